@@ -12,8 +12,7 @@
 #include <vector>
 
 #include "device/placement.h"
-#include "nn/convolution/strided.h"
-#include "nn/convolution/winograd.h"
+#include "nn/convolution/convolution.h"
 
 namespace {
 

@@ -10,8 +10,8 @@
 #include "base/crash.h"
 #include "bench/serve.h"
 #include "bench/training.h"
+#include "distributed/agreement.h"
 #include "distributed/rendezvous.h"
-#include "distributed/stop_consensus.h"
 #include "distributed/supervision/failure_detector.h"
 #include "launch/world/host_resources.h"
 
@@ -20,7 +20,7 @@ namespace {
 using namespace trainer;
 using nlohmann::json;
 
-struct Options {
+struct RanksOptions {
   bench::TrainingOptions training;
   bool measures_overlap = false;
   bool measures_watch = false;
@@ -220,7 +220,7 @@ distributed::Meeting meet(const world::RankEnv& rank_env, const config::Distribu
                            std::chrono::seconds(section.timeout_seconds), *logger);
 }
 
-void train(const Options& options, const config::Experiment& experiment, const distributed::Meeting& meeting,
+void train(const RanksOptions& options, const config::Experiment& experiment, const distributed::Meeting& meeting,
            distributed::ProcessGroups& groups) {
   session::RankContext context(experiment, {.num_threads = world::available_cpus(meeting.num_sharing_cpus)}, make_quiet_logger(),
                                engine::make_ranks(groups));
@@ -253,7 +253,7 @@ void train(const Options& options, const config::Experiment& experiment, const d
 int main(int argc, char** argv) {
   trainer::device::set_library_defaults();
   CLI::App app("Training steps of a rank, measured by bench.py");
-  Options options;
+  RanksOptions options;
   options.training.add_to(app);
   app.add_flag("--overlap", options.measures_overlap, "answer with what is exposed of the exchange of gradients, and what it takes alone");
   app.add_flag("--watch", options.measures_watch, "answer with the time of steps while ranks look after each other, and without");

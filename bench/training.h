@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "config/load.h"
-#include "device/library_defaults.h"
+#include "device/libtorch_settings.h"
 #include "launch/world/host_resources.h"
 #include "run/session/registries.h"
 #include "run/session/session.h"

@@ -17,8 +17,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "base/bytes.h"
 #include "base/file.h"
-#include "base/little_endian.h"
 #include "base/signal.h"
 #include "datasets/download.h"
 #include "datasets/files.h"

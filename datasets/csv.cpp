@@ -18,9 +18,8 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "datasets/folder_listing.h"
 #include "datasets/image_files.h"
-#include "datasets/image_folder_listing.h"
-#include "datasets/look_alike.h"
 #include "trainer/error.h"
 
 namespace trainer::datasets {

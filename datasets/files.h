@@ -9,7 +9,7 @@
 #include <span>
 #include <string>
 
-#include "base/descriptor.h"
+#include "base/file.h"
 #include "base/log.h"
 
 namespace trainer::datasets {

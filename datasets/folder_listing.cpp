@@ -1,5 +1,6 @@
 #include "datasets/folder_listing.h"
 
+#include <dirent.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <openssl/evp.h>
@@ -7,12 +8,24 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <cerrno>
+#include <exception>
+#include <functional>
+#include <iterator>
 #include <map>
+#include <memory>
 #include <optional>
+#include <set>
 #include <stdexcept>
+#include <system_error>
+#include <thread>
+#include <unordered_map>
 #include <utility>
 
+#include "base/file.h"
 #include "base/signal.h"
+#include "base/text.h"
 #include "datasets/files.h"
 #include "trainer/error.h"
 
@@ -115,6 +128,413 @@ std::string digest_of(const FolderListing& listing) {
   if (EVP_Digest(text.data(), text.size(), digest.data(), &size, EVP_sha256(), nullptr) != 1)
     throw std::runtime_error("cannot compute SHA-256");
   return fmt::format("{:02x}", fmt::join(digest.begin(), digest.begin() + size, ""));
+}
+
+namespace {
+
+// Those of torchvision.
+const std::vector<std::string> kImageExtensions = {".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"};
+
+// What the names of one folder have in common, whatever path leads to it.
+using FolderId = std::pair<dev_t, ino_t>;
+
+struct FolderEntry {
+  std::string name;
+  bool is_folder = false;  // or a link to one
+};
+
+class FolderReader {
+ public:
+  // Throws DataError, as all functions here.
+  explicit FolderReader(const std::string& path) : path_(path), access_("listing", path), stream_(::opendir(path.c_str()), ::closedir) {
+    if (!stream_) fail_to_list();
+  }
+
+  FolderId id() const {
+    struct stat status {};
+    if (::fstat(::dirfd(stream_.get()), &status) != 0) fail_to_list();
+    return {status.st_dev, status.st_ino};
+  }
+
+  // The next entry that is not hidden, in the order of the file system; empty at the end.
+  std::optional<FolderEntry> next() {
+    while (true) {
+      errno = 0;
+      const dirent* entry = ::readdir(stream_.get());
+      if (entry == nullptr && errno != 0) fail_to_list();
+      if (entry == nullptr) return std::nullopt;
+      if (entry->d_name[0] != '.') return FolderEntry{entry->d_name, is_folder(*entry)};
+    }
+  }
+
+ private:
+  bool is_folder(const dirent& entry) const {
+    if (entry.d_type != DT_LNK && entry.d_type != DT_UNKNOWN) return entry.d_type == DT_DIR;
+    struct stat status {};
+    return ::fstatat(::dirfd(stream_.get()), entry.d_name, &status, 0) == 0 && S_ISDIR(status.st_mode);
+  }
+  [[noreturn]] void fail_to_list() const {
+    if (errno == ENOENT) throw DataError(fmt::format("there is no folder {}", path_));
+    if (errno == ENOTDIR) throw DataError(fmt::format("{} is not a folder", path_));
+    throw DataError(fmt::format("cannot list {}: {}", path_, std::generic_category().message(errno)));
+  }
+
+  std::string path_;
+  FileAccess access_;
+  std::unique_ptr<DIR, int (*)(DIR*)> stream_;
+};
+
+// The folders in a folder, sorted by their bytes.
+std::vector<std::string> list_folders(const fs::path& path) {
+  std::vector<std::string> folders;
+  FolderReader reader(path.string());
+  while (auto entry = reader.next()) {
+    if (entry->is_folder) folders.push_back(std::move(entry->name));
+  }
+  std::ranges::sort(folders);
+  return folders;
+}
+
+// That folder and all that hold it.
+std::set<FolderId> with_parents(std::string path) {
+  std::set<FolderId> folders;
+  struct stat status {};
+  // The parent of the file system's root is itself.
+  while (::stat(path.c_str(), &status) == 0 && folders.emplace(status.st_dev, status.st_ino).second) path += "/..";
+  return folders;
+}
+
+// Files that are not images by their names.
+struct OtherFiles {
+  std::map<std::string, int64_t> counts;  // by extension
+  std::string first;                      // its path, the first by its bytes
+
+  void add(const std::string& path) {
+    ++counts[lower_case(fs::path(path).extension().string())];
+    if (first.empty() || path < first) first = path;
+  }
+  int64_t count() const {
+    int64_t sum = 0;
+    for (const auto& [extension, count] : counts) sum += count;
+    return sum;
+  }
+};
+
+struct ClassFiles {
+  std::string images;  // paths relative to the class's folder; a '\0' ends each
+  OtherFiles others;
+};
+
+std::string joined(const std::string& folder, const std::string& name) { return folder.empty() ? name : folder + '/' + name; }
+
+// Lists the files of one class.
+class ClassLister {
+ public:
+  // `listed`: folders that are not entered.
+  ClassLister(std::string folder, std::set<FolderId> listed) : folder_(std::move(folder)), listed_(std::move(listed)) {}
+
+  ClassFiles list() {
+    std::vector<std::string> pending = {""};
+    while (!pending.empty()) {
+      const auto relative = std::move(pending.back());
+      pending.pop_back();
+      auto folders = read_folder(relative);
+      // The first by name is the next, so that the same one of several paths to a folder is used every time.
+      std::ranges::sort(folders, std::greater());
+      std::ranges::move(folders, std::back_inserter(pending));
+    }
+    ClassFiles files{.images = {}, .others = others_};
+    for (auto& [relative, names] : images_) {
+      std::ranges::sort(names);
+      for (const auto& name : names) files.images.append(joined(relative, name)).push_back('\0');
+    }
+    return files;
+  }
+
+ private:
+  // Returns the folders in it.
+  std::vector<std::string> read_folder(const std::string& relative) {
+    std::vector<std::string> folders;
+    FolderReader reader(relative.empty() ? folder_ : joined(folder_, relative));
+    if (!listed_.insert(reader.id()).second) return folders;
+    while (auto entry = reader.next()) {
+      if (stop_signal() != 0) throw Error(fmt::format("stopped on request while listing {}", folder_), ExitCode::kStopped);
+      if (entry->is_folder) {
+        folders.push_back(joined(relative, entry->name));
+      } else if (is_image_name(entry->name)) {
+        images_[relative].push_back(std::move(entry->name));
+      } else {
+        others_.add(joined(relative, entry->name));
+      }
+    }
+    return folders;
+  }
+
+  std::string folder_;
+  std::set<FolderId> listed_;
+  // Names by the folder's relative path, in whose order torchvision lists the folders: a-b comes before a/b.
+  std::map<std::string, std::vector<std::string>> images_;
+  OtherFiles others_;
+};
+
+// In the order of the names. Throws what the first of the classes that failed has thrown.
+std::vector<ClassFiles> list_classes(const fs::path& folder, const std::vector<std::string>& names, int num_threads) {
+  const auto listed = with_parents(folder.string());
+  std::vector<ClassFiles> classes(names.size());
+  std::vector<std::exception_ptr> failures(names.size());
+  std::atomic<size_t> num_begun = 0;
+  std::atomic<bool> has_failed = false;
+  const auto work = [&] {
+    while (!has_failed) {
+      const size_t i = num_begun++;
+      if (i >= names.size()) return;
+      try {
+        classes[i] = ClassLister((folder / names[i]).string(), listed).list();
+      } catch (...) {
+        failures[i] = std::current_exception();
+        has_failed = true;
+      }
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    const size_t num_workers = std::min(static_cast<size_t>(num_threads), names.size());
+    for (size_t i = 1; i < num_workers; ++i) threads.emplace_back(work);
+    work();
+  }
+  // Classes begin in their order, so those before the first failure have ended.
+  const auto failure = std::ranges::find_if(failures, [](const auto& exception) { return exception != nullptr; });
+  if (failure != failures.end()) std::rethrow_exception(*failure);
+  return classes;
+}
+
+[[noreturn]] void throw_no_images(const fs::path& folder, const OtherFiles& others_there) {
+  const auto others = others_there.counts.empty() ? "" : fmt::format(" among its {}", counted(others_there.count(), "file"));
+  throw DataError(fmt::format("{} has no images (files ending in {}){}; put some there, or remove the folder", folder.string(),
+                              join(kImageExtensions, " "), others));
+}
+
+// "4 files are not read, ...".
+std::string describe_left_out(const OtherFiles& others) {
+  std::vector<std::pair<std::string, int64_t>> counts(others.counts.begin(), others.counts.end());
+  std::ranges::stable_sort(counts, std::greater(), &std::pair<std::string, int64_t>::second);
+  constexpr size_t kMostNamed = 5;
+  std::vector<std::string> parts;
+  for (size_t i = 0; i < counts.size() && i < kMostNamed; ++i) {
+    const auto& [extension, count] = counts[i];
+    parts.push_back(fmt::format("{} {}", count, extension.empty() ? "without an extension" : extension));
+  }
+  if (counts.size() > kMostNamed) parts.emplace_back("...");
+  const auto count = others.count();
+  return fmt::format("{} not read, because {} no extension of an image that this program reads ({}); the first is {}",
+                     count == 1 ? "1 file is" : fmt::format("{} files are", count), count == 1 ? "it has" : "they have", join(parts, ", "),
+                     others.first);
+}
+
+std::vector<std::string> validation_classes(const ClassFolders& folders) {
+  auto names = list_folders(*folders.validation);
+  for (const auto& name : names) {
+    if (std::ranges::binary_search(folders.class_names, name)) continue;
+    throw DataError(fmt::format("{} has the class folder \"{}\", which {} does not have; remove it, or add training images of that class{}",
+                                folders.validation->string(), name, folders.train.string(), look_alike_hint(name, folders.class_names)));
+  }
+  return names;
+}
+
+void add_images(ImageList& images, const std::string& name, const ClassFiles& files, int64_t label) {
+  for (size_t begin = 0; begin < files.images.size();) {
+    const size_t end = files.images.find('\0', begin);
+    images.add(joined(name, files.images.substr(begin, end - begin)), label);
+    begin = end + 1;
+  }
+}
+
+// The folders in `path`, of which there must be some.
+std::vector<std::string> require_folders(const fs::path& path) {
+  std::string problem = path.string() + " has no class folders";
+  try {
+    auto names = list_folders(path);
+    if (!names.empty()) return names;
+  } catch (const DataError& error) {
+    problem = error.what();
+  }
+  throw std::runtime_error(problem + "; set dataset.root to the folder that holds train/ and val/, or one folder of images for each class");
+}
+
+// Folders of the other layout, with a name that was not expected.
+void refuse_split_names(const fs::path& root, const std::vector<std::string>& class_names) {
+  const auto found = std::ranges::find_if(class_names, [](const std::string& name) {
+    const auto lower = lower_case(name);
+    return lower == "train" || lower == "training" || lower == "val" || lower == "valid" || lower == "validation" || lower == "test";
+  });
+  if (found == class_names.end()) return;
+  throw std::runtime_error(
+      fmt::format("{} has the folder \"{}\", which does not look like a class, but no folder train; name the folder of training images "
+                  "train and that of validation images val, or set dataset.root to the folder that holds the class folders",
+                  root.string(), *found));
+}
+
+// Checkpoints and JSON store the names as text. Throws as find_class_folders().
+ClassFolders with_checked_names(ClassFolders folders) {
+  const auto found = std::ranges::find_if_not(folders.class_names, is_utf8);
+  if (found == folders.class_names.end()) return folders;
+  throw std::runtime_error(
+      fmt::format("{} has the class folder \"{}\", whose name is not text in UTF-8; rename it", folders.train.string(), *found));
+}
+
+}  // namespace
+
+bool is_image_name(std::string_view name) {
+  return std::ranges::any_of(kImageExtensions, [lower = lower_case(name)](const auto& extension) { return lower.ends_with(extension); });
+}
+
+ClassFolders find_class_folders(const fs::path& root) {
+  auto folders = require_folders(root);
+  const auto has = [&folders](const std::string& name) { return std::ranges::binary_search(folders, name); };
+  if (!has("train")) {
+    refuse_split_names(root, folders);
+    return with_checked_names({.train = root, .validation = std::nullopt, .class_names = std::move(folders)});
+  }
+  std::vector<std::string> validation = {"val", "valid", "validation"};
+  std::erase_if(validation, std::not_fn(has));
+  if (validation.size() > 1) {
+    throw std::runtime_error(
+        fmt::format("{} has several folders for validation ({}); move all but one of them away", root.string(), join(validation, ", ")));
+  }
+  return with_checked_names({.train = root / "train",
+                             .validation = validation.empty() ? std::nullopt : std::optional(root / validation.front()),
+                             .class_names = require_folders(root / "train")});
+}
+
+ImageList list_images(const ClassFolders& folders, data::Split split, int num_threads) {
+  const auto& folder = split == data::Split::kTrain ? folders.train : folders.validation.value();
+  const auto names = split == data::Split::kTrain ? folders.class_names : validation_classes(folders);
+  auto classes = list_classes(folder, names, num_threads);
+  ImageList images(folder);
+  OtherFiles others;
+  auto next = names.begin();
+  for (size_t label = 0; label < folders.class_names.size(); ++label) {
+    const auto& name = folders.class_names[label];
+    ClassFiles files;
+    if (next != names.end() && *next == name) files = std::move(classes[static_cast<size_t>(next++ - names.begin())]);
+    if (split == data::Split::kTrain && files.images.empty()) throw_no_images(folder / name, files.others);
+    add_images(images, name, files, static_cast<int64_t>(label));
+    for (const auto& [extension, count] : files.others.counts) others.counts[extension] += count;
+    if (others.first.empty() && !files.others.first.empty()) others.first = (folder / name / files.others.first).string();
+  }
+  if (images.size() == 0) throw_no_images(folder, others);
+  if (!others.counts.empty()) images.set_warning(describe_left_out(others));
+  return images;
+}
+
+std::vector<std::string> list_image_files(const fs::path& folder) {
+  const auto files = ClassLister(folder.string(), {}).list();
+  if (files.images.empty()) throw_no_images(folder, files.others);
+  std::vector<std::string> paths;
+  for (size_t begin = 0; begin < files.images.size(); begin += paths.back().size() + 1) {
+    paths.push_back(files.images.substr(begin, files.images.find('\0', begin) - begin));
+  }
+  return paths;
+}
+
+namespace {
+
+// Characters that belong to the one before them: accents, the voicing marks of Japanese, and the vowels and final consonants of Korean.
+bool continues_letter(char32_t character) {
+  const auto lies_in = [character](char32_t first, char32_t last) { return character >= first && character <= last; };
+  return lies_in(0x300, 0x36f) || lies_in(0x1160, 0x11ff) || lies_in(0x3099, 0x309a);
+}
+
+// The letters without spaces at both ends, each with what continues it.
+std::vector<std::string_view> letters_of(std::string_view name) {
+  constexpr const char* kSpaces = " \t";
+  name.remove_prefix(std::min(name.find_first_not_of(kSpaces), name.size()));
+  name = name.substr(0, name.find_last_not_of(kSpaces) + 1);
+  std::vector<std::string_view> letters;
+  while (!name.empty()) {
+    size_t length = 0;
+    do {
+      length += std::max<size_t>(first_character(name.substr(length)).length, 1);
+    } while (length < name.size() && continues_letter(first_character(name.substr(length)).code_point));
+    letters.push_back(name.substr(0, length));
+    name.remove_prefix(length);
+  }
+  return letters;
+}
+
+bool is_composed(std::string_view letter) { return letter.size() > 1 && first_character(letter).length == letter.size(); }
+bool has_parts(std::string_view letter) { return first_character(letter).length < letter.size(); }
+
+// Bytes that UTF-8 does not have.
+constexpr char kComposed = '\xfe';
+constexpr char kWithParts = '\xff';
+
+struct Name {
+  explicit Name(std::string_view name) : text(name), letters(letters_of(name)) {
+    for (const auto letter : letters) form += has_parts(letter) ? kWithParts : is_composed(letter) ? kComposed : letter[0];
+    outline = form;
+    std::ranges::replace(outline, kWithParts, kComposed);
+  }
+
+  std::string_view text;
+  std::vector<std::string_view> letters;
+  std::string form;     // its letters of one byte, and what the others are
+  std::string outline;  // the same for names that look alike
+};
+
+// The letters that a name of another form, but the same outline, must also have to look like this one.
+std::string decisive_letters(const Name& name, std::string_view other_form) {
+  std::string decisive;
+  for (size_t i = 0; i < name.letters.size(); ++i) {
+    if (name.form[i] == other_form[i]) {
+      decisive += name.letters[i];
+    } else {
+      decisive += kComposed;
+    }
+  }
+  return decisive;
+}
+
+bool look_alike(const Name& a, const Name& b) {
+  return a.text != b.text && a.outline == b.outline && decisive_letters(a, b.form) == decisive_letters(b, a.form);
+}
+
+}  // namespace
+
+std::string look_alike_of(std::string_view name, const std::vector<std::string>& names) {
+  const Name sought(name);
+  const auto found = std::ranges::find_if(names, [&](const auto& other) { return look_alike(sought, Name(other)); });
+  return found == names.end() ? "" : *found;
+}
+
+std::string look_alike_hint(std::string_view name, const std::vector<std::string>& names) {
+  const auto other = look_alike_of(name, names);
+  if (other.empty()) return "";
+  return fmt::format("; it looks like \"{}\", but has other spaces or another form of accented letters (Unicode NFC or NFD)", other);
+}
+
+std::string describe_look_alikes(const std::vector<std::string>& class_names) {
+  const std::vector<Name> names(class_names.begin(), class_names.end());
+  std::unordered_map<std::string, std::set<std::string>> forms;  // of each outline
+  for (const auto& name : names) forms[name.outline].insert(name.form);
+  // By its form, another one and its decisive letters. Comparing all pairs would take seconds for thousands of Chinese names.
+  std::map<std::array<std::string, 3>, const Name*> first;
+  for (const auto& name : names) {
+    const Name* other = nullptr;
+    for (const auto& form : forms.at(name.outline)) {
+      const auto letters = decisive_letters(name, form);
+      const auto found = first.find({form, name.form, letters});
+      if (found != first.end() && found->second->text != name.text && (other == nullptr || found->second < other)) other = found->second;
+      first.try_emplace({name.form, form, letters}, &name);
+    }
+    if (other != nullptr) {
+      return fmt::format(
+          "the classes \"{}\" and \"{}\" look alike, but differ in spaces or in the form of accented letters (Unicode NFC and NFD); if "
+          "they are one class, give both the same name",
+          other->text, name.text);
+    }
+  }
+  return "";
 }
 
 }  // namespace trainer::datasets

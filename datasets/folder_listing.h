@@ -1,10 +1,14 @@
 #pragma once
-// What a folder holds, so that it can be copied and compared: files, and links that keep circles apart from folders.
+// What a folder holds: its files, to copy and compare them, and those of a data set whose classes are folders of images.
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "datasets/image_files.h"
 
 namespace trainer::datasets {
 
@@ -36,5 +40,51 @@ FolderListing list_files(const std::filesystem::path& folder, const std::vector<
 
 // Of the names, sizes and times of all of it.
 std::string digest_of(const FolderListing& listing);
+
+// Finds the files of a data set whose classes are folders of images, in the order of torchvision's ImageFolder. Files and folders whose
+// names begin with a dot are ignored everywhere.
+//
+// ROOT/train/CLASS/… holds the training images and ROOT/val/CLASS/… (or valid, or validation) those for validation. If there is no folder
+// ROOT/train, ROOT/CLASS/… holds the training images and there are none for validation.
+
+// Whether it has an image's extension.
+bool is_image_name(std::string_view name);
+
+struct ClassFolders {
+  std::filesystem::path train;
+  std::optional<std::filesystem::path> validation;
+  std::vector<std::string> class_names;  // the folders in `train`, sorted by their bytes
+};
+
+// Lists the class folders, but no images. Throws std::runtime_error that says what is missing or what name is not UTF-8, where, and what to
+// do.
+ClassFolders find_class_folders(const std::filesystem::path& root);
+
+// Threads of a listing, which mostly waits for the file system.
+inline constexpr int kListingThreads = 8;
+
+// The images of one split, class by class: lists the files with an image's extension in each class folder and in all folders below it, with
+// up to `num_threads` threads, on whose number the result does not depend. Links to folders are followed, but not to one that was already
+// listed for the class or that holds the class folders. The list's warning counts the other files. Throws DataError that names the folder
+// when it cannot be listed, when a training class or the whole split has no images, and when the validation folder has a class that the
+// training folder lacks; Error with ExitCode::kStopped after a stop request.
+ImageList list_images(const ClassFolders& folders, data::Split split, int num_threads);
+
+// The files with an image's extension in a folder and in all folders below it, in the same order, without `folder` itself in their paths.
+// Throws DataError that names the folder when it cannot be listed or has no images.
+std::vector<std::string> list_image_files(const std::filesystem::path& folder);
+
+// Names that a reader takes for the same although their bytes differ: in spaces at their ends, or in the form of letters with accents (one
+// character, or a letter and its accents; Unicode NFC and NFD).
+
+// The first of `names` that looks like `name` but is not the same; empty: none does. All are UTF-8. A letter is not compared with a
+// composed one, so that "cafà" and "café" in different forms count too.
+std::string look_alike_of(std::string_view name, const std::vector<std::string>& names);
+
+// For the end of a message that refuses `name` because it is not one of `names`: what may be meant; may be empty.
+std::string look_alike_hint(std::string_view name, const std::vector<std::string>& names);
+
+// Of the first two names that look alike; empty: none do.
+std::string describe_look_alikes(const std::vector<std::string>& class_names);
 
 }  // namespace trainer::datasets

@@ -8,8 +8,8 @@
 
 #include "base/text.h"
 #include "datasets/files.h"
+#include "datasets/folder_listing.h"
 #include "datasets/image_files.h"
-#include "datasets/image_folder_listing.h"
 #include "trainer/error.h"
 
 namespace trainer::datasets {

@@ -1,5 +1,5 @@
 #pragma once
-// Images in one folder for each class, such as ImageNet's; image_folder_listing.h describes the layouts. The files are decoded by whoever
+// Images in one folder for each class, such as ImageNet's; folder_listing.h describes the layouts. The files are decoded by whoever
 // reads the samples.
 
 #include <string>

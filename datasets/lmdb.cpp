@@ -12,11 +12,10 @@
 #include <string_view>
 #include <utility>
 
-#include "base/little_endian.h"
+#include "base/bytes.h"
 #include "base/text.h"
 #include "datasets/files.h"
-#include "datasets/lmdb_format.h"
-#include "datasets/lmdb_reader.h"
+#include "datasets/lmdb_file.h"
 #include "trainer/error.h"
 
 namespace trainer::datasets {

@@ -1,5 +1,5 @@
 #pragma once
-// Data sets that `trainer data pack` has written: an LMDB environment for each split (lmdb_format.h). Samples are read from the memory map,
+// Data sets that `trainer data pack` has written: an LMDB environment for each split (lmdb_file.h). Samples are read from the memory map,
 // which the processes of a host share.
 
 #include <filesystem>

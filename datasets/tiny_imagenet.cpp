@@ -17,8 +17,8 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "datasets/files.h"
+#include "datasets/folder_listing.h"
 #include "datasets/image_files.h"
-#include "datasets/image_folder_listing.h"
 #include "trainer/error.h"
 
 // Functions in the anonymous namespace throw the reason as std::runtime_error; TinyImagenet::open adds the remedy.

@@ -19,8 +19,8 @@ struct NetShape : models::ModelOptions {
 struct Net : models::Model {
   Net() : Model(NetShape()) { register_module("layers", layers); }
   torch::Tensor forward(const torch::Tensor& x) override { return layers->forward(x).flatten(1); }
-  torch::nn::Sequential layers{torch::nn::Conv2d(torch::nn::Conv2dOptions(1, 16, 3).stride(2)), torch::nn::BatchNorm2d(16), torch::nn::ReLU(),
-                               torch::nn::Conv2d(16, kClasses, 3), torch::nn::AdaptiveAvgPool2d(1)};
+  torch::nn::Sequential layers{torch::nn::Conv2d(torch::nn::Conv2dOptions(1, 16, 3).stride(2)), torch::nn::BatchNorm2d(16),
+                               torch::nn::ReLU(), torch::nn::Conv2d(16, kClasses, 3), torch::nn::AdaptiveAvgPool2d(1)};
 };
 
 // Grey images of stripes in four widths, which are the classes.
@@ -52,11 +52,14 @@ int main(int argc, char** argv) try {
       .optimizer = [](auto groups) { return trainer::make(trainer::optim::optimizer_registry(), "{name: adamw, lr: 0.01}", groups); },
       .train = std::make_shared<Stripes>(1000),
       .validation = std::make_shared<Stripes>(200),
-      .train_transforms = trainer::read_components(data::transform_registry(), "[random_crop: {size: 24, padding: 2}, random_vertical_flip]"),
+      .train_transforms =
+          trainer::read_components(data::transform_registry(), "[random_crop: {size: 24, padding: 2}, random_vertical_flip]"),
       .lr_schedule = trainer::read_component(trainer::optim::lr_scheduler_registry(), "cosine")};
   trainer::Trainer training(*run, std::move(parts),
                             {.plan = {.global_batch_size = 32, .epochs = argc > 2 ? std::stoll(argv[2]) : 3}, .checkpoint_folder = folder});
-  if (std::filesystem::exists(folder / "last.pt")) training.resume(folder / "last.pt");
+  // All ranks resume, or none, whichever of them see the folder.
+  const bool resumes = run->world()->broadcast_bytes(std::filesystem::exists(folder / "last.pt") ? "yes" : "no") == "yes";
+  if (resumes) training.resume(folder / "last.pt");
   training.run();
   run->shutdown();
 } catch (const std::exception& error) {

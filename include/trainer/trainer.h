@@ -1,13 +1,14 @@
 #pragma once
 // The program's training as a class, with components made in code, and the program as a function.
 //
-//   const auto run = trainer::distributed::init_process_group();
-//   trainer::Trainer training(*run,
-//                             {.model = [](const auto& context) { return std::make_shared<Net>(context); },
-//                              .task = make(task::task_registry(), "classification", make(nn::loss_registry(), "cross_entropy")),
-//                              .optimizer = [](auto groups) { return make(optim::optimizer_registry(), "{name: sgd, lr: 0.1}", groups); },
-//                              .train = std::make_shared<Images>()},
-//                             {.plan = {.batch_size = 64, .epochs = 10}});
+//   using namespace trainer;
+//   const auto run = distributed::init_process_group();
+//   Trainer training(*run,
+//                    {.model = [](const auto& context) { return std::make_shared<Net>(context); },
+//                     .task = make(task::task_registry(), "classification", make(nn::loss_registry(), "cross_entropy")),
+//                     .optimizer = [](auto groups) { return make(optim::optimizer_registry(), "{name: sgd, lr: 0.1}", groups); },
+//                     .train = std::make_shared<Images>()},
+//                    {.plan = {.batch_size = 64, .epochs = 10}});
 //   training.run();
 //   run->shutdown();
 
@@ -83,13 +84,15 @@ struct TrainerOptions {
   int64_t keep_last = 3;
 };
 
-// Trains as `trainer train` does: the same numbers, to the last bit, as an experiment file with these components and options, for which
-// samples, order and augmentation follow from the seed. All functions are collective over the ranks of the Context. A rank that throws
-// leaves the others waiting until it ends, which they find out with a PeerError. Not thread-safe; a process trains with one at a time.
+// The training loop of `trainer train`: the same numbers, to the last bit, as an experiment file with these components and options, on as
+// many ranks and threads. All functions are collective over the ranks of the Context. A rank that throws leaves the others waiting until it
+// ends, which they find out with a PeerError; an error that all ranks agree on has an empty text on ranks other than 0. Not thread-safe. A
+// process has one at a time; its process groups stay until Context::shutdown(). Messages name options by their keys in an experiment file.
 class Trainer {
  public:
-  // `context` must outlive it. Sets LibTorch's threads and determinism as options.placement says. Throws UsageError for options and parts
-  // that contradict each other, such as batches that are larger than the training set.
+  // `context` must outlive it. Sets LibTorch's threads, determinism and default generators. Throws UsageError for options that are out of
+  // range, and for parts that cannot be used together, such as a network for images of another size; CheckpointError when nothing can be
+  // written to the folder of checkpoints; and what the functions in `parts` throw.
   Trainer(distributed::Context& context, TrainerParts parts, const TrainerOptions& options);
   ~Trainer();
   Trainer(const Trainer&) = delete;
@@ -97,12 +100,13 @@ class Trainer {
 
   // On its device, with the same weights on all ranks.
   models::Model& model();
-  // To be called before run(): continues from this checkpoint, bit for bit, which a Trainer or the program has saved; only rank 0 reads
-  // it. Throws CheckpointError.
+  // To be called before run(), which then continues from this checkpoint, bit for bit. A Trainer or the program has saved it. All ranks
+  // call it, or none; only rank 0 reads the file. Throws CheckpointError, as run() does for a checkpoint of another network.
   void resume(const std::filesystem::path& checkpoint);
   // Trains to the end and returns true, or until `should_stop` returns true on any rank and returns false; the state is saved in both
-  // cases. Call it once. `should_stop` is asked before each step and each validation batch. Throws Error when a step is not finite, memory
-  // runs out, or the last checkpoint cannot be written.
+  // cases. Call it once. `should_stop` is asked before each step and each validation batch: for Ctrl-C, install a handler and ask it here.
+  // Throws Error when a step is not finite, no validation was, memory runs out, or the last checkpoint cannot be written, PeerError when
+  // another rank is lost, and the errors of sinks. After an error of a GPU, end the process without destroying this object.
   bool run(const std::function<bool()>& should_stop = [] { return false; });
 
  private:

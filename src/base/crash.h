@@ -1,8 +1,11 @@
 #pragma once
-// Reports of a process that crashes (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT), and the stacks of a process that hangs.
+// How a process ends: reports of crashes (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT), the stacks of a process that hangs, exit codes.
 
+#include <exception>
 #include <filesystem>
 #include <string>
+
+#include "trainer/error.h"
 
 namespace trainer {
 
@@ -21,5 +24,16 @@ void remember_line(const std::string& line);
 // The stacks of all threads of this process, each with the thread's number and name; a thread that does not answer within a second has no
 // stack. Functions of the program and of libraries are named where their symbols are known.
 std::string stacks_of_all_threads();
+
+// How a process has ended: "was killed by signal 9 (Killed)", "ended with exit code 1". `status`: from waitpid.
+std::string describe_end(int status);
+
+// That of an Error; kFailure for other exceptions.
+ExitCode exit_code_of(const std::exception& error);
+
+// Ends the process at once: without destructors, which could wait for other threads or ranks, and without writing out buffers. All code
+// that ends a process calls this function. It may be called in a signal handler and after fork.
+[[noreturn]] void end_process(int exit_code);
+[[noreturn]] inline void end_process(ExitCode exit_code) { end_process(static_cast<int>(exit_code)); }
 
 }  // namespace trainer

@@ -3,7 +3,9 @@
 // system's reason. Only regular files are used: opening anything else (a folder, pipe, socket or device) fails without waiting for it.
 
 #include <sys/types.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -12,11 +14,45 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
-#include "base/descriptor.h"
 #include "base/signal.h"
 
 namespace trainer {
+
+// Owns a file descriptor and closes it on destruction; -1: none.
+class Descriptor {
+ public:
+  explicit Descriptor(int number = -1) : number_(number) {}
+  ~Descriptor() { close(); }
+  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+
+  int number() const { return number_; }
+  void close() {
+    if (number_ >= 0) ::close(number_);
+    number_ = -1;
+  }
+
+ private:
+  int number_;
+};
+
+// Writes all of `bytes`. On failure returns false, errno holds the reason, and `bytes` is the part not yet written.
+inline bool write_all(int descriptor, std::string_view& bytes) {
+  while (!bytes.empty()) {
+    const auto written = ::write(descriptor, bytes.data(), bytes.size());
+    if (written >= 0) {
+      bytes.remove_prefix(static_cast<size_t>(written));
+    } else if (errno != EINTR) {
+      return false;
+    }
+  }
+  return true;
+}
 
 // Opens a regular file with the flags of open(2) and, if they create it, `mode`. On failure the descriptor is -1 and errno holds the
 // reason; it is 0 if the path names something else, which describe_irregular() describes.

@@ -1,3 +1,15 @@
+#include "base/random.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/random.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <system_error>
+
+#include "trainer/error.h"
 #include "trainer/random.h"
 
 namespace trainer {
@@ -30,6 +42,14 @@ uint32_t CounterRandom::next_uint32() {
 uint64_t mix_seed(uint64_t seed, uint64_t a, uint64_t b) {
   const auto finalise = [](uint64_t value) { return next_splitmix64(value); };
   return finalise(finalise(finalise(seed) + a) + b);
+}
+
+std::string random_token() {
+  std::array<uint8_t, 32> bytes;
+  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
+    throw Error("getrandom: " + std::generic_category().message(errno));
+  }
+  return fmt::format("{:02x}", fmt::join(bytes, ""));
 }
 
 }  // namespace trainer

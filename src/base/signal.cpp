@@ -12,7 +12,7 @@
 #include <filesystem>
 #include <initializer_list>
 
-#include "base/exit_status.h"
+#include "base/crash.h"
 #include "trainer/error.h"
 
 namespace trainer {

@@ -1,5 +1,5 @@
 #pragma once
-// Text for people: durations, sizes, counts, and the nearest of several names.
+// Text for people: durations, sizes, counts, and the nearest of several names; and text from outside.
 
 #include <chrono>
 #include <concepts>
@@ -58,5 +58,14 @@ bool is_control(char32_t code_point);
 bool is_utf8(std::string_view text);
 // Programs of Windows put one at the beginning of text files.
 std::string_view without_byte_order_mark(std::string_view text);
+
+// How deeply the values of a JSON text lie in each other. nlohmann/json copies and prints them by recursion, so that a hostile file could
+// overflow the stack.
+
+// No file of a run directory has more.
+constexpr int kMostJsonLevels = 100;
+
+// The most arrays and objects around a value of the text.
+int count_json_levels(std::string_view text);
 
 }  // namespace trainer

@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <unordered_map>
 
-#include "base/little_endian.h"
+#include "base/bytes.h"
 #include "checkpoint/dtypes.h"
 #include "checkpoint/pickle_opcodes.h"
 

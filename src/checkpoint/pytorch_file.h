@@ -20,7 +20,7 @@ void write_pytorch_file(const state::Tree& tree, const std::string& archive_name
 
 // The tree's tensors are on the CPU, own their memory, share it where the file's tensors do, and do not require gradients. Tuples and
 // torch.Size become lists, an OrderedDict a dictionary, dtypes and devices text ("torch.float16", "cuda:0"). Throws CheckpointError,
-// which names the file, if it is not such an archive of plain data. Allocates at most max_allocation() (budget.h).
+// which names the file, if it is not such an archive of plain data. Allocates at most max_allocation() (refusal.h).
 state::Tree read_pytorch_file(const std::filesystem::path& path);
 // Reads the same from memory; `source` states in messages where the bytes came from.
 state::Tree read_pytorch_file(std::span<const uint8_t> bytes, const std::string& source);

@@ -1,13 +1,19 @@
 #include "checkpoint/read_file.h"
 
-#include <string_view>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <string_view>
+#include <variant>
+
+#include "base/bytes.h"
 #include "base/file.h"
-#include "base/little_endian.h"
-#include "checkpoint/legacy_file.h"
 #include "checkpoint/pytorch_file.h"
 #include "checkpoint/refusal.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/unpickler.h"
 #include "trainer/checkpoint.h"
 
 namespace trainer::checkpoint {
@@ -46,5 +52,132 @@ state::Tree load(std::span<const uint8_t> bytes, const std::string& source) {
   refuse(source, "is neither a file of torch.save nor a safetensors file, by its first bytes " + in_quotes(text.substr(0, 16)),
          "give a file of one of these formats");
 }
+
+namespace {
+
+class LegacyFile {
+ public:
+  LegacyFile(std::span<const uint8_t> bytes, const std::string& source)
+      : source_(source), bytes_(bytes), next_(kLegacyMagic.size()), budget_(bytes.size(), source) {}
+
+  state::Tree read() {
+    check_version(run_program());
+    check_byteorder(run_program());
+    auto tree = run_program();
+    fill_storages(run_program());
+    return tree;
+  }
+
+ private:
+  struct Content {
+    torch::Storage storage;
+    uint64_t num_elements;
+    bool is_filled;
+  };
+
+  size_t num_left() const { return bytes_.size() - next_; }
+
+  state::Tree run_program() {
+    const auto load = [this](std::string_view key, uint64_t num_elements, size_t element_size) {
+      return find_storage(key, num_elements, num_elements * element_size);
+    };
+    auto [tree, size] =
+        unpickle(bytes_.subspan(next_), fmt::format("{}: pickle program at byte {}", source_, next_), StorageIds::kWithView, load, budget_);
+    next_ += size;
+    return std::move(tree);
+  }
+
+  void check_version(const state::Tree& tree) const {
+    constexpr int64_t kVersion = 1001;
+    const auto* version = std::get_if<int64_t>(&tree.value());
+    if (version == nullptr) refuse_damaged(source_, "holds no version of its format");
+    if (*version != kVersion) {
+      refuse(source_, fmt::format("is of version {} of PyTorch's legacy format, of which only {} is known", *version, kVersion),
+             "load it with the PyTorch that wrote it and save it with a newer one");
+    }
+  }
+
+  void check_byteorder(const state::Tree& tree) const {
+    const auto* system = std::get_if<state::Dict>(&tree.value());
+    const auto* entry = system == nullptr ? nullptr : system->find("little_endian");
+    const auto* is_little_endian = entry == nullptr ? nullptr : std::get_if<bool>(&entry->value());
+    if (is_little_endian == nullptr) refuse_damaged(source_, "does not state the byte order of its numbers");
+    if (!*is_little_endian) {
+      refuse(source_, "was written on a machine that is not little-endian", "load and save it again on an x86 or ARM machine");
+    }
+  }
+
+  // The content of the storages follows the programs, so that their size is limited by what is left of the file.
+  torch::Storage find_storage(std::string_view key, uint64_t num_elements, uint64_t size) {
+    const auto known = storages_.find(key);
+    if (known != storages_.end()) {
+      const auto& storage = known->second.storage;
+      if (storage.nbytes() != size) {
+        refuse_damaged(source_, fmt::format("has tensors that need {} bytes of storage {}, and others that need {}", storage.nbytes(),
+                                            in_quotes(key), size));
+      }
+      return storage;
+    }
+    const auto num_free = num_left() - std::min(num_left(), num_allocated_);
+    if (size > num_free) {
+      refuse_damaged(source_, fmt::format("is cut off: a tensor needs {} bytes of storage {}, but at most {} bytes are left for it", size,
+                                          in_quotes(key), num_free));
+    }
+    auto storage = allocate_storage(size, budget_);
+    num_allocated_ += size;
+    budget_.take(key.size());
+    storages_.emplace(key, Content{storage, num_elements, /*is_filled=*/false});
+    return storage;
+  }
+
+  void fill_storages(const state::Tree& tree) {
+    const auto* keys = std::get_if<state::List>(&tree.value());
+    if (keys == nullptr) refuse_damaged(source_, "holds no list of its storages");
+    for (const auto& key : *keys) {
+      const auto* text = std::get_if<std::string>(&key.value());
+      if (text == nullptr) refuse_damaged(source_, "lists a storage without its key");
+      fill_storage(*text);
+    }
+    const auto missing = std::ranges::find_if(storages_, [](const auto& item) { return !item.second.is_filled; });
+    if (missing != storages_.end()) {
+      refuse_damaged(source_, fmt::format("holds no storage {}, which a tensor needs", in_quotes(missing->first)));
+    }
+    if (num_left() != 0) refuse_damaged(source_, fmt::format("holds {} bytes after its last storage", num_left()));
+  }
+
+  void fill_storage(const std::string& key) {
+    const auto found = storages_.find(key);
+    if (found == storages_.end()) refuse_damaged(source_, fmt::format("holds a storage {}, which no tensor needs", in_quotes(key)));
+    auto& [storage, num_elements, is_filled] = found->second;
+    if (is_filled) refuse_damaged(source_, fmt::format("holds storage {} twice", in_quotes(key)));
+    const auto count = load<uint64_t>(take(sizeof(uint64_t), key));
+    if (count != num_elements) {
+      refuse_damaged(source_, fmt::format("holds {} elements of storage {}, but a tensor needs {}", count, in_quotes(key), num_elements));
+    }
+    std::copy_n(take(storage.nbytes(), key), storage.nbytes(), static_cast<uint8_t*>(storage.mutable_data()));
+    is_filled = true;
+  }
+
+  const uint8_t* take(size_t size, const std::string& key) {
+    if (size > num_left()) {
+      refuse_damaged(source_,
+                     fmt::format("is cut off: {} bytes are left of the {} that storage {} needs", num_left(), size, in_quotes(key)));
+    }
+    const auto* bytes = bytes_.data() + next_;
+    next_ += size;
+    return bytes;
+  }
+
+  std::string source_;
+  std::span<const uint8_t> bytes_;
+  size_t next_;
+  Budget budget_;
+  size_t num_allocated_ = 0;
+  std::map<std::string, Content, std::less<>> storages_;
+};
+
+}  // namespace
+
+state::Tree read_legacy_file(std::span<const uint8_t> bytes, const std::string& source) { return LegacyFile(bytes, source).read(); }
 
 }  // namespace trainer::checkpoint

@@ -8,8 +8,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "base/bytes.h"
 #include "base/file.h"
-#include "base/little_endian.h"
 #include "checkpoint/dtypes.h"
 #include "checkpoint/refusal.h"
 #include "trainer/error.h"

@@ -28,7 +28,7 @@ struct Safetensors {
 void write_safetensors(const Safetensors& content, Output& output);
 
 // Tensors are in the order of the header and own their memory. Throws CheckpointError, which names the file, if it is not a
-// complete safetensors file. Allocates at most max_allocation() (budget.h).
+// complete safetensors file. Allocates at most max_allocation() (refusal.h).
 Safetensors read_safetensors(const std::filesystem::path& path);
 // Reads the same from memory; `source` states in messages where the bytes came from.
 Safetensors read_safetensors(std::span<const uint8_t> bytes, const std::string& source);

@@ -43,7 +43,8 @@ class Saver {
   // The same, after waiting for the save in progress.
   std::optional<Saved> finish();
 
-  const Store& store() const { return store_; }
+  // Not while a save is in progress.
+  Store& store() { return store_; }
 
  private:
   class Copy;

@@ -89,10 +89,18 @@ Written Store::write(const state::Tree& tree, int64_t step, bool is_best) {
   if (files_ != nullptr) files_->add(path);
   const auto num_bytes = save(path, tree);
   complete_.insert(path);
-  link(kLast, path);
-  if (is_best) link(kBest, path);
-  flush_folder(folder_);
-  return {num_bytes, remove_old(step)};
+  return {num_bytes, link_written(step, is_best)};
+}
+
+std::vector<fs::path> Store::link_written(int64_t step, bool is_best) {
+  try {
+    link(kLast, file_of(step));
+    if (is_best) link(kBest, file_of(step));
+    flush_folder(folder_);
+    return remove_old(step);
+  } catch (const fs::filesystem_error& error) {
+    throw CheckpointError(fmt::format("{} cannot be linked to: {}", file_of(step).string(), error.code().message()));
+  }
 }
 
 bool Store::set_first_best(const fs::path& file) const {

@@ -38,6 +38,9 @@ class Store {
   // that `keep_last` complete ones are left. Those of later steps, which a run that resumed from an earlier one could not read, are not
   // counted and stay. The tensors must be on the CPU. If it throws Error, the previous checkpoints still exist.
   Written write(const state::Tree& tree, int64_t step, bool is_best);
+  // After the file of that step was written, perhaps by a process that was killed before it could do this: links to it as write() does and
+  // removes older checkpoints, which it returns. Throws CheckpointError.
+  std::vector<std::filesystem::path> link_written(int64_t step, bool is_best);
   // Unless there is a best.pt: makes it the same file as `file`, in another folder, or a copy where that is not possible. Returns false if
   // there is one. Throws std::filesystem::filesystem_error.
   bool set_first_best(const std::filesystem::path& file) const;

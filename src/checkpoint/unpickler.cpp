@@ -1,15 +1,17 @@
 #include "checkpoint/unpickler.h"
 
+#include <c10/core/CPUAllocator.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
 #include <iterator>
 #include <optional>
+#include <span>
+#include <string>
 
-#include "base/little_endian.h"
-#include "checkpoint/pickle_calls.h"
-#include "checkpoint/pickle_objects.h"
+#include "base/bytes.h"
+#include "checkpoint/dtypes.h"
 #include "checkpoint/pickle_opcodes.h"
 #include "checkpoint/refusal.h"
 
@@ -271,5 +273,394 @@ Unpickled unpickle(std::span<const uint8_t> bytes, const std::string& source, St
            "save a dictionary of tensors, numbers, text, lists and dictionaries with torch.save, such as a state_dict");
   }
 }
+
+const char* describe(const Object& object) {
+  constexpr const char* kNames[] = {"None",      "a boolean", "an integer", "a number", "a string",    "a function or type",
+                                    "a storage", "a tensor",  "a tuple",    "a list",   "a dictionary"};
+  return kNames[object.index()];
+}
+
+Objects::Objects(Budget& budget) : budget_(budget) {
+  add({});
+  add(false);
+  add(true);
+  add(Tuple{});
+}
+
+ObjectId Objects::add(Object object) {
+  budget_.take(sizeof(Object));
+  objects_.push_back(std::move(object));
+  return static_cast<ObjectId>(objects_.size() - 1);
+}
+
+ObjectId Objects::add_text(const std::string& text) {
+  budget_.take(sizeof(std::string) + text.size());
+  return add(std::string_view(texts_.emplace_back(text)));
+}
+
+namespace {
+
+[[noreturn]] void refuse_id() { throw PickleError("refers to an external object that is not a storage"); }
+
+template <typename T>
+const T& get(const Objects& objects, ObjectId id) {
+  const auto* value = std::get_if<T>(&objects[id]);
+  if (value == nullptr) refuse_id();
+  return *value;
+}
+
+// The parts of a tuple.
+const std::vector<ObjectId>& parts(const Objects& objects, ObjectId id, size_t count) {
+  const auto& elements = get<Tuple>(objects, id).elements;
+  if (elements.size() != count) refuse_id();
+  return elements;
+}
+
+}  // namespace
+
+Storage load_storage(const Objects& objects, ObjectId id, StorageIds ids, const StorageLoader& load) {
+  const auto& elements = parts(objects, id, ids == StorageIds::kWithView ? 6 : 5);
+  const auto type = get<Global>(objects, elements[1]);
+  if (get<std::string_view>(objects, elements[0]) != "storage" || type.kind != Global::Kind::kStorage) refuse_id();
+  const auto key = get<std::string_view>(objects, elements[2]);
+  const auto num_elements = get<int64_t>(objects, elements[4]);
+  const size_t element_size = type.dtype != nullptr ? c10::elementSize(type.dtype->type) : 1;
+  int64_t size = 0;
+  if (num_elements < 0 || __builtin_mul_overflow(num_elements, element_size, &size)) {
+    throw PickleError(fmt::format("refers to a storage of {} elements", num_elements));
+  }
+  int64_t first = 0;
+  int64_t count = num_elements;
+  if (ids == StorageIds::kWithView && elements[5] != Objects::kNone) {
+    const auto& view = parts(objects, elements[5], 3);
+    first = get<int64_t>(objects, view[1]);
+    count = get<int64_t>(objects, view[2]);
+    if (first < 0 || count < 0 || first > num_elements || count > num_elements - first) {
+      throw PickleError(fmt::format("refers to a view that reaches beyond its storage (first element {}, {} elements of {})", first, count,
+                                    num_elements));
+    }
+  }
+  return {load(key, static_cast<uint64_t>(num_elements), element_size), type.dtype, static_cast<uint64_t>(first) * element_size,
+          static_cast<uint64_t>(count) * element_size};
+}
+
+torch::Storage allocate_storage(uint64_t size, Budget& budget) {
+  constexpr size_t kStorageMemory = 512;
+  budget.take(kStorageMemory);
+  budget.take(size);
+  return {torch::Storage::use_byte_size_t(), static_cast<int64_t>(size), c10::GetCPUAllocator(), /*resizable=*/true};
+}
+
+namespace {
+
+// More than any checkpoint needs, and safe for the call stack.
+constexpr int kMaxDepth = 100;
+
+class TreeMaker {
+ public:
+  TreeMaker(const Objects& objects, Budget& budget) : objects_(objects), budget_(budget) {}
+
+  state::Tree make(ObjectId id, int depth) {
+    if (depth > kMaxDepth) throw PickleError(fmt::format("nests objects more than {} deep, or in themselves", kMaxDepth));
+    return std::visit([&](const auto& content) { return make(content, depth); }, objects_[id]);
+  }
+
+ private:
+  state::Tree make(std::monostate, int) { return {}; }
+  state::Tree make(bool content, int) { return content; }
+  state::Tree make(int64_t content, int) { return content; }
+  state::Tree make(double content, int) { return content; }
+  state::Tree make(std::string_view content, int) { return copy(content); }
+  state::Tree make(const torch::Tensor& content, int) { return content; }
+  state::Tree make(const Tuple& content, int depth) { return list(content.elements, depth); }
+  state::Tree make(const List& content, int depth) { return list(content.elements, depth); }
+
+  state::Tree make(Global content, int) {
+    if (content.kind != Global::Kind::kDtype) throw PickleError("makes a function or type, which is not data");
+    return copy(fmt::format("torch.{}", content.dtype->name));
+  }
+
+  state::Tree make(const Storage&, int) { throw PickleError("makes a storage without a tensor"); }
+
+  state::Tree make(const Dict& content, int depth) {
+    const auto& contents = content.contents;
+    check_keys(contents);
+    // The items' vector grows by doubling; while it does, the old and the new memory exist together.
+    budget_.take(contents.size() / 2, 3 * sizeof(state::Item));
+    state::Dict dict;
+    for (size_t i = 0; i < contents.size(); i += 2) dict.add(key(contents[i]), make(contents[i + 1], depth + 1));
+    return dict;
+  }
+
+  state::Tree list(const std::vector<ObjectId>& elements, int depth) {
+    budget_.take(elements.size(), sizeof(state::Tree));
+    state::List list;
+    list.reserve(elements.size());
+    for (const auto element : elements) list.push_back(make(element, depth + 1));
+    return list;
+  }
+
+  std::string copy(std::string_view text) {
+    budget_.take(text.size() + 1);
+    return std::string(text);
+  }
+
+  state::Key key(ObjectId id) {
+    if (const auto* integer = std::get_if<int64_t>(&objects_[id])) return *integer;
+    return copy(std::get<std::string_view>(objects_[id]));
+  }
+
+  void check_keys(const std::vector<ObjectId>& contents) {
+    budget_.take(contents.size() / 2, sizeof(ObjectId));
+    std::vector<ObjectId> keys;
+    keys.reserve(contents.size() / 2);
+    for (size_t i = 0; i < contents.size(); i += 2) {
+      const auto& object = objects_[contents[i]];
+      if (!std::holds_alternative<std::string_view>(object) && !std::holds_alternative<int64_t>(object)) {
+        throw PickleError(fmt::format("makes a dictionary with {} as a key", describe(object)));
+      }
+      keys.push_back(contents[i]);
+    }
+    const auto value_of = [this](ObjectId id) -> std::variant<int64_t, std::string_view> {
+      if (const auto* text = std::get_if<std::string_view>(&objects_[id])) return *text;
+      return std::get<int64_t>(objects_[id]);
+    };
+    std::ranges::sort(keys, {}, value_of);
+    const auto equal = std::ranges::adjacent_find(keys, {}, value_of);
+    if (equal == keys.end()) return;
+    const auto* text = std::get_if<std::string_view>(&objects_[*equal]);
+    throw PickleError(fmt::format("makes a dictionary with two items {}",
+                                  text != nullptr ? in_quotes(*text) : std::to_string(std::get<int64_t>(objects_[*equal]))));
+  }
+
+  const Objects& objects_;
+  Budget& budget_;
+};
+
+}  // namespace
+
+state::Tree to_tree(const Objects& objects, ObjectId id, Budget& budget) { return TreeMaker(objects, budget).make(id, 0); }
+
+namespace {
+
+using Arguments = std::span<const ObjectId>;
+
+class Caller {
+ public:
+  Caller(Objects& objects, Budget& budget) : objects_(objects), budget_(budget) {}
+
+  ObjectId call(Global function, Arguments arguments) {
+    switch (function.kind) {
+      case Global::Kind::kOrderedDict:
+        return ordered_dict(arguments);
+      case Global::Kind::kCounter:
+        expect_count(arguments, 1, 1);
+        get<Dict>(arguments[0]);
+        return arguments[0];
+      case Global::Kind::kSize:
+        expect_count(arguments, 1, 1);
+        get<Tuple>(arguments[0]);
+        return arguments[0];
+      case Global::Kind::kDevice:
+        return device(arguments);
+      case Global::Kind::kRebuildTensor:
+        expect_count(arguments, 4, 4);
+        return make_tensor(arguments, nullptr);
+      case Global::Kind::kRebuildTensorV2:
+        return rebuild_tensor_v2(arguments, nullptr);
+      case Global::Kind::kRebuildTensorV3:
+        return rebuild_tensor_v3(arguments);
+      case Global::Kind::kRebuildParameter:
+        expect_count(arguments, 3, 3);
+        get<torch::Tensor>(arguments[0]);
+        expect_empty(arguments[2], "hooks");
+        return arguments[0];
+      case Global::Kind::kParameter:
+        expect_count(arguments, 1, 2);
+        get<torch::Tensor>(arguments[0]);
+        if (arguments.size() == 2) get<bool>(arguments[1]);
+        return arguments[0];
+      case Global::Kind::kStorage:
+      case Global::Kind::kDtype:
+        break;
+    }
+    throw PickleError("calls a type that is not a function");
+  }
+
+  void set_state(ObjectId object, ObjectId state) {
+    const auto& content = objects_[object];
+    if (std::holds_alternative<torch::Tensor>(content)) return set_parameter_state(state);
+    const auto* dict = std::get_if<Dict>(&content);
+    if (dict == nullptr) throw PickleError(fmt::format("sets attributes of {}", describe(content)));
+    if (!dict->is_ordered || !std::holds_alternative<Dict>(objects_[state])) throw PickleError("sets attributes of a plain dictionary");
+  }
+
+ private:
+  // `state`: (requires_grad, volatile, hooks), which parameters have in files of PyTorch before 0.4.
+  void set_parameter_state(ObjectId state) const {
+    const auto* tuple = std::get_if<Tuple>(&objects_[state]);
+    if (tuple == nullptr || tuple->elements.size() != 3) throw PickleError("sets attributes of a tensor");
+    expect_empty(tuple->elements[2], "hooks");
+  }
+
+  static void expect_count(Arguments arguments, size_t least, size_t most) {
+    if (arguments.size() < least || arguments.size() > most) {
+      throw PickleError(fmt::format("calls a function with {} arguments, which it does not accept", arguments.size()));
+    }
+  }
+
+  template <typename T>
+  const T& get(ObjectId id) const {
+    const auto* value = std::get_if<T>(&objects_[id]);
+    if (value == nullptr)
+      throw PickleError(fmt::format("calls a function with {} where it takes {}", describe(objects_[id]), describe(T{})));
+    return *value;
+  }
+
+  // Refuses attributes that plain tensors do not have.
+  void expect_empty(ObjectId id, const char* what) const {
+    const auto* dict = std::get_if<Dict>(&objects_[id]);
+    if (id != Objects::kNone && (dict == nullptr || !dict->contents.empty()))
+      throw PickleError(fmt::format("makes a tensor with {}", what));
+  }
+
+  // Arguments: none; by Python 2 one, the list of [key, value].
+  ObjectId ordered_dict(Arguments arguments) {
+    expect_count(arguments, 0, 1);
+    Dict dict{true, {}};
+    if (arguments.size() == 1) {
+      for (const auto item : get<List>(arguments[0]).elements) {
+        const auto& pair = get<List>(item).elements;
+        if (pair.size() != 2) throw PickleError(fmt::format("makes an OrderedDict with an item of {} parts", pair.size()));
+        for (const auto id : pair) push(dict.contents, id, budget_);
+      }
+    }
+    return objects_.add(std::move(dict));
+  }
+
+  // Arguments: ("cpu") or ("cuda", 0)
+  ObjectId device(Arguments arguments) {
+    expect_count(arguments, 1, 2);
+    const auto type = get<std::string_view>(arguments[0]);
+    if (arguments.size() == 1) return arguments[0];
+    budget_.take(type.size());
+    return objects_.add_text(fmt::format("{}:{}", type, get<int64_t>(arguments[1])));
+  }
+
+  // Arguments: (storage, offset, size, stride, requires_grad, hooks, dtype[, metadata])
+  ObjectId rebuild_tensor_v3(Arguments arguments) {
+    expect_count(arguments, 7, 8);
+    const auto dtype = get<Global>(arguments[6]);
+    if (dtype.kind != Global::Kind::kDtype) throw PickleError("makes a tensor without a dtype");
+    if (arguments.size() == 8) expect_empty(arguments[7], "metadata");
+    return rebuild_tensor_v2(arguments.first(6), dtype.dtype);
+  }
+
+  // Arguments: (storage, offset, size, stride, requires_grad, hooks[, metadata]). `dtype` nullptr: the storage's.
+  ObjectId rebuild_tensor_v2(Arguments arguments, const Dtype* dtype) {
+    expect_count(arguments, 6, 7);
+    get<bool>(arguments[4]);
+    expect_empty(arguments[5], "hooks");
+    if (arguments.size() == 7) expect_empty(arguments[6], "metadata, such as that of conjugated tensors");
+    return make_tensor(arguments.first(4), dtype);
+  }
+
+  // Arguments: (storage, offset, size, stride). `dtype` nullptr: the storage's.
+  ObjectId make_tensor(Arguments arguments, const Dtype* dtype) {
+    const auto& storage = get<Storage>(arguments[0]);
+    if (dtype == nullptr) dtype = storage.dtype;
+    if (dtype == nullptr) throw PickleError("makes a tensor without a dtype");
+    const auto element_size = c10::elementSize(dtype->type);
+    if (storage.begin % element_size != 0) {
+      throw PickleError(
+          fmt::format("makes a tensor of {} that begins within an element, at byte {} of its storage", dtype->name, storage.begin));
+    }
+    const auto sizes = integers(arguments[2]);
+    const auto strides = integers(arguments[3]);
+    const auto offset = get<int64_t>(arguments[1]);
+    check_bounds(storage.size / element_size, offset, sizes, strides);
+    check_copy(sizes, element_size);
+    budget_.take(kTensorMemory);
+    auto tensor = torch::empty({0}, torch::dtype(dtype->type));
+    tensor.set_(storage.memory, static_cast<int64_t>(storage.begin / element_size) + offset, sizes, strides);
+    return objects_.add(std::move(tensor));
+  }
+
+  // LibTorch's memory for a tensor without its storage, including sizes and strides.
+  static constexpr size_t kTensorMemory = 512;
+  // LibTorch's kernels support no more.
+  static constexpr size_t kMaxDimensions = 64;
+
+  std::vector<int64_t> integers(ObjectId id) {
+    const auto& elements = get<Tuple>(id).elements;
+    if (elements.size() > kMaxDimensions) throw PickleError(fmt::format("makes a tensor of {} dimensions", elements.size()));
+    std::vector<int64_t> values;
+    for (const auto element : elements) values.push_back(get<int64_t>(element));
+    return values;
+  }
+
+  // Verifies that every element is inside the storage.
+  static void check_bounds(size_t num_elements, int64_t offset, const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides) {
+    bool is_bad = offset < 0 || sizes.size() != strides.size();
+    bool is_empty = false;
+    int64_t last = offset;
+    for (size_t i = 0; !is_bad && i < sizes.size(); ++i) {
+      int64_t distance = 0;
+      is_bad = sizes[i] < 0 || strides[i] < 0;
+      is_empty = is_empty || sizes[i] == 0;
+      is_bad = is_bad || (sizes[i] > 0 && __builtin_mul_overflow(sizes[i] - 1, strides[i], &distance));
+      is_bad = is_bad || __builtin_add_overflow(last, distance, &last);
+    }
+    if (is_bad || static_cast<uint64_t>(is_empty ? offset : last) > num_elements ||
+        (!is_empty && static_cast<uint64_t>(last) == num_elements)) {
+      throw PickleError(fmt::format("makes a tensor that reaches beyond its storage (offset {}, sizes [{}], strides [{}], {} elements)",
+                                    offset, fmt::join(sizes, ", "), fmt::join(strides, ", "), num_elements));
+    }
+  }
+
+  // Strides of 0 let a small file describe a huge tensor, and the first copy of it would fill the memory.
+  void check_copy(const std::vector<int64_t>& sizes, size_t element_size) const {
+    const auto num_bytes = num_bytes_of(sizes, element_size);
+    if (!num_bytes || *num_bytes > budget_.limit()) {
+      throw PickleError(fmt::format("makes a tensor of sizes [{}] from few bytes, by repeating them", fmt::join(sizes, ", ")));
+    }
+  }
+
+  Objects& objects_;
+  Budget& budget_;
+};
+
+}  // namespace
+
+Global find_global(std::string_view module, std::string_view name) {
+  using Kind = Global::Kind;
+  if (module == "collections" && name == "OrderedDict") return {Kind::kOrderedDict};
+  if (module == "collections" && name == "Counter") return {Kind::kCounter};
+  if (module == "torch._utils" && name == "_rebuild_tensor") return {Kind::kRebuildTensor};
+  if (module == "torch._utils" && name == "_rebuild_tensor_v2") return {Kind::kRebuildTensorV2};
+  if (module == "torch._utils" && name == "_rebuild_tensor_v3") return {Kind::kRebuildTensorV3};
+  if (module == "torch._utils" && name == "_rebuild_parameter") return {Kind::kRebuildParameter};
+  if (module == "torch.nn.parameter" && name == "Parameter") return {Kind::kParameter};
+  if (module == "torch.storage" && name == "UntypedStorage") return {Kind::kStorage};
+  if (module == "torch") {
+    if (name == "Size") return {Kind::kSize};
+    if (name == "device") return {Kind::kDevice};
+    if (const auto* dtype = find_dtype_by_storage(name)) return {Kind::kStorage, dtype};
+    if (const auto* dtype = find_dtype_by_name(name)) return {Kind::kDtype, dtype};
+  }
+  throw PickleError(
+      fmt::format("uses {}, which is not plain data and is never executed here", in_quotes(fmt::format("{}.{}", module, name))));
+}
+
+ObjectId call(Objects& objects, Budget& budget, ObjectId function, ObjectId arguments) {
+  const auto* global = std::get_if<Global>(&objects[function]);
+  const auto* tuple = std::get_if<Tuple>(&objects[arguments]);
+  if (global == nullptr || tuple == nullptr) {
+    throw PickleError(fmt::format("calls {} with {}", describe(objects[function]), describe(objects[arguments])));
+  }
+  return Caller(objects, budget).call(*global, tuple->elements);
+}
+
+void set_state(Objects& objects, Budget& budget, ObjectId object, ObjectId state) { Caller(objects, budget).set_state(object, state); }
 
 }  // namespace trainer::checkpoint

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <optional>
 
-#include "base/little_endian.h"
+#include "base/bytes.h"
 #include "checkpoint/refusal.h"
 
 namespace trainer::checkpoint {
@@ -234,7 +234,6 @@ void ZipReader::refuse_entry(const ZipEntry& entry, std::string_view what) const
 
 namespace {
 
-using namespace zip;
 using little_endian::append;
 
 constexpr uint64_t kAlignment = 64;

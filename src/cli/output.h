@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/standard_streams.h"
-#include "reporting/json.h"
+#include "reporting/values.h"
 #include "trainer/error.h"
 
 namespace trainer::cli {

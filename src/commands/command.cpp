@@ -15,7 +15,7 @@
 #include "cli/arguments.h"
 #include "cli/launch.h"
 #include "cli/runs.h"
-#include "device/library_defaults.h"
+#include "device/libtorch_settings.h"
 #include "distributed/first_line.h"
 #include "distributed/supervision/failure.h"
 #include "launch/world/rank_env.h"

@@ -67,4 +67,7 @@ void print_written(const std::filesystem::path& output, fmt::format_string<Args.
   print("{}: {}\n", output.string(), fmt::format(format, std::forward<Args>(args)...));
 }
 
+// The families of components: what `trainer list FAMILY` can list.
+std::vector<std::string> family_names();
+
 }  // namespace trainer::commands

@@ -1,7 +1,7 @@
 #include "base/text.h"
 #include "cli/arguments.h"
 #include "commands/command.h"
-#include "config/origins.h"
+#include "config/base_files.h"
 #include "config/reference.h"
 #include "run/session/registries.h"
 

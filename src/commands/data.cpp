@@ -1,7 +1,6 @@
-#include "commands/data.h"
-
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -24,8 +23,8 @@
 #include "datasets/registry.h"
 #include "reporting/drawing/draw.h"
 #include "reporting/evaluation.h"
+#include "run/session/advice.h"
 #include "run/session/build.h"
-#include "run/session/image_notes.h"
 #include "run/session/registries.h"
 
 namespace trainer::commands {
@@ -115,6 +114,47 @@ ExitCode check(const config::Experiment& experiment, int num_threads) {
   return num_unreadable == 0 ? ExitCode::kDone : ExitCode::kData;
 }
 
+std::vector<std::string> downloadable_datasets() {
+  std::vector<std::string> names;
+  for (const auto& component : datasets::dataset_registry().components()) {
+    const auto options = component.make_options();
+    KeyTable table;
+    options->add_keys(table);
+    if (std::ranges::find(table.keys(), "download", &Key::name) != table.keys().end()) names.push_back(component.name);
+  }
+  return names;
+}
+
+// `trainer data download`.
+struct DownloadArguments {
+  std::vector<std::string> names;
+  std::string root = "data";
+};
+
+void add_download_options(CLI::App& app, DownloadArguments& arguments) {
+  const auto choices = downloadable_datasets();
+  app.add_option("name", arguments.names, "one or more of " + CLI::detail::join(choices, ", "))
+      ->required()
+      ->check(CLI::IsMember(choices))
+      ->type_name("NAME");
+  app.add_option("--root", arguments.root, "the folder in which to put them, by default data")->type_name("FOLDER");
+}
+
+// Throws DataError when a data set cannot be had.
+void download(const DownloadArguments& arguments) {
+  const auto& [names, root] = arguments;
+  const auto logger = make_console_logger();
+  const auto& registry = datasets::dataset_registry();
+  for (const auto& name : names) {
+    const auto yaml = fmt::format("[{}: {{root: {}, download: true}}]", name, nlohmann::json(root).dump());
+    const auto dataset = registry.make(config::read_components(yaml, "--root", registry).front());
+    const auto num_train = dataset.open(data::Split::kTrain, *logger)->size();
+    const auto num_validation = dataset.open(data::Split::kValidation, *logger)->size();
+    if (is_standard_output_closed()) continue;
+    print("{}: {} training and {} validation images in {}\n", name, num_train, num_validation, root);
+  }
+}
+
 }  // namespace
 
 ExitCode data(const std::vector<std::string>& args) {
@@ -153,44 +193,6 @@ ExitCode data(const std::vector<std::string>& args) {
   if (packs->parsed()) pack(experiment, pack_arguments, num_threads);
   if (shows->parsed()) show(experiment, options);
   return ExitCode::kDone;
-}
-
-namespace {
-
-std::vector<std::string> downloadable_datasets() {
-  std::vector<std::string> names;
-  for (const auto& component : datasets::dataset_registry().components()) {
-    const auto options = component.make_options();
-    KeyTable table;
-    options->add_keys(table);
-    if (std::ranges::find(table.keys(), "download", &Key::name) != table.keys().end()) names.push_back(component.name);
-  }
-  return names;
-}
-
-}  // namespace
-
-void add_download_options(CLI::App& app, DownloadArguments& arguments) {
-  const auto choices = downloadable_datasets();
-  app.add_option("name", arguments.names, "one or more of " + CLI::detail::join(choices, ", "))
-      ->required()
-      ->check(CLI::IsMember(choices))
-      ->type_name("NAME");
-  app.add_option("--root", arguments.root, "the folder in which to put them, by default data")->type_name("FOLDER");
-}
-
-void download(const DownloadArguments& arguments) {
-  const auto& [names, root] = arguments;
-  const auto logger = make_console_logger();
-  const auto& registry = datasets::dataset_registry();
-  for (const auto& name : names) {
-    const auto yaml = fmt::format("[{}: {{root: {}, download: true}}]", name, nlohmann::json(root).dump());
-    const auto dataset = registry.make(config::read_components(yaml, "--root", registry).front());
-    const auto num_train = dataset.open(data::Split::kTrain, *logger)->size();
-    const auto num_validation = dataset.open(data::Split::kValidation, *logger)->size();
-    if (is_standard_output_closed()) continue;
-    print("{}: {} training and {} validation images in {}\n", name, num_train, num_validation, root);
-  }
 }
 
 }  // namespace trainer::commands

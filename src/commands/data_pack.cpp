@@ -20,7 +20,7 @@
 #include "config/reader.h"
 #include "data/image_file.h"
 #include "datasets/lmdb.h"
-#include "datasets/lmdb_writer.h"
+#include "datasets/lmdb_file.h"
 
 namespace trainer::commands {
 namespace {

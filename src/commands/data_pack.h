@@ -15,7 +15,7 @@
 #include "config/experiment.h"
 #include "data/dataset.h"
 #include "data/transforms/transform.h"
-#include "datasets/lmdb_format.h"
+#include "datasets/lmdb_file.h"
 #include "trainer/error.h"
 
 namespace trainer::commands {

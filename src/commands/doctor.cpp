@@ -4,13 +4,12 @@
 #include <algorithm>
 #include <array>
 
-#include "base/exit_status.h"
+#include "base/crash.h"
 #include "base/text.h"
 #include "cli/arguments.h"
 #include "cli/output.h"
 #include "commands/command.h"
 #include "commands/doctor/checks.h"
-#include "commands/doctor/finding.h"
 #include "commands/doctor/measure.h"
 #include "launch/world/host_resources.h"
 

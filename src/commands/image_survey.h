@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 #include "data/dataset.h"
-#include "run/session/image_notes.h"
+#include "run/session/advice.h"
 #include "trainer/component.h"
 
 namespace trainer::commands {

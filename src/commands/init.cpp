@@ -1,10 +1,15 @@
+#include "commands/init.h"
+
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <numeric>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -12,12 +17,11 @@
 #include "cli/arguments.h"
 #include "commands/command.h"
 #include "commands/run_end.h"
-#include "commands/starting_file.h"
 #include "config/reader.h"
 #include "data/transforms/transform.h"
 #include "datasets/registry.h"
 #include "launch/world/host_resources.h"
-#include "run/session/image_notes.h"
+#include "run/session/advice.h"
 #include "run/session/registries.h"
 
 namespace trainer::commands {
@@ -216,6 +220,252 @@ ExitCode init(const std::vector<std::string>& args) {
   write_new_file(output, text);
   print_next_steps(output.string(), /*has_data=*/!data.empty());
   return ExitCode::kDone;
+}
+
+namespace {
+
+constexpr const char* kBeginning =
+    "# An experiment file to start from, written by `trainer init`. `trainer config reference` describes all keys, and each can be\n"
+    "# set on the command line too: training.epochs=5\n";
+
+// Images of more classes are not counted one by one.
+constexpr size_t kMostListed = 20;
+// A set of fewer images is small: each of them counts, and a tenth of them would measure little.
+constexpr int64_t kFewImages = 2000;
+
+int64_t num_train_images(const DatasetFacts& facts) {
+  return std::accumulate(facts.images_per_class.begin(), facts.images_per_class.end(), int64_t{0});
+}
+
+bool has_few_images(const DatasetFacts& facts) { return num_train_images(facts) < kFewImages; }
+
+// Whether a class has more than twice as many images as another one.
+bool is_uneven(const DatasetFacts& facts) {
+  const auto [least, most] = std::ranges::minmax(facts.images_per_class);
+  return most > 2 * least;
+}
+
+std::string class_name(const DatasetFacts& facts, size_t label) {
+  const auto& names = facts.info.class_names;
+  return label < names.size() ? config::to_inline_yaml(Node::scalar(names[label])) : std::to_string(label);
+}
+
+// The parts in lines of comments.
+std::string wrapped(const std::vector<std::string>& parts) {
+  constexpr size_t kWidth = 100;
+  std::string text = "#  ";
+  size_t line = 0;  // its beginning
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (text.size() - line > 3 && text.size() - line + parts[i].size() > kWidth) {
+      text += "\n#  ";
+      line = text.size() - 3;
+    }
+    text += ' ' + parts[i] + (i + 1 < parts.size() ? "," : "\n");
+  }
+  return text;
+}
+
+std::string describe_classes(const DatasetFacts& facts) {
+  const auto& counts = facts.images_per_class;
+  const auto [least, most] = std::ranges::minmax(counts);
+  auto text = fmt::format("# {} of {}", counted(num_train_images(facts), "training image"), counted(counts.size(), "class", "classes"));
+  if (counts.size() <= kMostListed) {
+    std::vector<std::string> parts;
+    for (size_t label = 0; label < counts.size(); ++label) parts.push_back(fmt::format("{} {}", class_name(facts, label), counts[label]));
+    text += ":\n" + wrapped(parts);
+  } else {
+    text += fmt::format(", {} to {} of each\n", least, most);
+  }
+  if (facts.num_validation) {
+    text += fmt::format("# {} for validation\n", counted(*facts.num_validation, "image"));
+  } else {
+    text += fmt::format("# No images for validation: a {} of the training images is held out (dataset.validation_split).\n",
+                        has_few_images(facts) ? "fifth" : "tenth");
+  }
+  return text;
+}
+
+std::string describe_sizes(const DatasetFacts& facts) {
+  const auto& sizes = facts.sizes.sizes;
+  const auto area = [](const ImageSize& size) { return int64_t{size.height} * size.width; };
+  const auto [smallest, largest] = std::ranges::minmax(sizes, {}, area);
+  const auto text_of = [](const ImageSize& size) { return fmt::format("{} x {}", size.height, size.width); };
+  const bool are_all = static_cast<int64_t>(sizes.size()) == num_train_images(facts);
+  const auto of = "height x width, of " + (are_all ? "all" : fmt::format("{} of the", sizes.size())) + " training images";
+  if (std::ranges::all_of(sizes, [&](const ImageSize& size) { return size == sizes.front(); })) {
+    return fmt::format("# Size: {} ({})\n", text_of(smallest), of);
+  }
+  return fmt::format("# Sizes: {} to {} ({})\n", text_of(smallest), text_of(largest), of);
+}
+
+// The shorter edge of the image in the middle, by that edge.
+int64_t median_edge(std::vector<ImageSize> sizes) {
+  const auto edge = [](const ImageSize& size) { return std::min(size.height, size.width); };
+  const auto middle = sizes.begin() + static_cast<std::ptrdiff_t>(sizes.size() / 2);
+  std::ranges::nth_element(sizes, middle, {}, edge);
+  return edge(*middle);
+}
+
+bool is_digits(const DatasetFacts& facts) { return facts.section.find("name")->value.text == "mnist"; }
+
+std::string numbers(const std::vector<double>& values) {
+  std::vector<std::string> texts;
+  for (const double value : values) texts.push_back(fmt::format("{:.4f}", value));
+  return "[" + join(texts, ", ") + "]";
+}
+
+struct Schedule {
+  int64_t batch_size = 0;
+  double lr = 0;
+  int64_t epochs = 0;
+  int64_t warmup_epochs = 0;
+};
+
+Schedule choose_schedule(int64_t num_train, int64_t size) {
+  // Enough for a first result without a long wait.
+  constexpr int64_t kImagesOfTraining = 600'000;
+  const int64_t usual_batch = size <= 64 ? 128 : 64;
+  Schedule schedule;
+  // At least eight steps in an epoch.
+  schedule.batch_size = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::clamp<int64_t>(num_train / 8, 2, usual_batch))));
+  schedule.lr = 0.1 * static_cast<double>(schedule.batch_size) / 128;
+  schedule.epochs = std::clamp<int64_t>((kImagesOfTraining / num_train + 4) / 5 * 5, 10, 100);
+  schedule.warmup_epochs = std::min<int64_t>(schedule.epochs / 10, 5);
+  return schedule;
+}
+
+std::string describe_dataloader(const DatasetFacts& facts, const Schedule& schedule, bool decodes) {
+  auto keys = fmt::format("global_batch_size: {}", schedule.batch_size);
+  if (decodes) keys += ", num_workers: 4";
+  if (has_few_images(facts)) keys += ", drop_last: false";
+  auto text = fmt::format("dataloader: {{{}}}\n", keys);
+  if (is_uneven(facts)) {
+    const auto [least, most] = std::ranges::minmax(facts.images_per_class);
+    text += fmt::format(
+        "# The classes have from {} to {} images. To give all of them the same weight, so that the rare ones are not neglected,\n"
+        "# draw from each equally often:\n"
+        "# dataloader: {{{}, sampler: {{name: class_balanced}}}}\n",
+        least, most, keys);
+  }
+  return text;
+}
+
+std::string describe_dataset(const DatasetFacts& facts, const ImagePreparation& preparation, const PixelStatistics& pixels) {
+  auto text = std::string("dataset:\n");
+  for (const auto& member : facts.section.members) text += fmt::format("  {}: {}\n", member.name, config::to_inline_yaml(member.value));
+  if (facts.num_unreadable > 0) {
+    text += fmt::format(
+        "  on_error: skip                                       # {} of {} images cannot be read; `trainer data check` lists all\n",
+        facts.num_unreadable, facts.num_read);
+  }
+  auto std = pixels.std;
+  // One colour in all images.
+  for (double& value : std) value = value < 0.00005 ? 1 : value;
+  const auto normalize = fmt::format("    - normalize: {{mean: {}, std: {}}}", numbers(pixels.mean), numbers(std));
+  const bool is_exact = pixels.num_images == num_train_images(facts);
+  if (!facts.num_validation && has_few_images(facts)) {
+    text += "  validation_split: 0.2                                # of each class; a tenth of so few images would measure little\n";
+  }
+  text += fmt::format("  # The mean and the deviation are those of {}, prepared as for validation.\n",
+                      is_exact ? "all training images" : fmt::format("{} of the training images", pixels.num_images));
+  text += fmt::format("  train_transforms:\n{}\n{}\n", fmt::join(preparation.train, "\n"), normalize);
+  text += "  validation_transforms:\n";
+  for (const auto& line : preparation.validation) text += line + '\n';
+  return text + normalize + '\n';
+}
+
+}  // namespace
+
+ImagePreparation choose_preparation(const DatasetFacts& facts) {
+  const auto& shape = facts.info.shape;
+  const auto edge = median_edge(facts.sizes.sizes);
+  const auto is_square = [&](const ImageSize& size) { return size.height == edge && size.width == edge; };
+  ImagePreparation chosen;
+  const auto add_flip = [&] {
+    if (!is_digits(facts))
+      chosen.train.emplace_back(
+          "    - random_horizontal_flip: {p: 0.5}                 # leave it out where left and right differ, as in text");
+  };
+  if (edge <= 64 && std::ranges::all_of(facts.sizes.sizes, is_square)) {
+    chosen.size = edge;
+    if (shape[1] == data::kAnySize) {
+      const auto same = fmt::format("    - resize: {{size: [{}, {}]}}", edge, edge);
+      chosen.train.push_back(fmt::format("{:<54} # leaves images of this size as they are", same));
+      chosen.validation.push_back(same);
+    }
+    const auto crop = fmt::format("    - random_crop: {{size: {}, padding: {}}}", edge, std::max<int64_t>(edge / 8, 1));
+    chosen.train.push_back(fmt::format("{:<54} # shifted at random by up to an eighth", crop));
+    add_flip();
+    return chosen;
+  }
+  chosen.size = edge < 48 ? 32 : edge < 96 ? 64 : edge < 160 ? 128 : 224;
+  const auto crop = fmt::format("    - random_resized_crop: {{size: {}, scale: [0.35, 1]}}", chosen.size);
+  chosen.train.push_back(fmt::format("{:<54} # a random part of at least 35 % of the image", crop));
+  add_flip();
+  // As usual for ImageNet: 256 for 224.
+  chosen.validation.push_back(fmt::format("{:<54} # the shorter edge", fmt::format("    - resize: {{size: {}}}", chosen.size * 8 / 7)));
+  chosen.validation.push_back(fmt::format("    - center_crop: {{size: {}}}", chosen.size));
+  return chosen;
+}
+
+std::string starting_file(const DatasetFacts& facts, const ImagePreparation& preparation, const PixelStatistics& pixels) {
+  const int64_t num_images = num_train_images(facts);
+  const int64_t num_train =
+      facts.num_validation ? num_images : std::max<int64_t>(num_images - num_images / (has_few_images(facts) ? 5 : 10), 1);
+  const auto schedule = choose_schedule(num_train, preparation.size);
+  const bool is_small = preparation.size <= 32;
+  const bool is_medium = !is_small && preparation.size <= 64;
+  const auto model = is_small ? "model: {name: resnet20}" : is_medium ? "model: {name: resnet18, stem: cifar}" : "model: {name: resnet18}";
+  const auto why =
+      is_small    ? "# A small network for images of up to 32 x 32 pixels, which trains in minutes on a CPU."
+      : is_medium ? "# With the stem for small images: the usual one, for 224 x 224 pixels, would make them four times smaller at once."
+                  : "# With trained weights, model.init_from=FILE and model.init_strict=false, fewer images and epochs are enough.";
+  const bool decodes = facts.info.shape[1] == data::kAnySize;
+  auto text = std::string(kBeginning);
+  text += fmt::format("experiment: {:<36} # the run lives in runs/{}\n\n", facts.name, facts.name);
+  text += describe_classes(facts) + describe_sizes(facts) + '\n';
+  text += fmt::format("{}\n{}\n\n", why, model);
+  text += describe_dataset(facts, preparation, pixels) + '\n';
+  text +=
+      "# The batch of all processes together, so that the result does not depend on their number. With less memory, lower it and lr\n"
+      "# by the same factor.\n";
+  text += describe_dataloader(facts, schedule, decodes) + '\n';
+  text += fmt::format("# 0.1 for a batch of 128, and in proportion for others. The schedule lowers it to 0 after {}.\n",
+                      counted(schedule.warmup_epochs, "epoch") + " of warm-up");
+  text += fmt::format("optimizer: {{name: sgd, lr: {:.2g}, momentum: 0.9, weight_decay: 5.0e-4, nesterov: true}}\n", schedule.lr);
+  text += fmt::format("lr_scheduler: {{name: cosine, warmup_epochs: {}}}\n\n", schedule.warmup_epochs);
+  text +=
+      fmt::format("# About 600,000 images in all, but at least 10 epochs and at most 100.\ntraining: {{epochs: {}}}\n", schedule.epochs);
+  return text;
+}
+
+std::string starting_file_without_data() {
+  return std::string(kBeginning) +
+         R"(experiment: cifar10                              # the run lives in runs/cifar10
+
+# A small network for images of 32 x 32 pixels; `trainer list models` shows the others.
+model: {name: resnet20}
+
+# For your own images in one folder for each class: `trainer init --data FOLDER`.
+dataset:
+  name: cifar10
+  root: data                                     # the folder that holds cifar-10-batches-bin/
+  download: true                                 # downloaded to root when missing
+  train_transforms:
+    - random_crop: {size: 32, padding: 4}          # shifted at random by up to an eighth
+    - random_horizontal_flip: {p: 0.5}
+    - normalize: {mean: [0.4914, 0.4822, 0.4465], std: [0.2470, 0.2435, 0.2616]}
+  validation_transforms:
+    - normalize: {mean: [0.4914, 0.4822, 0.4465], std: [0.2470, 0.2435, 0.2616]}
+
+# The batch of all processes together, so that the result does not depend on their number.
+dataloader: {global_batch_size: 128}
+
+optimizer: {name: sgd, lr: 0.1, momentum: 0.9, weight_decay: 5.0e-4, nesterov: true}
+lr_scheduler: {name: cosine, warmup_epochs: 1}
+
+training: {epochs: 15}
+)";
 }
 
 }  // namespace trainer::commands

@@ -1,5 +1,3 @@
-#include "commands/list.h"
-
 #include <fmt/format.h>
 
 #include <utility>

@@ -10,7 +10,7 @@
 #include "data/dataset.h"
 #include "data/image_file.h"
 #include "report/report_data.h"
-#include "reporting/drawing/png.h"
+#include "reporting/drawing/draw.h"
 #include "train/engine/parts.h"
 #include "trainer/keys.h"
 

@@ -14,7 +14,7 @@
 #include "commands/run_end.h"
 #include "config/overrides.h"
 #include "data/image_file.h"
-#include "datasets/image_folder_listing.h"
+#include "datasets/folder_listing.h"
 #include "launch/world/host_resources.h"
 #include "reporting/evaluation.h"
 #include "reporting/values.h"

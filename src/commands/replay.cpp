@@ -13,7 +13,6 @@
 #include "run/session/registries.h"
 #include "run/session/session.h"
 #include "train/engine/non_finite.h"
-#include "train/engine/step_record.h"
 #include "train/engine/train_step.h"
 
 namespace trainer::commands {

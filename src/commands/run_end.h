@@ -1,5 +1,6 @@
 #pragma once
-// What the console says at the end of a run, after its results: where its files are, and what to do next.
+// What the console says at the end of a run, after its results: where its files are, and what to do next; and what TensorBoard shows beside
+// the events.
 
 #include <filesystem>
 #include <memory>
@@ -7,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "config/experiment.h"
 #include "config/load.h"
 #include "launch/world/rank_env.h"
 #include "reporting/event_command.h"
@@ -50,5 +52,9 @@ void add_files(reporting::Reporter& reporter, const session::RankContext& contex
 // Throws UsageError if `output`, the value of `option`, is a file that a run keeps about itself, which would be lost: its metrics, its
 // checkpoints and all others that training writes to a run directory.
 void refuse_file_of_run(const std::filesystem::path& output, std::string_view option = "--output");
+
+// What TensorBoard shows of a run that has not begun to train, on rank 0. `config_text`: of the resolved configuration.
+reporting::TensorboardRun describe_for_tensorboard(const config::Experiment& experiment, const std::string& config_text,
+                                                   session::Session& session, Logger& logger);
 
 }  // namespace trainer::commands

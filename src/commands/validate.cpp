@@ -1,5 +1,3 @@
-#include "commands/validate.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -177,37 +175,6 @@ void print_text(const inspection::Inspection& inspection, int world_size, bool l
   if (inspection.layers && lists_layers) print_layers(inspection);
 }
 
-}  // namespace
-
-ExitCode validate(const std::vector<std::string>& args) {
-  CLI::App app(
-      "Checks an experiment file as far as that is possible without its data and without a GPU, and shows what it would train: network, "
-      "batches, time, learning rate, memory, and the part of each rank. The exit code is 2 if training would refuse it.",
-      "trainer validate");
-  config::ExperimentSource source;
-  cli::add_experiment(app, source);
-  int world_size = 1;
-  app.add_option("--world-size", world_size, "number of ranks, all on this host")->check(CLI::Range(1, 100'000));
-  bool lists_layers = false;
-  app.add_flag("-v,--verbose", lists_layers, "also list the layers of the network");
-  bool as_json = false;
-  app.add_flag("--json", as_json, "print one JSON value");
-  cli::parse(app, args);
-
-  const auto inspection = inspection::inspect(source, world_size);
-  const auto logger = make_console_logger();
-  for (const auto& warning : inspection.warnings) logger->warn("{}", warning);
-  if (as_json) cli::print_json(to_json(inspection), 2);
-  if (!inspection.problems.empty()) throw UsageError(join(inspection.problems, "\n"));
-  if (as_json) return ExitCode::kDone;
-  print("{}: no problem found\n", source.file.string());
-  print_text(inspection, world_size, lists_layers);
-  print("\nTo train: {}\n", training_command(source, world_size));
-  return ExitCode::kDone;
-}
-
-namespace {
-
 using reporting::Json;
 
 Json json_of(const inspection::LayerTable& table) {
@@ -241,8 +208,7 @@ Json json_of(const inspection::MemoryEstimate& estimate, bool is_of_gpu) {
   return {{"device", is_of_gpu ? "cuda" : "cpu"}, {"bytes", std::move(bytes)}, {"total_bytes", estimate.total()}};
 }
 
-}  // namespace
-
+// Problems, warnings and notes, and, without problems, everything that `trainer validate` shows.
 Json to_json(const inspection::Inspection& inspection) {
   Json json = {{"problems", inspection.problems}, {"warnings", inspection.warnings}, {"notes", inspection.notes}};
   if (!inspection.problems.empty()) return json;
@@ -283,6 +249,35 @@ Json to_json(const inspection::Inspection& inspection) {
   }
   if (inspection.memory) json["memory"] = json_of(*inspection.memory, inspection.memory_is_of_gpu);
   return json;
+}
+
+}  // namespace
+
+ExitCode validate(const std::vector<std::string>& args) {
+  CLI::App app(
+      "Checks an experiment file as far as that is possible without its data and without a GPU, and shows what it would train: network, "
+      "batches, time, learning rate, memory, and the part of each rank. The exit code is 2 if training would refuse it.",
+      "trainer validate");
+  config::ExperimentSource source;
+  cli::add_experiment(app, source);
+  int world_size = 1;
+  app.add_option("--world-size", world_size, "number of ranks, all on this host")->check(CLI::Range(1, 100'000));
+  bool lists_layers = false;
+  app.add_flag("-v,--verbose", lists_layers, "also list the layers of the network");
+  bool as_json = false;
+  app.add_flag("--json", as_json, "print one JSON value");
+  cli::parse(app, args);
+
+  const auto inspection = inspection::inspect(source, world_size);
+  const auto logger = make_console_logger();
+  for (const auto& warning : inspection.warnings) logger->warn("{}", warning);
+  if (as_json) cli::print_json(to_json(inspection), 2);
+  if (!inspection.problems.empty()) throw UsageError(join(inspection.problems, "\n"));
+  if (as_json) return ExitCode::kDone;
+  print("{}: no problem found\n", source.file.string());
+  print_text(inspection, world_size, lists_layers);
+  print("\nTo train: {}\n", training_command(source, world_size));
+  return ExitCode::kDone;
 }
 
 }  // namespace trainer::commands

@@ -14,7 +14,7 @@
 #include "cli/arguments.h"
 #include "commands/command.h"
 #include "run/session/session.h"
-#include "train/engine/training_hook.h"
+#include "train/engine/train_step.h"
 #include "trainer/checkpoint.h"
 #include "trainer/events.h"
 

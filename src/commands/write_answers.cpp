@@ -11,7 +11,6 @@
 #include "base/standard_streams.h"
 #include "base/text.h"
 #include "commands/command.h"
-#include "commands/list.h"
 
 namespace {
 

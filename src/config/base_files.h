@@ -1,8 +1,10 @@
 #pragma once
-// Experiment files that begin with the values of others: `base: other.yaml`, or a list of files.
+// Experiment files that begin with the values of others (`base: other.yaml`, or a list of files), and where each value comes from.
 
 #include <filesystem>
+#include <string>
 
+#include "config/experiment.h"
 #include "config/yaml.h"
 
 namespace trainer::config {
@@ -15,5 +17,9 @@ inline constexpr const char* kStandardInput = "-";
 // Sections are merged key by key; a section with another `name`, a list and any other value replace what the base has. Of several base
 // files the later one wins. Throws UsageError, and Error with ExitCode::kStopped after a stop request.
 Node read_with_bases(const std::filesystem::path& file);
+
+// The resolved experiment file (to_yaml of config/load.h) with a comment behind each value that says where it comes from: "x.yaml:12", the
+// command line, the default, or the data set. `experiment` is as it was loaded.
+std::string to_yaml_with_origins(Experiment& experiment, const Registries& registries);
 
 }  // namespace trainer::config

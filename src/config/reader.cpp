@@ -245,8 +245,7 @@ ComponentConfig read_component(const std::string& yaml, const std::string& sourc
     node = std::move(section);
   }
   read_section(
-      node, [&](KeyTable& keys) { keys.add_component("name", component, registry, "", ""); }, registry.product(),
-      problems);
+      node, [&](KeyTable& keys) { keys.add_component("name", component, registry, "", ""); }, registry.product(), problems);
   problems.throw_if_any();
   return component;
 }

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "config/registries.h"
-#include "distributed/supervision/options.h"
+#include "distributed/supervision/failure.h"
 #include "trainer/component.h"
 #include "trainer/keys.h"
 #include "trainer/options.h"

@@ -1,6 +1,9 @@
 #pragma once
 // Trees of values as YAML, which yaml-cpp parses.
 
+#include <cstddef>
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,5 +29,32 @@ struct YamlLine {
   std::string path;  // of the value in it: "optimizer.lr", "dataset.train_transforms[1]"; empty: a section or a list begins
 };
 std::vector<YamlLine> yaml_lines(const Node& map);
+
+// What YAML repeats: aliases (*name) of values that have an anchor (&name), and merge keys (<<).
+
+// Far more than any section has. Looking for a key takes time in proportion to their number.
+inline constexpr size_t kMostKeys = 1000;
+// Throws UsageError at `position` if a map with this many keys gets another one.
+void refuse_more_keys(size_t num_keys, const Position& position);
+
+// The values with an anchor in one text. Their copies keep the positions of the anchor's value, where a mistake is corrected.
+class Anchors {
+ public:
+  // `id`: yaml-cpp's number of the anchor. Throws UsageError if the copies of this text become too large.
+  void define(size_t id, const Node& value);
+  // A copy of that value; nullopt if it is not complete yet. Throws UsageError at `use` if the copies of this text become too large, or if
+  // this one would be nested more than `max_depth` deep.
+  std::optional<Node> copy(size_t id, const Position& use, size_t max_depth);
+
+ private:
+  void count(const Node& value, const Position& use);
+
+  std::map<size_t, Node> values_;
+  size_t num_bytes_ = 0;  // of all copies
+};
+
+// Replaces the member `<<` of a map, if there is one, by the members of the map or of the list of maps that it holds. The map's own members
+// win, then those of earlier maps in the list. Throws UsageError at `<<` if it holds anything else.
+void apply_merge_key(Node& map);
 
 }  // namespace trainer::config

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "reporting/drawing/png.h"
+#include "reporting/drawing/draw.h"
 #include "trainer/dataset.h"
 
 namespace trainer::data {

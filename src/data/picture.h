@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "data/operations/filter.h"
+#include "data/operations/operations.h"
 #include "data/resample.h"
 #include "trainer/transform.h"
 

@@ -10,7 +10,7 @@
 #include <limits>
 
 #include "base/text.h"
-#include "device/allocators.h"
+#include "device/libtorch_settings.h"
 #include "trainer/error.h"
 
 namespace trainer::device {

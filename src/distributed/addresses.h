@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "base/descriptor.h"
+#include "base/file.h"
 #include "launch/world/rank_env.h"
 #include "trainer/error.h"
 

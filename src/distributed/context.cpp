@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "device/placement.h"
+#include "distributed/activity.h"
 #include "distributed/data_parallel.h"
 #include "distributed/process_groups.h"
 #include "distributed/rendezvous.h"
@@ -68,8 +69,10 @@ torch::Device choose_device(const std::optional<torch::Device>& wanted, int loca
 }  // namespace
 
 std::unique_ptr<Context> init_process_group(const InitOptions& options) {
-  // The communicators of gradients and of batch statistics could otherwise wait for each other (device/library_defaults.cpp).
+  // The communicators of gradients and of batch statistics could otherwise wait for each other (device/libtorch_settings.cpp).
   setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", /*overwrite=*/0);
+  // cuBLAS is deterministic only with a fixed workspace.
+  setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
   device::CudaAccess cuda;
   if (!options.device || options.device->is_cuda()) cuda = device::open_cuda_module();
   auto state = std::make_unique<Context::State>();
@@ -81,6 +84,7 @@ std::unique_ptr<Context> init_process_group(const InitOptions& options) {
   state->device = choose_device(options.device, state->meeting.local_rank, cuda);
   if (state->device.is_cuda()) cuda.module->set_device(state->device.index());
   const auto& meeting = state->meeting;
+  const auto activity = std::make_shared<Activity>();
   if (meeting.store) {
     const GroupOptions of_groups{.backend = options.backend,
                                  .device = state->device,
@@ -88,10 +92,11 @@ std::unique_ptr<Context> init_process_group(const InitOptions& options) {
                                  .gloo_interface = state->rank_env.gloo_interface,
                                  .gloo_address = meeting.address,
                                  .timeout = options.timeout,
+                                 .activity = activity,
                                  .ranks = meeting.ranks};
     state->groups = std::make_unique<ProcessGroups>(meeting.group_store, state->rank_env.rank, state->rank_env.world_size, of_groups);
   } else {
-    state->groups = std::make_unique<ProcessGroups>(meeting.ranks.front());
+    state->groups = std::make_unique<ProcessGroups>(meeting.ranks.front(), activity);
   }
   return std::unique_ptr<Context>(new Context(std::move(state)));
 }

@@ -13,7 +13,7 @@
 
 #include "base/text.h"
 #include "distributed/first_line.h"
-#include "distributed/shared_memory_group.h"
+#include "distributed/shared_memory.h"
 #include "trainer/error.h"
 
 namespace trainer::distributed {

@@ -4,8 +4,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "distributed/first_line.h"
-#include "distributed/shared_memory_group.h"
-#include "distributed/shared_memory_sum.h"
+#include "distributed/shared_memory.h"
 #include "trainer/distributed.h"
 #include "trainer/error.h"
 

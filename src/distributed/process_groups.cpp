@@ -33,7 +33,8 @@ bool uses_nccl(const GroupOptions& options) {
   return options.cuda != nullptr && options.backend != BackendChoice::kGloo;
 }
 
-ProcessGroups::ProcessGroups(RankInfo mine, std::shared_ptr<Activity> activity) : world_(std::make_shared<ProcessGroup>(std::move(activity))) {
+ProcessGroups::ProcessGroups(RankInfo mine, std::shared_ptr<Activity> activity)
+    : world_(std::make_shared<ProcessGroup>(std::move(activity))) {
   options_.ranks = {std::move(mine)};
 }
 

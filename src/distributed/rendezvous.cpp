@@ -11,7 +11,6 @@
 #include "base/text.h"
 #include "distributed/addresses.h"
 #include "distributed/first_line.h"
-#include "distributed/sealed_store.h"
 #include "distributed/secret.h"
 #include "distributed/stores.h"
 #include "launch/world/host_resources.h"

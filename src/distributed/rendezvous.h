@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/log.h"
-#include "distributed/startup_barrier.h"
+#include "distributed/agreement.h"
 #include "launch/world/rank_env.h"
 
 namespace trainer::distributed {

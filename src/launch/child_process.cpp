@@ -11,7 +11,7 @@
 #include <system_error>
 #include <utility>
 
-#include "base/exit_status.h"
+#include "base/crash.h"
 #include "launch/world/host_resources.h"
 #include "trainer/error.h"
 

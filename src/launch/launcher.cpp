@@ -14,8 +14,8 @@
 #include <tuple>
 #include <utility>
 
-#include "base/descriptor.h"
-#include "base/exit_status.h"
+#include "base/crash.h"
+#include "base/file.h"
 #include "launch/child_process.h"
 #include "launch/launcher_messages.h"
 #include "launch/world/rank_env.h"

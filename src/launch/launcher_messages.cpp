@@ -13,7 +13,7 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "base/exit_status.h"
+#include "base/crash.h"
 #include "trainer/error.h"
 
 namespace trainer::launch {

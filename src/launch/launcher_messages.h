@@ -10,7 +10,7 @@
 #include <string_view>
 #include <thread>
 
-#include "base/descriptor.h"
+#include "base/file.h"
 
 namespace trainer::launch {
 

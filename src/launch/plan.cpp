@@ -16,7 +16,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "base/random_token.h"
+#include "base/random.h"
 #include "trainer/error.h"
 
 namespace trainer::launch {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/descriptor.h"
+#include "base/file.h"
 #include "launch/world/rank_env.h"
 
 namespace trainer::launch {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <utility>
 
-#include "nn/convolution/strided.h"
+#include "nn/convolution/convolution.h"
 #include "trainer/nn.h"
 
 namespace trainer::nn {

@@ -5,7 +5,7 @@
 
 #include <functional>
 
-#include "nn/convolution/winograd.h"
+#include "nn/convolution/convolution.h"
 #include "trainer/nn.h"
 
 namespace trainer::nn {

@@ -11,7 +11,7 @@
 #include <chrono>
 #include <vector>
 
-#include "base/random_token.h"
+#include "base/random.h"
 #include "base/text.h"
 #include "trainer/error.h"
 

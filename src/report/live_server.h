@@ -5,7 +5,7 @@
 #include <list>
 #include <string>
 
-#include "base/descriptor.h"
+#include "base/file.h"
 
 namespace trainer::report {
 

@@ -33,4 +33,13 @@ history::Json make_data(std::span<const history::RunRecord> runs, const DataOpti
 // that no peak is lost. Of NaNs only those of a part that has no other values stay.
 history::Series shortened(const history::Series& series, size_t max_points);
 
+// The results of each class for the page: from evaluation.json or, for runs of earlier versions, the confusion matrix of summary.json. Null
+// if the run has neither. What is damaged is left out. With more than kMostMatrixClasses classes the most confused pairs stand for the
+// matrix.
+history::Json make_evaluation(const history::RunRecord& run);
+// The same from best_evaluation.json; null also if the best validation is the latest one.
+history::Json make_best_evaluation(const history::RunRecord& run);
+
+inline constexpr size_t kMostMatrixClasses = 50;
+
 }  // namespace trainer::report

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "reporting/drawing/png.h"
+#include "reporting/drawing/draw.h"
 
 namespace trainer::reporting {
 

@@ -6,7 +6,6 @@
 #include <memory>
 
 #include "base/text.h"
-#include "reporting/epoch_table.h"
 #include "reporting/progress_bar.h"
 #include "reporting/sinks.h"
 #include "reporting/values.h"

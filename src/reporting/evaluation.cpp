@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "base/file.h"
-#include "reporting/json.h"
 #include "reporting/sinks.h"
+#include "reporting/values.h"
 #include "trainer/error.h"
 
 namespace trainer::reporting {

@@ -14,7 +14,7 @@
 #include <system_error>
 #include <utility>
 
-#include "base/exit_status.h"
+#include "base/crash.h"
 #include "base/program.h"
 #include "base/text.h"
 #include "trainer/error.h"

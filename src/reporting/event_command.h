@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/descriptor.h"
+#include "base/file.h"
 #include "base/log.h"
 
 namespace trainer::reporting {

@@ -5,9 +5,8 @@
 #include <numeric>
 #include <span>
 
-#include "base/little_endian.h"
-#include "base/protobuf.h"
-#include "reporting/drawing/png.h"
+#include "base/bytes.h"
+#include "reporting/drawing/draw.h"
 
 namespace trainer::reporting {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/file.h"
-#include "reporting/drawing/png.h"
+#include "reporting/drawing/draw.h"
 #include "trainer/events.h"
 
 namespace trainer::reporting {

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
+
+#include "reporting/values.h"
 
 namespace trainer::reporting {
 namespace {
@@ -65,6 +68,107 @@ void ProgressBar::erase() {
 void ProgressBar::write(const std::string& text) const {
   std::fwrite(text.data(), 1, text.size(), stream_);
   std::fflush(stream_);
+}
+
+namespace {
+
+constexpr size_t kGap = 2;     // columns between two cells, and before the first one, for the mark of the best epoch
+constexpr size_t kMetric = 7;  // "100.00%", "-1.2e-07"
+constexpr const char* kNone = "-";
+constexpr int kAlways = std::numeric_limits<int>::max();
+
+// What is left out first on a narrow terminal. Of metrics, the first is more important than the later ones.
+enum Importance : int {
+  kEma = 10,
+  kFurtherValidation = 20,
+  kRate = 30,
+  kLr = 31,
+  kTime = 32,
+  kFurtherTrain = 50,
+  kTrain = 90,
+  kValidation = 100
+};
+
+std::string cell(const Metrics* metrics, const MetricInfo& info) {
+  const auto* metric = metrics == nullptr ? nullptr : find_metric(*metrics, info.name);
+  if (metric == nullptr) return kNone;
+  return info.format == MetricFormat::kPercent ? format_value(*metric) : number_of_width(metric->value, kMetric);
+}
+
+// "--- train ----" in so many columns.
+std::string group_title(std::string name, size_t width) {
+  if (name == "validation" && name.size() + 2 > width) name = "val";
+  return fmt::format("{:-^{}}", fmt::format(" {} ", name), width);
+}
+
+}  // namespace
+
+std::vector<EpochTable::Column> EpochTable::columns_of(const EpochEvent& event) const {
+  std::vector<Column> columns;
+  const auto total = std::to_string(event.num_epochs);
+  columns.push_back({"", "epoch", std::max<size_t>(2 * total.size() + 1, 5), kAlways, fmt::format("{}/{}", event.epoch + 1, total)});
+  // The importances of the first two metrics, of which the second is often what a person looks for, and of the others.
+  const auto add = [&](const char* group, const std::vector<MetricInfo>& infos, const Metrics* metrics, int first, int second,
+                       int further) {
+    int number = 0;
+    for (const auto& info : infos) {
+      if (info.is_detail) continue;
+      const int importance = number == 0 ? first : number == 1 ? second : further - number;
+      columns.push_back({group, info.name, std::max(kMetric, info.name.size()), importance, cell(metrics, info)});
+      ++number;
+    }
+  };
+  const auto& validation = event.validation;
+  add("train", metrics_.train, &event.train_metrics, kTrain, kFurtherTrain, kFurtherTrain);
+  add("validation", metrics_.validation, validation ? &validation->metrics : nullptr, kValidation, kValidation - 1, kFurtherValidation);
+  if (with_ema_) add("ema", metrics_.validation, validation ? &validation->ema_metrics : nullptr, kEma, kEma, kEma);
+  const double seconds = event.seconds + (validation ? validation->seconds : 0);
+  columns.push_back({"", "lr", 7, kLr, format_lr(event.lr)});
+  columns.push_back({"", "time", 6, kTime, format_seconds(seconds)});
+  columns.push_back({"", "img/s", 6, kRate, format_rate(event.images_per_second)});
+  return columns;
+}
+
+std::string EpochTable::heading(const std::vector<Column>& columns) const {
+  std::string groups;
+  std::string titles;
+  for (size_t i = 0; i < columns.size(); ++i) {
+    const auto& column = columns[i];
+    titles += std::string(kGap, ' ') + fmt::format("{:>{}}", column.title, column.width);
+    if (i > 0 && !column.group.empty() && column.group == columns[i - 1].group) continue;
+    size_t width = column.width;
+    for (size_t j = i + 1; j < columns.size() && !column.group.empty() && columns[j].group == column.group; ++j) {
+      width += kGap + columns[j].width;
+    }
+    groups += std::string(kGap, ' ') + (column.group.empty() ? std::string(width, ' ') : group_title(column.group, width));
+  }
+  constexpr std::string_view kLegend = "* best";
+  if (!metrics_.validation.empty()) groups.replace(0, kLegend.size(), kLegend);
+  groups.erase(groups.find_last_not_of(' ') + 1);
+  return groups + '\n' + titles + '\n';
+}
+
+std::string EpochTable::lines(const EpochEvent& event, size_t width) {
+  auto columns = columns_of(event);
+  const auto width_of_all = [&] {
+    size_t sum = 0;
+    for (const auto& column : columns) sum += kGap + column.width;
+    return sum;
+  };
+  while (width_of_all() > width) {
+    // Of equal ones the last: the search goes backwards.
+    const auto least = std::min_element(columns.rbegin(), columns.rend(),
+                                        [](const Column& one, const Column& other) { return one.importance < other.importance; });
+    if (least->importance == kAlways) break;
+    columns.erase(std::next(least).base());
+  }
+  std::string result;
+  if (auto now = heading(columns); now != heading_) result = heading_ = std::move(now);
+  const bool is_best = event.validation && event.validation->is_best;
+  std::string row = is_best ? "*" : " ";
+  row += " ";
+  for (const auto& column : columns) row += fmt::format("{}{:>{}}", &column == columns.data() ? "" : "  ", column.text, column.width);
+  return result + (is_best && colour_ ? "\x1b[1m" + row + "\x1b[0m" : row) + '\n';
 }
 
 }  // namespace trainer::reporting

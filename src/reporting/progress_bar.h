@@ -1,13 +1,16 @@
 #pragma once
-// A progress bar: one line of a terminal that is redrawn repeatedly. Every function is thread-safe.
+// What is redrawn on a terminal during a training: the progress bar, one line, and above it the table of the epochs.
 
 #include <chrono>
+#include <cstddef>
 #include <cstdio>
 #include <functional>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "reporting/values.h"
+#include "trainer/events.h"
 
 namespace trainer::reporting {
 
@@ -16,6 +19,7 @@ namespace trainer::reporting {
 // completed part, 0 to 1.
 std::string format_bar(const Fields& fields, double fraction, size_t width, bool colour);
 
+// Every function is thread-safe.
 class ProgressBar {
  public:
   using Clock = std::chrono::steady_clock;
@@ -40,6 +44,36 @@ class ProgressBar {
   mutable std::mutex mutex_;  // guards the members below and the terminal's line
   bool is_drawn_ = false;
   Clock::time_point drawn_at_;
+};
+
+// The table of the finished epochs on a terminal: a heading, and a row for each epoch.
+
+class EpochTable {
+ public:
+  // `metrics`: what is measured; details have no column, and without validation metrics no epoch is the best. `with_ema`: also with the
+  // averaged parameters. `colour`: rows of the best epoch so far are bold.
+  EpochTable(MetricColumns metrics, bool with_ema, bool colour) : metrics_(std::move(metrics)), with_ema_(with_ema), colour_(colour) {}
+
+  // The lines to print for this epoch, each with its line break: its row, and before the first one the heading. Columns are left out, the
+  // least important first, until they fit into `width`; the heading is repeated when other columns fit than before. ASCII.
+  std::string lines(const EpochEvent& event, size_t width);
+
+ private:
+  struct Column {
+    std::string group;  // the word above the titles of neighbouring columns; empty: none
+    std::string title;
+    size_t width = 0;
+    int importance = 0;
+    std::string text;  // of this epoch
+  };
+
+  std::vector<Column> columns_of(const EpochEvent& event) const;
+  std::string heading(const std::vector<Column>& columns) const;
+
+  MetricColumns metrics_;
+  bool with_ema_;
+  bool colour_;
+  std::string heading_;  // that was printed last
 };
 
 }  // namespace trainer::reporting

@@ -1,3 +1,17 @@
+#include "reporting/sinks.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <string_view>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "reporting/event_command.h"
+#include "reporting/values.h"
 #include "trainer/events.h"
 
 namespace trainer::reporting {
@@ -5,6 +19,247 @@ namespace trainer::reporting {
 SinkRegistry& sink_registry() {
   static SinkRegistry of_plugins("sink");
   return of_plugins;
+}
+
+namespace {
+
+Json validation_object(const ValidationEvent& event) {
+  Json object = {{"epoch", event.epoch}, {"step", event.step}};
+  add_scores(object, event);
+  return object;
+}
+
+// Name, metrics and number of samples of each class, and the confusion matrix with a row for each actual class.
+void add_classes(Json& object, const std::vector<ClassMetrics>& classes, const std::vector<std::string>& names,
+                 const std::vector<int64_t>& confusion) {
+  if (classes.empty()) return;
+  auto per_class = Json::array();
+  auto rows = Json::array();
+  auto row = confusion.begin();
+  for (const auto& actual : classes) {
+    Json entry;
+    if (names.size() == classes.size()) entry["name"] = names[per_class.size()];
+    add_metrics(entry, actual.metrics);
+    entry["num_samples"] = actual.num_samples;
+    per_class.push_back(std::move(entry));
+    const auto end = row + static_cast<std::ptrdiff_t>(classes.size());
+    rows.push_back(std::vector<int64_t>(row, end));
+    row = end;
+  }
+  object["per_class"] = std::move(per_class);
+  object["confusion"] = std::move(rows);
+}
+
+// Indented for readers; a list of numbers, such as a row of the confusion matrix, is one line.
+std::string to_indented_text(const Json& value, const std::string& indent = "") {
+  if (!value.is_structured() || value.empty()) return to_text(value);
+  std::vector<std::string> parts;
+  if (value.is_array() && std::ranges::none_of(value, &Json::is_structured)) {
+    for (const auto& element : value) parts.push_back(to_text(element));
+    return "[" + join(parts, ", ") + "]";
+  }
+  const auto inner = indent + "  ";
+  for (const auto& [key, element] : value.items()) {
+    const auto name = value.is_object() ? to_text(Json(key)) + ": " : "";
+    parts.push_back("\n" + inner + name + to_indented_text(element, inner));
+  }
+  const std::string_view brackets = value.is_object() ? "{}" : "[]";
+  return brackets[0] + join(parts, ",") + "\n" + indent + brackets[1];
+}
+
+class Summary : public Sink {
+ public:
+  Summary(const std::filesystem::path& file, std::vector<std::string> class_names) : file_(file), class_names_(std::move(class_names)) {}
+
+  void on_end(const EndEvent& event) override {
+    Json summary;
+    summary["reason"] = event.reason;
+    if (!event.message.empty()) summary["message"] = event.message;
+    summary.update(
+        {{"epoch", event.epoch}, {"step", event.step}, {"seconds", event.seconds}, {"images_per_second", event.images_per_second}});
+    add_monitor(summary, event);
+    if (event.final_validation) {
+      summary["final"] = validation_object(*event.final_validation);
+      add_classes(summary["final"], event.final_classes, class_names_, event.final_validation->classes.confusion);
+    }
+    if (event.best_validation) summary["best"] = validation_object(*event.best_validation);
+    write_file_atomically(file_, to_indented_text(summary) + '\n');
+  }
+
+ private:
+  std::filesystem::path file_;
+  std::vector<std::string> class_names_;
+};
+
+}  // namespace
+
+std::unique_ptr<Sink> make_summary(const std::filesystem::path& file, std::vector<std::string> class_names) {
+  return std::make_unique<Summary>(file, std::move(class_names));
+}
+
+namespace {
+
+std::vector<std::string> make_header(const MetricColumns& columns) {
+  std::vector<std::string> header = {"epoch", "step", "lr"};
+  for (const auto& info : columns.train) header.push_back("train_" + info.name);
+  for (const auto& info : columns.validation) header.push_back("validation_" + info.name);
+  for (const auto& info : columns.validation) {
+    if (!info.is_detail) header.push_back("validation_ema_" + info.name);
+  }
+  header.insert(header.end(), {"seconds", "images_per_second"});
+  return header;
+}
+
+std::vector<std::string> read_header(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  std::string line;
+  std::getline(stream, line);
+  std::vector<std::string> header;
+  for (size_t begin = 0; begin <= line.size();) {
+    const size_t end = std::min(line.find(',', begin), line.size());
+    header.push_back(line.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return header;
+}
+
+class Csv : public Sink {
+ public:
+  Csv(const std::filesystem::path& file, const MetricColumns& columns) : file_(file) {
+    if (std::filesystem::file_size(file) > 0) {
+      header_ = read_header(file);
+    } else {
+      header_ = make_header(columns);
+      file_.write_line(fmt::format("{}", fmt::join(header_, ",")));
+    }
+  }
+
+  void on_epoch(const EpochEvent& event) override {
+    // fmt writes doubles so that reading them gives the same value.
+    std::map<std::string, std::string> cells = {{"epoch", fmt::format("{}", event.epoch)},
+                                                {"step", fmt::format("{}", event.step)},
+                                                {"lr", fmt::format("{}", event.lr)},
+                                                {"seconds", fmt::format("{}", event.seconds)},
+                                                {"images_per_second", fmt::format("{}", event.images_per_second)}};
+    const auto add = [&](const std::string& prefix, const Metrics& metrics) {
+      for (const auto& metric : metrics) cells[prefix + metric.info.name] = fmt::format("{}", metric.value);
+    };
+    add("train_", event.train_metrics);
+    if (event.validation) {
+      add("validation_", event.validation->metrics);
+      add("validation_ema_", event.validation->ema_metrics);
+    }
+    std::vector<std::string> row;
+    for (const auto& column : header_) row.push_back(cells[column]);
+    file_.write_line(fmt::format("{}", fmt::join(row, ",")));
+  }
+
+ private:
+  LineFile file_;
+  std::vector<std::string> header_;
+};
+
+}  // namespace
+
+std::unique_ptr<Sink> make_csv(const std::filesystem::path& file, const MetricColumns& columns) {
+  return std::make_unique<Csv>(file, columns);
+}
+
+namespace {
+
+class Jsonl : public Sink {
+ public:
+  Jsonl(const std::filesystem::path& file, EventCommand* command) : file_(file), command_(command) {}
+
+  void on_start(const StartEvent& event) override {
+    const auto begin = event.resume.value_or(Resume{});
+    // The events of a checkpoint end when it is taken, before it is known to be on the disk. So its own event is written here again.
+    if (begin.own_checkpoint) on_checkpoint(*begin.own_checkpoint);
+    Json line = make_line(event.resume ? "resume" : "start", begin);
+    if (event.resume) line["checkpoint"] = begin.checkpoint;
+    line["num_epochs"] = event.num_epochs;
+    if (event.num_steps) line["num_steps"] = *event.num_steps;
+    line.update({{"steps_per_epoch", event.steps_per_epoch},
+                 {"world_size", event.world_size},
+                 {"global_batch_size", event.global_batch_size},
+                 {"num_parameters", event.num_parameters}});
+    line["metrics"] = to_json(event.metrics);
+    add_monitor(line, event);
+    write(line);
+  }
+
+  void on_train(const TrainEvent& event) override {
+    Json line = make_line("train", event);
+    add_metrics(line, event.metrics);
+    line.update({{"lr", event.lr},
+                 {"images_per_second", event.images_per_second},
+                 {"data_wait", event.data_wait},
+                 {"queue_depth", event.queue_depth},
+                 {"memory_bytes", event.memory_bytes}});
+    if (event.grad_scale) line["grad_scale"] = *event.grad_scale;
+    if (event.skipped_steps) line["skipped_steps"] = *event.skipped_steps;
+    write(line);
+  }
+
+  void on_warning(const WarningEvent& event) override {
+    Json line = make_line("warning", event);
+    line["message"] = event.message;
+    write(line);
+  }
+
+  void on_validation(const ValidationEvent& event) override {
+    Json line = make_line("validation", event);
+    add_scores(line, event);
+    line["seconds"] = event.seconds;
+    write(line);
+  }
+
+  void on_checkpoint(const CheckpointEvent& event) override {
+    Json line = make_line("checkpoint", event);
+    line.update({{"file", event.file}, {"bytes", event.num_bytes}, {"pause_seconds", event.pause_seconds}, {"seconds", event.seconds}});
+    if (!event.removed.empty()) line["removed"] = event.removed;
+    write(line);
+  }
+
+  void on_end(const EndEvent& event) override {
+    Json line = make_line("end", event);
+    line["reason"] = event.reason;
+    if (!event.message.empty()) line["message"] = event.message;
+    line.update({{"seconds", event.seconds}, {"images_per_second", event.images_per_second}});
+    write(line);
+  }
+
+ private:
+  // {"loss": {"higher_is_better": false, "format": "number"}, …}
+  static Json to_json(const MetricColumns& metrics) {
+    Json all = Json::object();
+    for (const auto& part : {metrics.train, metrics.validation}) {
+      for (const auto& metric : part) {
+        all[metric.name] = {{"higher_is_better", metric.higher_is_better},
+                            {"format", metric.format == MetricFormat::kPercent ? "percent" : "number"}};
+      }
+    }
+    return all;
+  }
+  // The values that every line begins with. `event`: has `epoch` and `step`.
+  template <class Event>
+  static Json make_line(const char* name, const Event& event) {
+    return {{"event", name}, {"time", unix_seconds()}, {"epoch", event.epoch}, {"step", event.step}};
+  }
+  void write(const Json& line) {
+    const auto text = to_text(line);
+    file_.write_line(text);
+    if (command_ != nullptr) command_->send(text);
+  }
+
+  LineFile file_;
+  EventCommand* command_;
+};
+
+}  // namespace
+
+std::unique_ptr<Sink> make_jsonl(const std::filesystem::path& file, EventCommand* command) {
+  return std::make_unique<Jsonl>(file, command);
 }
 
 }  // namespace trainer::reporting

@@ -12,7 +12,7 @@
 
 #include "base/log.h"
 #include "base/written_files.h"
-#include "reporting/drawing/png.h"
+#include "reporting/drawing/draw.h"
 #include "reporting/event_file.h"
 #include "trainer/events.h"
 
@@ -21,7 +21,7 @@ namespace trainer::reporting {
 class EventCommand;
 
 enum class Progress {
-  kBar,    // training is one redrawn line on stderr, above which each epoch leaves a row of a table (epoch_table.h)
+  kBar,    // training is one redrawn line on stderr, above which each epoch leaves a row of a table (progress_bar.h)
   kPlain,  // a line for each interval, and one for each validation
   kNone,   // nothing of training on stderr; its lines go only to the logger's files
 };

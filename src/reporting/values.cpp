@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -97,6 +98,23 @@ std::optional<size_t> line_width(std::FILE* stream) {
   winsize size{};
   const bool is_known = ::ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
   return (is_known ? size.ws_col : 80) - 1U;
+}
+
+std::string to_text(const Json& value, int indent) {
+  const auto text = value.dump(indent, ' ', false, Json::error_handler_t::replace);
+  std::string result;
+  result.reserve(text.size());
+  // dump() escapes only those below a space. Its line breaks stand between values.
+  for (std::string_view rest = text; !rest.empty();) {
+    const auto [length, code_point] = first_character(rest);
+    if (is_control(code_point) && code_point != '\n') {
+      fmt::format_to(std::back_inserter(result), "\\u{:04x}", static_cast<uint32_t>(code_point));
+    } else {
+      result += rest.substr(0, length);
+    }
+    rest.remove_prefix(length);
+  }
+  return result;
 }
 
 }  // namespace trainer::reporting

@@ -1,10 +1,11 @@
 #pragma once
-// Values as the console shows them.
+// Values as the console shows them, and as JSON.
 
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -46,5 +47,33 @@ std::string wrapped(const Fields& fields, size_t width);
 std::optional<size_t> line_width(std::FILE* stream);
 
 inline double unix_seconds() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+
+// Functions that the JSON sinks and the commands with JSON results share.
+
+using Json = nlohmann::ordered_json;
+
+inline void add_metrics(Json& object, const Metrics& metrics, const char* prefix = "") {
+  for (const auto& metric : metrics) object[prefix + metric.info.name] = metric.value;
+}
+
+// Which metric selects the best validation, and whether the greatest ("max") or the least value is the best. Nothing if it is not known.
+template <class Event>
+void add_monitor(Json& object, const Event& event) {
+  if (event.monitor.empty()) return;
+  object["monitor"] = event.monitor;
+  object["mode"] = event.higher_is_better ? "max" : "min";
+}
+
+// The metrics, num_samples, and the metrics with averaged parameters.
+inline void add_scores(Json& object, const ValidationEvent& event) {
+  add_metrics(object, event.metrics);
+  object["num_samples"] = event.num_samples;
+  add_metrics(object, event.ema_metrics, "ema_");
+}
+
+// On one line, or with that many spaces for each level. Numbers are written so that reading them gives the same double. Always valid JSON:
+// numbers that are not finite become null, and bytes that are not UTF-8 (of a path in a message) the replacement character. Harmless in a
+// terminal: all control characters are escaped.
+std::string to_text(const Json& value, int indent = -1);
 
 }  // namespace trainer::reporting

@@ -19,7 +19,6 @@
 #include <vector>
 
 #include "base/file.h"
-#include "base/json_levels.h"
 #include "base/text.h"
 #include "trainer/error.h"
 

@@ -76,6 +76,18 @@ class CheckpointsTest(LaunchCase):
                     self.assert_equal_runs(self.run_dir, straight)
                     self.assertEqual(saved_checkpoints(self.run_dir), saved_checkpoints(straight))
 
+    def test_killed_before_the_last_checkpoint_is_linked(self):
+        straight = self.straight()
+        err, code = self.train(fault=f"0 save_before_link {len(saved_checkpoints(straight)) + 1} kill")
+        self.assertEqual(code, -signal.SIGKILL, err)
+        self.assertEqual((self.run_dir / "checkpoints/last.pt").resolve().name, "step_00000028.pt")
+        err, code = self.train()
+        self.assertEqual(code, 0, err)
+        self.assert_equal_runs(self.run_dir, straight)
+        self.assertEqual(saved_checkpoints(self.run_dir), saved_checkpoints(straight))
+        files = [sorted(file.name for file in (run / "checkpoints").iterdir()) for run in (self.run_dir, straight)]
+        self.assertEqual(files[0], files[1])
+
     def test_killed_at_any_moment(self):
         straight = self.straight()
         chance = random.Random(time.time_ns())

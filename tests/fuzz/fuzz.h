@@ -1,6 +1,6 @@
 #pragma once
 // What every fuzzer of a reader asserts: a CheckpointError or a tree, whose tensors lie in memory that is theirs, and no more memory on
-// the way than budget.h says.
+// the way than refusal.h says.
 
 #include <cstdint>
 #include <functional>

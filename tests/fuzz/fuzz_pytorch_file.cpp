@@ -7,8 +7,8 @@
 #include <map>
 #include <string>
 
-#include "checkpoint/legacy_file.h"
 #include "checkpoint/pytorch_file.h"
+#include "checkpoint/read_file.h"
 #include "checkpoint/refusal.h"
 #include "checkpoint/unpickler.h"
 #include "tests/fuzz/fuzz.h"

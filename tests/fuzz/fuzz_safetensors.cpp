@@ -1,6 +1,6 @@
 // Files as they are; and headers, of which a file is made here: the length before a header would no longer fit it.
 
-#include "base/little_endian.h"
+#include "base/bytes.h"
 #include "checkpoint/safetensors.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/testing/string_output.h"

@@ -42,7 +42,7 @@ OPTIMIZERS = {
     "adamw": {"lr": 0.001, "weight_decay": 0.01},
 }
 MIXES = {"[mixup: {alpha: 0.4}, cutmix]": v2.RandomChoice([v2.MixUp(alpha=0.4), v2.CutMix()])}
-BATCH_MIX_STREAM = 4  # src/session/random_streams.h
+BATCH_MIX_STREAM = 4  # src/train/engine/parts.h
 STEPS = {"float64": 10, "float32": 5}
 
 

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "commands/doctor/finding.h"
+#include "commands/doctor/checks.h"
 
 namespace trainer::doctor {
 

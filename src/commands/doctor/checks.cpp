@@ -10,8 +10,7 @@
 #include <thread>
 
 #include "base/text.h"
-#include "commands/doctor/judge_host.h"
-#include "commands/doctor/judge_network.h"
+#include "commands/doctor/judge.h"
 #include "commands/doctor/measure.h"
 #include "commands/doctor/read_host.h"
 #include "launch/world/host_resources.h"

@@ -8,8 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "commands/doctor/finding.h"
-#include "commands/doctor/judge_gpus.h"
+#include "commands/doctor/judge.h"
 
 namespace trainer::doctor {
 

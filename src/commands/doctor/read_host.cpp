@@ -2,17 +2,28 @@
 
 #include <ATen/Version.h>
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <memory>
 #include <sstream>
+#include <system_error>
 #include <thread>
 
+#include "base/file.h"
 #include "data/image_file.h"
 #include "device/cuda_module.h"
 #include "device/placement.h"
+#include "distributed/addresses.h"
 #include "launch/world/host_resources.h"
 #include "launch/world/rank_env.h"
 
@@ -113,6 +124,95 @@ std::string try_images() {
   } catch (const std::exception& error) {
     return error.what();
   }
+}
+
+namespace {
+
+fs::path nearest_folder(const fs::path& folder) {
+  std::error_code error;
+  auto path = fs::absolute(folder, error);
+  while (!fs::exists(path, error) && path != path.parent_path()) path = path.parent_path();
+  return path;
+}
+
+std::string reason() { return std::generic_category().message(errno); }
+
+}  // namespace
+
+Disk read_disk(const fs::path& folder) {
+  constexpr size_t kPart = size_t{1} << 20;
+  constexpr size_t kNumParts = 32;
+  const auto path = nearest_folder(folder);
+  Disk disk;
+  disk.folder = path.string();
+  const auto file_path = path / fmt::format(".trainer-doctor-{}", getpid());
+  const auto file = lock_file(file_path, 0600);
+  const int error = errno;
+  unlink(file_path.c_str());
+  if (file.number() < 0) {
+    errno = error;
+    disk.problem = fmt::format("no file can be written and locked in {}: {}", disk.folder, reason());
+    return disk;
+  }
+  const std::string part(kPart, 'x');
+  const auto begin = std::chrono::steady_clock::now();
+  for (size_t i = 0; i < kNumParts; ++i) {
+    std::string_view rest = part;
+    if (write_all(file.number(), rest)) continue;
+    disk.problem = fmt::format("cannot write {} MiB in {}: {}", kNumParts, disk.folder, reason());
+    return disk;
+  }
+  if (fsync(file.number()) != 0) {
+    disk.problem = fmt::format("cannot flush a file in {}: {}", disk.folder, reason());
+    return disk;
+  }
+  disk.bytes_per_second = kPart * kNumParts / std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  std::error_code unknown;
+  disk.free = fs::space(path, unknown).available;
+  return disk;
+}
+
+namespace {
+
+// Empty for addresses of other families.
+std::string numeric(const sockaddr* address) {
+  if (address == nullptr || (address->sa_family != AF_INET && address->sa_family != AF_INET6)) return "";
+  const socklen_t size = address->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+  char text[NI_MAXHOST] = {};
+  return getnameinfo(address, size, text, sizeof text, nullptr, 0, NI_NUMERICHOST) == 0 ? text : "";
+}
+
+}  // namespace
+
+std::vector<std::string> read_addresses(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) return {};
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, &freeaddrinfo);
+  std::vector<std::string> addresses;
+  for (; found != nullptr; found = found->ai_next) addresses.push_back(numeric(found->ai_addr));
+  return addresses;
+}
+
+Network read_network() {
+  const auto environment = world::process_environment();
+  Network network;
+  ifaddrs* found = nullptr;
+  if (getifaddrs(&found) == 0) {
+    const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(found, &freeifaddrs);
+    for (; found != nullptr; found = found->ifa_next) {
+      const auto address = numeric(found->ifa_addr);
+      if ((found->ifa_flags & IFF_UP) == 0 || address.empty()) continue;
+      network.interfaces.push_back({found->ifa_name, address, (found->ifa_flags & IFF_LOOPBACK) != 0});
+    }
+  }
+  network.chosen_interface = environment("GLOO_SOCKET_IFNAME").value_or("");
+  network.master_addr = environment("MASTER_ADDR").value_or("");
+  // An address that is kept for documentation: every host has it behind its default route.
+  constexpr const char* kOtherNetwork = "192.0.2.1";
+  network.source = distributed::address_towards(network.master_addr.empty() ? kOtherNetwork : network.master_addr);
+  return network;
 }
 
 }  // namespace trainer::doctor

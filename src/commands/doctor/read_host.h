@@ -1,12 +1,10 @@
 #pragma once
-// Reads the state of this host for judge_host.h and judge_network.h.
+// Reads the state of this host for judge.h.
 
 #include <filesystem>
 #include <optional>
 
-#include "commands/doctor/judge_gpus.h"
-#include "commands/doctor/judge_host.h"
-#include "commands/doctor/judge_network.h"
+#include "commands/doctor/judge.h"
 
 namespace trainer::doctor {
 

@@ -3,7 +3,6 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <torch/torch.h>
 
-#include "data/batch_transforms/batch_transform.h"
 #include "trainer/random.h"
 
 namespace trainer::data {
@@ -29,6 +28,19 @@ const BatchTransform& BatchMixer::choose(at::Generator& generator) const {
   if (transforms_.size() == 1) return *transforms_[0];
   const auto probabilities = torch::full({static_cast<int64_t>(transforms_.size())}, 1.0 / static_cast<double>(transforms_.size()));
   return *transforms_[static_cast<size_t>(at::multinomial(probabilities, 1, /*replacement=*/false, generator).item<int64_t>())];
+}
+
+torch::Tensor previous_samples(const torch::Tensor& x) {
+  auto previous = at::empty_like(x);
+  previous.slice(0, 0, 1).copy_(x.slice(0, -1));
+  previous.slice(0, 1).copy_(x.slice(0, 0, -1));
+  return previous;
+}
+
+torch::Tensor mix_with_previous(const torch::Tensor& x, double weight) { return previous_samples(x).mul_(1 - weight).add_(x.mul(weight)); }
+
+double draw_beta(double alpha, at::Generator& generator) {
+  return at::_sample_dirichlet(torch::full({2}, alpha, torch::kFloat32), generator)[0].item<double>();
 }
 
 }  // namespace trainer::data

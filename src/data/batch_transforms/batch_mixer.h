@@ -7,9 +7,49 @@
 #include <memory>
 #include <vector>
 
-#include "data/batch_transforms/batch_transform.h"
+#include "trainer/component.h"
 
 namespace trainer::data {
+
+// The interface of transforms that mix the samples of a batch, and the registry from which an experiment file chooses them.
+// To add one, add it to mix.cpp.
+
+// Samples mixed with those before them in the batch.
+struct Mix {
+  torch::Tensor images;
+  double weight = 1;  // of each sample's own label; the rest belongs to the label of the sample before it
+};
+
+// The keys of a transform of batches, and the transform itself.
+class BatchTransform {
+ public:
+  // Whether it needs samples with height and width.
+  virtual bool needs_images() const { return false; }
+  // Mixes each of `images`, [N, channels, height, width] or [N, features] with N >= 0 on any device, with the one before it, and the first
+  // one with the last. The result is a new tensor of the same dtype and memory format. Random numbers come from `generator`, on the CPU:
+  // those that the transform of torchvision draws from it. Does not wait for the device.
+  virtual Mix apply(const torch::Tensor& images, at::Generator& generator) const = 0;
+};
+
+using BatchTransformRegistry = Registry<std::shared_ptr<const BatchTransform>>;
+
+BatchTransformRegistry& batch_transform_registry();
+
+template <class T>
+void add_batch_transform(BatchTransformRegistry& registry, std::string name, std::string doc) {
+  registry.add<T>(std::move(name), std::move(doc), [](const T& transform) { return std::make_shared<T>(transform); });
+}
+
+// What transforms of batches have in common (torchvision/transforms/v2/_augment.py).
+
+// Equals x.roll(1, 0), in the memory format of `x`; on a GPU at::roll does not keep channels_last.
+torch::Tensor previous_samples(const torch::Tensor& x);
+
+// weight * x + (1 - weight) * previous_samples(x), rounded as by torchvision.
+torch::Tensor mix_with_previous(const torch::Tensor& x, double weight);
+
+// A sample of Beta(alpha, alpha): that of torch.distributions.Beta with the same generator, which must be on the CPU.
+double draw_beta(double alpha, at::Generator& generator);
 
 class BatchMixer {
  public:

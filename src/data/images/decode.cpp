@@ -4,10 +4,7 @@
 #include <opencv2/imgproc.hpp>
 #include <stdexcept>
 
-#include "data/images/bmp.h"
-#include "data/images/jpeg.h"
-#include "data/images/png.h"
-#include "data/images/pnm.h"
+#include "data/images/formats.h"
 #include "data/images/refusal.h"
 #include "data/images/tiff.h"
 #include "data/images/traits.h"

@@ -10,7 +10,7 @@
 #include <stdexcept>
 
 #include "data/images/decode.h"
-#include "data/images/jpeg.h"
+#include "data/images/formats.h"
 #include "data/images/traits.h"
 
 namespace {

@@ -1,6 +1,6 @@
-#include "data/images/jpeg.h"
-
 #include <fmt/format.h>
+
+#include "data/images/formats.h"
 
 // jpeglib.h needs FILE and size_t.
 #include <jpeglib.h>

@@ -1,11 +1,10 @@
-#include "data/images/png.h"
-
 #include <libdeflate.h>
 
 #include <stdexcept>
 #include <string>
 #include <string_view>
 
+#include "data/images/formats.h"
 #include "data/images/refusal.h"
 #include "data/images/traits.h"
 

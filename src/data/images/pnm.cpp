@@ -1,5 +1,3 @@
-#include "data/images/pnm.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "data/images/formats.h"
 #include "data/images/refusal.h"
 #include "data/images/traits.h"
 

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "data/images/jpeg.h"
+#include "data/images/formats.h"
 #include "data/images/refusal.h"
 #include "data/images/traits.h"
 

@@ -6,9 +6,7 @@
 #include <stdexcept>
 
 #include "data/images/decode.h"
-#include "data/images/jpeg.h"
-#include "data/images/png.h"
-#include "data/images/pnm.h"
+#include "data/images/formats.h"
 #include "data/images/refusal.h"
 
 namespace trainer::images {

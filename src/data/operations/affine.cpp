@@ -1,12 +1,12 @@
 // Sources: src/PIL/Image.py (rotate) and src/libImaging/Geometry.c (ImagingTransformAffine) of Pillow, _get_inverse_affine_matrix in
 // torchvision/transforms/functional.py.
 
-#include "data/operations/affine.h"
-
 #include <charconv>
 #include <cmath>
 #include <cstring>
 #include <numbers>
+
+#include "data/operations/operations.h"
 
 namespace trainer::data {
 namespace {

@@ -1,8 +1,6 @@
 // Sources in Pillow: src/PIL/ImageEnhance.py, src/libImaging/Blend.c and Convert.c. Expressions keep the types that they have there,
 // because these decide about the roundings.
 
-#include "data/operations/color.h"
-
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -10,6 +8,7 @@
 #include <numeric>
 
 #include "data/avx2.h"
+#include "data/operations/operations.h"
 
 namespace trainer::data {
 namespace {

@@ -1,11 +1,9 @@
-#include "data/operations/filter.h"
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include "data/avx2.h"
-#include "data/operations/color.h"
+#include "data/operations/operations.h"
 
 namespace trainer::data {
 namespace {

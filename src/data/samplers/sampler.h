@@ -1,6 +1,6 @@
 #pragma once
 // The interface of samplers, which choose the samples of an epoch and their order, and the registry from which an experiment file chooses
-// one. To add one, add a file in this folder and its name in src/CMakeLists.txt.
+// one. To add one, add it to samplers.cpp.
 
 #include <cstdint>
 #include <functional>

@@ -2,9 +2,7 @@
 
 #include <cmath>
 
-#include "data/operations/affine.h"
-#include "data/operations/color.h"
-#include "data/operations/filter.h"
+#include "data/operations/operations.h"
 
 namespace trainer::data {
 namespace {

@@ -1,11 +1,15 @@
 #pragma once
-// To add a transform, add a file in this folder and its name in src/CMakeLists.txt.
+// What transforms share. To add one, add it to the file of its family in this folder, or a file and its name in src/CMakeLists.txt.
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "data/picture.h"
+#include "trainer/dataset.h"
+#include "trainer/keys.h"
 
 namespace trainer::data {
 
@@ -14,5 +18,36 @@ template <class T>
 void add_transform(TransformRegistry& registry, std::string name, std::string doc) {
   registry.add<T>(std::move(name), std::move(doc), [](const T& transform) { return Transform(std::make_shared<const T>(transform)); });
 }
+
+// The key `size` of a transform: one number, or [height, width].
+class SizeKey {
+ public:
+  // It must outlive `keys`.
+  void describe(KeyTable& keys, const std::string& doc);
+
+  bool is_one_number() const { return values_.size() == 1; }
+  int height() const { return static_cast<int>(values_.front()); }
+  int width() const { return static_cast<int>(values_.back()); }
+  std::string text() const;  // "224", or "224 x 160"
+
+ private:
+  std::vector<int64_t> values_;
+};
+
+struct Range {
+  double least = 0;
+  double greatest = 0;
+
+  bool operator==(const Range&) const = default;
+};
+
+// Refuses `key` unless `values` are [least, greatest]. It must be in the table, and `values` must outlive it.
+void require_range(KeyTable& keys, const std::string& key, const std::vector<double>& values);
+// The same, but one number that is not negative is allowed too.
+void require_number_or_range(KeyTable& keys, const std::string& key, const std::vector<double>& values);
+
+// A random part of an image, with the distribution of torchvision.transforms.RandomResizedCrop (get_params in
+// torchvision/transforms/transforms.py). `scale`: its part of the image's area; `ratio`: of its width to its height.
+Box draw_resized_crop_box(int height, int width, Range scale, Range ratio, SampleRandom& random);
 
 }  // namespace trainer::data

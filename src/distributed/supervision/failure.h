@@ -1,6 +1,7 @@
 #pragma once
 // A failure that ends a run, and how it is reported: in one sentence, and to torchrun.
 
+#include <chrono>
 #include <filesystem>
 #include <string>
 
@@ -32,5 +33,8 @@ std::string to_string(const Failure& failure);
 // been logged already. torchrun reports the earliest failure as the root cause, so a failure that another rank caused (kPeer, or an empty
 // text because another rank reports it) gets a later time stamp. Not collective.
 void write_error_file(const std::filesystem::path& file, const std::string& text, ExitCode exit_code);
+
+// How long a rank may take to answer, or for one step, unless a run chooses another time.
+inline constexpr std::chrono::seconds kDefaultHangLimit{300};
 
 }  // namespace trainer::supervision

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "base/protobuf.h"
+#include "base/bytes.h"
 #include "base/text.h"
 #include "trainer/error.h"
 

@@ -4,7 +4,7 @@
 // (m + 2)² multiplications for each pair of channels instead of 9 m².
 //
 // Tensors are dense and channels_last: images [N][H][W][channels], weights [out][3][3][in]. These functions compute a part of the work on
-// the calling thread; winograd.cpp distributes the parts. Without LibTorch, so that the compiler sees only loops.
+// the calling thread; convolution.cpp distributes the parts. Without LibTorch, so that the compiler sees only loops.
 //
 // S: the type of images and their gradients, float, double or BFloat16. Weights, transformed tiles and sums have the type that is computed
 // with, T = Computed<S>.

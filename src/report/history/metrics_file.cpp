@@ -12,7 +12,7 @@
 #include <string_view>
 
 #include "base/file.h"
-#include "base/json_levels.h"
+#include "base/text.h"
 #include "trainer/error.h"
 
 namespace trainer::history {

@@ -6,10 +6,18 @@
 #include <optional>
 #include <string>
 #include <string_view>
-
-#include "reporting/drawing/png.h"
+#include <vector>
 
 namespace trainer::drawing {
+
+struct RgbImage {
+  int height = 0;
+  int width = 0;
+  std::vector<uint8_t> pixels;  // [height][width][3], red first
+};
+
+// The bytes of a PNG file (8 bits, red, green and blue). Throws Error if there is too little memory.
+std::string encode_png(const RgbImage& image);
 
 using Colour = std::array<uint8_t, 3>;
 inline constexpr Colour kBlack{0, 0, 0};

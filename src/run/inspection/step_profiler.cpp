@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "run/inspection/layer_table.h"
+#include "run/inspection/inspect.h"
 
 namespace trainer::inspection {
 namespace {

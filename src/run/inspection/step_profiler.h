@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/log.h"
-#include "train/engine/training_hook.h"
+#include "train/engine/train_step.h"
 
 namespace trainer::inspection {
 

@@ -6,7 +6,6 @@
 #include <map>
 #include <tuple>
 
-#include "base/option_error.h"
 #include "base/text.h"
 #include "datasets/registry.h"
 #include "models/registry.h"
@@ -78,14 +77,12 @@ void check_num_classes(const config::Experiment& experiment, const data::Dataset
                               counted(info.num_classes, "class", "classes")));
 }
 
-engine::SourceOptions source_options(const config::Experiment& experiment, const std::vector<ComponentConfig>& transforms,
-                                     Logger& logger) {
-  engine::SourceOptions options{
-      .transforms = transforms,
-      .batch_size = experiment.validation.batch_size,
-      .loading = {.num_workers = experiment.dataloader.num_workers, .prefetch = experiment.dataloader.prefetch},
-      .seed = static_cast<uint64_t>(experiment.seed),
-      .distribution = experiment.dataset.distribution};
+engine::SourceOptions source_options(const config::Experiment& experiment, const std::vector<ComponentConfig>& transforms, Logger& logger) {
+  engine::SourceOptions options{.transforms = transforms,
+                                .batch_size = experiment.validation.batch_size,
+                                .loading = {.num_workers = experiment.dataloader.num_workers, .prefetch = experiment.dataloader.prefetch},
+                                .seed = static_cast<uint64_t>(experiment.seed),
+                                .distribution = experiment.dataset.distribution};
   if (experiment.dataset.on_error == config::OnError::kSkip) {
     options.report_left_out = [&logger](const std::string& text) { logger.warn("left out (dataset.on_error: skip): {}", text); };
   }
@@ -161,16 +158,16 @@ engine::Network build_network(const config::Experiment& experiment, const device
   const engine::NetworkOptions options{.seed = static_cast<uint64_t>(experiment.seed),
                                        .sync_batch_norm = experiment.distributed.sync_batch_norm,
                                        .grad_scaler = experiment.amp.scaler};
+  const auto make_task = [&] {
+    return task::task_registry().make(experiment.task.component, nn::loss_registry().make(experiment.loss.component));
+  };
   return build_in_memory(fmt::format("the model {} and its optimizer", experiment.model.component.name),
-                         "choose smaller sizes in the section model, or dataset.num_classes", [&] {
-                           auto task = task::task_registry().make(experiment.task.component,
-                                                                  nn::loss_registry().make(experiment.loss.component));
-                           return engine::Network(make_model, std::move(task), make_optimizer, options, placement, ranks);
-                         });
+                         "choose smaller sizes in the section model, or dataset.num_classes",
+                         [&] { return engine::Network(make_model, make_task, make_optimizer, options, placement, ranks); });
 }
 
 uint64_t augmentation_seed(const config::Experiment& experiment) {
-  return mix_seed(static_cast<uint64_t>(experiment.seed), engine::kAugmentStream);
+  return engine::augmentation_seed(static_cast<uint64_t>(experiment.seed));
 }
 
 namespace {
@@ -224,7 +221,7 @@ std::shared_ptr<const data::Dataset> open_files(const config::Experiment& experi
 }
 
 engine::OpenedSamples open_samples_unguarded(const config::Experiment& experiment, const data::DatasetFactory& dataset, Logger& logger,
-                                     const std::optional<int64_t>& num_overfit) {
+                                             const std::optional<int64_t>& num_overfit) {
   const auto files = open_files(experiment, dataset, data::Split::kTrain, logger);
   check_num_classes(experiment, files->info());
   std::vector<int64_t> held_out, rest;
@@ -264,7 +261,7 @@ engine::OpenedSamples open_samples(const config::Experiment& experiment, Logger&
 }
 
 engine::OpenedSamples open_samples(const config::Experiment& experiment, const data::DatasetFactory& dataset, Logger& logger,
-                           const std::optional<int64_t>& num_overfit) {
+                                   const std::optional<int64_t>& num_overfit) {
   return build_in_memory("the list of samples of " + experiment.dataset.component.name, "choose a smaller data set",
                          [&] { return open_samples_unguarded(experiment, dataset, logger, num_overfit); });
 }

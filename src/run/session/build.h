@@ -5,8 +5,8 @@
 #include "config/experiment.h"
 #include "datasets/registry.h"
 #include "device/placement.h"
-#include "trainer/options.h"
 #include "train/engine/parts.h"
+#include "trainer/options.h"
 
 namespace trainer::session {
 
@@ -39,7 +39,7 @@ std::optional<int64_t> num_overfit_samples(const config::Experiment& experiment,
 engine::OpenedSamples open_samples(const config::Experiment& experiment, Logger& logger);
 // With the data set of the experiment, whose files may lie in another folder. `num_overfit`: as num_overfit_samples() tells.
 engine::OpenedSamples open_samples(const config::Experiment& experiment, const data::DatasetFactory& dataset, Logger& logger,
-                           const std::optional<int64_t>& num_overfit = {});
+                                   const std::optional<int64_t>& num_overfit = {});
 
 // Opens one of the two alone, without the files that it does not need. Not collective. Throws as open_samples().
 engine::Samples open_split(const config::Experiment& experiment, const data::DatasetFactory& dataset, data::Split split, Logger& logger);

@@ -8,7 +8,7 @@
 
 #include "config/reader.h"
 #include "data/image_file.h"
-#include "data/operations/color.h"
+#include "data/operations/operations.h"
 #include "datasets/image_files.h"
 #include "run/session/build.h"
 #include "run/session/network_file.h"

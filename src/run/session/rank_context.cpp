@@ -1,18 +1,24 @@
 #include "run/session/rank_context.h"
 
+#include <c10/util/Logging.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <nlohmann/json.hpp>
+#include <thread>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
-#include "base/exit_status.h"
+#include "base/crash.h"
+#include "base/signal.h"
 #include "base/text.h"
 #include "checkpoint/store.h"
 #include "config/base_files.h"
 #include "config/compare.h"
-#include "device/allocators.h"
+#include "config/sections.h"
+#include "device/libtorch_settings.h"
+#include "distributed/rendezvous.h"
 #include "distributed/secret.h"
 #include "launch/world/host_resources.h"
 #include "launch/world/slurm.h"
@@ -129,7 +135,7 @@ RankContext::RankContext(RankProcess& process, const Load& load) : process_(&pro
     problem = {error.what(), static_cast<int>(error.exit_code())};
   }
   const auto& section = experiment_.distributed;
-  process.set_hang_limit(std::chrono::seconds(section.hang_seconds));
+  process.supervisor().set_hang_limit(std::chrono::seconds(section.hang_seconds));
   const auto point = world::rendezvous_address(rank_env, section.init_method);
   distributed::Meeting meeting{.store = {}, .group_store = {}, .ranks = {distributed::this_process()}, .address = "127.0.0.1"};
   if (point.kind != world::RendezvousAddress::Kind::kAlone) {
@@ -145,7 +151,7 @@ RankContext::RankContext(RankProcess& process, const Load& load) : process_(&pro
       return config::to_string(config::differences(config::parse_yaml(of_rank0, "rank 0"), config::parse_yaml(of_other, "another rank")));
     });
     barrier_ = {meeting.store, rank_env.rank, rank_env.world_size, timeout};
-    process.monitor().begin(meeting);
+    process.supervisor().begin(meeting);
   }
   local_rank_ = meeting.local_rank;
   if (experiment_.dataset.distribution != engine::Distribution::kLocal) take_experiment_of_rank0();
@@ -212,7 +218,7 @@ void RankContext::make_groups(const distributed::Meeting& meeting) {
     refuse_shared_gpus(meeting.ranks);
     if (local_rank_ == 0) warn_of_small_shared_memory(meeting.ranks, rank_env.rank, *logger_);
   }
-  const auto activity = process_->monitor().activity();
+  const auto activity = process_->supervisor().activity();
   const distributed::GroupOptions options{.backend = section.backend,
                                           .device = placement_.device,
                                           .cuda = placement_.cuda,
@@ -239,16 +245,16 @@ void RankContext::make_groups(const distributed::Meeting& meeting) {
                 format_duration(std::chrono::steady_clock::now() - start));
   connection_watch_ = std::make_unique<supervision::ConnectionWatch>(
       [this] { return groups_->connection_error(); },
-      [&monitor = process_->monitor()](const std::string& error) { monitor.leave_after_lost_connection(error); });
+      [&supervisor = process_->supervisor()](const std::string& error) { supervisor.lose_connection(error); });
 }
 
 ExitCode RankContext::run(const std::function<ExitCode()>& work) {
-  auto& monitor = process_->monitor();
+  auto& supervisor = process_->supervisor();
   try {
     const auto exit_code = work();
     // Until all ranks have done their work, a rank that is lost is a failure; afterwards ranks end at different times.
     ranks_.world->barrier();
-    monitor.end();
+    supervisor.end();
     connection_watch_.reset();
     try {
       groups_->shutdown();
@@ -267,19 +273,19 @@ void RankContext::end_failed_gpu(const std::exception& error) {
 }
 
 ExitCode RankContext::end_failed(const std::exception& error) {
-  auto& monitor = process_->monitor();
+  auto& supervisor = process_->supervisor();
   const auto exit_code = exit_code_of(error);
   if (dynamic_cast<const AgreedError*>(&error) != nullptr) {
-    monitor.report(error.what(), exit_code);
+    supervisor.report(error.what(), exit_code);
     // Exit together, because launchers report the first process that exits as the root cause.
     try {
       barrier_.on_all_ranks([] {});
     } catch (const PeerError&) {
       // The error that all ranks agreed on has been reported already.
     }
-    monitor.end();
+    supervisor.end();
   } else {
-    monitor.report(monitor.explain(error), exit_code);
+    supervisor.report(supervisor.explain(error), exit_code);
   }
   const bool can_resume = exit_code == ExitCode::kFailure || exit_code == ExitCode::kPeer;
   if (can_resume && checkpoint_folder_ && !checkpoint_folder_->empty()) {
@@ -293,11 +299,41 @@ ExitCode RankContext::end_failed(const std::exception& error) {
   if (process_->rank_env().world_size > 1 || placement_.cuda != nullptr) {
     // The other ranks detect the failure when this process's connections close; destructors would wait for the other ranks first. And
     // after an error of a GPU, freeing the memory that it used would fail in a destructor.
-    monitor.leave(exit_code);
+    supervisor.leave(exit_code);
   }
-  monitor.end();
+  supervisor.end();
   groups_->shutdown();
   return exit_code;
+}
+
+namespace {
+
+std::shared_ptr<Logger> set_up_process(const world::RankEnv& rank_env) {
+  // Ranks meet and watch each other with several threads; if one of them could not be started, the others would abort the process.
+  constexpr int kThreadsBesideTraining = 8;
+  if (rank_env.world_size > 1) world::check_threads(kThreadsBesideTraining);
+  c10::initLogging();
+  install_crash_handlers();
+  install_stop_handlers();
+  // If the reader of the output exits, the training continues.
+  std::signal(SIGPIPE, SIG_IGN);
+  // The progress bar is rank 0's.
+  return make_console_logger(rank_env.rank, rank_env.rank != 0 && world::can_redraw_lines());
+}
+
+}  // namespace
+
+RankProcess::RankProcess(const world::RankFlags& flags)
+    : rank_env_(world::find_rank_env(flags, world::process_environment())),
+      logger_(set_up_process(rank_env_)),
+      supervisor_(rank_env_, logger_) {}
+
+ExitCode RankProcess::run(const std::function<ExitCode()>& work) {
+  try {
+    return work();
+  } catch (const std::exception& error) {
+    throw Error(supervisor_.explain(error), exit_code_of(error));
+  }
 }
 
 }  // namespace trainer::session

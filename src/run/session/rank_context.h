@@ -8,15 +8,39 @@
 #include <string>
 #include <vector>
 
+#include "base/log.h"
 #include "config/load.h"
+#include "distributed/agreement.h"
 #include "distributed/process_groups.h"
 #include "distributed/rendezvous.h"
-#include "distributed/startup_barrier.h"
-#include "distributed/supervision/watches.h"
-#include "run/session/rank_process.h"
+#include "distributed/supervision/supervisor.h"
+#include "launch/world/rank_env.h"
 #include "train/engine/parts.h"
+#include "trainer/error.h"
 
 namespace trainer::session {
+
+// One rank of a run as a process of the operating system: its signal handlers, its log, and the supervisor that ends it when the run cannot
+// continue.
+class RankProcess {
+ public:
+  // Finds this process's rank, installs the handlers of crashes and of stop requests, and starts to watch for failures of other ranks and
+  // for files that block this one.
+  // One per process. Throws UsageError when flags or launcher variables are incomplete or contradict each other.
+  explicit RankProcess(const world::RankFlags& flags = {});
+
+  // Runs `work`. Throws its exceptions again as an Error that names the cause, which may be another rank.
+  ExitCode run(const std::function<ExitCode()>& work);
+
+  const world::RankEnv& rank_env() const { return rank_env_; }
+  const std::shared_ptr<Logger>& logger() const { return logger_; }
+  supervision::Supervisor& supervisor() { return supervisor_; }
+
+ private:
+  const world::RankEnv rank_env_;
+  const std::shared_ptr<Logger> logger_;
+  supervision::Supervisor supervisor_;
+};
 
 class RankContext {
  public:

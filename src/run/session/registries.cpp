@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "config/yaml.h"
-#include "data/batch_transforms/batch_transform.h"
+#include "data/batch_transforms/batch_mixer.h"
 #include "data/samplers/sampler.h"
 #include "data/transforms/transform.h"
 #include "datasets/registry.h"

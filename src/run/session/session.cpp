@@ -11,7 +11,6 @@
 #include "checkpoint/store.h"
 #include "run/session/advice.h"
 #include "run/session/build.h"
-#include "run/session/image_notes.h"
 #include "run/session/shared_samples.h"
 #include "run/session/version.h"
 #include "train/engine/histograms.h"

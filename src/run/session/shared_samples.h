@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "distributed/startup_barrier.h"
+#include "distributed/agreement.h"
 #include "run/session/build.h"
 #include "run/session/rank_context.h"
 #include "train/engine/parts.h"

@@ -1,8 +1,13 @@
 #include "trainer/trainer.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 #include <utility>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "checkpoint/saver.h"
 #include "checkpoint/store.h"
 #include "config/reader.h"
@@ -16,6 +21,7 @@
 #include "train/engine/init_from.h"
 #include "train/engine/parts.h"
 #include "train/engine/training_loop.h"
+#include "train/engine/validations.h"
 #include "train/optim/lr_scheduler.h"
 #include "train/optim/optimizer.h"
 #include "trainer/checkpoint.h"
@@ -43,17 +49,14 @@ device::Placement choose_placement(distributed::Context& context, device::Placem
   return placement;
 }
 
-engine::Network make_network(const TrainerParts& parts, std::unique_ptr<task::Task> task, const TrainerOptions& options,
-                             const device::Placement& placement, const engine::Ranks& ranks) {
+engine::Network make_network(TrainerParts& parts, const TrainerOptions& options, const device::Placement& placement,
+                             const engine::Ranks& ranks) {
   const auto make_optimizer = [&](const models::Model& model) {
     return parts.optimizer(optim::group_parameters(model, options.decay_norm_and_bias, options.groups));
   };
-  return {parts.model,
-          std::move(task),
-          make_optimizer,
-          {.seed = options.loop.seed, .sync_batch_norm = options.sync_batch_norm, .grad_scaler = options.grad_scaler},
-          placement,
-          ranks};
+  const engine::NetworkOptions of_network{
+      .seed = options.loop.seed, .sync_batch_norm = options.sync_batch_norm, .grad_scaler = options.grad_scaler};
+  return {parts.model, [&] { return std::move(parts.task); }, make_optimizer, of_network, placement, ranks};
 }
 
 engine::TrainingSamples take_samples(const TrainerParts& parts, const TrainerOptions& options, const engine::Ranks& ranks) {
@@ -70,10 +73,8 @@ engine::TrainingSamples take_samples(const TrainerParts& parts, const TrainerOpt
 engine::Data make_data(const TrainerParts& parts, const TrainerOptions& options, const device::Placement& placement,
                        const engine::Ranks& ranks) {
   const auto source = [&](const std::vector<ComponentConfig>& transforms) {
-    return engine::SourceOptions{.transforms = transforms,
-                                 .batch_size = options.loop.validation.batch_size,
-                                 .loading = options.loading,
-                                 .seed = options.loop.seed};
+    return engine::SourceOptions{
+        .transforms = transforms, .batch_size = options.loop.validation.batch_size, .loading = options.loading, .seed = options.loop.seed};
   };
   const auto make_lr_schedule = [&](int64_t total_steps, int64_t steps_per_epoch) {
     return optim::make_lr_schedule(parts.lr_schedule, options.warmup, total_steps, steps_per_epoch);
@@ -85,7 +86,31 @@ engine::Data make_data(const TrainerParts& parts, const TrainerOptions& options,
           ranks};
 }
 
-void require_parts(const TrainerParts& parts, const TrainerOptions& options) {
+void check_options(const TrainerOptions& options) {
+  const auto require_positive = [](const char* member, const std::optional<int64_t>& value) {
+    if (value && *value < 1) throw OptionError(member, fmt::format("is {}; it must be at least 1", *value));
+  };
+  const auto& plan = options.plan;
+  const auto& loop = options.loop;
+  require_positive("batch_size", plan.batch_size);
+  require_positive("global_batch_size", plan.global_batch_size);
+  require_positive("accumulation_steps", plan.accumulation_steps);
+  require_positive("epochs", plan.epochs);
+  require_positive("steps", plan.steps);
+  require_positive("validation.batch_size", loop.validation.batch_size);
+  require_positive("validation.every_epochs", loop.validation.every_epochs);
+  require_positive("validation.every_steps", loop.validation.every_steps);
+  require_positive("checkpoint_every_epochs", loop.checkpoint_every_epochs);
+  require_positive("checkpoint_every_steps", loop.checkpoint_every_steps);
+  require_positive("log_every_steps", loop.log_every_steps);
+  require_positive("prefetch", options.loading.prefetch);
+  require_positive("keep_last", options.keep_last);
+  if (plan.epochs.has_value() == plan.steps.has_value()) throw OptionError("epochs", "set either epochs or steps");
+  if (plan.batch_size && plan.global_batch_size) throw OptionError("batch_size", "set either batch_size or global_batch_size");
+  if (options.warmup.steps > 0 && options.warmup.epochs > 0) throw OptionError("warmup", "set either its steps or its epochs");
+}
+
+void check_parts(const TrainerParts& parts) {
   const auto require = [](bool is_there, const char* what) {
     if (!is_there) throw UsageError(std::string("a Trainer needs ") + what);
   };
@@ -94,17 +119,54 @@ void require_parts(const TrainerParts& parts, const TrainerOptions& options) {
   require(static_cast<bool>(parts.optimizer), "TrainerParts::optimizer");
   require(parts.train != nullptr && parts.train->size() > 0, "TrainerParts::train with at least one sample");
   require(!parts.validation || parts.validation->size() > 0, "samples in TrainerParts::validation, or none at all (null)");
-  require(options.plan.epochs.has_value() != options.plan.steps.has_value(), "either PlanOptions::epochs or PlanOptions::steps");
+}
+
+// Whether network, task, optimizer, schedule and data can be used together.
+void check_fit(const TrainerParts& parts, const TrainerOptions& options, const engine::Network& network, const engine::Data& data) {
+  const auto& info = data.train.samples.info();
+  const auto check_shape = [&](const engine::DataSource& source, const char* which) {
+    const auto& wanted = network.model->input_shape();
+    const auto& shape = source.pipeline.output_shape();
+    if (std::ranges::equal(wanted, shape, [](int64_t want, int64_t have) { return want == -1 || want == have; })) return;
+    throw UsageError(fmt::format("the network takes samples of shape {}, but those of {} have {} after its transforms",
+                                 fmt::join(wanted, "x"), which, fmt::join(shape, "x")));
+  };
+  check_shape(data.train, "TrainerParts::train");
+  if (data.validation) check_shape(*data.validation, "TrainerParts::validation");
+  const auto num_targets = info.num_classes > 0 ? info.num_classes : info.num_targets;
+  if (network.model->num_outputs() != num_targets) {
+    throw UsageError(fmt::format("the network has {}, but the training set has {}", counted(network.model->num_outputs(), "output"),
+                                 info.num_classes > 0 ? counted(num_targets, "class", "classes") : counted(num_targets, "target")));
+  }
+  const auto mismatches = network.task->mismatches({.loss = "the loss",
+                                                    .dataset = "the training set",
+                                                    .num_classes = info.num_classes,
+                                                    .has_masks = info.has_masks,
+                                                    .monitor = options.loop.monitor.metric});
+  if (!mismatches.empty()) throw UsageError(mismatches.front().text);
+  engine::monitored_metric(options.loop.monitor, *network.task);
+  if (network.optimizer->needs_second_pass() && options.plan.accumulation_steps > 1) {
+    throw OptionError("accumulation_steps", "the optimizer processes each batch twice, so it cannot accumulate micro-steps; set 1");
+  }
+  const auto traits = optim::traits_of(parts.lr_schedule);
+  if (traits.needs_validations && !data.validation) throw UsageError("the schedule " + parts.lr_schedule.name + " needs validations");
+  if (traits.has_own_warmup && (options.warmup.steps > 0 || options.warmup.epochs > 0)) {
+    throw OptionError("warmup", parts.lr_schedule.name + " has a warm-up of its own; leave it out");
+  }
 }
 
 engine::Parts assemble(distributed::Context& context, TrainerParts& parts, const TrainerOptions& options) {
-  require_parts(parts, options);
+  check_parts(parts);
+  check_options(options);
   const auto placement = choose_placement(context, options.placement);
-  const auto ranks = engine::make_ranks(context.groups(), {.synchronises_statistics = options.sync_batch_norm});
-  auto network = make_network(parts, std::move(parts.task), options, placement, ranks);
+  auto ranks = engine::make_ranks(context.groups(), {.synchronises_statistics = options.sync_batch_norm});
+  const auto devices = ranks.world->all_gather_bytes(placement.device.str());
+  for (size_t rank = 0; rank < devices.size(); ++rank) ranks.infos[rank].device = devices[rank];
+  auto network = make_network(parts, options, placement, ranks);
   auto data = make_data(parts, options, network.placement, ranks);
+  check_fit(parts, options, network, data);
   const auto& samples = data.train.samples;
-  if (context.rank() == 0) {
+  if (context.rank() == 0 && network.model->num_fitted_images() > 0) {
     engine::fit_model(*network.model, samples.dataset(),
                       engine::make_pipeline(parts.validation_transforms, samples.info(), network.placement));
   }
@@ -154,7 +216,7 @@ bool Trainer::run(const std::function<bool()>& should_stop) {
     tree.add("sample_shape", state::List(info.shape.begin(), info.shape.end()));
   };
   engine::TrainingLoop loop(state_->options.loop, state_->parts, state_->reporter, should_stop, std::move(callbacks));
-  if (state_->start) loop.resume(state_->start->tree, state_->start->file.string());
+  if (const auto start = std::exchange(state_->start, std::nullopt)) loop.resume(start->tree, start->file.string());
   return loop.run();
 }
 

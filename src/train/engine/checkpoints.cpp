@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <limits>
+
 #include "trainer/error.h"
 #include "trainer/state.h"
 
@@ -24,6 +26,12 @@ state::Dict scheduler_state(int64_t last_epoch, double lr, double initial_lr, co
   state.add("_last_lr", std::move(last));
   state.add("base_lrs", std::move(initial));
   return state;
+}
+
+std::vector<std::string> names_of(const std::vector<std::filesystem::path>& files) {
+  std::vector<std::string> names;
+  for (const auto& file : files) names.push_back(file.filename().string());
+  return names;
 }
 
 }  // namespace
@@ -90,11 +98,23 @@ void Checkpoints::load(const state::View& view) {
   saved_ = run_.progress;
 }
 
-std::filesystem::path Checkpoints::own_file(const std::filesystem::path& file) const {
-  if (target_.saver == nullptr) return {};
-  auto own = target_.saver->store().file_of(run_.progress.step);
+std::optional<reporting::CheckpointEvent> Checkpoints::adopt(const std::filesystem::path& file) {
+  if (target_.saver == nullptr) return std::nullopt;
+  auto& store = target_.saver->store();
+  const int64_t step = run_.progress.step;
+  const auto own = store.file_of(step);
   std::error_code not_there;
-  return std::filesystem::equivalent(file, own, not_there) ? own : std::filesystem::path();
+  if (!std::filesystem::equivalent(file, own, not_there)) return std::nullopt;
+  const auto& validation = run_.last_validation;
+  const auto removed = store.link_written(step, validation && validation->step == step && validation->is_best);
+  constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+  return reporting::CheckpointEvent{.epoch = run_.progress.epoch_of_step(),
+                                    .step = step,
+                                    .file = own.string(),
+                                    .num_bytes = std::filesystem::file_size(own),
+                                    .pause_seconds = kUnknown,
+                                    .seconds = kUnknown,
+                                    .removed = names_of(removed)};
 }
 
 void Checkpoints::save(bool is_best) {
@@ -137,15 +157,13 @@ void Checkpoints::report_saved(const checkpoint::Saved& saved) {
                                 saved.step, saved.error)});
     return;
   }
-  std::vector<std::string> removed;
-  for (const auto& file : saved.removed) removed.push_back(file.filename().string());
   reporter_.on_checkpoint({.epoch = epoch_of_file_,
                            .step = saved.step,
                            .file = saved.file.string(),
                            .num_bytes = saved.num_bytes,
                            .pause_seconds = saved.pause_seconds,
                            .seconds = saved.write_seconds,
-                           .removed = std::move(removed)});
+                           .removed = names_of(saved.removed)});
 }
 
 }  // namespace trainer::engine

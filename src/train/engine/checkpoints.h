@@ -28,8 +28,10 @@ class Checkpoints {
   // Loads the parts and the run from a checkpoint, which may have been written by another number of ranks. Each rank calls it with the
   // same tree. Throws CheckpointError.
   void load(const state::View& view);
-  // After load(): the file among those that this run saves from which the checkpoint was read; empty if `file` is another one.
-  std::filesystem::path own_file(const std::filesystem::path& file) const;
+  // After load(), if the checkpoint was read from one of the files that this run saves: completes what followed its writing, which a
+  // killed process may have left undone, and describes it, with durations that are not known any more. Empty if `file` is another one.
+  // Throws CheckpointError.
+  std::optional<reporting::CheckpointEvent> adopt(const std::filesystem::path& file);
 
   // Collective: saves the run between two steps; the file is written while training continues.
   void save(bool is_best);

@@ -8,7 +8,7 @@
 
 #include "train/engine/parts.h"
 #include "train/engine/plan.h"
-#include "train/engine/training_hook.h"
+#include "train/engine/train_step.h"
 #include "trainer/events.h"
 
 namespace trainer::engine {

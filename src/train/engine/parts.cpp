@@ -6,9 +6,8 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "base/option_error.h"
 #include "base/text.h"
-#include "distributed/shared_memory_group.h"
+#include "distributed/shared_memory.h"
 #include "nn/layers.h"
 #include "nn/sync_batch_norm.h"
 #include "train/engine/failure_message.h"
@@ -47,6 +46,8 @@ Ranks make_ranks(distributed::ProcessGroups& groups, const RankOptions& options)
   return ranks;
 }
 
+uint64_t augmentation_seed(uint64_t seed) { return mix_seed(seed, kAugmentStream); }
+
 data::Pipeline make_pipeline(const std::vector<ComponentConfig>& transforms, const data::DatasetInfo& info,
                              const device::Placement& placement) {
   const bool channels_last = info.shape.size() == 3 && placement.memory_format == torch::MemoryFormat::ChannelsLast;
@@ -60,7 +61,7 @@ DataSource::DataSource(Samples those, const SourceOptions& options, const device
                                  .prefetch = options.loading.prefetch,
                                  .pin_memory = placement.pin_memory,
                                  .target_dtype = placement.dtype,
-                                 .seed = mix_seed(options.seed, kAugmentStream),
+                                 .seed = augmentation_seed(options.seed),
                                  .report_left_out = options.report_left_out};
   // From other memory, the driver copies before it returns.
   if (placement.device.is_cuda() && placement.pin_memory) {
@@ -146,6 +147,7 @@ std::shared_ptr<models::Model> build_model(const MakeModel& make_model, const at
   auto model = make_model({.init_generator = at::make_generator<at::CPUGeneratorImpl>(seed),
                            .dropout_generator = dropout_generator,
                            .norm = options.sync_batch_norm ? nn::sync_batch_norm(ranks.batch_norm) : nn::local_batch_norm()});
+  if (model == nullptr) throw UsageError("the function that makes the network returned none");
   if (options.sync_batch_norm) nn::convert_sync_batch_norm(*model, ranks.batch_norm);
   return model;
 }
@@ -177,14 +179,15 @@ void place_model(models::Model& model, const device::Placement& placement) {
 
 }  // namespace
 
-Network::Network(const MakeModel& make_model, std::unique_ptr<task::Task> that, const MakeOptimizer& make_optimizer,
-                 const NetworkOptions& options, const device::Placement& of_run, const Ranks& ranks)
+Network::Network(const MakeModel& make_model, const MakeTask& make_task, const MakeOptimizer& make_optimizer, const NetworkOptions& options,
+                 const device::Placement& of_run, const Ranks& ranks)
     : dropout_generator(at::globalContext().defaultGenerator(of_run.device).clone()),
       model(build_model(make_model, dropout_generator, options, ranks)),
-      task(std::move(that)) {
+      task(make_task()) {
   placement = placement_for(*model, of_run);
   place_model(*model, placement);
   optimizer = make_optimizer(*model);
+  if (task == nullptr || optimizer == nullptr) throw UsageError("the function that makes the task, or the optimizer, returned none");
   if (placement.autocast_dtype == torch::kFloat16) grad_scaler.emplace(options.grad_scaler, placement.device);
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Everything that a run trains with; built from a configuration by src/run/session.
+// Everything that a run trains with. src/run/session puts it together, from an experiment file or for trainer::Trainer.
 
 #include <torch/torch.h>
 
@@ -58,6 +58,8 @@ std::vector<std::vector<int>> reading_groups(const std::optional<int64_t>& group
 
 // Streams of random numbers, so that they are independent of each other: the argument of mix_seed() beside the seed of the run.
 enum RandomStream : uint64_t { kInitStream = 1, kAugmentStream, kSplitStream, kBatchMixStream };
+// The seed of the random transforms of all samples. `seed`: of the run.
+uint64_t augmentation_seed(uint64_t seed);
 
 // The samples of training or of validation.
 class Samples {
@@ -129,7 +131,7 @@ struct DataOptions {
   std::vector<ComponentConfig> batch_transforms = {};
 };
 
-// The arguments of the schedule that a run makes.
+// Makes the schedule of a run.
 using MakeLrSchedule = std::function<optim::LrSchedule(int64_t total_steps, int64_t steps_per_epoch)>;
 
 // The data of a run, and what depends on its size.
@@ -161,15 +163,16 @@ struct NetworkOptions {
   amp::GradScalerOptions grad_scaler = {};
 };
 
-// Make a network on the CPU, and the optimizer of the network once it is on its device.
+// Make a network on the CPU, what it is trained to do, and the optimizer of the network once it is on its device.
 using MakeModel = std::function<std::shared_ptr<models::Model>(const models::BuildContext& context)>;
+using MakeTask = std::function<std::unique_ptr<task::Task>()>;
 using MakeOptimizer = std::function<std::unique_ptr<optim::Optimizer>(models::Model& model)>;
 
 // Model, task and optimizer, which need no data.
 struct Network {
   // Not collective. Batch statistics are those of all ranks if the options say so, also in layers of LibTorch. Throws what the functions
-  // throw.
-  Network(const MakeModel& make_model, std::unique_ptr<task::Task> task, const MakeOptimizer& make_optimizer, const NetworkOptions& options,
+  // throw, which are called in this order, and UsageError if one returns null.
+  Network(const MakeModel& make_model, const MakeTask& make_task, const MakeOptimizer& make_optimizer, const NetworkOptions& options,
           const device::Placement& placement, const Ranks& ranks);
 
   device::Placement placement;  // of the run, in the memory format that the network prefers if the run leaves that to it

@@ -6,8 +6,8 @@
 #include <initializer_list>
 #include <optional>
 
-#include "base/option_error.h"
 #include "data/sharded_sampler.h"
+#include "trainer/error.h"
 
 namespace trainer::engine {
 namespace {

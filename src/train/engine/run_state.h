@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <optional>
 
-#include "trainer/options.h"
 #include "train/engine/shared_batches.h"
 #include "trainer/events.h"
+#include "trainer/options.h"
 #include "trainer/state.h"
 #include "trainer/task.h"
 

@@ -14,8 +14,8 @@
 
 #include "data/data_loader.h"
 #include "distributed/activity.h"
-#include "trainer/options.h"
 #include "trainer/distributed.h"
+#include "trainer/options.h"
 
 namespace trainer::engine {
 

@@ -6,14 +6,14 @@
 #include <filesystem>
 #include <limits>
 
-#include "base/exit_status.h"
+#include "base/crash.h"
 #include "train/engine/failure_message.h"
 #include "trainer/error.h"
 
 namespace trainer::engine {
 
 TrainingLoop::TrainingLoop(LoopOptions options, Parts& parts, reporting::Sink& reporter, std::function<bool()> should_stop,
-                 RunCallbacks callbacks)
+                           RunCallbacks callbacks)
     : options_(std::move(options)),
       parts_(parts),
       reporter_(reporter),
@@ -30,15 +30,7 @@ TrainingLoop::TrainingLoop(LoopOptions options, Parts& parts, reporting::Sink& r
 void TrainingLoop::resume(const state::Tree& checkpoint, const std::string& file) {
   checkpoints_.load(state::View(checkpoint, file));
   resume_ = {.checkpoint = file, .epoch = run_.progress.epoch, .step = run_.progress.step};
-  const auto own = checkpoints_.own_file(file);
-  if (own.empty()) return;
-  constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
-  resume_->own_checkpoint = {.epoch = run_.progress.epoch_of_step(),
-                             .step = run_.progress.step,
-                             .file = own.string(),
-                             .num_bytes = std::filesystem::file_size(own),
-                             .pause_seconds = kUnknown,
-                             .seconds = kUnknown};
+  resume_->own_checkpoint = checkpoints_.adopt(file);
 }
 
 bool TrainingLoop::run() {

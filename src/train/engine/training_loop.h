@@ -3,17 +3,16 @@
 
 #include <functional>
 
-#include "distributed/stop_consensus.h"
+#include "distributed/agreement.h"
 #include "distributed/supervision/straggler.h"
 #include "train/engine/checkpoints.h"
 #include "train/engine/non_finite.h"
-#include "trainer/options.h"
 #include "train/engine/parts.h"
 #include "train/engine/run_state.h"
 #include "train/engine/train_step.h"
-#include "train/engine/training_hook.h"
 #include "train/engine/validations.h"
 #include "trainer/events.h"
+#include "trainer/options.h"
 
 namespace trainer::engine {
 
@@ -29,7 +28,8 @@ class TrainingLoop {
  public:
   // `parts` and `reporter` must outlive it. `should_stop` is called at every step and validation batch; if it returns true on
   // any rank, all ranks stop.
-  TrainingLoop(LoopOptions options, Parts& parts, reporting::Sink& reporter, std::function<bool()> should_stop, RunCallbacks callbacks = {});
+  TrainingLoop(LoopOptions options, Parts& parts, reporting::Sink& reporter, std::function<bool()> should_stop,
+               RunCallbacks callbacks = {});
 
   // To be called before run(), on each rank with the same tree: resumes from this checkpoint, which was read from `file`. Throws
   // CheckpointError.

@@ -1,14 +1,15 @@
 #pragma once
-// When a run validates, and what follows from the results: the best validation, early stopping, and a learning rate that depends on them.
+// Measuring a network on a validation set; when a run does that, and what follows from the results: the best validation, early stopping,
+// and a learning rate that depends on them.
 
 #include <functional>
 #include <optional>
 #include <string>
 
-#include "trainer/options.h"
 #include "train/engine/parts.h"
 #include "train/engine/run_state.h"
 #include "trainer/events.h"
+#include "trainer/options.h"
 #include "trainer/task.h"
 
 namespace trainer::engine {
@@ -51,8 +52,24 @@ class Validations {
   reporting::MetricInfo monitored_;
 };
 
-// The validation metric that chooses the best checkpoint.
-
+// The validation metric that chooses the best checkpoint. Throws OptionError if the task does not measure it.
 reporting::MetricInfo monitored_metric(const MonitorOptions& options, const task::Task& task);
+
+// One validation.
+
+struct Evaluation {
+  task::Measurement model;
+  std::optional<task::Measurement> ema;  // empty without averaged parameters
+};
+
+// Collective: the metrics of the model in eval mode, over every sample of `source` once. The batches are the same for any number of ranks,
+// and each batch is evaluated by one rank, so that the metrics are the same to the last digit. Outputs are averaged over the views of
+// `tta`. Uses autocast if training does. Calls `should_stop`, which must return the same value on all ranks, before each round of batches;
+// returns nothing if it returns true. Leaves the model in train mode.
+std::optional<task::Measurement> evaluate_model(Network& network, const Ranks& ranks, DataSource& source, task::TestTimeAugmentation tta,
+                                                const std::function<bool()>& should_stop);
+
+// The same over the validation set, also with the averaged parameters.
+std::optional<Evaluation> evaluate(Parts& parts, task::TestTimeAugmentation tta, const std::function<bool()>& should_stop);
 
 }  // namespace trainer::engine

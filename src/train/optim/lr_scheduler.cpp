@@ -10,8 +10,8 @@
 #include <numbers>
 
 #include "base/metric_order.h"
-#include "base/option_error.h"
 #include "base/text.h"
+#include "trainer/error.h"
 
 namespace trainer::optim {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 // Learning-rate schedules as pure functions of the step, so that they have no state to save or to step; only reduce_on_plateau also depends
-// on validations (plateau.h). Values are those of torch.optim.lr_scheduler, stepped once per update. With W steps of warm-up:
+// on validations (Plateau). Values are those of torch.optim.lr_scheduler, stepped once per update. With W steps of warm-up:
 //   - warm-up (LinearLR): at step s < W, warmup_start_factor + (1 - warmup_start_factor) * s / W, so that the first update uses the
 //     start factor and update W uses the schedule's first value;
 //   - cosine, linear, polynomial (CosineAnnealingLR, LinearLR, PolynomialLR): cover the steps from W and reach their final factor at
@@ -17,9 +17,9 @@
 #include <utility>
 #include <vector>
 
-#include "trainer/options.h"
 #include "trainer/keys.h"
 #include "trainer/optim.h"
+#include "trainer/options.h"
 #include "trainer/state.h"
 
 namespace trainer::optim {

@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "trainer/options.h"
 #include "trainer/optim.h"
+#include "trainer/options.h"
 
 namespace torch::nn {
 class Module;

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <string>
 
-#include "base/descriptor.h"
+#include "base/file.h"
 #include "base/signal.h"
 #include "base/standard_streams.h"
 #include "tests/testing/temporary_folder.h"

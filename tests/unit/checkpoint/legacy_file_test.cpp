@@ -1,9 +1,8 @@
-#include "checkpoint/legacy_file.h"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
+#include "checkpoint/read_file.h"
 #include "tests/testing/trees.h"
 #include "tests/unit/checkpoint/files.h"
 #include "tests/unit/checkpoint/pickle_programs.h"

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "base/little_endian.h"
-#include "checkpoint/legacy_file.h"
+#include "base/bytes.h"
+#include "checkpoint/read_file.h"
 #include "tests/testing/trees.h"
 #include "tests/unit/checkpoint/files.h"
 

@@ -5,7 +5,7 @@
 #include <initializer_list>
 #include <string>
 
-#include "base/little_endian.h"
+#include "base/bytes.h"
 
 namespace trainer::checkpoint {
 

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
-#include "base/little_endian.h"
+#include "base/bytes.h"
 #include "tests/unit/checkpoint/files.h"
 
 namespace trainer::checkpoint {

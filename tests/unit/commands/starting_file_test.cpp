@@ -1,7 +1,6 @@
-#include "commands/starting_file.h"
-
 #include <gmock/gmock.h>
 
+#include "commands/init.h"
 #include "config/load.h"
 #include "run/session/registries.h"
 

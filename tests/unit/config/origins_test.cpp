@@ -1,7 +1,6 @@
-#include "config/origins.h"
-
 #include <gtest/gtest.h>
 
+#include "config/base_files.h"
 #include "config/problems.h"
 #include "tests/unit/config/small_registries.h"
 

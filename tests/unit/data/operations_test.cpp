@@ -1,3 +1,5 @@
+#include "data/operations/operations.h"
+
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
@@ -8,8 +10,6 @@
 #include <fstream>
 #include <map>
 
-#include "data/operations/color.h"
-#include "data/operations/filter.h"
 #include "data/pipeline.h"
 #include "data/transforms/augmentation.h"
 #include "tests/testing/golden_image.h"

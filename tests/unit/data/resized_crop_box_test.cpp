@@ -4,7 +4,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "data/transforms/size.h"
+#include "data/transforms/transform.h"
 
 namespace trainer::data {
 namespace {

@@ -8,8 +8,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "datasets/folder_listing.h"
 #include "datasets/image_folder.h"
-#include "datasets/image_folder_listing.h"
 #include "tests/unit/datasets/failure_of.h"
 #include "tests/unit/datasets/image_folder_case.h"
 #include "trainer/error.h"

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/signal.h"
-#include "datasets/image_folder_listing.h"
+#include "datasets/folder_listing.h"
 #include "tests/unit/datasets/image_folder_case.h"
 #include "trainer/error.h"
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "base/little_endian.h"
+#include "base/bytes.h"
 #include "tests/unit/datasets/packed_folder.h"
 #include "trainer/error.h"
 

@@ -12,10 +12,10 @@
 #include <thread>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/file.h"
-#include "base/little_endian.h"
 #include "base/log.h"
-#include "datasets/lmdb_writer.h"
+#include "datasets/lmdb_file.h"
 #include "tests/testing/file_size_limit.h"
 #include "tests/unit/datasets/failure_of.h"
 #include "tests/unit/datasets/packed_folder.h"

@@ -1,5 +1,3 @@
-#include "datasets/look_alike.h"
-
 #include <gtest/gtest.h>
 
 #include <ctime>
@@ -7,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "datasets/folder_listing.h"
 #include "trainer/random.h"
 
 namespace trainer::datasets {

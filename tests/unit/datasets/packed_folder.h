@@ -14,7 +14,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "datasets/lmdb.h"
-#include "datasets/lmdb_writer.h"
+#include "datasets/lmdb_file.h"
 #include "tests/testing/temporary_folder.h"
 #include "tests/unit/datasets/failure_of.h"
 #include "tests/unit/datasets/small_files.h"

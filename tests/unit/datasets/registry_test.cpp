@@ -14,7 +14,7 @@
 #include "base/keys/key.h"
 #include "config/yaml.h"
 #include "datasets/cifar.h"
-#include "datasets/lmdb_writer.h"
+#include "datasets/lmdb_file.h"
 #include "datasets/synthetic.h"
 #include "tests/testing/temporary_folder.h"
 #include "tests/unit/datasets/small_files.h"

@@ -3,7 +3,7 @@
 
 #include <cstdlib>
 
-#include "device/allocators.h"
+#include "device/libtorch_settings.h"
 
 namespace trainer::device {
 namespace {

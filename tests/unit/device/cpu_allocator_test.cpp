@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "device/allocators.h"
+#include "device/libtorch_settings.h"
 #include "device/placement.h"
 
 namespace trainer::device {

@@ -1,11 +1,11 @@
-#include "device/library_defaults.h"
-
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <string>
+
+#include "device/libtorch_settings.h"
 
 namespace trainer::device {
 namespace {

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
-#include "distributed/stop_consensus.h"
+#include "distributed/agreement.h"
 #include "tests/testing/ranks.h"
 #include "trainer/error.h"
 

@@ -1,10 +1,10 @@
-#include "distributed/sealed_store.h"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
+
+#include "distributed/secret.h"
 
 namespace trainer::distributed::test {
 namespace {

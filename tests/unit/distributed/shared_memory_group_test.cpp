@@ -1,5 +1,3 @@
-#include "distributed/shared_memory_group.h"
-
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -7,6 +5,7 @@
 #include <thread>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include "distributed/shared_memory.h"
 #include "tests/testing/ranks.h"
 #include "trainer/error.h"
 

@@ -1,10 +1,9 @@
-#include "distributed/shared_memory_sum.h"
-
 #include <gtest/gtest.h>
 
 #include <thread>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include "distributed/shared_memory.h"
 #include "tests/testing/ranks.h"
 
 namespace trainer::distributed::test {

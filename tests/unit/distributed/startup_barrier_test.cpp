@@ -1,11 +1,10 @@
-#include "distributed/startup_barrier.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <future>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
+#include "distributed/agreement.h"
 #include "distributed/stores.h"
 #include "trainer/error.h"
 

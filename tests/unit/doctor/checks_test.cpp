@@ -4,7 +4,6 @@
 
 #include <future>
 
-#include "commands/doctor/finding.h"
 #include "commands/doctor/read_host.h"
 #include "tests/testing/file_size_limit.h"
 #include "tests/testing/finding.h"

@@ -1,7 +1,6 @@
-#include "commands/doctor/judge_gpus.h"
-
 #include <gmock/gmock.h>
 
+#include "commands/doctor/judge.h"
 #include "tests/testing/finding.h"
 
 namespace trainer::doctor {

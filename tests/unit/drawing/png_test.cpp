@@ -1,9 +1,9 @@
-#include "reporting/drawing/png.h"
-
 #include <gtest/gtest.h>
 #include <libdeflate.h>
 
 #include <cstdint>
+
+#include "reporting/drawing/draw.h"
 
 namespace trainer::drawing {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/option_error.h"
+#include "trainer/error.h"
 
 namespace trainer::engine {
 namespace {

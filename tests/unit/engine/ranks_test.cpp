@@ -10,7 +10,7 @@
 #include <mutex>
 
 #include "tests/testing/small_run.h"
-#include "train/engine/evaluator.h"
+#include "train/engine/validations.h"
 #include "trainer/error.h"
 
 namespace trainer::engine {

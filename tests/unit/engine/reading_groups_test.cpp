@@ -1,9 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/option_error.h"
 #include "tests/testing/ranks.h"
 #include "train/engine/parts.h"
+#include "trainer/error.h"
 
 namespace trainer::engine {
 namespace {

@@ -1,5 +1,3 @@
-#include "train/engine/training_loop.h"
-
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +6,7 @@
 
 #include "run/session/build.h"
 #include "tests/testing/small_run.h"
+#include "train/engine/training_loop.h"
 #include "trainer/error.h"
 
 namespace trainer::engine {

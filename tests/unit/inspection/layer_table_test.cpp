@@ -1,5 +1,3 @@
-#include "run/inspection/layer_table.h"
-
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -8,6 +6,7 @@
 #include "models/registry.h"
 #include "nn/batch_norm.h"
 #include "nn/layers.h"
+#include "run/inspection/inspect.h"
 #include "tests/testing/read_component.h"
 
 namespace trainer::inspection {

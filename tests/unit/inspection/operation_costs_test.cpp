@@ -1,6 +1,6 @@
 #include <gmock/gmock.h>
 
-#include "run/inspection/layer_table.h"
+#include "run/inspection/inspect.h"
 
 namespace trainer::inspection {
 namespace {

@@ -1,9 +1,8 @@
+#include "nn/convolution/convolution.h"
+
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
 #include <torch/torch.h>
-
-#include "nn/convolution/strided.h"
-#include "nn/convolution/winograd.h"
 
 namespace trainer::nn::convolution {
 namespace {

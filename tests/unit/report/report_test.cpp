@@ -3,7 +3,6 @@
 #include <cmath>
 #include <limits>
 
-#include "report/evaluation.h"
 #include "report/page.h"
 #include "report/report_data.h"
 

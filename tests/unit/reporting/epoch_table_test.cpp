@@ -1,10 +1,9 @@
-#include "reporting/epoch_table.h"
-
 #include <gmock/gmock.h>
 
 #include <cmath>
 #include <sstream>
 
+#include "reporting/progress_bar.h"
 #include "tests/testing/metrics.h"
 
 namespace trainer::reporting::test {

@@ -1,6 +1,6 @@
-#include "reporting/json.h"
-
 #include <gtest/gtest.h>
+
+#include "reporting/values.h"
 
 namespace trainer::reporting {
 namespace {

@@ -144,7 +144,33 @@ TEST(TrainerOfParts, WhatCannotBeTrainedIsRefused) {
   refused("a Trainer needs TrainerParts::task", [](auto& parts, auto&) { parts.task = nullptr; });
   refused("a Trainer needs TrainerParts::optimizer", [](auto& parts, auto&) { parts.optimizer = {}; });
   refused("a Trainer needs TrainerParts::train with at least one sample", [](auto& parts, auto&) { parts.train = nullptr; });
-  refused("either PlanOptions::epochs or PlanOptions::steps", [](auto&, auto& chosen) { chosen.plan.epochs = 5; });
+  refused("epochs: set either epochs or steps", [](auto&, auto& chosen) { chosen.plan.epochs = 5; });
+  refused("batch_size: is 0; it must be at least 1", [](auto&, auto& chosen) { chosen.plan.batch_size = 0; });
+  refused("log_every_steps: is 0; it must be at least 1", [](auto&, auto& chosen) { chosen.loop.log_every_steps = 0; });
+  refused("batch_size: set either batch_size or global_batch_size", [](auto&, auto& chosen) { chosen.plan.global_batch_size = 32; });
+  refused("warmup: set either its steps or its epochs", [](auto&, auto& chosen) { chosen.warmup.epochs = 1; });
+  refused("warmup: onecycle has a warm-up of its own; leave it out",
+          [](auto& parts, auto&) { parts.lr_schedule = read_component(optim::lr_scheduler_registry(), "onecycle"); });
+  refused("the schedule reduce_on_plateau needs validations", [](auto& parts, auto& chosen) {
+    parts.lr_schedule = read_component(optim::lr_scheduler_registry(), "reduce_on_plateau");
+    parts.validation = nullptr;
+    chosen.warmup.steps = 0;
+  });
+  refused("monitor.metric: the task measures no iou", [](auto&, auto& chosen) { chosen.loop.monitor.metric = "validation/iou"; });
+  refused("the network takes samples of shape 3x32x32, but those of TrainerParts::train have 3x24x24 after its transforms",
+          [](auto& parts, auto&) {
+            parts.model = [](const auto& build) { return make(models::model_registry(), "demo_conv", build); };
+            parts.train_transforms = read_components(data::transform_registry(), "[center_crop: {size: 24}]");
+          });
+  refused("the network has 7 outputs, but the training set has 10 classes", [](auto& parts, auto&) {
+    parts.model = [](const auto& build) { return make(models::model_registry(), "{name: resnet20, num_classes: 7}", build); };
+  });
+  refused("accumulation_steps: the optimizer processes each batch twice", [](auto& parts, auto& chosen) {
+    parts.optimizer = [](auto groups) { return make(optim::optimizer_registry(), "{name: sam, lr: 0.1}", groups); };
+    chosen.plan.accumulation_steps = 2;
+  });
+  refused("the function that makes the network returned none",
+          [](auto& parts, auto&) { parts.model = [](const auto&) { return std::shared_ptr<models::Model>(); }; });
   refused("batch_size: 2000 training images are fewer than one batch of 2001", [](auto&, auto& chosen) { chosen.plan.batch_size = 2001; });
   const auto text_refused = [](const std::string& yaml, const std::string& message) {
     EXPECT_THAT([&] { read_component(optim::lr_scheduler_registry(), yaml); }, ThrowsMessage<UsageError>(HasSubstr(message)));

@@ -1,0 +1,189 @@
+#pragma once
+// A packed data set, which is an LMDB environment for each split: its entries, reading and writing. docs/data.md describes the entries for
+// other programs.
+
+#include <lmdb.h>
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/file.h"
+#include "datasets/registry.h"
+
+namespace trainer::datasets {
+
+// The folders of the splits in the folder of the data set, and the file in it that exists until the data set is complete.
+inline constexpr const char* kPackedTrain = "train";
+inline constexpr const char* kPackedValidation = "val";
+inline constexpr const char* kUnfinished = "unfinished";
+
+// Keys of what is not a sample. They sort before those of the samples.
+inline constexpr std::string_view kChecksumsKey = "#checksums";  // the CRC-32 of each of the next three; not in version 1
+inline constexpr std::string_view kInfoKey = "#info";            // a PackInfo as JSON
+inline constexpr std::string_view kLabelsKey = "#labels";        // 64-bit integers, lowest byte first
+inline constexpr std::string_view kNamesKey = "#names";          // of the samples in the source; a '\0' ends each
+// Of the format. Version 1 is still read.
+inline constexpr int kPackVersion = 2;
+int64_t num_other_entries(int version);
+// "00000017": at least eight digits, as many for each sample.
+std::string sample_key(int64_t index, int64_t num_samples);
+
+inline std::string_view as_text(std::span<const uint8_t> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+
+// How samples are packed.
+struct PackOptions {
+  bool raw = false;               // as pixels, also if the source has image files
+  std::optional<int64_t> resize;  // the shorter edge of larger images
+  bool operator==(const PackOptions&) const = default;
+};
+
+// What is known of all samples of a split.
+struct PackInfo {
+  int version = kPackVersion;
+  std::string source = {};  // dataset.name of what was packed
+  int64_t num_samples = 0;
+  data::DatasetInfo samples;
+  data::DefaultTransforms transforms = {};  // of the source
+  PackOptions options = {};
+};
+std::string to_json(const PackInfo& info);
+// Throws std::runtime_error with only the reason.
+PackInfo parse_pack_info(std::string_view json);
+
+// The entry #checksums.
+std::string checksums_entry(std::string_view info, std::string_view labels, std::string_view names);
+
+// A sample's entry: a checksum, a header, and the bytes of an image file, or pixels, or the reason why the source's sample cannot be read.
+// It still needs finish_entry().
+std::string file_entry(std::span<const uint8_t> file);
+// `image`: a whole image without mirroring.
+std::string pixels_entry(const data::ImageView& image);
+std::string unreadable_entry(std::string_view reason);
+
+// Writes the checksum into the entry of that sample.
+void finish_entry(std::string& entry, int64_t index);
+
+// The entry of that sample as it is stored.
+struct StoredEntry {
+  std::span<const uint8_t> bytes;
+  int64_t index;
+  int version;  // of the format
+};
+// Throws std::runtime_error with only the reason if the entry has another checksum than when it was written, or is that of another sample.
+void check_entry(const StoredEntry& entry);
+// The image file or the pixels, as views into the bytes; nothing else of the sample is set. Of a file the checksum is compared, because
+// decoding takes much longer than that; of pixels it would add a fifth to what training does with them. Throws std::runtime_error with only
+// the reason: damage, or why the source's sample cannot be read.
+data::Sample read_entry(const StoredEntry& entry);
+
+// LMDB environments that are written, which are folders with a file data.mdb. They are opened without LMDB's own lock file, because an
+// unfinished data set has a lock of its own.
+
+struct CloseEnvironment {
+  void operator()(MDB_env* environment) const { mdb_env_close(environment); }
+};
+using LmdbEnvironment = std::unique_ptr<MDB_env, CloseEnvironment>;
+struct AbortTransaction {
+  void operator()(MDB_txn* transaction) const { mdb_txn_abort(transaction); }
+};
+using LmdbTransaction = std::unique_ptr<MDB_txn, AbortTransaction>;
+
+std::filesystem::path lmdb_file(const std::filesystem::path& folder);
+
+// An environment that is written by one process. Throws Error that names the file, the reason and the remedy if it cannot be written.
+class LmdbWriter {
+ public:
+  // Creates the folder and the environment if there are none. Throws DataError that names the file and the reason if the file is damaged.
+  explicit LmdbWriter(const std::filesystem::path& folder);
+
+  size_t num_entries() const;
+  // The entry of that key; empty if there is none.
+  std::string find(std::string_view key) const;
+  // Adds all of the entries, or none, and returns when they are on the disk. Keys must ascend, also from call to call.
+  void append(std::span<const std::pair<std::string, std::string>> entries);
+
+ private:
+  // Makes the map large enough for `num_bytes` more in that many entries.
+  void reserve(size_t num_bytes, size_t num_entries);
+  void refuse_damage() const;
+  // Throws if `result` is not MDB_SUCCESS.
+  void require(int result) const;
+  LmdbTransaction begin(unsigned flags) const;
+
+  std::filesystem::path file_;
+  LmdbEnvironment environment_;
+  MDB_dbi database_ = 0;
+};
+
+// Reads LMDB environments without LMDB's library, which trusts what a file says about its pages: damage of a few bytes makes it divide by
+// zero, read outside of its map or fail an assertion. Here every number is checked before it is used.
+
+// What an environment says about itself.
+struct LmdbState {
+  struct Database {
+    uint16_t flags = 0;
+    uint16_t depth = 0;
+    uint64_t num_entries = 0;
+    uint64_t root = 0;
+  };
+  uint32_t page_bytes = 0;
+  Database free = {};  // of the pages that are not used
+  Database main = {};
+  uint64_t last_page = 0;
+  uint64_t transaction = 0;
+};
+
+// The main database of an environment, mapped into memory, which all processes of a host share. Nobody may write to it meanwhile.
+class LmdbReader {
+ public:
+  // Reads only what the environment says about itself. Throws std::runtime_error that names the file and the reason.
+  explicit LmdbReader(const std::filesystem::path& file);
+
+  uint64_t num_entries() const { return state_.main.num_entries; }
+  // The entry of that key, in the map; empty if there is none. Reads the pages of the tree on the way to it, but not those of a large
+  // entry. Thread-safe. Throws std::runtime_error with only the reason if one of them is damaged.
+  std::span<const uint8_t> find(std::string_view key) const;
+
+  // Reads all pages of the trees. Throws std::runtime_error with only the reason if LMDB's library must not add entries to the file,
+  // because one of them is damaged.
+  void check_for_writing() const;
+
+ private:
+  MappedFile file_;
+  LmdbState state_;
+  bool has_both_states_ = false;
+};
+
+// Writes one split of a packed data set. What is written stays, so that an interrupted packing continues.
+
+class PackWriter {
+ public:
+  // Begins, or continues what was begun for the same source and options; throws UsageError that names the first difference if it was
+  // another. `source`: its samples are not read. Also throws as LmdbWriter.
+  PackWriter(const std::filesystem::path& folder, const PackInfo& info, const data::Dataset& source);
+
+  int64_t num_samples() const { return num_samples_; }
+  int64_t num_written() const { return static_cast<int64_t>(writer_.num_entries()) - num_other_entries(kPackVersion) + num_waiting(); }
+  // Adds the entry of the next sample. It is on the disk after the next commit(), which this calls now and then.
+  void add(std::string entry);
+  void commit();
+
+ private:
+  int64_t num_waiting() const { return static_cast<int64_t>(waiting_.size()); }
+
+  LmdbWriter writer_;
+  int64_t num_samples_;
+  std::vector<std::pair<std::string, std::string>> waiting_;
+  size_t num_waiting_bytes_ = 0;
+  std::chrono::steady_clock::time_point committed_at_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace trainer::datasets

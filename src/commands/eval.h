@@ -1,0 +1,17 @@
+#pragma once
+// What `trainer eval` prints.
+
+#include <cstddef>
+#include <optional>
+#include <string>
+
+#include "reporting/evaluation.h"
+#include "reporting/values.h"
+
+namespace trainer::commands {
+
+// For readers: the metrics, a table of the classes and the confusion matrix, which is left out if it has many classes or does not fit into
+// `width` columns. `of_what`: the images, the network and its file.
+std::string evaluation_text(const reporting::Evaluation& evaluation, const reporting::Fields& of_what, std::optional<size_t> width);
+
+}  // namespace trainer::commands

@@ -1,0 +1,85 @@
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "data/batch_transforms/batch_mixer.h"
+
+namespace trainer::data {
+namespace {
+
+// As torchvision.transforms.v2.MixUp.
+class Mixup : public BatchTransform {
+ public:
+  void describe(KeyTable& keys) {
+    keys.add("alpha", alpha_,
+             {.min = 0,
+              .max = 1000,
+              .min_excluded = true,
+              .doc = "The weight has the distribution Beta(alpha, alpha): the smaller alpha, the closer it mostly is to 0 or 1."});
+  }
+
+  Mix apply(const torch::Tensor& images, at::Generator& generator) const override {
+    const double weight = draw_beta(alpha_, generator);
+    return {mix_with_previous(images, weight), weight};
+  }
+
+ private:
+  double alpha_ = 1;
+};
+
+// As torchvision.transforms.v2.CutMix.
+struct Span {
+  int64_t begin;
+  int64_t end;
+  int64_t size() const { return end - begin; }
+};
+
+// Around a random position; the part within 0 to `length`.
+Span draw_span(int64_t length, double half_size, at::Generator& generator) {
+  const auto center = at::randint(length, {1}, generator, torch::kInt64).item<int64_t>();
+  const auto half = static_cast<int64_t>(half_size * static_cast<double>(length));
+  return {std::max(center - half, int64_t{0}), std::min(center + half, length)};
+}
+
+class Cutmix : public BatchTransform {
+ public:
+  void describe(KeyTable& keys) {
+    keys.add("alpha", alpha_,
+             {.min = 0,
+              .max = 1000,
+              .min_excluded = true,
+              .doc = "The part of the area that an image keeps has the distribution Beta(alpha, alpha) before the box is cut off at the "
+                     "image's edges."});
+  }
+
+  bool needs_images() const override { return true; }
+
+  Mix apply(const torch::Tensor& images, at::Generator& generator) const override {
+    const int64_t height = images.size(2);
+    const int64_t width = images.size(3);
+    const double half_size = 0.5 * std::sqrt(1 - draw_beta(alpha_, generator));
+    const Span columns = draw_span(width, half_size, generator);
+    const Span rows = draw_span(height, half_size, generator);
+    const auto box_of = [&](const torch::Tensor& x) { return x.slice(2, rows.begin, rows.end).slice(3, columns.begin, columns.end); };
+    auto mixed = images.clone();
+    box_of(mixed).copy_(previous_samples(box_of(images)));
+    const double replaced = static_cast<double>(rows.size() * columns.size()) / static_cast<double>(width * height);
+    return {std::move(mixed), 1 - replaced};
+  }
+
+ private:
+  double alpha_ = 1;
+};
+
+}  // namespace
+
+void add_mix(BatchTransformRegistry& registry) {
+  add_batch_transform<Mixup>(
+      registry, "mixup", "Replaces each sample and its label by weighted means with those of another one; a batch has one random weight.");
+  add_batch_transform<Cutmix>(
+      registry, "cutmix",
+      "Replaces a box of each image by that of another image, and the same part of its label; a batch has one random box.");
+}
+
+}  // namespace trainer::data

@@ -1,0 +1,223 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <numeric>
+#include <string_view>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "data/samplers/sampler.h"
+#include "trainer/error.h"
+#include "trainer/random.h"
+
+namespace trainer::data {
+namespace {
+
+// Each sample once, in the order of torch.utils.data.DistributedSampler (pytorch/torch/utils/data/distributed.py).
+struct ShuffledOptions : SamplerOptions {
+  void describe(KeyTable&) {}
+};
+
+class Shuffled : public Sampler {
+ public:
+  Shuffled(int64_t num_samples, uint64_t seed) : num_samples_(num_samples), seed_(seed) {}
+
+  int64_t num_samples() const override { return num_samples_; }
+  std::vector<int64_t> order(int64_t epoch) const override { return draw_permutation(num_samples_, seed_ + static_cast<uint64_t>(epoch)); }
+
+ private:
+  int64_t num_samples_;
+  uint64_t seed_;
+};
+
+// Samples drawn by weights from a file.
+struct WeightedOptions : SamplerOptions {
+  std::string weights;
+  std::optional<int64_t> num_samples;
+  bool replacement = true;
+
+  std::string file() const override { return weights; }
+  void describe(KeyTable& keys) {
+    keys.add(
+        "weights", weights,
+        {.doc = "A text file with one number >= 0 a line for each training image, in the order of the data set's files, also for those "
+                "that dataset.validation_split holds out. They need not add up to 1.",
+         .required = true,
+         .is_path = true,
+         .may_be_empty = false});
+    describe_num_samples(keys, num_samples);
+    keys.add("replacement", replacement, {.doc = "Whether an image can be drawn more than once in an epoch."});
+  }
+};
+
+double parse_weight(std::string_view line, int64_t number, const std::string& file) {
+  if (line.ends_with('\r')) line.remove_suffix(1);
+  double weight = 0;
+  const auto result = std::from_chars(line.data(), line.data() + line.size(), weight);
+  if (result.ec == std::errc() && result.ptr == line.data() + line.size() && std::isfinite(weight) && weight >= 0) return weight;
+  throw DataError(fmt::format("{}: line {} has \"{}\"; write one finite number >= 0 in each line", file, number, line));
+}
+
+std::vector<double> read_weights(const std::string& file) {
+  std::string text;
+  try {
+    text = read_file(file);
+  } catch (const Error& error) {
+    throw DataError(fmt::format("{}; name a file with one weight a line", error.what()));
+  }
+  std::vector<double> weights;
+  for (auto rest = without_byte_order_mark(text); !rest.empty();) {
+    const auto line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+    weights.push_back(parse_weight(line, static_cast<int64_t>(weights.size()) + 1, file));
+  }
+  return weights;
+}
+
+std::unique_ptr<Sampler> make_weighted(const WeightedOptions& options, const SamplerContext& context) {
+  check_can_be_weighted(context);
+  const auto& dataset = context.dataset;
+  const auto all = read_weights(options.weights);
+  if (static_cast<int64_t>(all.size()) != context.files.size()) {
+    throw DataError(fmt::format("{}: it has {}, but the training set has {}; write one line for each, in the order of the files",
+                                options.weights, counted(all.size(), "line"), counted(context.files.size(), "image")));
+  }
+  std::vector<double> weights;
+  for (int64_t index = 0; index < dataset.size(); ++index) weights.push_back(all[static_cast<size_t>(dataset.index_in_files(index))]);
+  const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
+  if (sum == 0 || !std::isfinite(sum)) {
+    throw DataError(fmt::format("{}: the weights of the training images add up to {}; write {}", options.weights, sum,
+                                sum == 0 ? "at least one that is greater than 0" : "smaller ones"));
+  }
+  return make_weighted_sampler({std::move(weights), options.num_samples.value_or(dataset.size()), options.replacement}, context);
+}
+
+// Samples drawn so that all classes are equally frequent.
+struct ClassBalancedOptions : SamplerOptions {
+  std::optional<int64_t> num_samples;
+
+  void describe(KeyTable& keys) { describe_num_samples(keys, num_samples); }
+  bool needs_classes() const override { return true; }
+};
+
+std::unique_ptr<Sampler> make_class_balanced(const ClassBalancedOptions& options, const SamplerContext& context) {
+  check_can_be_weighted(context);
+  const auto& dataset = context.dataset;
+  std::vector<size_t> labels;
+  const int64_t num_classes = dataset.info().num_classes;
+  std::vector<int64_t> class_sizes(static_cast<size_t>(num_classes));
+  for (int64_t index = 0; index < dataset.size(); ++index) {
+    const int64_t label = dataset.label(index);
+    const auto refusal = refusal_of_label(label, num_classes);
+    if (!refusal.empty()) throw DataError(fmt::format("{}: {}", dataset.describe(index), refusal));
+    labels.push_back(static_cast<size_t>(label));
+    ++class_sizes[labels.back()];
+  }
+  std::vector<double> weights;
+  for (const size_t label : labels) weights.push_back(1.0 / static_cast<double>(class_sizes[label]));
+  return make_weighted_sampler({std::move(weights), options.num_samples.value_or(dataset.size()), /*replacement=*/true}, context);
+}
+
+// A part of the training set.
+// Another permutation than those of the epochs.
+constexpr uint64_t kChoice = 0x5355'4253'4554;
+
+struct SubsetOptions : SamplerOptions {
+  std::optional<double> fraction;
+  std::optional<int64_t> count;
+
+  void describe(KeyTable& keys) {
+    keys.add("fraction", fraction,
+             {.min = 0,
+              .max = 1,
+              .min_excluded = true,
+              .doc = "Part of the training images, chosen by `seed`. A larger part contains each smaller one. Give this or `count`."});
+    keys.add("count", count, {.min = 1, .unit = "images", .doc = "The same as a number of images."});
+    keys.refuse("fraction", [this] { return fraction || count ? "" : "missing; give this or dataloader.sampler.count"; });
+    keys.refuse("count", [this] { return fraction && count ? "given together with dataloader.sampler.fraction; keep one of them" : ""; });
+  }
+};
+
+class SubsetSampler : public Sampler {
+ public:
+  SubsetSampler(std::vector<int64_t> chosen, uint64_t seed) : chosen_(std::move(chosen)), seed_(seed) {}
+
+  int64_t num_samples() const override { return static_cast<int64_t>(chosen_.size()); }
+  std::vector<int64_t> order(int64_t epoch) const override {
+    auto order = draw_permutation(num_samples(), seed_ + static_cast<uint64_t>(epoch));
+    for (auto& position : order) position = chosen_[static_cast<size_t>(position)];
+    return order;
+  }
+
+ private:
+  std::vector<int64_t> chosen_;
+  uint64_t seed_;
+};
+
+int64_t size_of(const SubsetOptions& options, const SamplerContext& context) {
+  const int64_t size = context.dataset.size();
+  const int64_t count = options.count ? *options.count : std::llround(*options.fraction * static_cast<double>(size));
+  if (count >= 1 && count <= size) return count;
+  throw UsageError(options.count ? fmt::format("{}: {} is more than the training set, which has {}; choose at most as many",
+                                               context.place_of("count"), count, counted(size, "image"))
+                                 : fmt::format("{}: {} of {} leaves none; choose a larger part", context.place_of("fraction"),
+                                               *options.fraction, counted(size, "image")));
+}
+
+std::unique_ptr<Sampler> make_subset(const SubsetOptions& options, const SamplerContext& context) {
+  auto chosen = draw_permutation(context.dataset.size(), mix_seed(context.seed, kChoice));
+  chosen.resize(static_cast<size_t>(size_of(options, context)));
+  std::ranges::sort(chosen);
+  return std::make_unique<SubsetSampler>(std::move(chosen), context.seed);
+}
+
+// Each sample several times in a row in the order that all ranks share, so that a batch has several augmentations of it: the order of
+// RASampler (vision/references/classification/sampler.py); Hoffer et al., "Augment your batch" (CVPR 2020). An epoch is about as long as
+// the training set, so it has a part of the samples.
+struct RepeatedAugmentationOptions : SamplerOptions {
+  int64_t repeats = 3;
+
+  void describe(KeyTable& keys) { keys.add("repeats", repeats, {.min = 1, .unit = "times", .doc = "How often an image comes in a row."}); }
+};
+
+class RepeatedAugmentation : public Sampler {
+ public:
+  RepeatedAugmentation(int64_t repeats, int64_t size, uint64_t seed) : repeats_(repeats), size_(size), seed_(seed) {}
+
+  // RASampler rounds down to a multiple of 256, which leaves nothing of a smaller set.
+  int64_t num_samples() const override { return size_ < 256 ? size_ : size_ / 256 * 256; }
+  bool repeats() const override { return true; }
+  std::vector<int64_t> order(int64_t epoch) const override {
+    const auto each_once = draw_permutation(size_, seed_ + static_cast<uint64_t>(epoch));
+    std::vector<int64_t> order(static_cast<size_t>(num_samples()));
+    for (size_t i = 0; i < order.size(); ++i) order[i] = each_once[i / static_cast<size_t>(repeats_)];
+    return order;
+  }
+
+ private:
+  int64_t repeats_;
+  int64_t size_;
+  uint64_t seed_;
+};
+
+}  // namespace
+
+void add_samplers(SamplerRegistry& registry) {
+  registry.add<ShuffledOptions>("shuffled", "Each sample once in an epoch, in random order.", [](const auto&, const auto& context) {
+    return std::make_unique<Shuffled>(context.dataset.size(), context.seed);
+  });
+  registry.add<WeightedOptions>("weighted", "Samples drawn by weights from a file, as by WeightedRandomSampler.", make_weighted);
+  registry.add<ClassBalancedOptions>("class_balanced", "Samples drawn with the weight 1 / (size of their class), with replacement.",
+                                     make_class_balanced);
+  registry.add<SubsetOptions>("subset", "A part of the training set, the same in every epoch, each sample once in random order.",
+                              make_subset);
+  registry.add<RepeatedAugmentationOptions>(
+      "repeated_augmentation", "Some samples in each epoch, each several times in a row with other augmentations.",
+      [](const auto& options, const auto& context) {
+        return std::make_unique<RepeatedAugmentation>(options.repeats, context.dataset.size(), context.seed);
+      });
+}
+
+}  // namespace trainer::data

@@ -1,0 +1,212 @@
+#include <fmt/format.h>
+
+#include "data/transforms/augmentation.h"
+
+namespace trainer::data {
+namespace {
+
+// The pairs of operations that AutoAugment chooses from: _get_policies in torchvision/transforms/autoaugment.py.
+
+// Applied with probability p, with magnitude number `bin` of 10 (0: the operation has none, or the first).
+struct AugmentationStep {
+  Augmentation augmentation;
+  double p;
+  int bin;
+};
+
+using SubPolicies = std::array<std::array<AugmentationStep, 2>, 25>;
+
+// clang-format off
+constexpr SubPolicies kImageNetPolicy = {{
+    {{{Augmentation::kPosterize, 0.4, 8}, {Augmentation::kRotate, 0.6, 9}}},
+    {{{Augmentation::kSolarize, 0.6, 5}, {Augmentation::kAutoContrast, 0.6, 0}}},
+    {{{Augmentation::kEqualize, 0.8, 0}, {Augmentation::kEqualize, 0.6, 0}}},
+    {{{Augmentation::kPosterize, 0.6, 7}, {Augmentation::kPosterize, 0.6, 6}}},
+    {{{Augmentation::kEqualize, 0.4, 0}, {Augmentation::kSolarize, 0.2, 4}}},
+    {{{Augmentation::kEqualize, 0.4, 0}, {Augmentation::kRotate, 0.8, 8}}},
+    {{{Augmentation::kSolarize, 0.6, 3}, {Augmentation::kEqualize, 0.6, 0}}},
+    {{{Augmentation::kPosterize, 0.8, 5}, {Augmentation::kEqualize, 1.0, 0}}},
+    {{{Augmentation::kRotate, 0.2, 3}, {Augmentation::kSolarize, 0.6, 8}}},
+    {{{Augmentation::kEqualize, 0.6, 0}, {Augmentation::kPosterize, 0.4, 6}}},
+    {{{Augmentation::kRotate, 0.8, 8}, {Augmentation::kColor, 0.4, 0}}},
+    {{{Augmentation::kRotate, 0.4, 9}, {Augmentation::kEqualize, 0.6, 0}}},
+    {{{Augmentation::kEqualize, 0.0, 0}, {Augmentation::kEqualize, 0.8, 0}}},
+    {{{Augmentation::kInvert, 0.6, 0}, {Augmentation::kEqualize, 1.0, 0}}},
+    {{{Augmentation::kColor, 0.6, 4}, {Augmentation::kContrast, 1.0, 8}}},
+    {{{Augmentation::kRotate, 0.8, 8}, {Augmentation::kColor, 1.0, 2}}},
+    {{{Augmentation::kColor, 0.8, 8}, {Augmentation::kSolarize, 0.8, 7}}},
+    {{{Augmentation::kSharpness, 0.4, 7}, {Augmentation::kInvert, 0.6, 0}}},
+    {{{Augmentation::kShearX, 0.6, 5}, {Augmentation::kEqualize, 1.0, 0}}},
+    {{{Augmentation::kColor, 0.4, 0}, {Augmentation::kEqualize, 0.6, 0}}},
+    {{{Augmentation::kEqualize, 0.4, 0}, {Augmentation::kSolarize, 0.2, 4}}},
+    {{{Augmentation::kSolarize, 0.6, 5}, {Augmentation::kAutoContrast, 0.6, 0}}},
+    {{{Augmentation::kInvert, 0.6, 0}, {Augmentation::kEqualize, 1.0, 0}}},
+    {{{Augmentation::kColor, 0.6, 4}, {Augmentation::kContrast, 1.0, 8}}},
+    {{{Augmentation::kEqualize, 0.8, 0}, {Augmentation::kEqualize, 0.6, 0}}},
+}};
+
+constexpr SubPolicies kCifar10Policy = {{
+    {{{Augmentation::kInvert, 0.1, 0}, {Augmentation::kContrast, 0.2, 6}}},
+    {{{Augmentation::kRotate, 0.7, 2}, {Augmentation::kTranslateX, 0.3, 9}}},
+    {{{Augmentation::kSharpness, 0.8, 1}, {Augmentation::kSharpness, 0.9, 3}}},
+    {{{Augmentation::kShearY, 0.5, 8}, {Augmentation::kTranslateY, 0.7, 9}}},
+    {{{Augmentation::kAutoContrast, 0.5, 0}, {Augmentation::kEqualize, 0.9, 0}}},
+    {{{Augmentation::kShearY, 0.2, 7}, {Augmentation::kPosterize, 0.3, 7}}},
+    {{{Augmentation::kColor, 0.4, 3}, {Augmentation::kBrightness, 0.6, 7}}},
+    {{{Augmentation::kSharpness, 0.3, 9}, {Augmentation::kBrightness, 0.7, 9}}},
+    {{{Augmentation::kEqualize, 0.6, 0}, {Augmentation::kEqualize, 0.5, 0}}},
+    {{{Augmentation::kContrast, 0.6, 7}, {Augmentation::kSharpness, 0.6, 5}}},
+    {{{Augmentation::kColor, 0.7, 7}, {Augmentation::kTranslateX, 0.5, 8}}},
+    {{{Augmentation::kEqualize, 0.3, 0}, {Augmentation::kAutoContrast, 0.4, 0}}},
+    {{{Augmentation::kTranslateY, 0.4, 3}, {Augmentation::kSharpness, 0.2, 6}}},
+    {{{Augmentation::kBrightness, 0.9, 6}, {Augmentation::kColor, 0.2, 8}}},
+    {{{Augmentation::kSolarize, 0.5, 2}, {Augmentation::kInvert, 0.0, 0}}},
+    {{{Augmentation::kEqualize, 0.2, 0}, {Augmentation::kAutoContrast, 0.6, 0}}},
+    {{{Augmentation::kEqualize, 0.2, 0}, {Augmentation::kEqualize, 0.6, 0}}},
+    {{{Augmentation::kColor, 0.9, 9}, {Augmentation::kEqualize, 0.6, 0}}},
+    {{{Augmentation::kAutoContrast, 0.8, 0}, {Augmentation::kSolarize, 0.2, 8}}},
+    {{{Augmentation::kBrightness, 0.1, 3}, {Augmentation::kColor, 0.7, 0}}},
+    {{{Augmentation::kSolarize, 0.4, 5}, {Augmentation::kAutoContrast, 0.9, 0}}},
+    {{{Augmentation::kTranslateY, 0.9, 9}, {Augmentation::kTranslateY, 0.7, 9}}},
+    {{{Augmentation::kAutoContrast, 0.9, 0}, {Augmentation::kSolarize, 0.8, 3}}},
+    {{{Augmentation::kEqualize, 0.8, 0}, {Augmentation::kInvert, 0.1, 0}}},
+    {{{Augmentation::kTranslateY, 0.7, 9}, {Augmentation::kAutoContrast, 0.9, 0}}},
+}};
+
+constexpr SubPolicies kSvhnPolicy = {{
+    {{{Augmentation::kShearX, 0.9, 4}, {Augmentation::kInvert, 0.2, 0}}},
+    {{{Augmentation::kShearY, 0.9, 8}, {Augmentation::kInvert, 0.7, 0}}},
+    {{{Augmentation::kEqualize, 0.6, 0}, {Augmentation::kSolarize, 0.6, 6}}},
+    {{{Augmentation::kInvert, 0.9, 0}, {Augmentation::kEqualize, 0.6, 0}}},
+    {{{Augmentation::kEqualize, 0.6, 0}, {Augmentation::kRotate, 0.9, 3}}},
+    {{{Augmentation::kShearX, 0.9, 4}, {Augmentation::kAutoContrast, 0.8, 0}}},
+    {{{Augmentation::kShearY, 0.9, 8}, {Augmentation::kInvert, 0.4, 0}}},
+    {{{Augmentation::kShearY, 0.9, 5}, {Augmentation::kSolarize, 0.2, 6}}},
+    {{{Augmentation::kInvert, 0.9, 0}, {Augmentation::kAutoContrast, 0.8, 0}}},
+    {{{Augmentation::kEqualize, 0.6, 0}, {Augmentation::kRotate, 0.9, 3}}},
+    {{{Augmentation::kShearX, 0.9, 4}, {Augmentation::kSolarize, 0.3, 3}}},
+    {{{Augmentation::kShearY, 0.8, 8}, {Augmentation::kInvert, 0.7, 0}}},
+    {{{Augmentation::kEqualize, 0.9, 0}, {Augmentation::kTranslateY, 0.6, 6}}},
+    {{{Augmentation::kInvert, 0.9, 0}, {Augmentation::kEqualize, 0.6, 0}}},
+    {{{Augmentation::kContrast, 0.3, 3}, {Augmentation::kRotate, 0.8, 4}}},
+    {{{Augmentation::kInvert, 0.8, 0}, {Augmentation::kTranslateY, 0.0, 2}}},
+    {{{Augmentation::kShearY, 0.7, 6}, {Augmentation::kSolarize, 0.4, 8}}},
+    {{{Augmentation::kInvert, 0.6, 0}, {Augmentation::kRotate, 0.8, 4}}},
+    {{{Augmentation::kShearY, 0.3, 7}, {Augmentation::kTranslateX, 0.9, 3}}},
+    {{{Augmentation::kShearX, 0.1, 6}, {Augmentation::kInvert, 0.6, 0}}},
+    {{{Augmentation::kSolarize, 0.7, 2}, {Augmentation::kTranslateY, 0.6, 7}}},
+    {{{Augmentation::kShearY, 0.8, 4}, {Augmentation::kInvert, 0.8, 0}}},
+    {{{Augmentation::kShearX, 0.7, 9}, {Augmentation::kTranslateY, 0.8, 3}}},
+    {{{Augmentation::kShearY, 0.8, 5}, {Augmentation::kAutoContrast, 0.7, 0}}},
+    {{{Augmentation::kShearX, 0.7, 2}, {Augmentation::kInvert, 0.1, 0}}},
+}};
+// clang-format on
+
+enum class Policy { kImageNet, kCifar10, kSvhn };
+
+constexpr int kNumMagnitudeBins = 10;
+
+const SubPolicies& sub_policies(Policy policy) {
+  switch (policy) {
+    case Policy::kImageNet:
+      return kImageNetPolicy;
+    case Policy::kCifar10:
+      return kCifar10Policy;
+    default:
+      return kSvhnPolicy;
+  }
+}
+
+// As torchvision.transforms.AutoAugment.
+class AutoAugment : public ImageTransform {
+ public:
+  void describe(KeyTable& keys) {
+    keys.add_choice("policy", policy_, {{"imagenet", Policy::kImageNet}, {"cifar10", Policy::kCifar10}, {"svhn", Policy::kSvhn}},
+                    {.doc = "The data set that the pairs of operations were learned on."});
+  }
+
+  Frame plan(Frame frame) const override { return frame; }
+  bool moves_pixels() const override { return true; }
+  bool uses_color() const override { return true; }
+
+  void apply(Picture& picture, SampleRandom& random) const override {
+    const auto& pairs = sub_policies(policy_);
+    for (const auto& step : pairs[random.next_below(static_cast<uint32_t>(pairs.size()))]) {
+      if (!random.next_bool(step.p)) continue;
+      const double magnitude =
+          magnitude_of(step.augmentation, MagnitudeRange::kNormal, step.bin, kNumMagnitudeBins, picture.height(), picture.width());
+      augment(picture, step.augmentation, draw_sign(step.augmentation, magnitude, random));
+    }
+  }
+
+ private:
+  Policy policy_ = Policy::kImageNet;
+};
+
+// As torchvision.transforms.RandAugment.
+class RandAugment : public ImageTransform {
+ public:
+  void describe(KeyTable& keys) {
+    keys.add("num_ops", num_ops_, {.min = 1, .max = 100, .unit = "operations", .doc = "Applied one after another."});
+    keys.add("magnitude", magnitude_, {.min = 0, .doc = "Of all operations: a number below num_magnitude_bins."});
+    keys.add("num_magnitude_bins", num_magnitude_bins_, {.min = 2, .max = 1000, .doc = "Number of magnitudes."});
+    keys.refuse("magnitude", [this]() -> std::string {
+      if (magnitude_ < num_magnitude_bins_) return "";
+      return fmt::format("{} is not below num_magnitude_bins, which is {}", magnitude_, num_magnitude_bins_);
+    });
+  }
+
+  Frame plan(Frame frame) const override { return frame; }
+  bool moves_pixels() const override { return true; }
+  bool uses_color() const override { return true; }
+
+  void apply(Picture& picture, SampleRandom& random) const override {
+    for (int64_t i = 0; i < num_ops_; ++i) {
+      const auto augmentation = kAugmentations[random.next_below(kAugmentations.size())];
+      const double magnitude = magnitude_of(augmentation, MagnitudeRange::kNormal, static_cast<int>(magnitude_),
+                                            static_cast<int>(num_magnitude_bins_), picture.height(), picture.width());
+      augment(picture, augmentation, draw_sign(augmentation, magnitude, random));
+    }
+  }
+
+ private:
+  int64_t num_ops_ = 2;
+  int64_t magnitude_ = 9;
+  int64_t num_magnitude_bins_ = 31;
+};
+
+// As torchvision.transforms.TrivialAugmentWide.
+class TrivialAugmentWide : public ImageTransform {
+ public:
+  void describe(KeyTable& keys) {
+    keys.add("num_magnitude_bins", num_magnitude_bins_, {.min = 2, .max = 1000, .doc = "Number of magnitudes."});
+  }
+
+  Frame plan(Frame frame) const override { return frame; }
+  bool moves_pixels() const override { return true; }
+  bool uses_color() const override { return true; }
+
+  void apply(Picture& picture, SampleRandom& random) const override {
+    const auto augmentation = kAugmentations[random.next_below(kAugmentations.size())];
+    const auto bin = static_cast<int>(random.next_below(static_cast<uint32_t>(num_magnitude_bins_)));
+    const double magnitude =
+        magnitude_of(augmentation, MagnitudeRange::kWide, bin, static_cast<int>(num_magnitude_bins_), picture.height(), picture.width());
+    augment(picture, augmentation, draw_sign(augmentation, magnitude, random));
+  }
+
+ private:
+  int64_t num_magnitude_bins_ = 31;
+};
+
+}  // namespace
+
+void add_augmentation_policies(TransformRegistry& registry) {
+  add_transform<AutoAugment>(registry, "auto_augment",
+                             "AutoAugment: a random pair of operations on colours and geometry, from a learned list.");
+  add_transform<RandAugment>(registry, "rand_augment",
+                             "RandAugment: random operations on colours and geometry, all of the same magnitude.");
+  add_transform<TrivialAugmentWide>(registry, "trivial_augment_wide",
+                                    "TrivialAugment: one random operation on colours or geometry, of random magnitude.");
+}
+
+}  // namespace trainer::data

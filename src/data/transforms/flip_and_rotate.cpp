@@ -1,0 +1,79 @@
+#include <vector>
+
+#include "data/transforms/augmentation.h"
+#include "data/transforms/transform.h"
+
+namespace trainer::data {
+namespace {
+
+class RandomHorizontalFlip : public ImageTransform {
+ public:
+  void describe(KeyTable& keys) {
+    keys.add("p", p_, {.min = 0, .max = 1, .doc = "Probability that an image is mirrored."});
+    keys.add("alternate", alternate_,
+             {.doc = "Mirror each image in every second epoch, so that any two successive epochs show it once as it is and once mirrored; "
+                     "p is the probability that it is mirrored in the first epoch."});
+  }
+
+  Frame plan(Frame frame) const override { return frame; }
+
+  void apply(Picture& picture, SampleRandom& random) const override {
+    const bool mirrors = alternate_ ? random.of_all_epochs().next_bool(p_) != (random.epoch() % 2 == 1) : random.next_bool(p_);
+    if (mirrors) picture.mirror();
+  }
+
+ private:
+  double p_ = 0.5;
+  bool alternate_ = false;
+};
+
+class RandomVerticalFlip : public ImageTransform {
+ public:
+  void describe(KeyTable& keys) { keys.add("p", p_, {.min = 0, .max = 1, .doc = "Probability that an image is flipped."}); }
+
+  Frame plan(Frame frame) const override { return frame; }
+
+  void apply(Picture& picture, SampleRandom& random) const override {
+    if (random.next_bool(p_)) picture.flip();
+  }
+
+ private:
+  double p_ = 0.5;
+};
+
+class RandomRotation : public ImageTransform {
+ public:
+  void describe(KeyTable& keys) {
+    keys.add("degrees", degrees_,
+             {.min = -360,
+              .max = 360,
+              .unit = "degrees",
+              .doc = "Least and greatest angle, counter-clockwise; or one number x for [-x, x].",
+              .required = true,
+              .may_be_one = true});
+    require_number_or_range(keys, "degrees", degrees_);
+  }
+
+  Frame plan(Frame frame) const override { return frame; }
+  bool moves_pixels() const override { return true; }
+
+  void apply(Picture& picture, SampleRandom& random) const override {
+    const double least = degrees_.size() == 1 ? -degrees_.front() : degrees_.front();
+    rotate(picture, random.next_between(least, degrees_.back()));
+  }
+
+ private:
+  std::vector<double> degrees_;
+};
+
+}  // namespace
+
+void add_flip_and_rotate(TransformRegistry& registry) {
+  add_transform<RandomHorizontalFlip>(registry, "random_horizontal_flip", "Mirrors the image, left for right, with probability p.");
+  add_transform<RandomVerticalFlip>(registry, "random_vertical_flip", "Flips the image, top for bottom, with probability p.");
+  add_transform<RandomRotation>(registry, "random_rotation",
+                                "Rotates the image about its middle by a random angle, without interpolation. Its size stays the "
+                                "same, and what comes from outside is black.");
+}
+
+}  // namespace trainer::data

@@ -1,0 +1,106 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "data/transforms/transform.h"
+#include "trainer/transform.h"
+
+namespace trainer::data {
+
+void Normalize::describe(KeyTable& keys) {
+  keys.add("mean", mean, {.doc = "One for each channel, of pixel values from 0 to 1.", .required = true});
+  keys.add("std", std, {.min = 0, .min_excluded = true, .doc = "One for each channel.", .required = true});
+  const auto warn_above_one = [&keys](const char* key, const std::vector<double>& values) {
+    keys.warn(key, [&values]() -> std::string {
+      if (std::ranges::none_of(values, [](double value) { return value > 1; })) return "";
+      return fmt::format("[{}] cannot be that of pixel values from 0 to 1; divide values for 0 to 255 by 255", fmt::join(values, ", "));
+    });
+  };
+  warn_above_one("mean", mean);
+  warn_above_one("std", std);
+}
+
+namespace {
+
+// Boxes with the distribution of torchvision.transforms.RandomErasing (get_params in torchvision/transforms/transforms.py).
+constexpr int kTries = 10;
+
+class RandomErasing : public ErasingTransform {
+ public:
+  void describe(KeyTable& keys) {
+    keys.add("p", p_, {.min = 0, .max = 1, .doc = "Probability that a part is erased."});
+    keys.add("scale", scale_, {.min = 0, .max = 1, .doc = "Least and greatest part of the image's area."});
+    keys.add("ratio", ratio_, {.min = 0, .min_excluded = true, .doc = "Least and greatest ratio of height to width."});
+    require_range(keys, "scale", scale_);
+    require_range(keys, "ratio", ratio_);
+  }
+
+  Box draw_box(int height, int width, SampleRandom& random) const override {
+    if (!random.next_bool(p_)) return {};
+    for (int i = 0; i < kTries; ++i) {
+      const double area = static_cast<double>(height) * width * random.next_between(scale_.front(), scale_.back());
+      const double ratio = std::exp(random.next_between(std::log(ratio_.front()), std::log(ratio_.back())));
+      // Python's round: halves to the even number.
+      const int box_height = static_cast<int>(std::nearbyint(std::sqrt(area * ratio)));
+      const int box_width = static_cast<int>(std::nearbyint(std::sqrt(area / ratio)));
+      if (box_height >= height || box_width >= width) continue;
+      const auto top = random.next_below(static_cast<uint32_t>(height - box_height + 1));
+      const auto left = random.next_below(static_cast<uint32_t>(width - box_width + 1));
+      return {static_cast<int>(top), static_cast<int>(left), box_height, box_width};
+    }
+    return {};
+  }
+
+ private:
+  double p_ = 0.5;
+  std::vector<double> scale_ = {0.02, 0.33};
+  std::vector<double> ratio_ = {0.3, 3.3};
+};
+
+// DeVries and Taylor: "Improved Regularization of Convolutional Neural Networks with Cutout" (2017).
+class Cutout : public ErasingTransform {
+ public:
+  void describe(KeyTable& keys) {
+    keys.add("size", size_, {.min = 1, .max = kMaxPixels, .unit = "pixels", .doc = "Height and width of the square.", .required = true});
+  }
+
+  Box draw_box(int height, int width, SampleRandom& random) const override {
+    const auto [top, bottom] = draw_side(height, random);
+    const auto [left, right] = draw_side(width, random);
+    return {top, left, bottom - top, right - left};
+  }
+
+ private:
+  struct Side {
+    int begin;
+    int end;
+  };
+
+  // The part of an edge of that length which a square around a random pixel covers.
+  Side draw_side(int extent, SampleRandom& random) const {
+    const int size = static_cast<int>(size_);
+    const int begin = static_cast<int>(random.next_below(static_cast<uint32_t>(extent))) - size / 2;
+    return {std::max(begin, 0), std::min(begin + size, extent)};
+  }
+
+  int64_t size_ = 0;
+};
+
+}  // namespace
+
+void add_normalize_and_erase(TransformRegistry& registry) {
+  registry.add<Normalize>(
+      "normalize", "Subtracts a mean from each channel and divides by a standard deviation. Only random_erasing and cutout may follow.",
+      [](const auto& normalize) { return normalize; });
+  add_transform<RandomErasing>(
+      registry, "random_erasing",
+      "Sets a part of random size, proportions and place to 0 in what the network sees, with probability p; after normalize.");
+  add_transform<Cutout>(registry, "cutout",
+                        "Sets a square around a random pixel to 0 in what the network sees, cut off at the image's edges; after "
+                        "normalize.");
+}
+
+}  // namespace trainer::data

@@ -1,0 +1,88 @@
+#include "data/transforms/transform.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/text.h"
+
+namespace trainer::data {
+
+void SizeKey::describe(KeyTable& keys, const std::string& doc) {
+  keys.add("size", values_, {.min = 1, .max = kMaxPixels, .unit = "pixels", .doc = doc, .required = true, .may_be_one = true});
+  keys.refuse("size", [this]() -> std::string {
+    if (values_.size() == 1 || values_.size() == 2) return "";
+    return fmt::format("{} were given; give one number, or [height, width]", counted(values_.size(), "number"));
+  });
+}
+
+std::string SizeKey::text() const { return is_one_number() ? fmt::format("{}", height()) : fmt::format("{} x {}", height(), width()); }
+
+std::string to_string(const Frame& frame) {
+  return fmt::format("{}{} x {} pixels", frame.is_exact ? "" : "at least ", frame.height, frame.width);
+}
+
+namespace {
+
+bool is_range(const std::vector<double>& values) { return values.size() == 2 && values.front() <= values.back(); }
+
+}  // namespace
+
+void require_range(KeyTable& keys, const std::string& key, const std::vector<double>& values) {
+  keys.refuse(key, [&values]() -> std::string {
+    if (is_range(values)) return "";
+    return fmt::format("[{}] is not a range; give [least, greatest]", fmt::join(values, ", "));
+  });
+}
+
+void require_number_or_range(KeyTable& keys, const std::string& key, const std::vector<double>& values) {
+  keys.refuse(key, [&values]() -> std::string {
+    if (is_range(values) || (values.size() == 1 && values.front() >= 0)) return "";
+    return fmt::format("[{}] is not a range; give one number that is not negative, or [least, greatest]", fmt::join(values, ", "));
+  });
+}
+
+namespace {
+
+constexpr int kTries = 10;
+
+// Python's round: halves to the even number.
+int round_half_to_even(double value) { return static_cast<int>(std::nearbyint(value)); }
+
+// The largest box in the middle of the image whose ratio is allowed.
+Box central_box(int height, int width, Range ratio) {
+  Box box{0, 0, height, width};
+  const double image_ratio = static_cast<double>(width) / height;
+  if (image_ratio < ratio.least) {
+    box.height = round_half_to_even(width / ratio.least);
+  } else if (image_ratio > ratio.greatest) {
+    box.width = round_half_to_even(height * ratio.greatest);
+  }
+  // The image may be so narrow that a side is rounded to nothing.
+  box.height = std::clamp(box.height, 1, height);
+  box.width = std::clamp(box.width, 1, width);
+  box.top = (height - box.height) / 2;
+  box.left = (width - box.width) / 2;
+  return box;
+}
+
+}  // namespace
+
+Box draw_resized_crop_box(int height, int width, Range scale, Range ratio, SampleRandom& random) {
+  const double area = static_cast<double>(height) * width;
+  for (int i = 0; i < kTries; ++i) {
+    const double box_area = area * random.next_between(scale.least, scale.greatest);
+    const double box_ratio = std::exp(random.next_between(std::log(ratio.least), std::log(ratio.greatest)));
+    const int box_width = round_half_to_even(std::sqrt(box_area * box_ratio));
+    const int box_height = round_half_to_even(std::sqrt(box_area / box_ratio));
+    if (box_width < 1 || box_width > width || box_height < 1 || box_height > height) continue;
+    const auto top = random.next_below(static_cast<uint32_t>(height - box_height + 1));
+    const auto left = random.next_below(static_cast<uint32_t>(width - box_width + 1));
+    return {static_cast<int>(top), static_cast<int>(left), box_height, box_width};
+  }
+  return central_box(height, width, ratio);
+}
+
+}  // namespace trainer::data

@@ -1,0 +1,264 @@
+#include "distributed/supervision/supervisor.h"
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include <system_error>
+#include <utility>
+
+#include "base/crash.h"
+#include "base/file.h"
+#include "base/signal.h"
+#include "base/text.h"
+#include "distributed/first_line.h"
+#include "distributed/stores.h"
+#include "distributed/supervision/failure.h"
+
+namespace trainer::supervision {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// Between two looks at the main thread.
+constexpr milliseconds kInterval{100};
+constexpr milliseconds kAskInterval{200};
+// Longest time from the end of a rank to the launcher's message about it.
+constexpr seconds kMessageTimeout{2};
+// Ranks that have met detect a rank that hangs together, before each of them does so alone.
+constexpr seconds kLater{5};
+
+// The same text as from the failure detector after the ranks have met. The launcher reports only about this host.
+Ending in_start_up(Failure::Kind kind, const launch::LauncherMessage& about, const std::string& detail) {
+  auto rank = distributed::this_process();
+  rank.process_id = about.process;
+  const Failure failure{.kind = kind,
+                        .rank = about.rank,
+                        .process = to_string(rank),
+                        .where = describe(distributed::ActivityState{.phase = distributed::Phase::kStartUp}),
+                        .detail = detail};
+  return {.text = to_string(failure) + std::string(launch::kThisRankExits)};
+}
+
+}  // namespace
+
+std::optional<Ending> judge(const SupervisionLimits& limits, const MainThreadState& thread, const std::string& mine) {
+  const auto place = [&] { return describe_with_file(thread.activity); };
+  // In training, a step or a checkpoint may take longer; the training loop ends the run after it.
+  const bool is_start_up = thread.activity.phase == distributed::Phase::kStartUp || thread.activity.phase == distributed::Phase::kConnect;
+  const bool is_late = thread.since_stop && (*thread.since_stop >= limits.stop || thread.is_stop_repeated);
+  if (is_late && (is_start_up || thread.with_file >= limits.stop)) {
+    return Ending{.text = fmt::format("stopped on request in {}", place()), .exit_code = ExitCode::kStopped};
+  }
+  if (limits.file > milliseconds(0) && thread.with_file > limits.file) {
+    return Ending{.text = fmt::format("{} is stuck: no progress for {} in {}{}", mine, format_duration(thread.with_file), place(),
+                                      launch::kThisRankExits),
+                  .is_cause = true};
+  }
+  return std::nullopt;
+}
+
+void StartUpJudge::receive(const launch::LauncherMessage& message, Clock::time_point now) {
+  using Kind = launch::LauncherMessage::Kind;
+  if (message.kind == Kind::kEnded) {
+    if (!ended_) ended_ = message;
+  } else if (message.kind == Kind::kContinued) {
+    if (stopped_ && stopped_->rank == message.rank) stopped_.reset();
+  } else if (!stopped_) {
+    stopped_ = message;
+    stopped_at_ = now;
+  }
+}
+
+std::optional<Ending> StartUpJudge::judge(milliseconds limit, Clock::time_point now) const {
+  if (ended_) return in_start_up(Failure::Kind::kEnded, *ended_, ended_->detail);
+  if (stopped_ && now - stopped_at_ >= limit) return in_start_up(Failure::Kind::kSilent, *stopped_, format_duration(limit));
+  return std::nullopt;
+}
+
+ConnectionWatch::ConnectionWatch(std::function<std::string()> error, std::function<void(const std::string&)> on_lost)
+    : error_(std::move(error)), on_lost_(std::move(on_lost)), thread_([this] { watch(); }) {}
+
+ConnectionWatch::~ConnectionWatch() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_over_ = true;
+    over_.notify_all();
+  }
+  thread_.join();
+}
+
+void ConnectionWatch::watch() {
+  std::unique_lock lock(mutex_);
+  while (!is_over_) {
+    lock.unlock();
+    if (const auto error = error_(); !error.empty()) {
+      on_lost_(error);
+      return;
+    }
+    lock.lock();
+    over_.wait_for(lock, kAskInterval, [this] { return is_over_; });
+  }
+}
+
+Supervisor::Supervisor(const world::RankEnv& rank_env, std::shared_ptr<Logger> logger, const SupervisionLimits& limits)
+    : rank_(rank_env.rank),
+      world_size_(rank_env.world_size),
+      launcher_serves_store_(rank_env.launcher_serves_store),
+      error_file_(rank_env.error_file),
+      mine_(fmt::format("rank {} ({})", rank_env.rank, to_string(distributed::this_process()))),
+      logger_(std::move(logger)),
+      activity_(std::make_shared<distributed::Activity>([rank = rank_env.rank, size = rank_env.world_size](const auto& state) {
+        describe_process(fmt::format("rank {} of {}, in {}", rank, size, describe(state)));
+      })),
+      limits_(limits) {
+  activity_->enter(distributed::Phase::kStartUp);
+  if (world_size_ > 1 && limits_.file == milliseconds(0)) limits_.file = kDefaultHangLimit + kLater;
+  thread_ = std::thread([this] { supervise(); });
+  if (rank_env.launcher_messages_descriptor < 0) return;
+  launcher_messages_ = std::make_unique<launch::LauncherMessageReader>(rank_env.launcher_messages_descriptor,
+                                                                       [this](const launch::LauncherMessage& message) { add(message); });
+}
+
+Supervisor::~Supervisor() {
+  launcher_messages_.reset();
+  {
+    const std::lock_guard lock(mutex_);
+    is_over_ = true;
+    changed_.notify_all();
+  }
+  thread_.join();
+  detector_.reset();
+}
+
+void Supervisor::set_hang_limit(seconds limit) {
+  const std::lock_guard lock(mutex_);
+  limits_.stopped_rank = limit;
+  if (world_size_ > 1) limits_.file = limit + kLater;
+}
+
+void Supervisor::begin(const distributed::Meeting& meeting) {
+  FailureDetectorOptions options{.rank = rank_, .ranks = meeting.ranks, .rank0_serves_store = !launcher_serves_store_};
+  {
+    const std::lock_guard lock(mutex_);
+    options.hang_limit = limits_.stopped_rank;
+  }
+  // Not with the mutex locked, because it connects to the store.
+  auto detector =
+      std::make_unique<FailureDetector>(*meeting.store, activity_, std::move(options), [this](const Failure& failure) { add(failure); });
+  const std::lock_guard lock(mutex_);
+  detector_ = std::move(detector);
+}
+
+// Explained here, because that waits for what the other events tell.
+void Supervisor::lose_connection(const std::string& error) { add(Ending{.text = explain(PeerError(error))}); }
+
+void Supervisor::add(Event event) {
+  const std::lock_guard lock(mutex_);
+  events_.push_back(std::move(event));
+  changed_.notify_all();
+}
+
+void Supervisor::supervise() {
+  std::unique_lock lock(mutex_);
+  while (!is_over_) {
+    const auto events = std::exchange(events_, {});
+    lock.unlock();
+    for (const auto& event : events) std::visit([this](const auto& happened) { handle(happened); }, event);
+    look_at_main_thread();
+    lock.lock();
+    changed_.wait_for(lock, kInterval, [this] { return is_over_ || !events_.empty(); });
+  }
+}
+
+void Supervisor::handle(const launch::LauncherMessage& message) {
+  std::unique_lock lock(mutex_);
+  if (detector_) {
+    if (message.kind == launch::LauncherMessage::Kind::kEnded) detector_->report_ended(message.rank, message.detail);
+    return;
+  }
+  const auto now = Clock::now();
+  start_up_.receive(message, now);
+  const auto ending = start_up_.judge(limits_.stopped_rank, now);
+  lock.unlock();
+  if (ending) end_with(*ending);
+}
+
+void Supervisor::handle(const Failure& failure) {
+  // The stacks help to find the cause; they appear on the console only if this rank is the cause or all ranks wait.
+  const bool is_own = failure.rank == rank_ || failure.kind == Failure::Kind::kAllWait;
+  logger_->log(is_own ? spdlog::level::err : spdlog::level::debug, "threads of this rank, in {}:\n{}", describe(activity_->read()),
+               stacks_of_all_threads());
+  const bool is_cause = failure.kind == Failure::Kind::kStuck || failure.kind == Failure::Kind::kLate;
+  end_with({.text = to_string(failure) + std::string(launch::kThisRankExits), .is_cause = is_cause && is_own});
+}
+
+void Supervisor::look_at_main_thread() {
+  const auto file = current_file_access();
+  const auto with_file = file.text.empty() ? milliseconds(0) : std::chrono::duration_cast<milliseconds>(Clock::now() - file.since);
+  const MainThreadState state{.activity = activity_->read(),
+                              .with_file = with_file,
+                              .since_stop = time_since_stop_signal(),
+                              .is_stop_repeated = is_stop_repeated()};
+  std::optional<Ending> ending;
+  milliseconds slow_file;
+  {
+    const std::lock_guard lock(mutex_);
+    slow_file = limits_.slow_file;
+    ending = judge(limits_, state, mine_);
+    if (!ending && !detector_) ending = start_up_.judge(limits_.stopped_rank, Clock::now());
+  }
+  if (ending) end_with(*ending);
+  if (with_file > slow_file && file_warned_of_ != file.num_changes) {
+    file_warned_of_ = file.num_changes;
+    logger_->warn("{} has taken {} so far; does its file system answer?", file.text, format_duration(with_file));
+  }
+}
+
+void Supervisor::end_with(const Ending& ending) {
+  const bool is_stopped = ending.exit_code == ExitCode::kStopped;
+  report(ending.text, ending.is_cause ? ExitCode::kFailure : ending.exit_code);
+  // The store may end with rank 0; the others, which were asked to stop too, would report that as a failure.
+  if (is_stopped && rank_ == 0 && world_size_ > 1) std::this_thread::sleep_for(seconds(1));
+  leave(ending.exit_code);
+}
+
+void Supervisor::report(const std::string& text, ExitCode exit_code) {
+  if (!text.empty()) logger_->error("{}", text);
+  write_error_file(error_file_, text, exit_code);
+}
+
+void Supervisor::leave(ExitCode exit_code) {
+  logger_->flush();
+  end_process(exit_code);
+}
+
+std::string Supervisor::explain(const std::exception& error) {
+  // The text of a c10::Error holds a stack trace, and the system_error of a thread does not name the limit that refused it; first_line()
+  // mends both.
+  const bool is_foreign = dynamic_cast<const c10::Error*>(&error) != nullptr || dynamic_cast<const std::system_error*>(&error) != nullptr;
+  if (is_foreign) return explain(Error(distributed::first_line(error)));
+  if (dynamic_cast<const AgreedError*>(&error) != nullptr) return error.what();
+  const bool is_lost = exit_code_of(error) == ExitCode::kPeer;
+  if (!detector_) {
+    // The launcher knows which rank was lost, and its message ends this process.
+    if (is_lost && launcher_messages_) std::this_thread::sleep_for(kMessageTimeout);
+    return error.what();
+  }
+  if (!is_lost) {
+    detector_->report_own_failure();
+    return error.what();
+  }
+  auto failure = detector_->first_failure();
+  if (const auto* late = dynamic_cast<const distributed::LateRank*>(&error); late != nullptr && !failure) {
+    detector_->report_late(late->rank, late->waited);
+    failure = detector_->first_failure();
+  }
+  return failure ? to_string(*failure) + std::string(launch::kThisRankExits) : error.what();
+}
+
+void Supervisor::end() {
+  if (detector_) detector_->finish();
+}
+
+}  // namespace trainer::supervision
