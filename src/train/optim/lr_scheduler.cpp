@@ -27,6 +27,7 @@ struct SchedulePoint {
 
 // The keys of a schedule, and the schedule itself.
 struct Schedule {
+  virtual ~Schedule() = default;
   virtual double factor(const SchedulePoint& point) const = 0;
   virtual bool has_own_warmup() const { return false; }
   // The epoch of the last drop; 0: the schedule has none.

