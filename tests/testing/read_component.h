@@ -4,20 +4,13 @@
 #include <string>
 #include <vector>
 
-#include "config/problems.h"
 #include "config/reader.h"
 
 namespace trainer::testing {
 
 // The component and options of "{name: …, key: value, …}". Throws UsageError if the key table refuses them.
 inline ComponentConfig read_component(const RegistryBase& registry, const std::string& yaml) {
-  ComponentConfig component;
-  config::Problems problems;
-  config::read_section(
-      config::parse_yaml(yaml, "test"), [&](KeyTable& keys) { keys.add_component("name", component, registry, "", "doc"); }, "component",
-      problems);
-  problems.throw_if_any();
-  return component;
+  return config::read_component(yaml, "test", registry);
 }
 
 // The components of a list: "[name, name: {key: value}]".

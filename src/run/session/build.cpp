@@ -15,7 +15,6 @@
 #include "train/engine/parts.h"
 #include "trainer/error.h"
 #include "trainer/nn.h"
-#include "trainer/random.h"
 
 namespace trainer::session {
 namespace {

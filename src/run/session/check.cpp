@@ -96,11 +96,9 @@ std::optional<std::vector<int64_t>> check_transforms(const std::string& key, con
 bool check_inputs(const config::Experiment& experiment, const models::ModelOptions& model, const std::vector<int64_t>& shape,
                   const std::string& key, config::Findings& findings) {
   const auto wanted = model.input_shape();
-  if (std::ranges::equal(wanted, shape, [](int64_t want, int64_t have) { return want == -1 || want == have; })) return true;
-  std::vector<std::string> sizes;
-  for (const int64_t size : wanted) sizes.push_back(size != -1 ? std::to_string(size) : sizes.size() == 1 ? "H" : "W");
+  if (takes_shape(wanted, shape)) return true;
   findings.refuse("model.name", fmt::format("{} takes samples of shape {}, but {} has {} after {}", experiment.model.component.name,
-                                            fmt::join(sizes, "x"), experiment.dataset.component.name, fmt::join(shape, "x"), key));
+                                            input_shape_text(wanted), experiment.dataset.component.name, fmt::join(shape, "x"), key));
   return false;
 }
 
@@ -215,6 +213,16 @@ void complete_experiment(config::Experiment& experiment, const data::DatasetFact
 }
 
 }  // namespace
+
+bool takes_shape(const std::vector<int64_t>& wanted, const std::vector<int64_t>& shape) {
+  return std::ranges::equal(wanted, shape, [](int64_t want, int64_t have) { return want == -1 || want == have; });
+}
+
+std::string input_shape_text(const std::vector<int64_t>& wanted) {
+  std::vector<std::string> sizes;
+  for (const int64_t size : wanted) sizes.push_back(size != -1 ? std::to_string(size) : sizes.size() == 1 ? "H" : "W");
+  return join(sizes, "x");
+}
 
 void check_components(config::Experiment& experiment, config::Findings& findings) {
   check_components(experiment, findings, [&] { return datasets::dataset_registry().make(experiment.dataset.component); });

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "config/experiment.h"
 #include "config/problems.h"
@@ -14,6 +17,11 @@ void check_components(config::Experiment& experiment, config::Findings& findings
 // The same for a data set that `make_dataset` gives, which is called when the section `dataset` is consistent.
 void check_components(config::Experiment& experiment, config::Findings& findings,
                       const std::function<data::DatasetFactory()>& make_dataset);
+
+// Whether a network takes samples of this shape. `wanted`: models::ModelOptions::input_shape().
+bool takes_shape(const std::vector<int64_t>& wanted, const std::vector<int64_t>& shape);
+// For messages: "3xHxW".
+std::string input_shape_text(const std::vector<int64_t>& wanted);
 
 // Sets the keys of an experiment that a run has written so that they mean what they meant then: those that the version of this program did
 // not have which has written it, and whose defaults mean something else.

@@ -245,10 +245,7 @@ engine::RunCallbacks Session::run_callbacks() {
     for (const auto& [name, size] : directory_->event_files()) sizes.add(name, size);
     tree.add("event_files", std::move(sizes));
     tree.add("config", context_.config_text());
-    const auto& info = parts_->train.samples.info();
-    if (!info.class_names.empty()) tree.add("class_names", state::List(info.class_names.begin(), info.class_names.end()));
     if (!sampler_digest_.empty()) tree.add("sampler_digest", sampler_digest_);
-    tree.add("sample_shape", state::List(info.shape.begin(), info.shape.end()));
     std::vector<int64_t> threads;
     for (const auto& rank : context_.rank_infos()) threads.push_back(rank.num_threads);
     tree.add("num_threads", state::List(threads.begin(), threads.end()));

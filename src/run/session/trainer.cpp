@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "base/log.h"
@@ -17,6 +16,7 @@
 #include "device/placement.h"
 #include "launch/world/host_resources.h"
 #include "reporting/sinks.h"
+#include "run/session/check.h"
 #include "run/session/resume.h"
 #include "train/engine/init_from.h"
 #include "train/engine/parts.h"
@@ -127,9 +127,9 @@ void check_fit(const TrainerParts& parts, const TrainerOptions& options, const e
   const auto check_shape = [&](const engine::DataSource& source, const char* which) {
     const auto& wanted = network.model->input_shape();
     const auto& shape = source.pipeline.output_shape();
-    if (std::ranges::equal(wanted, shape, [](int64_t want, int64_t have) { return want == -1 || want == have; })) return;
+    if (session::takes_shape(wanted, shape)) return;
     throw UsageError(fmt::format("the network takes samples of shape {}, but those of {} have {} after its transforms",
-                                 fmt::join(wanted, "x"), which, fmt::join(shape, "x")));
+                                 session::input_shape_text(wanted), which, fmt::join(shape, "x")));
   };
   check_shape(data.train, "TrainerParts::train");
   if (data.validation) check_shape(*data.validation, "TrainerParts::validation");
@@ -208,13 +208,8 @@ void Trainer::resume(const std::filesystem::path& checkpoint) {
 }
 
 bool Trainer::run(const std::function<bool()>& should_stop) {
-  const auto& info = state_->parts.train.samples.info();
   engine::RunCallbacks callbacks;
   callbacks.checkpoints.saver = state_->saver ? &*state_->saver : nullptr;
-  callbacks.checkpoints.complete = [&info](state::Dict& tree) {
-    if (!info.class_names.empty()) tree.add("class_names", state::List(info.class_names.begin(), info.class_names.end()));
-    tree.add("sample_shape", state::List(info.shape.begin(), info.shape.end()));
-  };
   engine::TrainingLoop loop(state_->options.loop, state_->parts, state_->reporter, should_stop, std::move(callbacks));
   if (const auto start = std::exchange(state_->start, std::nullopt)) loop.resume(start->tree, start->file.string());
   return loop.run();

@@ -62,6 +62,9 @@ state::Dict Checkpoints::make_tree(const torch::Tensor& sums) const {
   tree.add("world_size", parts_.plan.world_size);
   tree.add("global_batch_size", parts_.plan.global_batch_size);
   tree.add("num_train", parts_.train.samples.size());
+  const auto& info = parts_.train.samples.info();
+  if (!info.class_names.empty()) tree.add("class_names", state::List(info.class_names.begin(), info.class_names.end()));
+  tree.add("sample_shape", state::List(info.shape.begin(), info.shape.end()));
   target_.complete(tree);
   return tree;
 }

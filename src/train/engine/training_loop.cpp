@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <limits>
 
 #include "base/crash.h"
 #include "train/engine/failure_message.h"
