@@ -76,6 +76,8 @@ struct DatasetInfo {
   bool has_masks = false;                     // each pixel of an image has a label of its own; needs classes
 
   bool has_labels() const { return num_classes != 0 && !has_masks; }
+  // Which a network needs, for each sample or pixel.
+  int64_t num_outputs() const { return num_classes > 0 ? num_classes : num_targets; }
 };
 
 // The label in a mask of a pixel that belongs to no class.

@@ -279,14 +279,6 @@ std::unique_ptr<data::Sampler> make_sampler(const config::Experiment& experiment
                                                                        }});
 }
 
-engine::TrainingSamples make_training_samples(const config::Experiment& experiment, const engine::Ranks& ranks,
-                                              engine::OpenedSamples samples) {
-  auto sampler = make_sampler(experiment, samples.train);
-  const auto samples_per_epoch = sampler->num_samples();
-  const data::ShardOptions shards{.rank = ranks.world->rank(), .world_size = ranks.world->size(), .shards = experiment.dataloader.shards};
-  return {{std::move(samples)}, std::make_unique<data::ShardedSampler>(std::move(sampler), shards), samples_per_epoch};
-}
-
 engine::Data make_data(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks, Logger& logger,
                        engine::TrainingSamples samples) {
   const auto& section = experiment.dataset;

@@ -47,9 +47,6 @@ engine::Samples open_split(const config::Experiment& experiment, const data::Dat
 // Makes the sampler of these training samples, which need not outlive it. Not collective. Throws UsageError and DataError.
 std::unique_ptr<data::Sampler> make_sampler(const config::Experiment& experiment, const engine::Samples& train);
 
-// On a rank that reads the data. Not collective. Throws as make_sampler().
-engine::TrainingSamples make_training_samples(const config::Experiment& experiment, const engine::Ranks& ranks,
-                                              engine::OpenedSamples samples);
 // Makes the plan, the loaders and the batches that they give. Not collective. Throws UsageError. `logger` must outlive the data.
 engine::Data make_data(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks, Logger& logger,
                        engine::TrainingSamples samples);

@@ -67,12 +67,10 @@ void check_task(const config::Experiment& experiment, const data::DatasetInfo& i
 
 void check_outputs(const config::Experiment& experiment, const models::ModelOptions& model, const data::DatasetInfo& info,
                    config::Findings& findings) {
-  const int64_t num_targets = info.num_classes > 0 ? info.num_classes : info.num_targets;
-  if (model.num_outputs() == num_targets) return;
+  if (model.num_outputs() == info.num_outputs()) return;
   findings.refuse("model." + model.outputs_key(),
                   fmt::format("{} has {}, but {} has {}", experiment.model.component.name, counted(model.num_outputs(), "output"),
-                              experiment.dataset.component.name,
-                              info.num_classes > 0 ? counted(num_targets, "class", "classes") : counted(num_targets, "target")));
+                              experiment.dataset.component.name, outputs_text(info)));
 }
 
 // The shape of samples after `transforms`; nullopt: these cannot be applied.
@@ -208,7 +206,7 @@ void complete_experiment(config::Experiment& experiment, const data::DatasetFact
   if (info.num_classes == data::kUnknownClasses) {
     findings.refuse("dataset." + dataset.missing_key, dataset.missing);
   } else {
-    model.set_num_outputs(info.num_classes > 0 ? info.num_classes : info.num_targets);
+    model.set_num_outputs(info.num_outputs());
   }
 }
 
@@ -216,6 +214,10 @@ void complete_experiment(config::Experiment& experiment, const data::DatasetFact
 
 bool takes_shape(const std::vector<int64_t>& wanted, const std::vector<int64_t>& shape) {
   return std::ranges::equal(wanted, shape, [](int64_t want, int64_t have) { return want == -1 || want == have; });
+}
+
+std::string outputs_text(const data::DatasetInfo& info) {
+  return info.num_classes > 0 ? counted(info.num_classes, "class", "classes") : counted(info.num_targets, "target");
 }
 
 std::string input_shape_text(const std::vector<int64_t>& wanted) {

@@ -158,7 +158,8 @@ engine::Data Session::open_data(const engine::Network& network) {
   const auto& ranks = context_.ranks();
   auto samples = open_together(context_, [&] {
     auto opened = open_samples(experiment, place_dataset(), context_.logger(), num_overfit_samples(experiment, ranks.world->size()));
-    return make_training_samples(experiment, ranks, std::move(opened));
+    auto sampler = make_sampler(experiment, opened.train);
+    return engine::make_training_samples(std::move(opened), std::move(sampler), experiment.dataloader.shards, ranks);
   });
   return context_.barrier().make_on_all_ranks(
       [&] { return make_data(experiment, network.placement, ranks, context_.logger(), std::move(samples)); });

@@ -63,11 +63,9 @@ engine::TrainingSamples take_samples(const TrainerParts& parts, const TrainerOpt
   const auto& sampler_of = data::sampler_registry();
   auto sampler =
       sampler_of.make(sampler_of.configure("shuffled"), {.dataset = *parts.train, .files = *parts.train, .seed = options.loop.seed});
-  const auto samples_per_epoch = sampler->num_samples();
-  const data::ShardOptions shards{.rank = ranks.world->rank(), .world_size = ranks.world->size(), .shards = options.plan.shards};
   engine::OpenedSamples samples{.train = engine::Samples(parts.train)};
   if (parts.validation && !options.loop.validation.is_off()) samples.validation.emplace(parts.validation);
-  return {{std::move(samples)}, std::make_unique<data::ShardedSampler>(std::move(sampler), shards), samples_per_epoch};
+  return engine::make_training_samples(std::move(samples), std::move(sampler), options.plan.shards, ranks);
 }
 
 engine::Data make_data(const TrainerParts& parts, const TrainerOptions& options, const device::Placement& placement,
@@ -133,10 +131,9 @@ void check_fit(const TrainerParts& parts, const TrainerOptions& options, const e
   };
   check_shape(data.train, "TrainerParts::train");
   if (data.validation) check_shape(*data.validation, "TrainerParts::validation");
-  const auto num_targets = info.num_classes > 0 ? info.num_classes : info.num_targets;
-  if (network.model->num_outputs() != num_targets) {
+  if (network.model->num_outputs() != info.num_outputs()) {
     throw UsageError(fmt::format("the network has {}, but the training set has {}", counted(network.model->num_outputs(), "output"),
-                                 info.num_classes > 0 ? counted(num_targets, "class", "classes") : counted(num_targets, "target")));
+                                 session::outputs_text(info)));
   }
   const auto mismatches = network.task->mismatches({.loss = "the loss",
                                                     .dataset = "the training set",

@@ -101,6 +101,13 @@ SourceOptions with_batch_size(SourceOptions options, int64_t batch_size) {
 
 }  // namespace
 
+TrainingSamples make_training_samples(OpenedSamples samples, std::unique_ptr<const data::Sampler> sampler, data::Shards shards,
+                                      const Ranks& ranks) {
+  const auto samples_per_epoch = sampler->num_samples();
+  const data::ShardOptions options{.rank = ranks.world->rank(), .world_size = ranks.world->size(), .shards = shards};
+  return {{std::move(samples)}, std::make_unique<data::ShardedSampler>(std::move(sampler), options), samples_per_epoch};
+}
+
 Data::Data(TrainingSamples those, const DataOptions& options, const MakeLrSchedule& make_lr_schedule, const device::Placement& placement,
            const Ranks& ranks)
     : plan(make_plan(options.plan, those.samples_per_epoch, ranks.world->size())),

@@ -98,6 +98,9 @@ struct TrainingSamples : OpenedSamples {
   std::unique_ptr<data::ShardedSampler> sampler;  // null where another rank reads
   int64_t samples_per_epoch = 0;                  // of the sampler
 };
+// Each rank takes its part of the order that the sampler gives. Not collective.
+TrainingSamples make_training_samples(OpenedSamples samples, std::unique_ptr<const data::Sampler> sampler, data::Shards shards,
+                                      const Ranks& ranks);
 
 // How samples become batches.
 struct SourceOptions {
