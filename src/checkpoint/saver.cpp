@@ -1,9 +1,12 @@
 #include "checkpoint/saver.h"
 
+#include <ATen/EmptyTensor.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <sys/resource.h>
 #include <torch/torch.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -21,18 +24,27 @@ class Saver::Copy {
  public:
   explicit Copy(bool pin_memory) : pin_memory_(pin_memory) {}
 
-  // Allocates a buffer like each of `tensors` unless it exists. `touch`: also writes to new ones, so that the system provides their pages.
+  // Allocates a buffer like each of `tensors` unless they exist. `touch`: also writes to new ones, so that the system provides their pages.
   void fit(const std::vector<torch::Tensor>& tensors, bool touch) {
-    buffers_.resize(tensors.size());
-    for (size_t i = 0; i < tensors.size(); ++i) {
-      const auto& tensor = tensors[i];
-      auto& buffer = buffers_[i];
-      if (buffer.defined() && buffer.sizes() == tensor.sizes() && buffer.strides() == tensor.strides() &&
-          buffer.scalar_type() == tensor.scalar_type()) {
-        continue;
+    if (std::ranges::equal(tensors, buffers_, have_same_format)) return;
+    buffers_.clear();
+    // Page-locked memory is slow to allocate.
+    size_t num_bytes = 0;
+    for (const auto& tensor : tensors) num_bytes += tensor.is_cpu() ? 0 : aligned_size(tensor);
+    const auto of_device =
+        torch::empty({static_cast<int64_t>(num_bytes)}, torch::dtype(torch::kUInt8).pinned_memory(pin_memory_ && num_bytes > 0));
+    auto* memory = of_device.mutable_data_ptr<uint8_t>();
+    for (const auto& tensor : tensors) {
+      const auto options = tensor.options().device(torch::kCPU);
+      if (tensor.is_cpu()) {
+        buffers_.push_back(torch::empty_strided(tensor.sizes(), tensor.strides(), options));
+      } else {
+        // With a storage of its own, as which it is written.
+        buffers_.push_back(torch::from_blob(
+            memory, tensor.sizes(), tensor.strides(), [of_device](void*) {}, options));
+        memory += aligned_size(tensor);
       }
-      const bool pin = pin_memory_ && tensor.is_cuda();
-      buffer = torch::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(torch::kCPU).pinned_memory(pin));
+      auto& buffer = buffers_.back();
       if (touch && buffer.numel() > 0) std::memset(buffer.data_ptr(), 0, buffer.storage().nbytes());
     }
   }
@@ -41,11 +53,27 @@ class Saver::Copy {
     const auto tensors = state::tensors_of(tree);
     fit(tensors, /*touch=*/false);
     const torch::NoGradGuard no_grad;
-    for (size_t i = 0; i < tensors.size(); ++i) buffers_[i].copy_(tensors[i]);
+    for (size_t i = 0; i < tensors.size(); ++i) buffers_[i].copy_(tensors[i], /*non_blocking=*/true);
+    const auto on_device = std::ranges::find_if(tensors, [](const auto& tensor) { return !tensor.is_cpu(); });
+    if (on_device != tensors.end()) {
+      const auto device = on_device->device();
+      c10::impl::VirtualGuardImpl(device.type()).getStream(device).synchronize();
+    }
     return state::with_tensors(tree, buffers_);
   }
 
  private:
+  static bool have_same_format(const torch::Tensor& tensor, const torch::Tensor& buffer) {
+    return buffer.sizes() == tensor.sizes() && buffer.strides() == tensor.strides() && buffer.scalar_type() == tensor.scalar_type();
+  }
+
+  // Bytes of a tensor's elements and of the gaps between them.
+  static size_t aligned_size(const torch::Tensor& tensor) {
+    constexpr size_t kAlignment = 64;
+    const auto size = at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), tensor.element_size());
+    return (size + kAlignment - 1) / kAlignment * kAlignment;
+  }
+
   bool pin_memory_;
   std::vector<torch::Tensor> buffers_;
 };

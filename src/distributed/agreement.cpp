@@ -38,6 +38,9 @@ std::vector<std::string> StartupBarrier::gather(const std::function<std::string(
   std::string result;
   try {
     result = work();
+  } catch (const PeerError&) {
+    // The others may still wait for this rank in `work`, and must see it end.
+    throw;
   } catch (const Error& error) {
     problem = {error.what(), static_cast<int>(error.exit_code())};
   }

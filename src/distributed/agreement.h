@@ -39,8 +39,8 @@ class StartupBarrier {
   StartupBarrier(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size, std::chrono::milliseconds timeout)
       : store_(std::move(store)), rank_(rank), world_size_(world_size), timeout_(timeout) {}
 
-  // Collective: runs `work` on every rank. An Error on any rank is thrown on all ranks, with its text only on rank 0. Other exceptions
-  // pass through. Throws LateRank on a rank that has waited too long for another.
+  // Collective: runs `work` on every rank. An Error on any rank is thrown on all ranks, with its text only on rank 0. A PeerError and
+  // exceptions of other libraries pass through. Throws LateRank on a rank that has waited too long for another.
   void on_all_ranks(const std::function<void()>& work);
   // The same for `work` that makes something, which is returned.
   template <class Make>

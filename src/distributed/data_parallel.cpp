@@ -189,7 +189,7 @@ void broadcast_from_first(const ProcessGroup& group, const std::vector<torch::Te
 
 DataParallel::DataParallel(torch::nn::Module& model, std::shared_ptr<ProcessGroup> group, const DataParallelOptions& options,
                            std::optional<GradientExchange> exchange)
-    : group_(std::move(group)), options_(options) {
+    : group_(std::move(group)), options_(options), buffers_(model.buffers()) {
   if (!group_->c10d_group()) return;
   for (const auto& parameter : model.named_parameters()) {
     if (!parameter.value().requires_grad()) continue;
@@ -198,10 +198,9 @@ DataParallel::DataParallel(torch::nn::Module& model, std::shared_ptr<ProcessGrou
   }
   if (parameters_.empty())
     throw Error("the model has no parameter to train, so the ranks have no gradients to exchange; unfreeze a parameter");
-  for (const auto& buffer : model.buffers()) buffers_.push_back(buffer.detach());
 
   c10d::verify_params_across_processes(group_->c10d_group(), parameters_, std::nullopt);
-  std::vector<torch::Tensor> all = buffers_;
+  std::vector<torch::Tensor> all = model.buffers();
   for (const auto& parameter : model.parameters()) all.push_back(parameter.detach());
   broadcast_from_first(*group_, all);
   make_reducer(exchange);
@@ -257,7 +256,7 @@ void DataParallel::before_forward(bool is_first, bool is_last) {
                               names_[i]));
     }
   }
-  if (is_first && options_.broadcast_buffers) broadcast_from_first(*group_, buffers_);
+  if (is_first && options_.broadcast_buffers) sync_buffers();
   if (is_last) reducer_->prepare_for_forward();
 }
 
@@ -295,7 +294,10 @@ void DataParallel::check_all_used() const {
 }
 
 void DataParallel::sync_buffers() const {
-  if (reducer_) broadcast_from_first(*group_, buffers_);
+  if (!reducer_ || buffers_.empty()) return;
+  const auto bytes = buffers_.read();
+  group_->broadcast(bytes, 0);
+  if (group_->rank() != 0) buffers_.write(bytes);
 }
 
 std::vector<int64_t> DataParallel::bucket_sizes() const {

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "distributed/packed_tensors.h"
 #include "trainer/distributed.h"
 #include "trainer/options.h"
 
@@ -68,7 +69,7 @@ class DataParallel {
   GradientExchange exchange_ = GradientExchange::kAllReduce;
   std::vector<std::string> names_;
   std::vector<torch::Tensor> parameters_;
-  std::vector<torch::Tensor> buffers_;
+  PackedTensors buffers_;
   std::shared_ptr<SentBuckets> sent_;
   std::shared_ptr<c10d::Reducer> reducer_;
 };

@@ -3,15 +3,38 @@
 #include <c10/util/Exception.h>
 
 #include <new>
+#include <string_view>
 
 #include "launch/world/host_resources.h"
 
 namespace trainer::distributed {
 
+namespace {
+
+std::string text_of(const std::exception& error) {
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+  return torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
+}
+
+std::string line_at(const std::string& text, size_t begin) { return text.substr(begin, text.find('\n', begin) - begin); }
+
+// "NCCL error in: FILE:LINE, REASON, NCCL version V", and further lines, of which the one after "Last error:" tells the most.
+std::string explain_nccl(const std::string& text) {
+  const std::string in_first_line = line_at(text, 0);
+  const size_t comma = in_first_line.find(", ");
+  std::string reason = "NCCL: " + (comma == std::string::npos ? in_first_line : in_first_line.substr(comma + 2));
+  constexpr std::string_view kLast = "Last error:\n";
+  const size_t last = text.find(kLast);
+  const auto detail = last == std::string::npos ? "" : line_at(text, last + kLast.size());
+  return detail.empty() ? reason : reason + ": " + detail;
+}
+
+}  // namespace
+
 std::string first_line(const std::exception& error) {
   if (const auto limit = world::explain_thread_limit(error); !limit.empty()) return limit;
-  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
-  std::string text = torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
+  std::string text = text_of(error);
+  if (text.starts_with("NCCL error in:")) return explain_nccl(text);
   // "[enforce fail at …] x. reason" and "[/path/of/gloo/pair.cc:123] reason" begin with the source location.
   if (text.starts_with('[')) {
     const size_t end = text.find("] ");
@@ -21,13 +44,13 @@ std::string first_line(const std::exception& error) {
   for (const auto* time_out : {"wait timeout after", "Wait timeout", "Timeout waiting for key"}) {
     if (text.find(time_out) != std::string::npos) return "no answer in time";
   }
-  return text.substr(0, text.find('\n'));
+  return line_at(text, 0);
 }
 
 void rethrow_own_error(const std::exception& error) {
-  const bool is_own = dynamic_cast<const c10::AcceleratorError*>(&error) != nullptr ||
-                      dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
-                      dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+  const bool is_own =
+      dynamic_cast<const c10::AcceleratorError*>(&error) != nullptr || dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
+      dynamic_cast<const std::bad_alloc*>(&error) != nullptr || text_of(error).find("unhandled cuda error") != std::string::npos;
   if (is_own) throw;
 }
 

@@ -22,6 +22,15 @@ std::string to_string(const torch::Tensor& tensor, int64_t size) {
   return {data, data + size};
 }
 
+c10::intrusive_ptr<c10d::Work> start_broadcast(c10d::ProcessGroup& group, const torch::Tensor& tensor, int source, bool is_async) {
+  std::vector<torch::Tensor> tensors{tensor};
+  c10d::BroadcastOptions options;
+  options.rootRank = source;
+  // On a GPU, what does not return at once runs in the stream of its caller, without events that order it behind that and before.
+  options.asyncOp = is_async;
+  return group.broadcast(tensors, options);
+}
+
 }  // namespace
 
 ProcessGroup::ProcessGroup(std::shared_ptr<Activity> activity) : ranks_{0}, activity_(std::move(activity)) {}
@@ -44,7 +53,10 @@ void ProcessGroup::with_peer_errors(const char* what, const std::function<void()
 }
 
 void ProcessGroup::run(const char* what, const std::function<c10::intrusive_ptr<c10d::Work>()>& start) const {
-  with_peer_errors(what, [&] { start()->wait(); });
+  with_peer_errors(what, [&] {
+    // NCCL gives none if the collective is not asynchronous.
+    if (const auto work = start()) work->wait();
+  });
 }
 
 void ProcessGroup::all_reduce(const torch::Tensor& tensor, c10d::ReduceOp::RedOpType reduction) const {
@@ -53,6 +65,7 @@ void ProcessGroup::all_reduce(const torch::Tensor& tensor, c10d::ReduceOp::RedOp
     std::vector<torch::Tensor> tensors{tensor};
     c10d::AllreduceOptions options;
     options.reduceOp = reduction;
+    options.asyncOp = false;
     return group_->allreduce(tensors, options);
   });
 }
@@ -71,14 +84,11 @@ void ProcessGroup::sum_in_rank_order(std::span<const torch::Tensor> tensors) con
 
 void ProcessGroup::broadcast(const torch::Tensor& tensor, int source) const {
   if (!group_) return;
-  run("broadcast", [&] { return begin_broadcast(tensor, source); });
+  run("broadcast", [&] { return start_broadcast(*group_, tensor, source, /*is_async=*/false); });
 }
 
 c10::intrusive_ptr<c10d::Work> ProcessGroup::begin_broadcast(const torch::Tensor& tensor, int source) const {
-  std::vector<torch::Tensor> tensors{tensor};
-  c10d::BroadcastOptions options;
-  options.rootRank = source;
-  return group_->broadcast(tensors, options);
+  return start_broadcast(*group_, tensor, source, /*is_async=*/true);
 }
 
 torch::Tensor ProcessGroup::all_gather(const torch::Tensor& tensor) const {
@@ -94,7 +104,9 @@ torch::Tensor ProcessGroup::all_gather(const torch::Tensor& tensor) const {
     // The other form copies each rank's part once more.
     run("all_gather", [&] {
       auto input = tensor.contiguous();
-      return group_->_allgather_base(all, input);
+      c10d::AllgatherOptions options;
+      options.asyncOp = false;
+      return group_->_allgather_base(all, input, options);
     });
     return all;
   }

@@ -81,8 +81,11 @@ std::shared_ptr<ProcessGroup> ProcessGroups::make_group(std::vector<int> ranks, 
     set_sequence_number(*backend);
     group->setBackend(place, type, backend);
   };
-  const auto gloo = make_gloo_backend(c10::make_intrusive<c10d::PrefixStore>("cpu", store), rank, size, options_.gloo_interface,
-                                      options_.gloo_address, options_.timeout);
+  const auto gloo = [&] {
+    const Activity::Wait wait(options_.activity.get());
+    return make_gloo_backend(c10::make_intrusive<c10d::PrefixStore>("cpu", store), rank, size, options_.gloo_interface,
+                             options_.gloo_address, options_.timeout);
+  }();
   const bool with_nccl = device.is_cuda() && uses_nccl(options_);
   group->setDefaultBackend(with_nccl ? BackendType::NCCL : BackendType::GLOO);
   group->setGroupName(name);

@@ -3,6 +3,7 @@
 #include <ATen/ops/batch_norm_native.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <mutex>
 #include <shared_mutex>
 #include <unordered_map>
@@ -98,14 +99,11 @@ int64_t num_values(const torch::Tensor& x) { return x.numel() / x.size(1); }
 torch::Tensor local_statistics(const torch::Tensor& x, double eps) {
   const int64_t num_channels = x.size(1);
   const torch::Dtype dtype = x.scalar_type() == torch::kFloat64 ? torch::kFloat64 : torch::kFloat32;
-  torch::Tensor local = torch::ones({2 * num_channels + 1}, x.options().dtype(dtype));
-  if (x.numel() > 0) {
-    const auto [mean, invstd] = at::batch_norm_stats(x, eps);
-    local.narrow(0, 0, num_channels).copy_(mean);
-    local.narrow(0, num_channels, num_channels).copy_(invstd);
-  }
-  local.narrow(0, 2 * num_channels, 1).fill_(num_values(x));
-  return local;
+  const auto options = x.options().dtype(dtype);
+  // A rank without samples.
+  if (x.numel() == 0) return torch::cat({torch::ones({2 * num_channels}, options), torch::zeros({1}, options)});
+  const auto [mean, invstd] = at::batch_norm_stats(x, eps);
+  return torch::cat({mean, invstd, torch::full({1}, num_values(x), options)});
 }
 
 BatchStatistics join(const torch::Tensor& x, const LayerState& layer) {
@@ -132,13 +130,16 @@ torch::Tensor normalise(const torch::Tensor& x, const torch::Tensor& weight, con
 Gradients differentiate(const torch::Tensor& dy, const torch::Tensor& x, const torch::Tensor& weight, const BatchStatistics& batch,
                         bool needs_input, const distributed::ProcessGroup& group) {
   const int64_t num_channels = x.size(1);
-  Gradients gradients{{}, torch::zeros_like(weight), torch::zeros_like(weight)};
-  torch::Tensor sums = torch::zeros({2 * num_channels}, batch.mean.options());
+  Gradients gradients;
+  torch::Tensor sums;
   if (x.numel() > 0) {
     torch::Tensor sum_dy, sum_dy_xmu;
     std::tie(sum_dy, sum_dy_xmu, gradients.weight, gradients.bias) =
         at::batch_norm_backward_reduce(dy, x, batch.mean, batch.invstd, weight, /*input_g=*/true, /*weight_g=*/true, /*bias_g=*/true);
     sums = at::cat({sum_dy, sum_dy_xmu});
+  } else {
+    gradients = {{}, torch::zeros_like(weight), torch::zeros_like(weight)};
+    sums = torch::zeros({2 * num_channels}, batch.mean.options());
   }
   if (!needs_input) return gradients;
   group.all_reduce(sums);
@@ -191,6 +192,11 @@ class ConvertedLayers {
     const std::unique_lock lock(mutex_);
     std::erase_if(layers_, [](const auto& layer) { return layer.second.module.expired(); });
     layers_.insert_or_assign(tensor.unsafeGetTensorImpl(), Layer{WeakTensor(tensor.getIntrusivePtr()), module, group});
+  }
+
+  bool contains(const torch::nn::Module& layer) const {
+    const std::shared_lock lock(mutex_);
+    return std::ranges::any_of(layers_, [&](const auto& converted) { return converted.second.module.lock().get() == &layer; });
   }
 
   // The group of a layer in training; null: it has none, or normalises its own batch.
@@ -254,6 +260,14 @@ bool convert(const std::shared_ptr<torch::nn::Module>& module, const std::string
 }
 
 }  // namespace
+
+bool has_equal_buffers(const torch::nn::Module& model) {
+  return std::ranges::all_of(model.modules(), [](const std::shared_ptr<torch::nn::Module>& module) {
+    if (module->buffers(/*recurse=*/false).empty()) return true;
+    const auto* layer = dynamic_cast<const SyncBatchNorm*>(module.get());
+    return layer != nullptr ? layer->is_joined() : ConvertedLayers::all().contains(*module);
+  });
+}
 
 void convert_sync_batch_norm(torch::nn::Module& module, GroupPtr group) {
   if (group->size() == 1) return;

@@ -30,6 +30,9 @@ class SyncBatchNorm : public BatchNorm2d {
   std::shared_ptr<const distributed::ProcessGroup> group_;
 };
 
+// Whether all buffers of a model are those of batch normalisations over the ranks of a group, so that every rank has the same values.
+bool has_equal_buffers(const torch::nn::Module& model);
+
 NormFactory sync_batch_norm(std::shared_ptr<const distributed::ProcessGroup> group);
 
 }  // namespace trainer::nn

@@ -16,7 +16,8 @@ import time
 from ports import free_port
 from program import BINARY, ROOT, FolderCase
 
-FAULTS = os.environ["TRAINER_FAULTS"]
+# To be preloaded; before what the tests themselves run with.
+FAULTS = ":".join(filter(None, (os.environ["TRAINER_FAULTS"], os.environ.get("LD_PRELOAD"))))
 HANG_SECONDS = 4
 NUM_RANKS = 3
 CONFIG = ROOT / "configs" / "quickstart.yaml"

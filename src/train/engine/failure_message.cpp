@@ -1,15 +1,35 @@
 #include "train/engine/failure_message.h"
 
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
+#include "distributed/first_line.h"
+
 namespace trainer::engine {
+
+namespace {
+
+// What the device itself reports, which makes whatever is called afterwards fail in its own words; empty if it works.
+std::string failure_of(const torch::Device& device) {
+  if (device.is_cpu()) return "";
+  try {
+    const c10::impl::VirtualGuardImpl guard(device.type());
+    guard.queryStream(guard.getStream(device));
+    return "";
+  } catch (const std::exception& error) {
+    return distributed::first_line(error);
+  }
+}
+
+}  // namespace
 
 std::string describe_failure(const std::exception& error, const Parts& parts) {
   const auto activity = parts.ranks.activity->read();
   const auto where = describe(activity);
   if (!is_out_of_memory(error)) {
-    const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
-    return fmt::format("{}: {}", where, torch_error != nullptr ? torch_error->what_without_backtrace() : error.what());
+    const auto text = distributed::first_line(error);
+    const auto of_device = failure_of(parts.placement.device);
+    return fmt::format("{}: {}", where, of_device.empty() || of_device == text ? text : of_device + "; then " + text);
   }
   if (activity.phase == distributed::Phase::kValidation) {
     return fmt::format("out of memory in validation at batch_size {}; lower validation.batch_size",

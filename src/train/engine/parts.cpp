@@ -202,7 +202,9 @@ Parts::Parts(Network network, Data data, Ranks those, const distributed::DataPar
              const std::optional<optim::EmaOptions>& ema_options)
     : Network(std::move(network)), Data(std::move(data)), ranks(std::move(those)) {
   if (placement.device.is_cpu() && ranks.batch_norm != ranks.world) ranks.batch_norm->share_memory(kStatisticsBytes);
-  data_parallel = std::make_unique<distributed::DataParallel>(*model, ranks.world, options);
+  auto for_model = options;
+  if (nn::has_equal_buffers(*model)) for_model.broadcast_buffers = false;
+  data_parallel = std::make_unique<distributed::DataParallel>(*model, ranks.world, for_model);
   if (ema_options) ema = std::make_unique<optim::Ema>(*model, *ema_options);
   // If the gradients of each step are summed in shared memory, the flags of stop requests are too.
   if (ranks.world->shares_memory()) ranks.control->share_memory(distributed::SharedMemory::kAlignment);

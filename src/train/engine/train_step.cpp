@@ -1,6 +1,5 @@
 #include "train/engine/train_step.h"
 
-#include <map>
 #include <mutex>
 #include <utility>
 
@@ -11,9 +10,10 @@
 namespace trainer::engine {
 namespace {
 
-void copy_all(const std::vector<torch::Tensor>& to, const std::vector<torch::Tensor>& from) {
-  const torch::NoGradGuard no_grad;
-  at::_foreach_copy_(to, from);
+// `condition`: a bool scalar, which is only read on a CPU, where that costs nothing.
+torch::Tensor choose(const torch::Tensor& condition, const torch::Tensor& if_true, const torch::Tensor& if_false) {
+  if (condition.is_cpu()) return condition.item<bool>() ? if_true : if_false;
+  return at::where(condition, if_true, if_false);
 }
 
 }  // namespace
@@ -21,22 +21,17 @@ void copy_all(const std::vector<torch::Tensor>& to, const std::vector<torch::Ten
 NonFiniteGuard::NonFiniteGuard(Parts& parts, task::TrainMeter& meter)
     : parts_(parts),
       meter_(meter),
+      buffers_(parts.model->buffers()),
+      saved_buffers_(buffers_.read()),
       non_finite_step_(torch::full({}, -1, torch::dtype(torch::kInt64).device(parts.placement.device))),
+      is_stopped_(torch::zeros({}, torch::dtype(torch::kBool).device(parts.placement.device))),
       non_finite_scale_(torch::zeros({}, torch::dtype(torch::kFloat32).device(parts.placement.device))),
-      finite_losses_(torch::zeros({}, torch::dtype(torch::kFloat32).device(parts.placement.device))) {
-  std::map<torch::ScalarType, Buffers> by_type;
-  for (const auto& buffer : parts.model->buffers()) {
-    auto& buffers = by_type[buffer.scalar_type()];
-    buffers.of_model.push_back(buffer);
-    buffers.saved.push_back(torch::empty_like(buffer));
-  }
-  for (auto& [type, buffers] : by_type) buffers_.push_back(std::move(buffers));
-}
+      finite_losses_(torch::zeros({}, torch::dtype(torch::kFloat32).device(parts.placement.device))) {}
 
 void NonFiniteGuard::begin_step(int64_t step) {
   step_ = step;
   meter_.mark();
-  for (const auto& buffers : buffers_) copy_all(buffers.saved, buffers.of_model);
+  saved_buffers_ = choose(is_stopped_, saved_buffers_, buffers_.read());
 }
 
 torch::Tensor NonFiniteGuard::mark(const torch::Tensor& weighted_loss, const torch::Tensor& loss) {
@@ -57,14 +52,16 @@ torch::Tensor NonFiniteGuard::found_inf() {
     non_finite_scale_ = at::where(is_first, scaler->current_scale(), non_finite_scale_);
   }
   non_finite_step_ = at::where(is_first, step_, non_finite_step_);
-  const auto has_counted = non_finite_step_ >= 0;
+  is_stopped_ = non_finite_step_ >= 0;
+  const auto skips = at::maximum(found, is_stopped_.to(torch::kFloat32));
   if (scaler) {
     // The GradScaler skips this one step and lowers the scale; the next loss is looked at anew.
-    const auto is_lost = finite_losses_.isnan().logical_and(has_counted.logical_not());
+    const auto is_lost = finite_losses_.isnan().logical_and(is_stopped_.logical_not());
     meter_.rewind_if(is_lost);
     finite_losses_ = finite_losses_.masked_fill(is_lost, 0);
+    buffers_.write(choose(skips > 0, saved_buffers_, buffers_.read()));
   }
-  return at::maximum(found, has_counted.to(torch::kFloat32));
+  return skips;
 }
 
 std::optional<int64_t> NonFiniteGuard::step() const {
@@ -80,8 +77,9 @@ bool NonFiniteGuard::had_non_finite_loss() const { return finite_losses_.isnan()
 
 void NonFiniteGuard::undo() {
   meter_.rewind();
-  for (const auto& buffers : buffers_) copy_all(buffers.of_model, buffers.saved);
+  buffers_.write(saved_buffers_);
   non_finite_step_.fill_(-1);
+  is_stopped_.zero_();
   finite_losses_.zero_();
 }
 

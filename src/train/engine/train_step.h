@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "distributed/packed_tensors.h"
 #include "train/engine/parts.h"
 #include "train/engine/shared_batches.h"
 #include "trainer/task.h"
@@ -34,14 +35,15 @@ class NonFiniteGuard {
   // Both must outlive it. `meter` receives the losses of the steps.
   NonFiniteGuard(Parts& parts, task::TrainMeter& meter);
 
-  // To be called before a step: copies the model's buffers and the meter.
+  // To be called before a step: copies the model's buffers and the meter, but the buffers not after a step that undo() will undo.
   void begin_step(int64_t step);
   // Returns the weighted loss of a pass. Once a loss of this rank was not finite in this step or, without a GradScaler, in an earlier one,
   // it is NaN, and so are the gradients and their sum over the ranks: this is how the other ranks detect it.
   torch::Tensor mark(const torch::Tensor& weighted_loss, const torch::Tensor& loss);
   // To be called when the gradients are summed and unscaled. Returns 1 if the update must be skipped, else 0, for Optimizer::step. Once a
   // step was not finite, returns 1 for all later steps too, until undo(); but while the GradScaler can still lower its scale, for that step
-  // alone, as torch.amp.GradScaler does: then only the meter does not count a loss that is not finite.
+  // alone, as torch.amp.GradScaler does. Then the model's buffers get back their values before the step, which torch.amp.GradScaler leaves
+  // changed, and the meter does not count a loss that is not finite.
   torch::Tensor found_inf();
 
   // The first step since the construction or undo() whose loss or gradients were not finite on any rank; the same on all ranks. With
@@ -51,22 +53,19 @@ class NonFiniteGuard {
   std::optional<double> scale() const;
   // Whether a loss of this rank was not finite since the construction or undo().
   bool had_non_finite_loss() const;
-  // Restores the meter and the model's buffers to their values before the last step.
+  // Restores the meter to its values before the last step, and the model's buffers to theirs before step().
   void undo();
 
  private:
   Parts& parts_;
   task::TrainMeter& meter_;
-  // Buffers of one type, which one kernel copies on a GPU.
-  struct Buffers {
-    std::vector<torch::Tensor> of_model;
-    std::vector<torch::Tensor> saved;  // their values before the step
-  };
-  std::vector<Buffers> buffers_;
-  int64_t step_ = 0;                // the current step
-  torch::Tensor non_finite_step_;   // int64 scalar on the device, -1: none
-  torch::Tensor non_finite_scale_;  // float32 scalar on the device
-  torch::Tensor finite_losses_;     // float32 scalar on the device: 0, or NaN once a loss was not finite
+  distributed::PackedTensors buffers_;  // of the model
+  torch::Tensor saved_buffers_;         // their bytes before the step
+  int64_t step_ = 0;                    // the current step
+  torch::Tensor non_finite_step_;       // int64 scalar on the device, -1: none
+  torch::Tensor is_stopped_;            // bool scalar on the device: whether there is such a step
+  torch::Tensor non_finite_scale_;      // float32 scalar on the device
+  torch::Tensor finite_losses_;         // float32 scalar on the device: 0, or NaN once a loss was not finite
 };
 
 // Calls `pass` for each forward and backward pass that the optimizer needs of a micro-step: the first, and with sam a second one, before

@@ -7,6 +7,8 @@
 #include <torch/torch.h>
 
 #include <cmath>
+#include <map>
+#include <utility>
 
 #include "train/optim/optimizer.h"
 
@@ -61,22 +63,28 @@ struct MuonOptions {
 // Keeps divisions by norms finite, so that zeros stay zeros.
 constexpr double kEpsilon = 1e-7;
 
-// Moves the singular values of `matrix` towards 1 and keeps its singular vectors. Each step applies a x + b x^3 + c x^5 to the singular
-// values; Jordan et al. chose the coefficients for a steep slope at 0 rather than for convergence to 1.
-torch::Tensor orthogonalise(const torch::Tensor& matrix, int64_t num_steps) {
-  const bool is_tall = matrix.size(0) > matrix.size(1);  // the products below have the size of the rows
-  auto x = (is_tall ? matrix.t() : matrix) / (matrix.norm() + kEpsilon);
+// Moves the singular values of matrices, [n, rows, columns], towards 1 and keeps their singular vectors. Each step applies
+// a x + b x^3 + c x^5 to the singular values; Jordan et al. chose the coefficients for a steep slope at 0 rather than for convergence to 1.
+torch::Tensor orthogonalise(const torch::Tensor& matrices, int64_t num_steps) {
+  const bool is_tall = matrices.size(1) > matrices.size(2);  // the products below have the size of the rows
+  auto x = (is_tall ? matrices.mT() : matrices) / (at::linalg_vector_norm(matrices, 2, {1, 2}, /*keepdim=*/true) + kEpsilon);
   for (int64_t step = 0; step < num_steps; ++step) {
-    const auto square = at::mm(x, x.t());
-    const auto higher_powers = at::addmm(square, square, square, /*beta=*/-4.7750, /*alpha=*/2.0315);
-    x = at::addmm(x, higher_powers, x, /*beta=*/3.4445);
+    const auto square = at::bmm(x, x.mT());
+    const auto higher_powers = at::baddbmm(square, square, square, /*beta=*/-4.7750, /*alpha=*/2.0315);
+    x = at::baddbmm(x, higher_powers, x, /*beta=*/3.4445);
   }
-  return is_tall ? x.t() : x;
+  return is_tall ? x.mT() : x;
 }
 
-// Sets `target` to `value`, or leaves it as it is if `skip` (a boolean scalar on the device) is true, whatever `value` holds then.
-void assign(const torch::Tensor& target, const torch::Tensor& value, const std::optional<torch::Tensor>& skip) {
-  target.copy_(skip ? at::where(*skip, target, value) : value);
+// The weight of a convolution as a matrix, whose rows belong to the output channels, and the reverse. The columns are in the order of the
+// memory, on which the singular vectors do not depend.
+torch::Tensor to_matrix(const torch::Tensor& weight) {
+  return weight.is_contiguous() ? weight.flatten(1) : weight.permute({0, 2, 3, 1}).flatten(1);
+}
+
+torch::Tensor to_weight(const torch::Tensor& matrix, const torch::Tensor& like) {
+  if (like.is_contiguous()) return matrix.view(like.sizes());
+  return matrix.view({like.size(0), like.size(2), like.size(3), like.size(1)}).permute({0, 3, 1, 2});
 }
 
 // The arguments of one call of the SGD kernel.
@@ -96,7 +104,7 @@ class Muon final : public Optimizer {
 
  private:
   void update(size_t group, const Gradients& gradients, double lr, const std::optional<torch::Tensor>& found_inf) override {
-    const auto skip = found_inf ? std::optional(found_inf->ne(0)) : std::nullopt;
+    KernelLists convolutions;
     KernelLists matrices;
     KernelLists vectors;
     for (size_t i = 0; i < gradients.indices.size(); ++i) {
@@ -106,11 +114,7 @@ class Muon final : public Optimizer {
       const bool has_momentum = is_convolution || options_.sgd_momentum != 0;
       auto& buffer = momentum_buffers_[group][gradients.indices[i]];
       if (has_momentum && !buffer.defined()) buffer = torch::zeros_like(param);
-      if (is_convolution) {
-        update_convolution(param, grad, buffer, lr, skip);
-        continue;
-      }
-      auto& lists = param.dim() >= 2 ? matrices : vectors;
+      auto& lists = is_convolution ? convolutions : param.dim() >= 2 ? matrices : vectors;
       lists.params.push_back(param);
       lists.grads.push_back(grad);
       if (has_momentum) lists.momentum_buffers.push_back(buffer);
@@ -119,19 +123,34 @@ class Muon final : public Optimizer {
     const double decay = weight_decay_of(group, options_.sgd_weight_decay);
     run_sgd(matrices, options_.linear_lr, factor, decay, found_inf);
     run_sgd(vectors, options_.bias_lr, factor, decay, found_inf);
+    if (convolutions.params.empty()) return;
+    auto changed = convolutions.params;
+    changed.insert(changed.end(), convolutions.momentum_buffers.begin(), convolutions.momentum_buffers.end());
+    change_unless(found_inf, changed, [&] { update_convolutions(convolutions, lr); });
   }
 
-  void update_convolution(const torch::Tensor& param, const torch::Tensor& grad, const torch::Tensor& buffer, double lr,
-                          const std::optional<torch::Tensor>& skip) const {
-    const auto next_buffer = at::add(grad, buffer, options_.momentum);
-    const auto direction = options_.nesterov ? at::add(grad, next_buffer, options_.momentum) : next_buffer;
-    const auto update = orthogonalise(direction.flatten(1), options_.ns_steps).reshape(param.sizes());
-    auto weight = param;
+  void update_convolutions(const KernelLists& lists, double lr) const {
+    const auto& [params, grads, buffers] = lists;
+    at::_foreach_copy_(buffers, at::_foreach_add(grads, buffers, options_.momentum));
+    const auto directions = options_.nesterov ? at::_foreach_add(grads, buffers, options_.momentum) : buffers;
     if (options_.normalize_weights) {
-      weight = param * (std::sqrt(static_cast<double>(param.size(0))) / param.norm().clamp_min(kEpsilon));
+      for (const auto& param : params) param.mul_(std::sqrt(static_cast<double>(param.size(0))) / param.norm().clamp_min(kEpsilon));
     }
-    assign(param, at::sub(weight, update, lr), skip);
-    assign(buffer, next_buffer, skip);
+    at::_foreach_sub_(params, orthogonal_updates(directions), lr);
+  }
+
+  // Those of the same size are orthogonalised together.
+  std::vector<torch::Tensor> orthogonal_updates(const std::vector<torch::Tensor>& directions) const {
+    std::map<std::pair<int64_t, int64_t>, std::vector<size_t>> by_size;
+    for (size_t i = 0; i < directions.size(); ++i) by_size[{directions[i].size(0), directions[i].numel()}].push_back(i);
+    std::vector<torch::Tensor> updates(directions.size());
+    for (const auto& [size, indices] : by_size) {
+      std::vector<torch::Tensor> matrices;
+      for (const size_t i : indices) matrices.push_back(to_matrix(directions[i]));
+      const auto results = orthogonalise(at::stack(matrices), options_.ns_steps).contiguous();
+      for (size_t k = 0; k < indices.size(); ++k) updates[indices[k]] = to_weight(results[static_cast<int64_t>(k)], directions[indices[k]]);
+    }
+    return updates;
   }
 
   void run_sgd(const KernelLists& lists, double full_lr, double factor, double decay, const std::optional<torch::Tensor>& found_inf) const {

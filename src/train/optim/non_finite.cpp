@@ -4,6 +4,7 @@
 #include <bit>
 #include <limits>
 
+#include "distributed/packed_tensors.h"
 #include "train/optim/optimizer.h"
 
 namespace trainer::optim {
@@ -43,6 +44,21 @@ torch::Tensor find_non_finite(const std::vector<torch::Tensor>& parameters) {
   auto found = torch::zeros({}, options.device(device));
   at::_amp_foreach_non_finite_check_and_unscale_(grads, found, torch::ones({}, options.device(device)));
   return found;
+}
+
+void change_unless(const std::optional<torch::Tensor>& found_inf, const std::vector<torch::Tensor>& tensors,
+                   const std::function<void()>& change) {
+  if (!found_inf) {
+    change();
+  } else if (found_inf->is_cpu()) {
+    if (found_inf->item<float>() == 0) change();
+  } else {
+    const distributed::PackedTensors packed(tensors);
+    const auto before = packed.read();
+    change();
+    // Not by arithmetic, which would keep infinities and NaN.
+    packed.write(at::where(found_inf->ne(0), before, packed.read()));
+  }
 }
 
 }  // namespace trainer::optim

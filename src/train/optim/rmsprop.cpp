@@ -70,16 +70,7 @@ class Rmsprop final : public Optimizer {
       if (state.grad_avg.defined()) lists.grad_avgs.push_back(state.grad_avg);
       lists.steps.push_back(state.step);
     }
-    const auto changed = lists.all();
-    Tensors before;
-    if (found_inf) {
-      for (const auto& tensor : changed) before.push_back(tensor.clone());
-    }
-    change(lists, gradients.grads, lr, weight_decay_of(group, options_.weight_decay));
-    if (!found_inf) return;
-    // Not by arithmetic, which would keep infinities and NaN.
-    const auto skip = found_inf->ne(0);
-    for (size_t i = 0; i < changed.size(); ++i) changed[i].copy_(at::where(skip, before[i], changed[i]));
+    change_unless(found_inf, lists.all(), [&] { change(lists, gradients.grads, lr, weight_decay_of(group, options_.weight_decay)); });
   }
 
   void change(const Lists& lists, const Tensors& gradients, double lr, double weight_decay) const {

@@ -8,6 +8,7 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include "distributed/first_line.h"
 #include "trainer/distributed.h"
 #include "trainer/error.h"
 
@@ -28,6 +29,10 @@ class FailingBackend : public c10d::Backend {
   std::function<void()> fail_;
 };
 
+constexpr const char* kNcclError =
+    "NCCL error in: /pytorch/torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:3780, unhandled cuda error (run with NCCL_DEBUG=INFO for "
+    "details), NCCL version 2.28.9\nncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\nCuda failure 2 'out of memory'";
+
 void all_reduce_failing(const std::function<void()>& fail) {
   auto group = c10::make_intrusive<c10d::ProcessGroup>(c10::make_intrusive<c10d::HashStore>(), 0, 1);
   group->setDefaultBackend(c10d::ProcessGroup::BackendType::CUSTOM);
@@ -43,6 +48,13 @@ TEST(OwnError, KeepsItsTypeInACollective) {
   EXPECT_THROW(all_reduce_failing(illegal_access), c10::AcceleratorError);
   EXPECT_THROW(all_reduce_failing([] { TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory"); }), c10::OutOfMemoryError);
   EXPECT_THROW(all_reduce_failing([] { throw std::bad_alloc(); }), std::bad_alloc);
+  EXPECT_THROW(all_reduce_failing([] { TORCH_CHECK_WITH(DistBackendError, false, kNcclError); }), c10::DistBackendError);
+}
+
+TEST(OwnError, OfNcclIsOneLineWithItsReason) {
+  const c10::Error error({__func__, __FILE__, __LINE__}, kNcclError);
+  EXPECT_EQ(first_line(error),
+            "NCCL: unhandled cuda error (run with NCCL_DEBUG=INFO for details), NCCL version 2.28.9: Cuda failure 2 'out of memory'");
 }
 
 TEST(OwnError, ALostConnectionIsThatOfAnotherRank) {

@@ -177,16 +177,23 @@ TEST(NonFinite, MicroStepsAreSaved) {
 }
 
 TEST(NonFinite, Float16SkipsOneStepOfANanLossAndHalvesTheScaleOnce) {
-  const auto outcome =
-      train("{name: demo_conv}", {}, {kStop, "runtime.dtype=float32", "amp={enabled: true, dtype: float16, init_scale: 1024.0}"});
-  EXPECT_EQ(outcome.error, "");
-  EXPECT_TRUE(outcome.state_unchanged);
-  EXPECT_TRUE(outcome.saved.empty());
-  EXPECT_EQ(outcome.num_skipped, 1);
-  EXPECT_EQ(outcome.loss_scale, 512);
-  // The interval of the skipped step is not reported.
-  ASSERT_EQ(outcome.lines.size(), 5U);
-  for (const auto& line : outcome.lines) EXPECT_TRUE(std::isfinite(testing::loss_of(line))) << line.step;
+  // The second has running statistics, which a step that is skipped must not change either.
+  for (const auto* model : {"{name: demo_conv}", "{name: resnet20}"}) {
+    const auto outcome =
+        train(model, {},
+              {kStop, "runtime.dtype=float32", "amp={enabled: true, dtype: float16, init_scale: 1024.0}", "training.ema={decay: 0.5}"});
+    EXPECT_EQ(outcome.error, "");
+    EXPECT_TRUE(outcome.state_unchanged) << model;
+    EXPECT_TRUE(outcome.saved.empty());
+    EXPECT_EQ(outcome.num_skipped, 1);
+    EXPECT_EQ(outcome.loss_scale, 512);
+    // The interval of the skipped step is not reported.
+    ASSERT_EQ(outcome.lines.size(), 5U);
+    for (const auto& line : outcome.lines) EXPECT_TRUE(std::isfinite(testing::loss_of(line))) << line.step;
+    ASSERT_EQ(outcome.validations.size(), 1U);
+    EXPECT_TRUE(std::isfinite(testing::loss_of(outcome.validations[0]))) << model;
+    EXPECT_TRUE(std::isfinite(testing::ema_value_of(outcome.validations[0], "loss").value())) << model;
+  }
 }
 
 TEST(NonFinite, Float16StopsWhenNoScaleHelps) {

@@ -1,0 +1,62 @@
+#pragma once
+// Tensors as one tensor of bytes: one message to other ranks, and few kernels on a GPU.
+
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+#include <vector>
+
+namespace trainer::distributed {
+
+class PackedTensors {
+ public:
+  // The tensors, which are on one device, are shared.
+  explicit PackedTensors(std::vector<torch::Tensor> tensors) : tensors_(std::move(tensors)) {
+    // Those with large elements first, which aligns all of them in the bytes.
+    std::ranges::stable_sort(tensors_, std::greater(), [](const torch::Tensor& tensor) { return tensor.element_size(); });
+  }
+
+  bool empty() const { return tensors_.empty(); }
+
+  // Their bytes, copied.
+  torch::Tensor read() const {
+    if (empty()) return torch::empty({0}, torch::kUInt8);
+    std::vector<torch::Tensor> bytes;
+    for (const auto& tensor : tensors_) {
+      const auto values = tensor.detach();
+      const auto dense = is_dense(values) ? values.as_strided({values.numel()}, {1}) : values.contiguous().view({-1});
+      bytes.push_back(dense.view(torch::kUInt8));
+    }
+    return at::cat(bytes);
+  }
+
+  // Gives them the values whose bytes these are.
+  void write(const torch::Tensor& bytes) const {
+    const torch::NoGradGuard no_grad;
+    int64_t begin = 0;
+    for (auto first = tensors_.begin(); first != tensors_.end();) {
+      const auto has_other_type = [&](const torch::Tensor& tensor) { return tensor.scalar_type() != first->scalar_type(); };
+      const auto end = std::find_if(first, tensors_.end(), has_other_type);
+      std::vector<torch::Tensor> values;
+      for (auto tensor = first; tensor != end; ++tensor) {
+        const auto size = static_cast<int64_t>(tensor->nbytes());
+        const auto dense = bytes.narrow(0, begin, size).view(tensor->scalar_type());
+        values.push_back(is_dense(*tensor) ? dense.as_strided(tensor->sizes(), tensor->strides()) : dense.view(tensor->sizes()));
+        begin += size;
+      }
+      // One kernel for those of one type.
+      at::_foreach_copy_(std::vector(first, end), values);
+      first = end;
+    }
+  }
+
+ private:
+  // Whether its elements fill its memory, in any order, so that they can be copied as they lie.
+  static bool is_dense(const torch::Tensor& tensor) { return tensor.is_non_overlapping_and_dense(); }
+
+  std::vector<torch::Tensor> tensors_;
+};
+
+}  // namespace trainer::distributed

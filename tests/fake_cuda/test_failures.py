@@ -1,0 +1,100 @@
+"""Failures of a GPU: what the program says of them, and which rank it names."""
+
+import re
+import time
+import unittest
+
+from fake_gpu_case import SMALL, FakeGpuCase, launcher
+
+# Numbers of errors of CUDA and NCCL.
+OUT_OF_MEMORY, OLD_DRIVER, ILLEGAL_ADDRESS = 2, 35, 700
+UNHANDLED_CUDA_ERROR = 1
+ILLEGAL = "CUDA error: an illegal memory access was encountered"
+# LibTorch itself crashes when a search for the fastest convolution fails so, or goes on.
+LEFT_OUT = {"cudaEventCreateWithFlags"}
+
+
+class OneGpuTest(FakeGpuCase):
+    def fail(self, failure, *overrides, **variables):
+        return self.start(*SMALL, *overrides, variables={"FAKE_CUDA_FAIL": failure, **variables})
+
+    def assert_one_sentence(self, run, status, text):
+        """The error is one line, and nothing but advice on how to continue follows."""
+        self.assertEqual(run.status, status, run.err)
+        lines = run.err[run.err.index("error: "):].splitlines()
+        self.assertRegex(lines[0], text)
+        self.assertLessEqual(len(lines), 2, run.err)
+        if len(lines) == 2:
+            self.assertRegex(lines[1], "^(the same command resumes from|no checkpoint is saved yet)")
+
+    def test_every_call_that_fails(self):
+        """Each function of the CUDA runtime fails at its first call and in the middle of the run, for good."""
+        counts = self.count(*SMALL)[0]["counts"]
+        functions = {name for name in counts if name.startswith("cuda") or name == "kernel"} - LEFT_OUT
+        self.assertGreater(len(functions), 10)
+        for function in sorted(functions):
+            for call in sorted({1, (counts[function] + 1) // 2}):
+                with self.subTest(f"{function}, call {call}"):
+                    run = self.fail(f"{function}:{call}:{ILLEGAL_ADDRESS}:sticky")
+                    self.assert_one_sentence(run, 2 if "runtime.device" in run.err else 1,
+                                             "an illegal memory access was encountered|has no access to a GPU")
+
+    def test_a_call_that_fails_once(self):
+        self.assert_one_sentence(self.fail(f"cudaStreamSynchronize:60:{ILLEGAL_ADDRESS}"), 1, rf"error: (.*: )?{ILLEGAL}$")
+
+    def test_a_gpu_that_is_lost_in_a_step(self):
+        run = self.fail(f"kernel:300:{ILLEGAL_ADDRESS}:sticky", "checkpoint.every_steps=1")
+        self.assert_one_sentence(run, 1, rf"error: step 0: {ILLEGAL}")
+
+    def test_too_little_memory(self):
+        run = self.start(*SMALL, variables={"FAKE_CUDA_MEMORY": str(30 << 20)})
+        self.assert_one_sentence(run, 1, "error: out of memory in step 0 at batch_size 8; lower dataloader.batch_size and raise ")
+
+    def test_a_driver_that_is_too_old(self):
+        run = self.fail(f"cudaGetDeviceCount:1:{OLD_DRIVER}")
+        self.assert_one_sentence(run, 2, "error: runtime.device: cuda is set, but CUDA cannot be used: CUDA driver version is insufficient for "
+                                         "CUDA runtime version; ")
+
+
+class RanksTest(FakeGpuCase):
+    def fail(self, failure, *overrides):
+        """Rank 1 of two fails, and all is over long before a rank would count as hanging."""
+        begin = time.monotonic()
+        run = self.start(*SMALL, "distributed.hang_seconds=60", *overrides, launcher=launcher(2), num_gpus=2,
+                         variables={"FAKE_CUDA_FAIL": failure, "FAKE_CUDA_FAIL_RANK": "1"})
+        self.assertLess(time.monotonic() - begin, 30, run.err)
+        return run
+
+    def assert_blamed(self, run, status, reason):
+        """Rank 1 says why it has failed, and rank 0 and the launcher that it has."""
+        self.assertEqual(run.status, status, run.err)
+        self.assertRegex(run.err, rf"(?m)^rank 1: error: {reason}$")
+        self.assertRegex(run.err, rf"(?m)^error: rank 1 \(process \d+\) ended with exit code {status}; its last lines:\n"
+                                  rf"  (rank 1: )?error: {reason}$")
+        self.assertNotIn("rank 0 (", run.err)
+
+    def test_nccl_that_cannot_connect(self):
+        # Its groups, one after the other.
+        for number in (1, 2):
+            with self.subTest(number):
+                self.assert_blamed(self.fail(f"ncclCommInitRankConfig:{number}:{UNHANDLED_CUDA_ERROR}"), 1,
+                                   r"NCCL: unhandled cuda error .*: Cuda failure 2 'out of memory'")
+
+    def test_a_collective_that_fails(self):
+        self.assert_blamed(self.fail(f"ncclAllReduce:30:{UNHANDLED_CUDA_ERROR}"), 1, r"out of memory in step \d at batch_size 4; .*")
+
+    def test_a_gpu_that_is_lost(self):
+        self.assert_blamed(self.fail(f"kernel:700:{ILLEGAL_ADDRESS}:sticky"), 1, rf"step \d: {ILLEGAL}")
+
+    def test_too_little_memory(self):
+        self.assert_blamed(self.fail(f"cudaMalloc:4:{OUT_OF_MEMORY}:sticky"), 1, r"out of memory in step 0 at batch_size 4; .*")
+
+    def test_a_rank_that_never_comes(self):
+        """Rank 1 ends before the GPUs are connected: no rank waits for it any longer."""
+        run = self.fail(f"cudaGetDeviceCount:1:{OLD_DRIVER}")
+        self.assertEqual(run.status, 2, run.err)
+        self.assertEqual(len(re.findall("CUDA driver version is insufficient", run.err)), 1, run.err)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

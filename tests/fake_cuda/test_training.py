@@ -1,0 +1,55 @@
+"""The host code of training, and of every command that uses a GPU, runs without touching the GPU's memory and without races."""
+
+import re
+import unittest
+
+from fake_gpu_case import SMALL, FakeGpuCase
+
+FLOAT16 = "amp={enabled: true, dtype: float16, init_scale: 1024.0}"
+PRECISIONS = {"float32": "amp.enabled=false", "bfloat16": "amp={enabled: true, dtype: bfloat16}", "float16": FLOAT16}
+FEATURES = {
+    "averages": ["training.ema={decay: 0.9}"],
+    "mixing": ["dataset.batch_transforms=[mixup: {}, cutmix: {}]"],
+    "clipping and accumulation": ["training={epochs: 1, max_grad_norm: 1.0, accumulation_steps: 2}"],
+    "dropout": ["model={name: wide_resnet, depth: 10, width: 1, dropout: 0.3}"],
+    "histograms": ["logging.histograms_every_epochs=1"],
+    "a profile": ["logging.profile_steps=[1, 3]"],
+    "a checkpoint at each step": ["checkpoint.every_steps=1", "training.ema={decay: 0.9}", FLOAT16],
+    "no threads and no pinned memory": ["dataloader={global_batch_size: 8, num_workers: 0, pin_memory: false}"],
+    "the same results each time": ["runtime.deterministic=true"],
+    "float64": ["runtime.dtype=float64"],
+}
+
+
+class TrainingTest(FakeGpuCase):
+    def test_every_optimizer_in_every_precision(self):
+        optimizers = re.findall(r"(?m)^(\w+)", self.succeed("list", "optimizers").stdout)
+        self.assertGreater(len(optimizers), 5)
+        for optimizer in optimizers:
+            for name, precision in PRECISIONS.items():
+                with self.subTest(f"{optimizer} {name}"):
+                    self.train(*SMALL, f"optimizer={{name: {optimizer}}}", precision)
+
+    def test_every_feature(self):
+        for name, overrides in FEATURES.items():
+            with self.subTest(name):
+                self.train(*SMALL, *overrides)
+
+
+class CommandsTest(FakeGpuCase):
+    def test_commands(self):
+        run = self.train(*SMALL, "training.ema={decay: 0.9}", "training.epochs=1")
+        folder = run.folder
+        config = ["--config", folder / "config.yaml"]
+        self.succeed(*config, "--run-dir", folder, "training.epochs=2")
+        checkpoint = ["--checkpoint", folder]
+        for args in (["eval", *checkpoint], ["export", *checkpoint, "--format", "onnx", "--output", self.folder / "model.onnx"],
+                     ["lr-find", *config], ["validate", *config], ["doctor"]):
+            with self.subTest(args[0]):
+                self.succeed(*args)
+        # The weights that it compares have values of no meaning here.
+        self.assertIn(self.call("verify-resume", *config, "--steps", "4").returncode, (0, 1))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
