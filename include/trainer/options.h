@@ -55,7 +55,7 @@ struct DistributedSamplerOptions {
 // How batches are prepared; what they hold does not depend on it.
 struct LoadingOptions {
   int64_t num_workers = 1;  // threads; 0: the training thread prepares each batch when it needs it
-  int64_t prefetch = 4;     // batches that are kept ready
+  int64_t prefetch = 4;     // batches that are kept ready, at least one for each thread
 };
 
 }  // namespace trainer::data

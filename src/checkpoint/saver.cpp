@@ -28,21 +28,29 @@ class Saver::Copy {
   void fit(const std::vector<torch::Tensor>& tensors, bool touch) {
     if (std::ranges::equal(tensors, buffers_, have_same_format)) return;
     buffers_.clear();
-    // Page-locked memory is slow to allocate.
-    size_t num_bytes = 0;
+    // Few large blocks, because page-locked memory is slow to allocate, and LibTorch rounds its size up to a power of two.
+    constexpr size_t kBlock = size_t{64} << 20;
+    size_t num_bytes = 0;  // that have no memory yet
     for (const auto& tensor : tensors) num_bytes += tensor.is_cpu() ? 0 : aligned_size(tensor);
-    const auto of_device =
-        torch::empty({static_cast<int64_t>(num_bytes)}, torch::dtype(torch::kUInt8).pinned_memory(pin_memory_ && num_bytes > 0));
-    auto* memory = of_device.mutable_data_ptr<uint8_t>();
+    torch::Tensor block;
+    size_t used = 0;
     for (const auto& tensor : tensors) {
       const auto options = tensor.options().device(torch::kCPU);
       if (tensor.is_cpu()) {
         buffers_.push_back(torch::empty_strided(tensor.sizes(), tensor.strides(), options));
       } else {
-        // With a storage of its own, as which it is written.
+        const size_t size = aligned_size(tensor);
+        if (!block.defined() || used + size > block.nbytes()) {
+          const auto block_size = static_cast<int64_t>(std::max(size, std::min(kBlock, num_bytes)));
+          block = torch::empty({block_size}, torch::dtype(torch::kUInt8).pinned_memory(pin_memory_));
+          used = 0;
+        }
+        // Each has a storage of its own, because a file holds whole storages.
+        auto* memory = block.mutable_data_ptr<uint8_t>() + used;
         buffers_.push_back(torch::from_blob(
-            memory, tensor.sizes(), tensor.strides(), [of_device](void*) {}, options));
-        memory += aligned_size(tensor);
+            memory, tensor.sizes(), tensor.strides(), [block](void*) {}, options));
+        used += size;
+        num_bytes -= size;
       }
       auto& buffer = buffers_.back();
       if (touch && buffer.numel() > 0) std::memset(buffer.data_ptr(), 0, buffer.storage().nbytes());
@@ -67,7 +75,7 @@ class Saver::Copy {
     return buffer.sizes() == tensor.sizes() && buffer.strides() == tensor.strides() && buffer.scalar_type() == tensor.scalar_type();
   }
 
-  // Bytes of a tensor's elements and of the gaps between them.
+  // Bytes of a tensor's elements and of the gaps between them, and of one behind it, so that the next one is aligned.
   static size_t aligned_size(const torch::Tensor& tensor) {
     constexpr size_t kAlignment = 64;
     const auto size = at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), tensor.element_size());

@@ -97,7 +97,7 @@ struct DatasetSection {
 struct DataLoaderSection {
   std::optional<int64_t> batch_size = {};
   std::optional<int64_t> global_batch_size = {};
-  int64_t num_workers = 1;
+  Auto<int64_t> num_workers = {};
   int64_t prefetch = 4;
   bool drop_last = true;
   data::Shards shards = data::Shards::kPad;
@@ -112,13 +112,18 @@ struct DataLoaderSection {
               .unit = "images",
               .doc = "Images all ranks take together in an optimizer step. Where they cannot be divided evenly among ranks or "
                      "`training.accumulation_steps`, the parts differ by one; the result does not depend on the number of ranks."});
-    keys.add("num_workers", num_workers,
-             {.min = 0,
-              .max = 256,
-              .unit = "threads",
-              .doc = "Threads that prepare batches; 0: the training thread does it. Results do not depend on it."});
+    keys.add(
+        "num_workers", num_workers,
+        {.min = 0,
+         .max = 256,
+         .unit = "threads",
+         .doc = "Threads that prepare batches; 0: the training thread does it; auto: one on the CPU, and with a GPU one for each core that "
+                "this process may use, at most 16. Results do not depend on it."});
     keys.add("prefetch", prefetch,
-             {.min = 1, .max = 1024, .unit = "batches", .doc = "Batches that are kept ready; their buffers are allocated once."});
+             {.min = 1,
+              .max = 1024,
+              .unit = "batches",
+              .doc = "Batches that are kept ready, at least one for each of the threads; their buffers are allocated once."});
     keys.add_section(
         "sampler",
         [this, &samplers](KeyTable& section) {

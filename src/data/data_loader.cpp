@@ -93,7 +93,7 @@ class DataLoader::State {
       : dataset_(dataset), pipeline_(std::move(pipeline)), options_(options) {
     TORCH_CHECK(options.batch_size >= 1 && options.num_workers >= 0 && options.prefetch >= 1, "batch_size ", options.batch_size,
                 ", num_workers ", options.num_workers, ", prefetch ", options.prefetch);
-    const int64_t num_slots = (options.num_workers == 0 ? 1 : options.prefetch + 1) + (options.make_copy_event ? 1 : 0);
+    const int64_t num_slots = num_buffers(options.num_workers, options.prefetch) + (options.make_copy_event ? 1 : 0);
     for (int64_t i = 0; i < num_slots; ++i) {
       slots_.emplace_back(make_batch_tensors(dataset.info(), pipeline_, options));
       if (options.make_copy_event) slots_.back().copied = options.make_copy_event();

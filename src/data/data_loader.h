@@ -4,6 +4,7 @@
 
 #include <torch/types.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -43,7 +44,7 @@ struct BatchTensors {
 struct LoaderOptions {
   int64_t batch_size = 1;
   int64_t num_workers = 0;  // 0: next() prepares the batch itself, and nothing is prefetched
-  int64_t prefetch = 4;     // batches kept ready in addition to the one in use
+  int64_t prefetch = 4;     // batches kept ready in addition to the one in use; at least one for each thread
   bool pin_memory = false;
   torch::ScalarType target_dtype = torch::kFloat32;  // of floating-point targets
   uint64_t seed = 0;
@@ -65,11 +66,13 @@ struct LoaderCounts {
   int64_t num_ready = 0;                    // batches that were ready when next() was called, summed over these calls
 };
 
+// The batches for which a loader has memory, without copy events.
+inline int64_t num_buffers(int64_t num_workers, int64_t prefetch) { return num_workers == 0 ? 1 : std::max(prefetch, num_workers) + 1; }
+
 // Not thread-safe: use it from one thread. It owns its worker threads.
 class DataLoader {
  public:
-  // `dataset` must outlive the loader. Buffers for prefetch + 1 batches (one without workers), and one more with copy
-  // events, are allocated here and reused.
+  // `dataset` must outlive the loader. Memory for num_buffers() batches, and for one more with copy events, is allocated here and reused.
   DataLoader(const Dataset& dataset, Pipeline pipeline, const LoaderOptions& options);
   ~DataLoader();
 

@@ -1,5 +1,6 @@
 #include "device/libtorch_settings.h"
 
+#include <ATen/Context.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/AllocatorConfig.h>
 #include <c10/core/CPUAllocator.h>
@@ -196,6 +197,12 @@ class MallocAllocator final : public c10::Allocator {
 };
 
 }  // namespace
+
+NoSearchForSmallBatch::NoSearchForSmallBatch(bool is_small) : searches_otherwise_(at::globalContext().benchmarkCuDNN()) {
+  at::globalContext().setBenchmarkCuDNN(searches_otherwise_ && !is_small);
+}
+
+NoSearchForSmallBatch::~NoSearchForSmallBatch() { at::globalContext().setBenchmarkCuDNN(searches_otherwise_); }
 
 void allocate_tensors_by_malloc() {
   static MallocAllocator allocator;

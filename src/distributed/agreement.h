@@ -30,8 +30,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Problem, text, exit_code)
 // problem; the exit code is that of the first problem.
 void throw_if_any(const std::vector<Problem>& problems);
 
-// All ranks take each step of the start-up together, or fail together with the problem reported once. Uses the shared store, so it works
-// before process groups exist.
+// All ranks take each step of the start-up together, or fail together with the problem reported once; a rank that loses another one does
+// not wait for the others. Uses the shared store, so it works before process groups exist.
 class StartupBarrier {
  public:
   // For one process.

@@ -8,12 +8,16 @@
 #include <utility>
 #include <vector>
 
+#include "trainer/error.h"
+
 namespace trainer::distributed {
 
 class PackedTensors {
  public:
-  // The tensors, which are on one device, are shared.
+  // Keeps references to the tensors. Throws UsageError unless they are on one device.
   explicit PackedTensors(std::vector<torch::Tensor> tensors) : tensors_(std::move(tensors)) {
+    const auto is_elsewhere = [this](const torch::Tensor& tensor) { return tensor.device() != tensors_.front().device(); };
+    if (std::ranges::any_of(tensors_, is_elsewhere)) throw UsageError("the buffers of a network are on several devices; move it to one");
     // Those with large elements first, which aligns all of them in the bytes.
     std::ranges::stable_sort(tensors_, std::greater(), [](const torch::Tensor& tensor) { return tensor.element_size(); });
   }
@@ -50,6 +54,11 @@ class PackedTensors {
       at::_foreach_copy_(std::vector(first, end), values);
       first = end;
     }
+  }
+
+  // The same if `condition`, a bool scalar on their device, is true. Does not wait for a GPU.
+  void write_if(const torch::Tensor& condition, const torch::Tensor& bytes) const {
+    if (!empty()) write(at::where(condition, bytes, read()));
   }
 
  private:

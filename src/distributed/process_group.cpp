@@ -26,7 +26,8 @@ c10::intrusive_ptr<c10d::Work> start_broadcast(c10d::ProcessGroup& group, const 
   std::vector<torch::Tensor> tensors{tensor};
   c10d::BroadcastOptions options;
   options.rootRank = source;
-  // On a GPU, what does not return at once runs in the stream of its caller, without events that order it behind that and before.
+  // On a GPU, a collective that is not asynchronous runs in the caller's stream, so that no events have to order it with the work around
+  // it.
   options.asyncOp = is_async;
   return group.broadcast(tensors, options);
 }

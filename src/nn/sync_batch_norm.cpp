@@ -261,12 +261,14 @@ bool convert(const std::shared_ptr<torch::nn::Module>& module, const std::string
 
 }  // namespace
 
+bool is_joined(const torch::nn::Module& layer) {
+  const auto* own = dynamic_cast<const SyncBatchNorm*>(&layer);
+  return own != nullptr ? own->is_joined() : ConvertedLayers::all().contains(layer);
+}
+
 bool has_equal_buffers(const torch::nn::Module& model) {
-  return std::ranges::all_of(model.modules(), [](const std::shared_ptr<torch::nn::Module>& module) {
-    if (module->buffers(/*recurse=*/false).empty()) return true;
-    const auto* layer = dynamic_cast<const SyncBatchNorm*>(module.get());
-    return layer != nullptr ? layer->is_joined() : ConvertedLayers::all().contains(*module);
-  });
+  return std::ranges::all_of(model.modules(),
+                             [](const auto& module) { return module->buffers(/*recurse=*/false).empty() || is_joined(*module); });
 }
 
 void convert_sync_batch_norm(torch::nn::Module& module, GroupPtr group) {

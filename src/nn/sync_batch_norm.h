@@ -30,6 +30,8 @@ class SyncBatchNorm : public BatchNorm2d {
   std::shared_ptr<const distributed::ProcessGroup> group_;
 };
 
+// Whether it is a batch normalisation over several ranks, also one of LibTorch's that convert_sync_batch_norm() has converted.
+bool is_joined(const torch::nn::Module& layer);
 // Whether all buffers of a model are those of batch normalisations over the ranks of a group, so that every rank has the same values.
 bool has_equal_buffers(const torch::nn::Module& model);
 

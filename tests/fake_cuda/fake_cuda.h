@@ -2,14 +2,15 @@
 // A CUDA without a GPU, for tests. libfake_cuda.so is preloaded in front of the real libtorch_cuda.so, whose whole host code then runs:
 // - Device memory is real memory that the host cannot touch at its device address.
 // - Streams are queues of copies, waits and collectives, which run as late as the host allows: when it waits for them.
-// - Kernels are counted, and compute nothing. What the host reads where only kernels wrote is -1 if it has 8 bytes, otherwise 2 as many
-// times
-//   as it has place for that in double or float, up to 64 bytes; more is what was there.
+// - Kernels are counted, and compute nothing. A read of at most 64 bytes that only kernels can have written gives -1 (8 bytes), 1 (1 byte)
+// or
+//   else twos, as doubles if the size is a multiple of 8, otherwise as floats. A longer read gives what the memory holds.
 // - NCCL (nccl.cpp) connects processes, and a collective ends once all ranks have called it.
 //
 // Environment:
 //   FAKE_CUDA_GPUS=N               GPUs of the machine; 1 by default
 //   FAKE_CUDA_MEMORY=BYTES         of each GPU; 80 GiB by default
+//   FAKE_CUDA_FOLDER=FOLDER        for the files by which the ranks of a communicator meet; /tmp by default
 //   FAKE_CUDA_STATS=FOLDER         where each process writes what it has called, as rank_R.json, at its end
 //   FAKE_CUDA_FAIL=NAME:N:CODE     the N-th call (from 1) of function NAME returns the error CODE; NAME "kernel": of the launches
 //   FAKE_CUDA_FAIL=NAME:N:CODE:sticky  and so do all calls after it, as those of a lost GPU do

@@ -21,6 +21,9 @@ def launcher(num_ranks):
 
 
 class FakeGpuCase(GpuCase):
+    def begin(self, *args, variables=None, **options):
+        return super().begin(*args, variables={"FAKE_CUDA_FOLDER": str(self.folder), **(variables or {})}, **options)
+
     def call(self, *args, num_gpus=1, **options):
         """Runs the program to its end with so many GPUs, and checks that it did nothing that a GPU would punish at random."""
         run = super().call(*args, visible=num_gpus, **options)

@@ -1,4 +1,4 @@
-// NCCL between processes of one machine. A communicator is a file in memory in which each rank writes what it calls.
+// NCCL between processes of one machine. A communicator is a file in which each rank writes what it calls.
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -123,7 +123,9 @@ FAKE_CUDA_API ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 
 FAKE_CUDA_API ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id, int rank, ncclConfig_t* /*config*/) {
   FAKE_CUDA_CALL(ncclResult_t);
-  const int file = shm_open(id.internal, O_RDWR | O_CREAT, 0600);
+  const char* folder = getenv("FAKE_CUDA_FOLDER");
+  const auto path = std::string(folder != nullptr ? folder : "/tmp") + id.internal;
+  const int file = open(path.c_str(), O_RDWR | O_CREAT, 0600);
   if (file < 0 || size > kMaxRanks || ftruncate(file, sizeof(Shared)) != 0) {
     fake_cuda::report(fmt::format("no memory for a communicator of {} ranks: {}", size, strerror(errno)));
     return ncclSystemError;
@@ -131,7 +133,7 @@ FAKE_CUDA_API ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, nc
   auto* shared = static_cast<Shared*>(mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
   close(file);
   *comm = new ncclComm{.shared = shared, .size = size, .rank = rank};
-  if (++shared->num_joined == size) shm_unlink(id.internal);
+  if (++shared->num_joined == size) unlink(path.c_str());
   wait_until([&] { return shared->num_joined == size; });
   return ncclSuccess;
 }

@@ -93,6 +93,7 @@ struct State {
   std::map<int, size_t> used_memory;           // by device
   std::map<uintptr_t, int64_t> small_writes;   // where copies have written numbers, and how many kernels were launched before
   std::map<int, CUstream_st> default_streams;  // by device
+  std::vector<CUstream_st*> other_streams;
   std::map<const void*, std::string> kernel_names;
   std::map<std::string, int64_t> counts;
   std::map<std::string, int64_t> kernels;
@@ -146,6 +147,7 @@ char* contents_at(const void* address) {
 }
 
 CUstream_st& stream_of(cudaStream_t stream) {
+  const Lock lock(state().mutex);
   const bool is_default = stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread;
   return is_default ? state().default_streams[current_device] : *stream;
 }
@@ -172,7 +174,22 @@ void complete(CUstream_st& stream, uint64_t position, int64_t launch) {
   }
 }
 
-void complete(CUstream_st& stream) { complete(stream, stream.num_added, state().num_launches); }
+void complete(CUstream_st& stream) {
+  std::unique_lock lock(state().mutex);
+  const auto [position, launch] = std::pair(stream.num_added, state().num_launches);
+  lock.unlock();
+  complete(stream, position, launch);
+}
+
+void complete_all() {
+  std::vector<CUstream_st*> streams;
+  {
+    const Lock lock(state().mutex);
+    streams = state().other_streams;
+    for (auto& [device, stream] : state().default_streams) streams.push_back(&stream);
+  }
+  for (auto* stream : streams) complete(*stream);
+}
 
 void count_wait(const char* function) { count(std::string("host waits: ") + function); }
 
@@ -224,7 +241,7 @@ void copy_now(void* to, const void* from, size_t size, int64_t num_launches) {
 constexpr int kNotYetCopied = 0xA5;
 
 cudaError_t copy(void* to, const void* from, size_t size, cudaStream_t stream, bool is_async) {
-  const Lock lock(state().mutex);
+  std::unique_lock lock(state().mutex);
   const auto num_launches = state().num_launches;
   const auto place = [](const void* address) { return is_on_device(address) ? "device" : is_pinned(address) ? "pinned" : "pageable"; };
   count(fmt::format("copies: {} to {}", place(from), place(to)));
@@ -243,6 +260,7 @@ cudaError_t copy(void* to, const void* from, size_t size, cudaStream_t stream, b
     enqueue(stream, [=] { return copy_now(to, from, size, num_launches), true; });
   }
   const bool is_waiting = !is_async || (is_on_device(from) && !is_on_device(to) && !is_pinned(to));
+  lock.unlock();
   if (!is_waiting) return cudaSuccess;
   count_wait("copy");
   complete(stream_of(stream));
@@ -553,6 +571,8 @@ FAKE_CUDA_API cudaError_t cudaMemset(void* to, int value, size_t size) { return 
 FAKE_CUDA_API cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned /*flags*/, int /*priority*/) {
   FAKE_CUDA_CALL(cudaError_t);
   *stream = new CUstream_st;
+  const Lock lock(state().mutex);
+  state().other_streams.push_back(*stream);
   return cudaSuccess;
 }
 
@@ -613,7 +633,7 @@ FAKE_CUDA_API cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream
 
 FAKE_CUDA_API cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) { return cudaEventRecordWithFlags(event, stream, 0); }
 
-// The device is late: it has done what was asked of it 100 kernels ago, or a second if the host launches none.
+// The device is late: an event has happened once 100 kernels were launched after it, or after a second.
 FAKE_CUDA_API cudaError_t cudaEventQuery(cudaEvent_t event) {
   FAKE_CUDA_CALL(cudaError_t);
   const Lock lock(state().mutex);
@@ -643,7 +663,7 @@ FAKE_CUDA_API cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t 
 FAKE_CUDA_API cudaError_t cudaDeviceSynchronize() {
   FAKE_CUDA_CALL(cudaError_t);
   count_wait(__func__);
-  for (auto& [device, stream] : state().default_streams) complete(stream);
+  complete_all();
   return cudaSuccess;
 }
 

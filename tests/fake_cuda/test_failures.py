@@ -10,7 +10,7 @@ from fake_gpu_case import SMALL, FakeGpuCase, launcher
 OUT_OF_MEMORY, OLD_DRIVER, ILLEGAL_ADDRESS = 2, 35, 700
 UNHANDLED_CUDA_ERROR = 1
 ILLEGAL = "CUDA error: an illegal memory access was encountered"
-# LibTorch itself crashes when a search for the fastest convolution fails so, or goes on.
+# After these calls have failed in cuDNN's search for a fast convolution, LibTorch uses what they should have made.
 LEFT_OUT = {"cudaEventCreateWithFlags"}
 
 

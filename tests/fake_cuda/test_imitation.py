@@ -1,8 +1,10 @@
 """The imitated GPU finds what it is there to find: each fault is made on purpose."""
 
 import os
+import select
 import subprocess
 import sys
+import time
 import unittest
 
 from fake_gpu_case import SMALL, FakeGpuCase, launcher
@@ -14,8 +16,8 @@ cuda = ctypes.CDLL(None)
 """
 
 
-def run_python(code, *args):
-    return subprocess.Popen([sys.executable, "-c", HEADER + code, *args], stderr=subprocess.PIPE, text=True)
+def run_python(code, *args, **options):
+    return subprocess.Popen([sys.executable, "-c", HEADER + code, *args], stderr=subprocess.PIPE, text=True, **options)
 
 
 # Rank and collective are arguments; both processes find the name of the communicator in the third.
@@ -69,27 +71,29 @@ cuda.cudaDeviceSynchronize()
                     _, err = process.communicate(timeout=120)
                 self.assertRegex(err, r"FAKE CUDA: a race: \d+ bytes of pinned memory were written before their copy was made\n")
 
+    def call_collectives(self, *names):
+        """Two ranks, each with one of these."""
+        variables = {**os.environ, "FAKE_CUDA_FOLDER": str(self.folder)}
+        return [run_python(COLLECTIVE, str(rank), name, "/fake_nccl_test", env=variables) for rank, name in enumerate(names)]
+
+    def test_ranks_that_call_the_same_collective(self):
+        for process in self.call_collectives("ncclAllReduce", "ncclAllReduce"):
+            with process:
+                self.assertEqual(process.communicate(timeout=60)[1], "")
+                self.assertEqual(process.returncode, 0)
+
     def test_ranks_that_call_different_collectives(self):
-        for names in (("ncclAllReduce", "ncclAllReduce"), ("ncclAllReduce", "ncclBroadcast")):
-            with self.subTest(names):
-                communicator = f"/fake_nccl_test_{os.getpid()}"
-                processes = [run_python(COLLECTIVE, str(rank), name, communicator) for rank, name in enumerate(names)]
-                matches = names[0] == names[1]
-                errors = ""
-                for process in processes:
-                    with process:
-                        try:
-                            errors += process.communicate(timeout=60 if matches else 2)[1]
-                        except subprocess.TimeoutExpired:
-                            # A collective that ranks call differently does not end, as in NCCL.
-                            process.kill()
-                            errors += process.communicate()[1]
-                        self.assertEqual(process.returncode, 0 if matches else -9)
-                if matches:
-                    self.assertEqual(errors, "")
-                else:
-                    self.assertRegex(errors, r"FAKE CUDA: collective 1 of a communicator: rank \d calls nccl\w+ of 8 elements of type 7.* "
-                                             r"\(from .*\), rank \d calls nccl\w+ of 8 elements")
+        """It is reported, and does not end, as with NCCL."""
+        processes = self.call_collectives("ncclAllReduce", "ncclBroadcast")
+        ready, _, _ = select.select([process.stderr for process in processes], [], [], 60)
+        time.sleep(0.2)
+        for process in processes:
+            self.assertIsNone(process.poll())
+            process.kill()
+        report = "".join(process.communicate()[1] for process in processes)
+        self.assertTrue(ready, "no report")
+        self.assertRegex(report, r"FAKE CUDA: collective 1 of a communicator: rank \d calls nccl\w+ of 8 elements of type 7.* \(from .*\), "
+                                 r"rank \d calls nccl\w+ of 8 elements")
 
 
 if __name__ == "__main__":

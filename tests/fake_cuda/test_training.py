@@ -18,6 +18,8 @@ FEATURES = {
     "no threads and no pinned memory": ["dataloader={global_batch_size: 8, num_workers: 0, pin_memory: false}"],
     "the same results each time": ["runtime.deterministic=true"],
     "float64": ["runtime.dtype=float64"],
+    "no buffers": ["model={name: demo_conv, num_classes: 10}"],
+    "no buffers, float16": ["model={name: demo_conv, num_classes: 10}", FLOAT16],
 }
 
 
@@ -34,6 +36,11 @@ class TrainingTest(FakeGpuCase):
         for name, overrides in FEATURES.items():
             with self.subTest(name):
                 self.train(*SMALL, *overrides)
+
+
+    def test_cudnn_does_not_search_for_a_last_batch_that_is_smaller(self):
+        searches = [self.count(*SMALL, f"dataset.num_validation={number}")[0]["counts"]["cudaEventElapsedTime"] for number in (8, 12)]
+        self.assertEqual(searches[0], searches[1])
 
 
 class CommandsTest(FakeGpuCase):

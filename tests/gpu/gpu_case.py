@@ -98,7 +98,7 @@ class GpuCase(unittest.TestCase):
                 out, err = process.communicate(timeout=LIMIT_SECONDS)
             except subprocess.TimeoutExpired:
                 process.kill()
-                raise
+                raise AssertionError(f"no end within {LIMIT_SECONDS} s:\n{process.communicate()[1]}") from None
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def start(self, *overrides, device="cuda", launcher=(), **options):

@@ -158,7 +158,7 @@ MemoryEstimate MeasuredMemory::estimate(const MemorySetup& setup, int64_t batch_
   const int64_t ema_bytes = experiment.training.ema ? parameter_bytes_ : 0;
   const int64_t mixed_bytes = experiment.dataset.batch_transforms.empty() ? 0 : batch_size * sample_bytes_;
   const int64_t gradients_in_step = keeps_gradients(setup) ? 0 : gradient_bytes_;
-  const int64_t num_buffers = experiment.dataloader.num_workers > 0 ? experiment.dataloader.prefetch + 1 : 1;
+  const int64_t num_buffers = data::num_buffers(experiment.dataloader.num_workers.value.value_or(1), experiment.dataloader.prefetch);
   const int64_t batch_bytes = batch_size * sample_bytes_;
   const bool compresses = experiment.distributed.data_parallel.gradient_compression != distributed::GradientCompression::kNone;
   int64_t exchange_bytes = setup.world_size > 1 && !experiment.distributed.data_parallel.gradient_as_bucket_view ? gradient_bytes_ : 0;

@@ -148,7 +148,7 @@ constexpr double kLongSeconds = 5;
 std::string advice_on_data(const engine::Interval& epoch, int64_t number, const config::Experiment& experiment) {
   if (epoch.waited_seconds < kLongSeconds || epoch.waited_seconds < kLargeShare * epoch.seconds) return "";
   auto text = fmt::format("training waited for data for {:.0f} % of epoch {}; raise dataloader.num_workers, which is {}",
-                          100 * epoch.waited_seconds / epoch.seconds, number + 1, experiment.dataloader.num_workers);
+                          100 * epoch.waited_seconds / epoch.seconds, number + 1, experiment.dataloader.num_workers.value.value_or(1));
   const auto& dataset = experiment.dataset;
   if (dataset.component.name != "lmdb" && dataset.component.name != "synthetic")
     text += ", store the images as pixels with `trainer data pack --raw`";

@@ -77,11 +77,12 @@ void check_num_classes(const config::Experiment& experiment, const data::Dataset
 }
 
 engine::SourceOptions source_options(const config::Experiment& experiment, const std::vector<ComponentConfig>& transforms, Logger& logger) {
-  engine::SourceOptions options{.transforms = transforms,
-                                .batch_size = experiment.validation.batch_size,
-                                .loading = {.num_workers = experiment.dataloader.num_workers, .prefetch = experiment.dataloader.prefetch},
-                                .seed = static_cast<uint64_t>(experiment.seed),
-                                .distribution = experiment.dataset.distribution};
+  engine::SourceOptions options{
+      .transforms = transforms,
+      .batch_size = experiment.validation.batch_size,
+      .loading = {.num_workers = experiment.dataloader.num_workers.value.value_or(1), .prefetch = experiment.dataloader.prefetch},
+      .seed = static_cast<uint64_t>(experiment.seed),
+      .distribution = experiment.dataset.distribution};
   if (experiment.dataset.on_error == config::OnError::kSkip) {
     options.report_left_out = [&logger](const std::string& text) { logger.warn("left out (dataset.on_error: skip): {}", text); };
   }
@@ -125,6 +126,12 @@ engine::LoopOptions loop_options(const config::Experiment& experiment) {
           .checkpoint_every_steps = experiment.checkpoint.every_steps,
           .log_every_steps = experiment.logging.every_steps,
           .straggler_ratio = experiment.distributed.straggler_ratio};
+}
+
+int64_t default_num_workers(const device::Placement& placement) {
+  // On the CPU all cores compute. With a GPU one thread of a core cannot decode images as fast as the GPU learns from them.
+  constexpr int kMost = 16;
+  return placement.device.is_cpu() ? 1 : std::min(placement.num_threads, kMost);
 }
 
 device::PlacementOptions placement_options(const config::Experiment& experiment) {

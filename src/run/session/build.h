@@ -22,6 +22,9 @@ engine::Ranks make_ranks(const config::Experiment& experiment, distributed::Proc
 
 engine::LoopOptions loop_options(const config::Experiment& experiment);
 
+// The threads of a loader under dataloader.num_workers: auto.
+int64_t default_num_workers(const device::Placement& placement);
+
 // What the sections runtime, amp and dataloader ask for.
 device::PlacementOptions placement_options(const config::Experiment& experiment);
 

@@ -182,9 +182,11 @@ void RankContext::choose_placement(const device::HostShare& share) {
   if (cuda.module != nullptr) device::apply_allocator(experiment_.runtime.cuda_allocator);
   const auto options = placement_options(experiment_);
   placement_ = device::choose_placement(options, share, cuda);
+  auto& num_workers = experiment_.dataloader.num_workers.value;
+  if (!num_workers) num_workers = default_num_workers(placement_);
   // Two loaders, and what writes checkpoints, watches other ranks and the like. OpenMP would end the process without naming the limit.
   constexpr int64_t kOthers = 4;
-  world::check_threads(static_cast<int>(placement_.num_threads + 2 * experiment_.dataloader.num_workers + kOthers));
+  world::check_threads(static_cast<int>(placement_.num_threads + 2 * *num_workers + kOthers));
   device::apply_placement(placement_, options);
 }
 

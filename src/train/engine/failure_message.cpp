@@ -9,6 +9,15 @@ namespace trainer::engine {
 
 namespace {
 
+// The whole text, such as that of a TorchScript module, whose reason comes last; but of what CUDA and NCCL say only one line.
+std::string text_of(const std::exception& error) {
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+  const bool is_of_gpu =
+      dynamic_cast<const c10::AcceleratorError*>(&error) != nullptr || dynamic_cast<const c10::DistBackendError*>(&error) != nullptr;
+  if (is_of_gpu) return distributed::first_line(error);
+  return torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
+}
+
 // What the device itself reports, which makes whatever is called afterwards fail in its own words; empty if it works.
 std::string failure_of(const torch::Device& device) {
   if (device.is_cpu()) return "";
@@ -27,7 +36,7 @@ std::string describe_failure(const std::exception& error, const Parts& parts) {
   const auto activity = parts.ranks.activity->read();
   const auto where = describe(activity);
   if (!is_out_of_memory(error)) {
-    const auto text = distributed::first_line(error);
+    const auto text = text_of(error);
     const auto of_device = failure_of(parts.placement.device);
     return fmt::format("{}: {}", where, of_device.empty() || of_device == text ? text : of_device + "; then " + text);
   }

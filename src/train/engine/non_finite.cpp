@@ -38,10 +38,7 @@ constexpr int64_t kMostSaved = 3;
 // Whether the values that a rank computes depend on the batches of the others.
 bool depends_on_all_ranks(const Parts& parts) {
   if (parts.ranks.world->size() > 1 && parts.optimizer->needs_first_pass_summed()) return true;
-  return std::ranges::any_of(parts.model->modules(), [](const auto& module) {
-    const auto* norm = dynamic_cast<const nn::SyncBatchNorm*>(module.get());
-    return norm != nullptr && norm->is_joined();
-  });
+  return std::ranges::any_of(parts.model->modules(), [](const auto& module) { return nn::is_joined(*module); });
 }
 
 // What a rank takes in a step: its samples in each micro-step, and their occurrences.

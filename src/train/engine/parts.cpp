@@ -88,7 +88,8 @@ DataSource::DataSource(Samples those, const SourceOptions& options, const device
   } catch (const std::exception& error) {
     if (!is_out_of_memory(error)) throw;
     throw Error(fmt::format("out of memory for {} of batch_size {}; lower dataloader.batch_size or dataloader.prefetch",
-                            counted(of_loader.prefetch + 1, "batch", "batches"), of_batches.batch_size));
+                            counted(data::num_buffers(of_loader.num_workers, of_loader.prefetch), "batch", "batches"),
+                            of_batches.batch_size));
   }
 }
 
@@ -203,7 +204,7 @@ Parts::Parts(Network network, Data data, Ranks those, const distributed::DataPar
     : Network(std::move(network)), Data(std::move(data)), ranks(std::move(those)) {
   if (placement.device.is_cpu() && ranks.batch_norm != ranks.world) ranks.batch_norm->share_memory(kStatisticsBytes);
   auto for_model = options;
-  if (nn::has_equal_buffers(*model)) for_model.broadcast_buffers = false;
+  for_model.broadcast_buffers = options.broadcast_buffers && !nn::has_equal_buffers(*model);
   data_parallel = std::make_unique<distributed::DataParallel>(*model, ranks.world, for_model);
   if (ema_options) ema = std::make_unique<optim::Ema>(*model, *ema_options);
   // If the gradients of each step are summed in shared memory, the flags of stop requests are too.

@@ -8,16 +8,6 @@
 #include "trainer/random.h"
 
 namespace trainer::engine {
-namespace {
-
-// `condition`: a bool scalar, which is only read on a CPU, where that costs nothing.
-torch::Tensor choose(const torch::Tensor& condition, const torch::Tensor& if_true, const torch::Tensor& if_false) {
-  if (condition.is_cpu()) return condition.item<bool>() ? if_true : if_false;
-  return at::where(condition, if_true, if_false);
-}
-
-}  // namespace
-
 NonFiniteGuard::NonFiniteGuard(Parts& parts, task::TrainMeter& meter)
     : parts_(parts),
       meter_(meter),
@@ -31,7 +21,11 @@ NonFiniteGuard::NonFiniteGuard(Parts& parts, task::TrainMeter& meter)
 void NonFiniteGuard::begin_step(int64_t step) {
   step_ = step;
   meter_.mark();
-  saved_buffers_ = choose(is_stopped_, saved_buffers_, buffers_.read());
+  if (buffers_.empty()) return;
+  const bool is_on_cpu = is_stopped_.is_cpu();
+  if (is_on_cpu && is_stopped_.item<bool>()) return;
+  const auto bytes = buffers_.read();
+  saved_buffers_ = is_on_cpu ? bytes : at::where(is_stopped_, saved_buffers_, bytes);
 }
 
 torch::Tensor NonFiniteGuard::mark(const torch::Tensor& weighted_loss, const torch::Tensor& loss) {
@@ -59,7 +53,7 @@ torch::Tensor NonFiniteGuard::found_inf() {
     const auto is_lost = finite_losses_.isnan().logical_and(is_stopped_.logical_not());
     meter_.rewind_if(is_lost);
     finite_losses_ = finite_losses_.masked_fill(is_lost, 0);
-    buffers_.write(choose(skips > 0, saved_buffers_, buffers_.read()));
+    buffers_.write_if(skips > 0, saved_buffers_);
   }
   return skips;
 }

@@ -35,7 +35,7 @@ class NonFiniteGuard {
   // Both must outlive it. `meter` receives the losses of the steps.
   NonFiniteGuard(Parts& parts, task::TrainMeter& meter);
 
-  // To be called before a step: copies the model's buffers and the meter, but the buffers not after a step that undo() will undo.
+  // To be called before a step: copies the meter, and the model's buffers unless a step waits for undo().
   void begin_step(int64_t step);
   // Returns the weighted loss of a pass. Once a loss of this rank was not finite in this step or, without a GradScaler, in an earlier one,
   // it is NaN, and so are the gradients and their sum over the ranks: this is how the other ranks detect it.
@@ -53,7 +53,7 @@ class NonFiniteGuard {
   std::optional<double> scale() const;
   // Whether a loss of this rank was not finite since the construction or undo().
   bool had_non_finite_loss() const;
-  // Restores the meter to its values before the last step, and the model's buffers to theirs before step().
+  // Restores the meter to its values before the last step, and the model's buffers to theirs before the step that step() names.
   void undo();
 
  private:

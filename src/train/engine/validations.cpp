@@ -9,6 +9,7 @@
 
 #include "base/metric_order.h"
 #include "base/text.h"
+#include "device/libtorch_settings.h"
 #include "train/engine/shared_batches.h"
 #include "trainer/amp.h"
 
@@ -123,6 +124,7 @@ std::optional<task::Measurement> evaluate_model(Network& network, const Ranks& r
     if (batch == nullptr) continue;
     const auto [images, targets] = copy_to_device(*batch, placement.device);
     const amp::AutocastGuard autocast(placement.device.type(), placement.autocast_dtype);
+    const device::NoSearchForSmallBatch no_search(batch->size < batch_size);
     const auto pass = network.task->evaluate(*network.model, images, targets, tta);
     task::EvaluatedBatch evaluated{.number = first + world.rank(), .size = batch->size};
     const int64_t first_sample = evaluated.number * batch_size;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <utility>
 
 #include "distributed/packed_tensors.h"
 #include "train/optim/optimizer.h"
@@ -46,6 +47,26 @@ torch::Tensor find_non_finite(const std::vector<torch::Tensor>& parameters) {
   return found;
 }
 
+namespace {
+
+// Lists of tensors that are not much larger than a limit, which bounds the memory of what is computed from all tensors of a list.
+std::vector<std::vector<torch::Tensor>> chunks_of(const std::vector<torch::Tensor>& tensors) {
+  constexpr size_t kLimit = size_t{64} << 20;
+  std::vector<std::vector<torch::Tensor>> chunks;
+  size_t num_bytes = kLimit;
+  for (const auto& tensor : tensors) {
+    if (num_bytes >= kLimit) {
+      chunks.emplace_back();
+      num_bytes = 0;
+    }
+    chunks.back().push_back(tensor);
+    num_bytes += tensor.nbytes();
+  }
+  return chunks;
+}
+
+}  // namespace
+
 void change_unless(const std::optional<torch::Tensor>& found_inf, const std::vector<torch::Tensor>& tensors,
                    const std::function<void()>& change) {
   if (!found_inf) {
@@ -53,11 +74,16 @@ void change_unless(const std::optional<torch::Tensor>& found_inf, const std::vec
   } else if (found_inf->is_cpu()) {
     if (found_inf->item<float>() == 0) change();
   } else {
-    const distributed::PackedTensors packed(tensors);
-    const auto before = packed.read();
+    const auto skip = found_inf->ne(0);
+    std::vector<std::pair<distributed::PackedTensors, torch::Tensor>> before;
+    for (auto& chunk : chunks_of(tensors)) {
+      distributed::PackedTensors packed(std::move(chunk));
+      auto bytes = packed.read();
+      before.emplace_back(std::move(packed), std::move(bytes));
+    }
     change();
     // Not by arithmetic, which would keep infinities and NaN.
-    packed.write(at::where(found_inf->ne(0), before, packed.read()));
+    for (const auto& [packed, bytes] : before) packed.write_if(skip, bytes);
   }
 }
 

@@ -216,18 +216,20 @@ TEST(DataLoader, OddSizes) {
 }
 
 TEST(DataLoader, ReusesItsBuffersAndDoesNotOverwriteTheBatchInUse) {
-  constexpr int64_t kPrefetch = 2;
-  const CountingImages dataset(200);
-  const auto pipeline = augmenting_pipeline(dataset.info());
-  DataLoader loader(dataset, pipeline, {.batch_size = 2, .num_workers = 3, .prefetch = kPrefetch});
-  loader.start_epoch(0, first_indices(200));
-  int64_t num_batches = 0;
-  while (const Batch* batch = loader.next()) {
-    const int64_t first = 2 * num_batches++;
-    EXPECT_LE(dataset.num_reads, 2 * (num_batches + kPrefetch));
-    EXPECT_TRUE(torch::equal(batch->targets, torch::tensor({first, first + 1})));
+  const auto pipeline = augmenting_pipeline(CountingImages(1).info());
+  // At least one batch is kept for each thread.
+  for (const auto& [num_workers, prefetch] : {std::pair{2, 3}, std::pair{3, 2}}) {
+    const CountingImages dataset(200);
+    DataLoader loader(dataset, pipeline, {.batch_size = 2, .num_workers = num_workers, .prefetch = prefetch});
+    loader.start_epoch(0, first_indices(200));
+    int64_t num_batches = 0;
+    while (const Batch* batch = loader.next()) {
+      const int64_t first = 2 * num_batches++;
+      EXPECT_LE(dataset.num_reads, 2 * (num_batches + 3));
+      EXPECT_TRUE(torch::equal(batch->targets, torch::tensor({first, first + 1})));
+    }
+    EXPECT_EQ(dataset.num_reads, 200);
   }
-  EXPECT_EQ(dataset.num_reads, 200);
 }
 
 TEST(DataLoader, MemoryFollowsTheLayout) {

@@ -66,6 +66,11 @@ TEST(StartupBarrier, AnErrorOfAllRanksNamesNoRank) {
   EXPECT_THAT(outcomes, ElementsAre("error 2: no such model", "error 2: ", "error 2: "));
 }
 
+TEST(StartupBarrier, ARankThatLosesAnotherOneDoesNotWait) {
+  StartupBarrier barrier(c10::make_intrusive<c10d::HashStore>(), 2, 3, std::chrono::minutes(1));
+  EXPECT_THROW(barrier.on_all_ranks([] { throw PeerError("NCCL cannot connect 3 GPUs"); }), PeerError);
+}
+
 TEST(StartupBarrier, ALateRankIsNamedWithoutKeysOfTheStore) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   StartupBarrier barrier(store, 0, 3, std::chrono::milliseconds(200));

@@ -11,6 +11,16 @@
 namespace trainer::session {
 namespace {
 
+TEST(NumWorkers, AreTheCoresOfAProcessWithAGpu) {
+  device::Placement placement;
+  placement.num_threads = 8;
+  EXPECT_EQ(default_num_workers(placement), 1);
+  placement.device = torch::kCUDA;
+  EXPECT_EQ(default_num_workers(placement), 8);
+  placement.num_threads = 64;
+  EXPECT_EQ(default_num_workers(placement), 16);
+}
+
 TEST(Plan, MessagesBeginWithThePositionOfTheKey) {
   const auto error = [](const std::vector<std::string>& overrides, int64_t num_train, int world_size) -> std::string {
     const std::string text =
