@@ -21,7 +21,7 @@ using std::chrono::milliseconds;
 // These keys get a value at the start, because reading a missing key would wait for it.
 const std::string kFailureKey = "failure_detector/failure";  // null, then the first failure
 const std::string kDigestKey = "failure_detector/digest";
-// How many ranks other than the failed one have read the failure.
+// How many of the ranks that can have read the failure.
 const std::string kConfirmedKey = "failure_detector/confirmed";
 // Each rank costs the store about three messages per interval: 2,500 per second with 1,024 ranks.
 constexpr milliseconds kLongestInterval{200};
@@ -209,14 +209,16 @@ void FailureDetector::settle_failure() {
     read_failure(store_->compareSet(kFailureKey, to_bytes(nullptr), to_bytes(*suspected)));
   }
   if (!written_failure_) return;
-  const bool must_confirm = written_failure_->rank != options_.rank && !has_confirmed_;
+  // A rank that is stuck or late still exchanges heartbeats, and reports the failure too.
+  const bool is_alive = written_failure_->kind == Failure::Kind::kStuck || written_failure_->kind == Failure::Kind::kLate;
+  const bool must_confirm = (written_failure_->rank != options_.rank || is_alive) && !has_confirmed_;
   int64_t num_confirmed = 0;
   if (must_confirm || options_.rank == 0) num_confirmed = store_->add(kConfirmedKey, must_confirm ? 1 : 0);
   has_confirmed_ = true;
-  const auto num_others = static_cast<int64_t>(options_.ranks.size()) - 1;
+  const auto num_readers = static_cast<int64_t>(options_.ranks.size()) - (is_alive ? 0 : 1);
   const std::lock_guard lock(mutex_);
   failure_ = written_failure_;
-  all_know_ = options_.rank != 0 || num_confirmed >= num_others;
+  all_know_ = options_.rank != 0 || num_confirmed >= num_readers;
   changed_.notify_all();
 }
 
