@@ -54,8 +54,22 @@ class CommandsTest(FakeGpuCase):
                      ["lr-find", *config], ["validate", *config], ["doctor"]):
             with self.subTest(args[0]):
                 self.succeed(*args)
+        image = self.folder / "image.ppm"
+        image.write_bytes(b"P6 32 32 255\n" + bytes(3 * 32 * 32))
+        of_images = self.train(*SMALL[:1], "training.epochs=null", "training.steps=1")
+        self.succeed("predict", "--checkpoint", of_images.folder, image)
         # The weights that it compares have values of no meaning here.
         self.assertIn(self.call("verify-resume", *config, "--steps", "4").returncode, (0, 1))
+
+    def test_replay_of_a_step_that_was_not_finite_on_the_cpu(self):
+        overrides = ["model={name: demo_conv, num_classes: 10}", "optimizer={name: sgd, lr: 1.0e+26}", "lr_scheduler={name: constant}"]
+        run = self.start(*overrides, device="cpu")
+        self.assertEqual(run.status, 1, run.err)
+        (kept,) = (run.folder / "non_finite").iterdir()
+        replayed = self.call("replay", kept, "runtime.device=cuda")
+        self.assertEqual(replayed.returncode, 0, replayed.stderr)
+        # The last line of the pass, whose numbers have no meaning here.
+        self.assertIn("\nthe gradient of conv.weight ", replayed.stdout)
 
 
 if __name__ == "__main__":
