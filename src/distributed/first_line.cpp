@@ -11,18 +11,13 @@ namespace trainer::distributed {
 
 namespace {
 
-std::string text_of(const std::exception& error) {
-  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
-  return torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
-}
-
 std::string line_at(const std::string& text, size_t begin) { return text.substr(begin, text.find('\n', begin) - begin); }
 
 // "NCCL error in: FILE:LINE, REASON, NCCL version V", and further lines, of which the one after "Last error:" tells the most.
 std::string explain_nccl(const std::string& text) {
   const std::string in_first_line = line_at(text, 0);
   const size_t comma = in_first_line.find(", ");
-  std::string reason = "NCCL: " + (comma == std::string::npos ? in_first_line : in_first_line.substr(comma + 2));
+  const std::string reason = "NCCL: " + (comma == std::string::npos ? in_first_line : in_first_line.substr(comma + 2));
   constexpr std::string_view kLast = "Last error:\n";
   const size_t last = text.find(kLast);
   const auto detail = last == std::string::npos ? "" : line_at(text, last + kLast.size());
@@ -31,9 +26,14 @@ std::string explain_nccl(const std::string& text) {
 
 }  // namespace
 
+std::string message_of(const std::exception& error) {
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+  return torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
+}
+
 std::string first_line(const std::exception& error) {
   if (const auto limit = world::explain_thread_limit(error); !limit.empty()) return limit;
-  std::string text = text_of(error);
+  std::string text = message_of(error);
   if (text.starts_with("NCCL error in:")) return explain_nccl(text);
   // "[enforce fail at …] x. reason" and "[/path/of/gloo/pair.cc:123] reason" begin with the source location.
   if (text.starts_with('[')) {
@@ -50,7 +50,7 @@ std::string first_line(const std::exception& error) {
 void rethrow_own_error(const std::exception& error) {
   const bool is_own =
       dynamic_cast<const c10::AcceleratorError*>(&error) != nullptr || dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
-      dynamic_cast<const std::bad_alloc*>(&error) != nullptr || text_of(error).find("unhandled cuda error") != std::string::npos;
+      dynamic_cast<const std::bad_alloc*>(&error) != nullptr || message_of(error).find("unhandled cuda error") != std::string::npos;
   if (is_own) throw;
 }
 

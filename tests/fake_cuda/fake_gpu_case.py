@@ -8,16 +8,11 @@ import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "gpu"))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
-from gpu_case import GpuCase  # noqa: E402
+from gpu_case import GpuCase, launcher, synthetic  # noqa: E402
 
 # Two steps an epoch, of images that need no decoding.
-SMALL = ["model={name: resnet20}", "dataset={name: synthetic, shape: [3, 32, 32], num_classes: 10, num_train: 16, num_validation: 8}",
-         "dataset.train_transforms=[]", "dataset.validation_transforms=[]", "dataloader={global_batch_size: 8, num_workers: 1}",
+SMALL = ["model={name: resnet20}", *synthetic(16), "dataset.num_validation=8", "dataloader={global_batch_size: 8, num_workers: 1}",
          "validation={batch_size: 8, every_epochs: 1}", "training.epochs=2", "logging.every_steps=1"]
-
-
-def launcher(num_ranks):
-    return ("launch", "--nproc-per-node", str(num_ranks))
 
 
 class FakeGpuCase(GpuCase):
@@ -42,5 +37,5 @@ class FakeGpuCase(GpuCase):
         stats = tempfile.TemporaryDirectory(prefix="trainer-gpu-")
         self.addCleanup(stats.cleanup)
         self.train(*overrides, launcher=launcher(num_ranks) if num_ranks > 1 else (), num_gpus=num_ranks,
-                         variables={"FAKE_CUDA_STATS": stats.name}, devices=[f"cuda:{number}" for number in range(num_ranks)])
+                   variables={"FAKE_CUDA_STATS": stats.name}, devices=[f"cuda:{number}" for number in range(num_ranks)])
         return [json.loads((pathlib.Path(stats.name) / f"rank_{rank}.json").read_text()) for rank in range(num_ranks)]

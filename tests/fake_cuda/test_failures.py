@@ -4,7 +4,8 @@ import re
 import time
 import unittest
 
-from fake_gpu_case import SMALL, FakeGpuCase, launcher
+from fake_gpu_case import SMALL, FakeGpuCase
+from gpu_case import launcher
 
 # Numbers of errors of CUDA and NCCL.
 OUT_OF_MEMORY, OLD_DRIVER, ILLEGAL_ADDRESS = 2, 35, 700

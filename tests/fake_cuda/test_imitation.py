@@ -7,7 +7,8 @@ import sys
 import time
 import unittest
 
-from fake_gpu_case import SMALL, FakeGpuCase, launcher
+from fake_gpu_case import SMALL, FakeGpuCase
+from gpu_case import launcher
 
 # Functions of libfake_cuda.so, called from Python.
 HEADER = """

@@ -18,7 +18,13 @@ from launches import BINARY, CONFIG, FAULTS, ROOT  # noqa: E402
 LIMIT_SECONDS = 180
 # The same arithmetic in float64 in another order: losses differ by rounding errors of about 1e-15, amplified a little in each of few steps.
 ROUNDING = 1e-8
-TWO_RANKS = ("launch", "--nproc-per-node", "2")
+
+
+def launcher(num_ranks):
+    return ("launch", "--nproc-per-node", str(num_ranks))
+
+
+TWO_RANKS = launcher(2)
 RESNET = ["model={name: resnet20}", "lr_scheduler={name: constant}", "optimizer.lr=0.001", "training.epochs=1", "logging.every_steps=1"]
 
 

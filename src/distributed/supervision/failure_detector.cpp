@@ -21,7 +21,7 @@ using std::chrono::milliseconds;
 // These keys get a value at the start, because reading a missing key would wait for it.
 const std::string kFailureKey = "failure_detector/failure";  // null, then the first failure
 const std::string kDigestKey = "failure_detector/digest";
-// How many of the ranks that can have read the failure.
+// How many ranks have read the failure, of those that can.
 const std::string kConfirmedKey = "failure_detector/confirmed";
 // Each rank costs the store about three messages per interval: 2,500 per second with 1,024 ranks.
 constexpr milliseconds kLongestInterval{200};

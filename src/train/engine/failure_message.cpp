@@ -11,11 +11,9 @@ namespace {
 
 // The whole text, such as that of a TorchScript module, whose reason comes last; but of what CUDA and NCCL say only one line.
 std::string text_of(const std::exception& error) {
-  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
   const bool is_of_gpu =
       dynamic_cast<const c10::AcceleratorError*>(&error) != nullptr || dynamic_cast<const c10::DistBackendError*>(&error) != nullptr;
-  if (is_of_gpu) return distributed::first_line(error);
-  return torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
+  return is_of_gpu ? distributed::first_line(error) : distributed::message_of(error);
 }
 
 // What the device itself reports, which makes whatever is called afterwards fail in its own words; empty if it works.
