@@ -44,6 +44,12 @@ class Optimizer {
   // If so, step() waits for the device once.
   void set_skip_zero_grads(bool skip) { skip_zero_grads_ = skip; }
 
+  // Whether step() can be recorded in a CUDA graph.
+  bool is_recordable() const { return takes_lr_tensors() && !skip_zero_grads_; }
+  // From now on step() takes the learning rates that the last set_lr() has written to the device, rounded to float32, and ignores its `lr`.
+  void use_lr_tensors();
+  void set_lr(double lr);
+
   size_t num_groups() const { return groups_.size(); }
   double lr_factor(size_t group) const { return groups_[group].lr_factor; }
 
@@ -85,6 +91,18 @@ class Optimizer {
   std::vector<Gradients> gather() const;
   // Updates groups_[group], of which `gradients` has at least one parameter; not recorded by autograd. `lr`: the group's.
   virtual void update(size_t group, const Gradients& gradients, double lr, const std::optional<torch::Tensor>& found_inf) = 0;
+  // Whether update() takes the learning rate by with_lr(), never waits for the device, and keeps its state in the same tensors after the
+  // first updates.
+  virtual bool takes_lr_tensors() const { return false; }
+  // Calls `update` with the learning rate of the group: `lr`, or after use_lr_tensors() a float32 scalar on the device.
+  template <typename Update>
+  void with_lr(size_t group, double lr, const Update& update) const {
+    if (lr_tensors_.empty()) {
+      update(lr);
+    } else {
+      update(lr_tensors_[group]);
+    }
+  }
   // Moves the parameters back to where they were before perturb_parameters().
   virtual void restore_parameters() {}
 
@@ -105,6 +123,7 @@ class Optimizer {
   void check_groups(const state::View& param_groups) const;
 
   bool skip_zero_grads_ = false;
+  std::vector<torch::Tensor> lr_tensors_;  // like groups_, or empty
 };
 
 using OptimizerRegistry = Registry<std::unique_ptr<Optimizer>, std::vector<ParamGroup>>;

@@ -75,6 +75,9 @@ enum class AutocastType { kBfloat16, kFloat16 };
 // Of 3x3 convolutions with stride 1 on a CPU, see runtime.convolution.
 enum class ConvolutionChoice { kAuto, kDirect, kWinograd2, kWinograd4 };
 
+// Whether the steps of a training on a GPU are repeated from a CUDA graph: kAuto where that is possible, kOn only so.
+enum class CudaGraphChoice { kOff, kAuto, kOn };
+
 // What a program wants of its device.
 struct PlacementOptions {
   DeviceChoice device = DeviceChoice::kAuto;
@@ -89,6 +92,7 @@ struct PlacementOptions {
   bool fuse = true;  // batch normalisation with what follows it, on a CPU
   bool deterministic = false;
   bool cudnn_benchmark = true;  // without effect under `deterministic`
+  CudaGraphChoice cuda_graph = CudaGraphChoice::kOff;
 };
 
 }  // namespace trainer::device

@@ -314,9 +314,11 @@ struct RuntimeSection {
   Auto<bool> channels_last = {};
   device::ConvolutionChoice convolution = device::ConvolutionChoice::kAuto;
   FuseChoice fuse = FuseChoice::kAuto;
+  device::CudaGraphChoice cuda_graph = device::CudaGraphChoice::kOff;
   std::string cuda_allocator = {};
 
   void describe(KeyTable& keys) {
+    using device::CudaGraphChoice;
     using device::DeviceChoice, device::FloatType;
     keys.add_choice("device", device, {{"auto", DeviceChoice::kAuto}, {"cpu", DeviceChoice::kCpu}, {"cuda", DeviceChoice::kCuda}},
                     {.doc = "auto: the GPU where there is one."});
@@ -350,6 +352,13 @@ struct RuntimeSection {
     keys.add_choice("fuse", fuse, {{"auto", FuseChoice::kAuto}, {"off", FuseChoice::kOff}},
                     {.doc = "auto: on a CPU, batch normalisation, the addition of a residual and the ReLU behind it are one operator; off: "
                             "LibTorch's operators, one after the other."});
+    keys.add_choice(
+        "cuda_graph", cuda_graph, {{"off", CudaGraphChoice::kOff}, {"auto", CudaGraphChoice::kAuto}, {"on", CudaGraphChoice::kOn}},
+        {.doc =
+             "Record the kernels of a step once and then start them with one call, which is faster for small networks, whose kernels the "
+             "GPU finishes before the processor can start the next. It needs one process, training.accumulation_steps 1, and the "
+             "optimizer sgd (without dampening), adam or adamw; auto: where that is so; on: refuse to train otherwise. It needs more "
+             "memory of the GPU."});
     keys.add(
         "cuda_allocator", cuda_allocator,
         {.doc = "Settings of the GPU's memory allocator, in the format of PYTORCH_CUDA_ALLOC_CONF (\"expandable_segments:True\"); empty: "

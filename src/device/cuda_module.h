@@ -1,11 +1,14 @@
 #pragma once
 // The interface to the module cuda/, a separate shared library: without a GPU, neither it nor LibTorch's CUDA libraries are loaded.
 
+#include <ATen/core/Generator.h>
 #include <c10/core/Device.h>
 #include <c10/util/intrusive_ptr.h>
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,6 +18,14 @@ class Store;
 }  // namespace c10d
 
 namespace trainer::device {
+
+// Kernels and copies that were recorded, and can be started again with the same addresses. Its tensors stay allocated as long as it exists.
+class CudaGraph {
+ public:
+  virtual ~CudaGraph() = default;
+  // On the current stream. Random numbers come from the present states of the generators.
+  virtual void replay() = 0;
+};
 
 // The module's functions; filled in by device/cuda/cuda_module.cpp.
 struct CudaModule {
@@ -29,6 +40,12 @@ struct CudaModule {
   // "0000:3b:00.0"
   std::string (*pci_bus_id)(int device) = nullptr;
   void (*set_device)(int device) = nullptr;
+  // Makes this thread compute on a stream of its own from now on, after all that was asked of the device; only there a graph can be
+  // recorded.
+  void (*use_own_stream)(int device) = nullptr;
+  // Records, without computing it, what `work` asks of the current stream, which must not wait for the device. `generators`: those of the
+  // device that it draws from, besides the default one. Throws what `work` throws.
+  std::unique_ptr<CudaGraph> (*record_graph)(const std::vector<at::Generator>& generators, const std::function<void()>& work) = nullptr;
   // Collective; the backend connects when it is first used.
   c10::intrusive_ptr<c10d::Backend> (*make_nccl_backend)(c10::intrusive_ptr<c10d::Store> store, int rank, int size, c10::Device device,
                                                          std::chrono::milliseconds timeout) = nullptr;

@@ -68,6 +68,9 @@ Placement choose_placement(const PlacementOptions& options, const HostShare& sha
       throw UsageError(fmt::format("{} cannot be used: {}; set runtime.device: cpu, or CUDA_VISIBLE_DEVICES to another GPU",
                                    placement.device.str(), refusal));
     }
+    placement.cuda_graph = options.cuda_graph;
+  } else if (options.cuda_graph == CudaGraphChoice::kOn) {
+    throw UsageError("runtime.cuda_graph: on needs a GPU, but this process computes on the CPU; set auto or off");
   }
   const bool float64 = options.dtype == FloatType::kFloat64;
   placement.dtype = float64 ? torch::kFloat64 : torch::kFloat32;

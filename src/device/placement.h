@@ -24,6 +24,7 @@ struct Placement {
   int num_threads = 1;
   bool pin_memory = false;
   const CudaModule* cuda = nullptr;  // when `device` is a GPU
+  CudaGraphChoice cuda_graph = CudaGraphChoice::kOff;
 };
 
 // The part of its host that this process may use.

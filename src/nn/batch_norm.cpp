@@ -3,6 +3,7 @@
 #include <c10/util/StringUtil.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <tuple>
 #include <utility>
 
@@ -80,8 +81,32 @@ std::pair<torch::Tensor, torch::Tensor> BatchNorm2d::statistics_to_update() cons
   return {running_mean.clone(), running_var.clone()};
 }
 
+namespace {
+
+thread_local BatchCounts* current_counts = nullptr;
+
+}  // namespace
+
+BatchCounts::BatchCounts() {
+  TORCH_CHECK(current_counts == nullptr, "BatchCounts: this thread has one already");
+  current_counts = this;
+}
+
+BatchCounts::~BatchCounts() { current_counts = nullptr; }
+
+void BatchCounts::add() {
+  if (!counts_.empty()) at::_foreach_add_(counts_, 1);
+  counts_.clear();
+}
+
 void BatchNorm2d::count_batch() {
   if (!updates_statistics_) return;
+  // Without a momentum the next batch needs the count.
+  if (current_counts != nullptr && options_.momentum) {
+    auto& counts = current_counts->counts_;
+    const auto is_this = [this](const torch::Tensor& count) { return count.is_same(num_batches_tracked); };
+    if (std::ranges::none_of(counts, is_this)) return counts.push_back(num_batches_tracked);
+  }
   const torch::NoGradGuard no_grad;
   num_batches_tracked.add_(1);
 }

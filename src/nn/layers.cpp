@@ -31,7 +31,7 @@ torch::Tensor Conv2d::forward(const torch::Tensor& input) {
   if (largest_tile_ && stride_ > 1 && padding_ == 1 && convolution::takes_strided(x, weight)) {
     return observed(*this, convolution::convolve_strided(x, weight, bias, stride_));
   }
-  return observed(*this, at::conv2d(x, weight, bias, stride_, padding_));
+  return observed(*this, at::conv2d(x, used_weight(weight), used_weight(bias), stride_, padding_));
 }
 
 std::optional<convolution::Tile> Conv2d::winograd_tile(const torch::Tensor& x) const {
@@ -69,7 +69,71 @@ Linear::Linear(int64_t in_features, int64_t out_features, bool has_bias) {
   if (has_bias) bias = register_parameter("bias", torch::empty({out_features}));
 }
 
-torch::Tensor Linear::forward(const torch::Tensor& x) { return observed(*this, at::linear(x, weight, bias)); }
+torch::Tensor Linear::forward(const torch::Tensor& x) { return observed(*this, at::linear(x, used_weight(weight), used_weight(bias))); }
+
+std::vector<torch::Tensor> trained_weights(const torch::nn::Module& network) {
+  std::vector<torch::Tensor> weights;
+  for (const auto& module : network.modules(/*include_self=*/false)) {
+    if (module->as<Conv2d>() == nullptr && module->as<Linear>() == nullptr) continue;
+    for (const auto& parameter : module->parameters(/*recurse=*/false)) {
+      if (parameter.requires_grad()) weights.push_back(parameter);
+    }
+  }
+  return weights;
+}
+
+namespace {
+
+// Each tensor in another type, by one kernel; undefined ones stay so.
+std::vector<torch::Tensor> converted(at::TensorList tensors, torch::ScalarType dtype) {
+  std::vector<torch::Tensor> results;
+  std::vector<torch::Tensor> from;
+  std::vector<torch::Tensor> to;
+  for (const auto& tensor : tensors) {
+    results.push_back(tensor.defined() ? at::empty_like(tensor, tensor.options().dtype(dtype)) : torch::Tensor());
+    if (!tensor.defined()) continue;
+    from.push_back(tensor);
+    to.push_back(results.back());
+  }
+  if (!to.empty()) at::_foreach_copy_(to, from);
+  return results;
+}
+
+class Conversion : public torch::autograd::Function<Conversion> {
+ public:
+  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, at::TensorList weights,
+                                                torch::ScalarType dtype) {
+    context->set_materialize_grads(false);
+    context->saved_data["dtype"] = weights.front().scalar_type();
+    return converted(weights, dtype);
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    auto results = converted(gradients, context->saved_data["dtype"].toScalarType());
+    results.emplace_back();
+    return results;
+  }
+};
+
+thread_local const WeightCasts* current_casts = nullptr;
+
+}  // namespace
+
+WeightCasts::WeightCasts(const std::vector<torch::Tensor>& weights, torch::ScalarType dtype) {
+  TORCH_CHECK(current_casts == nullptr, "WeightCasts: this thread has some already");
+  if (weights.empty()) return;
+  const auto casts = Conversion::apply(at::TensorList(weights), dtype);
+  for (size_t i = 0; i < weights.size(); ++i) casts_.emplace(weights[i].unsafeGetTensorImpl(), casts[i]);
+  current_casts = this;
+}
+
+WeightCasts::~WeightCasts() { current_casts = nullptr; }
+
+torch::Tensor used_weight(const torch::Tensor& weight) {
+  if (current_casts == nullptr) return weight;
+  const auto cast = current_casts->casts_.find(weight.unsafeGetTensorImpl());
+  return cast == current_casts->casts_.end() ? weight : cast->second;
+}
 
 void kaiming_normal_fan_out_(torch::Tensor weight, at::Generator generator) {
   const int64_t fan_out = weight.numel() / weight.size(1);

@@ -4,6 +4,8 @@
 #include <torch/torch.h>
 
 #include <functional>
+#include <unordered_map>
+#include <vector>
 
 #include "nn/convolution/convolution.h"
 #include "trainer/nn.h"
@@ -12,6 +14,27 @@ namespace trainer::nn {
 
 // Calls Conv2d::use_winograd of every convolution below `network`.
 void use_winograd(const torch::nn::Module& network, convolution::Tile largest_tile);
+
+// The parameters of all convolutions and linear layers of `network` that are trained.
+std::vector<torch::Tensor> trained_weights(const torch::nn::Module& network);
+
+// While it exists, those layers use in this thread what one kernel has made of their parameters: the same values in autocast's type.
+// Autocast itself would convert each by a kernel of its own. For GPUs; one gradient reaches the parameters only together with all others.
+class WeightCasts {
+ public:
+  // `weights`: of trained_weights().
+  WeightCasts(const std::vector<torch::Tensor>& weights, torch::ScalarType dtype);
+  ~WeightCasts();
+  WeightCasts(const WeightCasts&) = delete;
+  WeightCasts& operator=(const WeightCasts&) = delete;
+
+ private:
+  friend torch::Tensor used_weight(const torch::Tensor& weight);
+  std::unordered_map<const c10::TensorImpl*, torch::Tensor> casts_;
+};
+
+// What a layer computes with: a converted one, if there is one, otherwise `weight` itself, which may be undefined.
+torch::Tensor used_weight(const torch::Tensor& weight);
 
 // Observes the output of each layer, for the search for non-finite values. Costs training nothing while no observer exists.
 

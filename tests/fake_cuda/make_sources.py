@@ -26,7 +26,6 @@ ANSWERS = {
     "cudaDeviceCanAccessPeer": [(0, "int", 1)], "cudaDeviceGetStreamPriorityRange": [(0, "int", 0), (1, "int", -5)],
     "cudaDriverGetVersion": [(0, "int", 13000)], "cudaRuntimeGetVersion": [(0, "int", 13000)],
     "cudaOccupancyMaxActiveBlocksPerMultiprocessor": [(0, "int", 4)], "cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags": [(0, "int", 4)],
-    "cudaStreamGetCaptureInfo": [(1, "int", 0)], "cudaStreamIsCapturing": [(1, "int", 0)],
     "cudnnGetBatchNormalizationBackwardExWorkspaceSize": [(10, "size_t", 0)],
     "cudnnGetBatchNormalizationForwardTrainingExWorkspaceSize": [(8, "size_t", 0)],
     "cudnnGetBatchNormalizationTrainingExReserveSpaceSize": [(5, "size_t", 0)], "nvrtcVersion": [(0, "int", 13), (1, "int", 0)],

@@ -18,6 +18,7 @@
 #include <optional>
 #include <set>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "fake_cuda.h"
@@ -25,7 +26,18 @@
 using Lock = std::lock_guard<std::recursive_mutex>;
 
 // What the handles of CUDA point to.
+struct CUgraph_st {
+  std::vector<std::function<bool()>> work;
+  int64_t num_launches = 0;
+  bool is_valid = true;
+};
+
+struct CUgraphExec_st {
+  CUgraph_st graph;
+};
+
 struct CUstream_st {
+  CUgraph_st* capture = nullptr;  // what it does not do but records
   std::deque<std::function<bool()>> work;
   uint64_t num_added = 0;
   uint64_t num_done = 0;
@@ -35,8 +47,9 @@ struct CUstream_st {
 struct CUevent_st {
   unsigned flags = 0;
   CUstream_st* stream = nullptr;  // null: not recorded
-  uint64_t position = 0;          // the work of the stream that has to be done
-  int64_t launch = 0;             // how many kernels were launched before
+  bool is_captured = false;
+  uint64_t position = 0;  // the work of the stream that has to be done
+  int64_t launch = 0;     // how many kernels were launched before
   std::chrono::steady_clock::time_point time = {};
 };
 
@@ -97,7 +110,9 @@ struct State {
   std::map<const void*, std::string> kernel_names;
   std::map<std::string, int64_t> counts;
   std::map<std::string, int64_t> kernels;
-  std::set<int> devices;  // on which kernels were launched
+  std::set<int> devices;             // on which kernels were launched
+  CUstream_st* capturing = nullptr;  // at most one stream at a time
+  std::thread::id capturing_thread;
   int64_t num_launches = 0;
   std::set<cudaEvent_t> events;
 };
@@ -108,6 +123,8 @@ State& state() {
 }
 
 thread_local int current_device = 0;
+// Whether the thread may do while it captures what waits for the device (cudaStreamCaptureModeRelaxed).
+thread_local bool is_relaxed = false;
 thread_local int last_error = 0;
 thread_local std::vector<std::tuple<dim3, dim3, size_t, cudaStream_t>> launch_configurations;
 
@@ -193,6 +210,18 @@ void complete_all() {
 
 void count_wait(const char* function) { count(std::string("host waits: ") + function); }
 
+// The error of a call that is not allowed while this thread captures (cudaStreamCaptureModeThreadLocal), and ends the capture; or 0.
+// `is_captured`: whether the call asks for something that is captured, which no thread may.
+int forbid_in_capture(const char* function, bool is_captured = false) {
+  const Lock lock(state().mutex);
+  auto* stream = state().capturing;
+  if (stream == nullptr) return 0;
+  if (!is_captured && (is_relaxed || state().capturing_thread != std::this_thread::get_id())) return 0;
+  report(fmt::format("{} in a capture, from {}", function, callers()));
+  stream->capture->is_valid = false;
+  return last_error = cudaErrorStreamCaptureUnsupported;
+}
+
 constexpr size_t kSmall = 64;
 
 // `num_launches`: when the copy was asked for.
@@ -242,6 +271,8 @@ constexpr int kNotYetCopied = 0xA5;
 
 cudaError_t copy(void* to, const void* from, size_t size, cudaStream_t stream, bool is_async) {
   std::unique_lock lock(state().mutex);
+  const bool waits = !is_async || (is_on_device(from) && !is_on_device(to) && !is_pinned(to));
+  if (const int error = waits ? forbid_in_capture(__func__) : 0) return static_cast<cudaError_t>(error);
   const auto num_launches = state().num_launches;
   const auto place = [](const void* address) { return is_on_device(address) ? "device" : is_pinned(address) ? "pinned" : "pageable"; };
   count(fmt::format("copies: {} to {}", place(from), place(to)));
@@ -259,9 +290,8 @@ cudaError_t copy(void* to, const void* from, size_t size, cudaStream_t stream, b
     if (is_pinned(to)) memset(to, kNotYetCopied, size);
     enqueue(stream, [=] { return copy_now(to, from, size, num_launches), true; });
   }
-  const bool is_waiting = !is_async || (is_on_device(from) && !is_on_device(to) && !is_pinned(to));
   lock.unlock();
-  if (!is_waiting) return cudaSuccess;
+  if (!waits) return cudaSuccess;
   count_wait("copy");
   complete(stream_of(stream));
   return cudaSuccess;
@@ -330,12 +360,18 @@ int begin_call(const char* function) {
 void enqueue(void* stream, std::function<bool()> run) {
   const Lock lock(state().mutex);
   auto& queue = stream_of(static_cast<cudaStream_t>(stream));
+  if (queue.capture != nullptr) return queue.capture->work.push_back(std::move(run));
   queue.work.push_back(std::move(run));
   ++queue.num_added;
 }
 
 int launch(const std::string& kernel) {
   const Lock lock(state().mutex);
+  if (state().capturing != nullptr) {
+    count("captured kernels");
+    ++state().capturing->capture->num_launches;
+    return 0;
+  }
   if (const int error = begin_call("kernel")) return error;
   ++state().num_launches;
   ++state().kernels[kernel];
@@ -473,6 +509,7 @@ FAKE_CUDA_API const char* cudaGetErrorName(cudaError_t error) { return error == 
 
 FAKE_CUDA_API cudaError_t cudaMalloc(void** address, size_t size) {
   FAKE_CUDA_CALL(cudaError_t);
+  if (const int error = forbid_in_capture(__func__)) return static_cast<cudaError_t>(error);
   const Lock lock(state().mutex);
   constexpr size_t kPage = 4096;
   size = std::max(kPage, (size + kPage - 1) / kPage * kPage);
@@ -581,6 +618,7 @@ FAKE_CUDA_API cudaError_t cudaStreamDestroy(cudaStream_t /*stream*/) { return cu
 
 FAKE_CUDA_API cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   FAKE_CUDA_CALL(cudaError_t);
+  if (const int error = forbid_in_capture(__func__, stream_of(stream).capture != nullptr)) return static_cast<cudaError_t>(error);
   count_wait(__func__);
   complete(stream_of(stream));
   return cudaSuccess;
@@ -588,6 +626,7 @@ FAKE_CUDA_API cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 
 FAKE_CUDA_API cudaError_t cudaStreamQuery(cudaStream_t stream) {
   FAKE_CUDA_CALL(cudaError_t);
+  if (const int error = forbid_in_capture(__func__, stream_of(stream).capture != nullptr)) return static_cast<cudaError_t>(error);
   const Lock lock(state().mutex);
   auto& queue = stream_of(stream);
   return try_complete(queue, queue.num_added) ? cudaSuccess : cudaErrorNotReady;
@@ -625,6 +664,7 @@ FAKE_CUDA_API cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream
   const Lock lock(state().mutex);
   auto& queue = stream_of(stream);
   event->stream = &queue;
+  event->is_captured = queue.capture != nullptr;
   event->position = queue.num_added;
   event->launch = state().num_launches;
   event->time = std::chrono::steady_clock::now();
@@ -636,6 +676,7 @@ FAKE_CUDA_API cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream
 // The device is late: an event has happened once 100 kernels were launched after it, or after a second.
 FAKE_CUDA_API cudaError_t cudaEventQuery(cudaEvent_t event) {
   FAKE_CUDA_CALL(cudaError_t);
+  if (const int error = forbid_in_capture(__func__, event->is_captured)) return static_cast<cudaError_t>(error);
   const Lock lock(state().mutex);
   if (event->stream == nullptr) return cudaSuccess;
   const int64_t delay = state().skips_waits ? 100'000 : 100;
@@ -646,6 +687,7 @@ FAKE_CUDA_API cudaError_t cudaEventQuery(cudaEvent_t event) {
 
 FAKE_CUDA_API cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   FAKE_CUDA_CALL(cudaError_t);
+  if (const int error = forbid_in_capture(__func__, event->is_captured)) return static_cast<cudaError_t>(error);
   count_wait(__func__);
   if (event->stream != nullptr && !state().skips_waits) complete(*event->stream, event->position, event->launch);
   return cudaSuccess;
@@ -662,6 +704,7 @@ FAKE_CUDA_API cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t 
 
 FAKE_CUDA_API cudaError_t cudaDeviceSynchronize() {
   FAKE_CUDA_CALL(cudaError_t);
+  if (const int error = forbid_in_capture(__func__)) return static_cast<cudaError_t>(error);
   count_wait(__func__);
   complete_all();
   return cudaSuccess;
@@ -717,6 +760,84 @@ FAKE_CUDA_API cudaError_t cudaGetDriverEntryPointByVersion(const char*, void** f
   static const auto kStub = +[] { return 0; };
   *function = reinterpret_cast<void*>(kStub);
   if (result != nullptr) *result = cudaDriverEntryPointSuccess;
+  return cudaSuccess;
+}
+
+FAKE_CUDA_API cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+  const bool was_relaxed = is_relaxed;
+  is_relaxed = *mode == cudaStreamCaptureModeRelaxed;
+  *mode = was_relaxed ? cudaStreamCaptureModeRelaxed : cudaStreamCaptureModeThreadLocal;
+  return cudaSuccess;
+}
+
+// Of one stream at a time, whose kernels may come from any thread.
+FAKE_CUDA_API cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
+  FAKE_CUDA_CALL(cudaError_t);
+  const Lock lock(state().mutex);
+  const bool is_possible = stream != nullptr && state().capturing == nullptr && mode == cudaStreamCaptureModeThreadLocal;
+  if (!is_possible) return static_cast<cudaError_t>(last_error = cudaErrorStreamCaptureUnsupported);
+  stream->capture = new CUgraph_st;
+  state().capturing = stream;
+  state().capturing_thread = std::this_thread::get_id();
+  return cudaSuccess;
+}
+
+FAKE_CUDA_API cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  FAKE_CUDA_CALL(cudaError_t);
+  const Lock lock(state().mutex);
+  *graph = std::exchange(stream->capture, nullptr);
+  state().capturing = nullptr;
+  if ((*graph)->is_valid) return cudaSuccess;
+  delete std::exchange(*graph, nullptr);
+  return static_cast<cudaError_t>(last_error = cudaErrorStreamCaptureInvalidated);
+}
+
+FAKE_CUDA_API cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  const Lock lock(state().mutex);
+  const auto* capture = stream_of(stream).capture;
+  *status = capture == nullptr  ? cudaStreamCaptureStatusNone
+            : capture->is_valid ? cudaStreamCaptureStatusActive
+                                : cudaStreamCaptureStatusInvalidated;
+  return cudaSuccess;
+}
+
+FAKE_CUDA_API cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream, cudaStreamCaptureStatus* status, unsigned long long* id,
+                                                   cudaGraph_t* graph, const cudaGraphNode_t** nodes, const cudaGraphEdgeData** /*edges*/,
+                                                   size_t* num_nodes) {
+  const Lock lock(state().mutex);
+  if (id != nullptr) *id = 1;
+  if (graph != nullptr) *graph = stream_of(stream).capture;
+  if (nodes != nullptr) *nodes = nullptr;
+  if (num_nodes != nullptr) *num_nodes = 0;
+  return cudaStreamIsCapturing(stream, status);
+}
+
+FAKE_CUDA_API cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* /*nodes*/, size_t* num_nodes) {
+  *num_nodes = graph->work.size() + static_cast<size_t>(graph->num_launches);
+  return cudaSuccess;
+}
+
+FAKE_CUDA_API cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* instance, cudaGraph_t graph, unsigned long long /*flags*/) {
+  FAKE_CUDA_CALL(cudaError_t);
+  *instance = new CUgraphExec_st{*graph};
+  return cudaSuccess;
+}
+
+FAKE_CUDA_API cudaError_t cudaGraphLaunch(cudaGraphExec_t instance, cudaStream_t stream) {
+  FAKE_CUDA_CALL(cudaError_t);
+  const Lock lock(state().mutex);
+  state().num_launches += instance->graph.num_launches;
+  for (const auto& run : instance->graph.work) enqueue(stream, run);
+  return cudaSuccess;
+}
+
+FAKE_CUDA_API cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+
+FAKE_CUDA_API cudaError_t cudaGraphExecDestroy(cudaGraphExec_t instance) {
+  delete instance;
   return cudaSuccess;
 }
 

@@ -4,9 +4,12 @@ import re
 import unittest
 
 from fake_gpu_case import SMALL, FakeGpuCase
+from launches import CONFIG
 
 FLOAT16 = "amp={enabled: true, dtype: float16, init_scale: 1024.0}"
 PRECISIONS = {"float32": "amp.enabled=false", "bfloat16": "amp={enabled: true, dtype: bfloat16}", "float16": FLOAT16}
+# The fourth step is recorded. The last batch of an epoch is smaller.
+GRAPH = ["runtime.cuda_graph=on", "dataset.num_train=44", "dataloader.drop_last=false"]
 FEATURES = {
     "averages": ["training.ema={decay: 0.9}"],
     "mixing": ["dataset.batch_transforms=[mixup: {}, cutmix: {}]"],
@@ -19,6 +22,11 @@ FEATURES = {
     "the same results each time": ["runtime.deterministic=true"],
     "float64": ["runtime.dtype=float64"],
     "no buffers": ["model={name: demo_conv, num_classes: 10}"],
+    "a graph": [*GRAPH, "training.ema={decay: 0.9}", "training.max_grad_norm=1.0", "logging.histograms_every_epochs=1",
+                "checkpoint.every_steps=1"],
+    "a graph, float16": [*GRAPH, FLOAT16],
+    "a graph, mixing and dropout": [*GRAPH, "dataset.batch_transforms=[mixup: {}]",
+                                    "model={name: wide_resnet, depth: 10, width: 1, dropout: 0.3}"],
     "no buffers, float16": ["model={name: demo_conv, num_classes: 10}", FLOAT16],
 }
 
@@ -37,6 +45,23 @@ class TrainingTest(FakeGpuCase):
             with self.subTest(name):
                 self.train(*SMALL, *overrides)
 
+    def test_steps_of_a_graph(self):
+        counts = self.count(*SMALL, *GRAPH)[0]["counts"]
+        # Of two epochs of five whole batches, all but the first three.
+        self.assertEqual(counts["cudaGraphLaunch"], 7)
+        # Those whose gradients are looked at are not repeated: the last of each epoch.
+        counts = self.count(*SMALL, *GRAPH, "dataset.num_train=40", "logging.histograms_every_epochs=1")[0]["counts"]
+        self.assertEqual(counts["cudaGraphLaunch"], 5)
+
+    def test_trainings_without_a_graph(self):
+        for text, overrides in {"training.accumulation_steps: 1": ["training.accumulation_steps=2"],
+                                "the optimizer sgd without dampening, adam or adamw, and optimizer.skip_zero_grads: false":
+                                    ["optimizer={name: rmsprop}"]}.items():
+            with self.subTest(text):
+                run = self.call("--config", CONFIG, "--run-dir", self.folder / "refused", *SMALL, *overrides, "runtime.cuda_graph=on")
+                self.assertEqual(run.returncode, 2, run.stderr)
+                self.assertIn(f"error: runtime.cuda_graph: on needs {text}; change that, or set runtime.cuda_graph: auto\n", run.stderr)
+                self.assertNotIn("cudaGraphLaunch", self.count(*SMALL, *overrides, "runtime.cuda_graph=auto")[0]["counts"])
 
     def test_cudnn_does_not_search_for_a_last_batch_that_is_smaller(self):
         searches = [self.count(*SMALL, f"dataset.num_validation={number}")[0]["counts"]["cudaEventElapsedTime"] for number in (8, 12)]

@@ -4,6 +4,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/cuda/CUDAContext.h>
+#include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <cuda_runtime_api.h>
@@ -54,6 +55,43 @@ std::string pci_bus_id(int device) {
 
 void set_device(int device) { c10::cuda::set_device(static_cast<c10::DeviceIndex>(device)); }
 
+void use_own_stream(int device) {
+  c10::cuda::device_synchronize();
+  c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, static_cast<c10::DeviceIndex>(device)));
+}
+
+class RecordedGraph final : public trainer::device::CudaGraph {
+ public:
+  RecordedGraph(const std::vector<at::Generator>& generators, const std::function<void()>& work) {
+    for (const auto& generator : generators) graph_.register_generator_state(generator);
+    // What is cached now cannot be used by the graph, which has memory of its own.
+    c10::cuda::device_synchronize();
+    c10::cuda::CUDACachingAllocator::emptyCache();
+    // Other threads may meanwhile wait for copies of theirs.
+    graph_.capture_begin({}, cudaStreamCaptureModeThreadLocal);
+    try {
+      work();
+    } catch (...) {
+      try {
+        graph_.capture_end();
+      } catch (const std::exception&) {
+        // The first failure says why.
+      }
+      throw;
+    }
+    graph_.capture_end();
+  }
+
+  void replay() override { graph_.replay(); }
+
+ private:
+  at::cuda::CUDAGraph graph_;
+};
+
+std::unique_ptr<trainer::device::CudaGraph> record_graph(const std::vector<at::Generator>& generators, const std::function<void()>& work) {
+  return std::make_unique<RecordedGraph>(generators, work);
+}
+
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(c10::intrusive_ptr<c10d::Store> store, int rank, int size, c10::Device device,
                                                     std::chrono::milliseconds timeout) {
   c10::cuda::set_device(device.index());
@@ -65,7 +103,8 @@ c10::intrusive_ptr<c10d::Backend> make_nccl_backend(c10::intrusive_ptr<c10d::Sto
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) const trainer::device::CudaModule* trainer_cuda_module() {
-  static constexpr trainer::device::CudaModule kModule{&device_count, &refusal,    &compute_capability_major, &device_refusal, &peak_memory,
-                                                       &pci_bus_id,   &set_device, &make_nccl_backend};
+  static constexpr trainer::device::CudaModule kModule{
+      &device_count, &refusal,    &compute_capability_major, &device_refusal, &peak_memory,
+      &pci_bus_id,   &set_device, &use_own_stream,           &record_graph,   &make_nccl_backend};
   return &kModule;
 }

@@ -148,7 +148,8 @@ device::PlacementOptions placement_options(const config::Experiment& experiment)
           .convolution = runtime.convolution,
           .fuse = runtime.fuse == config::FuseChoice::kAuto,
           .deterministic = runtime.deterministic,
-          .cudnn_benchmark = runtime.cudnn_benchmark};
+          .cudnn_benchmark = runtime.cudnn_benchmark,
+          .cuda_graph = runtime.cuda_graph};
 }
 
 engine::Network build_network(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks) {

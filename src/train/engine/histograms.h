@@ -26,6 +26,7 @@ class Histograms final : public TrainingHook {
   Histograms(const Parts& parts, const EpochPart& part, int64_t every_epochs, reporting::Sink& reporter);
 
   void on_gradients(int64_t step) override;
+  bool needs_gradients(int64_t step) const override { return is_due(step); }
   void after_step(int64_t step) override;
 
  private:

@@ -64,7 +64,7 @@ DataSource::DataSource(Samples those, const SourceOptions& options, const device
                                  .seed = augmentation_seed(options.seed),
                                  .report_left_out = options.report_left_out};
   // From other memory, the driver copies before it returns.
-  if (placement.device.is_cuda() && placement.pin_memory) {
+  if (!placement.device.is_cpu() && placement.pin_memory) {
     of_batches.make_copy_event = [device = placement.device, activity = ranks.activity] {
       return std::make_unique<DeviceCopyEvent>(device, activity);
     };

@@ -1,37 +1,50 @@
 #include "train/engine/train_step.h"
 
+#include <algorithm>
 #include <mutex>
 #include <utility>
 
 #include "nn/batch_norm.h"
+#include "nn/layers.h"
 #include "trainer/amp.h"
 #include "trainer/random.h"
 
 namespace trainer::engine {
-NonFiniteGuard::NonFiniteGuard(Parts& parts, task::TrainMeter& meter)
-    : parts_(parts),
-      meter_(meter),
-      buffers_(parts.model->buffers()),
-      saved_buffers_(buffers_.read()),
-      non_finite_step_(torch::full({}, -1, torch::dtype(torch::kInt64).device(parts.placement.device))),
-      is_stopped_(torch::zeros({}, torch::dtype(torch::kBool).device(parts.placement.device))),
-      non_finite_scale_(torch::zeros({}, torch::dtype(torch::kFloat32).device(parts.placement.device))),
-      finite_losses_(torch::zeros({}, torch::dtype(torch::kFloat32).device(parts.placement.device))) {}
+namespace {
 
-void NonFiniteGuard::begin_step(int64_t step) {
-  step_ = step;
+// Of NonFiniteGuard::non_finite_step_.
+constexpr int64_t kNone = -1;
+
+}  // namespace
+
+NonFiniteGuard::NonFiniteGuard(Parts& parts, task::TrainMeter& meter)
+    : parts_(parts), meter_(meter), buffers_(parts.model->buffers()), saved_buffers_(buffers_.read()) {
+  const auto scalar = [&](const at::Scalar& value, torch::ScalarType dtype) {
+    return torch::full({}, value, torch::dtype(dtype).device(parts.placement.device));
+  };
+  step_ = scalar(0, torch::kInt64);
+  non_finite_step_ = scalar(kNone, torch::kInt64);
+  none_ = scalar(kNone, torch::kInt64);
+  is_stopped_ = scalar(false, torch::kBool);
+  non_finite_scale_ = scalar(0, torch::kFloat32);
+  finite_losses_ = scalar(1, torch::kFloat32);
+  zero_ = scalar(0, torch::kFloat32);
+}
+
+void NonFiniteGuard::begin_step() {
   meter_.mark();
   if (buffers_.empty()) return;
-  const bool is_on_cpu = is_stopped_.is_cpu();
-  if (is_on_cpu && is_stopped_.item<bool>()) return;
-  const auto bytes = buffers_.read();
-  saved_buffers_ = is_on_cpu ? bytes : at::where(is_stopped_, saved_buffers_, bytes);
+  if (!is_stopped_.is_cpu()) {
+    at::where_out(saved_buffers_, is_stopped_, saved_buffers_, buffers_.read());
+  } else if (!is_stopped_.item<bool>()) {
+    saved_buffers_ = buffers_.read();
+  }
 }
 
 torch::Tensor NonFiniteGuard::mark(const torch::Tensor& weighted_loss, const torch::Tensor& loss) {
-  const auto value = loss.detach();
-  finite_losses_ += value - value;
-  return weighted_loss * (finite_losses_ + 1);
+  // 0 times an infinity or NaN is NaN.
+  finite_losses_.addcmul_(loss.detach(), zero_);
+  return weighted_loss * finite_losses_;
 }
 
 torch::Tensor NonFiniteGuard::found_inf() {
@@ -40,27 +53,27 @@ torch::Tensor NonFiniteGuard::found_inf() {
   const auto found = scaler ? scaler->found_inf() : optim::find_non_finite(parts_.optimizer->parameters());
   // On a CPU, reading the value costs nothing, and it is nearly always 0.
   if (found.is_cpu() && found.item<float>() == 0 && !step()) return found;
-  auto is_first = (non_finite_step_ < 0).logical_and(found > 0);
+  auto is_found = found > 0;
   if (scaler) {
-    is_first = is_first.logical_and(scaler->current_scale() <= 1);
-    non_finite_scale_ = at::where(is_first, scaler->current_scale(), non_finite_scale_);
+    is_found = is_found.logical_and(scaler->current_scale() <= 1);
+    at::where_out(non_finite_scale_, is_found.logical_and(is_stopped_.logical_not()), scaler->current_scale(), non_finite_scale_);
   }
-  non_finite_step_ = at::where(is_first, step_, non_finite_step_);
-  is_stopped_ = non_finite_step_ >= 0;
-  const auto skips = at::maximum(found, is_stopped_.to(torch::kFloat32));
-  if (scaler) {
-    // The GradScaler skips this one step and lowers the scale; the next loss is looked at anew.
-    const auto is_lost = finite_losses_.isnan().logical_and(is_stopped_.logical_not());
-    meter_.rewind_if(is_lost);
-    finite_losses_ = finite_losses_.masked_fill(is_lost, 0);
-    buffers_.write_if(skips > 0, saved_buffers_);
-  }
+  at::where_out(non_finite_step_, is_stopped_, non_finite_step_, at::where(is_found, step_, none_));
+  at::ne_out(is_stopped_, non_finite_step_, kNone);
+  const auto is_stopped = is_stopped_.to(torch::kFloat32);
+  if (!scaler) return is_stopped;
+  const auto skips = at::maximum(found, is_stopped);
+  // The GradScaler skips this one step and lowers the scale; the next loss is looked at anew.
+  const auto is_lost = finite_losses_.isnan().logical_and(is_stopped_.logical_not());
+  meter_.rewind_if(is_lost);
+  finite_losses_.masked_fill_(is_lost, 1);
+  buffers_.write_if(skips > 0, saved_buffers_);
   return skips;
 }
 
 std::optional<int64_t> NonFiniteGuard::step() const {
   const auto step = non_finite_step_.item<int64_t>();
-  return step < 0 ? std::nullopt : std::optional(step);
+  return step == kNone ? std::nullopt : std::optional(step);
 }
 
 std::optional<double> NonFiniteGuard::scale() const {
@@ -72,9 +85,9 @@ bool NonFiniteGuard::had_non_finite_loss() const { return finite_losses_.isnan()
 void NonFiniteGuard::undo() {
   meter_.rewind();
   buffers_.write(saved_buffers_);
-  non_finite_step_.fill_(-1);
+  non_finite_step_.fill_(kNone);
   is_stopped_.zero_();
-  finite_losses_.zero_();
+  finite_losses_.fill_(1);
 }
 
 namespace {
@@ -99,27 +112,61 @@ void run_passes(optim::Optimizer& optimizer, const models::Model& model, const s
 }
 
 TrainStep::TrainStep(Parts& parts, uint64_t seed, std::optional<double> max_grad_norm, task::TrainMeter& meter)
-    : parts_(parts), seed_(seed), max_grad_norm_(max_grad_norm), meter_(meter), guard_(parts, meter) {}
+    : parts_(parts),
+      seed_(seed),
+      max_grad_norm_(max_grad_norm),
+      meter_(meter),
+      guard_(parts, meter),
+      graph_(StepGraph::make_if_possible(parts)) {
+  if (graph_) parts.optimizer->use_lr_tensors();
+  // With several ranks gradients are sent while others are being computed.
+  const auto& placement = parts.placement;
+  const bool casts = !placement.device.is_cpu() && placement.autocast_dtype && parts.ranks.world->size() == 1;
+  if (casts) cast_weights_ = nn::trained_weights(*parts.model);
+}
 
 void TrainStep::run(const std::vector<MicroStep>& micro_steps, const NextBatch& next_batch, double lr,
                     const std::vector<TrainingHook*>& hooks) {
+  const auto step = micro_steps.front().step;
+  guard_.set_step(step);
+  const auto next = [&](const MicroStep& micro_step) { return prepare(next_batch(), micro_step); };
+  if (!graph_) {
+    compute(micro_steps, next, lr, hooks, /*draws_anew=*/true);
+    return;
+  }
+  parts_.optimizer->set_lr(lr);
+  const auto batch = next(micro_steps.front());
+  set_random_numbers(micro_steps.front());
+  const auto run = [&](const DeviceBatch& used) {
+    compute(
+        micro_steps, [&](const MicroStep& /*micro_step*/) { return used; }, lr, hooks, /*draws_anew=*/false);
+  };
+  if (std::ranges::any_of(hooks, [step](const auto* hook) { return hook->needs_gradients(step); })) {
+    run(batch);
+  } else {
+    graph_->run(batch, run);
+  }
+}
+
+void TrainStep::compute(const std::vector<MicroStep>& micro_steps, const std::function<DeviceBatch(const MicroStep&)>& next, double lr,
+                        const std::vector<TrainingHook*>& hooks, bool draws_anew) {
   auto& optimizer = *parts_.optimizer;
   auto& scaler = parts_.grad_scaler;
   auto& data_parallel = *parts_.data_parallel;
   const auto step = micro_steps.front().step;
-  guard_.begin_step(step);
+  guard_.begin_step();
   for (const auto& micro_step : micro_steps) {
-    const auto& batch = next_batch();
-    const auto [images, targets] = prepare(batch, micro_step);
+    const auto [images, targets] = next(micro_step);
+    const auto size = images.size(0);
     run_passes(optimizer, *parts_.model, [&, &images = images, &targets = targets](int number, bool is_last) {
       const bool reduces = micro_step.is_last() && (is_last || optimizer.needs_first_pass_summed());
       data_parallel.before_forward(micro_step.is_first(), reduces);
       // 1. Forward and loss.
-      const auto pass = forward(images, targets, micro_step);
+      const auto pass = draws_anew ? forward(images, targets, micro_step) : forward(images, targets);
       // 2. Backward. During a pass that reduces, buckets of gradients are summed over the ranks.
-      const auto loss = guard_.mark(weighted(pass.loss, batch.size, micro_step), pass.loss);
+      const auto loss = guard_.mark(weighted(pass.loss, size, micro_step), pass.loss);
       data_parallel.backward(loss, pass.outputs, reduces);
-      if (number == 0) meter_.add(pass.loss, pass.outputs, targets, batch.size);
+      if (number == 0) meter_.add(pass.loss, pass.outputs, targets, size);
     });
   }
   for (auto* hook : hooks) hook->on_gradients(step);
@@ -143,13 +190,25 @@ DeviceBatch TrainStep::prepare(const data::Batch& batch, const MicroStep& micro_
 }
 
 task::Task::Pass TrainStep::forward(const torch::Tensor& images, const torch::Tensor& targets, const MicroStep& micro_step) {
-  // The random numbers belong to this micro-step and rank, so that a resumed run draws what an uninterrupted one draws.
+  set_random_numbers(micro_step);
+  return forward(images, targets);
+}
+
+void TrainStep::set_random_numbers(const MicroStep& micro_step) {
   const auto seed = mix_seed(seed_, static_cast<uint64_t>(micro_step.step), static_cast<uint64_t>(micro_step.stream));
   parts_.dropout_generator.set_current_seed(seed);
   // What LibTorch's own layers draw from, if a network of a plug-in has some.
   set_default_seed(parts_.placement.device, mix_seed(seed, kDefaultStream));
+}
+
+task::Task::Pass TrainStep::forward(const torch::Tensor& images, const torch::Tensor& targets) {
   const amp::AutocastGuard autocast(parts_.placement.device.type(), parts_.placement.autocast_dtype);
-  return parts_.task->forward(*parts_.model, images, targets);
+  std::optional<nn::WeightCasts> casts;
+  if (!cast_weights_.empty()) casts.emplace(cast_weights_, *parts_.placement.autocast_dtype);
+  nn::BatchCounts counts;
+  auto pass = parts_.task->forward(*parts_.model, images, targets);
+  counts.add();
+  return pass;
 }
 
 // Micro-steps and ranks of unequal size add up to the mean over all their samples. Nothing else is divided.

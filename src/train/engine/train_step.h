@@ -11,6 +11,7 @@
 #include "distributed/packed_tensors.h"
 #include "train/engine/parts.h"
 #include "train/engine/shared_batches.h"
+#include "train/engine/step_graph.h"
 #include "trainer/task.h"
 
 namespace trainer::engine {
@@ -24,6 +25,8 @@ class TrainingHook {
   virtual void before_step(int64_t /*step*/) {}
   // The gradients of the step are summed over the ranks, and neither unscaled nor clipped yet.
   virtual void on_gradients(int64_t /*step*/) {}
+  // Whether on_gradients() has to be called in this step, for which a CUDA graph is not used then.
+  virtual bool needs_gradients(int64_t /*step*/) const { return false; }
   // `step`: the same number as in before_step(). The parameters are updated; if the step ends a logging interval, that is reported.
   virtual void after_step(int64_t /*step*/) {}
 };
@@ -35,8 +38,10 @@ class NonFiniteGuard {
   // Both must outlive it. `meter` receives the losses of the steps.
   NonFiniteGuard(Parts& parts, task::TrainMeter& meter);
 
-  // To be called before a step: copies the meter, and the model's buffers unless a step waits for undo().
-  void begin_step(int64_t step);
+  // To be called before a step: its number, which does not wait for the device but is not a part of its graph.
+  void set_step(int64_t step) { step_.fill_(step); }
+  // Then: copies the meter, and the model's buffers unless a step waits for undo().
+  void begin_step();
   // Returns the weighted loss of a pass. Once a loss of this rank was not finite in this step or, without a GradScaler, in an earlier one,
   // it is NaN, and so are the gradients and their sum over the ranks: this is how the other ranks detect it.
   torch::Tensor mark(const torch::Tensor& weighted_loss, const torch::Tensor& loss);
@@ -61,11 +66,14 @@ class NonFiniteGuard {
   task::TrainMeter& meter_;
   distributed::PackedTensors buffers_;  // of the model
   torch::Tensor saved_buffers_;         // their bytes before the step
-  int64_t step_ = 0;                    // the current step
-  torch::Tensor non_finite_step_;       // int64 scalar on the device, -1: none
-  torch::Tensor is_stopped_;            // bool scalar on the device: whether there is such a step
-  torch::Tensor non_finite_scale_;      // float32 scalar on the device
-  torch::Tensor finite_losses_;         // float32 scalar on the device: 0, or NaN once a loss was not finite
+  // Scalars on the device, which stay where they are.
+  torch::Tensor step_;              // int64: the current step
+  torch::Tensor non_finite_step_;   // int64; kNone: none
+  torch::Tensor none_;              // int64: kNone
+  torch::Tensor is_stopped_;        // bool: whether there is such a step
+  torch::Tensor non_finite_scale_;  // float32
+  torch::Tensor finite_losses_;     // float32: 1, or NaN once a loss was not finite
+  torch::Tensor zero_;              // float32: 0
 };
 
 // Calls `pass` for each forward and backward pass that the optimizer needs of a micro-step: the first, and with sam a second one, before
@@ -77,7 +85,7 @@ class TrainStep {
  public:
   using NextBatch = std::function<const data::Batch&()>;
 
-  // `parts` must outlive it. `meter` receives each micro-step's loss and counts.
+  // `parts` must outlive it. `meter` receives each micro-step's loss and counts. Throws as StepGraph::make_if_possible().
   TrainStep(Parts& parts, uint64_t seed, std::optional<double> max_grad_norm, task::TrainMeter& meter);
 
   // Collective: one update of the parameters, at learning rate `lr`, from the micro-steps of one step (at least one), each with a batch
@@ -96,11 +104,21 @@ class TrainStep {
   torch::Tensor weighted(const torch::Tensor& loss, int64_t size, const MicroStep& micro_step) const;
 
  private:
+  // All that a step asks of the device. `next`: the batch of a micro-step. `draws_anew`: whether each pass sets its random numbers.
+  void compute(const std::vector<MicroStep>& micro_steps, const std::function<DeviceBatch(const MicroStep& micro_step)>& next, double lr,
+               const std::vector<TrainingHook*>& hooks, bool draws_anew);
+  // The random numbers belong to this micro-step and rank, so that a resumed run draws what an uninterrupted one draws.
+  void set_random_numbers(const MicroStep& micro_step);
+  // The forward pass and loss, under autocast.
+  task::Task::Pass forward(const torch::Tensor& images, const torch::Tensor& targets);
+
   Parts& parts_;
   uint64_t seed_;
   std::optional<double> max_grad_norm_;
   task::TrainMeter& meter_;
   NonFiniteGuard guard_;
+  std::unique_ptr<StepGraph> graph_;         // null: without one
+  std::vector<torch::Tensor> cast_weights_;  // by nn::WeightCasts
 };
 
 }  // namespace trainer::engine

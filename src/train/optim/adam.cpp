@@ -59,6 +59,7 @@ class Adam final : public Optimizer {
   double base_lr() const override { return options_.lr; }
 
  private:
+  bool takes_lr_tensors() const override { return true; }
   void update(size_t group, const Gradients& gradients, double lr, const std::optional<torch::Tensor>& found_inf) override {
     std::vector<torch::Tensor> exp_avgs;
     std::vector<torch::Tensor> exp_avg_sqs;
@@ -72,10 +73,16 @@ class Adam final : public Optimizer {
       steps.push_back(state.step);
     }
     at::_foreach_add_(steps, 1);
-    const auto kernel = options_.decoupled_weight_decay ? kUpdateAdamW : kUpdateAdam;
-    kernel(gradients.params, gradients.grads, exp_avgs, exp_avg_sqs, /*max_exp_avg_sqs=*/{}, steps, lr, options_.betas[0],
-           options_.betas[1], weight_decay_of(group, options_.weight_decay), options_.eps, /*amsgrad=*/false, /*maximize=*/false,
-           /*grad_scale=*/{}, found_inf);
+    const auto adam = [](const auto&... arguments) { at::_fused_adam_(arguments...); };
+    const auto adamw = [](const auto&... arguments) { at::_fused_adamw_(arguments...); };
+    with_lr(group, lr, [&](const auto& rate) {
+      const auto call = [&](const auto& kernel) {
+        kernel(gradients.params, gradients.grads, exp_avgs, exp_avg_sqs, /*max_exp_avg_sqs=*/at::TensorList(), steps, rate,
+               options_.betas[0], options_.betas[1], weight_decay_of(group, options_.weight_decay), options_.eps, /*amsgrad=*/false,
+               /*maximize=*/false, /*grad_scale=*/std::optional<torch::Tensor>(), found_inf);
+      };
+      options_.decoupled_weight_decay ? call(adamw) : call(adam);
+    });
     // Undo the count of a step that the kernel skipped.
     if (found_inf) at::_foreach_sub_(steps, std::vector<torch::Tensor>(steps.size(), *found_inf));
   }
@@ -111,12 +118,6 @@ class Adam final : public Optimizer {
     options.add("fused", state::Tree());
     options.add("decoupled_weight_decay", options_.decoupled_weight_decay);
   }
-
-  // The overloads of the kernels with lr as a number.
-  using Update = void (*)(at::TensorList, at::TensorList, at::TensorList, at::TensorList, at::TensorList, at::TensorList, double, double,
-                          double, double, double, bool, bool, const std::optional<at::Tensor>&, const std::optional<at::Tensor>&);
-  static constexpr Update kUpdateAdam = at::_fused_adam_;
-  static constexpr Update kUpdateAdamW = at::_fused_adamw_;
 
   AdamOptions options_;
   std::vector<std::vector<AdamState>> states_;  // like groups_

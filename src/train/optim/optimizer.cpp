@@ -100,6 +100,14 @@ void Optimizer::step(double lr, const std::optional<torch::Tensor>& found_inf) {
   }
 }
 
+void Optimizer::use_lr_tensors() {
+  for (const auto& group : groups_) lr_tensors_.push_back(torch::zeros({}, group.params.front().options().dtype(torch::kFloat32)));
+}
+
+void Optimizer::set_lr(double lr) {
+  for (size_t i = 0; i < lr_tensors_.size(); ++i) lr_tensors_[i].fill_(lr * groups_[i].lr_factor);
+}
+
 void Optimizer::drop_zeros(std::vector<Gradients>& all) {
   std::vector<torch::Tensor> grads;
   for (const auto& gradients : all) grads.insert(grads.end(), gradients.grads.begin(), gradients.grads.end());

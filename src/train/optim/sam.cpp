@@ -75,6 +75,9 @@ class Sam final : public Sgd {
     is_perturbed_ = false;
   }
 
+  // Both passes of a step draw the same random numbers.
+  bool takes_lr_tensors() const override { return false; }
+
   void add_options(size_t group, state::Dict& options) const override {
     Sgd::add_options(group, options);
     options.add("rho", rho_);

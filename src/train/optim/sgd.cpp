@@ -63,8 +63,10 @@ void Sgd::update(size_t group, const Gradients& gradients, double lr, const std:
   const double weight_decay = weight_decay_of(group, options_.weight_decay);
   const auto run = [&](const SgdLists& lists, bool is_first_step) {
     if (lists.params.empty()) return;
-    at::_fused_sgd_(lists.params, lists.grads, lists.momentum_buffers, weight_decay, options_.momentum, lr, options_.dampening,
-                    options_.nesterov, /*maximize=*/false, is_first_step, /*grad_scale=*/{}, found_inf);
+    with_lr(group, lr, [&](const auto& rate) {
+      at::_fused_sgd_(lists.params, lists.grads, lists.momentum_buffers, weight_decay, options_.momentum, rate, options_.dampening,
+                      options_.nesterov, /*maximize=*/false, is_first_step, /*grad_scale=*/{}, found_inf);
+    });
   };
   run(first, /*is_first_step=*/true);
   run(others, /*is_first_step=*/false);

@@ -22,6 +22,7 @@ class Sgd : public Optimizer {
   double base_lr() const override { return options_.lr; }
 
  protected:
+  bool takes_lr_tensors() const override { return options_.dampening == 0; }
   void add_options(size_t group, state::Dict& options) const override;
 
  private:

@@ -150,12 +150,13 @@ constexpr size_t kFewestSums = 3;
 TrainMeter::TrainMeter(torch::Device device, std::vector<MeanMetric> metrics) : metrics_(std::move(metrics)) {
   const auto num_sums = std::max(kFewestSums, metrics_.size() + 2);
   sums_ = torch::zeros({static_cast<int64_t>(num_sums)}, torch::TensorOptions(device).dtype(torch::kFloat64));
+  marked_ = sums_.clone();
 }
 
 void TrainMeter::add(const torch::Tensor& loss, const torch::Tensor& outputs, const torch::Tensor& targets, int64_t size) {
   if (size == 0) return;
   const torch::NoGradGuard no_grad;
-  sums_[0].add_(loss.to(torch::kFloat64), size);
+  sums_[0].add_(loss, size);
   for (size_t i = 0; i < metrics_.size(); ++i) {
     sums_[static_cast<int64_t>(i) + 1].add_(metrics_[i].sum(outputs, targets));
   }
@@ -175,9 +176,9 @@ Measurement TrainMeter::read(const distributed::ProcessGroup& group) const {
 }
 
 void TrainMeter::reset() { sums_.zero_(); }
-void TrainMeter::mark() { marked_ = sums_.clone(); }
+void TrainMeter::mark() { marked_.copy_(sums_); }
 void TrainMeter::rewind() { sums_.copy_(marked_); }
-void TrainMeter::rewind_if(const torch::Tensor& condition) { sums_.copy_(at::where(condition, marked_, sums_)); }
+void TrainMeter::rewind_if(const torch::Tensor& condition) { at::where_out(sums_, condition, marked_, sums_); }
 state::Tree TrainMeter::state() const { return sums_.to(torch::kCPU, /*non_blocking=*/false, /*copy=*/true); }
 void TrainMeter::load_state(const state::View& view) { view.copy_to(sums_); }
 

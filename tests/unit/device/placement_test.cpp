@@ -52,6 +52,18 @@ TEST(Placement, AutoOnAGpu) {
   EXPECT_TRUE(place({.device = DeviceChoice::kCpu}, &new_gpu).device.is_cpu());
 }
 
+TEST(Placement, GraphsNeedAGpu) {
+  const auto gpu = gpus(&two_devices, &hopper);
+  EXPECT_EQ(place({.cuda_graph = CudaGraphChoice::kOn}, &gpu).cuda_graph, CudaGraphChoice::kOn);
+  EXPECT_EQ(place({.cuda_graph = CudaGraphChoice::kAuto}).cuda_graph, CudaGraphChoice::kOff);
+  try {
+    place({.cuda_graph = CudaGraphChoice::kOn});
+    FAIL();
+  } catch (const UsageError& error) {
+    EXPECT_STREQ(error.what(), "runtime.cuda_graph: on needs a GPU, but this process computes on the CPU; set auto or off");
+  }
+}
+
 TEST(Placement, TheGpuHasTheIndexOfTheLocalRank) {
   const auto index = [](int local_rank, int (*count)()) {
     const auto module = gpus(count, &hopper);

@@ -91,6 +91,37 @@ TEST(Layers, UnderAutocastWinogradsAlgorithmTakesAndGivesBFloat16) {
   }
 }
 
+TEST(Layers, WeightsThatAreConvertedTogetherGiveWhatAutocastGives) {
+  Conv2d convolution(3, 6, 3, {.bias = true});
+  Linear linear(6, 4);
+  Linear unused(6, 4);
+  torch::nn::Module network;
+  network.register_module("convolution", std::shared_ptr<Conv2d>(std::shared_ptr<Conv2d>(), &convolution));
+  network.register_module("linear", std::shared_ptr<Linear>(std::shared_ptr<Linear>(), &linear));
+  network.register_module("unused", std::shared_ptr<Linear>(std::shared_ptr<Linear>(), &unused));
+  for (const auto& parameter : network.parameters()) normal_(parameter, 0, 0.5, at::globalContext().defaultGenerator(torch::kCPU));
+  linear.bias.requires_grad_(false);
+  const auto weights = trained_weights(network);
+  EXPECT_EQ(weights.size(), 5U);
+  const auto x = torch::randn({2, 3, 8, 8});
+  const auto run = [&](bool together) {
+    network.zero_grad();
+    const BFloat16Autocast autocast;
+    std::optional<WeightCasts> casts;
+    if (together) casts.emplace(weights, torch::kBFloat16);
+    const auto y = linear.forward(convolution.forward(x).mean({2, 3}));
+    y.square().sum().backward();
+    return std::vector<torch::Tensor>{y.detach(), convolution.weight.grad(), convolution.bias.grad(), linear.weight.grad()};
+  };
+  const auto expected = run(false);
+  const auto actual = run(true);
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(actual[i].scalar_type(), expected[i].scalar_type());
+    EXPECT_TRUE(at::equal(actual[i], expected[i])) << i;
+  }
+  EXPECT_FALSE(unused.weight.grad().defined());
+}
+
 TEST(Layers, ConstructorsDrawNoRandomNumbers) {
   const torch::Tensor before = at::globalContext().defaultGenerator(torch::kCPU).get_state();
   const Conv2d convolution(3, 6, 5, {.bias = true});
