@@ -85,7 +85,10 @@ class Bench:
     def contenders(self, case):
         """Name and command of each."""
         autocast = ["--bfloat16"] if self.on_gpu else []
-        yield "ours", self.ours(case, "--input", "resident", f"amp.enabled={str(self.on_gpu).lower()}")
+        ours = self.ours(case, "--input", "resident", f"amp.enabled={str(self.on_gpu).lower()}")
+        yield "ours", ours
+        if self.on_gpu:
+            yield "ours, CUDA graph", [*ours, "runtime.cuda_graph=on"]
         yield "Python, eager", self.peer(case, *autocast)
         if self.on_gpu:
             yield "Python, CUDA graph", self.peer(case, *autocast, "--mode", "graph")

@@ -21,9 +21,10 @@ BIN = KIT / "bin"
 TRAINER = BIN / "trainer"
 # For one test program or the measurements.
 LIMIT_SECONDS = 540
-TEXT = """parts:
+TESTS = sorted(path.stem.removeprefix("test_") for path in (KIT / "tests" / "gpu").glob("test_*.py"))
+TEXT = f"""parts:
   quick   the tests of single parts, and a short training
-  tests   all tests
+  tests   quick, then all tests of whole runs; each is a part, too: {", ".join(TESTS)}
   bench   the measurements against Python
   all     tests, then bench
 exit codes: 0 all passed, 1 something failed, 2 there is no GPU, or no LibTorch that fits
@@ -129,14 +130,16 @@ class Kit:
         passed = self.train("cpu")
         if self.no_gpu:
             raise Refusal(f"no GPU: {self.no_gpu}")
-        part = self.arguments.part
-        if part in ("quick", "tests", "all"):
+        parts = set(self.arguments.parts)
+        if "all" in parts:
+            parts |= {"tests", "bench"}
+        if parts & {"quick", "tests"}:
             passed = self.step("gpu_test", [BIN / "gpu_test", "--gtest_brief=1"]) and passed
             passed = self.train("cuda") and passed
-        if part in ("tests", "all"):
-            for test in sorted((KIT / "tests/gpu").glob("test_*.py")):
-                passed = self.step(test.name, [self.arguments.python, test]) and passed
-        if part in ("bench", "all"):
+        for name in TESTS:
+            if parts & {"tests", name}:
+                passed = self.step(name, [self.arguments.python, KIT / "tests" / "gpu" / f"test_{name}.py"]) and passed
+        if "bench" in parts:
             figures = self.arguments.results.with_name(f"{self.arguments.results.stem}_bench.json")
             passed = self.step("bench", [self.arguments.python, KIT / "bench/gpu.py", "--bin", BIN, "--output", figures]) and passed
             print(self.results["steps"][-1]["output"])
@@ -145,10 +148,14 @@ class Kit:
 
 def main():
     parser = argparse.ArgumentParser(prog="run.sh", description=__doc__, epilog=TEXT, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", nargs="?", choices=["quick", "tests", "bench", "all"], default="quick", help="default: %(default)s")
+    parser.add_argument("parts", nargs="*", metavar="part", default=["quick"], help="one or more of those below; default: quick")
     parser.add_argument("--python", default="python3", help="the Python whose torch package is used; default: %(default)s")
     parser.add_argument("--results", type=pathlib.Path, default=pathlib.Path("results.json"), help="the file to write; default: %(default)s")
-    kit = Kit(parser.parse_args())
+    arguments = parser.parse_args()
+    unknown = [part for part in arguments.parts if part not in ("quick", "tests", "bench", "all", *TESTS)]
+    if unknown:
+        parser.error(f"unknown part {unknown[0]}; --help lists them")
+    kit = Kit(arguments)
     try:
         status = kit.run()
     except Refusal as refusal:

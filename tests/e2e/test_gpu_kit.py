@@ -1,5 +1,5 @@
-"""The kit for machines with a GPU, in a root folder of a newer Debian that has only Python and the torch package: no network, no driver.
-TRAINER_BUILD_DIR is the build."""
+"""The kit for machines with a GPU, in a root folder of a newer Debian that has only Python and the torch package: no network, no driver; and here,
+on a GPU that tests/fake_cuda imitates. TRAINER_BUILD_DIR is the build, TRAINER_FAKE_CUDA what has to be preloaded."""
 
 import json
 import os
@@ -80,6 +80,20 @@ class GpuKitTest(unittest.TestCase):
         bench = self.inside("/kit/bench/gpu.sh --bin /kit/bin")
         self.assertEqual(bench.returncode, 2, bench.stdout + bench.stderr)
         self.assertIn("no GPU", bench.stdout + bench.stderr)
+
+    def test_on_an_imitated_gpu(self):
+        """Everything is run to its end. Values have no meaning there, so only the tests that compare some fail."""
+        results = self.root / "tmp" / "imitated.json"
+        variables = {"LD_PRELOAD": os.environ["TRAINER_FAKE_CUDA"], "FAKE_CUDA_FOLDER": str(self.root / "tmp")}
+        run = subprocess.run([self.root / "kit" / "run.sh", "quick", "refusals", "--python", VENV / "bin" / "python", "--results", results],
+                             env={**os.environ, **variables}, capture_output=True, text=True, timeout=300)
+        self.assertEqual(run.returncode, 1, run.stdout + run.stderr)
+        self.assertIn("GPUs     Fake H100", run.stdout)
+        steps = {step["name"]: step for step in json.loads(results.read_text())["steps"]}
+        self.assertEqual(list(steps), ["training on cpu", "gpu_test", "training on cuda", "refusals"])
+        self.assertEqual([steps[name]["status"] for name in ("training on cpu", "training on cuda")], ["passed"] * 2)
+        self.assertIn("[  PASSED  ] 3 tests.", steps["gpu_test"]["output"])
+        self.assertRegex(steps["refusals"]["output"], r"\nRan \d+ tests in ")
 
     def test_a_libtorch_that_does_not_fit(self):
         for python, reason in (("raise ImportError(\"no module\")",

@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 
-TORCH = ["libtorch_cuda.so", "libc10_cuda.so", "libtorch_cpu.so", "libtorch_nvshmem.so", "libcaffe2_nvrtc.so"]
+TORCH = ["libtorch_cuda.so", "libc10_cuda.so", "libtorch_cpu.so", "libtorch_nvshmem.so", "libcaffe2_nvrtc.so", "libtorch_python.so"]
 # By version: the names of its functions.
 VERSIONS = {"libcudart.so.13": r"(__)?cuda", "libcublas.so.13": r"cublas(?!Lt)", "libcublasLt.so.13": r"cublasLt", "libcudnn.so.9": r"cudnn",
             "libnccl.so.2": r"nccl", "libcufft.so.12": r"cufft", "libcusparse.so.12": r"cusparse(?!Lt)", "libcusparseLt.so.0": r"cusparseLt",
@@ -52,7 +52,8 @@ def stub(name):
 def main():
     folder, sources = pathlib.Path(sys.argv[1]), map(pathlib.Path, sys.argv[2:])
     defined = set(re.findall(r"FAKE_CUDA_API [^(;]*?\b(\w+)\(", "".join(source.read_text() for source in sources)))
-    names = defined.union(*(needed(folder / library) for library in TORCH))
+    # Only the torch package has the library of Python.
+    names = defined.union(*(needed(folder / library) for library in TORCH if (folder / library).exists()))
     stubs, versions = ["#include <stdlib.h>", 'extern "C" {', "int fake_cuda_launch(const char*);"], []
     for version, pattern in VERSIONS.items():
         functions = sorted(name for name in names if re.match(pattern, name))

@@ -110,9 +110,9 @@ struct State {
   std::map<const void*, std::string> kernel_names;
   std::map<std::string, int64_t> counts;
   std::map<std::string, int64_t> kernels;
-  std::set<int> devices;             // on which kernels were launched
-  CUstream_st* capturing = nullptr;  // at most one stream at a time
-  std::thread::id capturing_thread;
+  std::set<int> devices;                            // on which kernels were launched
+  CUstream_st* capturing = nullptr;                 // at most one stream at a time
+  std::optional<std::thread::id> capturing_thread;  // which may not wait for the device meanwhile; empty: no thread may
   int64_t num_launches = 0;
   std::set<cudaEvent_t> events;
 };
@@ -210,13 +210,14 @@ void complete_all() {
 
 void count_wait(const char* function) { count(std::string("host waits: ") + function); }
 
-// The error of a call that is not allowed while this thread captures (cudaStreamCaptureModeThreadLocal), and ends the capture; or 0.
+// The error of a call that is not allowed while this thread captures, and ends the capture; or 0.
 // `is_captured`: whether the call asks for something that is captured, which no thread may.
 int forbid_in_capture(const char* function, bool is_captured = false) {
   const Lock lock(state().mutex);
   auto* stream = state().capturing;
   if (stream == nullptr) return 0;
-  if (!is_captured && (is_relaxed || state().capturing_thread != std::this_thread::get_id())) return 0;
+  const bool is_other = state().capturing_thread && *state().capturing_thread != std::this_thread::get_id();
+  if (!is_captured && (is_relaxed || is_other)) return 0;
   report(fmt::format("{} in a capture, from {}", function, callers()));
   stream->capture->is_valid = false;
   return last_error = cudaErrorStreamCaptureUnsupported;
@@ -774,11 +775,12 @@ FAKE_CUDA_API cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureM
 FAKE_CUDA_API cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
   FAKE_CUDA_CALL(cudaError_t);
   const Lock lock(state().mutex);
-  const bool is_possible = stream != nullptr && state().capturing == nullptr && mode == cudaStreamCaptureModeThreadLocal;
+  const bool is_possible = stream != nullptr && state().capturing == nullptr && mode != cudaStreamCaptureModeRelaxed;
   if (!is_possible) return static_cast<cudaError_t>(last_error = cudaErrorStreamCaptureUnsupported);
   stream->capture = new CUgraph_st;
   state().capturing = stream;
-  state().capturing_thread = std::this_thread::get_id();
+  state().capturing_thread.reset();
+  if (mode == cudaStreamCaptureModeThreadLocal) state().capturing_thread = std::this_thread::get_id();
   return cudaSuccess;
 }
 

@@ -44,6 +44,11 @@ class RepeatsTest(GpuCase):
         self.assertIn(begin["step"], range(3, 200))
         self.assert_equal_runs(resumed, straight)
 
+    def test_steps_of_a_graph(self):
+        # In a graph the learning rate is a float32 number, as this one is.
+        settings = [*REPEATABLE, "lr_scheduler={name: constant}", "optimizer.lr=0.0078125"]
+        self.assert_equal_runs(self.train(*settings, "runtime.cuda_graph=on"), self.train(*settings))
+
     def test_verify_resume(self):
         verified = self.call("verify-resume", "--config", CONFIG, "--steps", "10", *REPEATABLE)
         self.assertEqual(verified.returncode, 0, verified.stdout + verified.stderr)
