@@ -35,11 +35,17 @@ torch::nn::Sequential make_downsample(int64_t in_channels, int64_t out_channels,
   return torch::nn::Sequential(nn::conv1x1(in_channels, out_channels, stride), norm(out_channels));
 }
 
+// The 3×3 convolution of a bottleneck with `channels` = 64 has so many channels in each of its groups.
+struct Grouping {
+  int64_t groups = 1;
+  int64_t width = 64;
+};
+
 class BasicBlock : public torch::nn::Module {
  public:
   static constexpr int64_t kExpansion = 1;
 
-  BasicBlock(int64_t in_channels, int64_t channels, int64_t stride, const nn::NormFactory& norm)
+  BasicBlock(int64_t in_channels, int64_t channels, int64_t stride, const Grouping& /*grouping*/, const nn::NormFactory& norm)
       : downsample_(make_downsample(in_channels, channels * kExpansion, stride, norm)) {
     conv1_ = register_module("conv1", nn::conv3x3(in_channels, channels, stride));
     bn1_ = register_module("bn1", norm(channels));
@@ -65,13 +71,15 @@ class Bottleneck : public torch::nn::Module {
  public:
   static constexpr int64_t kExpansion = 4;
 
-  Bottleneck(int64_t in_channels, int64_t channels, int64_t stride, const nn::NormFactory& norm)
+  Bottleneck(int64_t in_channels, int64_t channels, int64_t stride, const Grouping& grouping, const nn::NormFactory& norm)
       : downsample_(make_downsample(in_channels, channels * kExpansion, stride, norm)) {
-    conv1_ = register_module("conv1", nn::conv1x1(in_channels, channels));
-    bn1_ = register_module("bn1", norm(channels));
-    conv2_ = register_module("conv2", nn::conv3x3(channels, channels, stride));
-    bn2_ = register_module("bn2", norm(channels));
-    conv3_ = register_module("conv3", nn::conv1x1(channels, channels * kExpansion));
+    const int64_t width = channels * grouping.width / 64 * grouping.groups;
+    conv1_ = register_module("conv1", nn::conv1x1(in_channels, width));
+    bn1_ = register_module("bn1", norm(width));
+    const nn::Conv2dOptions grouped{.stride = stride, .padding = 1, .groups = grouping.groups};
+    conv2_ = register_module("conv2", std::make_shared<nn::Conv2d>(width, width, 3, grouped));
+    bn2_ = register_module("bn2", norm(width));
+    conv3_ = register_module("conv3", nn::conv1x1(width, channels * kExpansion));
     bn3_ = register_module("bn3", norm(channels * kExpansion));
     if (downsample_) register_module("downsample", downsample_);
   }
@@ -95,8 +103,8 @@ using BlocksPerStage = std::array<int64_t, 4>;
 template <class Block>
 class ResNet : public Model {
  public:
-  ResNet(const BlocksPerStage& blocks_per_stage, const ResNetOptions& options, const BuildContext& context)
-      : Model(options), options_(options) {
+  ResNet(const BlocksPerStage& blocks_per_stage, const Grouping& grouping, const ResNetOptions& options, const BuildContext& context)
+      : Model(options), options_(options), grouping_(grouping) {
     conv1_ = register_module("conv1", make_stem(options));
     bn1_ = register_module("bn1", context.norm(64));
     layer1_ = register_module("layer1", make_stage(64, 1, blocks_per_stage[0], context.norm));
@@ -125,7 +133,7 @@ class ResNet : public Model {
   torch::nn::Sequential make_stage(int64_t channels, int64_t stride, int64_t num_blocks, const nn::NormFactory& norm) {
     torch::nn::Sequential stage;
     for (int64_t i = 0; i < num_blocks; ++i) {
-      const auto block = std::make_shared<Block>(stage_channels_, channels, i == 0 ? stride : 1, norm);
+      const auto block = std::make_shared<Block>(stage_channels_, channels, i == 0 ? stride : 1, grouping_, norm);
       if (options_.zero_init_last_norm) torch::nn::init::zeros_(block->last_norm().weight);
       stage->push_back(block);
       stage_channels_ = channels * Block::kExpansion;
@@ -134,6 +142,7 @@ class ResNet : public Model {
   }
 
   ResNetOptions options_;
+  Grouping grouping_;
   int64_t stage_channels_ = 64;  // output channels of the last stage
   std::shared_ptr<nn::Conv2d> conv1_;
   nn::BatchNormPtr bn1_;
@@ -145,9 +154,10 @@ class ResNet : public Model {
 }  // namespace
 
 void add_resnet(ModelRegistry& registry) {
-  const auto add = [&registry]<class Block>(const char* name, const BlocksPerStage& blocks_per_stage, const char* doc) {
-    registry.add<ResNetOptions>(name, doc, [blocks_per_stage](const auto& options, const auto& context) {
-      return std::make_shared<ResNet<Block>>(blocks_per_stage, options, context);
+  const auto add = [&registry]<class Block>(const char* name, const BlocksPerStage& blocks_per_stage, const char* doc,
+                                            const Grouping& grouping = {}) {
+    registry.add<ResNetOptions>(name, doc, [blocks_per_stage, grouping](const auto& options, const auto& context) {
+      return std::make_shared<ResNet<Block>>(blocks_per_stage, grouping, options, context);
     });
   };
   add.operator()<BasicBlock>("resnet18", {2, 2, 2, 2}, "torchvision's resnet18, 11 million parameters.");
@@ -155,6 +165,9 @@ void add_resnet(ModelRegistry& registry) {
   add.operator()<Bottleneck>("resnet50", {3, 4, 6, 3}, "torchvision's resnet50, 24 million parameters.");
   add.operator()<Bottleneck>("resnet101", {3, 4, 23, 3}, "torchvision's resnet101, 43 million parameters.");
   add.operator()<Bottleneck>("resnet152", {3, 8, 36, 3}, "torchvision's resnet152, 58 million parameters.");
+  add.operator()<Bottleneck>("resnext50_32x4d", {3, 4, 6, 3}, "torchvision's resnext50_32x4d, 23 million parameters.",
+                             {.groups = 32, .width = 4});
+  add.operator()<Bottleneck>("wide_resnet50_2", {3, 4, 6, 3}, "torchvision's wide_resnet50_2, 67 million parameters.", {.width = 128});
 }
 
 }  // namespace trainer::models

@@ -73,6 +73,8 @@ class BatchNorm2d : public torch::nn::Module {
   void freeze_statistics();
   void train(bool on = true) override;
 
+  // Whether the running statistics are the average over all batches (without a momentum).
+  bool averages_all_batches() const { return !options_.momentum; }
   // Whether batches in training update the running statistics and num_batches_tracked. By default they do.
   void set_updates_statistics(bool updates) { updates_statistics_ = updates; }
 
@@ -118,6 +120,7 @@ class NormFactory {
 struct Conv2dOptions {
   int64_t stride = 1;
   int64_t padding = 0;
+  int64_t groups = 1;  // as many as channels: a depthwise convolution
   bool bias = false;
 };
 
@@ -141,6 +144,7 @@ class Conv2d : public torch::nn::Module {
   std::optional<convolution::Tile> largest_tile_;
   int64_t stride_;
   int64_t padding_;
+  int64_t groups_;
 };
 
 // The two convolutions of residual networks, without bias; the 3×3 one pads by 1.
@@ -159,6 +163,48 @@ class Linear : public torch::nn::Module {
 
   torch::Tensor weight;
   torch::Tensor bias;  // undefined without bias
+};
+
+enum class Activation { kNone, kRelu, kRelu6, kHardswish, kSilu, kGelu, kSigmoid, kHardsigmoid };
+torch::Tensor activate(const torch::Tensor& x, Activation activation);
+
+// torch.nn.LayerNorm over the last dimension, or over the channels of [N, C, H, W]; weight 1 and bias 0 at first.
+class LayerNorm : public torch::nn::Module {
+ public:
+  explicit LayerNorm(int64_t num_channels, double eps = 1e-5);
+  torch::Tensor forward(const torch::Tensor& x);           // [..., num_channels]
+  torch::Tensor forward_channels(const torch::Tensor& x);  // [N, num_channels, H, W]
+
+  torch::Tensor weight;
+  torch::Tensor bias;
+
+ private:
+  double eps_;
+};
+
+// torch.nn.MultiheadAttention of a sequence with itself, without masks and dropout. Its parameters are not initialised.
+class SelfAttention : public torch::nn::Module {
+ public:
+  SelfAttention(int64_t num_features, int64_t num_heads);
+  torch::Tensor forward(const torch::Tensor& x);  // [N, positions, num_features]
+
+  torch::Tensor in_proj_weight, in_proj_bias;
+  std::shared_ptr<Linear> out_proj;
+
+ private:
+  int64_t num_heads_;
+};
+
+// Stochastic depth (torchvision.ops.StochasticDepth by rows): in training, the values of a sample become 0 with probability p, and
+// otherwise are scaled by 1 / (1 - p). For the branch of a residual block; drawn as Dropout's mask.
+class DropPath : public torch::nn::Module {
+ public:
+  DropPath(double p, at::Generator generator);
+  torch::Tensor forward(const torch::Tensor& x);  // [N, ...]
+
+ private:
+  double p_;
+  at::Generator generator_;
 };
 
 // Dropout whose mask is drawn from `generator`, on the generator's device. The train step reseeds it before each step.
@@ -181,9 +227,13 @@ void kaiming_normal_fan_out_(torch::Tensor weight, at::Generator generator);
 // Fills weight and bias (if defined) uniformly in ±1/sqrt(fan_in), the default of nn.Conv2d and nn.Linear.
 void default_uniform_(torch::Tensor weight, torch::Tensor bias, at::Generator generator);
 void normal_(torch::Tensor tensor, double mean, double std, at::Generator generator);
+// torch.nn.init.trunc_normal_, without its rare outliers: normal with mean 0, without values beyond 2 and -2.
+void truncated_normal_(torch::Tensor tensor, double std, at::Generator generator);
+void uniform_(torch::Tensor tensor, double bound, at::Generator generator);
 
-// Applies kaiming_normal_fan_out_ to the weight of every Conv2d below `network`, in the order of its modules; a bias becomes 0.
-void init_convolutions_(const torch::nn::Module& network, const at::Generator& generator);
+// torch.nn.init.kaiming_normal_ on the weight of every Conv2d below `network`, in the order of its modules; a bias becomes 0.
+enum class Fan { kOut, kIn };
+void init_convolutions_(const torch::nn::Module& network, const at::Generator& generator, Fan fan = Fan::kOut);
 
 class Loss {
  public:

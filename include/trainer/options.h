@@ -75,7 +75,8 @@ enum class AutocastType { kBfloat16, kFloat16 };
 // Of 3x3 convolutions with stride 1 on a CPU, see runtime.convolution.
 enum class ConvolutionChoice { kAuto, kDirect, kWinograd2, kWinograd4 };
 
-// Whether the steps of a training on a GPU are repeated from a CUDA graph: kAuto where that is possible, kOn only so.
+// Whether the steps of a training on a GPU are repeated from a CUDA graph: kAuto where the number of processes and micro-steps and the
+// optimizer allow it; kOn: refuses to train otherwise.
 enum class CudaGraphChoice { kOff, kAuto, kOn };
 
 // What a program wants of its device.

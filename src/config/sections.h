@@ -357,7 +357,8 @@ struct RuntimeSection {
         {.doc =
              "Record the kernels of a step once and then start them with one call, which is faster for small networks, whose kernels the "
              "GPU finishes before the processor can start the next. It needs one process, training.accumulation_steps 1, and the "
-             "optimizer sgd (without dampening), adam or adamw; auto: where that is so; on: refuse to train otherwise. It needs more "
+             "optimizer sgd (without dampening), adam or adamw without skip_zero_grads; auto: where that is so; on: refuse to train "
+             "otherwise. It needs more "
              "memory of the GPU."});
     keys.add(
         "cuda_allocator", cuda_allocator,

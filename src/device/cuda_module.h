@@ -40,9 +40,6 @@ struct CudaModule {
   // "0000:3b:00.0"
   std::string (*pci_bus_id)(int device) = nullptr;
   void (*set_device)(int device) = nullptr;
-  // Makes this thread compute on a stream of its own from now on, after all that was asked of the device; only there a graph can be
-  // recorded.
-  void (*use_own_stream)(int device) = nullptr;
   // Records, without computing it, what `work` asks of the current stream, which must not wait for the device. `generators`: those of the
   // device that it draws from, besides the default one. Throws what `work` throws.
   std::unique_ptr<CudaGraph> (*record_graph)(const std::vector<at::Generator>& generators, const std::function<void()>& work) = nullptr;

@@ -3,6 +3,7 @@
 #include <ATen/autocast_mode.h>
 
 #include <cmath>
+#include <numbers>
 #include <utility>
 
 #include "nn/convolution/convolution.h"
@@ -20,22 +21,22 @@ torch::Tensor in_autocast_type(const torch::Tensor& x) {
 }  // namespace
 
 Conv2d::Conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel_size, Conv2dOptions options)
-    : stride_(options.stride), padding_(options.padding) {
-  weight = register_parameter("weight", torch::empty({out_channels, in_channels, kernel_size, kernel_size}));
+    : stride_(options.stride), padding_(options.padding), groups_(options.groups) {
+  weight = register_parameter("weight", torch::empty({out_channels, in_channels / groups_, kernel_size, kernel_size}));
   if (options.bias) bias = register_parameter("bias", torch::empty({out_channels}));
 }
 
 torch::Tensor Conv2d::forward(const torch::Tensor& input) {
   const auto x = largest_tile_ ? in_autocast_type(input) : input;
   if (const auto tile = winograd_tile(x)) return observed(*this, convolution::convolve(x, weight, bias, *tile));
-  if (largest_tile_ && stride_ > 1 && padding_ == 1 && convolution::takes_strided(x, weight)) {
+  if (largest_tile_ && groups_ == 1 && stride_ > 1 && padding_ == 1 && convolution::takes_strided(x, weight)) {
     return observed(*this, convolution::convolve_strided(x, weight, bias, stride_));
   }
-  return observed(*this, at::conv2d(x, used_weight(weight), used_weight(bias), stride_, padding_));
+  return observed(*this, at::conv2d(x, used_weight(weight), used_weight(bias), stride_, padding_, /*dilation=*/1, groups_));
 }
 
 std::optional<convolution::Tile> Conv2d::winograd_tile(const torch::Tensor& x) const {
-  if (!largest_tile_ || stride_ != 1 || padding_ != 1) return std::nullopt;
+  if (!largest_tile_ || groups_ != 1 || stride_ != 1 || padding_ != 1) return std::nullopt;
   return convolution::fastest_tile(x, weight, *largest_tile_);
 }
 
@@ -74,7 +75,8 @@ torch::Tensor Linear::forward(const torch::Tensor& x) { return observed(*this, a
 std::vector<torch::Tensor> trained_weights(const torch::nn::Module& network) {
   std::vector<torch::Tensor> weights;
   for (const auto& module : network.modules(/*include_self=*/false)) {
-    if (module->as<Conv2d>() == nullptr && module->as<Linear>() == nullptr) continue;
+    const bool has_weights = module->as<Conv2d>() != nullptr || module->as<Linear>() != nullptr || module->as<SelfAttention>() != nullptr;
+    if (!has_weights) continue;
     for (const auto& parameter : module->parameters(/*recurse=*/false)) {
       if (parameter.requires_grad()) weights.push_back(parameter);
     }
@@ -121,18 +123,18 @@ thread_local const WeightCasts* current_casts = nullptr;
 
 WeightCasts::WeightCasts(const std::vector<torch::Tensor>& weights, torch::ScalarType dtype) {
   TORCH_CHECK(current_casts == nullptr, "WeightCasts: this thread has some already");
-  if (weights.empty()) return;
   const auto casts = Conversion::apply(at::TensorList(weights), dtype);
-  for (size_t i = 0; i < weights.size(); ++i) casts_.emplace(weights[i].unsafeGetTensorImpl(), casts[i]);
+  for (size_t i = 0; i < weights.size(); ++i) casts_.emplace(weights[i].unsafeGetTensorImpl(), Cast{casts[i], weights[i]._version()});
   current_casts = this;
 }
 
 WeightCasts::~WeightCasts() { current_casts = nullptr; }
 
 torch::Tensor used_weight(const torch::Tensor& weight) {
-  if (current_casts == nullptr) return weight;
+  if (current_casts == nullptr || !weight.defined() || !at::autocast::is_autocast_enabled(weight.device().type())) return weight;
   const auto cast = current_casts->casts_.find(weight.unsafeGetTensorImpl());
-  return cast == current_casts->casts_.end() ? weight : cast->second;
+  const bool is_current = cast != current_casts->casts_.end() && cast->second.version == weight._version();
+  return is_current ? cast->second.value : weight;
 }
 
 void kaiming_normal_fan_out_(torch::Tensor weight, at::Generator generator) {
@@ -153,14 +155,89 @@ void normal_(torch::Tensor tensor, double mean, double std, at::Generator genera
   tensor.normal_(mean, std, std::move(generator));
 }
 
-void init_convolutions_(const torch::nn::Module& network, const at::Generator& generator) {
+void init_convolutions_(const torch::nn::Module& network, const at::Generator& generator, Fan fan) {
   const torch::NoGradGuard no_grad;
   for (const auto& module : network.modules(/*include_self=*/false)) {
     auto* convolution = module->as<Conv2d>();
     if (convolution == nullptr) continue;
-    kaiming_normal_fan_out_(convolution->weight, generator);
+    const auto& weight = convolution->weight;
+    const auto size = static_cast<double>(weight.numel() / weight.size(fan == Fan::kOut ? 1 : 0));
+    normal_(weight, 0.0, std::sqrt(2.0 / size), generator);
     if (convolution->bias.defined()) convolution->bias.zero_();
   }
+}
+
+void truncated_normal_(torch::Tensor tensor, double std, at::Generator generator) {
+  const torch::NoGradGuard no_grad;
+  // The inverse of the distribution function, from a uniform number between its values at both limits.
+  constexpr double kLimit = 2;
+  const double bound = std::erf(kLimit / (std * std::numbers::sqrt2));
+  // Of 1 the inverse is infinite: in torch.nn.init one weight of some ten million becomes the limit itself, a hundred deviations away.
+  constexpr double kLargest = 1 - 0x1p-24;
+  tensor.uniform_(-bound, bound, std::move(generator)).clamp_(-kLargest, kLargest).erfinv_();
+  tensor.mul_(std * std::numbers::sqrt2).clamp_(-kLimit, kLimit);
+}
+
+void uniform_(torch::Tensor tensor, double bound, at::Generator generator) {
+  const torch::NoGradGuard no_grad;
+  tensor.uniform_(-bound, bound, std::move(generator));
+}
+
+torch::Tensor activate(const torch::Tensor& x, Activation activation) {
+  switch (activation) {
+    case Activation::kNone:
+      return x;
+    case Activation::kRelu:
+      return at::relu(x);
+    case Activation::kRelu6:
+      return at::relu6(x);
+    case Activation::kHardswish:
+      return at::hardswish(x);
+    case Activation::kSilu:
+      return at::silu(x);
+    case Activation::kGelu:
+      return at::gelu(x);
+    case Activation::kSigmoid:
+      return at::sigmoid(x);
+    case Activation::kHardsigmoid:
+      return at::hardsigmoid(x);
+  }
+  return x;
+}
+
+LayerNorm::LayerNorm(int64_t num_channels, double eps) : eps_(eps) {
+  weight = register_parameter("weight", torch::ones({num_channels}));
+  bias = register_parameter("bias", torch::zeros({num_channels}));
+}
+
+torch::Tensor LayerNorm::forward(const torch::Tensor& x) { return observed(*this, at::layer_norm(x, weight.sizes(), weight, bias, eps_)); }
+
+torch::Tensor LayerNorm::forward_channels(const torch::Tensor& x) { return forward(x.permute({0, 2, 3, 1})).permute({0, 3, 1, 2}); }
+
+SelfAttention::SelfAttention(int64_t num_features, int64_t num_heads) : num_heads_(num_heads) {
+  in_proj_weight = register_parameter("in_proj_weight", torch::empty({3 * num_features, num_features}));
+  in_proj_bias = register_parameter("in_proj_bias", torch::empty({3 * num_features}));
+  out_proj = register_module("out_proj", std::make_shared<Linear>(num_features, num_features));
+}
+
+torch::Tensor SelfAttention::forward(const torch::Tensor& x) {
+  // [3, N, heads, positions, features of a head]
+  const auto projected = at::linear(x, used_weight(in_proj_weight), used_weight(in_proj_bias))
+                             .unflatten(2, {3, num_heads_, x.size(2) / num_heads_})
+                             .permute({2, 0, 3, 1, 4});
+  const auto y = at::scaled_dot_product_attention(projected[0], projected[1], projected[2]);
+  return observed(*this, out_proj->forward(y.transpose(1, 2).flatten(2)));
+}
+
+DropPath::DropPath(double p, at::Generator generator) : p_(p), generator_(std::move(generator)) {
+  TORCH_CHECK(p >= 0.0 && p < 1.0, "the probability of dropping a path must lie in [0, 1), got ", p);
+}
+
+torch::Tensor DropPath::forward(const torch::Tensor& x) {
+  if (!is_training() || p_ == 0.0) return x;
+  std::vector<int64_t> sizes(static_cast<size_t>(x.dim()), 1);
+  sizes[0] = x.size(0);
+  return observed(*this, x * at::empty(sizes, x.options()).bernoulli_(1.0 - p_, generator_).div_(1.0 - p_));
 }
 
 Dropout::Dropout(double p, at::Generator generator) : p_(p), generator_(std::move(generator)) {

@@ -19,7 +19,8 @@ void use_winograd(const torch::nn::Module& network, convolution::Tile largest_ti
 std::vector<torch::Tensor> trained_weights(const torch::nn::Module& network);
 
 // While it exists, those layers use in this thread what one kernel has made of their parameters: the same values in autocast's type.
-// Autocast itself would convert each by a kernel of its own. For GPUs; one gradient reaches the parameters only together with all others.
+// Autocast itself would convert each by a kernel of its own. In the backward pass the parameters get their gradients together, after the
+// last one has been computed; until then those in autocast's type are kept, too.
 class WeightCasts {
  public:
   // `weights`: of trained_weights().
@@ -30,10 +31,15 @@ class WeightCasts {
 
  private:
   friend torch::Tensor used_weight(const torch::Tensor& weight);
-  std::unordered_map<const c10::TensorImpl*, torch::Tensor> casts_;
+  struct Cast {
+    torch::Tensor value;
+    int64_t version;  // of the parameter, when it was converted
+  };
+  std::unordered_map<const c10::TensorImpl*, Cast> casts_;
 };
 
-// What a layer computes with: a converted one, if there is one, otherwise `weight` itself, which may be undefined.
+// What a layer computes with: the converted one, if there is one, autocast is on and the weight has not been changed since; otherwise
+// `weight` itself, which may be undefined.
 torch::Tensor used_weight(const torch::Tensor& weight);
 
 // Observes the output of each layer, for the search for non-finite values. Costs training nothing while no observer exists.

@@ -298,12 +298,15 @@ cudaError_t copy(void* to, const void* from, size_t size, cudaStream_t stream, b
   return cudaSuccess;
 }
 
-cudaError_t launch_at(const void* kernel) {
+cudaError_t launch_at(const void* kernel, cudaStream_t stream) {
   std::string name = "unknown";
   {
     const Lock lock(state().mutex);
     const auto known = state().kernel_names.find(kernel);
     if (known != state().kernel_names.end()) name = known->second;
+    if (state().capturing != nullptr && state().capturing != &stream_of(stream)) {
+      report(fmt::format("the kernel {} on another stream in a capture, from {}", demangled(name), callers()));
+    }
   }
   return static_cast<cudaError_t>(launch(name));
 }
@@ -637,6 +640,9 @@ FAKE_CUDA_API cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t e
   FAKE_CUDA_CALL(cudaError_t);
   auto* recorded = event->stream;
   if (recorded == nullptr) return cudaSuccess;
+  if (event->is_captured != (stream_of(stream).capture != nullptr)) {
+    if (const int error = forbid_in_capture(__func__, /*is_captured=*/true)) return static_cast<cudaError_t>(error);
+  }
   enqueue(stream, [recorded, position = event->position] { return try_complete(*recorded, position); });
   return cudaSuccess;
 }
@@ -746,15 +752,21 @@ FAKE_CUDA_API cudaError_t __cudaGetKernel(cudaKernel_t* handle, const void* kern
   return cudaSuccess;
 }
 
-FAKE_CUDA_API cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3, dim3, void**, size_t, cudaStream_t) { return launch_at(kernel); }
-
-FAKE_CUDA_API cudaError_t cudaLaunchKernel(const void* kernel, dim3, dim3, void**, size_t, cudaStream_t) { return launch_at(kernel); }
-
-FAKE_CUDA_API cudaError_t cudaLaunchCooperativeKernel(const void* kernel, dim3, dim3, void**, size_t, cudaStream_t) {
-  return launch_at(kernel);
+FAKE_CUDA_API cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3, dim3, void**, size_t, cudaStream_t stream) {
+  return launch_at(kernel, stream);
 }
 
-FAKE_CUDA_API cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t*, const void* kernel, void**) { return launch_at(kernel); }
+FAKE_CUDA_API cudaError_t cudaLaunchKernel(const void* kernel, dim3, dim3, void**, size_t, cudaStream_t stream) {
+  return launch_at(kernel, stream);
+}
+
+FAKE_CUDA_API cudaError_t cudaLaunchCooperativeKernel(const void* kernel, dim3, dim3, void**, size_t, cudaStream_t stream) {
+  return launch_at(kernel, stream);
+}
+
+FAKE_CUDA_API cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* configuration, const void* kernel, void**) {
+  return launch_at(kernel, configuration->stream);
+}
 
 FAKE_CUDA_API cudaError_t cudaGetDriverEntryPointByVersion(const char*, void** function, unsigned, unsigned long long,
                                                            cudaDriverEntryPointQueryResult* result) {

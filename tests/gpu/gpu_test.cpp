@@ -77,7 +77,8 @@ TEST_F(Gpu, AStepDoesNotMakeTheHostWait) {
                                                        {"optimizer={name: rmsprop, lr: 0.001, momentum: 0.9, centered: true}"},
                                                        {"optimizer={name: muon, lr: 0.01}"},
                                                        {"optimizer.groups=[{parameters: [fc], lr_factor: 2, weight_decay: 0.1}]"},
-                                                       {"optimizer={name: sam, lr: 0.01}"}};
+                                                       {"optimizer={name: sam, lr: 0.01}"},
+                                                       {"runtime.cuda_graph=on"}};
   for (const auto& overrides : cases) {
     GpuSession session(overrides);
     auto& parts = session.parts();

@@ -2,8 +2,8 @@
 // A device of LibTorch that computes with the kernels of the CPU in memory that counts as its own: what the program does for a GPU, with
 // values. Only one file of a test program includes it.
 //
-// Its CUDA graphs (recording_module()) behave as real ones: while a graph is recorded nothing is computed and no value can be read, and a
-// replay reads and writes the tensors that were there when it was recorded.
+// Its CUDA graphs (recording_module()) behave as real ones, but for streams and memory: while a graph is recorded nothing is computed and
+// no value can be read, and a replay reads and writes the tensors that were there when it was recorded.
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
@@ -29,6 +29,8 @@ class Guard final : public c10::impl::NoOpDeviceGuardImpl<c10::DeviceType::Priva
  public:
   c10::Device exchangeDevice(c10::Device) const override { return kDevice; }
   c10::Device getDevice() const override { return kDevice; }
+  c10::Stream getStreamFromGlobalPool(c10::Device, bool) const override { return c10::Stream(c10::Stream::DEFAULT, kDevice); }
+  void synchronizeDevice(c10::DeviceIndex) const override {}
   c10::Stream getStream(c10::Device) const noexcept override { return c10::Stream(c10::Stream::DEFAULT, kDevice); }
   c10::Stream exchangeStream(c10::Stream) const noexcept override { return c10::Stream(c10::Stream::DEFAULT, kDevice); }
 };
@@ -185,7 +187,6 @@ class Recording final : public device::CudaGraph {
 // That of a placement on this device.
 inline const device::CudaModule* recording_module() {
   static constexpr device::CudaModule kModule{.peak_memory = [](int) { return uint64_t{0}; },
-                                              .use_own_stream = [](int) {},
                                               .record_graph =
                                                   [](const std::vector<at::Generator>&, const std::function<void()>& work) {
                                                     return std::unique_ptr<device::CudaGraph>(std::make_unique<Recording>(work));

@@ -55,17 +55,11 @@ std::string pci_bus_id(int device) {
 
 void set_device(int device) { c10::cuda::set_device(static_cast<c10::DeviceIndex>(device)); }
 
-void use_own_stream(int device) {
-  c10::cuda::device_synchronize();
-  c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, static_cast<c10::DeviceIndex>(device)));
-}
-
 class RecordedGraph final : public trainer::device::CudaGraph {
  public:
   RecordedGraph(const std::vector<at::Generator>& generators, const std::function<void()>& work) {
     for (const auto& generator : generators) graph_.register_generator_state(generator);
     // What is cached now cannot be used by the graph, which has memory of its own.
-    c10::cuda::device_synchronize();
     c10::cuda::CUDACachingAllocator::emptyCache();
     // Other threads may meanwhile wait for copies of theirs.
     graph_.capture_begin({}, cudaStreamCaptureModeThreadLocal);
@@ -103,8 +97,8 @@ c10::intrusive_ptr<c10d::Backend> make_nccl_backend(c10::intrusive_ptr<c10d::Sto
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) const trainer::device::CudaModule* trainer_cuda_module() {
-  static constexpr trainer::device::CudaModule kModule{
-      &device_count, &refusal,    &compute_capability_major, &device_refusal, &peak_memory,
-      &pci_bus_id,   &set_device, &use_own_stream,           &record_graph,   &make_nccl_backend};
+  static constexpr trainer::device::CudaModule kModule{&device_count,   &refusal,      &compute_capability_major,
+                                                       &device_refusal, &peak_memory,  &pci_bus_id,
+                                                       &set_device,     &record_graph, &make_nccl_backend};
   return &kModule;
 }

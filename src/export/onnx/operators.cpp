@@ -4,6 +4,7 @@
 #include <torch/csrc/jit/ir/constants.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numbers>
 #include <stdexcept>
@@ -28,10 +29,18 @@ class Arguments {
   }
   size_t size() const { return node_.inputs().size(); }
   bool is_none(size_t index) const { return node_.input(index)->mustBeNone(); }
+  Ints result_shape() const { return graph_.shape_of(node_.output()); }
   Ints shape(size_t index) const { return graph_.shape_of(node_.input(index)); }
   int64_t integer(size_t index) const { return constant(index).toInt(); }
   bool boolean(size_t index) const { return constant(index).toBool(); }
   double number(size_t index) const { return constant(index).toScalar().toDouble(); }
+  // The tensors of a list.
+  Names tensors(size_t index) const {
+    Names names;
+    for (const auto* element : node_.input(index)->node()->inputs()) names.push_back(graph_.name_of(element));
+    return names;
+  }
+  bool is_tensor(size_t index) const { return node_.input(index)->type()->isSubtypeOf(*c10::TensorType::get()); }
   std::string text(size_t index) const { return constant(index).toStringRef(); }
   // Of at least `size` elements: one element stands for all.
   Ints integers(size_t index, size_t size = 0) const {
@@ -87,8 +96,11 @@ std::string batch_norm(const Arguments& arguments, Graph& graph) {
 }
 
 std::string linear(const Arguments& arguments, Graph& graph) {
-  if (arguments.shape(0).size() != 2) arguments.refuse("of an input that is not [batch, features]");
   Names inputs = {arguments.tensor(0), arguments.tensor(1)};
+  if (arguments.shape(0).size() != 2) {
+    const auto product = graph.add_node("MatMul", {inputs[0], graph.add_node("Transpose", {inputs[1]}, {{"perm", Ints{1, 0}}})});
+    return arguments.is_none(2) ? product : graph.add_node("Add", {product, arguments.tensor(2)});
+  }
   if (!arguments.is_none(2)) inputs.push_back(arguments.tensor(2));
   return graph.add_node("Gemm", std::move(inputs), {{"transB", int64_t{1}}});
 }
@@ -99,9 +111,63 @@ std::string addmm(const Arguments& arguments, Graph& graph) {
                         {{"alpha", static_cast<float>(arguments.number(4))}, {"beta", static_cast<float>(arguments.number(3))}});
 }
 
+// A dimension that may be counted from the end.
+size_t dimension(int64_t number, size_t rank) { return static_cast<size_t>(number < 0 ? number + static_cast<int64_t>(rank) : number); }
+
+std::string swap_dimensions(const Arguments& arguments, Graph& graph, int64_t first, int64_t second) {
+  const auto rank = arguments.shape(0).size();
+  Ints order(rank);
+  std::iota(order.begin(), order.end(), 0);
+  std::swap(order.at(dimension(first, rank)), order.at(dimension(second, rank)));
+  return graph.add_node("Transpose", {arguments.tensor(0)}, {{"perm", order}});
+}
+
 std::string transpose(const Arguments& arguments, Graph& graph) {
-  if (arguments.shape(0).size() != 2) arguments.refuse("of a tensor without two dimensions");
-  return graph.add_node("Transpose", {arguments.tensor(0)}, {{"perm", Ints{1, 0}}});
+  return swap_dimensions(arguments, graph, arguments.integer(1), arguments.integer(2));
+}
+
+std::string transpose_matrix(const Arguments& arguments, Graph& graph) { return swap_dimensions(arguments, graph, 0, 1); }
+
+std::string permute(const Arguments& arguments, Graph& graph) {
+  return graph.add_node("Transpose", {arguments.tensor(0)}, {{"perm", arguments.integers(1)}});
+}
+
+// To the shape of its result, whose first dimension stays that of the batch.
+std::string reshape(const Arguments& arguments, Graph& graph) {
+  auto shape = arguments.result_shape();
+  shape.at(0) = 0;
+  return graph.add_node("Reshape", {arguments.tensor(0), graph.add_constant(torch::tensor(shape))});
+}
+
+std::string concatenate(const Arguments& arguments, Graph& graph) {
+  return graph.add_node("Concat", arguments.tensors(0), {{"axis", arguments.integer(1)}});
+}
+
+std::string select(const Arguments& arguments, Graph& graph) {
+  return graph.add_node("Gather", {arguments.tensor(0), graph.add_constant(torch::tensor(arguments.integer(2)))},
+                        {{"axis", arguments.integer(1)}});
+}
+
+std::string expand_as(const Arguments& arguments, Graph& graph) {
+  return graph.add_node("Expand", {arguments.tensor(0), graph.add_node("Shape", {arguments.tensor(1)})});
+}
+
+std::string layer_norm(const Arguments& arguments, Graph& graph) {
+  if (arguments.is_none(2) || arguments.is_none(3)) arguments.refuse("without weight or bias");
+  const auto num_dimensions = static_cast<int64_t>(arguments.integers(1).size());
+  return graph.add_node("LayerNormalization", {arguments.tensor(0), arguments.tensor(2), arguments.tensor(3)},
+                        {{"axis", -num_dimensions}, {"epsilon", static_cast<float>(arguments.number(4))}});
+}
+
+// softmax(q · kᵀ / √features) · v
+std::string attention(const Arguments& arguments, Graph& graph) {
+  if (!arguments.is_none(3) || arguments.number(4) != 0 || arguments.boolean(5)) arguments.refuse("with a mask or dropout");
+  const auto shape = arguments.shape(0);
+  if (shape.size() != 4) arguments.refuse("of other than four dimensions");
+  const auto scale = graph.add_constant(torch::tensor(static_cast<float>(1 / std::sqrt(static_cast<double>(shape.back())))));
+  const auto keys = graph.add_node("Transpose", {arguments.tensor(1)}, {{"perm", Ints{0, 1, 3, 2}}});
+  const auto products = graph.add_node("MatMul", {graph.add_node("Mul", {arguments.tensor(0), scale}), keys});
+  return graph.add_node("MatMul", {graph.add_node("Softmax", {products}, {{"axis", int64_t{-1}}}), arguments.tensor(2)});
 }
 
 std::string mean(const Arguments& arguments, Graph& graph) {
@@ -117,6 +183,20 @@ std::string dropout(const Arguments& arguments, Graph& graph) {
 
 std::string relu6(const Arguments& arguments, Graph& graph) {
   return graph.add_node("Clip", {arguments.tensor(0), graph.add_constant(torch::tensor(0.0F)), graph.add_constant(torch::tensor(6.0F))});
+}
+
+std::string sigmoid(const Arguments& arguments, Graph& graph) { return graph.add_node("Sigmoid", {arguments.tensor(0)}); }
+
+std::string silu(const Arguments& arguments, Graph& graph) {
+  return graph.add_node("Mul", {arguments.tensor(0), graph.add_node("Sigmoid", {arguments.tensor(0)})});
+}
+
+std::string hardsigmoid(const Arguments& arguments, Graph& graph) {
+  return graph.add_node("HardSigmoid", {arguments.tensor(0)}, {{"alpha", 1.0F / 6}, {"beta", 0.5F}});
+}
+
+std::string hardswish(const Arguments& arguments, Graph& graph) {
+  return graph.add_node("Mul", {arguments.tensor(0), hardsigmoid(arguments, graph)});
 }
 
 std::string relu(const Arguments& arguments, Graph& graph) { return graph.add_node("Relu", {arguments.tensor(0)}); }
@@ -136,11 +216,14 @@ std::string add(const Arguments& arguments, Graph& graph) {
 }
 
 std::string multiply(const Arguments& arguments, Graph& graph) {
-  return graph.add_node("Mul", {arguments.tensor(0), graph.add_constant(torch::tensor(static_cast<float>(arguments.number(1))))});
+  const auto factor =
+      arguments.is_tensor(1) ? arguments.tensor(1) : graph.add_constant(torch::tensor(static_cast<float>(arguments.number(1))));
+  return graph.add_node("Mul", {arguments.tensor(0), factor});
 }
 
 std::string flatten(const Arguments& arguments, Graph& graph) {
-  if (arguments.integer(1) != 1 || arguments.integer(2) != -1) arguments.refuse("of other dimensions than all but the batch");
+  if (arguments.integer(1) < 1) arguments.refuse("of the first dimension");
+  if (arguments.integer(1) != 1 || arguments.integer(2) != -1) return reshape(arguments, graph);
   return graph.add_node("Flatten", {arguments.tensor(0)}, {{"axis", int64_t{1}}});
 }
 
@@ -154,6 +237,19 @@ std::string max_pool2d(const Arguments& arguments, Graph& graph) {
                          {"pads", both_sides(arguments.integers(3, kRank))},
                          {"dilations", arguments.integers(4, kRank)},
                          {"ceil_mode", int64_t{arguments.boolean(5)}}});
+}
+
+std::string avg_pool2d(const Arguments& arguments, Graph& graph) {
+  constexpr size_t kRank = 2;
+  if (!arguments.is_none(6)) arguments.refuse("with another divisor");
+  const auto kernel = arguments.integers(1, kRank);
+  const auto strides = arguments.integers(2, kRank);
+  return graph.add_node("AveragePool", {arguments.tensor(0)},
+                        {{"kernel_shape", kernel},
+                         {"strides", strides.empty() ? kernel : strides},
+                         {"pads", both_sides(arguments.integers(3, kRank))},
+                         {"ceil_mode", int64_t{arguments.boolean(4)}},
+                         {"count_include_pad", int64_t{arguments.boolean(5)}}});
 }
 
 // [to, from]: the mean over the parts of an axis that adaptive_avg_pool takes.
@@ -203,7 +299,20 @@ const std::unordered_map<std::string, Conversion>& conversions() {
       {"aten::batch_norm", batch_norm},
       {"aten::linear", linear},
       {"aten::addmm", addmm},
-      {"aten::t", transpose},
+      {"aten::t", transpose_matrix},
+      {"aten::transpose", transpose},
+      {"aten::permute", permute},
+      {"aten::unflatten", reshape},
+      {"aten::cat", concatenate},
+      {"aten::select", select},
+      {"aten::expand_as", expand_as},
+      {"aten::layer_norm", layer_norm},
+      {"aten::scaled_dot_product_attention", attention},
+      {"aten::sigmoid", sigmoid},
+      {"aten::silu", silu},
+      {"aten::hardsigmoid", hardsigmoid},
+      {"aten::hardswish", hardswish},
+      {"aten::avg_pool2d", avg_pool2d},
       {"aten::mean", mean},
       {"aten::dropout", dropout},
       {"aten::relu6", relu6},

@@ -291,6 +291,8 @@ bool is_frozen(const torch::nn::Module& layer) {
 // `output`: of one sample. A weight of two or more dimensions is that of a convolution or linear layer; each output is the sum of as many
 // products as it has values for one output channel.
 int64_t flops_of(const torch::nn::Module& layer, const torch::Tensor& output) {
+  // Queries, keys and values; then the products of queries and keys, and those with the values.
+  if (layer.as<nn::SelfAttention>() != nullptr) return 2 * output.numel() * (3 * output.size(2) + 2 * output.size(1));
   const auto parameters = layer.named_parameters(/*recurse=*/false);
   const auto buffers = layer.named_buffers(/*recurse=*/false);
   const auto* weight = parameters.contains("weight") ? &parameters["weight"] : buffers.contains("weight") ? &buffers["weight"] : nullptr;

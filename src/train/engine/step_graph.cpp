@@ -1,9 +1,13 @@
 #include "train/engine/step_graph.h"
 
-#include <c10/util/Exception.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "train/engine/failure_message.h"
 #include "trainer/error.h"
+#include "trainer/nn.h"
 
 namespace trainer::engine {
 namespace {
@@ -14,10 +18,17 @@ constexpr int64_t kFirstSteps = 3;
 // Why this training cannot have a graph; empty if it can.
 std::string refusal(const Parts& parts) {
   if (parts.ranks.world->size() > 1) return "one process, but this run has several";
+  if (parts.ranks.world->c10d_group()) return "distributed.backend: auto";
   if (parts.plan.accumulation_steps > 1) return "training.accumulation_steps: 1";
   if (!parts.optimizer->is_recordable()) {
     return "the optimizer sgd without dampening, adam or adamw, and optimizer.skip_zero_grads: false";
   }
+  // Their weight of the next batch follows from the number of batches, which the host reads.
+  const auto averages = [](const auto& module) {
+    const auto* layer = dynamic_cast<const nn::BatchNorm2d*>(module.get());
+    return layer != nullptr && layer->averages_all_batches();
+  };
+  if (std::ranges::any_of(parts.model->modules(), averages)) return "batch normalisations with a momentum";
   return "";
 }
 
@@ -34,9 +45,23 @@ std::unique_ptr<StepGraph> StepGraph::make_if_possible(Parts& parts) {
   if (!needed.empty() && choice == device::CudaGraphChoice::kOn) {
     throw UsageError(fmt::format("runtime.cuda_graph: on needs {}; change that, or set runtime.cuda_graph: auto", needed));
   }
-  if (!needed.empty()) return nullptr;
-  parts.placement.cuda->use_own_stream(parts.placement.device.index());
-  return std::unique_ptr<StepGraph>(new StepGraph(parts));
+  return needed.empty() ? std::make_unique<StepGraph>(parts) : nullptr;
+}
+
+StepGraph::StepGraph(Parts& parts) : parts_(parts), previous_stream_(c10::Stream::DEFAULT, parts.placement.device) {
+  const c10::impl::VirtualGuardImpl guard(parts.placement.device.type());
+  guard.synchronizeDevice(parts.placement.device.index());
+  previous_stream_ = guard.exchangeStream(guard.getStreamFromGlobalPool(parts.placement.device));
+}
+
+StepGraph::~StepGraph() {
+  const c10::impl::VirtualGuardImpl guard(parts_.placement.device.type());
+  try {
+    guard.synchronizeDevice(parts_.placement.device.index());
+  } catch (const std::exception&) {
+    // Only of a device that has failed, which a step has reported.
+  }
+  guard.exchangeStream(previous_stream_);
 }
 
 bool StepGraph::fits(const DeviceBatch& batch) const {
@@ -44,26 +69,33 @@ bool StepGraph::fits(const DeviceBatch& batch) const {
 }
 
 void StepGraph::run(const DeviceBatch& batch, const std::function<void(const DeviceBatch& batch)>& compute) {
-  if (!fits(batch) && !graph_) {
+  const bool is_part = batch_ && batch.images.size(0) < batch_->images.size(0);
+  if (!graph_ && !is_part && !fits(batch)) {
     batch_ = {torch::empty_like(batch.images), torch::empty_like(batch.targets)};
     num_computed_ = 0;
   }
   if (!fits(batch) || num_computed_ < kFirstSteps) {
-    ++num_computed_;
+    if (fits(batch)) ++num_computed_;
     compute(batch);
     return;
   }
   batch_->images.copy_(batch.images);
   batch_->targets.copy_(batch.targets);
-  if (!graph_) {
-    try {
-      graph_ = parts_.placement.cuda->record_graph({parts_.dropout_generator}, [&] { compute(*batch_); });
-    } catch (const c10::Error& error) {
-      throw Error(fmt::format("a step of this network cannot be recorded as a CUDA graph ({}); set runtime.cuda_graph: off",
-                              error.what_without_backtrace()));
-    }
-  }
+  if (!graph_) record(compute);
   graph_->replay();
+}
+
+void StepGraph::record(const std::function<void(const DeviceBatch& batch)>& compute) {
+  const auto& placement = parts_.placement;
+  // A failure of the steps before is not one of the recording.
+  c10::impl::VirtualGuardImpl(placement.device.type()).synchronizeDevice(placement.device.index());
+  try {
+    graph_ = placement.cuda->record_graph({parts_.dropout_generator}, [&] { compute(*batch_); });
+  } catch (const c10::Error& error) {
+    if (is_out_of_memory(error)) throw;
+    throw Error(fmt::format("a step of this network cannot be recorded as a CUDA graph ({}); set runtime.cuda_graph: off",
+                            error.what_without_backtrace()));
+  }
 }
 
 }  // namespace trainer::engine

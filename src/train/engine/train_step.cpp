@@ -1,6 +1,7 @@
 #include "train/engine/train_step.h"
 
 #include <algorithm>
+#include <iterator>
 #include <mutex>
 #include <utility>
 
@@ -127,29 +128,33 @@ TrainStep::TrainStep(Parts& parts, uint64_t seed, std::optional<double> max_grad
 
 void TrainStep::run(const std::vector<MicroStep>& micro_steps, const NextBatch& next_batch, double lr,
                     const std::vector<TrainingHook*>& hooks) {
-  const auto step = micro_steps.front().step;
-  guard_.set_step(step);
+  const auto& first = micro_steps.front();
+  guard_.set_step(first.step);
+  std::vector<TrainingHook*> readers;
+  std::ranges::copy_if(hooks, std::back_inserter(readers), [&](const auto* hook) { return hook->needs_gradients(first.step); });
   const auto next = [&](const MicroStep& micro_step) { return prepare(next_batch(), micro_step); };
   if (!graph_) {
-    compute(micro_steps, next, lr, hooks, /*draws_anew=*/true);
+    compute(micro_steps, next, lr, readers);
     return;
   }
   parts_.optimizer->set_lr(lr);
-  const auto batch = next(micro_steps.front());
-  set_random_numbers(micro_steps.front());
+  const auto batch = next(first);
   const auto run = [&](const DeviceBatch& used) {
     compute(
-        micro_steps, [&](const MicroStep& /*micro_step*/) { return used; }, lr, hooks, /*draws_anew=*/false);
+        micro_steps, [&](const MicroStep&) { return used; }, lr, readers);
   };
-  if (std::ranges::any_of(hooks, [step](const auto* hook) { return hook->needs_gradients(step); })) {
-    run(batch);
-  } else {
+  // Its loss has no weight of its own, which a graph would repeat.
+  const bool is_whole = batch.images.size(0) == first.num_group_samples;
+  if (is_whole && readers.empty()) {
+    set_random_numbers(first);
     graph_->run(batch, run);
+  } else {
+    run(batch);
   }
 }
 
 void TrainStep::compute(const std::vector<MicroStep>& micro_steps, const std::function<DeviceBatch(const MicroStep&)>& next, double lr,
-                        const std::vector<TrainingHook*>& hooks, bool draws_anew) {
+                        const std::vector<TrainingHook*>& readers) {
   auto& optimizer = *parts_.optimizer;
   auto& scaler = parts_.grad_scaler;
   auto& data_parallel = *parts_.data_parallel;
@@ -162,14 +167,14 @@ void TrainStep::compute(const std::vector<MicroStep>& micro_steps, const std::fu
       const bool reduces = micro_step.is_last() && (is_last || optimizer.needs_first_pass_summed());
       data_parallel.before_forward(micro_step.is_first(), reduces);
       // 1. Forward and loss.
-      const auto pass = draws_anew ? forward(images, targets, micro_step) : forward(images, targets);
+      const auto pass = forward(images, targets, micro_step);
       // 2. Backward. During a pass that reduces, buckets of gradients are summed over the ranks.
       const auto loss = guard_.mark(weighted(pass.loss, size, micro_step), pass.loss);
       data_parallel.backward(loss, pass.outputs, reduces);
       if (number == 0) meter_.add(pass.loss, pass.outputs, targets, size);
     });
   }
-  for (auto* hook : hooks) hook->on_gradients(step);
+  for (auto* hook : readers) hook->on_gradients(step);
   // 3. Unscale, so that clipping sees the true gradients, which are the same on all ranks now.
   if (scaler) scaler->unscale(optimizer.parameters());
   const auto found_inf = guard_.found_inf();
@@ -189,11 +194,6 @@ DeviceBatch TrainStep::prepare(const data::Batch& batch, const MicroStep& micro_
   return {std::move(images), std::move(targets)};
 }
 
-task::Task::Pass TrainStep::forward(const torch::Tensor& images, const torch::Tensor& targets, const MicroStep& micro_step) {
-  set_random_numbers(micro_step);
-  return forward(images, targets);
-}
-
 void TrainStep::set_random_numbers(const MicroStep& micro_step) {
   const auto seed = mix_seed(seed_, static_cast<uint64_t>(micro_step.step), static_cast<uint64_t>(micro_step.stream));
   parts_.dropout_generator.set_current_seed(seed);
@@ -201,7 +201,8 @@ void TrainStep::set_random_numbers(const MicroStep& micro_step) {
   set_default_seed(parts_.placement.device, mix_seed(seed, kDefaultStream));
 }
 
-task::Task::Pass TrainStep::forward(const torch::Tensor& images, const torch::Tensor& targets) {
+task::Task::Pass TrainStep::forward(const torch::Tensor& images, const torch::Tensor& targets, const MicroStep& micro_step) {
+  set_random_numbers(micro_step);
   const amp::AutocastGuard autocast(parts_.placement.device.type(), parts_.placement.autocast_dtype);
   std::optional<nn::WeightCasts> casts;
   if (!cast_weights_.empty()) casts.emplace(cast_weights_, *parts_.placement.autocast_dtype);

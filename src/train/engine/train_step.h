@@ -23,10 +23,10 @@ class TrainingHook {
   virtual ~TrainingHook() = default;
   // `step`: number of steps before this one since the start of the run.
   virtual void before_step(int64_t /*step*/) {}
+  // Whether on_gradients() is to be called in this step, which is then not taken from a CUDA graph.
+  virtual bool needs_gradients(int64_t /*step*/) const { return false; }
   // The gradients of the step are summed over the ranks, and neither unscaled nor clipped yet.
   virtual void on_gradients(int64_t /*step*/) {}
-  // Whether on_gradients() has to be called in this step, for which a CUDA graph is not used then.
-  virtual bool needs_gradients(int64_t /*step*/) const { return false; }
   // `step`: the same number as in before_step(). The parameters are updated; if the step ends a logging interval, that is reported.
   virtual void after_step(int64_t /*step*/) {}
 };
@@ -38,9 +38,9 @@ class NonFiniteGuard {
   // Both must outlive it. `meter` receives the losses of the steps.
   NonFiniteGuard(Parts& parts, task::TrainMeter& meter);
 
-  // To be called before a step: its number, which does not wait for the device but is not a part of its graph.
+  // Writes the number of the step before it begins: a graph would repeat the same number.
   void set_step(int64_t step) { step_.fill_(step); }
-  // Then: copies the meter, and the model's buffers unless a step waits for undo().
+  // To be called before a step: copies the meter, and the model's buffers unless a step waits for undo().
   void begin_step();
   // Returns the weighted loss of a pass. Once a loss of this rank was not finite in this step or, without a GradScaler, in an earlier one,
   // it is NaN, and so are the gradients and their sum over the ranks: this is how the other ranks detect it.
@@ -91,7 +91,7 @@ class TrainStep {
   // Collective: one update of the parameters, at learning rate `lr`, from the micro-steps of one step (at least one), each with a batch
   // from `next_batch`, which may be empty. The gradient is the mean over all samples of the step, on all ranks. If a loss or gradient on
   // any rank is not finite, the parameters do not change in this step and all later ones until guard().undo(). Calls on_gradients() of
-  // `hooks`.
+  // those `hooks` that need the gradients.
   void run(const std::vector<MicroStep>& micro_steps, const NextBatch& next_batch, double lr, const std::vector<TrainingHook*>& hooks = {});
 
   NonFiniteGuard& guard() { return guard_; }
@@ -104,13 +104,12 @@ class TrainStep {
   torch::Tensor weighted(const torch::Tensor& loss, int64_t size, const MicroStep& micro_step) const;
 
  private:
-  // All that a step asks of the device. `next`: the batch of a micro-step. `draws_anew`: whether each pass sets its random numbers.
+  // All that a step asks of the device. `next`: the batch of a micro-step. `readers`: the hooks that need the gradients.
   void compute(const std::vector<MicroStep>& micro_steps, const std::function<DeviceBatch(const MicroStep& micro_step)>& next, double lr,
-               const std::vector<TrainingHook*>& hooks, bool draws_anew);
-  // The random numbers belong to this micro-step and rank, so that a resumed run draws what an uninterrupted one draws.
+               const std::vector<TrainingHook*>& readers);
+  // The random numbers belong to this micro-step and rank, so that a resumed run draws what an uninterrupted one draws. While a graph is
+  // recorded, they have to be the present ones.
   void set_random_numbers(const MicroStep& micro_step);
-  // The forward pass and loss, under autocast.
-  task::Task::Pass forward(const torch::Tensor& images, const torch::Tensor& targets);
 
   Parts& parts_;
   uint64_t seed_;

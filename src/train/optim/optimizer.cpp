@@ -101,6 +101,7 @@ void Optimizer::step(double lr, const std::optional<torch::Tensor>& found_inf) {
 }
 
 void Optimizer::use_lr_tensors() {
+  lr_tensors_.clear();
   for (const auto& group : groups_) lr_tensors_.push_back(torch::zeros({}, group.params.front().options().dtype(torch::kFloat32)));
 }
 

@@ -65,6 +65,7 @@ const bool done = session.train(reporter, should_stop, {&largest_step});
 class CallOrder : public TrainingHook, public reporting::Sink {
  public:
   void before_step(int64_t step) override { calls.push_back("before " + std::to_string(step)); }
+  bool needs_gradients(int64_t) const override { return true; }
   void on_gradients(int64_t step) override { calls.push_back("gradients " + std::to_string(step)); }
   void after_step(int64_t step) override { calls.push_back("after " + std::to_string(step)); }
   void on_train(const reporting::TrainEvent&) override { calls.emplace_back("report"); }

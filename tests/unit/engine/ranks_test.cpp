@@ -64,6 +64,7 @@ std::vector<double> losses_of(const testing::SmallRun& run) {
 class GradientRecorder : public TrainingHook {
  public:
   explicit GradientRecorder(const models::Model& model) : model_(model) {}
+  bool needs_gradients(int64_t) const override { return true; }
   void on_gradients(int64_t) override {
     for (const auto& parameter : model_.parameters()) {
       if (parameter.requires_grad()) recorded.push_back(parameter.grad().clone());

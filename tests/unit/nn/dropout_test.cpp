@@ -47,6 +47,22 @@ TEST(Dropout, IsTheIdentityInEvalModeAndForZero) {
   EXPECT_TRUE(at::equal(generator.get_state(), state));
 }
 
+TEST(DropPath, DropsWholeSamplesAndScalesTheOthers) {
+  at::Generator generator = at::detail::createCPUGenerator(1);
+  DropPath layer(0.25, generator);
+  const torch::Tensor x = torch::full({2000, 3, 2, 2}, 3.0);
+  const torch::Tensor y = layer.forward(x);
+  const torch::Tensor sums = y.sum({1, 2, 3});
+  const torch::Tensor kept = sums != 0;
+  EXPECT_NEAR(kept.to(torch::kFloat64).mean().item<double>(), 0.75, 0.05);
+  EXPECT_TRUE(at::allclose(sums.masked_select(kept), torch::tensor(4.0F * 12)));
+  generator.set_current_seed(1);
+  EXPECT_TRUE(at::equal(layer.forward(x), y));
+  layer.eval();
+  EXPECT_TRUE(layer.forward(x).is_same(x));
+  EXPECT_TRUE(DropPath(0.0, generator).forward(x).is_same(x));
+}
+
 TEST(Dropout, KeepsTypeAndMemoryFormat) {
   const torch::Tensor x = torch::ones({2, 8, 4, 4}, torch::kBFloat16).contiguous(torch::MemoryFormat::ChannelsLast);
   const torch::Tensor y = Dropout(0.5, at::detail::createCPUGenerator(1)).forward(x);

@@ -17,6 +17,17 @@ TEST(Init, KaimingNormalHasTheStdOfFanOut) {
   EXPECT_NEAR((weight.abs() > 2 * std).to(torch::kFloat64).mean().item<double>(), 0.0455, 0.003);
 }
 
+TEST(Init, TruncatedNormalHasNoOutliers) {
+  const torch::Tensor weight = torch::empty({20'000'000});
+  truncated_normal_(weight, 0.02, init_generator());
+  EXPECT_NEAR(weight.std().item<double>(), 0.02, 0.0001);
+  EXPECT_LT(weight.abs().max().item<double>(), 6 * 0.02);
+  truncated_normal_(weight, 1, init_generator());
+  EXPECT_LE(weight.abs().max().item<double>(), 2);
+  // Of a normal distribution without what is beyond 2.
+  EXPECT_NEAR(weight.std().item<double>(), 0.8796, 0.001);
+}
+
 TEST(Init, DefaultUniformFillsItsInterval) {
   const torch::Tensor weight = torch::empty({128, 32, 3, 3});
   const torch::Tensor bias = torch::empty({4096});

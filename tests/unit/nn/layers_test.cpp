@@ -120,6 +120,14 @@ TEST(Layers, WeightsThatAreConvertedTogetherGiveWhatAutocastGives) {
     EXPECT_TRUE(at::equal(actual[i], expected[i])) << i;
   }
   EXPECT_FALSE(unused.weight.grad().defined());
+  // Without autocast, and of a weight that has been changed since, they are not used.
+  const WeightCasts casts(weights, torch::kBFloat16);
+  EXPECT_TRUE(used_weight(linear.weight).is_same(linear.weight));
+  const BFloat16Autocast autocast;
+  EXPECT_EQ(used_weight(linear.weight).scalar_type(), torch::kBFloat16);
+  const torch::NoGradGuard no_grad;
+  linear.weight.mul_(2);
+  EXPECT_TRUE(used_weight(linear.weight).is_same(linear.weight));
 }
 
 TEST(Layers, ConstructorsDrawNoRandomNumbers) {

@@ -45,9 +45,8 @@ TEST(ConvertToOnnx, NamesFormsWithoutConversion) {
   expect("torch.gelu(x, approximate='tanh')", "aten::gelu with an approximation");
   expect("torch.add(x, x, alpha=2)", "aten::add with a factor");
   expect("x + 1", "aten::add with a number in place of a tensor");
-  expect("x * x", "aten::mul with an argument that is computed");
-  expect("torch.flatten(x)", "aten::flatten of other dimensions than all but the batch");
-  expect("torch.linear(x, x)", "aten::linear of an input that is not [batch, features]");
+  expect("torch.flatten(x)", "aten::flatten of the first dimension");
+  expect("torch.layer_norm(x, [8])", "aten::layer_norm without weight or bias");
   expect("torch.batch_norm(x, None, None, None, None, False, 0.1, 1e-5, False)",
          "aten::batch_norm without weight, bias or running statistics");
 }

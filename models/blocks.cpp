@@ -1,0 +1,79 @@
+#include "models/blocks.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace trainer::models {
+
+int64_t make_divisible(double value, int64_t divisor) {
+  const auto rounded = static_cast<int64_t>(value + static_cast<double>(divisor) / 2) / divisor * divisor;
+  const auto result = std::max(divisor, rounded);
+  return static_cast<double>(result) < 0.9 * value ? result + divisor : result;
+}
+
+ConvNorm::ConvNorm(int64_t in_channels, int64_t out_channels, const ConvNormOptions& options, const nn::NormFactory& norm)
+    : activation_(options.activation) {
+  const nn::Conv2dOptions of_convolution{.stride = options.stride, .padding = (options.kernel_size - 1) / 2, .groups = options.groups};
+  convolution_ = register_module("0", std::make_shared<nn::Conv2d>(in_channels, out_channels, options.kernel_size, of_convolution));
+  norm_ = register_module("1", norm(out_channels, options.norm));
+}
+
+torch::Tensor ConvNorm::forward(const torch::Tensor& x) {
+  if (activation_ == nn::Activation::kRelu) return nn::convolve_normalise_relu(*convolution_, *norm_, x);
+  return nn::activate(norm_->forward(convolution_->forward(x)), activation_);
+}
+
+torch::Tensor ConvNorm::forward_residual_relu(const torch::Tensor& x, const torch::Tensor& residual) {
+  TORCH_CHECK(activation_ == nn::Activation::kNone, "ConvNorm::forward_residual_relu: it has an activation");
+  return nn::convolve_normalise_relu(*convolution_, *norm_, x, residual);
+}
+
+SqueezeExcitation::SqueezeExcitation(int64_t channels, int64_t squeezed_channels, nn::Activation activation,
+                                     nn::Activation scale_activation)
+    : activation_(activation), scale_activation_(scale_activation) {
+  squeeze_ = register_module("fc1", std::make_shared<nn::Conv2d>(channels, squeezed_channels, 1, nn::Conv2dOptions{.bias = true}));
+  expand_ = register_module("fc2", std::make_shared<nn::Conv2d>(squeezed_channels, channels, 1, nn::Conv2dOptions{.bias = true}));
+}
+
+torch::Tensor SqueezeExcitation::forward(const torch::Tensor& x) {
+  const auto squeezed = nn::activate(squeeze_->forward(at::adaptive_avg_pool2d(x, {1, 1})), activation_);
+  return x * nn::activate(expand_->forward(squeezed), scale_activation_);
+}
+
+InvertedResidual::InvertedResidual(const InvertedResidualOptions& options, const BuildContext& context)
+    : is_residual_(options.stride == 1 && options.in_channels == options.out_channels),
+      drop_path_(std::make_shared<nn::DropPath>(options.drop_path, context.dropout_generator)) {
+  const auto add = [&](int64_t from, int64_t to, int64_t kernel_size, int64_t stride, int64_t groups, nn::Activation activation) {
+    const ConvNormOptions layer{kernel_size, stride, groups, activation, options.norm};
+    layers_->push_back(std::make_shared<ConvNorm>(from, to, layer, context.norm));
+  };
+  const auto expanded = options.expanded_channels;
+  const bool expands = expanded != options.in_channels;
+  if (options.is_fused) {
+    add(options.in_channels, expands ? expanded : options.out_channels, options.kernel_size, options.stride, 1, options.activation);
+  } else {
+    if (expands) add(options.in_channels, expanded, 1, 1, 1, options.activation);
+    add(expanded, expanded, options.kernel_size, options.stride, expanded, options.activation);
+  }
+  if (options.squeezed_channels > 0) {
+    layers_->push_back(
+        std::make_shared<SqueezeExcitation>(expanded, options.squeezed_channels, options.squeeze_activation, options.scale_activation));
+  }
+  if (options.lists_projection) {
+    layers_->push_back(nn::conv1x1(expanded, options.out_channels));
+    layers_->push_back(context.norm(options.out_channels, options.norm));
+  } else if (expands || !options.is_fused) {
+    add(expanded, options.out_channels, 1, 1, 1, nn::Activation::kNone);
+  }
+  register_module(options.children, layers_);
+  register_module("stochastic_depth", drop_path_);
+}
+
+torch::Tensor InvertedResidual::forward(const torch::Tensor& x) {
+  const auto y = layers_->forward(x);
+  return is_residual_ ? drop_path_->forward(y) + x : y;
+}
+
+torch::Tensor average_channels(const torch::Tensor& x) { return at::adaptive_avg_pool2d(x, {1, 1}).flatten(1); }
+
+}  // namespace trainer::models

@@ -1,0 +1,154 @@
+#pragma once
+// Blocks of several families of networks, with torchvision's names of parameters.
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trainer/model.h"
+#include "trainer/nn.h"
+
+namespace trainer::models {
+
+// The nearest multiple of `divisor`, at least `divisor` and 90 % of `value`.
+int64_t make_divisible(double value, int64_t divisor);
+
+struct ConvNormOptions {
+  int64_t kernel_size = 3;
+  int64_t stride = 1;
+  int64_t groups = 1;
+  nn::Activation activation = nn::Activation::kRelu;
+  nn::BatchNormOptions norm = {};
+};
+
+// torchvision.ops.Conv2dNormActivation: a convolution without bias that keeps the size (or divides it by the stride), batch normalisation
+// and an activation. Its children are "0" and "1".
+class ConvNorm : public torch::nn::Module {
+ public:
+  ConvNorm(int64_t in_channels, int64_t out_channels, const ConvNormOptions& options, const nn::NormFactory& norm);
+  torch::Tensor forward(const torch::Tensor& x);
+  // relu(norm(convolution(x)) + residual). Only of one without an activation.
+  torch::Tensor forward_residual_relu(const torch::Tensor& x, const torch::Tensor& residual);
+
+ private:
+  nn::Activation activation_;
+  std::shared_ptr<nn::Conv2d> convolution_;
+  nn::BatchNormPtr norm_;
+};
+
+// torchvision.ops.SqueezeExcitation: scales each channel by a number between 0 and 1 that follows from the means of all channels. Its
+// children are "fc1" and "fc2".
+class SqueezeExcitation : public torch::nn::Module {
+ public:
+  SqueezeExcitation(int64_t channels, int64_t squeezed_channels, nn::Activation activation, nn::Activation scale_activation);
+  torch::Tensor forward(const torch::Tensor& x);
+
+ private:
+  nn::Activation activation_, scale_activation_;
+  std::shared_ptr<nn::Conv2d> squeeze_, expand_;
+};
+
+struct InvertedResidualOptions {
+  int64_t in_channels = 0;
+  int64_t expanded_channels = 0;  // the same as in_channels: without the expansion
+  int64_t out_channels = 0;
+  int64_t kernel_size = 3;
+  int64_t stride = 1;
+  int64_t squeezed_channels = 0;  // of a SqueezeExcitation; 0: without
+  nn::Activation activation = nn::Activation::kRelu6;
+  nn::Activation squeeze_activation = nn::Activation::kRelu;
+  nn::Activation scale_activation = nn::Activation::kSigmoid;
+  nn::BatchNormOptions norm = {};
+  bool is_fused = false;  // the expansion and the depthwise convolution are one convolution
+  double drop_path = 0;
+  std::string children = "block";
+  bool lists_projection = false;  // the convolution and the norm of the projection are children of their own, as in MobileNetV2
+};
+
+// An expansion by a 1x1 convolution, a depthwise convolution and a projection without activation, added to the input where the shape is the
+// same: the block of MobileNetV2, MobileNetV3 and EfficientNet.
+class InvertedResidual : public torch::nn::Module {
+ public:
+  InvertedResidual(const InvertedResidualOptions& options, const BuildContext& context);
+  torch::Tensor forward(const torch::Tensor& x);
+
+ private:
+  bool is_residual_;
+  torch::nn::Sequential layers_;
+  std::shared_ptr<nn::DropPath> drop_path_;
+};
+
+// Layers one after another, named by their numbers or by names. LibTorch's Sequential cannot be a layer of another one.
+class LayerList : public torch::nn::Module {
+ public:
+  template <class Layer>
+  void add(const std::string& name, std::shared_ptr<Layer> layer) {
+    register_module(name, layer);
+    layers_.emplace_back(std::move(layer));
+  }
+  template <class Layer>
+  void add(std::shared_ptr<Layer> layer) {
+    add(std::to_string(layers_.size()), std::move(layer));
+  }
+  torch::Tensor forward(torch::Tensor x) {
+    for (auto& layer : layers_) x = layer.forward(std::move(x));
+    return x;
+  }
+
+ private:
+  std::vector<torch::nn::AnyModule> layers_;
+};
+
+// An activation as a member of a list of layers.
+class ActivationLayer : public torch::nn::Module {
+ public:
+  explicit ActivationLayer(nn::Activation activation) : activation_(activation) {}
+  torch::Tensor forward(const torch::Tensor& x) { return nn::activate(x, activation_); }
+
+ private:
+  nn::Activation activation_;
+};
+
+// The mean of each channel: [N, C, H, W] to [N, C].
+torch::Tensor average_channels(const torch::Tensor& x);
+
+inline void describe_drop_path(KeyTable& keys, double& drop_path) {
+  keys.add(
+      "drop_path", drop_path,
+      {.min = 0.0,
+       .max = 1.0,
+       .max_excluded = true,
+       .doc = "Probability of dropping the residual branch of the last block for a sample (stochastic depth); that of the others rises "
+              "to it from 0."});
+}
+
+// The keys of networks whose last layers drop features, with their defaults.
+template <double kDropout>
+struct DropoutOptions : ClassifierOptions {
+  double dropout = kDropout;
+
+  void describe(KeyTable& keys) {
+    describe_num_classes(keys);
+    describe_in_channels(keys);
+    keys.add("dropout", dropout,
+             {.min = 0.0, .max = 1.0, .max_excluded = true, .doc = "Probability of dropping a feature before the last layer."});
+  }
+  std::vector<int64_t> input_shape() const override { return {num_channels(), -1, -1}; }
+};
+
+// And residual branches.
+template <double kDropout, double kDropPath>
+struct DropPathOptions : DropoutOptions<kDropout> {
+  double drop_path = kDropPath;
+
+  void describe(KeyTable& keys) {
+    DropoutOptions<kDropout>::describe(keys);
+    describe_drop_path(keys, drop_path);
+  }
+};
+
+}  // namespace trainer::models

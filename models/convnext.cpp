@@ -1,0 +1,128 @@
+// ConvNeXt (Liu et al. 2022) with torchvision's names, shapes and initial values (torchvision/models/convnext.py).
+
+#include <array>
+
+#include "models/blocks.h"
+#include "models/registry.h"
+
+namespace trainer::models {
+namespace {
+
+constexpr double kConvNextEps = 1e-6;
+
+// A LayerNorm over channels.
+class ChannelNorm : public nn::LayerNorm {
+ public:
+  explicit ChannelNorm(int64_t num_channels) : LayerNorm(num_channels, kConvNextEps) {}
+  torch::Tensor forward(const torch::Tensor& x) { return forward_channels(x); }
+};
+
+class ConvNextBlock : public torch::nn::Module {
+ public:
+  ConvNextBlock(int64_t channels, double drop_path, const BuildContext& context) {
+    auto block = std::make_shared<torch::nn::Module>();
+    const nn::Conv2dOptions depthwise{.padding = 3, .groups = channels, .bias = true};
+    convolution_ = block->register_module("0", std::make_shared<nn::Conv2d>(channels, channels, 7, depthwise));
+    norm_ = block->register_module("2", std::make_shared<nn::LayerNorm>(channels, kConvNextEps));
+    expansion_ = block->register_module("3", std::make_shared<nn::Linear>(channels, 4 * channels));
+    projection_ = block->register_module("5", std::make_shared<nn::Linear>(4 * channels, channels));
+    layer_scale_ = register_parameter("layer_scale", torch::full({channels, 1, 1}, 1e-6));
+    register_module("block", block);
+    drop_path_ = register_module("stochastic_depth", std::make_shared<nn::DropPath>(drop_path, context.dropout_generator));
+  }
+
+  torch::Tensor forward(const torch::Tensor& x) {
+    const auto y = norm_->forward(convolution_->forward(x).permute({0, 2, 3, 1}));
+    const auto z = projection_->forward(at::gelu(expansion_->forward(y))).permute({0, 3, 1, 2});
+    return drop_path_->forward(layer_scale_ * z) + x;
+  }
+
+ private:
+  std::shared_ptr<nn::Conv2d> convolution_;
+  std::shared_ptr<nn::LayerNorm> norm_;
+  std::shared_ptr<nn::Linear> expansion_, projection_;
+  torch::Tensor layer_scale_;
+  std::shared_ptr<nn::DropPath> drop_path_;
+};
+
+class ConvNext : public Model {
+ public:
+  ConvNext(const std::array<int64_t, 4>& depths, const ClassifierOptions& options, double drop_path, const BuildContext& context)
+      : Model(options) {
+    constexpr std::array<int64_t, 4> kChannels = {96, 192, 384, 768};
+    const auto strided = [](int64_t from, int64_t to, int64_t size) {
+      return std::make_shared<nn::Conv2d>(from, to, size, nn::Conv2dOptions{.stride = size, .bias = true});
+    };
+    const auto stem = std::make_shared<LayerList>();
+    stem->add(strided(options.num_channels(), kChannels[0], 4));
+    stem->add(std::make_shared<ChannelNorm>(kChannels[0]));
+    features_->push_back(stem);
+    int64_t num_blocks = 0;
+    for (const auto depth : depths) num_blocks += depth;
+    int64_t number = 0;
+    for (size_t stage = 0; stage < depths.size(); ++stage) {
+      const auto blocks = std::make_shared<LayerList>();
+      for (int64_t i = 0; i < depths[stage]; ++i, ++number) {
+        const auto probability = drop_path * static_cast<double>(number) / static_cast<double>(num_blocks - 1);
+        blocks->add(std::make_shared<ConvNextBlock>(kChannels[stage], probability, context));
+      }
+      features_->push_back(blocks);
+      if (stage + 1 == depths.size()) break;
+      const auto downsampling = std::make_shared<LayerList>();
+      downsampling->add(std::make_shared<ChannelNorm>(kChannels[stage]));
+      downsampling->add(strided(kChannels[stage], kChannels[stage + 1], 2));
+      features_->push_back(downsampling);
+    }
+    register_module("features", features_);
+    auto classifier = std::make_shared<torch::nn::Module>();
+    norm_ = classifier->register_module("0", std::make_shared<nn::LayerNorm>(kChannels[3], kConvNextEps));
+    linear_ = classifier->register_module("2", std::make_shared<nn::Linear>(kChannels[3], options.num_outputs()));
+    register_module("classifier", classifier);
+    constexpr double kStd = 0.02;
+    for (const auto& module : modules(/*include_self=*/false)) {
+      auto* convolution = module->as<nn::Conv2d>();
+      auto* linear = module->as<nn::Linear>();
+      if (convolution == nullptr && linear == nullptr) continue;
+      nn::truncated_normal_(convolution != nullptr ? convolution->weight : linear->weight, kStd, context.init_generator);
+      torch::nn::init::zeros_(convolution != nullptr ? convolution->bias : linear->bias);
+    }
+  }
+
+  torch::Tensor forward(const torch::Tensor& x) override {
+    return linear_->forward(norm_->forward(average_channels(features_->forward(x))));
+  }
+
+ private:
+  torch::nn::Sequential features_;
+  std::shared_ptr<nn::LayerNorm> norm_;
+  std::shared_ptr<nn::Linear> linear_;
+};
+
+template <double kDropPath>
+struct ConvNextOptions : ClassifierOptions {
+  double drop_path = kDropPath;
+
+  void describe(KeyTable& keys) {
+    describe_num_classes(keys);
+    describe_in_channels(keys);
+    describe_drop_path(keys, drop_path);
+  }
+  std::vector<int64_t> input_shape() const override { return {num_channels(), -1, -1}; }
+};
+
+template <class Options>
+void add_convnext_of(ModelRegistry& registry, const char* name, const char* doc, const std::array<int64_t, 4>& depths) {
+  registry.add<Options>(name, doc, [depths](const auto& options, const auto& context) {
+    return std::make_shared<ConvNext>(depths, options, options.drop_path, context);
+  });
+}
+
+}  // namespace
+
+void add_convnext(ModelRegistry& registry) {
+  add_convnext_of<ConvNextOptions<0.1>>(registry, "convnext_tiny", "torchvision's convnext_tiny, 27.8 million parameters.", {3, 3, 9, 3});
+  add_convnext_of<ConvNextOptions<0.4>>(registry, "convnext_small", "torchvision's convnext_small, 49.5 million parameters.",
+                                        {3, 3, 27, 3});
+}
+
+}  // namespace trainer::models

@@ -1,0 +1,127 @@
+// DenseNet (Huang et al. 2017) with torchvision's names, shapes and initial values (torchvision/models/densenet.py).
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "models/blocks.h"
+#include "models/registry.h"
+
+namespace trainer::models {
+namespace {
+
+struct DenseNetOptions : ClassifierOptions {
+  void describe(KeyTable& keys) {
+    describe_num_classes(keys);
+    describe_in_channels(keys);
+  }
+  std::vector<int64_t> input_shape() const override { return {num_channels(), -1, -1}; }
+};
+
+constexpr int64_t kGrowth = 32;
+constexpr int64_t kBottleneck = 4 * kGrowth;
+
+class DenseLayer : public torch::nn::Module {
+ public:
+  DenseLayer(int64_t in_channels, const nn::NormFactory& norm) {
+    norm1_ = register_module("norm1", norm(in_channels));
+    conv1_ = register_module("conv1", nn::conv1x1(in_channels, kBottleneck));
+    norm2_ = register_module("norm2", norm(kBottleneck));
+    conv2_ = register_module("conv2", nn::conv3x3(kBottleneck, kGrowth));
+  }
+  torch::Tensor forward(const torch::Tensor& x) {
+    const auto y = conv1_->forward(norm1_->forward_relu(x));
+    return conv2_->forward(norm2_->forward_relu(y));
+  }
+
+ private:
+  nn::BatchNormPtr norm1_, norm2_;
+  std::shared_ptr<nn::Conv2d> conv1_, conv2_;
+};
+
+// Each layer takes the outputs of all layers before it.
+class DenseBlock : public torch::nn::Module {
+ public:
+  DenseBlock(int64_t num_layers, int64_t in_channels, const nn::NormFactory& norm) {
+    for (int64_t i = 0; i < num_layers; ++i) {
+      const auto name = "denselayer" + std::to_string(i + 1);
+      layers_.push_back(register_module(name, std::make_shared<DenseLayer>(in_channels + i * kGrowth, norm)));
+    }
+  }
+  torch::Tensor forward(const torch::Tensor& x) {
+    std::vector<torch::Tensor> features = {x};
+    for (const auto& layer : layers_) features.push_back(layer->forward(features.size() == 1 ? x : at::cat(features, 1)));
+    return at::cat(features, 1);
+  }
+
+ private:
+  std::vector<std::shared_ptr<DenseLayer>> layers_;
+};
+
+class Transition : public torch::nn::Module {
+ public:
+  Transition(int64_t channels, const nn::NormFactory& norm) {
+    norm_ = register_module("norm", norm(channels));
+    conv_ = register_module("conv", nn::conv1x1(channels, channels / 2));
+  }
+  torch::Tensor forward(const torch::Tensor& x) { return at::avg_pool2d(conv_->forward(norm_->forward_relu(x)), 2); }
+
+ private:
+  nn::BatchNormPtr norm_;
+  std::shared_ptr<nn::Conv2d> conv_;
+};
+
+class DenseNet : public Model {
+ public:
+  DenseNet(const std::array<int64_t, 4>& layers_per_block, const DenseNetOptions& options, const BuildContext& context) : Model(options) {
+    int64_t channels = 64;
+    conv0_ = std::make_shared<nn::Conv2d>(options.num_channels(), channels, 7, nn::Conv2dOptions{.stride = 2, .padding = 3});
+    norm0_ = context.norm(channels);
+    for (size_t i = 0; i < layers_per_block.size(); ++i) {
+      const auto number = std::to_string(i + 1);
+      blocks_->push_back("denseblock" + number, std::make_shared<DenseBlock>(layers_per_block[i], channels, context.norm));
+      channels += layers_per_block[i] * kGrowth;
+      if (i + 1 == layers_per_block.size()) break;
+      blocks_->push_back("transition" + number, std::make_shared<Transition>(channels, context.norm));
+      channels /= 2;
+    }
+    norm5_ = context.norm(channels);
+    // One list, which gives the parameters their names.
+    auto features = std::make_shared<torch::nn::Module>();
+    features->register_module("conv0", conv0_);
+    features->register_module("norm0", norm0_);
+    for (const auto& block : blocks_->named_children()) features->register_module(block.key(), block.value());
+    features->register_module("norm5", norm5_);
+    register_module("features", features);
+    classifier_ = register_module("classifier", std::make_shared<nn::Linear>(channels, options.num_outputs()));
+    nn::init_convolutions_(*this, context.init_generator, nn::Fan::kIn);
+    nn::default_uniform_(classifier_->weight, {}, context.init_generator);
+    torch::nn::init::zeros_(classifier_->bias);
+  }
+
+  torch::Tensor forward(const torch::Tensor& x) override {
+    auto y = nn::convolve_normalise_relu(*conv0_, *norm0_, x);
+    y = blocks_->forward(at::max_pool2d(y, /*kernel_size=*/3, /*stride=*/2, /*padding=*/1));
+    return classifier_->forward(average_channels(norm5_->forward_relu(y)));
+  }
+
+ private:
+  std::shared_ptr<nn::Conv2d> conv0_;
+  nn::BatchNormPtr norm0_, norm5_;
+  torch::nn::Sequential blocks_;
+  std::shared_ptr<nn::Linear> classifier_;
+};
+
+}  // namespace
+
+void add_densenet(ModelRegistry& registry) {
+  const auto add = [&registry](const char* name, const char* doc, const std::array<int64_t, 4>& layers_per_block) {
+    registry.add<DenseNetOptions>(name, doc, [layers_per_block](const auto& options, const auto& context) {
+      return std::make_shared<DenseNet>(layers_per_block, options, context);
+    });
+  };
+  add("densenet121", "torchvision's densenet121, 7.0 million parameters.", {6, 12, 24, 16});
+  add("densenet169", "torchvision's densenet169, 12.5 million parameters.", {6, 12, 32, 32});
+}
+
+}  // namespace trainer::models

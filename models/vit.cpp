@@ -1,0 +1,129 @@
+// The vision transformer (Dosovitskiy et al. 2021) with torchvision's names, shapes and initial values (torchvision/models/
+// vision_transformer.py).
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "models/blocks.h"
+#include "models/registry.h"
+
+namespace trainer::models {
+namespace {
+
+constexpr double kVitEps = 1e-6;
+constexpr int64_t kPatch = 16;
+
+struct VitOptions : ClassifierOptions {
+  int64_t image_size = 224;
+  double dropout = 0.0;
+
+  void describe(KeyTable& keys) {
+    describe_num_classes(keys);
+    describe_in_channels(keys);
+    keys.add("image_size", image_size, {.min = kPatch, .doc = "Height and width of the images, a multiple of 16."});
+    keys.add("dropout", dropout,
+             {.min = 0.0, .max = 1.0, .max_excluded = true, .doc = "Probability of dropping a value behind each part of a block."});
+    keys.refuse("image_size", [this]() -> std::string {
+      return image_size % kPatch == 0 ? "" : std::to_string(image_size) + " is no multiple of 16, the size of a patch";
+    });
+  }
+  std::vector<int64_t> input_shape() const override { return {num_channels(), image_size, image_size}; }
+};
+
+struct VitDesign {
+  int64_t num_layers, num_heads, num_features, hidden;
+};
+
+class EncoderBlock : public torch::nn::Module {
+ public:
+  EncoderBlock(const VitDesign& design, double dropout, const BuildContext& context) {
+    const auto features = design.num_features;
+    const auto make_dropout = [&] { return std::make_shared<nn::Dropout>(dropout, context.dropout_generator); };
+    ln_1_ = register_module("ln_1", std::make_shared<nn::LayerNorm>(features, kVitEps));
+    attention_ = register_module("self_attention", std::make_shared<nn::SelfAttention>(features, design.num_heads));
+    dropout_ = register_module("dropout", make_dropout());
+    ln_2_ = register_module("ln_2", std::make_shared<nn::LayerNorm>(features, kVitEps));
+    mlp_ = register_module("mlp",
+                           torch::nn::Sequential(std::make_shared<nn::Linear>(features, design.hidden), torch::nn::GELU(), make_dropout(),
+                                                 std::make_shared<nn::Linear>(design.hidden, features), make_dropout()));
+    const auto xavier = [&](const torch::Tensor& weight) {
+      nn::uniform_(weight, std::sqrt(6.0 / static_cast<double>(weight.size(0) + weight.size(1))), context.init_generator);
+    };
+    xavier(attention_->in_proj_weight);
+    torch::nn::init::zeros_(attention_->in_proj_bias);
+    nn::default_uniform_(attention_->out_proj->weight, {}, context.init_generator);
+    torch::nn::init::zeros_(attention_->out_proj->bias);
+    for (const auto& module : mlp_->modules(/*include_self=*/false)) {
+      auto* linear = module->as<nn::Linear>();
+      if (linear == nullptr) continue;
+      xavier(linear->weight);
+      nn::normal_(linear->bias, 0, 1e-6, context.init_generator);
+    }
+  }
+
+  torch::Tensor forward(const torch::Tensor& x) {
+    const auto y = dropout_->forward(attention_->forward(ln_1_->forward(x))) + x;
+    return y + mlp_->forward(ln_2_->forward(y));
+  }
+
+ private:
+  std::shared_ptr<nn::LayerNorm> ln_1_, ln_2_;
+  std::shared_ptr<nn::SelfAttention> attention_;
+  std::shared_ptr<nn::Dropout> dropout_;
+  torch::nn::Sequential mlp_;
+};
+
+class Vit : public Model {
+ public:
+  Vit(const VitDesign& design, const VitOptions& options, const BuildContext& context) : Model(options) {
+    const auto features = design.num_features;
+    const int64_t side = options.image_size / kPatch;
+    class_token_ = register_parameter("class_token", torch::zeros({1, 1, features}));
+    patches_ = register_module("conv_proj", std::make_shared<nn::Conv2d>(options.num_channels(), features, kPatch,
+                                                                         nn::Conv2dOptions{.stride = kPatch, .bias = true}));
+    auto encoder = register_module("encoder", std::make_shared<torch::nn::Module>());
+    positions_ = encoder->register_parameter("pos_embedding", torch::empty({1, side * side + 1, features}));
+    dropout_ = encoder->register_module("dropout", std::make_shared<nn::Dropout>(options.dropout, context.dropout_generator));
+    for (int64_t i = 0; i < design.num_layers; ++i) {
+      blocks_->push_back("encoder_layer_" + std::to_string(i), std::make_shared<EncoderBlock>(design, options.dropout, context));
+    }
+    encoder->register_module("layers", blocks_);
+    norm_ = encoder->register_module("ln", std::make_shared<nn::LayerNorm>(features, kVitEps));
+    auto heads = register_module("heads", std::make_shared<torch::nn::Module>());
+    head_ = heads->register_module("head", std::make_shared<nn::Linear>(features, options.num_outputs()));
+    nn::normal_(positions_, 0, 0.02, context.init_generator);
+    const auto fan_in = static_cast<double>(patches_->weight.numel() / features);
+    nn::truncated_normal_(patches_->weight, std::sqrt(1 / fan_in), context.init_generator);
+    torch::nn::init::zeros_(patches_->bias);
+    torch::nn::init::zeros_(head_->weight);
+    torch::nn::init::zeros_(head_->bias);
+  }
+
+  torch::Tensor forward(const torch::Tensor& x) override {
+    const auto patches = patches_->forward(x).flatten(2).transpose(1, 2);
+    const auto tokens = at::cat({class_token_.expand_as(patches.slice(1, 0, 1)), patches}, 1);
+    const auto y = norm_->forward(blocks_->forward(dropout_->forward(tokens + positions_)));
+    return head_->forward(y.select(1, 0));
+  }
+
+  bool prefers_channels_last() const override { return false; }
+
+ private:
+  torch::Tensor class_token_, positions_;
+  std::shared_ptr<nn::Conv2d> patches_;
+  std::shared_ptr<nn::Dropout> dropout_;
+  torch::nn::Sequential blocks_;
+  std::shared_ptr<nn::LayerNorm> norm_;
+  std::shared_ptr<nn::Linear> head_;
+};
+
+}  // namespace
+
+void add_vit(ModelRegistry& registry) {
+  registry.add<VitOptions>("vit_b_16", "torchvision's vit_b_16, 85.7 million parameters.", [](const auto& options, const auto& context) {
+    return std::make_shared<Vit>(VitDesign{.num_layers = 12, .num_heads = 12, .num_features = 768, .hidden = 3072}, options, context);
+  });
+}
+
+}  // namespace trainer::models

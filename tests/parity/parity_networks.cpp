@@ -1,0 +1,59 @@
+// parity_networks NAME KEYS IN OUT: builds the network of that name ("KEYS": "key: value, ...") in float64 and training, with the
+// parameters and buffers of "state" of the file IN, computes the outputs of its "images" and the gradients of the sum of outputs times
+// "weights", and writes "outputs", "gradients" by name, the "buffers" afterwards and the "initial" values of the parameters to OUT. For
+// tests/parity/test_networks.py.
+
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+
+#include "checkpoint/pytorch_file.h"
+#include "models/registry.h"
+#include "nn/batch_norm.h"
+#include "tests/testing/read_component.h"
+#include "trainer/checkpoint.h"
+#include "trainer/error.h"
+#include "trainer/state.h"
+
+namespace {
+
+class FileOutput : public trainer::Output {
+ public:
+  explicit FileOutput(const char* path) : stream_(path, std::ios::binary) { stream_.exceptions(std::ios::failbit | std::ios::badbit); }
+  void write(std::string_view bytes) override { stream_ << bytes; }
+
+ private:
+  std::ofstream stream_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  using namespace trainer;
+  if (argc != 5) return 2;
+  const auto text = "{name: " + std::string(argv[1]) + ", " + argv[2] + "}";
+  const models::BuildContext context{at::detail::createCPUGenerator(1), at::detail::createCPUGenerator(2), nn::local_batch_norm()};
+  const auto model = models::model_registry().make(testing::read_component(models::model_registry(), text), context);
+  const auto tree = checkpoint::load(argv[3]);
+  const state::View view(tree, argv[3]);
+  state::Dict initial;
+  for (const auto& parameter : model->named_parameters()) initial.add(parameter.key(), parameter.value().detach().clone());
+  model->to(torch::kFloat64);
+  state::load_state_of(*model, view.at("state"));
+  const auto outputs = model->forward(view.at("images").tensor());
+  (outputs * view.at("weights").tensor()).sum().backward();
+  state::Dict gradients;
+  for (const auto& parameter : model->named_parameters()) gradients.add(parameter.key(), parameter.value().grad());
+  state::Dict buffers;
+  for (const auto& buffer : model->named_buffers()) buffers.add(buffer.key(), buffer.value());
+  state::Dict result;
+  result.add("initial", std::move(initial));
+  result.add("outputs", outputs.detach());
+  result.add("gradients", std::move(gradients));
+  result.add("buffers", std::move(buffers));
+  FileOutput output(argv[4]);
+  checkpoint::write_pytorch_file(result, "archive", output);
+} catch (const trainer::Error& error) {
+  std::cerr << error.what() << '\n';
+  return static_cast<int>(error.exit_code());
+}

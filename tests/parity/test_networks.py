@@ -1,0 +1,83 @@
+"""Networks of torchvision's names start with values of torchvision's distributions, and compute its outputs, gradients and running statistics
+in float64 from the same state_dict.
+TRAINER_BINARY lies in the folder of the program parity_networks."""
+
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+import torch
+import torchvision
+
+PROGRAM = pathlib.Path(os.environ["TRAINER_BINARY"]).with_name("parity_networks")
+# By name: the keys of the program, those of torchvision, and the height and width of the images.
+NETWORKS = {
+    "resnet18": ("", {}, 64), "resnext50_32x4d": ("", {}, 64), "wide_resnet50_2": ("", {}, 64), "vgg11_bn": ("dropout: 0", {"dropout": 0.0}, 64),
+    "mobilenet_v2": ("dropout: 0", {"dropout": 0.0}, 64), "mobilenet_v3_small": ("dropout: 0", {"dropout": 0.0}, 64),
+    "mobilenet_v3_large": ("dropout: 0", {"dropout": 0.0}, 64),
+    **{f"efficientnet_{name}": ("dropout: 0, drop_path: 0", {"dropout": 0.0, "stochastic_depth_prob": 0.0}, 64)
+       for name in ("b0", "b1", "b2", "b3", "v2_s")},
+    "convnext_tiny": ("drop_path: 0", {"stochastic_depth_prob": 0.0}, 64), "convnext_small": ("drop_path: 0", {"stochastic_depth_prob": 0.0}, 64),
+    "densenet121": ("", {}, 64), "densenet169": ("", {}, 64), "regnet_y_400mf": ("", {}, 64), "regnet_y_800mf": ("", {}, 64),
+    "regnet_y_1_6gf": ("", {}, 64), "shufflenet_v2_x1_0": ("", {}, 64), "squeezenet1_1": ("dropout: 0", {"dropout": 0.0}, 64),
+    "vit_b_16": ("image_size: 64", {"image_size": 64}, 64),
+}
+TOLERANCE = 1e-10
+
+
+def difference(ours, theirs):
+    """The largest, relative to the largest value."""
+    return ((ours - theirs).abs().max() / theirs.abs().max().clamp_min(1e-30)).item()
+
+
+class NetworksTest(unittest.TestCase):
+    def compare(self, name, keys, arguments, size):
+        torch.manual_seed(1)
+        network = torchvision.models.get_model(name, weights=None, num_classes=7, **arguments)
+        initial = {key: parameter.detach().clone() for key, parameter in network.named_parameters()}
+        network.double()
+        # Its head starts at zero, so that no gradient would reach the rest.
+        if name.startswith("vit"):
+            torch.nn.init.normal_(network.heads.head.weight, std=0.1)
+        state = {key: value.clone() for key, value in network.state_dict().items()}
+        images, weights = torch.randn(3, 3, size, size, dtype=torch.float64), torch.randn(3, 7, dtype=torch.float64)
+        with tempfile.TemporaryDirectory() as folder:
+            torch.save({"state": state, "images": images, "weights": weights}, f"{folder}/in.pt")
+            run = subprocess.run([PROGRAM, name, f"num_classes: 7, {keys}", f"{folder}/in.pt", f"{folder}/out.pt"], capture_output=True, text=True)
+            self.assertEqual(run.returncode, 0, run.stderr)
+            ours = torch.load(f"{folder}/out.pt")
+        for key, theirs in initial.items():
+            self.compare_initial_values(f"{name}: {key}", ours["initial"][key], theirs)
+        outputs = network(images)
+        (outputs * weights).sum().backward()
+        found = [difference(ours["outputs"], outputs.detach())]
+        parameters = dict(network.named_parameters())
+        self.assertEqual(set(ours["gradients"]), set(parameters))
+        found.append(max(difference(ours["gradients"][key], parameter.grad) for key, parameter in parameters.items()))
+        buffers = dict(network.named_buffers())
+        self.assertEqual(set(ours["buffers"]), set(buffers))
+        found.append(max((difference(ours["buffers"][key].double(), buffer.double()) for key, buffer in buffers.items()), default=0.0))
+        print(f"{name}: {sum(p.numel() for p in parameters.values())} parameters; outputs {found[0]:.1e}, gradients {found[1]:.1e}, "
+              f"running statistics {found[2]:.1e}", flush=True)
+        self.assertLess(max(found), TOLERANCE)
+
+    def compare_initial_values(self, name, ours, theirs):
+        """Other random numbers of the same distribution: a constant, or equal means of their sizes within six of its deviations. Not the standard
+        deviation, which torch's trunc_normal_ spoils now and then by a single value."""
+        if theirs.min() == theirs.max():
+            self.assertTrue(ours.equal(theirs), name)
+        else:
+            limit = 6 / theirs.numel() ** 0.5
+            self.assertLess(abs(ours.abs().mean() / theirs.abs().mean() - 1), limit, name)
+            self.assertLess(abs(ours.mean()), limit * theirs.std(), name)
+
+    def test_networks(self):
+        for name, case in NETWORKS.items():
+            with self.subTest(name):
+                self.compare(name, *case)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
