@@ -76,7 +76,7 @@ class PluginsTest(unittest.TestCase):
         self.done(TRAINER, "verify-resume", *MOBILENET, plugin, "model.dropout=0.2")
 
         best = self.folder / "1/checkpoints/best.pt"
-        self.refused(f"airbench; its plug-ins are loaded only if you name them: add --plugin {NETWORK}", "eval", "--checkpoint", best)
+        self.refused(f"; its plug-ins are loaded only if you name them: add --plugin {NETWORK}", "eval", "--checkpoint", best)
         self.assertIn("mobilenet_v2_small", self.done(TRAINER, "eval", "--checkpoint", best, "--plugin", NETWORK))
         for file in ("net.onnx", "net.safetensors"):
             self.done(TRAINER, "export", "--checkpoint", best, "--plugin", NETWORK, "--output", self.folder / file)

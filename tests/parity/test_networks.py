@@ -12,19 +12,22 @@ import torch
 import torchvision
 
 PROGRAM = pathlib.Path(os.environ["TRAINER_BINARY"]).with_name("parity_networks")
-# By name: the keys of the program, those of torchvision, and the height and width of the images.
+# By name: the keys of the program, and those of torchvision.
 NETWORKS = {
-    "resnet18": ("", {}, 64), "resnext50_32x4d": ("", {}, 64), "wide_resnet50_2": ("", {}, 64), "vgg11_bn": ("dropout: 0", {"dropout": 0.0}, 64),
-    "mobilenet_v2": ("dropout: 0", {"dropout": 0.0}, 64), "mobilenet_v3_small": ("dropout: 0", {"dropout": 0.0}, 64),
-    "mobilenet_v3_large": ("dropout: 0", {"dropout": 0.0}, 64),
-    **{f"efficientnet_{name}": ("dropout: 0, drop_path: 0", {"dropout": 0.0, "stochastic_depth_prob": 0.0}, 64)
+    "resnet18": ("", {}), "resnext50_32x4d": ("", {}), "wide_resnet50_2": ("", {}), "vgg11_bn": ("dropout: 0", {"dropout": 0.0}),
+    "mobilenet_v2": ("dropout: 0", {"dropout": 0.0}), "mobilenet_v3_small": ("dropout: 0", {"dropout": 0.0}),
+    "mobilenet_v3_large": ("dropout: 0", {"dropout": 0.0}),
+    **{f"efficientnet_{name}": ("dropout: 0, drop_path: 0", {"dropout": 0.0, "stochastic_depth_prob": 0.0})
        for name in ("b0", "b1", "b2", "b3", "v2_s")},
-    "convnext_tiny": ("drop_path: 0", {"stochastic_depth_prob": 0.0}, 64), "convnext_small": ("drop_path: 0", {"stochastic_depth_prob": 0.0}, 64),
-    "densenet121": ("", {}, 64), "densenet169": ("", {}, 64), "regnet_y_400mf": ("", {}, 64), "regnet_y_800mf": ("", {}, 64),
-    "regnet_y_1_6gf": ("", {}, 64), "shufflenet_v2_x1_0": ("", {}, 64), "squeezenet1_1": ("dropout: 0", {"dropout": 0.0}, 64),
-    "vit_b_16": ("image_size: 64", {"image_size": 64}, 64),
+    "convnext_tiny": ("drop_path: 0", {"stochastic_depth_prob": 0.0}), "convnext_small": ("drop_path: 0", {"stochastic_depth_prob": 0.0}),
+    "densenet121": ("", {}), "densenet169": ("", {}), "regnet_y_400mf": ("", {}), "regnet_y_800mf": ("", {}),
+    "regnet_y_1_6gf": ("", {}), "shufflenet_v2_x1_0": ("", {}), "squeezenet1_1": ("dropout: 0", {"dropout": 0.0}),
+    "vit_b_16": ("image_size: 32", {"image_size": 32}),
 }
+# Height and width of the images.
+SIZE = 32
 TOLERANCE = 1e-10
+torch.set_num_threads(1)
 
 
 def difference(ours, theirs):
@@ -33,7 +36,7 @@ def difference(ours, theirs):
 
 
 class NetworksTest(unittest.TestCase):
-    def compare(self, name, keys, arguments, size):
+    def compare(self, name, keys, arguments):
         torch.manual_seed(1)
         network = torchvision.models.get_model(name, weights=None, num_classes=7, **arguments)
         initial = {key: parameter.detach().clone() for key, parameter in network.named_parameters()}
@@ -42,10 +45,11 @@ class NetworksTest(unittest.TestCase):
         if name.startswith("vit"):
             torch.nn.init.normal_(network.heads.head.weight, std=0.1)
         state = {key: value.clone() for key, value in network.state_dict().items()}
-        images, weights = torch.randn(3, 3, size, size, dtype=torch.float64), torch.randn(3, 7, dtype=torch.float64)
+        images, weights = torch.randn(3, 3, SIZE, SIZE, dtype=torch.float64), torch.randn(3, 7, dtype=torch.float64)
         with tempfile.TemporaryDirectory() as folder:
             torch.save({"state": state, "images": images, "weights": weights}, f"{folder}/in.pt")
-            run = subprocess.run([PROGRAM, name, f"num_classes: 7, {keys}", f"{folder}/in.pt", f"{folder}/out.pt"], capture_output=True, text=True)
+            run = subprocess.run([PROGRAM, name, f"num_classes: 7, {keys}", f"{folder}/in.pt", f"{folder}/out.pt"], capture_output=True, text=True,
+                                 env={**os.environ, "OMP_NUM_THREADS": "1"})
             self.assertEqual(run.returncode, 0, run.stderr)
             ours = torch.load(f"{folder}/out.pt")
         for key, theirs in initial.items():

@@ -23,7 +23,7 @@ NETWORKS = {
     "wide_resnet": ("{name: wide_resnet, depth: 10, width: 1, num_classes: 10}", "[3, 32, 32]"),
     "vgg11_bn": ("{name: vgg11_bn, num_classes: 10, head: cifar}", "[3, 32, 32]"),
     **{name: (f"{{name: {name}, num_classes: 10}}", "[3, 64, 64]")
-       for name in ("mobilenet_v2", "mobilenet_v3_small", "efficientnet_b0", "efficientnet_v2_s", "convnext_tiny", "densenet121",
+       for name in ("mobilenet_v2", "mobilenet_v3_small", "efficientnet_b0", "efficientnet_v2_s", "efficientnet_lite0", "convnext_tiny", "densenet121",
                     "regnet_y_400mf", "shufflenet_v2_x1_0", "squeezenet1_1", "resnext50_32x4d")},
     "vit_b_16": ("{name: vit_b_16, num_classes: 10, image_size: 64}", "[3, 64, 64]"),
     "airbench": ("{name: airbench, num_classes: 10}", "[3, 32, 32]"),

@@ -19,7 +19,8 @@ namespace {
 
 // A network small enough for a unit test: these options if it has them, and defaults for all others.
 std::shared_ptr<Model> build_light(const std::string& name, const BuildContext& context = make_context()) {
-  const std::map<std::string, std::string> light = {{"head", "cifar"}, {"depth", "10"}, {"width", "2"}, {"dropout", "0.3"}};
+  const std::map<std::string, std::string> light = {
+      {"head", "cifar"}, {"depth", "10"}, {"width", "2"}, {"dropout", "0.3"}, {"image_size", "32"}};
   std::string options;
   KeyTable keys;
   const auto defaults = model_registry().configure(name);
@@ -147,8 +148,8 @@ std::vector<torch::Tensor> results_of(Model& model) {
 
 TEST_P(EveryModel, WinogradsAlgorithmAndFusedOperatorsComputeTheSame) {
   // Deeper networks amplify roundings more.
-  for (const char* name :
-       {"resnet101", "resnet152", "efficientnet_b1", "efficientnet_b2", "efficientnet_b3", "densenet169", "convnext_small"}) {
+  for (const char* name : {"resnet101", "resnet152", "efficientnet_b1", "efficientnet_b2", "efficientnet_b3", "efficientnet_lite1",
+                           "efficientnet_lite2", "densenet169", "convnext_small"}) {
     if (GetParam() == name) GTEST_SKIP() << "has the layers of a smaller network, more often";
   }
   const auto expected = results_of(*build_light(GetParam()));

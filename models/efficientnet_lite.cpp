@@ -1,0 +1,145 @@
+// EfficientNet-Lite (Google 2020): EfficientNet without squeeze-excitation and with ReLU6, with the names, shapes and initial values of the
+// Python package efficientnet_lite_pytorch, whose weights are TensorFlow's. As there, the padding of a strided convolution is one-sided
+// where the size of its input asks for it.
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/blocks.h"
+#include "models/registry.h"
+
+namespace trainer::models {
+namespace {
+
+constexpr nn::BatchNormOptions kLiteNorm{.eps = 0.001, .momentum = 0.01};
+
+// A convolution without bias, batch normalisation and, if `has_relu`, a ReLU6. TensorFlow's padding SAME.
+class SameConvNorm {
+ public:
+  // Registers both in `parent`.
+  SameConvNorm(torch::nn::Module& parent, const std::string& convolution_name, const std::string& norm_name, int64_t in_channels,
+               int64_t out_channels, int64_t kernel_size, int64_t stride, int64_t groups, bool has_relu, const nn::NormFactory& norm)
+      : kernel_size_(kernel_size), stride_(stride), has_relu_(has_relu) {
+    const nn::Conv2dOptions options{.stride = stride, .padding = stride == 1 ? kernel_size / 2 : 0, .groups = groups};
+    convolution_ = parent.register_module(convolution_name, std::make_shared<nn::Conv2d>(in_channels, out_channels, kernel_size, options));
+    norm_ = parent.register_module(norm_name, norm(out_channels, kLiteNorm));
+  }
+
+  torch::Tensor forward(const torch::Tensor& x) const {
+    const auto y = norm_->forward(convolution_->forward(stride_ == 1 ? x : padded(x)));
+    return has_relu_ ? at::relu6(y) : y;
+  }
+
+ private:
+  // The smaller half before the first row and column.
+  torch::Tensor padded(const torch::Tensor& x) const {
+    const auto total = [&](int64_t size) {
+      return std::max<int64_t>((((size + stride_ - 1) / stride_) - 1) * stride_ + kernel_size_ - size, 0);
+    };
+    const auto rows = total(x.size(2));
+    const auto columns = total(x.size(3));
+    return at::constant_pad_nd(x, {columns / 2, columns - columns / 2, rows / 2, rows - rows / 2});
+  }
+
+  int64_t kernel_size_, stride_;
+  bool has_relu_;
+  std::shared_ptr<nn::Conv2d> convolution_;
+  nn::BatchNormPtr norm_;
+};
+
+class LiteBlock : public torch::nn::Module {
+ public:
+  LiteBlock(int64_t in_channels, int64_t out_channels, int64_t expansion, int64_t kernel_size, int64_t stride, double drop_path,
+            const BuildContext& context)
+      : is_residual_(stride == 1 && in_channels == out_channels) {
+    const auto expanded = in_channels * expansion;
+    if (expansion != 1) layers_.emplace_back(*this, "_expand_conv", "_bn0", in_channels, expanded, 1, 1, 1, true, context.norm);
+    layers_.emplace_back(*this, "_depthwise_conv", "_bn1", expanded, expanded, kernel_size, stride, expanded, true, context.norm);
+    layers_.emplace_back(*this, "_project_conv", "_bn2", expanded, out_channels, 1, 1, 1, false, context.norm);
+    drop_path_ = register_module("drop_path", std::make_shared<nn::DropPath>(drop_path, context.dropout_generator));
+  }
+
+  torch::Tensor forward(const torch::Tensor& x) {
+    auto y = x;
+    for (const auto& layer : layers_) y = layer.forward(y);
+    return is_residual_ ? drop_path_->forward(y) + x : y;
+  }
+
+ private:
+  bool is_residual_;
+  std::vector<SameConvNorm> layers_;
+  std::shared_ptr<nn::DropPath> drop_path_;
+};
+
+class EfficientNetLite : public Model {
+ public:
+  EfficientNetLite(double width, double depth, const ClassifierOptions& options, double dropout, double drop_path,
+                   const BuildContext& context)
+      : Model(options) {
+    struct Stage {
+      int64_t expansion, kernel_size, stride, channels, num_blocks;
+    };
+    constexpr std::array<Stage, 7> kStages = {
+        {{1, 3, 1, 16, 1}, {6, 3, 2, 24, 2}, {6, 5, 2, 40, 2}, {6, 3, 2, 80, 3}, {6, 5, 1, 112, 3}, {6, 5, 2, 192, 4}, {6, 3, 1, 320, 1}}};
+    constexpr int64_t kFirst = 32;
+    constexpr int64_t kLast = 1280;
+    // The first and the last stage, the stem and the head are not scaled in depth.
+    const auto num_blocks = [&](size_t stage) {
+      const auto blocks = kStages[stage].num_blocks;
+      const bool is_scaled = stage > 0 && stage + 1 < kStages.size();
+      return is_scaled ? static_cast<int64_t>(std::ceil(static_cast<double>(blocks) * depth)) : blocks;
+    };
+    int64_t total = 0;
+    for (size_t stage = 0; stage < kStages.size(); ++stage) total += num_blocks(stage);
+    stem_.emplace(*this, "_conv_stem", "_bn0", options.num_channels(), kFirst, 3, 2, 1, true, context.norm);
+    blocks_ = register_module("_blocks", std::make_shared<LayerList>());
+    int64_t channels = kFirst;
+    int64_t number = 0;
+    for (size_t stage = 0; stage < kStages.size(); ++stage) {
+      const auto& [expansion, kernel_size, stride, of_lite0, blocks] = kStages[stage];
+      const auto out_channels = make_divisible(static_cast<double>(of_lite0) * width, 8);
+      for (int64_t i = 0; i < num_blocks(stage); ++i, ++number) {
+        const auto probability = drop_path * static_cast<double>(number) / static_cast<double>(total);
+        blocks_->add(
+            std::make_shared<LiteBlock>(channels, out_channels, expansion, kernel_size, i == 0 ? stride : 1, probability, context));
+        channels = out_channels;
+      }
+    }
+    head_.emplace(*this, "_conv_head", "_bn1", channels, kLast, 1, 1, 1, true, context.norm);
+    dropout_ = register_module("_dropout", std::make_shared<nn::Dropout>(dropout, context.dropout_generator));
+    fc_ = register_module("_fc", std::make_shared<nn::Linear>(kLast, options.num_outputs()));
+    for (const auto& module : modules(/*include_self=*/false)) {
+      if (auto* convolution = module->as<nn::Conv2d>()) nn::default_uniform_(convolution->weight, {}, context.init_generator);
+    }
+    nn::default_uniform_(fc_->weight, fc_->bias, context.init_generator);
+  }
+
+  torch::Tensor forward(const torch::Tensor& x) override {
+    return fc_->forward(dropout_->forward(average_channels(head_->forward(blocks_->forward(stem_->forward(x))))));
+  }
+
+ private:
+  std::optional<SameConvNorm> stem_, head_;
+  std::shared_ptr<LayerList> blocks_;
+  std::shared_ptr<nn::Dropout> dropout_;
+  std::shared_ptr<nn::Linear> fc_;
+};
+
+}  // namespace
+
+void add_efficientnet_lite(ModelRegistry& registry) {
+  const auto add = [&registry]<class Options>(const char* name, const char* doc, double width, double depth) {
+    registry.add<Options>(name, doc, [width, depth](const auto& options, const auto& context) {
+      return std::make_shared<EfficientNetLite>(width, depth, options, options.dropout, options.drop_path, context);
+    });
+  };
+  add.operator()<DropPathOptions<0.2, 0.2>>("efficientnet_lite0", "EfficientNet-Lite0, 3.4 million parameters.", 1.0, 1.0);
+  add.operator()<DropPathOptions<0.2, 0.2>>("efficientnet_lite1", "EfficientNet-Lite1, 4.2 million parameters.", 1.0, 1.1);
+  add.operator()<DropPathOptions<0.3, 0.2>>("efficientnet_lite2", "EfficientNet-Lite2, 4.8 million parameters.", 1.1, 1.2);
+}
+
+}  // namespace trainer::models
