@@ -74,6 +74,15 @@ torch::Tensor InvertedResidual::forward(const torch::Tensor& x) {
   return is_residual_ ? drop_path_->forward(y) + x : y;
 }
 
+void init_linear_layers(const torch::nn::Module& network, const at::Generator& generator) {
+  for (const auto& module : network.modules(/*include_self=*/false)) {
+    auto* linear = module->as<nn::Linear>();
+    if (linear == nullptr) continue;
+    nn::normal_(linear->weight, 0, 0.01, generator);
+    torch::nn::init::zeros_(linear->bias);
+  }
+}
+
 torch::Tensor average_channels(const torch::Tensor& x) { return at::adaptive_avg_pool2d(x, {1, 1}).flatten(1); }
 
 }  // namespace trainer::models

@@ -116,6 +116,19 @@ class ActivationLayer : public torch::nn::Module {
 // The mean of each channel: [N, C, H, W] to [N, C].
 torch::Tensor average_channels(const torch::Tensor& x);
 
+// Normal weights with a deviation of 0.01 and no bias, for every linear layer below `network`.
+void init_linear_layers(const torch::nn::Module& network, const at::Generator& generator);
+
+// A network of torchvision's "features", whose channels are averaged, and "classifier", which its constructor registers.
+class FeatureClassifier : public Model {
+ public:
+  using Model::Model;
+  torch::Tensor forward(const torch::Tensor& x) override { return classifier_->forward(average_channels(features_->forward(x))); }
+
+ protected:
+  torch::nn::Sequential features_, classifier_;
+};
+
 inline void describe_drop_path(KeyTable& keys, double& drop_path) {
   keys.add(
       "drop_path", drop_path,
@@ -126,18 +139,25 @@ inline void describe_drop_path(KeyTable& keys, double& drop_path) {
               "to it from 0."});
 }
 
-// The keys of networks whose last layers drop features, with their defaults.
-template <double kDropout>
-struct DropoutOptions : ClassifierOptions {
-  double dropout = kDropout;
-
+// The keys of networks of images of any size.
+struct ImageClassifierOptions : ClassifierOptions {
   void describe(KeyTable& keys) {
     describe_num_classes(keys);
     describe_in_channels(keys);
+  }
+  std::vector<int64_t> input_shape() const override { return {num_channels(), -1, -1}; }
+};
+
+// And of those whose last layers drop features, with their defaults.
+template <double kDropout>
+struct DropoutOptions : ImageClassifierOptions {
+  double dropout = kDropout;
+
+  void describe(KeyTable& keys) {
+    ImageClassifierOptions::describe(keys);
     keys.add("dropout", dropout,
              {.min = 0.0, .max = 1.0, .max_excluded = true, .doc = "Probability of dropping a feature before the last layer."});
   }
-  std::vector<int64_t> input_shape() const override { return {num_channels(), -1, -1}; }
 };
 
 // And residual branches.

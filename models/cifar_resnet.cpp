@@ -1,20 +1,13 @@
 // The small residual networks for 32×32 images of He et al., "Deep Residual Learning for Image Recognition" (2015), section 4.2:
 // 6n + 2 layers, 16, 32 and 64 channels, and shortcuts without weights (option A).
 
+#include "models/blocks.h"
 #include "models/registry.h"
 #include "nn/layers.h"
 #include "trainer/nn.h"
 
 namespace trainer::models {
 namespace {
-
-struct CifarResNetOptions : ClassifierOptions {
-  void describe(KeyTable& keys) {
-    describe_num_classes(keys);
-    describe_in_channels(keys);
-  }
-  std::vector<int64_t> input_shape() const override { return {num_channels(), -1, -1}; }
-};
 
 class CifarBlock : public torch::nn::Module {
  public:
@@ -47,7 +40,7 @@ class CifarBlock : public torch::nn::Module {
 
 class CifarResNet : public Model {
  public:
-  CifarResNet(int64_t blocks_per_stage, const CifarResNetOptions& options, const BuildContext& context) : Model(options) {
+  CifarResNet(int64_t blocks_per_stage, const ImageClassifierOptions& options, const BuildContext& context) : Model(options) {
     conv1_ = register_module("conv1", nn::conv3x3(options.num_channels(), 16));
     bn1_ = register_module("bn1", context.norm(16));
     layer1_ = register_module("layer1", make_stage(16, 16, 1, blocks_per_stage, context.norm));
@@ -82,7 +75,7 @@ class CifarResNet : public Model {
 
 void add_cifar_resnet(ModelRegistry& registry) {
   const auto add = [&registry](const char* name, int64_t blocks_per_stage, const char* doc) {
-    registry.add<CifarResNetOptions>(name, doc, [blocks_per_stage](const auto& options, const auto& context) {
+    registry.add<ImageClassifierOptions>(name, doc, [blocks_per_stage](const auto& options, const auto& context) {
       return std::make_shared<CifarResNet>(blocks_per_stage, options, context);
     });
   };

@@ -99,15 +99,13 @@ class ConvNext : public Model {
 };
 
 template <double kDropPath>
-struct ConvNextOptions : ClassifierOptions {
+struct ConvNextOptions : ImageClassifierOptions {
   double drop_path = kDropPath;
 
   void describe(KeyTable& keys) {
-    describe_num_classes(keys);
-    describe_in_channels(keys);
+    ImageClassifierOptions::describe(keys);
     describe_drop_path(keys, drop_path);
   }
-  std::vector<int64_t> input_shape() const override { return {num_channels(), -1, -1}; }
 };
 
 template <class Options>

@@ -10,14 +10,6 @@
 namespace trainer::models {
 namespace {
 
-struct DenseNetOptions : ClassifierOptions {
-  void describe(KeyTable& keys) {
-    describe_num_classes(keys);
-    describe_in_channels(keys);
-  }
-  std::vector<int64_t> input_shape() const override { return {num_channels(), -1, -1}; }
-};
-
 constexpr int64_t kGrowth = 32;
 constexpr int64_t kBottleneck = 4 * kGrowth;
 
@@ -73,7 +65,8 @@ class Transition : public torch::nn::Module {
 
 class DenseNet : public Model {
  public:
-  DenseNet(const std::array<int64_t, 4>& layers_per_block, const DenseNetOptions& options, const BuildContext& context) : Model(options) {
+  DenseNet(const std::array<int64_t, 4>& layers_per_block, const ImageClassifierOptions& options, const BuildContext& context)
+      : Model(options) {
     int64_t channels = 64;
     conv0_ = std::make_shared<nn::Conv2d>(options.num_channels(), channels, 7, nn::Conv2dOptions{.stride = 2, .padding = 3});
     norm0_ = context.norm(channels);
@@ -116,7 +109,7 @@ class DenseNet : public Model {
 
 void add_densenet(ModelRegistry& registry) {
   const auto add = [&registry](const char* name, const char* doc, const std::array<int64_t, 4>& layers_per_block) {
-    registry.add<DenseNetOptions>(name, doc, [layers_per_block](const auto& options, const auto& context) {
+    registry.add<ImageClassifierOptions>(name, doc, [layers_per_block](const auto& options, const auto& context) {
       return std::make_shared<DenseNet>(layers_per_block, options, context);
     });
   };

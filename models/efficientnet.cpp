@@ -38,11 +38,11 @@ EfficientNetDesign scaled_b0(double width, double depth) {
   return design;
 }
 
-class EfficientNet : public Model {
+class EfficientNet : public FeatureClassifier {
  public:
   EfficientNet(const EfficientNetDesign& design, const ClassifierOptions& options, double dropout, double drop_path,
                const BuildContext& context)
-      : Model(options) {
+      : FeatureClassifier(options) {
     const auto silu = nn::Activation::kSilu;
     const ConvNormOptions first{.stride = 2, .activation = silu, .norm = design.norm};
     features_->push_back(std::make_shared<ConvNorm>(options.num_channels(), design.first_channels, first, context.norm));
@@ -79,11 +79,6 @@ class EfficientNet : public Model {
     nn::uniform_(linear->weight, 1 / std::sqrt(static_cast<double>(options.num_outputs())), context.init_generator);
     torch::nn::init::zeros_(linear->bias);
   }
-
-  torch::Tensor forward(const torch::Tensor& x) override { return classifier_->forward(average_channels(features_->forward(x))); }
-
- private:
-  torch::nn::Sequential features_, classifier_;
 };
 
 template <class Options>

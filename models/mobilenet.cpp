@@ -14,19 +14,9 @@ using nn::Activation;
 
 using MobileNetOptions = DropoutOptions<0.2>;
 
-// The last linear layers of both start alike.
-void init_linear_layers(const torch::nn::Module& network, const at::Generator& generator) {
-  for (const auto& module : network.modules(/*include_self=*/false)) {
-    auto* linear = module->as<nn::Linear>();
-    if (linear == nullptr) continue;
-    nn::normal_(linear->weight, 0, 0.01, generator);
-    torch::nn::init::zeros_(linear->bias);
-  }
-}
-
-class MobileNetV2 : public Model {
+class MobileNetV2 : public FeatureClassifier {
  public:
-  MobileNetV2(const MobileNetOptions& options, const BuildContext& context) : Model(options) {
+  MobileNetV2(const MobileNetOptions& options, const BuildContext& context) : FeatureClassifier(options) {
     struct Stage {
       int64_t expansion, channels, num_blocks, stride;
     };
@@ -58,11 +48,6 @@ class MobileNetV2 : public Model {
     nn::init_convolutions_(*this, context.init_generator);
     init_linear_layers(*this, context.init_generator);
   }
-
-  torch::Tensor forward(const torch::Tensor& x) override { return classifier_->forward(average_channels(features_->forward(x))); }
-
- private:
-  torch::nn::Sequential features_, classifier_;
 };
 
 struct V3Block {
@@ -72,10 +57,10 @@ struct V3Block {
   int64_t stride;
 };
 
-class MobileNetV3 : public Model {
+class MobileNetV3 : public FeatureClassifier {
  public:
   MobileNetV3(const std::vector<V3Block>& blocks, int64_t hidden, const MobileNetOptions& options, const BuildContext& context)
-      : Model(options) {
+      : FeatureClassifier(options) {
     constexpr nn::BatchNormOptions kNorm{.eps = 0.001, .momentum = 0.01};
     constexpr int64_t kFirst = 16;
     const auto hardswish = Activation::kHardswish;
@@ -107,11 +92,6 @@ class MobileNetV3 : public Model {
     nn::init_convolutions_(*this, context.init_generator);
     init_linear_layers(*this, context.init_generator);
   }
-
-  torch::Tensor forward(const torch::Tensor& x) override { return classifier_->forward(average_channels(features_->forward(x))); }
-
- private:
-  torch::nn::Sequential features_, classifier_;
 };
 
 }  // namespace

@@ -10,14 +10,6 @@
 namespace trainer::models {
 namespace {
 
-struct RegNetOptions : ClassifierOptions {
-  void describe(KeyTable& keys) {
-    describe_num_classes(keys);
-    describe_in_channels(keys);
-  }
-  std::vector<int64_t> input_shape() const override { return {num_channels(), -1, -1}; }
-};
-
 // What torchvision's BlockParams.from_init_params computes.
 struct RegNetDesign {
   std::array<int64_t, 4> depths, widths;
@@ -56,7 +48,7 @@ class RegNetBlock : public torch::nn::Module {
 
 class RegNet : public Model {
  public:
-  RegNet(const RegNetDesign& design, const RegNetOptions& options, const BuildContext& context) : Model(options) {
+  RegNet(const RegNetDesign& design, const ImageClassifierOptions& options, const BuildContext& context) : Model(options) {
     int64_t channels = 32;
     stem_ =
         register_module("stem", std::make_shared<ConvNorm>(options.num_channels(), channels, ConvNormOptions{.stride = 2}, context.norm));
@@ -80,8 +72,7 @@ class RegNet : public Model {
       const auto fan_in = static_cast<double>(convolution->weight.numel() / convolution->weight.size(0));
       nn::uniform_(convolution->bias, 1 / std::sqrt(fan_in), context.init_generator);
     }
-    nn::normal_(fc_->weight, 0, 0.01, context.init_generator);
-    torch::nn::init::zeros_(fc_->bias);
+    init_linear_layers(*this, context.init_generator);
   }
 
   torch::Tensor forward(const torch::Tensor& x) override { return fc_->forward(average_channels(trunk_->forward(stem_->forward(x)))); }
@@ -96,7 +87,7 @@ class RegNet : public Model {
 
 void add_regnet(ModelRegistry& registry) {
   const auto add = [&registry](const char* name, const char* doc, const RegNetDesign& design) {
-    registry.add<RegNetOptions>(
+    registry.add<ImageClassifierOptions>(
         name, doc, [design](const auto& options, const auto& context) { return std::make_shared<RegNet>(design, options, context); });
   };
   add("regnet_y_400mf", "torchvision's regnet_y_400mf, 3.9 million parameters.", {{1, 3, 6, 6}, {48, 104, 208, 440}, 8});

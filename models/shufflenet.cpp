@@ -9,14 +9,6 @@
 namespace trainer::models {
 namespace {
 
-struct ShuffleNetOptions : ClassifierOptions {
-  void describe(KeyTable& keys) {
-    describe_num_classes(keys);
-    describe_in_channels(keys);
-  }
-  std::vector<int64_t> input_shape() const override { return {num_channels(), -1, -1}; }
-};
-
 // A convolution and its norm, children of a list that gives them their numbers.
 struct ListedConvNorm {
   std::shared_ptr<nn::Conv2d> convolution;
@@ -78,7 +70,7 @@ class ShuffleBlock : public torch::nn::Module {
 
 class ShuffleNet : public Model {
  public:
-  ShuffleNet(const ShuffleNetOptions& options, const BuildContext& context) : Model(options) {
+  ShuffleNet(const ImageClassifierOptions& options, const BuildContext& context) : Model(options) {
     constexpr std::array<int64_t, 3> kBlocks = {4, 8, 4};
     constexpr std::array<int64_t, 3> kChannels = {116, 232, 464};
     constexpr int64_t kLast = 1024;
@@ -116,8 +108,9 @@ class ShuffleNet : public Model {
 }  // namespace
 
 void add_shufflenet(ModelRegistry& registry) {
-  registry.add<ShuffleNetOptions>("shufflenet_v2_x1_0", "torchvision's shufflenet_v2_x1_0, 1.3 million parameters.",
-                                  [](const auto& options, const auto& context) { return std::make_shared<ShuffleNet>(options, context); });
+  registry.add<ImageClassifierOptions>(
+      "shufflenet_v2_x1_0", "torchvision's shufflenet_v2_x1_0, 1.3 million parameters.",
+      [](const auto& options, const auto& context) { return std::make_shared<ShuffleNet>(options, context); });
 }
 
 }  // namespace trainer::models

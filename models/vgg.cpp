@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "models/blocks.h"
 #include "models/registry.h"
 #include "nn/layers.h"
 #include "trainer/nn.h"
@@ -93,12 +94,7 @@ class Vgg : public Model {
     register_module("features", list_features(stages_));
     classifier_ = register_module("classifier", make_classifier(options, context));
     nn::init_convolutions_(*this, context.init_generator);
-    for (const auto& module : classifier_->modules(/*include_self=*/false)) {
-      auto* linear = module->as<nn::Linear>();
-      if (linear == nullptr) continue;
-      nn::normal_(linear->weight, 0.0, 0.01, context.init_generator);
-      torch::nn::init::zeros_(linear->bias);
-    }
+    init_linear_layers(*this, context.init_generator);
   }
 
   torch::Tensor forward(const torch::Tensor& x) override {

@@ -3,30 +3,14 @@
 // "weights", and writes "outputs", "gradients" by name, the "buffers" afterwards and the "initial" values of the parameters to OUT. For
 // tests/parity/test_networks.py.
 
-#include <cstdio>
-#include <fstream>
 #include <iostream>
 
-#include "checkpoint/pytorch_file.h"
 #include "models/registry.h"
 #include "nn/batch_norm.h"
 #include "tests/testing/read_component.h"
 #include "trainer/checkpoint.h"
 #include "trainer/error.h"
 #include "trainer/state.h"
-
-namespace {
-
-class FileOutput : public trainer::Output {
- public:
-  explicit FileOutput(const char* path) : stream_(path, std::ios::binary) { stream_.exceptions(std::ios::failbit | std::ios::badbit); }
-  void write(std::string_view bytes) override { stream_ << bytes; }
-
- private:
-  std::ofstream stream_;
-};
-
-}  // namespace
 
 int main(int argc, char** argv) try {
   using namespace trainer;
@@ -51,8 +35,7 @@ int main(int argc, char** argv) try {
   result.add("outputs", outputs.detach());
   result.add("gradients", std::move(gradients));
   result.add("buffers", std::move(buffers));
-  FileOutput output(argv[4]);
-  checkpoint::write_pytorch_file(result, "archive", output);
+  checkpoint::save(argv[4], result);
 } catch (const trainer::Error& error) {
   std::cerr << error.what() << '\n';
   return static_cast<int>(error.exit_code());
