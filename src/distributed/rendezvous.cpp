@@ -261,7 +261,7 @@ Meeting meet(const world::RankEnv& rank_env, const world::RendezvousAddress& poi
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    throw PeerError(fmt::format("rank {} lost the connection to rank 0 during the rendezvous: {}", rank_env.rank, first_line(error)));
+    throw PeerError(fmt::format("rank {} {} during the rendezvous: {}", rank_env.rank, kLostRank0, first_line(error)));
   }
   count_local_ranks(meeting, rank_env);
   meeting.address = reachable_address(meeting.ranks, mine.rank);

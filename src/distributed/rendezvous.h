@@ -6,6 +6,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/log.h"
@@ -50,6 +51,9 @@ struct Introduction {
 
 // What differs between the configurations of rank 0 and of another rank, for a message.
 using DescribeDifferences = std::function<std::string(const std::string& of_rank0, const std::string& of_other)>;
+
+// In the message of a rank that rank 0, which serves the store, has left: rank 0's own message has the reason.
+inline constexpr std::string_view kLostRank0 = "lost the connection to rank 0";
 
 struct Meeting {
   // Shared by all ranks, with a prefix for this attempt. With a secret, only ranks that know it can read and write values.

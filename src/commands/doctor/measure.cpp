@@ -12,6 +12,7 @@
 #include <array>
 #include <filesystem>
 #include <functional>
+#include <sstream>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <vector>
 
@@ -96,11 +97,19 @@ void start(Processes& processes, const std::string& backend, int num_processes, 
   }
 }
 
+// A rank other than 0 that lost rank 0 does not know why: if rank 0 has given its reason, even later, that is the one.
 std::string first_error(const std::string& messages) {
   constexpr std::string_view kMark = "error: ";
-  const auto begin = messages.find(kMark);
-  if (begin == std::string::npos) return messages.substr(0, messages.find('\n'));
-  return messages.substr(begin + kMark.size(), messages.find('\n', begin) - begin - kMark.size());
+  std::string first;
+  std::istringstream lines(messages);
+  for (std::string line; std::getline(lines, line);) {
+    const auto mark = line.find(kMark);
+    if (mark == std::string::npos) continue;
+    const auto error = line.substr(mark + kMark.size());
+    if (error.find(distributed::kLostRank0) == std::string::npos) return error;
+    if (first.empty()) first = error;
+  }
+  return first.empty() ? messages.substr(0, messages.find('\n')) : first;
 }
 
 }  // namespace
