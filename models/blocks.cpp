@@ -1,5 +1,7 @@
 #include "models/blocks.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -84,5 +86,41 @@ void init_linear_layers(const torch::nn::Module& network, const at::Generator& g
 }
 
 torch::Tensor average_channels(const torch::Tensor& x) { return at::adaptive_avg_pool2d(x, {1, 1}).flatten(1); }
+
+const std::vector<int64_t>& require_image(const LayerContext& context) {
+  if (context.input_shape.size() != 3) {
+    throw UsageError(
+        fmt::format("takes an image, but gets {} features; put it before flatten and global_avg_pool", context.input_shape[0]));
+  }
+  return context.input_shape;
+}
+
+std::vector<int64_t> slide(const LayerContext& context, int64_t channels, int64_t kernel_size, int64_t stride, int64_t padding) {
+  const auto& shape = require_image(context);
+  std::vector<int64_t> output = {channels};
+  for (const auto size : {shape[1], shape[2]}) {
+    if (size + 2 * padding < kernel_size) {
+      throw UsageError(
+          fmt::format("its window of {0}x{0} pixels is larger than its input of {1}x{2} with {3} of padding; remove a layer that "
+                      "makes the image smaller, or choose a smaller window",
+                      kernel_size, shape[1], shape[2], padding));
+    }
+    output.push_back((size + 2 * padding - kernel_size) / stride + 1);
+  }
+  return output;
+}
+
+Layer make_inverted_residual(const InvertedResidualOptions& options, const LayerContext& context) {
+  return {torch::nn::AnyModule(std::make_shared<InvertedResidual>(options, context.build)),
+          slide(context, options.out_channels, options.kernel_size, options.stride, (options.kernel_size - 1) / 2)};
+}
+
+const Choices<nn::Activation>& activation_choices() {
+  using enum nn::Activation;
+  static const Choices<nn::Activation> choices = {
+      {"none", kNone}, {"relu", kRelu},           {"relu6", kRelu6},     {"silu", kSilu},
+      {"gelu", kGelu}, {"hardswish", kHardswish}, {"sigmoid", kSigmoid}, {"hardsigmoid", kHardsigmoid}};
+  return choices;
+}
 
 }  // namespace trainer::models

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "trainer/error.h"
 #include "trainer/model.h"
 #include "trainer/nn.h"
 
@@ -108,9 +109,17 @@ class ActivationLayer : public torch::nn::Module {
  public:
   explicit ActivationLayer(nn::Activation activation) : activation_(activation) {}
   torch::Tensor forward(const torch::Tensor& x) { return nn::activate(x, activation_); }
+  nn::Activation activation() const { return activation_; }
 
  private:
   nn::Activation activation_;
+};
+
+// A LayerNorm over channels.
+class ChannelNorm : public nn::LayerNorm {
+ public:
+  using LayerNorm::LayerNorm;
+  torch::Tensor forward(const torch::Tensor& x) { return forward_channels(x); }
 };
 
 // The mean of each channel: [N, C, H, W] to [N, C].
@@ -129,14 +138,12 @@ class FeatureClassifier : public Model {
   torch::nn::Sequential features_, classifier_;
 };
 
-inline void describe_drop_path(KeyTable& keys, double& drop_path) {
-  keys.add(
-      "drop_path", drop_path,
-      {.min = 0.0,
-       .max = 1.0,
-       .max_excluded = true,
-       .doc = "Probability of dropping the residual branch of the last block for a sample (stochastic depth); that of the others rises "
-              "to it from 0."});
+inline void describe_drop_path(
+    KeyTable& keys, double& drop_path,
+    const char* doc =
+        "Probability of dropping the residual branch of the last block for a sample (stochastic depth); that of the others "
+        "rises to it from 0.") {
+  keys.add("drop_path", drop_path, {.min = 0.0, .max = 1.0, .max_excluded = true, .doc = doc});
 }
 
 // The keys of networks of images of any size.
@@ -168,6 +175,69 @@ struct DropPathOptions : DropoutOptions<kDropout> {
   void describe(KeyTable& keys) {
     DropoutOptions<kDropout>::describe(keys);
     describe_drop_path(keys, drop_path);
+  }
+};
+
+// For the layers that an experiment file can list.
+
+inline constexpr const char* kDropPathOfLayer = "Probability of dropping, in training, what it adds to its input, for a sample.";
+
+inline constexpr int64_t kMostChannels = 1 << 20;
+
+// {channels, height, width}. Throws UsageError if the input is no image.
+const std::vector<int64_t>& require_image(const LayerContext& context);
+// The shape after a window has moved over an image. Throws UsageError if it is larger than the image with its padding.
+std::vector<int64_t> slide(const LayerContext& context, int64_t channels, int64_t kernel_size, int64_t stride, int64_t padding);
+
+const Choices<nn::Activation>& activation_choices();
+
+inline void describe_channels(KeyTable& keys, int64_t& channels) {
+  keys.add("channels", channels, {.min = 1, .max = kMostChannels, .doc = "Channels of its output.", .required = true});
+}
+inline void describe_kernel(KeyTable& keys, int64_t& kernel_size) {
+  keys.add("kernel_size", kernel_size, {.min = 1, .max = 1024, .unit = "pixels", .doc = "Height and width of its window."});
+}
+inline void describe_stride(KeyTable& keys, int64_t& stride) {
+  keys.add("stride", stride, {.min = 1, .max = 1024, .unit = "pixels", .doc = "Distance of two windows."});
+}
+inline void describe_groups(KeyTable& keys, int64_t& groups) {
+  keys.add("groups", groups,
+           {.min = 1, .max = kMostChannels, .doc = "Parts of the channels, each of which is computed from one part of the input's."});
+}
+
+struct ConvolutionOptions : LayerOptions {
+  int64_t kernel_size = 3;
+  int64_t stride = 1;
+  Auto<int64_t> padding = {};
+
+  void describe(KeyTable& keys) {
+    describe_kernel(keys, kernel_size);
+    describe_stride(keys, stride);
+    keys.add("padding", padding,
+             {.min = 0,
+              .max = 1024,
+              .unit = "pixels",
+              .doc = "Zeros added to each side; auto: half of kernel_size, which keeps the size with stride 1."});
+    LayerOptions::describe(keys);
+  }
+};
+
+inline void describe_expansion(KeyTable& keys, int64_t& expansion) {
+  keys.add("expansion", expansion,
+           {.min = 1, .max = 64, .doc = "How many times as many channels its depthwise convolution has as its input."});
+}
+
+Layer make_inverted_residual(const InvertedResidualOptions& options, const LayerContext& context);
+
+// A block of a family of networks.
+struct BlockOptions : LayerOptions {
+  int64_t channels = 0;
+  int64_t stride = 1;
+
+  void describe(KeyTable& keys) {
+    describe_channels(keys, channels);
+    describe_stride(keys, stride);
+    LayerOptions::describe(keys);
   }
 };
 

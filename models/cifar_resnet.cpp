@@ -1,6 +1,8 @@
 // The small residual networks for 32×32 images of He et al., "Deep Residual Learning for Image Recognition" (2015), section 4.2:
 // 6n + 2 layers, 16, 32 and 64 channels, and shortcuts without weights (option A).
 
+#include <fmt/format.h>
+
 #include "models/blocks.h"
 #include "models/registry.h"
 #include "nn/layers.h"
@@ -72,6 +74,20 @@ class CifarResNet : public Model {
 };
 
 }  // namespace
+
+void add_cifar_resnet(LayerRegistry& registry) {
+  registry.add<BlockOptions>(
+      "cifar_block", "The block of resnet20, whose shortcut has no weights.",
+      [](const auto& options, const LayerContext& context) -> Layer {
+        const auto in_channels = require_image(context)[0];
+        if (options.channels < in_channels) {
+          throw OptionError("channels",
+                            fmt::format("{} are fewer than the {} of the input; choose at least as many", options.channels, in_channels));
+        }
+        const auto block = std::make_shared<CifarBlock>(in_channels, options.channels, options.stride, context.build.norm);
+        return {torch::nn::AnyModule(block), slide(context, options.channels, 3, options.stride, 1)};
+      });
+}
 
 void add_cifar_resnet(ModelRegistry& registry) {
   const auto add = [&registry](const char* name, int64_t blocks_per_stage, const char* doc) {

@@ -10,13 +10,6 @@ namespace {
 
 constexpr double kConvNextEps = 1e-6;
 
-// A LayerNorm over channels.
-class ChannelNorm : public nn::LayerNorm {
- public:
-  explicit ChannelNorm(int64_t num_channels) : LayerNorm(num_channels, kConvNextEps) {}
-  torch::Tensor forward(const torch::Tensor& x) { return forward_channels(x); }
-};
-
 class ConvNextBlock : public torch::nn::Module {
  public:
   ConvNextBlock(int64_t channels, double drop_path, const BuildContext& context) {
@@ -55,7 +48,7 @@ class ConvNext : public Model {
     };
     const auto stem = std::make_shared<LayerList>();
     stem->add(strided(options.num_channels(), kChannels[0], 4));
-    stem->add(std::make_shared<ChannelNorm>(kChannels[0]));
+    stem->add(std::make_shared<ChannelNorm>(kChannels[0], kConvNextEps));
     features_->push_back(stem);
     int64_t num_blocks = 0;
     for (const auto depth : depths) num_blocks += depth;
@@ -69,7 +62,7 @@ class ConvNext : public Model {
       features_->push_back(blocks);
       if (stage + 1 == depths.size()) break;
       const auto downsampling = std::make_shared<LayerList>();
-      downsampling->add(std::make_shared<ChannelNorm>(kChannels[stage]));
+      downsampling->add(std::make_shared<ChannelNorm>(kChannels[stage], kConvNextEps));
       downsampling->add(strided(kChannels[stage], kChannels[stage + 1], 2));
       features_->push_back(downsampling);
     }
@@ -115,7 +108,24 @@ void add_convnext_of(ModelRegistry& registry, const char* name, const char* doc,
   });
 }
 
+struct ConvNextBlockOptions : LayerOptions {
+  double drop_path = 0;
+
+  void describe(KeyTable& keys) {
+    describe_drop_path(keys, drop_path, kDropPathOfLayer);
+    LayerOptions::describe(keys);
+  }
+};
+
 }  // namespace
+
+void add_convnext(LayerRegistry& registry) {
+  registry.add<ConvNextBlockOptions>(
+      "convnext_block", "The block of ConvNeXt.", [](const auto& options, const LayerContext& context) -> Layer {
+        const auto block = std::make_shared<ConvNextBlock>(require_image(context)[0], options.drop_path, context.build);
+        return {torch::nn::AnyModule(block), context.input_shape};
+      });
+}
 
 void add_convnext(ModelRegistry& registry) {
   add_convnext_of<ConvNextOptions<0.1>>(registry, "convnext_tiny", "torchvision's convnext_tiny, 27.8 million parameters.", {3, 3, 9, 3});

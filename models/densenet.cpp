@@ -11,15 +11,15 @@ namespace trainer::models {
 namespace {
 
 constexpr int64_t kGrowth = 32;
-constexpr int64_t kBottleneck = 4 * kGrowth;
 
 class DenseLayer : public torch::nn::Module {
  public:
-  DenseLayer(int64_t in_channels, const nn::NormFactory& norm) {
+  DenseLayer(int64_t in_channels, int64_t growth, const nn::NormFactory& norm) {
+    const auto bottleneck = 4 * growth;
     norm1_ = register_module("norm1", norm(in_channels));
-    conv1_ = register_module("conv1", nn::conv1x1(in_channels, kBottleneck));
-    norm2_ = register_module("norm2", norm(kBottleneck));
-    conv2_ = register_module("conv2", nn::conv3x3(kBottleneck, kGrowth));
+    conv1_ = register_module("conv1", nn::conv1x1(in_channels, bottleneck));
+    norm2_ = register_module("norm2", norm(bottleneck));
+    conv2_ = register_module("conv2", nn::conv3x3(bottleneck, growth));
   }
   torch::Tensor forward(const torch::Tensor& x) {
     const auto y = conv1_->forward(norm1_->forward_relu(x));
@@ -34,10 +34,10 @@ class DenseLayer : public torch::nn::Module {
 // Each layer takes the outputs of all layers before it.
 class DenseBlock : public torch::nn::Module {
  public:
-  DenseBlock(int64_t num_layers, int64_t in_channels, const nn::NormFactory& norm) {
+  DenseBlock(int64_t num_layers, int64_t in_channels, int64_t growth, const nn::NormFactory& norm) {
     for (int64_t i = 0; i < num_layers; ++i) {
       const auto name = "denselayer" + std::to_string(i + 1);
-      layers_.push_back(register_module(name, std::make_shared<DenseLayer>(in_channels + i * kGrowth, norm)));
+      layers_.push_back(register_module(name, std::make_shared<DenseLayer>(in_channels + i * growth, growth, norm)));
     }
   }
   torch::Tensor forward(const torch::Tensor& x) {
@@ -72,7 +72,7 @@ class DenseNet : public Model {
     norm0_ = context.norm(channels);
     for (size_t i = 0; i < layers_per_block.size(); ++i) {
       const auto number = std::to_string(i + 1);
-      blocks_->push_back("denseblock" + number, std::make_shared<DenseBlock>(layers_per_block[i], channels, context.norm));
+      blocks_->push_back("denseblock" + number, std::make_shared<DenseBlock>(layers_per_block[i], channels, kGrowth, context.norm));
       channels += layers_per_block[i] * kGrowth;
       if (i + 1 == layers_per_block.size()) break;
       blocks_->push_back("transition" + number, std::make_shared<Transition>(channels, context.norm));
@@ -105,7 +105,32 @@ class DenseNet : public Model {
   std::shared_ptr<nn::Linear> classifier_;
 };
 
+struct DenseBlockOptions : LayerOptions {
+  int64_t num_layers = 6;
+  int64_t growth = kGrowth;
+
+  void describe(KeyTable& keys) {
+    keys.add("num_layers", num_layers, {.min = 1, .max = 1000, .doc = "Layers, each of which takes the outputs of all before it."});
+    keys.add("growth", growth, {.min = 1, .max = kMostChannels, .doc = "Channels that each layer adds."});
+    LayerOptions::describe(keys);
+  }
+};
+
 }  // namespace
+
+void add_densenet(LayerRegistry& registry) {
+  registry.add<DenseBlockOptions>("dense_block", "The block of DenseNet.", [](const auto& options, const LayerContext& context) -> Layer {
+    const auto& shape = require_image(context);
+    const auto block = std::make_shared<DenseBlock>(options.num_layers, shape[0], options.growth, context.build.norm);
+    return {torch::nn::AnyModule(block), {shape[0] + options.num_layers * options.growth, shape[1], shape[2]}};
+  });
+  registry.add<LayerOptions>("transition", "What DenseNet has between its blocks: half of the channels, height and width.",
+                             [](const auto&, const LayerContext& context) -> Layer {
+                               const auto channels = require_image(context)[0];
+                               const auto shape = slide(context, channels / 2, 2, 2, 0);
+                               return {torch::nn::AnyModule(std::make_shared<Transition>(channels, context.build.norm)), shape};
+                             });
+}
 
 void add_densenet(ModelRegistry& registry) {
   const auto add = [&registry](const char* name, const char* doc, const std::array<int64_t, 4>& layers_per_block) {

@@ -88,7 +88,36 @@ void add_efficientnet_of(ModelRegistry& registry, const char* name, const char* 
   });
 }
 
+struct MbConvOptions : BlockOptions {
+  int64_t expansion = 6;
+  int64_t kernel_size = 3;
+  double drop_path = 0;
+
+  void describe(KeyTable& keys) {
+    BlockOptions::describe(keys);
+    describe_expansion(keys, expansion);
+    describe_kernel(keys, kernel_size);
+    describe_drop_path(keys, drop_path, kDropPathOfLayer);
+  }
+};
+
 }  // namespace
+
+void add_efficientnet(LayerRegistry& registry) {
+  registry.add<MbConvOptions>("mb_conv", "The block of EfficientNet.", [](const auto& options, const LayerContext& context) {
+    const auto in_channels = require_image(context)[0];
+    return make_inverted_residual({.in_channels = in_channels,
+                                   .expanded_channels = in_channels * options.expansion,
+                                   .out_channels = options.channels,
+                                   .kernel_size = options.kernel_size,
+                                   .stride = options.stride,
+                                   .squeezed_channels = std::max<int64_t>(1, in_channels / 4),
+                                   .activation = nn::Activation::kSilu,
+                                   .squeeze_activation = nn::Activation::kSilu,
+                                   .drop_path = options.drop_path},
+                                  context);
+  });
+}
 
 void add_efficientnet(ModelRegistry& registry) {
   add_efficientnet_of<DropPathOptions<0.2, 0.2>>(registry, "efficientnet_b0", "torchvision's efficientnet_b0, 4.0 million parameters.",

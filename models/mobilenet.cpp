@@ -94,7 +94,42 @@ class MobileNetV3 : public FeatureClassifier {
   }
 };
 
+struct InvertedResidualLayerOptions : BlockOptions {
+  int64_t expansion = 6;
+  int64_t kernel_size = 3;
+  bool squeeze_excite = false;
+  Activation activation = Activation::kRelu6;
+  double drop_path = 0;
+
+  void describe(KeyTable& keys) {
+    BlockOptions::describe(keys);
+    describe_expansion(keys, expansion);
+    describe_kernel(keys, kernel_size);
+    keys.add("squeeze_excite", squeeze_excite, {.doc = "Whether its channels are scaled by a squeeze-and-excitation, as in MobileNetV3."});
+    keys.add_choice("activation", activation, activation_choices(), {.doc = "What follows its first two normalisations."});
+    describe_drop_path(keys, drop_path, kDropPathOfLayer);
+  }
+};
+
 }  // namespace
+
+void add_mobilenet(LayerRegistry& registry) {
+  registry.add<InvertedResidualLayerOptions>(
+      "inverted_residual", "The block of MobileNetV2 and V3.", [](const auto& options, const LayerContext& context) {
+        const auto expanded = require_image(context)[0] * options.expansion;
+        const auto squeezed = options.squeeze_excite ? make_divisible(static_cast<double>(expanded) / 4, 8) : 0;
+        return make_inverted_residual({.in_channels = context.input_shape[0],
+                                       .expanded_channels = expanded,
+                                       .out_channels = options.channels,
+                                       .kernel_size = options.kernel_size,
+                                       .stride = options.stride,
+                                       .squeezed_channels = squeezed,
+                                       .activation = options.activation,
+                                       .scale_activation = Activation::kHardsigmoid,
+                                       .drop_path = options.drop_path},
+                                      context);
+      });
+}
 
 void add_mobilenet(ModelRegistry& registry) {
   registry.add<MobileNetOptions>("mobilenet_v2", "torchvision's mobilenet_v2, 2.2 million parameters.",

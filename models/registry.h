@@ -11,4 +11,9 @@ using ModelRegistry = Registry<std::shared_ptr<Model>, const BuildContext&>;
 
 ModelRegistry& model_registry();
 
+// The layers of the network `layers`, whose options are LayerOptions.
+using LayerRegistry = Registry<Layer, const LayerContext&>;
+
+LayerRegistry& layer_registry();
+
 }  // namespace trainer::models

@@ -1,8 +1,11 @@
 // Residual networks with torchvision's names, shapes and initial values (torchvision/models/resnet.py). As there, the stride of a
 // bottleneck is in the 3×3 convolution.
 
+#include <fmt/format.h>
+
 #include <array>
 
+#include "models/blocks.h"
 #include "models/registry.h"
 #include "nn/layers.h"
 #include "trainer/nn.h"
@@ -151,7 +154,41 @@ class ResNet : public Model {
   std::shared_ptr<nn::Linear> fc_;
 };
 
+struct BottleneckOptions : BlockOptions {
+  int64_t groups = 1;
+  int64_t width_per_group = 64;
+
+  void describe(KeyTable& keys) {
+    BlockOptions::describe(keys);
+    describe_groups(keys, groups);
+    keys.add("width_per_group", width_per_group,
+             {.min = 1, .max = kMostChannels, .doc = "Channels of a group in a block with 256 channels; 64 in ResNet, 4 in ResNeXt."});
+  }
+};
+
+template <class Block>
+Layer make_block(const BlockOptions& options, const Grouping& grouping, const LayerContext& context) {
+  if (options.channels % Block::kExpansion != 0) {
+    throw OptionError("channels", fmt::format("{} is not a multiple of {}; choose one", options.channels, Block::kExpansion));
+  }
+  const auto in_channels = require_image(context)[0];
+  const auto block =
+      std::make_shared<Block>(in_channels, options.channels / Block::kExpansion, options.stride, grouping, context.build.norm);
+  return {torch::nn::AnyModule(block), slide(context, options.channels, 3, options.stride, 1)};
+}
+
 }  // namespace
+
+void add_resnet(LayerRegistry& registry) {
+  registry.add<BlockOptions>("basic_block", "The block of ResNet-18 and -34.",
+                             [](const auto& options, const LayerContext& context) { return make_block<BasicBlock>(options, {}, context); });
+  registry.add<BottleneckOptions>(
+      "bottleneck", "The block of ResNet-50 and larger ones.", [](const auto& options, const LayerContext& context) {
+        const auto width = options.channels / Bottleneck::kExpansion * options.width_per_group / 64;
+        if (width < 1) throw OptionError("width_per_group", "leaves no channel in a group; choose more, or more channels");
+        return make_block<Bottleneck>(options, {.groups = options.groups, .width = options.width_per_group}, context);
+      });
+}
 
 void add_resnet(ModelRegistry& registry) {
   const auto add = [&registry]<class Block>(const char* name, const BlocksPerStage& blocks_per_stage, const char* doc,

@@ -115,8 +115,11 @@ class KeyTable {
   void add_component(std::string name, ComponentConfig& component, const RegistryBase& registry, const std::string& default_name,
                      std::string doc);
 
-  // A list of components, each written `- name: {key: value}` or `- name`.
+  // A list of components, each written `- name: {key: value}` or `- name`. The first such list of a component can be given alone, as in
+  // `- name: [a, b]`.
   void add_components(std::string name, std::vector<ComponentConfig>& components, const RegistryBase& registry, std::string doc);
+  // One that the program chooses when the file contains `auto`.
+  void add_components(std::string name, Auto<std::vector<ComponentConfig>>& components, const RegistryBase& registry, std::string doc);
 
   // A contradiction between `key` and others of the section: the reader calls `find` once the section is read without a problem, and
   // reports its text at the position of `key`.

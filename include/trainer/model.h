@@ -24,6 +24,8 @@ struct ModelOptions {
   virtual void set_num_outputs(int64_t /*num_outputs*/) {}
   // Sets the channels of samples of shape {channels, height, width}, where the experiment leaves them to the data set.
   virtual void set_num_channels(int64_t /*num_channels*/) {}
+  // Sets the height and width of the training images, as transformed, where the experiment leaves them to the data set.
+  virtual void set_image_size(int64_t /*height*/, int64_t /*width*/) {}
 };
 
 // The options of networks whose outputs are scores of classes.
@@ -82,6 +84,29 @@ struct BuildContext {
   at::Generator init_generator;     // CPU; the source of every initial value
   at::Generator dropout_generator;  // on the training device; reseeded by the train step before each step
   nn::NormFactory norm;
+};
+
+// The keys that every layer of `model: {name: layers}` has.
+struct LayerOptions {
+  std::string name = {};
+
+  void describe(KeyTable& keys) {
+    keys.add("name", name,
+             {.doc = "Names the layer for model.freeze, optimizer.groups and weights, of letters, digits and _; empty: its number in the "
+                     "list, from 0."});
+  }
+};
+
+// What a layer of such a network is made for.
+struct LayerContext {
+  const BuildContext& build;
+  std::vector<int64_t> input_shape;  // of one sample: {channels, height, width}, or {features}
+  int64_t num_outputs;               // of the network
+};
+
+struct Layer {
+  torch::nn::AnyModule module;  // its forward() takes and returns one tensor
+  std::vector<int64_t> output_shape;
 };
 
 }  // namespace trainer::models

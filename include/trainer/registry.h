@@ -1,7 +1,7 @@
 #pragma once
-// Components of one's own: networks, data sets, transforms, tasks, losses, optimizers and sinks that an experiment file chooses by name, as
-// it chooses those of the program. Their keys are checked and shown in the reference, and checkpoints, validate, eval and export work with
-// them.
+// Components of one's own: networks, their layers, data sets, transforms, tasks, losses, optimizers and sinks that an experiment file
+// chooses by name, as it chooses those of the program. Their keys are checked and shown in the reference, and checkpoints, validate, eval
+// and export work with them.
 //
 // A component is a plain struct with its options, whose describe() binds each member to a key (keys.h), and a function that makes the
 // component from the options. Register components before anything else is done with the library, and from one thread: either in a program
@@ -48,6 +48,9 @@ namespace trainer {
 namespace models {
 using ModelRegistry = Registry<std::shared_ptr<Model>, const BuildContext&>;
 ModelRegistry& model_registry();
+// Throw UsageError for an input that the layer cannot take.
+using LayerRegistry = Registry<Layer, const LayerContext&>;
+LayerRegistry& layer_registry();
 }  // namespace models
 
 namespace datasets {
@@ -61,6 +64,14 @@ requires std::derived_from<Options, models::ModelOptions>
 void register_model(std::string name, std::string doc,
                     std::function<std::shared_ptr<models::Model>(const Options&, const models::BuildContext&)> make) {
   models::model_registry().add<Options>(std::move(name), std::move(doc), std::move(make));
+}
+
+// A layer for `model: {name: layers}`. Once the network is made, its nn::Conv2d and nn::Linear get initial values; `make` sets those of
+// other parameters.
+template <class Options>
+requires std::derived_from<Options, models::LayerOptions>
+void register_layer(std::string name, std::string doc, std::function<models::Layer(const Options&, const models::LayerContext&)> make) {
+  models::layer_registry().add<Options>(std::move(name), std::move(doc), std::move(make));
 }
 
 // `make` reads no samples (dataset.h).

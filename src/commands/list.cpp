@@ -14,6 +14,7 @@ using Family = std::pair<std::string, const RegistryBase*>;
 
 std::vector<Family> families(const config::Registries& registries) {
   return {{"models", &registries.models},
+          {"layers", &registries.layers},
           {"datasets", &registries.datasets},
           {"transforms", &registries.transforms},
           {"batch_transforms", &registries.batch_transforms},

@@ -113,14 +113,30 @@ bool choose_component(const Node& node, const RegistryBase& registry, ComponentC
   return true;
 }
 
+// The options of an item in a list of components as a section: without keys, if only the name is given; with the component's first list of
+// components, if only that is given.
+Node section_of(Node values, const Position& position, const ComponentConfig& component) {
+  Node section = Node::map();
+  section.position = position;
+  if (values.kind == Node::Kind::kNull) return section;
+  if (values.kind != Node::Kind::kList) return values;
+  KeyTable table;
+  component.options->add_keys(table);
+  const auto list = std::ranges::find_if(table.keys(), [](const Key& key) { return key.components != nullptr; });
+  if (list == table.keys().end()) return values;
+  section.set(list->name, std::move(values));
+  return section;
+}
+
 void read_components(const Node& node, const Key& key, const std::string& path, Problems& problems) {
+  if (key.may_be_auto && node.kind == Node::Kind::kScalar && node.text == "auto") return key.set_components(std::nullopt);
   if (node.kind != Node::Kind::kList) {
     const auto names = key.registry->names();
     const auto example = names.empty() ? "" : fmt::format(" such as [{}]", names.front());
     problems.add(node.position, path, fmt::format("expected a list of parts{}, got {}", example, shown(node)));
     return;
   }
-  key.components->clear();
+  std::vector<ComponentConfig> components;
   for (size_t i = 0; i < node.items.size(); ++i) {
     const Node& item = node.items[i];
     const bool is_map = item.kind == Node::Kind::kMap && item.members.size() == 1;
@@ -133,15 +149,12 @@ void read_components(const Node& node, const Key& key, const std::string& path, 
     name.position = item.position;
     ComponentConfig component;
     if (!choose_component(name, *key.registry, component, item_path, problems)) continue;
-    Node values = is_map ? item.members.front().value : Node{};
-    if (values.kind == Node::Kind::kNull) {
-      values = Node::map();
-      values.position = item.position;
-    }
     read_section(
-        values, [&component](KeyTable& keys) { component.options->add_keys(keys); }, child_path(item_path, component.name), problems);
-    key.components->push_back(std::move(component));
+        section_of(is_map ? item.members.front().value : Node{}, item.position, component),
+        [&component](KeyTable& keys) { component.options->add_keys(keys); }, child_path(item_path, component.name), problems);
+    components.push_back(std::move(component));
   }
+  key.set_components(std::move(components));
 }
 
 void read_sections(const Node& node, const Key& key, const std::string& path, Problems& problems) {
@@ -282,14 +295,15 @@ Node write_section(const std::function<void(KeyTable&)>& describe) {
       node.set(key.name, Node::scalar(key.component->name, /*quoted=*/true));
       write_options(node, *key.component);
     } else if (key.components != nullptr) {
+      const auto components = key.components();
       std::vector<Node> items;
-      for (const auto& component : *key.components) {
+      for (const auto& component : components.value_or(std::vector<ComponentConfig>{})) {
         Node options = Node::map();
         write_options(options, component);
         items.push_back(Node::map());
         items.back().set(component.name, std::move(options));
       }
-      node.set(key.name, Node::list(std::move(items)));
+      node.set(key.name, components ? Node::list(std::move(items)) : Node::scalar("auto"));
     } else {
       node.set(key.name, key.write());
     }

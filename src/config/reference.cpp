@@ -28,6 +28,7 @@ struct Table {
 std::string default_text(const Key& key) {
   if (key.required) return "required";
   if (key.component != nullptr) return key.component->name;
+  if (key.may_be_auto) return "auto";
   if (key.components != nullptr || key.section_at) return "[]";
   if (key.section && !key.set_section) return to_inline_yaml(write_section(key.section));
   return to_inline_yaml(key.write());
@@ -47,6 +48,9 @@ void for_each_table(const Registries& registries, const Visit& visit) {
   visit(Table{"top level", "", "", "", plain});
   std::vector<const RegistryBase*> lists;  // of the keys that are lists of components
   // `section`: none for the components of a list.
+  const auto add_list = [&](const Key& key) {
+    if (key.components != nullptr && std::ranges::find(lists, key.registry) == lists.end()) lists.push_back(key.registry);
+  };
   const auto visit_components = [&](const std::optional<std::string>& section, const RegistryBase& registry) {
     for (const auto& component : registry.components()) {
       const auto options = component.make_options();
@@ -55,6 +59,7 @@ void for_each_table(const Registries& registries, const Visit& visit) {
       const auto title = section ? *section + ", name: " : registry.product() + ' ';
       const auto path = section.value_or(registry.product()) + '.';
       visit(Table{title + component.name, path + component.name, section, component.doc, keys.keys()});
+      for (const auto& key : keys.keys()) add_list(key);
     }
   };
   for (const auto& key : top.keys()) {
@@ -64,7 +69,7 @@ void for_each_table(const Registries& registries, const Visit& visit) {
     visit(Table{key.name, key.name, key.name, key.doc, section.keys()});
     for (const auto& inner : section.keys()) {
       if (inner.component != nullptr) visit_components(key.name, *inner.registry);
-      if (inner.components != nullptr && std::ranges::find(lists, inner.registry) == lists.end()) lists.push_back(inner.registry);
+      add_list(inner);
       if (inner.section_at) {
         inner.resize_sections(1);
         const auto path = key.name + "." + inner.name;
@@ -84,7 +89,8 @@ void for_each_table(const Registries& registries, const Visit& visit) {
       }
     }
   }
-  for (const auto* registry : lists) visit_components(std::nullopt, *registry);
+  // It grows with the lists of the components in it.
+  for (size_t i = 0; i < lists.size(); ++i) visit_components(std::nullopt, *lists[i]);
 }
 
 // The words of a type such as "number or null" and "sgd | adam" that are values by themselves.

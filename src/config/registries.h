@@ -21,6 +21,7 @@ struct MonitorChoices {
 // The registries of all components that an experiment file can name; they must outlive this struct.
 struct Registries {
   const RegistryBase& models;
+  const RegistryBase& layers;  // of the model `layers`
   const RegistryBase& datasets;
   const RegistryBase& transforms;
   const RegistryBase& batch_transforms;

@@ -89,7 +89,7 @@ class PluginsTest(unittest.TestCase):
         self.refused('model.name: "mobilenet_v2_small" is not one of demo_linear', "validate", *MOBILENET)
         reference = self.done(TRAINER, "config", "reference", "model.mobilenet_v2_small", "--plugin", NETWORK)
         self.assertIn("What the channels of each layer are multiplied by.", reference)
-        for family, name in (("datasets", "stripes"), ("transforms", "random_shift"), ("losses", "focal"), ("sinks", "best_file")):
+        for family, name in (("datasets", "stripes"), ("transforms", "random_shift"), ("losses", "focal"), ("sinks", "best_file"), ("layers", "blur_pool")):
             self.assertIn(name, self.done(TRAINER, "list", family, "--plugin", COMPONENTS))
         self.assertIn("lion", self.done(BUILD / "lion", "list", "optimizers"))
 
@@ -112,6 +112,10 @@ class PluginsTest(unittest.TestCase):
                       "runtime.dtype=float64", folder=self.folder)
         focal, cross_entropy = (self.validation_losses(self.folder / name)[0] for name in ("focal", "cross_entropy"))
         self.assertAlmostEqual(focal, cross_entropy, delta=1e-12)
+        layers = "model={name: layers, layers: [conv_norm: {channels: 8}, blur_pool: {name: half}, conv_norm: {channels: 8}, global_avg_pool, linear]}"
+        self.done(lion, "--config", "stripes.yaml", "--run-dir", "layers", "logging.sinks=[]", layers, "training.epochs=1", folder=self.folder)
+        shown = self.done(lion, "validate", "-v", "--config", "stripes.yaml", layers, folder=self.folder)
+        self.assertRegex(shown, r"\n  half +BlurPool ")
         # trainer has no lion.
         refused = run(TRAINER, "validate", "--config", self.folder / "stripes.yaml")
         self.assertIn('optimizer.name: "lion" is not one of sgd', refused.stderr)
@@ -157,7 +161,7 @@ extern "C" void trainer_plugin_register() {{}}\n""")
     def test_the_docs_show_the_code(self):
         shown = (ROOT / "docs/extending.md").read_text()
         for file in ("own_network/mobilenet_v2.cpp", "own_optimizer/lion.cpp", "components/stripes.cpp", "components/random_shift.cpp",
-                     "components/focal.cpp", "components/best_file.cpp", "components/balanced_accuracy.cpp"):
+                     "components/focal.cpp", "components/best_file.cpp", "components/balanced_accuracy.cpp", "components/blur_pool.cpp"):
             self.assertTrue(f"```cpp\n{(ROOT / 'examples' / file).read_text()}```\n" in shown, file)
         code = (ROOT / "examples/segmentation/segmentation.cpp").read_text()
         task = shown[shown.index("class PixelMeter"):]

@@ -73,7 +73,10 @@ struct Key {
   std::function<void(size_t, KeyTable&)> section_at;
   const RegistryBase* registry = nullptr;
   ComponentConfig* component = nullptr;
-  std::vector<ComponentConfig>* components = nullptr;
+  // Of a list of components: the items, a function that sets them, and, for one that may be `auto`, nullopt for this word.
+  std::function<std::optional<std::vector<ComponentConfig>>()> components;
+  std::function<void(std::optional<std::vector<ComponentConfig>>)> set_components;
+  bool may_be_auto = false;
 };
 
 // A check of a key against other keys of its section.

@@ -331,7 +331,18 @@ void KeyTable::add_component(std::string name, ComponentConfig& component, const
 void KeyTable::add_components(std::string name, std::vector<ComponentConfig>& components, const RegistryBase& registry, std::string doc) {
   Key key = make_key(std::move(name), "list of parts", {.doc = std::move(doc)}, {"5", "[no_such_part]", "[[]]"});
   key.registry = &registry;
-  key.components = &components;
+  key.components = [&components] { return components; };
+  key.set_components = [&components](std::optional<std::vector<ComponentConfig>> items) { components = std::move(*items); };
+  keys_.push_back(std::move(key));
+}
+
+void KeyTable::add_components(std::string name, Auto<std::vector<ComponentConfig>>& components, const RegistryBase& registry,
+                              std::string doc) {
+  Key key = make_key(std::move(name), "list of parts or auto", {.doc = std::move(doc)}, {"5", "[no_such_part]", "[[]]"});
+  key.registry = &registry;
+  key.components = [&components] { return components.value; };
+  key.set_components = [&components](std::optional<std::vector<ComponentConfig>> items) { components.value = std::move(items); };
+  key.may_be_auto = true;
   keys_.push_back(std::move(key));
 }
 

@@ -154,7 +154,11 @@ device::PlacementOptions placement_options(const config::Experiment& experiment)
 
 engine::Network build_network(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks) {
   const auto make_model = [&](const models::BuildContext& context) {
-    return models::model_registry().make(experiment.model.component, context);
+    try {
+      return models::model_registry().make(experiment.model.component, context);
+    } catch (const OptionError& error) {
+      throw UsageError(fmt::format("{}: {}", experiment.place_of("model." + error.member()), error.problem()));
+    }
   };
   const auto make_optimizer = [&](models::Model& model) {
     freeze(experiment, model);

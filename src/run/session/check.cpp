@@ -248,7 +248,7 @@ void check_components(config::Experiment& experiment, config::Findings& findings
   complete_experiment(experiment, dataset, findings);
   if (!findings.are_consistent({"dataset"})) return;
   const bool has_model = findings.are_consistent({"model"});
-  const auto* model = has_model ? dynamic_cast<const models::ModelOptions*>(experiment.model.component.options.get()) : nullptr;
+  auto* model = has_model ? dynamic_cast<models::ModelOptions*>(experiment.model.component.options.get()) : nullptr;
   auto info = dataset.info;
   // Compared once the data set is opened (run/session/build.cpp).
   if (info.num_classes == data::kUnknownClasses && has_model) info.num_classes = model->num_outputs();
@@ -271,6 +271,8 @@ void check_components(config::Experiment& experiment, config::Findings& findings
   const auto train_shape = check_transforms(train_key, experiment.dataset.train_transforms, info, findings);
   const auto validation_shape = check_transforms(validation_key, experiment.dataset.validation_transforms, info, findings);
   if (!has_model) return;
+  if (train_shape && train_shape->size() == 3 && (*train_shape)[1] > 0 && (*train_shape)[2] > 0)
+    model->set_image_size((*train_shape)[1], (*train_shape)[2]);
   check_outputs(experiment, *model, info, findings);
   const bool fits = !train_shape || check_inputs(experiment, *model, *train_shape, train_key, findings);
   if (fits && validation_shape) check_inputs(experiment, *model, *validation_shape, validation_key, findings);

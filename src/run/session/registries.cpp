@@ -44,6 +44,7 @@ config::MonitorChoices monitor_choices() {
 
 config::Registries all_registries() {
   return {.models = models::model_registry(),
+          .layers = models::layer_registry(),
           .datasets = datasets::dataset_registry(),
           .transforms = data::transform_registry(),
           .batch_transforms = data::batch_transform_registry(),

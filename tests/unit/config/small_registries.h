@@ -62,8 +62,8 @@ void add(TestRegistry& registry, const std::string& name) {
 }
 
 struct SmallRegistries {
-  TestRegistry models{"model"}, datasets{"dataset"}, transforms{"transform"}, batch_transforms{"batch_transform"}, tasks{"task"},
-      losses{"loss"}, optimizers{"optimizer"}, lr_schedulers{"lr_scheduler"}, samplers{"sampler"}, sinks{"sink"};
+  TestRegistry models{"model"}, layers{"layer"}, datasets{"dataset"}, transforms{"transform"}, batch_transforms{"batch_transform"},
+      tasks{"task"}, losses{"loss"}, optimizers{"optimizer"}, lr_schedulers{"lr_scheduler"}, samplers{"sampler"}, sinks{"sink"};
 
   SmallRegistries() {
     add<NetOptions>(models, "net");
@@ -87,6 +87,7 @@ struct SmallRegistries {
 inline Registries small_registries() {
   static const SmallRegistries all;
   return {.models = all.models,
+          .layers = all.layers,
           .datasets = all.datasets,
           .transforms = all.transforms,
           .batch_transforms = all.batch_transforms,

@@ -17,10 +17,20 @@
 namespace trainer::models::test {
 namespace {
 
+// A network of all kinds of layers.
+constexpr const char* kEveryLayer =
+    "[conv_norm: {channels: 16}, conv: {channels: 16, bias: false}, batch_norm, relu, relu6, depthwise_conv, batch_norm, relu, silu, "
+    "residual: [conv_norm: {channels: 32, stride: 2}], "
+    "concat: [identity, sequence: [max_pool: {kernel_size: 3, stride: 1, padding: 1}, conv_norm: {channels: 16, kernel_size: 1}]], "
+    "squeeze_excite, mb_conv: {channels: 32, stride: 2}, inverted_residual: {channels: 32, squeeze_excite: true}, "
+    "dense_block: {num_layers: 2, growth: 8}, transition, layer_norm, convnext_block, gelu, "
+    "repeat: {times: 2, layers: [bottleneck: {channels: 32, groups: 2}]}, basic_block: {channels: 32}, cifar_block: {channels: 48}, "
+    "sigmoid, hardsigmoid, avg_pool, flatten, linear: {features: 16}, hardswish, dropout, layer_norm, linear]";
+
 // A network small enough for a unit test: these options if it has them, and defaults for all others.
 std::shared_ptr<Model> build_light(const std::string& name, const BuildContext& context = make_context()) {
-  const std::map<std::string, std::string> light = {
-      {"head", "cifar"}, {"depth", "10"}, {"width", "2"}, {"dropout", "0.3"}, {"image_size", "32"}};
+  const std::map<std::string, std::string> light = {{"head", "cifar"},  {"depth", "10"},      {"width", "2"},
+                                                    {"dropout", "0.3"}, {"image_size", "32"}, {"layers", kEveryLayer}};
   std::string options;
   KeyTable keys;
   const auto defaults = model_registry().configure(name);

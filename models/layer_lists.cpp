@@ -1,0 +1,356 @@
+// Networks that an experiment file lists layer by layer (docs/networks.md), and the layers that hold others.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <variant>
+
+#include "base/keys/key.h"
+#include "models/blocks.h"
+#include "models/registry.h"
+
+namespace trainer::models {
+namespace {
+
+using Components = std::vector<ComponentConfig>;
+using Shape = std::vector<int64_t>;
+
+std::string shape_text(const Shape& shape) {
+  return shape.size() == 1 ? fmt::format("{} features", shape[0]) : fmt::format("{}", fmt::join(shape, "x"));
+}
+
+// Layers one after another. Where a convolution, its normalisation and a ReLU are layers of their own, they are computed together, as the
+// networks that the program has.
+class LayerChain : public torch::nn::Module {
+ public:
+  void add(const std::string& name, torch::nn::AnyModule layer) {
+    register_module(name, layer.ptr());
+    const auto activation = std::dynamic_pointer_cast<ActivationLayer>(layer.ptr());
+    auto* norm = steps_.empty() ? nullptr : std::get_if<nn::BatchNormPtr>(&steps_.back());
+    if (activation != nullptr && activation->activation() == nn::Activation::kRelu && norm != nullptr) {
+      NormRelu step{nullptr, *norm};
+      steps_.pop_back();
+      if (auto* convolution = steps_.empty() ? nullptr : std::get_if<std::shared_ptr<nn::Conv2d>>(&steps_.back())) {
+        step.convolution = *convolution;
+        steps_.pop_back();
+      }
+      steps_.emplace_back(step);
+    } else if (auto convolution = std::dynamic_pointer_cast<nn::Conv2d>(layer.ptr())) {
+      steps_.emplace_back(std::move(convolution));
+    } else if (auto batch_norm = std::dynamic_pointer_cast<nn::BatchNorm2d>(layer.ptr())) {
+      steps_.emplace_back(std::move(batch_norm));
+    } else {
+      steps_.emplace_back(std::move(layer));
+    }
+  }
+
+  torch::Tensor forward(torch::Tensor x) {
+    for (auto& step : steps_) {
+      x = std::visit([&x](auto& layer) { return apply(layer, x); }, step);
+    }
+    return x;
+  }
+
+ private:
+  struct NormRelu {
+    std::shared_ptr<nn::Conv2d> convolution;  // null: none before the normalisation
+    nn::BatchNormPtr norm;
+  };
+
+  static torch::Tensor apply(NormRelu& step, const torch::Tensor& x) {
+    return step.convolution == nullptr ? step.norm->forward_relu(x) : nn::convolve_normalise_relu(*step.convolution, *step.norm, x);
+  }
+  static torch::Tensor apply(torch::nn::AnyModule& layer, const torch::Tensor& x) { return layer.forward(x); }
+  template <class Layer>
+  static torch::Tensor apply(const std::shared_ptr<Layer>& layer, const torch::Tensor& x) {
+    return layer->forward(x);
+  }
+
+  std::vector<std::variant<torch::nn::AnyModule, std::shared_ptr<nn::Conv2d>, nn::BatchNormPtr, NormRelu>> steps_;
+};
+
+// Makes the layer. Its errors get the path in `key`, a list's name, in front.
+Layer make_layer(const ComponentConfig& config, const LayerContext& context, const std::string& key, size_t index) {
+  const auto path = fmt::format("{}[{}].{}", key, index, config.name);
+  try {
+    return layer_registry().make(config, context);
+  } catch (const OptionError& error) {
+    throw OptionError(path + '.' + error.member(), error.problem());
+  } catch (const UsageError& error) {
+    throw OptionError(path, error.what());
+  }
+}
+
+const std::string& name_of(const ComponentConfig& config) { return dynamic_cast<const LayerOptions&>(*config.options).name; }
+
+// The name of the next layer of `parent`: the given one, or its number. Throws OptionError if it cannot be that.
+std::string child_name(const std::string& given, const torch::nn::Module& parent, const std::string& path) {
+  const auto name = given.empty() ? std::to_string(parent.children().size()) : given;
+  const auto is_word = [](char c) { return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  if (!std::ranges::all_of(name, is_word)) {
+    throw OptionError(path + ".name", fmt::format("\"{}\" cannot name a layer; use letters, digits and _", name));
+  }
+  if (parent.named_children().contains(name)) {
+    throw OptionError(given.empty() ? path : path + ".name", fmt::format("an earlier layer is named {}, too; choose another name", name));
+  }
+  return name;
+}
+
+struct RepeatOptions : LayerOptions {
+  int64_t times = 0;
+  Components layers = {};
+
+  void describe(KeyTable& keys) {
+    keys.add("times", times, {.min = 1, .max = 1000, .doc = "How often.", .required = true});
+    keys.add_components("layers", layers, layer_registry(), "What is repeated; each time with parameters of its own.");
+    LayerOptions::describe(keys);
+  }
+};
+
+Shape add_repeated(LayerChain& chain, const RepeatOptions& repeat, const LayerContext& context, const std::string& key);
+
+// Makes the layers of a list and adds them to `chain`; a repetition without a name adds its layers there, too. Returns the last one's
+// shape.
+Shape add_layers_to(LayerChain& chain, const Components& layers, const LayerContext& context, const std::string& key,
+                    bool is_repeated = false) {
+  auto shape = context.input_shape;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const auto& config = layers[i];
+    const LayerContext of_layer{context.build, shape, context.num_outputs};
+    const auto path = fmt::format("{}[{}].{}", key, i, config.name);
+    const auto& given = name_of(config);
+    const auto* repeat = dynamic_cast<const RepeatOptions*>(config.options.get());
+    if (repeat != nullptr && given.empty()) {
+      shape = add_repeated(chain, *repeat, of_layer, path + ".layers");
+      continue;
+    }
+    if (!given.empty() && is_repeated) {
+      throw OptionError(path + ".name", "repeated layers cannot have the same name; give the name to `repeat`, or to none of them");
+    }
+    const auto name = child_name(given, chain, path);
+    auto layer = make_layer(config, of_layer, key, i);
+    chain.add(name, std::move(layer.module));
+    shape = std::move(layer.output_shape);
+  }
+  return shape;
+}
+
+Shape add_repeated(LayerChain& chain, const RepeatOptions& repeat, const LayerContext& context, const std::string& key) {
+  auto shape = context.input_shape;
+  for (int64_t time = 0; time < repeat.times; ++time) {
+    shape = add_layers_to(chain, repeat.layers, {context.build, std::move(shape), context.num_outputs}, key, repeat.times > 1);
+  }
+  return shape;
+}
+
+// The layers of a list as one.
+Layer make_chain(const Components& layers, const LayerContext& context, const std::string& key) {
+  auto chain = std::make_shared<LayerChain>();
+  auto shape = add_layers_to(*chain, layers, context, key);
+  return {torch::nn::AnyModule(chain), std::move(shape)};
+}
+
+struct SequenceOptions : LayerOptions {
+  Components layers = {};
+
+  void describe(KeyTable& keys) {
+    keys.add_components("layers", layers, layer_registry(), "One after another.");
+    LayerOptions::describe(keys);
+  }
+};
+
+struct ResidualOptions : LayerOptions {
+  Components body = {};
+  Auto<Components> shortcut = {};
+  double drop_path = 0;
+
+  void describe(KeyTable& keys) {
+    keys.add_components("body", body, layer_registry(), "Layers whose output is added to that of the shortcut.");
+    keys.add_components("shortcut", shortcut, layer_registry(),
+                        "Layers; []: the input itself; auto: the same where the body keeps the shape, otherwise a 1x1 convolution with the "
+                        "body's stride and a normalisation.");
+    describe_drop_path(keys, drop_path, kDropPathOfLayer);
+    LayerOptions::describe(keys);
+  }
+};
+
+class Residual : public torch::nn::Module {
+ public:
+  Residual(torch::nn::AnyModule body, torch::nn::AnyModule shortcut, double drop_path, const at::Generator& generator)
+      : body_(std::move(body)), shortcut_(std::move(shortcut)) {
+    register_module("body", body_.ptr());
+    register_module("shortcut", shortcut_.ptr());
+    drop_path_ = register_module("drop_path", std::make_shared<nn::DropPath>(drop_path, generator));
+  }
+  torch::Tensor forward(const torch::Tensor& x) { return drop_path_->forward(body_.forward(x)) + shortcut_.forward(x); }
+
+ private:
+  torch::nn::AnyModule body_, shortcut_;
+  std::shared_ptr<nn::DropPath> drop_path_;
+};
+
+Layer make_shortcut(const LayerContext& context, const Shape& shape) {
+  auto chain = std::make_shared<LayerChain>();
+  if (shape != context.input_shape) {
+    const auto& input = require_image(context);
+    if (shape.size() != 3)
+      throw UsageError("its body makes features of an image, to which a shortcut cannot be added; give `shortcut` layers");
+    const auto stride = (input[1] + shape[1] - 1) / shape[1];
+    const auto convolved = slide(context, shape[0], 1, stride, 0);
+    if (convolved != shape) {
+      throw UsageError(fmt::format("its body makes {} of {}, which no stride of a shortcut does; give `shortcut` layers", shape_text(shape),
+                                   shape_text(input)));
+    }
+    chain->add("0", torch::nn::AnyModule(nn::conv1x1(input[0], shape[0], stride)));
+    chain->add("1", torch::nn::AnyModule(context.build.norm(shape[0])));
+  }
+  return {torch::nn::AnyModule(chain), shape};
+}
+
+Layer make_residual(const ResidualOptions& options, const LayerContext& context) {
+  auto body = make_chain(options.body, context, "body");
+  auto shortcut =
+      options.shortcut.value ? make_chain(*options.shortcut.value, context, "shortcut") : make_shortcut(context, body.output_shape);
+  if (shortcut.output_shape != body.output_shape) {
+    throw UsageError(fmt::format("its body gives {}, and its shortcut {}, which cannot be added; leave the shortcut out, or correct it",
+                                 shape_text(body.output_shape), shape_text(shortcut.output_shape)));
+  }
+  const auto residual = std::make_shared<Residual>(body.module, shortcut.module, options.drop_path, context.build.dropout_generator);
+  return {torch::nn::AnyModule(residual), body.output_shape};
+}
+
+struct ConcatOptions : LayerOptions {
+  Components branches = {};
+
+  void describe(KeyTable& keys) {
+    keys.add_components(
+        "branches", branches, layer_registry(),
+        "Layers that all take the input, such as a `sequence` each, or `identity`; the channels of their outputs are joined.");
+    LayerOptions::describe(keys);
+  }
+};
+
+class Concat : public torch::nn::Module {
+ public:
+  void add(const std::string& name, torch::nn::AnyModule branch) {
+    register_module(name, branch.ptr());
+    branches_.push_back(std::move(branch));
+  }
+  torch::Tensor forward(const torch::Tensor& x) {
+    std::vector<torch::Tensor> outputs;
+    for (auto& branch : branches_) outputs.push_back(branch.forward(x));
+    return at::cat(outputs, 1);
+  }
+
+ private:
+  std::vector<torch::nn::AnyModule> branches_;
+};
+
+Layer make_concat(const ConcatOptions& options, const LayerContext& context) {
+  if (options.branches.empty()) throw OptionError("branches", "has no branch; list at least one");
+  auto concat = std::make_shared<Concat>();
+  Shape shape;
+  for (size_t i = 0; i < options.branches.size(); ++i) {
+    const auto name = child_name(name_of(options.branches[i]), *concat, fmt::format("branches[{}].{}", i, options.branches[i].name));
+    auto branch = make_layer(options.branches[i], context, "branches", i);
+    if (i == 0) {
+      shape = branch.output_shape;
+    } else if (!std::equal(shape.begin() + 1, shape.end(), branch.output_shape.begin() + 1, branch.output_shape.end())) {
+      throw OptionError(fmt::format("branches[{}]", i),
+                        fmt::format("gives {}, but the branches before it {}; only the number of channels may differ",
+                                    shape_text(branch.output_shape), shape_text(shape)));
+    } else {
+      shape[0] += branch.output_shape[0];
+    }
+    concat->add(name, std::move(branch.module));
+  }
+  return {torch::nn::AnyModule(concat), shape};
+}
+
+// Whether the network takes images of one size only.
+bool needs_one_size(const Components& layers) {
+  return std::ranges::any_of(layers, [](const ComponentConfig& layer) {
+    KeyTable table;
+    layer.options->add_keys(table);
+    return layer.name == "flatten" || std::ranges::any_of(table.keys(), [](const Key& key) {
+             return key.components != nullptr && needs_one_size(key.components().value_or(Components{}));
+           });
+  });
+}
+
+struct LayersOptions : ClassifierOptions {
+  std::vector<int64_t> image_size = {};
+  Components layers = {};
+
+  void describe(KeyTable& keys) {
+    describe_num_classes(keys);
+    describe_in_channels(keys);
+    keys.add("image_size", image_size,
+             {.min = 1,
+              .max = 65536,
+              .unit = "pixels",
+              .doc = "Height and width of the images, from which the layers' shapes follow; []: those of the training images.",
+              .may_be_one = true});
+    keys.refuse("image_size", [this] { return image_size.size() <= 2 ? "" : "needs one number or two, [height, width]"; });
+    keys.add_components("layers", layers, layer_registry(), "One after another; `trainer list layers` shows them.");
+  }
+  std::vector<int64_t> input_shape() const override {
+    if (image_size.empty() || !needs_one_size(layers)) return {num_channels(), -1, -1};
+    return {num_channels(), image_size.front(), image_size.back()};
+  }
+  void set_image_size(int64_t height, int64_t width) override {
+    if (image_size.empty()) image_size = {height, width};
+  }
+};
+
+class LayersNetwork : public Model {
+ public:
+  LayersNetwork(const LayersOptions& options, const BuildContext& context) : Model(options) {
+    if (options.layers.empty())
+      throw OptionError("layers", "has no layer; list some, as in [conv_norm: {channels: 16}, global_avg_pool, linear]");
+    if (options.image_size.empty()) throw OptionError("image_size", "is not known from the data set; give it, as in 224");
+    chain_ = std::make_shared<LayerChain>();
+    const Shape input = {options.num_channels(), options.image_size.front(), options.image_size.back()};
+    const auto shape = add_layers_to(*chain_, options.layers, {context, input, options.num_outputs()}, "layers");
+    if (shape != Shape{options.num_outputs()}) {
+      throw OptionError(fmt::format("layers[{}]", options.layers.size() - 1),
+                        fmt::format("the last layer gives {}, but the network needs {} outputs; let it end with {}linear",
+                                    shape_text(shape), options.num_outputs(), shape.size() == 1 ? "" : "global_avg_pool and "));
+    }
+    for (const auto& child : chain_->named_children()) register_module(child.key(), child.value());
+    nn::init_convolutions_(*this, context.init_generator);
+    for (const auto& module : modules(/*include_self=*/false)) {
+      auto* linear = module->as<nn::Linear>();
+      if (linear != nullptr) nn::default_uniform_(linear->weight, linear->bias, context.init_generator);
+    }
+  }
+
+  torch::Tensor forward(const torch::Tensor& x) override { return chain_->forward(x); }
+
+ private:
+  std::shared_ptr<LayerChain> chain_;  // its layers are children of this module
+};
+
+}  // namespace
+
+void add_layer_lists(LayerRegistry& registry) {
+  registry.add<SequenceOptions>("sequence", "Layers one after another, as one of a name of its own.",
+                                [](const auto& options, const auto& context) { return make_chain(options.layers, context, "layers"); });
+  registry.add<RepeatOptions>("repeat", "Layers several times.", [](const auto& options, const LayerContext& context) -> Layer {
+    auto chain = std::make_shared<LayerChain>();
+    auto shape = add_repeated(*chain, options, context, "layers");
+    return {torch::nn::AnyModule(chain), std::move(shape)};
+  });
+  registry.add<ResidualOptions>("residual", "Layers whose output is added to their input.", make_residual);
+  registry.add<ConcatOptions>("concat", "Joins the channels of several layers of the same input.", make_concat);
+  registry.add<LayerOptions>("identity", "The input itself, for `concat`.", [](const auto&, const LayerContext& context) -> Layer {
+    return {torch::nn::AnyModule(std::make_shared<LayerChain>()), context.input_shape};
+  });
+}
+
+void add_layer_lists(ModelRegistry& registry) {
+  registry.add<LayersOptions>("layers", "A network whose layers the experiment lists, see docs/networks.md.",
+                              [](const auto& options, const auto& context) { return std::make_shared<LayersNetwork>(options, context); });
+}
+
+}  // namespace trainer::models
