@@ -133,7 +133,7 @@ void PublishedOptions::describe_place(KeyTable& keys, const std::string& own_fol
 void fetch_archive(const ArchiveSource& source, const std::filesystem::path& root, Logger& logger) {
   install({.root = root, .folder = source.folder, .url = source.url, .by_hand = "unpack that archive by hand"}, logger,
           [&](const fs::path& partial) {
-            download(source.url, source.md5, partial / "archive", source.limits, logger);
+            download(source.url, {"MD5", source.md5}, partial / "archive", source.limits, logger);
             unpack(partial / "archive", partial / "content");
             auto folder = partial / "content" / source.folder;
             if (!fs::is_directory(folder)) throw std::runtime_error("the archive holds no folder " + source.folder);
@@ -148,7 +148,7 @@ void fetch_files(const FilesSource& source, const std::filesystem::path& root, L
             create_folders(folder);
             for (const auto& file : source.files) {
               try {
-                download(source.url + file.name, file.md5, folder / file.name, source.limits, logger);
+                download(source.url + file.name, {"MD5", file.md5}, folder / file.name, source.limits, logger);
               } catch (const Error&) {
                 throw;
               } catch (const std::runtime_error& reason) {

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "base/signal.h"
 #include "base/text.h"
@@ -23,11 +24,12 @@
 namespace trainer::datasets {
 namespace {
 
-class Md5 {
+class Digest {
  public:
-  Md5() : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
-    if (!context_ || EVP_DigestInit_ex(context_.get(), EVP_md5(), nullptr) != 1)
-      throw std::runtime_error("this OpenSSL does not offer MD5");
+  explicit Digest(const std::string& name) : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
+    const auto* type = EVP_get_digestbyname(name.c_str());
+    if (!context_ || type == nullptr || EVP_DigestInit_ex(context_.get(), type, nullptr) != 1)
+      throw std::runtime_error("this OpenSSL does not offer " + name);
   }
   void update(std::string_view bytes) { EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size()); }
   std::string hexadecimal() {
@@ -43,21 +45,42 @@ class Md5 {
   std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context_;
 };
 
-// One transfer into `file`. libcurl is C code, so its callbacks store the reason of a failure instead of throwing.
+std::string digest_of(const std::filesystem::path& path, const std::string& name) {
+  Digest digest(name);
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rbe"), std::fclose);
+  if (!file) fail_with_errno("read", path);
+  std::vector<char> buffer(1 << 20);
+  for (size_t size = 1; size > 0;) {
+    size = std::fread(buffer.data(), 1, buffer.size(), file.get());
+    digest.update({buffer.data(), size});
+  }
+  if (std::ferror(file.get()) != 0) fail_with_errno("read", path);
+  return digest.hexadecimal();
+}
+
+// One transfer to the end of `file`. libcurl is C code, so its callbacks store the reason of a failure instead of throwing.
 class Transfer {
  public:
-  Transfer(std::FILE* file, std::filesystem::path path, const DownloadLimits& limits, Logger& logger)
-      : file_(file), path_(std::move(path)), limits_(limits), logger_(logger), curl_(curl_easy_init(), curl_easy_cleanup) {
+  Transfer(std::FILE* file, std::filesystem::path path, int64_t num_bytes, const DownloadLimits& limits, Logger& logger)
+      : file_(file),
+        path_(std::move(path)),
+        limits_(limits),
+        logger_(logger),
+        curl_(curl_easy_init(), curl_easy_cleanup),
+        num_earlier_(num_bytes),
+        num_bytes_(num_bytes) {
     if (!curl_) throw std::runtime_error("libcurl does not start");
   }
 
-  // Returns the MD5 sum of the received bytes.
-  std::string run(const std::string& url) {
+  // False: the server cannot continue the file.
+  bool run(const std::string& url) {
     std::array<char, CURL_ERROR_SIZE> details{};
     CURL* curl = curl_.get();
     curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, details.data());
     curl_easy_setopt(curl, CURLOPT_URL, url.c_str());
-    curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");  // also for redirects
+    curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https,file");
+    curl_easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(curl, CURLOPT_RESUME_FROM_LARGE, static_cast<curl_off_t>(num_earlier_));
     curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 1L);
     curl_easy_setopt(curl, CURLOPT_MAXREDIRS, 10L);
     curl_easy_setopt(curl, CURLOPT_FAILONERROR, 1L);
@@ -70,14 +93,22 @@ class Transfer {
     const CURLcode result = curl_easy_perform(curl);
     if (result != CURLE_OK && stop_signal() != 0)
       throw Error(fmt::format("stopped on request while downloading {}", url), ExitCode::kStopped);
+    if (num_earlier_ > 0 && is_refused_continuation(result)) return false;
     if (result != CURLE_OK) throw std::runtime_error(reason(result, details.data()));
-    return md5_.hexadecimal();
+    return true;
   }
 
  private:
   static size_t on_bytes(char* data, size_t, size_t size, void* self) {
     auto& transfer = *static_cast<Transfer*>(self);
     return transfer.take({data, size}) ? size : size_t{CURL_WRITEFUNC_ERROR};
+  }
+
+  bool is_refused_continuation(CURLcode result) const {
+    constexpr long kRangeNotSatisfiable = 416;
+    long status = 0;
+    curl_easy_getinfo(curl_.get(), CURLINFO_RESPONSE_CODE, &status);
+    return result == CURLE_RANGE_ERROR || result == CURLE_BAD_DOWNLOAD_RESUME || status == kRangeNotSatisfiable;
   }
 
   bool take(std::string_view bytes) {
@@ -90,7 +121,6 @@ class Transfer {
       failure_ = std::system_error(errno, std::generic_category(), "cannot write " + path_.string()).what();
       return false;
     }
-    md5_.update(bytes);
     num_bytes_ += static_cast<int64_t>(bytes.size());
     log_progress();
     return true;
@@ -100,6 +130,7 @@ class Transfer {
   void log_progress() {
     curl_off_t length = -1;
     curl_easy_getinfo(curl_.get(), CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
+    length += length > 0 ? num_earlier_ : 0;
     if (length <= 0 || num_bytes_ * 10 / length <= tenths_logged_) return;
     tenths_logged_ = num_bytes_ * 10 / length;
     logger_.info("downloaded {} % of {}", tenths_logged_ * 10, format_bytes(static_cast<uint64_t>(length)));
@@ -144,9 +175,9 @@ class Transfer {
   DownloadLimits limits_;
   Logger& logger_;
   std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> curl_;
-  Md5 md5_;
   std::string failure_;
-  int64_t num_bytes_ = 0;
+  int64_t num_earlier_;  // bytes that the file had
+  int64_t num_bytes_;
   int64_t tenths_logged_ = 0;
   int64_t last_received_ = 0;
   const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
@@ -155,15 +186,30 @@ class Transfer {
 
 }  // namespace
 
-void download(const std::string& url, const std::string& md5, const std::filesystem::path& file, const DownloadLimits& limits,
+bool has_checksum(const std::filesystem::path& file, const Checksum& checksum) {
+  return checksum.digits.empty() || digest_of(file, checksum.name).starts_with(checksum.digits);
+}
+
+void download(const std::string& url, const Checksum& checksum, const std::filesystem::path& file, const DownloadLimits& limits,
               Logger& logger) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> output(std::fopen(file.c_str(), "wbxe"), std::fclose);
-  if (!output) throw std::system_error(errno, std::generic_category(), "cannot write " + file.string());
-  const auto actual = Transfer(output.get(), file, limits, logger).run(url);
-  if (actual != md5) {
-    throw std::runtime_error(
-        fmt::format("the downloaded file has the MD5 sum {} instead of {}: it is damaged or another file", actual, md5));
+  std::error_code error;
+  const auto size = std::filesystem::file_size(file, error);
+  const auto num_earlier = error ? int64_t{0} : static_cast<int64_t>(size);
+  const auto begin_again = [&] {
+    std::filesystem::remove(file);
+    download(url, checksum, file, limits, logger);
+  };
+  {
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> output(std::fopen(file.c_str(), "abe"), std::fclose);
+    if (!output) throw std::system_error(errno, std::generic_category(), "cannot write " + file.string());
+    if (!Transfer(output.get(), file, num_earlier, limits, logger).run(url)) return begin_again();
   }
+  if (checksum.digits.empty()) return;
+  const auto actual = digest_of(file, checksum.name);
+  if (actual.starts_with(checksum.digits)) return;
+  if (num_earlier > 0) return begin_again();
+  throw std::runtime_error(fmt::format("the downloaded file has the {} sum {} instead of {}: it is damaged or another file", checksum.name,
+                                       actual.substr(0, checksum.digits.size()), checksum.digits));
 }
 
 namespace fs = std::filesystem;

@@ -17,10 +17,20 @@ struct DownloadLimits {
   uint64_t num_bytes = uint64_t{1} << 30;
 };
 
-// Downloads `url` (http or https, redirects followed) to `file`, which must not exist yet, and compares its MD5 sum (32 lower-case
-// hexadecimal digits). Logs a line every 10 %. On failure throws std::runtime_error with only the reason, since the caller knows the
-// purpose of the file, or Error with ExitCode::kStopped after a stop request; the partial file remains.
-void download(const std::string& url, const std::string& md5, const std::filesystem::path& file, const DownloadLimits& limits,
+// How a downloaded file is recognised.
+struct Checksum {
+  std::string name;    // OpenSSL's, for messages too: "MD5"
+  std::string digits;  // lower-case hexadecimal, the first ones or all; empty: nothing is compared
+};
+
+// Of the file; throws std::runtime_error with only the reason.
+bool has_checksum(const std::filesystem::path& file, const Checksum& checksum);
+
+// Downloads `url` (http or https, redirects followed, or file) to `file` and compares its checksum. If `file` exists, it is the beginning,
+// which an earlier download has left; where the server cannot continue, or the sum is another one after a continuation, the download
+// begins again. Logs a line every 10 %. On failure throws std::runtime_error with only the reason, since the caller knows the purpose of
+// the file, or Error with ExitCode::kStopped after a stop request; the partial file remains.
+void download(const std::string& url, const Checksum& checksum, const std::filesystem::path& file, const DownloadLimits& limits,
               Logger& logger);
 
 // Folders of a data set that are made from downloads. A folder is installed completely or not at all.

@@ -34,4 +34,9 @@ std::string expand_path(const std::string& path) {
   }
 }
 
+std::string home_folder() {
+  const char* home = std::getenv("TRAINER_HOME");
+  return home != nullptr && *home != '\0' ? home : expand_path("~/.cache/trainer");
+}
+
 }  // namespace trainer

@@ -262,7 +262,7 @@ bool is_yaml_file(std::string_view argument) {
 
 namespace {
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 18> kExamples = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 19> kExamples = {{
     {"train",
      "trainer --config configs/quickstart.yaml\n"
      "trainer --config my.yaml --run-dir runs/slow optimizer.lr=0.01"},
@@ -283,6 +283,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 18> kExample
     {"data",
      "trainer data check --config my.yaml\n"
      "trainer data pack --config my.yaml --output data/packed"},
+    {"weights", "trainer weights list\ntrainer weights fetch resnet50"},
     {"checkpoint",
      "trainer checkpoint info runs/my_run\n"
      "trainer checkpoint average --output mean.pt a.pt b.pt"},

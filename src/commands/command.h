@@ -36,6 +36,7 @@ ExitCode doctor(const std::vector<std::string>& args);
 ExitCode report(const std::vector<std::string>& args);
 ExitCode replay(const std::vector<std::string>& args);
 ExitCode export_model(const std::vector<std::string>& args);
+ExitCode weights(const std::vector<std::string>& args);
 ExitCode checkpoint(const std::vector<std::string>& args);
 ExitCode verify_resume(const std::vector<std::string>& args);
 ExitCode lr_find(const std::vector<std::string>& args);

@@ -419,7 +419,8 @@ std::string starting_file(const DatasetFacts& facts, const ImagePreparation& pre
   const auto why =
       is_small    ? "# A small network for images of up to 32 x 32 pixels, which trains in minutes on a CPU."
       : is_medium ? "# With the stem for small images: the usual one, for 224 x 224 pixels, would make them four times smaller at once."
-                  : "# With trained weights, model.init_from=FILE and model.init_strict=false, fewer images and epochs are enough.";
+                  : "# With `weights: default` it begins with weights trained on ImageNet (45 MiB, fetched once): fewer images and epochs "
+                    "are enough.";
   const bool decodes = facts.info.shape[1] == data::kAnySize;
   auto text = std::string(kBeginning);
   text += fmt::format("experiment: {:<36} # the run lives in runs/{}\n\n", facts.name, facts.name);

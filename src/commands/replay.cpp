@@ -36,6 +36,7 @@ config::Experiment load_experiment(const std::filesystem::path& folder, const en
   }
   // The weights are those of the record.
   experiment.model.init_from.clear();
+  experiment.model.weights.clear();
   if (record.loss_scale) experiment.amp.scaler.init_scale = *record.loss_scale;
   return experiment;
 }

@@ -10,12 +10,25 @@ namespace trainer::config {
 
 struct ModelSection {
   ComponentConfig component;
+  std::string weights = {};
+  std::string weights_mirror = {};
   std::string init_from = {};
   bool init_strict = true;
   std::vector<std::string> freeze = {};
 
   void describe(KeyTable& keys, const RegistryBase& models) {
     keys.add_component("name", component, models, "", "The network; `trainer list models` shows them.");
+    keys.add("weights", weights,
+             {.doc = "Published weights that training begins with, fetched once to ${TRAINER_HOME:-~/.cache/trainer}/weights: a name that "
+                     "`trainer weights list` shows, `default` for the best of the network, or the address of a file; the last layer begins "
+                     "at random for another number of classes. Transforms that the experiment does not give are those of the weights. "
+                     "Empty: none."});
+    keys.add("weights_mirror", weights_mirror,
+             {.doc = "The address of a folder with the files (https://, http:// or file://) to use instead of torchvision's."});
+    keys.refuse("weights",
+                [this] { return !weights.empty() && !init_from.empty() ? "given together with model.init_from; keep one of them" : ""; });
+    keys.refuse("weights_mirror",
+                [this] { return !weights_mirror.empty() && weights.empty() ? "has no effect without model.weights" : ""; });
     keys.add("init_from", init_from,
              {.doc = "A file whose parameters and buffers training begins with, by their names: a state_dict of PyTorch, safetensors, or a "
                      "checkpoint; empty: none.",

@@ -115,7 +115,7 @@ class PluginsTest(unittest.TestCase):
         layers = "model={name: layers, layers: [conv_norm: {channels: 8}, blur_pool: {name: half}, conv_norm: {channels: 8}, global_avg_pool, linear]}"
         self.done(lion, "--config", "stripes.yaml", "--run-dir", "layers", "logging.sinks=[]", layers, "training.epochs=1", folder=self.folder)
         shown = self.done(lion, "validate", "-v", "--config", "stripes.yaml", layers, folder=self.folder)
-        self.assertRegex(shown, r"\n  half +BlurPool ")
+        self.assertRegex(shown, r"\n  2\.0 +Conv2d +8x16x16 ")
         # trainer has no lion.
         refused = run(TRAINER, "validate", "--config", self.folder / "stripes.yaml")
         self.assertIn('optimizer.name: "lion" is not one of sgd', refused.stderr)

@@ -30,8 +30,10 @@ class SmallDatasets {
   std::vector<std::string> overrides_for(const std::filesystem::path& config) const {
     const auto name = config.stem().string();
     if (name == "imagefolder") return {"dataset.root=" + (folder_.path() / "imagefolder").string()};
-    if (name == "tiny_imagenet" || name == "cifar100_wrn" || name == "mnist") return {"dataset.root=" + folder_.path().string()};
-    if (name == "quickstart" || name.starts_with("cifar10_")) return {"dataset.root=" TRAINER_SOURCE_DIR "/datasets/cifar10_sample"};
+    if (name == "tiny_imagenet" || name == "cifar100_wrn" || name == "mnist" || name == "layers_lenet5")
+      return {"dataset.root=" + folder_.path().string()};
+    if (name == "quickstart" || name.starts_with("cifar10_") || name.starts_with("layers_"))
+      return {"dataset.root=" TRAINER_SOURCE_DIR "/datasets/cifar10_sample"};
     return {};
   }
 

@@ -17,7 +17,9 @@
 #include "datasets/folder_listing.h"
 #include "datasets/registry.h"
 #include "device/libtorch_settings.h"
+#include "models/published_weights.h"
 #include "models/registry.h"
+#include "run/session/weights.h"
 #include "train/optim/lr_scheduler.h"
 #include "train/optim/optimizer.h"
 #include "train/task/task.h"
@@ -175,9 +177,30 @@ std::vector<ComponentConfig> read_transforms(const std::string& yaml, const std:
   return config::read_components(yaml, "the default transforms of " + dataset, data::transform_registry());
 }
 
+data::DefaultTransforms transforms_of(const models::PublishedWeights& weights) {
+  constexpr const char* kNormalize = "normalize: {mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225]}";
+  return {.train = fmt::format("[random_resized_crop: {{size: {}}}, random_horizontal_flip, {}]", weights.crop, kNormalize),
+          .validation = fmt::format("[resize: {{size: {}}}, center_crop: {{size: {}}}, {}]", weights.resize, weights.crop, kNormalize)};
+}
+
+void check_weights(const config::Experiment& experiment, config::Findings& findings) {
+  const auto& section = experiment.model;
+  if (!findings.are_readable({"model"}) || section.weights.empty() || is_address(section.weights)) return;
+  const auto& model = section.component.name;
+  if (models::find_published_weights(model, section.weights) != nullptr) return;
+  const auto names = models::published_weights_of(model);
+  findings.refuse("model.weights",
+                  names.empty() ? fmt::format("no weights of {} are published; `trainer weights list` shows the networks that have some, "
+                                              "and model.init_from reads a file",
+                                              model)
+                                : fmt::format("\"{}\" is not one of {}, or the address of a file", section.weights, join(names, ", ")));
+}
+
 void complete_dataset(config::Experiment& experiment, const data::DatasetFactory& factory, const config::Findings& findings) {
   auto& section = experiment.dataset;
-  const auto& defaults = factory.default_transforms;
+  const auto* weights = models::find_published_weights(experiment.model.component.name, experiment.model.weights);
+  const bool takes_transforms_of_weights = weights != nullptr && factory.info.is_image;
+  const auto defaults = takes_transforms_of_weights ? transforms_of(*weights) : factory.default_transforms;
   const auto& name = section.component.name;
   if (!findings.is_given("dataset.train_transforms")) section.train_transforms = read_transforms(defaults.train, name);
   if (!findings.is_given("dataset.validation_transforms")) section.validation_transforms = read_transforms(defaults.validation, name);
@@ -237,6 +260,7 @@ void check_components(config::Experiment& experiment, config::Findings& findings
     if (!refusal.empty()) findings.refuse("runtime.cuda_allocator", refusal);
   }
   complete_task(experiment, findings);
+  check_weights(experiment, findings);
   check_lr_schedule(experiment, findings);
   check_optimizer(experiment, findings);
   if (!findings.are_consistent({"dataset"})) return;

@@ -48,6 +48,7 @@ config::Experiment NetworkFile::load_experiment(const std::vector<std::string>& 
   auto experiment = load_without_plugins(text, path_ + ": config", overrides, registries);
   adapt_to_earlier_version(experiment);
   experiment.model.init_from.clear();
+  experiment.model.weights.clear();
   return experiment;
 }
 
@@ -60,6 +61,7 @@ config::Experiment NetworkFile::load_experiment(const std::filesystem::path& con
   if (config.empty()) return load_experiment(overrides, registries);
   auto experiment = config::load(config, overrides, registries);
   experiment.model.init_from.clear();
+  experiment.model.weights.clear();
   return experiment;
 }
 

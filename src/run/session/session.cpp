@@ -13,6 +13,7 @@
 #include "run/session/build.h"
 #include "run/session/shared_samples.h"
 #include "run/session/version.h"
+#include "run/session/weights.h"
 #include "train/engine/histograms.h"
 #include "train/engine/init_from.h"
 #include "trainer/error.h"
@@ -202,6 +203,11 @@ void Session::init_weights(engine::Network& network, const engine::Data& data) c
   const auto& train = data.train.samples;
   engine::fit_model(model, train.dataset(),
                     engine::make_pipeline(context_.experiment().dataset.validation_transforms, train.info(), network.placement));
+  if (!section.weights.empty()) {
+    const auto& name = section.component.name;
+    const auto file = fetch_weights(weights_source(name, section.weights, section.weights_mirror), context_.logger());
+    context_.logger().info("{}", load_published_weights(file, name, model).text);
+  }
   if (section.init_from.empty()) return;
   const auto report = engine::init_model(section.init_from, section.init_strict, model);
   context_.logger().info("{}", report.text);

@@ -91,16 +91,33 @@ std::string list_of(const char* what, const std::vector<std::string>& names) {
   return fmt::format("{} {}{}", what, fmt::join(named, ", "), more);
 }
 
+// An entry whose value cannot be copied.
+struct Misfit {
+  std::string name;
+  std::string what;
+  torch::Tensor wanted;  // the model's
+  const state::Tree* found = nullptr;
+};
+
+// Whether the value is that of the last layer of a network with another number of outputs.
+bool is_of_other_outputs(const Misfit& misfit, int64_t num_outputs) {
+  const auto* found = std::get_if<torch::Tensor>(&misfit.found->value());
+  return found != nullptr && found->dim() > 0 && found->dim() == misfit.wanted.dim() && misfit.wanted.size(0) == num_outputs &&
+         found->sizes().slice(1) == misfit.wanted.sizes().slice(1);
+}
+
 // The comparison of a part of a file with a model.
 struct Match {
   std::string origin;                                                 // the file, the part, and what was taken off its names
   std::vector<std::pair<torch::Tensor, torch::Tensor>> fitting = {};  // the model's and the file's
   std::vector<std::string> missing = {};
   std::vector<std::string> unexpected = {};
-  std::vector<std::string> misfits = {};
+  std::vector<Misfit> misfits = {};
 
   std::string differences() const {
-    std::vector<std::string> lists = {list_of("missing", missing), list_of("unexpected", unexpected), list_of("not fitting", misfits)};
+    std::vector<std::string> not_fitting;
+    for (const auto& misfit : misfits) not_fitting.push_back(fmt::format("{} ({})", misfit.name, misfit.what));
+    std::vector<std::string> lists = {list_of("missing", missing), list_of("unexpected", unexpected), list_of("not fitting", not_fitting)};
     std::erase(lists, "");
     return join(lists, "; ");
   }
@@ -140,7 +157,7 @@ Match match(const Part& part, const std::string& source, const state::Dict& mode
     if (what.empty()) {
       found.fitting.emplace_back(destination, std::get<torch::Tensor>(value->second->value()));
     } else {
-      found.misfits.push_back(fmt::format("{} ({})", name, what));
+      found.misfits.push_back({name, what, destination, value->second});
     }
     values.erase(value);
   }
@@ -197,6 +214,29 @@ InitReport init_model(const state::Tree& file, const std::string& source, bool s
   if (2 * num_fitting < num_tensors) {
     report.warning =
         fmt::format("only {} of the {} tensors of the network are in {}; the others start at random", num_fitting, num_tensors, source);
+  }
+  return report;
+}
+
+InitReport init_all_but_head(const state::Tree& file, const std::string& source, models::Model& model) {
+  auto found = best_match(file, source, model);
+  std::vector<std::string> head;
+  std::erase_if(found.misfits, [&](const Misfit& misfit) {
+    if (!is_of_other_outputs(misfit, model.num_outputs())) return false;
+    head.push_back(misfit.name);
+    return true;
+  });
+  const auto differences = found.differences();
+  if (!differences.empty()) {
+    throw CheckpointError(fmt::format("{}: does not fit the model: {}; choose the model and its keys for which the file was made",
+                                      found.origin, differences));
+  }
+  copy_fitting(found);
+  InitReport report{.text = fmt::format("the model starts with {} of {}", counted(found.fitting.size(), "tensor"), found.origin),
+                    .warning = {}};
+  if (!head.empty()) {
+    report.text +=
+        fmt::format("; the last layer ({}) starts at random, because it has {} outputs here", fmt::join(head, ", "), model.num_outputs());
   }
   return report;
 }

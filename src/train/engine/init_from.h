@@ -29,6 +29,10 @@ InitReport init_model(const state::Tree& file, const std::string& source, bool s
 // From that file, which `checkpoint::read_any` reads.
 InitReport init_model(const std::string& file, bool strict, torch::nn::Module& model);
 
+// The same, but the network's last layer keeps its values where only its number of outputs differs from that of the file's. Throws
+// CheckpointError if anything else does not fit.
+InitReport init_all_but_head(const state::Tree& file, const std::string& source, models::Model& model);
+
 // Model::fit() with the first training images, transformed like those of validation. Does nothing for a network that needs none.
 void fit_model(models::Model& model, const data::Dataset& train, const data::Pipeline& pipeline);
 

@@ -162,6 +162,8 @@ TEST(Commands, PrintTheirHelp) {
                                     "data",
                                     "data show",
                                     "data pack",
+                                    "weights",
+                                    "weights fetch",
                                     "checkpoint",
                                     "checkpoint average",
                                     "export",

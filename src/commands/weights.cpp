@@ -1,0 +1,98 @@
+#include "run/session/weights.h"
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "cli/arguments.h"
+#include "commands/command.h"
+#include "models/published_weights.h"
+
+namespace trainer::commands {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path file_of(const models::PublishedWeights& weights) { return session::weights_folder() / weights.file; }
+
+void list_weights() {
+  print("{:<20} {:<26} {:>6}  {:>9}  {:>6}  {}\n", "network", "weights", "top1", "size", "images", "in the cache");
+  const char* previous = "";
+  for (const auto& weights : models::published_weights()) {
+    const bool is_default = std::string_view(previous) != weights.model;
+    previous = weights.model;
+    print("{:<20} {:<26} {:>6.2f}  {:>5.0f} MiB  {:>6}  {}\n", weights.model,
+          fmt::format("{}{}", weights.name, is_default ? " (default)" : ""), weights.top1, weights.size, weights.crop,
+          fs::exists(file_of(weights)) ? "yes" : "no");
+  }
+  print("\ntop1: percent on ImageNet, as torchvision publishes it, for images of that size. The cache is {}.\n",
+        session::weights_folder().string());
+}
+
+// "resnet50", "resnet50:imagenet1k_v1" or an address.
+session::WeightsSource source_of(const std::string& name, const std::string& mirror) {
+  if (session::is_address(name)) return session::weights_source("", name, mirror);
+  const auto colon = name.find(':');
+  const auto model = name.substr(0, colon);
+  const auto weights = colon == std::string::npos ? "default" : name.substr(colon + 1);
+  if (models::find_published_weights(model, weights) == nullptr) {
+    std::vector<std::string> names;
+    for (const auto& one : models::published_weights()) {
+      names.push_back(fmt::format("{}:{}", one.model, one.name));
+      if (colon == std::string::npos) names.emplace_back(one.model);
+    }
+    const auto near = nearest_name(name, names);
+    throw UsageError(fmt::format("\"{}\" names no weights{}; `trainer weights list` shows all", name,
+                                 near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near)));
+  }
+  return session::weights_source(model, weights, mirror);
+}
+
+ExitCode verify_weights() {
+  auto exit_code = ExitCode::kDone;
+  size_t num_files = 0;
+  const auto folder = session::weights_folder();
+  std::vector<fs::path> files;
+  if (fs::exists(folder)) {
+    for (const auto& entry : fs::directory_iterator(folder)) files.push_back(entry.path());
+  }
+  std::ranges::sort(files);
+  for (const auto& file : files) {
+    const auto name = file.filename().string();
+    if (name.starts_with('.')) continue;
+    ++num_files;
+    const auto checksum = session::checksum_in_name(name);
+    const bool is_good = datasets::has_checksum(file, checksum);
+    print("{}: {}\n", is_good ? checksum.digits.empty() ? "unknown" : "good" : "bad", file.string());
+    if (is_good) continue;
+    print("     its SHA-256 sum does not begin with {}; remove it, and `trainer weights fetch` gets it again\n", checksum.digits);
+    exit_code = ExitCode::kData;
+  }
+  print("{} in {}\n", counted(num_files, "file"), folder.string());
+  return exit_code;
+}
+
+}  // namespace
+
+ExitCode weights(const std::vector<std::string>& args) {
+  CLI::App app("Shows, fetches and checks published weights, from which model.weights begins a training.", "trainer weights");
+  app.require_subcommand(1);
+  std::vector<std::string> names;
+  std::string mirror;
+  const auto* list = app.add_subcommand("list", "show the networks that have some");
+  auto* fetch = app.add_subcommand("fetch", "get files, such as for hosts without a network, to which the folder is then copied");
+  fetch->add_option("names", names, "networks, as in resnet50 or resnet50:imagenet1k_v1, or addresses")->required()->type_name("NAME");
+  fetch->add_option("--mirror", mirror, "the address of a folder with the files, instead of torchvision's")->type_name("URL");
+  const auto* verify = app.add_subcommand("verify", "compare the files with the sums in their names");
+  cli::parse(app, args);
+  if (list->parsed()) list_weights();
+  if (fetch->parsed()) {
+    const auto logger = make_console_logger();
+    std::vector<session::WeightsSource> sources;
+    for (const auto& name : names) sources.push_back(source_of(name, mirror));
+    for (const auto& source : sources) print("{}\n", session::fetch_weights(source, *logger).string());
+  }
+  return verify->parsed() ? verify_weights() : ExitCode::kDone;
+}
+
+}  // namespace trainer::commands

@@ -1,0 +1,218 @@
+"""Published weights by name: fetching, the folder that runs share, and networks that begin with them. A server of this test stands for
+torchvision's. TRAINER_BINARY is the program; TRAINER_OPENCV is 0 if it was built without OpenCV."""
+
+import hashlib
+import http.server
+import os
+import pathlib
+import sys
+import threading
+import time
+
+TESTS = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(TESTS / "testing"))
+import equal_runs  # noqa: E402
+from program import FolderCase, start, trainer  # noqa: E402
+
+RUN = ["dataset={name: synthetic, shape: [3, 32, 32], num_classes: 10, num_train: 32, num_validation: 8}", "dataset.train_transforms=[]",
+       "dataset.validation_transforms=[]", "dataloader={batch_size: null, global_batch_size: 16}", "training={epochs: 1, steps: null}", "logging.every_steps=1",
+       "runtime={device: cpu, threads: 1}"]
+
+
+class Server:
+    """Serves `body` under every name; `answer` handles the requests, whose numbers begin at 0."""
+
+    def __init__(self, case, body):
+        self.body, self.requests, self.answer = body, [], lambda handler, number: handler.send_body()
+        server = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                server.requests.append((self.path, self.headers.get("Range")))
+                server.answer(self, len(server.requests) - 1)
+
+            def send_body(self, sent=None):
+                given = self.headers.get("Range")
+                begin = int(given.removeprefix("bytes=").split("-")[0]) if given else 0
+                if begin >= len(server.body):
+                    return self.send_error(416)
+                self.send_response(206 if given else 200)
+                self.send_header("Content-Length", str(len(server.body) - begin))
+                if given:
+                    self.send_header("Content-Range", f"bytes {begin}-{len(server.body) - 1}/{len(server.body)}")
+                self.end_headers()
+                self.wfile.write(server.body[begin:sent])
+
+            def log_message(self, *_):
+                pass
+
+        self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.http.server_port}"
+        threading.Thread(target=self.http.serve_forever, daemon=True).start()
+        case.addCleanup(self.http.server_close)
+        case.addCleanup(self.http.shutdown)
+
+
+class WeightsTest(FolderCase):
+    def setUp(self):
+        super().setUp()
+        self.server = Server(self, os.urandom(300_000))
+        self.name = f"net-{hashlib.sha256(self.server.body).hexdigest()[:8]}.pth"
+        self.url = f"{self.server.url}/{self.name}"
+        self.home = self.folder / "home"
+        self.file = self.home / "weights" / self.name
+
+    def trainer(self, *args):
+        return trainer(*args, env={**os.environ, "TRAINER_HOME": str(self.home)})
+
+    def fetch(self, *args):
+        return self.trainer("weights", "fetch", *(args or [self.url]))
+
+    def assert_fetched(self, run):
+        self.assertEqual((run.returncode, run.out), (0, f"{self.file}\n"), run.err)
+        self.assertEqual(self.file.read_bytes(), self.server.body)
+
+    def assert_refused(self, run, reason, url=None):
+        self.assertEqual(run.returncode, 3, run.err)
+        self.assertIn(f"cannot get {url or self.url}: {reason}; try again, name another address with model.weights_mirror, or copy the file to {self.file}", run.err)
+        self.assertFalse(self.file.exists())
+
+    def test_fetched_once(self):
+        self.assert_fetched(self.fetch())
+        self.assert_fetched(self.fetch())
+        self.assertEqual(len(self.server.requests), 1)
+        self.assertEqual(os.listdir(self.home / "weights"), [self.name])
+
+    def test_a_file_on_this_host(self):
+        (self.folder / self.name).write_bytes(self.server.body)
+        self.assert_fetched(self.fetch(f"file://{self.folder}/{self.name}"))
+
+    def test_a_redirect(self):
+        def redirect(handler, number):
+            if number > 0:
+                return handler.send_body()
+            handler.send_response(302)
+            handler.send_header("Location", "/elsewhere")
+            handler.end_headers()
+
+        self.server.answer = redirect
+        self.assert_fetched(self.fetch())
+
+    def test_a_cut_is_continued(self):
+        self.server.answer = lambda handler, number: handler.send_body(100_000 if number == 0 else None)
+        self.assert_refused(self.fetch(), "the connection was closed after 97.7 KiB")
+        self.assert_fetched(self.fetch())
+        self.assertEqual([given for _, given in self.server.requests], [None, "bytes=100000-"])
+
+    def test_a_server_that_cannot_continue(self):
+        def whole(handler, number):
+            if number == 0:
+                return handler.send_body(100_000)
+            del handler.headers["Range"]
+            handler.send_body()
+
+        self.server.answer = whole
+        self.assert_refused(self.fetch(), "the connection was closed after 97.7 KiB")
+        self.assert_fetched(self.fetch())
+
+    def test_a_beginning_of_another_file(self):
+        self.file.parent.mkdir(parents=True)
+        (self.file.parent / f".{self.name}.partial").write_bytes(b"x" * 1000)
+        self.assert_fetched(self.fetch())
+        (self.file.parent / f".{self.name}.partial").write_bytes(b"x" * 400_000)
+        self.file.unlink()
+        self.assert_fetched(self.fetch())
+
+    def test_other_bytes(self):
+        good, self.server.body = self.server.body, os.urandom(300_000)
+        found = hashlib.sha256(self.server.body).hexdigest()[:8]
+        wanted = self.name.removeprefix("net-").removesuffix(".pth")
+        self.assert_refused(self.fetch(), f"the downloaded file has the SHA256 sum {found} instead of {wanted}: it is damaged or another file")
+        self.server.body = good
+        self.assert_fetched(self.fetch())
+
+    def test_what_the_server_does_not_have(self):
+        self.server.answer = lambda handler, number: handler.send_error(404)
+        self.assert_refused(self.fetch(), "the server answered with HTTP status 404")
+        self.server.answer = lambda handler, number: handler.send_body()
+        self.assert_fetched(self.fetch())
+
+    def test_two_processes_fetch_it_once(self):
+        def slow(handler, number):
+            time.sleep(1)
+            handler.send_body()
+
+        self.server.answer = slow
+        runs = [start("weights", "fetch", self.url, env={**os.environ, "TRAINER_HOME": str(self.home)}) for _ in range(2)]
+        for run in runs:
+            run.out, run.err = run.communicate(timeout=60)
+            self.assert_fetched(run)
+        self.assertEqual(len(self.server.requests), 1)
+
+    def test_a_mirror(self):
+        run = self.fetch("resnet18", "--mirror", self.server.url)
+        self.assertEqual(run.returncode, 3)
+        self.assertEqual(self.server.requests, [("/resnet18-f37072fd.pth", None)])
+        self.assertIn("instead of f37072fd", run.err)
+
+    def test_verify(self):
+        self.assert_fetched(self.fetch())
+        (self.file.parent / "own.pth").write_bytes(b"own")
+        run = self.trainer("weights", "verify")
+        self.assertEqual((run.returncode, run.out), (0, f"good: {self.file}\nunknown: {self.file.parent}/own.pth\n2 files in {self.file.parent}\n"))
+        self.file.write_bytes(self.server.body[1:])
+        run = self.trainer("weights", "verify")
+        self.assertEqual(run.returncode, 3)
+        self.assertIn(f"bad: {self.file}\n     its SHA-256 sum does not begin with {self.name[4:12]}; remove it, ", run.out)
+
+    def test_list(self):
+        run = self.trainer("weights", "list")
+        self.assertRegex(run.out, r"\nresnet50 +imagenet1k_v2 \(default\) +80\.86 +98 MiB +224  no\n")
+        self.assertIn(f"The cache is {self.home}/weights.", run.out)
+
+    def test_refused_names(self):
+        for name, message in (("resnet51", '"resnet51" names no weights; did you mean "resnet50"?; `trainer weights list` shows all'),
+                              ("resnet50:v1", '"resnet50:v1" names no weights')):
+            run = self.fetch(name)
+            self.assertEqual(run.returncode, 2)
+            self.assertIn(message, run.err)
+        for model, message in (
+                ("{name: resnet20, weights: default}", "model.weights: no weights of resnet20 are published; `trainer weights list` shows"),
+                ("{name: resnet50, weights: v1}", 'model.weights: "v1" is not one of imagenet1k_v2, imagenet1k_v1, or the address of a file'),
+                ("{name: resnet50, weights: default, init_from: x.pt}", "model.weights: given together with model.init_from; keep one of them"),
+                ("{name: resnet50, weights_mirror: file:///x}", "model.weights_mirror: has no effect without model.weights")):
+            config = self.folder / "x.yaml"
+            config.write_text(f"experiment: x\nmodel: {model}\n")
+            run = trainer("validate", "--config", config, *RUN)
+            self.assertEqual(run.returncode, 2, run.out)
+            self.assertIn(message, run.err)
+
+    def test_a_training_begins_with_them(self):
+        config = self.folder / "x.yaml"
+        config.write_text("experiment: x\nmodel: {name: demo_conv}\n")
+        first = self.trainer("--config", config, *RUN, "--run-dir", self.folder / "first")
+        self.assertEqual(first.returncode, 0, first.err)
+        exported = self.folder / "weights.pth"
+        run = self.trainer("export", "--checkpoint", self.folder / "first" / "checkpoints" / "last.pt", "--format", "state_dict", "--output", exported)
+        self.assertEqual(run.returncode, 0, run.err)
+        self.server.body = exported.read_bytes()
+        url = f"{self.server.url}/demo-{hashlib.sha256(self.server.body).hexdigest()[:16]}.pth"
+        # The same as from the file itself; the run needs neither the server nor the file afterwards.
+        by_file = self.trainer("--config", config, *RUN, "--run-dir", self.folder / "file", f"model.init_from={exported}")
+        by_name = self.trainer("launch", "--nproc-per-node", 1, "--config", config, *RUN, "--run-dir", self.folder / "name", f"model.weights={url}")
+        self.assertEqual((by_file.returncode, by_name.returncode), (0, 0), by_name.err)
+        results = [equal_runs.results_of(self.folder / name)[0] for name in ("file", "name")]
+        self.assertEqual(*results)
+        self.assertEqual(len(self.server.requests), 1)
+        evaluated = trainer("eval", "--checkpoint", self.folder / "name")
+        self.assertEqual(evaluated.returncode, 0, evaluated.err)
+        # For other classes, all but the last layer.
+        other = [value.replace("num_classes: 10", "num_classes: 4") for value in RUN]
+        run = self.trainer("--config", config, *other, "--run-dir", self.folder / "other", f"model.weights={url}")
+        self.assertEqual(run.returncode, 0, run.err)
+        self.assertRegex(run.err, r"; the last layer \(.*weight, .*bias\) starts at random, because it has 4 outputs here")
+
+
+if __name__ == "__main__":
+    import unittest
+    unittest.main()
