@@ -17,12 +17,17 @@ import time
 import harness
 from harness import ALLOCATOR, PEERS, ROOT, add_ratios, alternate, busy_cores, cpu, our_worker, peak_memory_mb, python_worker, summary
 
-PARTS = ["step", "evaluation", "batches", "busy", "ranks", "input", "images", "packed", "augment", "workers", "checkpoint", "start"]
+PARTS = ["step", "evaluation", "batches", "torchvision", "busy", "ranks", "input", "images", "packed", "augment", "workers", "checkpoint", "start"]
 BATCH_SIZE = {"demo_conv": 64, "resnet20": 128, "resnet18": 128, "airbench": 500, "vgg16_bn": 128, "wide_resnet": 32}
 # The others take minutes for a round; they are measured if they are named.
 DEFAULT_NETWORKS = ["demo_conv", "resnet20", "resnet18"]
 # Batch sizes of the part "batches".
 BATCHES = {"resnet20": [8, 16, 32, 64, 128, 256, 512], "resnet18": [4, 8, 16, 32, 64, 128]}
+# Networks of torchvision with its defaults, for the part "torchvision": images of this size, and so many.
+TORCHVISION = ["mobilenet_v2", "mobilenet_v3_small", "mobilenet_v3_large", "efficientnet_b0", "efficientnet_b1", "efficientnet_b2", "efficientnet_b3",
+               "efficientnet_v2_s", "regnet_y_400mf", "regnet_y_800mf", "regnet_y_1_6gf", "convnext_tiny", "convnext_small", "vit_b_16", "densenet121",
+               "densenet169", "shufflenet_v2_x1_0", "squeezenet1_1", "resnext50_32x4d", "wide_resnet50_2"]
+TORCHVISION_SIZE = {"image": 96, "batch": 16}
 # What others run on the same machine: so many trainings, each with Python's default settings.
 BUSY = {"network": "demo_conv", "batch_size": 64, "trainings": 2}
 LAYOUTS = [("float32", False), ("float32", True), ("bfloat16", True)]  # dtype, channels_last
@@ -111,6 +116,17 @@ def measure_step(options, best, network):
     workers = [step_worker(options, network, "pipeline"), step_peer(options, best, network, augmentation)]
     workers.append(python_worker("plain Python", "step.py", {**common, **PLAIN}, size))
     yield f"training with input: {network} x {size}", alternate(workers, options.rounds, options.seconds)
+
+
+def measure_torchvision(options, best, networks):
+    """Of all networks, unless some of them are named."""
+    size, batch_size = TORCHVISION_SIZE["image"], TORCHVISION_SIZE["batch"]
+    for network in [name for name in TORCHVISION if name in networks] or TORCHVISION:
+        resize = f"[resize: {{size: {size}}}]"
+        sized = [f"model.image_size={size}", f"dataset.train_transforms={resize}", f"dataset.validation_transforms={resize}"] if network == "vit_b_16" else []
+        workers = [step_worker(options, network, "resident", "--size", size, *sized, size=batch_size),
+                   step_peer(options, best, network, "resident", size=batch_size, image_size=size)]
+        yield f"training step: {network} x {batch_size}, {size} px", alternate(workers, options.rounds, options.seconds)
 
 
 def measure_batches(options, best, network):
@@ -406,6 +422,8 @@ def measure(options, best):
     if "batches" in options.parts:
         for network in options.networks:
             yield from measure_batches(options, best, network)
+    if "torchvision" in options.parts:
+        yield from measure_torchvision(options, best, options.networks)
     if "busy" in options.parts:
         for network in options.networks:
             yield from measure_busy(options, best, network)
@@ -488,8 +506,8 @@ def print_overlap(result):
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build" / "release" / "bin", help="folder of our programs")
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
-    parser.add_argument("--networks", nargs="+", choices=BATCH_SIZE, default=DEFAULT_NETWORKS)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=[part for part in PARTS if part != "torchvision"])
+    parser.add_argument("--networks", nargs="+", choices=[*BATCH_SIZE, *TORCHVISION], default=DEFAULT_NETWORKS)
     parser.add_argument("--data", default=harness.default_data(), help="folder of the CIFAR-10 files (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=4, help="of one turn of one contender (default: %(default)s)")

@@ -125,4 +125,4 @@ torch=$(cd "$deps" && echo venv/lib/python3*/site-packages/torch)
 # Nothing is written where nothing is missing: the checkout may be read-only.
 if [ "$(readlink "$deps/torch")" != "$torch" ]; then ln -sfn "$torch" "$deps/torch"; fi
 if $cuda; then fetch cuda "about 1.9 GB"; fi
-if $parity; then fetch parity "about 65 MB"; fi
+if $parity; then fetch parity "about 95 MB"; fi

@@ -18,4 +18,9 @@ def vgg16_cifar():
     return network
 
 
+def torchvision_network(name, image_size):
+    sized = {"image_size": image_size} if name.startswith("vit") else {}
+    return torchvision.models.get_model(name, num_classes=10, **sized)
+
+
 NETWORKS = {**TESTED, "vgg16_bn": vgg16_cifar, "wide_resnet": WideResNet}

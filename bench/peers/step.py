@@ -7,7 +7,7 @@ import logging
 
 import torch
 import torch.nn.functional as F
-from cpu_networks import NETWORKS
+from cpu_networks import NETWORKS, torchvision_network
 from data import AUGMENTATIONS, Cifar10, batches_of, pil_loader, read_training_set
 from torch.utils.data.distributed import DistributedSampler
 from worker import serve
@@ -19,9 +19,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 def make_parser(description):
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--network", choices=NETWORKS, required=True)
+    parser.add_argument("--network", required=True, help="one of cpu_networks.py, or of torchvision")
     parser.add_argument("--batch-size", type=int, required=True, help="of this process")
     parser.add_argument("--input", choices=["pil", "resident", *AUGMENTATIONS], default="pil", help="resident: ready batches in memory")
+    parser.add_argument("--image-size", type=int, default=32, help="height and width of the images of ready batches")
     parser.add_argument("--data", help="folder of the CIFAR-10 files, for all inputs but resident")
     parser.add_argument("--threads", type=int, help="default: torch's own choice")
     parser.add_argument("--channels-last", action="store_true")
@@ -36,7 +37,7 @@ def make_network(options):
     if options.threads:
         torch.set_num_threads(options.threads)
     torch.manual_seed(0)
-    network = NETWORKS[options.network]()
+    network = NETWORKS[options.network]() if options.network in NETWORKS else torchvision_network(options.network, options.image_size)
     return network.to(memory_format=torch.channels_last) if options.channels_last else network
 
 
@@ -62,7 +63,7 @@ def make_batches(options, rank=0, world_size=1):
         yield from pil_batches(options, rank, world_size)
     elif options.input == "resident":
         layout = torch.channels_last if options.channels_last else torch.contiguous_format
-        images = [torch.randn(size, 3, 32, 32).to(dtype).contiguous(memory_format=layout) for _ in range(8)]
+        images = [torch.randn(size, 3, options.image_size, options.image_size).to(dtype).contiguous(memory_format=layout) for _ in range(8)]
         yield from itertools.cycle([(x, torch.randint(0, 10, (size,))) for x in images])
     else:
         images, labels = read_training_set(options.data)
@@ -103,7 +104,7 @@ def check(total):
 
 def flops_per_image(options, network):
     """Of matrix products and convolutions by the direct algorithm, forward and backward, or forward only in an evaluation."""
-    image = torch.randn(2, 3, 32, 32)
+    image = torch.randn(2, 3, options.image_size, options.image_size)
     counter = FlopCounterMode(display=False)
     with counter:
         outputs = network(image)

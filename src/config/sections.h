@@ -36,11 +36,13 @@ struct ModelSection {
     keys.add("init_strict", init_strict,
              {.doc = "Refuse a file in which something is missing, unexpected or of another shape; false: load what fits, such as all "
                      "but a head for other classes, and log what was skipped."});
-    keys.add("freeze", freeze,
-             {.doc = "Layers and parameters, by their names or the beginnings of them up to a dot, as in [conv1, layer1]: their parameters "
-                     "stay as they are, and so do the running statistics of their batch normalisation, which are used in training too. "
-                     "`trainer validate` shows all names.",
-              .may_be_empty = false});
+    keys.add(
+        "freeze", freeze,
+        {.doc = "Layers and parameters, by their names or the beginnings of them up to a dot, as in [conv1, layer1], or [backbone] for "
+                "all but the last layer: their parameters "
+                "stay as they are, and so do the running statistics of their batch normalisation, which are used in training too. "
+                "`trainer validate` shows all names.",
+         .may_be_empty = false});
   }
 };
 
@@ -263,6 +265,7 @@ struct TrainingSection {
   std::optional<double> max_minutes;
   engine::OnNonFinite on_non_finite = engine::OnNonFinite::kStop;
   std::optional<optim::EmaOptions> ema;
+  int64_t mixup_off_epochs = 0;
   std::optional<engine::EarlyStoppingOptions> early_stopping;
   std::optional<int64_t> overfit_batches;
   bool extend = false;
@@ -274,6 +277,15 @@ struct TrainingSection {
               .unit = "steps",
               .doc = "Optimizer steps, in as many epochs as they need; the training ends after them, also within an epoch. To replace the "
                      "`epochs` of a file on the command line, add training.epochs=null."});
+    keys.add("mixup_off_epochs", mixup_off_epochs,
+             {.min = 0,
+              .unit = "epochs",
+              .doc = "The last epochs, in which dataset.batch_transforms mix nothing, so that the training ends on images as they are."});
+    keys.refuse("mixup_off_epochs", [this]() -> std::string {
+      if (mixup_off_epochs == 0) return "";
+      if (!epochs) return "needs training.epochs instead of training.steps";
+      return mixup_off_epochs > *epochs ? "is more than training.epochs; choose fewer" : "";
+    });
     keys.refuse("epochs", [this] { return epochs || steps ? "" : "missing; give this or training.steps"; });
     keys.refuse("steps", [this] { return epochs && steps ? "given together with training.epochs; set one of them to null" : ""; });
     keys.add("accumulation_steps", accumulation_steps,

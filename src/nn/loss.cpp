@@ -9,7 +9,7 @@ torch::Tensor at_least_float32(const torch::Tensor& outputs) {
   return at::isReducedFloatingType(outputs.scalar_type()) ? outputs.to(torch::kFloat32) : outputs;
 }
 
-struct CrossEntropyOptions {
+struct SmoothedOptions {
   double label_smoothing = 0.0;
 
   void describe(KeyTable& keys) {
@@ -25,6 +25,25 @@ class CrossEntropy : public Loss {
   torch::Tensor operator()(const torch::Tensor& outputs, const torch::Tensor& targets) const override {
     constexpr int64_t kIgnoredClass = -100;  // PyTorch's default; no dataset has it
     return at::cross_entropy_loss(at_least_float32(outputs), targets, /*weight=*/{}, at::Reduction::Mean, kIgnoredClass, label_smoothing_);
+  }
+  bool has_classes() const override { return true; }
+
+ private:
+  double label_smoothing_;
+};
+
+// timm's BinaryCrossEntropy, with its defaults.
+class BinaryCrossEntropy : public Loss {
+ public:
+  explicit BinaryCrossEntropy(double label_smoothing) : label_smoothing_(label_smoothing) {}
+
+  torch::Tensor operator()(const torch::Tensor& outputs, const torch::Tensor& targets) const override {
+    const auto wide = at_least_float32(outputs);
+    const auto num_classes = wide.size(1);
+    auto probabilities =
+        targets.is_floating_point() ? targets.to(wide.scalar_type()) : at::zeros_like(wide).scatter_(1, targets.unsqueeze(1), 1);
+    if (label_smoothing_ > 0) probabilities = probabilities * (1 - label_smoothing_) + label_smoothing_ / static_cast<double>(num_classes);
+    return at::binary_cross_entropy_with_logits(wide, probabilities, /*weight=*/{}, /*pos_weight=*/{}, at::Reduction::Mean);
   }
   bool has_classes() const override { return true; }
 
@@ -54,8 +73,13 @@ class MeanSquaredError : public Loss {
 LossRegistry& loss_registry() {
   static LossRegistry all = [] {
     LossRegistry registry("loss");
-    registry.add<CrossEntropyOptions>("cross_entropy", "Softmax and negative log-likelihood of the target class.",
-                                      [](const auto& options) { return std::make_unique<CrossEntropy>(options.label_smoothing); });
+    registry.add<SmoothedOptions>("cross_entropy", "Softmax and negative log-likelihood of the target class.",
+                                  [](const auto& options) { return std::make_unique<CrossEntropy>(options.label_smoothing); });
+    registry.add<SmoothedOptions>(
+        "bce",
+        "Binary cross entropy of each class for itself, its mean over samples and classes, as in recent recipes with mixed "
+        "images.",
+        [](const auto& options) { return std::make_unique<BinaryCrossEntropy>(options.label_smoothing); });
     registry.add<MeanSquaredErrorOptions>("mse", "Mean squared difference between outputs and targets.",
                                           [](const auto&) { return std::make_unique<MeanSquaredError>(); });
     return registry;

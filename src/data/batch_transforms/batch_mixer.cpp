@@ -7,21 +7,25 @@
 
 namespace trainer::data {
 
-BatchMixer::BatchMixer(const std::vector<ComponentConfig>& components, int64_t num_classes, uint64_t seed)
-    : num_classes_(num_classes), seed_(seed) {
+BatchMixer::BatchMixer(const std::vector<ComponentConfig>& components, int64_t num_classes, uint64_t seed, std::optional<int64_t> num_steps)
+    : num_classes_(num_classes), seed_(seed), num_steps_(num_steps) {
   for (const auto& component : components) transforms_.push_back(batch_transform_registry().make(component));
 }
 
 BatchMixer::Mixed BatchMixer::apply(const torch::Tensor& images, const torch::Tensor& labels, int64_t step, int64_t stream) const {
+  if (num_steps_ && step >= *num_steps_) return {images, probabilities_of(labels, images)};
   const auto seed = mix_seed(seed_, static_cast<uint64_t>(step), static_cast<uint64_t>(stream));
   return apply(images, labels, at::make_generator<at::CPUGeneratorImpl>(seed));
 }
 
 BatchMixer::Mixed BatchMixer::apply(const torch::Tensor& images, const torch::Tensor& labels, at::Generator generator) const {
   auto mix = choose(generator).apply(images, generator);
+  return {std::move(mix.images), mix_with_previous(probabilities_of(labels, images), mix.weight)};
+}
+
+torch::Tensor BatchMixer::probabilities_of(const torch::Tensor& labels, const torch::Tensor& images) const {
   const auto dtype = c10::promoteTypes(images.scalar_type(), torch::kFloat32);
-  const auto own = torch::zeros({labels.size(0), num_classes_}, labels.options().dtype(dtype)).scatter_(1, labels.unsqueeze(1), 1);
-  return {std::move(mix.images), mix_with_previous(own, mix.weight)};
+  return torch::zeros({labels.size(0), num_classes_}, labels.options().dtype(dtype)).scatter_(1, labels.unsqueeze(1), 1);
 }
 
 const BatchTransform& BatchMixer::choose(at::Generator& generator) const {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "trainer/component.h"
@@ -53,11 +54,12 @@ double draw_beta(double alpha, at::Generator& generator);
 
 class BatchMixer {
  public:
-  // `components`: at least one, of batch_transform_registry(). `seed`: of all random numbers of the run.
-  BatchMixer(const std::vector<ComponentConfig>& components, int64_t num_classes, uint64_t seed);
+  // `components`: at least one, of batch_transform_registry(). `seed`: of all random numbers of the run. From step `num_steps` on, samples
+  // are not mixed, and targets are the probabilities of their own labels.
+  BatchMixer(const std::vector<ComponentConfig>& components, int64_t num_classes, uint64_t seed, std::optional<int64_t> num_steps = {});
 
   struct Mixed {
-    torch::Tensor images;   // a new tensor, as BatchTransform::apply returns it
+    torch::Tensor images;   // a new tensor, as BatchTransform::apply returns it, or those that are not mixed
     torch::Tensor targets;  // the probability of each class: [N, num_classes], float32, or float64 if the images are
   };
 
@@ -69,11 +71,13 @@ class BatchMixer {
   Mixed apply(const torch::Tensor& images, const torch::Tensor& labels, at::Generator generator) const;
 
  private:
+  torch::Tensor probabilities_of(const torch::Tensor& labels, const torch::Tensor& images) const;
   const BatchTransform& choose(at::Generator& generator) const;
 
   std::vector<std::shared_ptr<const BatchTransform>> transforms_;
   int64_t num_classes_;
   uint64_t seed_;
+  std::optional<int64_t> num_steps_;
 };
 
 }  // namespace trainer::data

@@ -297,7 +297,8 @@ engine::Data make_data(const config::Experiment& experiment, const device::Place
   const engine::DataOptions options{.plan = plan_options(experiment),
                                     .train = source_options(experiment, section.train_transforms, logger),
                                     .validation = source_options(experiment, section.validation_transforms, logger),
-                                    .batch_transforms = section.batch_transforms};
+                                    .batch_transforms = section.batch_transforms,
+                                    .num_unmixed_epochs = experiment.training.mixup_off_epochs};
   return with_places(experiment, kPlanKeys, [&] {
     const auto make_schedule = [&](int64_t total_steps, int64_t steps_per_epoch) {
       return make_lr_schedule(experiment, total_steps, steps_per_epoch);

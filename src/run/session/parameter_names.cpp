@@ -17,9 +17,46 @@ namespace {
 // The part of a name before the first dot.
 std::string outermost(const std::string& name) { return name.substr(0, name.find('.')); }
 
+constexpr const char* kBackbone = "backbone";
+
+// The last layer that gives the network's outputs, "fc" or "heads.head"; empty: none was found.
+std::string head_of(const models::Model& model) {
+  std::string head;
+  for (const auto& item : model.named_parameters()) {
+    const auto dot = item.key().rfind('.');
+    if (dot != std::string::npos && item.value().dim() > 0 && item.value().size(0) == model.num_outputs()) head = item.key().substr(0, dot);
+  }
+  return head;
+}
+
+// What model.freeze means.
+class Frozen {
+ public:
+  Frozen(const config::Experiment& experiment, const models::Model& model) : names_(experiment.model.freeze) {
+    if (std::ranges::find(names_, kBackbone) == names_.end() || model.named_children().contains(kBackbone)) return;
+    head_ = head_of(model);
+    if (!head_.empty()) return;
+    throw UsageError(
+        fmt::format("{}: the network {} has no last layer for its {} outputs, so that its backbone is not known; name layers instead",
+                    experiment.place_of("model.freeze"), experiment.model.component.name, model.num_outputs()));
+  }
+
+  bool is_backbone(const std::string& name) const { return name == kBackbone && !head_.empty(); }
+  // Of a parameter or a layer.
+  bool contains(const std::string& name) const {
+    const bool is_before_head = !head_.empty() && !state::is_in(name, {head_}) && !head_.starts_with(name + '.');
+    return is_before_head || state::is_in(name, names_);
+  }
+
+ private:
+  std::vector<std::string> names_;
+  std::string head_;  // not empty: all but this layer is frozen
+};
+
 class NameCheck {
  public:
-  NameCheck(const config::Experiment& experiment, const models::Model& model) : experiment_(experiment) {
+  NameCheck(const config::Experiment& experiment, const models::Model& model, const Frozen& frozen)
+      : experiment_(experiment), frozen_(frozen) {
     for (const auto& item : model.named_modules("", /*include_self=*/false)) layers_.insert(item.key());
     for (const auto& item : model.named_parameters()) {
       const auto& name = item.key();
@@ -49,7 +86,7 @@ class NameCheck {
     const auto& network = experiment_.model.component.name;
     for (size_t i = 0; i < names.size(); ++i) {
       const auto& name = names[i];
-      if (std::ranges::find(known_, name) != known_.end()) continue;
+      if (std::ranges::find(known_, name) != known_.end() || (key == "model.freeze" && frozen_.is_backbone(name))) continue;
       const auto path = fmt::format("{}[{}]", key, i);
       if (layers_.contains(name)) {
         refuse(path, fmt::format("the layer \"{}\" of the network {} has no parameters; remove it", name, network));
@@ -75,7 +112,7 @@ class NameCheck {
     std::vector<bool> is_used(groups.size());
     bool is_any_trained = false;
     for (const auto& name : parameters_) {
-      if (state::is_in(name, experiment_.model.freeze)) continue;
+      if (frozen_.contains(name)) continue;
       is_any_trained = true;
       const auto group = std::ranges::find_if(groups, [&](const auto& candidate) { return state::is_in(name, candidate.parameters); });
       if (group != groups.end()) is_used[static_cast<size_t>(group - groups.begin())] = true;
@@ -95,6 +132,7 @@ class NameCheck {
   }
 
   const config::Experiment& experiment_;
+  const Frozen& frozen_;
   std::set<std::string> layers_;
   std::vector<std::string> parameters_;
   std::vector<std::string> known_;  // parameters, and layers that have some
@@ -104,13 +142,13 @@ class NameCheck {
 }  // namespace
 
 void freeze(const config::Experiment& experiment, models::Model& model) {
-  NameCheck(experiment, model).run();
-  const auto& names = experiment.model.freeze;
+  const Frozen frozen(experiment, model);
+  NameCheck(experiment, model, frozen).run();
   for (auto& item : model.named_parameters()) {
-    if (state::is_in(item.key(), names)) item.value().requires_grad_(false);
+    if (frozen.contains(item.key())) item.value().requires_grad_(false);
   }
   for (const auto& item : model.named_modules("", /*include_self=*/false)) {
-    if (!state::is_in(item.key(), names)) continue;
+    if (!frozen.contains(item.key())) continue;
     if (auto* layer = dynamic_cast<nn::BatchNorm2d*>(item.value().get())) layer->freeze_statistics();
     if (nn::is_libtorch_batch_norm(*item.value())) {
       throw UsageError(

@@ -132,6 +132,7 @@ struct DataOptions {
   SourceOptions train = {};       // without the batch size, which follows from the plan
   SourceOptions validation = {};  // the batch size: at most
   std::vector<ComponentConfig> batch_transforms = {};
+  int64_t num_unmixed_epochs = 0;  // the last ones, without them
 };
 
 // Makes the schedule of a run.

@@ -86,7 +86,7 @@ TEST(Commands, RefuseWrongCommandLines) {
       {{"checkpoint", "diff", "a.pt"}, "files: at least 2 expected, but 1 given (see `trainer checkpoint diff --help`)"},
       {{"checkpoint", "average", "a.pt"}, "--output is required"},
       {{"list", "networks"},
-       "networks not in {models,datasets,transforms,batch_transforms,samplers,optimizers,lr_schedulers,tasks,losses,sinks}"},
+       "networks not in {models,layers,datasets,transforms,batch_transforms,samplers,optimizers,lr_schedulers,tasks,losses,sinks}"},
       {{"data", "show", "--config", "a.yaml", "--output", "a.png", "--count", "0"}, "--count"},
       {{"data", "pack", "--config", "a.yaml"}, "--output is required"},
       {{"data", "pack", "--config", "a.yaml", "--output", "a", "--resize", "0"}, "--resize"},

@@ -62,6 +62,20 @@ TEST(CrossEntropy, SmoothingMustBeBelowOne) {
   EXPECT_TRUE(keys.keys()[0].read(Node::scalar("-0.1")).has_value());
 }
 
+// The values are those of torch.nn.functional.binary_cross_entropy_with_logits, with the targets of timm's BinaryCrossEntropy.
+TEST(BinaryCrossEntropy, IsThatOfEachClassForItself) {
+  const auto outputs = torch::tensor({{1.5, -0.5, 0.25}, {0.0, 2.0, -1.0}}, torch::kFloat64);
+  const auto classes = torch::tensor({2, 1}, torch::kInt64);
+  const auto probabilities = torch::tensor({{0.25, 0.0, 0.75}, {0.0, 1.0, 0.0}}, torch::kFloat32);
+  const auto loss = configured_loss("bce");
+  EXPECT_TRUE(loss->has_classes());
+  EXPECT_NEAR((*loss)(outputs, classes).item<double>(), 0.6474610935271405, 1e-15);
+  EXPECT_NEAR((*loss)(outputs, probabilities).item<double>(), 0.5953777601938072, 1e-15);
+  EXPECT_NEAR((*configured_loss("bce", "label_smoothing: 0.1"))(outputs, classes).item<double>(), 0.6724610935271406, 1e-15);
+  // In half precision the logarithms are of float32.
+  EXPECT_EQ((*loss)(outputs.to(torch::kBFloat16), classes).scalar_type(), torch::kFloat32);
+}
+
 TEST(MeanSquaredError, IsTheMeanOverAllElements) {
   const torch::Tensor outputs = torch::tensor({{1.0, 2.0}, {3.0, 4.0}});
   const torch::Tensor targets = torch::tensor({{1.0, 0.0}, {0.0, 4.0}});

@@ -140,6 +140,11 @@ TEST(CheckComponents, RefusesContradictions) {
       {{"dataset.batch_transforms=[mixup: {alpha: 0}]"},
        "command line: dataset.batch_transforms[0].mixup.alpha: expected a number from 0 to 1000 (0 excluded), got 0"},
       {{"dataset.batch_transforms=[mixup: {alpha: 0.2}, cutmix]"}, ""},
+      {{"dataset.batch_transforms=[mixup]", "training={epochs: 3, mixup_off_epochs: 3}"}, ""},
+      {{"dataset.batch_transforms=[mixup]", "training={epochs: 3, mixup_off_epochs: 4}"},
+       "command line: training.mixup_off_epochs: is more than training.epochs; choose fewer"},
+      {{"dataset.batch_transforms=[mixup]", "training={steps: 3, mixup_off_epochs: 1}"},
+       "command line: training.mixup_off_epochs: needs training.epochs instead of training.steps"},
       {{"loss={name: mse}"}, "command line: loss.name: mse needs floating-point targets, but synthetic gives class labels"},
       {{"loss={name: mse}", "model.num_classes=100"},
        "command line: loss.name: mse needs floating-point targets, but synthetic gives class labels\ncommand line: model.num_classes: "
@@ -195,7 +200,7 @@ TEST(CheckComponents, ASectionWithProblemsIsNotComparedWithOthers) {
       {{"training.epochs=x", "lr_scheduler={name: multistep, milestones: [5]}"},
        "command line: training.epochs: expected an integer >= 1 or null, got x"},
       {{"loss.name=x", "dataset.num_classes=4", "model.num_classes=4", "checkpoint.monitor=validation/top5"},
-       "command line: loss.name: \"x\" is not one of cross_entropy, mse"},
+       "command line: loss.name: \"x\" is not one of cross_entropy, bce, mse"},
   };
   for (const auto& [overrides, text] : findings) EXPECT_EQ(findings_of(overrides), text);
 }

@@ -63,6 +63,31 @@ TEST(Freeze, FreezesParametersAndStatisticsOfWholeLayers) {
   EXPECT_EQ(in_evaluation, (std::set<std::string>{"bn1", "layer1.0.bn1", "layer1.0.bn2"}));
 }
 
+TEST(Freeze, FreezesAllButTheLastLayer) {
+  const std::vector<std::pair<std::string, std::set<std::string>>> networks = {
+      {"{name: resnet18, freeze: [backbone]}", {"fc.weight", "fc.bias"}},
+      {"{name: mobilenet_v3_small, freeze: [backbone]}", {"classifier.3.weight", "classifier.3.bias"}},
+      {"{name: densenet121, freeze: [backbone]}", {"classifier.weight", "classifier.bias"}},
+      {"{name: squeezenet1_1, freeze: [backbone]}", {"classifier.1.weight", "classifier.1.bias"}},
+      {"{name: layers, freeze: [backbone], image_size: 8, layers: [conv_norm: {channels: 10}, global_avg_pool, linear: {name: head}]}",
+       {"head.weight", "head.bias"}}};
+  for (const auto& [model, expected] : networks) {
+    const auto experiment = read(model, {});
+    const auto network = build(experiment);
+    freeze(experiment, *network);
+    network->train();
+    std::set<std::string> trained;
+    for (const auto& item : network->named_parameters()) {
+      if (item.value().requires_grad()) trained.insert(item.key());
+    }
+    EXPECT_EQ(trained, expected) << model;
+    for (const auto& module : network->modules()) {
+      const auto* norm = module->as<nn::BatchNorm2d>();
+      EXPECT_FALSE(norm != nullptr && norm->is_training()) << model;
+    }
+  }
+}
+
 TEST(Freeze, AcceptsNamesOfLayersAndParameters) {
   EXPECT_EQ(refusal_of(kNetwork), "");
   EXPECT_EQ(refusal_of(kNetwork, {"optimizer.groups=[{parameters: [fc.bias]}, {parameters: [layer4, fc]}]"}), "");
