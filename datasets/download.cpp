@@ -194,7 +194,10 @@ void download(const std::string& url, const Checksum& checksum, const std::files
               Logger& logger) {
   std::error_code error;
   const auto size = std::filesystem::file_size(file, error);
-  const auto num_earlier = error ? int64_t{0} : static_cast<int64_t>(size);
+  // Without a sum, a beginning of another file would not be noticed.
+  if (!error && checksum.digits.empty()) std::filesystem::remove(file);
+  if (!error && !checksum.digits.empty() && has_checksum(file, checksum)) return;
+  const auto num_earlier = error || checksum.digits.empty() ? int64_t{0} : static_cast<int64_t>(size);
   const auto begin_again = [&] {
     std::filesystem::remove(file);
     download(url, checksum, file, limits, logger);

@@ -1,5 +1,5 @@
 #pragma once
-// Download of one file from a web server, with its checksum computed on the way.
+// Download of one file from a web server, and its checksum.
 
 #include <chrono>
 #include <cstdint>
@@ -27,9 +27,9 @@ struct Checksum {
 bool has_checksum(const std::filesystem::path& file, const Checksum& checksum);
 
 // Downloads `url` (http or https, redirects followed, or file) to `file` and compares its checksum. If `file` exists, it is the beginning,
-// which an earlier download has left; where the server cannot continue, or the sum is another one after a continuation, the download
-// begins again. Logs a line every 10 %. On failure throws std::runtime_error with only the reason, since the caller knows the purpose of
-// the file, or Error with ExitCode::kStopped after a stop request; the partial file remains.
+// which an earlier download has left. Where there is nothing to compare, where the server cannot continue, or where the sum is another one
+// after a continuation, the download begins again. Logs a line every 10 %. On failure throws std::runtime_error with only the reason, since
+// the caller knows the purpose of the file, or Error with ExitCode::kStopped after a stop request; the partial file remains.
 void download(const std::string& url, const Checksum& checksum, const std::filesystem::path& file, const DownloadLimits& limits,
               Logger& logger);
 

@@ -111,6 +111,7 @@ std::vector<int64_t> slide(const LayerContext& context, int64_t channels, int64_
 }
 
 Layer make_inverted_residual(const InvertedResidualOptions& options, const LayerContext& context) {
+  if (options.kernel_size % 2 == 0) throw OptionError("kernel_size", fmt::format("{} is even; choose an odd number", options.kernel_size));
   return {torch::nn::AnyModule(std::make_shared<InvertedResidual>(options, context.build)),
           slide(context, options.out_channels, options.kernel_size, options.stride, (options.kernel_size - 1) / 2)};
 }

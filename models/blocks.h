@@ -217,7 +217,7 @@ struct ConvolutionOptions : LayerOptions {
              {.min = 0,
               .max = 1024,
               .unit = "pixels",
-              .doc = "Zeros added to each side; auto: half of kernel_size, which keeps the size with stride 1."});
+              .doc = "Zeros added to each side; auto: half of kernel_size, with which an odd kernel of stride 1 keeps the size."});
     LayerOptions::describe(keys);
   }
 };

@@ -127,6 +127,7 @@ void add_densenet(LayerRegistry& registry) {
   registry.add<LayerOptions>("transition", "What DenseNet has between its blocks: half of the channels, height and width.",
                              [](const auto&, const LayerContext& context) -> Layer {
                                const auto channels = require_image(context)[0];
+                               if (channels < 2) throw UsageError("needs two channels or more, of which it keeps half");
                                const auto shape = slide(context, channels / 2, 2, 2, 0);
                                return {torch::nn::AnyModule(std::make_shared<Transition>(channels, context.build.norm)), shape};
                              });

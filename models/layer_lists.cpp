@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <typeinfo>
 #include <variant>
 
 #include "base/keys/key.h"
@@ -25,6 +27,7 @@ class LayerChain : public torch::nn::Module {
  public:
   void add(const std::string& name, torch::nn::AnyModule layer) {
     register_module(name, layer.ptr());
+    ++num_layers_;
     const auto activation = std::dynamic_pointer_cast<ActivationLayer>(layer.ptr());
     auto* norm = steps_.empty() ? nullptr : std::get_if<nn::BatchNormPtr>(&steps_.back());
     if (activation != nullptr && activation->activation() == nn::Activation::kRelu && norm != nullptr) {
@@ -35,14 +38,16 @@ class LayerChain : public torch::nn::Module {
         steps_.pop_back();
       }
       steps_.emplace_back(step);
-    } else if (auto convolution = std::dynamic_pointer_cast<nn::Conv2d>(layer.ptr())) {
-      steps_.emplace_back(std::move(convolution));
-    } else if (auto batch_norm = std::dynamic_pointer_cast<nn::BatchNorm2d>(layer.ptr())) {
-      steps_.emplace_back(std::move(batch_norm));
+    } else if (layer.type_info() == typeid(nn::Conv2d)) {  // not of a class derived from it, with another forward()
+      steps_.emplace_back(std::dynamic_pointer_cast<nn::Conv2d>(layer.ptr()));
+    } else if (layer.type_info() == typeid(nn::BatchNorm2d)) {
+      steps_.emplace_back(std::dynamic_pointer_cast<nn::BatchNorm2d>(layer.ptr()));
     } else {
       steps_.emplace_back(std::move(layer));
     }
   }
+
+  size_t num_layers() const { return num_layers_; }
 
   torch::Tensor forward(torch::Tensor x) {
     for (auto& step : steps_) {
@@ -66,14 +71,28 @@ class LayerChain : public torch::nn::Module {
     return layer->forward(x);
   }
 
+  size_t num_layers_ = 0;
   std::vector<std::variant<torch::nn::AnyModule, std::shared_ptr<nn::Conv2d>, nn::BatchNormPtr, NormRelu>> steps_;
 };
+
+void check_size(const Shape& shape) {
+  constexpr int64_t kMostValues = int64_t{1} << 32;
+  int64_t num_values = 1;
+  for (const auto size : shape) {
+    if (size < 1) throw UsageError(fmt::format("gives {}, which holds nothing; choose other sizes", shape_text(shape)));
+    if (size > kMostValues / num_values)
+      throw UsageError(fmt::format("gives {}, more than any memory holds; choose less", shape_text(shape)));
+    num_values *= size;
+  }
+}
 
 // Makes the layer. Its errors get the path in `key`, a list's name, in front.
 Layer make_layer(const ComponentConfig& config, const LayerContext& context, const std::string& key, size_t index) {
   const auto path = fmt::format("{}[{}].{}", key, index, config.name);
   try {
-    return layer_registry().make(config, context);
+    auto layer = layer_registry().make(config, context);
+    check_size(layer.output_shape);
+    return layer;
   } catch (const OptionError& error) {
     throw OptionError(path + '.' + error.member(), error.problem());
   } catch (const UsageError& error) {
@@ -96,6 +115,10 @@ std::string child_name(const std::string& given, const torch::nn::Module& parent
   return name;
 }
 
+void require_layers(const Components& layers, const std::string& key) {
+  if (layers.empty()) throw OptionError(key, "has no layer; list some");
+}
+
 struct RepeatOptions : LayerOptions {
   int64_t times = 0;
   Components layers = {};
@@ -107,7 +130,7 @@ struct RepeatOptions : LayerOptions {
   }
 };
 
-Shape add_repeated(LayerChain& chain, const RepeatOptions& repeat, const LayerContext& context, const std::string& key);
+Shape add_repeated(LayerChain& chain, const RepeatOptions& repeat, const LayerContext& context, const std::string& key, bool is_repeated);
 
 // Makes the layers of a list and adds them to `chain`; a repetition without a name adds its layers there, too. Returns the last one's
 // shape.
@@ -121,12 +144,15 @@ Shape add_layers_to(LayerChain& chain, const Components& layers, const LayerCont
     const auto& given = name_of(config);
     const auto* repeat = dynamic_cast<const RepeatOptions*>(config.options.get());
     if (repeat != nullptr && given.empty()) {
-      shape = add_repeated(chain, *repeat, of_layer, path + ".layers");
+      shape = add_repeated(chain, *repeat, of_layer, path + ".layers", is_repeated);
       continue;
     }
     if (!given.empty() && is_repeated) {
       throw OptionError(path + ".name", "repeated layers cannot have the same name; give the name to `repeat`, or to none of them");
     }
+    constexpr size_t kMostLayers = 2000;
+    if (chain.num_layers() == kMostLayers)
+      throw OptionError(path, fmt::format("the list has more than {} layers; repeat less", kMostLayers));
     const auto name = child_name(given, chain, path);
     auto layer = make_layer(config, of_layer, key, i);
     chain.add(name, std::move(layer.module));
@@ -135,10 +161,12 @@ Shape add_layers_to(LayerChain& chain, const Components& layers, const LayerCont
   return shape;
 }
 
-Shape add_repeated(LayerChain& chain, const RepeatOptions& repeat, const LayerContext& context, const std::string& key) {
+Shape add_repeated(LayerChain& chain, const RepeatOptions& repeat, const LayerContext& context, const std::string& key, bool is_repeated) {
+  require_layers(repeat.layers, key);
   auto shape = context.input_shape;
   for (int64_t time = 0; time < repeat.times; ++time) {
-    shape = add_layers_to(chain, repeat.layers, {context.build, std::move(shape), context.num_outputs}, key, repeat.times > 1);
+    shape =
+        add_layers_to(chain, repeat.layers, {context.build, std::move(shape), context.num_outputs}, key, is_repeated || repeat.times > 1);
   }
   return shape;
 }
@@ -192,10 +220,12 @@ class Residual : public torch::nn::Module {
 Layer make_shortcut(const LayerContext& context, const Shape& shape) {
   auto chain = std::make_shared<LayerChain>();
   if (shape != context.input_shape) {
-    const auto& input = require_image(context);
-    if (shape.size() != 3)
-      throw UsageError("its body makes features of an image, to which a shortcut cannot be added; give `shortcut` layers");
-    const auto stride = (input[1] + shape[1] - 1) / shape[1];
+    const auto& input = context.input_shape;
+    if (shape.size() != 3 || input.size() != 3) {
+      throw UsageError(fmt::format("its body makes {} of {}, for which there is no shortcut; give `shortcut` layers", shape_text(shape),
+                                   shape_text(input)));
+    }
+    const auto stride = std::max((input[1] + shape[1] - 1) / shape[1], (input[2] + shape[2] - 1) / shape[2]);
     const auto convolved = slide(context, shape[0], 1, stride, 0);
     if (convolved != shape) {
       throw UsageError(fmt::format("its body makes {} of {}, which no stride of a shortcut does; give `shortcut` layers", shape_text(shape),
@@ -208,6 +238,7 @@ Layer make_shortcut(const LayerContext& context, const Shape& shape) {
 }
 
 Layer make_residual(const ResidualOptions& options, const LayerContext& context) {
+  require_layers(options.body, "body");
   auto body = make_chain(options.body, context, "body");
   auto shortcut =
       options.shortcut.value ? make_chain(*options.shortcut.value, context, "shortcut") : make_shortcut(context, body.output_shape);
@@ -267,15 +298,33 @@ Layer make_concat(const ConcatOptions& options, const LayerContext& context) {
   return {torch::nn::AnyModule(concat), shape};
 }
 
-// Whether the network takes images of one size only.
-bool needs_one_size(const Components& layers) {
-  return std::ranges::any_of(layers, [](const ComponentConfig& layer) {
+// Calls `visit` for each layer of a list and of the lists in it.
+void visit_layers(const Components& layers, const std::function<void(const ComponentConfig& layer, const KeyTable& keys)>& visit) {
+  for (const auto& layer : layers) {
     KeyTable table;
     layer.options->add_keys(table);
-    return layer.name == "flatten" || std::ranges::any_of(table.keys(), [](const Key& key) {
-             return key.components != nullptr && needs_one_size(key.components().value_or(Components{}));
-           });
+    visit(layer, table);
+    for (const auto& key : table.keys()) {
+      if (key.components != nullptr) visit_layers(key.components().value_or(Components{}), visit);
+    }
+  }
+}
+
+// Whether the network takes images of one size only.
+bool needs_one_size(const Components& layers) {
+  bool found = false;
+  visit_layers(layers, [&](const ComponentConfig& layer, const KeyTable&) { found = found || layer.name == "flatten"; });
+  return found;
+}
+
+// Layers that have as many outputs as the network.
+int64_t num_output_layers(const Components& layers) {
+  int64_t count = 0;
+  visit_layers(layers, [&](const ComponentConfig& layer, const KeyTable& table) {
+    const auto features = std::ranges::find(table.keys(), "features", &Key::name);
+    if (layer.name == "linear" && features != table.keys().end() && features->write().text == "auto") ++count;
   });
+  return count;
 }
 
 struct LayersOptions : ClassifierOptions {
@@ -309,13 +358,17 @@ class LayersNetwork : public Model {
     if (options.layers.empty())
       throw OptionError("layers", "has no layer; list some, as in [conv_norm: {channels: 16}, global_avg_pool, linear]");
     if (options.image_size.empty()) throw OptionError("image_size", "is not known from the data set; give it, as in 224");
+    if (num_output_layers(options.layers) > 1) {
+      throw OptionError("layers", "more than one `linear` has no `features`, which only that of the network's outputs can leave out");
+    }
     chain_ = std::make_shared<LayerChain>();
     const Shape input = {options.num_channels(), options.image_size.front(), options.image_size.back()};
     const auto shape = add_layers_to(*chain_, options.layers, {context, input, options.num_outputs()}, "layers");
     if (shape != Shape{options.num_outputs()}) {
-      throw OptionError(fmt::format("layers[{}]", options.layers.size() - 1),
-                        fmt::format("the last layer gives {}, but the network needs {} outputs; let it end with {}linear",
-                                    shape_text(shape), options.num_outputs(), shape.size() == 1 ? "" : "global_avg_pool and "));
+      throw OptionError(
+          fmt::format("layers[{}]", options.layers.size() - 1),
+          fmt::format("the last layer gives {}, but the network needs {} outputs; let it end with {}`linear` without `features`",
+                      shape_text(shape), options.num_outputs(), shape.size() == 1 ? "" : "global_avg_pool and "));
     }
     for (const auto& child : chain_->named_children()) register_module(child.key(), child.value());
     nn::init_convolutions_(*this, context.init_generator);
@@ -335,10 +388,13 @@ class LayersNetwork : public Model {
 
 void add_layer_lists(LayerRegistry& registry) {
   registry.add<SequenceOptions>("sequence", "Layers one after another, as one of a name of its own.",
-                                [](const auto& options, const auto& context) { return make_chain(options.layers, context, "layers"); });
+                                [](const auto& options, const auto& context) {
+                                  require_layers(options.layers, "layers");
+                                  return make_chain(options.layers, context, "layers");
+                                });
   registry.add<RepeatOptions>("repeat", "Layers several times.", [](const auto& options, const LayerContext& context) -> Layer {
     auto chain = std::make_shared<LayerChain>();
-    auto shape = add_repeated(*chain, options, context, "layers");
+    auto shape = add_repeated(*chain, options, context, "layers", /*is_repeated=*/false);
     return {torch::nn::AnyModule(chain), std::move(shape)};
   });
   registry.add<ResidualOptions>("residual", "Layers whose output is added to their input.", make_residual);

@@ -26,13 +26,16 @@ torch::nn::AnyModule function_layer(Function function) {
   return torch::nn::AnyModule(std::make_shared<FunctionLayer>(std::move(function)));
 }
 
-// Checks the groups, too.
-Layer make_convolution(const ConvolutionOptions& options, int64_t channels, int64_t groups, bool bias, const LayerContext& context) {
-  const auto in_channels = require_image(context)[0];
+void check_groups(int64_t in_channels, int64_t channels, int64_t groups) {
   for (const auto count : {in_channels, channels}) {
     if (count % groups == 0) continue;
     throw OptionError("groups", fmt::format("{} channels cannot be divided into {} groups; choose a divisor", count, groups));
   }
+}
+
+Layer make_convolution(const ConvolutionOptions& options, int64_t channels, int64_t groups, bool bias, const LayerContext& context) {
+  const auto in_channels = require_image(context)[0];
+  check_groups(in_channels, channels, groups);
   const auto padding = options.padding.value.value_or((options.kernel_size - 1) / 2);
   const nn::Conv2dOptions layer{.stride = options.stride, .padding = padding, .groups = groups, .bias = bias};
   return {torch::nn::AnyModule(std::make_shared<nn::Conv2d>(in_channels, channels, options.kernel_size, layer)),
@@ -80,10 +83,7 @@ struct ConvNormLayerOptions : LayerOptions {
 
 Layer make_conv_norm(const ConvNormLayerOptions& options, const LayerContext& context) {
   const auto in_channels = require_image(context)[0];
-  for (const auto count : {in_channels, options.channels}) {
-    if (count % options.groups == 0) continue;
-    throw OptionError("groups", fmt::format("{} channels cannot be divided into {} groups; choose a divisor", count, options.groups));
-  }
+  check_groups(in_channels, options.channels, options.groups);
   const ConvNormOptions layer{
       .kernel_size = options.kernel_size, .stride = options.stride, .groups = options.groups, .activation = options.activation};
   return {torch::nn::AnyModule(std::make_shared<ConvNorm>(in_channels, options.channels, layer, context.build.norm)),

@@ -63,6 +63,7 @@ std::string repeat_step(const engine::StepRecord& record, const config::Experime
   engine::TrainStep train_step(parts, static_cast<uint64_t>(experiment.seed), experiment.training.max_grad_norm, meter);
   parts.model->train();
   std::string first;
+  const auto& epochs = experiment.training.epochs;
   for (size_t number = 0; number < record.batches.size(); ++number) {
     const data::SampleList samples(record.batches[number], record.occurrences.at(number));
     parts.train.loader->start_epoch(record.epoch, samples, {static_cast<int64_t>(samples.size())});
@@ -74,7 +75,8 @@ std::string repeat_step(const engine::StepRecord& record, const config::Experime
                                                           .number = position,
                                                           .count = count,
                                                           .num_group_samples = record.num_group_samples,
-                                                          .stream = position * record.world_size + record.rank});
+                                                          .stream = position * record.world_size + record.rank,
+                                                          .epochs_left = epochs ? std::optional(*epochs - record.epoch) : std::nullopt});
     if (count > 1) print("\nmicro-step {} of {}\n", number + 1, count);
     print_observations(observations);
     const auto* found = engine::first_non_finite(observations);

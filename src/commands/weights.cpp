@@ -31,7 +31,11 @@ void list_weights() {
 
 // "resnet50", "resnet50:imagenet1k_v1" or an address.
 session::WeightsSource source_of(const std::string& name, const std::string& mirror) {
-  if (session::is_address(name)) return session::weights_source("", name, mirror);
+  if (session::is_address(name)) {
+    const auto problem = session::problem_of_address(name);
+    if (!problem.empty()) throw UsageError(problem);
+    return session::weights_source("", name, mirror);
+  }
   const auto colon = name.find(':');
   const auto model = name.substr(0, colon);
   const auto weights = colon == std::string::npos ? "default" : name.substr(colon + 1);
@@ -63,7 +67,7 @@ ExitCode verify_weights() {
     ++num_files;
     const auto checksum = session::checksum_in_name(name);
     const bool is_good = datasets::has_checksum(file, checksum);
-    print("{}: {}\n", is_good ? checksum.digits.empty() ? "unknown" : "good" : "bad", file.string());
+    print("{}: {}\n", is_good ? checksum.digits.empty() ? "no sum in its name" : "good" : "bad", file.string());
     if (is_good) continue;
     print("     its SHA-256 sum does not begin with {}; remove it, and `trainer weights fetch` gets it again\n", checksum.digits);
     exit_code = ExitCode::kData;

@@ -20,7 +20,7 @@ struct ModelSection {
     keys.add_component("name", component, models, "", "The network; `trainer list models` shows them.");
     keys.add("weights", weights,
              {.doc = "Published weights that training begins with, fetched once to ${TRAINER_HOME:-~/.cache/trainer}/weights: a name that "
-                     "`trainer weights list` shows, `default` for the best of the network, or the address of a file; the last layer begins "
+                     "`trainer weights list` shows, `default` for torchvision's default, or the address of a file; the last layer begins "
                      "at random for another number of classes. Transforms that the experiment does not give are those of the weights. "
                      "Empty: none."});
     keys.add("weights_mirror", weights_mirror,

@@ -32,7 +32,7 @@ class CrossEntropy : public Loss {
   double label_smoothing_;
 };
 
-// timm's BinaryCrossEntropy, with its defaults.
+// timm's BinaryCrossEntropy, but without smoothing unless it is asked for.
 class BinaryCrossEntropy : public Loss {
  public:
   explicit BinaryCrossEntropy(double label_smoothing) : label_smoothing_(label_smoothing) {}
@@ -77,8 +77,8 @@ LossRegistry& loss_registry() {
                                   [](const auto& options) { return std::make_unique<CrossEntropy>(options.label_smoothing); });
     registry.add<SmoothedOptions>(
         "bce",
-        "Binary cross entropy of each class for itself, its mean over samples and classes, as in recent recipes with mixed "
-        "images.",
+        "Binary cross entropy of each class for itself, its mean over samples and classes, as in recipes with mixed "
+        "images. Probabilities that are shown are those of a softmax.",
         [](const auto& options) { return std::make_unique<BinaryCrossEntropy>(options.label_smoothing); });
     registry.add<MeanSquaredErrorOptions>("mse", "Mean squared difference between outputs and targets.",
                                           [](const auto&) { return std::make_unique<MeanSquaredError>(); });

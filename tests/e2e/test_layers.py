@@ -40,9 +40,9 @@ WRONG = [
     (f"layers: [{HEAD}, conv: {{channels: 4}}]",
      "4:43: model.layers[2].conv: takes an image, but gets 10 features; put it before flatten and global_avg_pool"),
     ("layers: [conv: {channels: 4}]",
-     "4:12: model.layers[0]: the last layer gives 4x32x32, but the network needs 10 outputs; let it end with global_avg_pool and linear"),
+     "4:12: model.layers[0]: the last layer gives 4x32x32, but the network needs 10 outputs; let it end with global_avg_pool and `linear` without `features`"),
     ("layers: [global_avg_pool, linear: {features: 7}]",
-     "4:29: model.layers[1]: the last layer gives 7 features, but the network needs 10 outputs; let it end with linear"),
+     "4:29: model.layers[1]: the last layer gives 7 features, but the network needs 10 outputs; let it end with `linear` without `features`"),
     (f"layers: [relu: {{name: a.b}}, {HEAD}]", '4:25: model.layers[0].relu.name: "a.b" cannot name a layer; use letters, digits and _'),
     (f"layers: [relu: {{name: a}}, gelu: {{name: a}}, {HEAD}]", "4:42: model.layers[1].gelu.name: an earlier layer is named a, too; choose another name"),
     (f"layers: [relu: {{name: 1}}, gelu, {HEAD}]", "4:29: model.layers[1].gelu: an earlier layer is named 1, too; choose another name"),
@@ -55,7 +55,7 @@ WRONG = [
     (f"layers: [residual: [conv: {{channels: 8, padding: 0}}], {HEAD}]",
      "4:22: model.layers[0].residual: its body makes 8x30x30 of 3x32x32, which no stride of a shortcut does; give `shortcut` layers"),
     (f"layers: [residual: [flatten, linear: {{features: 4}}], linear]",
-     "4:22: model.layers[0].residual: its body makes features of an image, to which a shortcut cannot be added; give `shortcut` layers"),
+     "4:22: model.layers[0].residual: its body makes 4 features of 3x32x32, for which there is no shortcut; give `shortcut` layers"),
     (f"layers: [residual: {{body: [relu], shortcut: yes}}, {HEAD}]",
      "4:47: model.layers[0].residual.shortcut: expected a list of parts such as [conv], got yes"),
     (f"layers: [concat: [identity, max_pool], {HEAD}]",
@@ -63,6 +63,16 @@ WRONG = [
     (f"layers: [concat: [], {HEAD}]", "4:20: model.layers[0].concat.branches: has no branch; list at least one"),
     (f"layers: [concat: [sequence: [conv: {{channels: 4, groups: 3}}]], {HEAD}]",
      "4:20: model.layers[0].concat.branches[0].sequence.layers[0].conv.groups: 4 channels cannot be divided into 3 groups; choose a divisor"),
+    (f"layers: [sequence: [], {HEAD}]", "4:22: model.layers[0].sequence.layers: has no layer; list some"),
+    (f"layers: [residual: [], {HEAD}]", "4:22: model.layers[0].residual.body: has no layer; list some"),
+    (f"layers: [repeat: {{times: 2, layers: []}}, {HEAD}]", "4:40: model.layers[0].repeat.layers: has no layer; list some"),
+    ("layers: [global_avg_pool, linear, linear]",
+     "4:11: model.layers: more than one `linear` has no `features`, which only that of the network's outputs can leave out"),
+    (f"layers: [conv: {{channels: 1}}, transition, {HEAD}]", "4:33: model.layers[1].transition: needs two channels or more, of which it keeps half"),
+    (f"layers: [repeat: {{times: 63, layers: [concat: [identity, identity]]}}, {HEAD}]", "model.layers[0].repeat.layers[0].concat: gives …, more than any memory holds; choose less"),
+    (f"layers: [repeat: {{times: 1000, layers: [repeat: {{times: 1000, layers: [relu]}}]}}, {HEAD}]",
+     "model.layers[0].repeat.layers[0].repeat.layers[0].relu: the list has more than 2000 layers; repeat less"),
+    (f"layers: [mb_conv: {{channels: 3, kernel_size: 4}}, {HEAD}]", "4:48: model.layers[0].mb_conv.kernel_size: 4 is even; choose an odd number"),
     (f"layers: [bottleneck: {{channels: 6}}, {HEAD}]", "4:35: model.layers[0].bottleneck.channels: 6 is not a multiple of 4; choose one"),
     (f"layers: [cifar_block: {{channels: 2}}, {HEAD}]",
      "4:36: model.layers[0].cifar_block.channels: 2 are fewer than the 3 of the input; choose at least as many"),
@@ -82,7 +92,8 @@ class WrongFilesTest(FolderCase):
         for index, (run, (text, message)) in enumerate(zip(runs, WRONG)):
             with self.subTest(text):
                 self.assertEqual(run.returncode, 2, run.out)
-                for part in f"{self.folder}/{index}.yaml:{message}".split("…"):
+                self.assertIn(f"{self.folder}/{index}.yaml:", run.err)
+                for part in message.split("…"):
                     self.assertIn(part, run.err)
 
 

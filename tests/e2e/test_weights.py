@@ -74,7 +74,7 @@ class WeightsTest(FolderCase):
 
     def assert_refused(self, run, reason, url=None):
         self.assertEqual(run.returncode, 3, run.err)
-        self.assertIn(f"cannot get {url or self.url}: {reason}; try again, name another address with model.weights_mirror, or copy the file to {self.file}", run.err)
+        self.assertIn(f"cannot get {url or self.url}: {reason}; try again, or get it on another host and copy it to {self.file}", run.err)
         self.assertFalse(self.file.exists())
 
     def test_fetched_once(self):
@@ -159,11 +159,35 @@ class WeightsTest(FolderCase):
         self.assert_fetched(self.fetch())
         (self.file.parent / "own.pth").write_bytes(b"own")
         run = self.trainer("weights", "verify")
-        self.assertEqual((run.returncode, run.out), (0, f"good: {self.file}\nunknown: {self.file.parent}/own.pth\n2 files in {self.file.parent}\n"))
+        self.assertEqual((run.returncode, run.out), (0, f"good: {self.file}\nno sum in its name: {self.file.parent}/own.pth\n2 files in {self.file.parent}\n"))
         self.file.write_bytes(self.server.body[1:])
         run = self.trainer("weights", "verify")
         self.assertEqual(run.returncode, 3)
         self.assertIn(f"bad: {self.file}\n     its SHA-256 sum does not begin with {self.name[4:12]}; remove it, ", run.out)
+
+    def test_a_damaged_file(self):
+        self.assert_fetched(self.fetch())
+        self.file.write_bytes(self.server.body[1:])
+        run = self.fetch()
+        self.assertEqual(run.returncode, 3)
+        self.assertIn(f"{self.file}: its SHA-256 sum does not begin with the digits in its name; remove it, and it is fetched again", run.err)
+
+    def test_files_of_the_same_name_without_a_sum(self):
+        paths = []
+        for number in range(2):
+            self.server.body = os.urandom(1000)
+            run = self.fetch(f"{self.server.url}/{number}/model.safetensors?download=true")
+            self.assertEqual(run.returncode, 0, run.err)
+            paths.append(pathlib.Path(run.out.strip()))
+            self.assertEqual(paths[-1].read_bytes(), self.server.body)
+        self.assertNotEqual(*paths)
+        # A beginning that an earlier download has left may be of another file.
+        paths[1].rename(paths[1].with_name(f".{paths[1].name}.partial"))
+        run = self.fetch(f"{self.server.url}/1/model.safetensors?download=true")
+        self.assertEqual(paths[1].read_bytes(), self.server.body)
+        self.assertEqual({given for _, given in self.server.requests}, {None})
+        # Eight digits are a date.
+        self.assertEqual(self.fetch(f"{self.server.url}/mine-20260117.pth").returncode, 0)
 
     def test_list(self):
         run = self.trainer("weights", "list")
@@ -178,8 +202,12 @@ class WeightsTest(FolderCase):
             self.assertIn(message, run.err)
         for model, message in (
                 ("{name: resnet20, weights: default}", "model.weights: no weights of resnet20 are published; `trainer weights list` shows"),
-                ("{name: resnet50, weights: v1}", 'model.weights: "v1" is not one of imagenet1k_v2, imagenet1k_v1, or the address of a file'),
+                ("{name: resnet50, weights: v1}", 'model.weights: "v1" is not one of imagenet1k_v2, imagenet1k_v1, or the address of a file (https://… or file:///…); model.init_from reads a file by its path'),
                 ("{name: resnet50, weights: default, init_from: x.pt}", "model.weights: given together with model.init_from; keep one of them"),
+                ("{name: resnet50, weights: default, weights_mirror: /x}", 'model.weights_mirror: "/x" is not an address; write https://'),
+                ("{name: resnet50, weights: https://x.invalid/}", 'model.weights: the address "https://x.invalid/" names no file'),
+                ("{name: resnet50, weights: https://x.invalid/x.pth, weights_mirror: file:///x}", "model.weights_mirror: has no effect on an address in model.weights"),
+                ("{name: resnet50, weights: default, in_channels: 1}", "model.weights: published weights take images of 3 channels, but those of synthetic have 1; leave it out"),
                 ("{name: resnet50, weights_mirror: file:///x}", "model.weights_mirror: has no effect without model.weights")):
             config = self.folder / "x.yaml"
             config.write_text(f"experiment: x\nmodel: {model}\n")

@@ -7,13 +7,12 @@
 
 namespace trainer::data {
 
-BatchMixer::BatchMixer(const std::vector<ComponentConfig>& components, int64_t num_classes, uint64_t seed, std::optional<int64_t> num_steps)
-    : num_classes_(num_classes), seed_(seed), num_steps_(num_steps) {
+BatchMixer::BatchMixer(const std::vector<ComponentConfig>& components, int64_t num_classes, uint64_t seed)
+    : num_classes_(num_classes), seed_(seed) {
   for (const auto& component : components) transforms_.push_back(batch_transform_registry().make(component));
 }
 
 BatchMixer::Mixed BatchMixer::apply(const torch::Tensor& images, const torch::Tensor& labels, int64_t step, int64_t stream) const {
-  if (num_steps_ && step >= *num_steps_) return {images, probabilities_of(labels, images)};
   const auto seed = mix_seed(seed_, static_cast<uint64_t>(step), static_cast<uint64_t>(stream));
   return apply(images, labels, at::make_generator<at::CPUGeneratorImpl>(seed));
 }

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "trainer/component.h"
@@ -54,9 +53,8 @@ double draw_beta(double alpha, at::Generator& generator);
 
 class BatchMixer {
  public:
-  // `components`: at least one, of batch_transform_registry(). `seed`: of all random numbers of the run. From step `num_steps` on, samples
-  // are not mixed, and targets are the probabilities of their own labels.
-  BatchMixer(const std::vector<ComponentConfig>& components, int64_t num_classes, uint64_t seed, std::optional<int64_t> num_steps = {});
+  // `components`: at least one, of batch_transform_registry(). `seed`: of all random numbers of the run.
+  BatchMixer(const std::vector<ComponentConfig>& components, int64_t num_classes, uint64_t seed);
 
   struct Mixed {
     torch::Tensor images;   // a new tensor, as BatchTransform::apply returns it, or those that are not mixed
@@ -66,8 +64,10 @@ class BatchMixer {
   // One of the transforms, each with the same probability, applied to N >= 0 samples with `labels` int64 [N], on any device, for which it
   // does not wait. Random numbers are a function of seed, `step` and `stream`.
   Mixed apply(const torch::Tensor& images, const torch::Tensor& labels, int64_t step, int64_t stream) const;
-  // The same with the random numbers that RandomChoice of torchvision.transforms.v2 would draw from `generator`, on the CPU; for a list of
-  // one transform, with those that this transform would draw.
+  // The samples as they are, with the targets in the same form.
+  Mixed apply_nothing(const torch::Tensor& images, const torch::Tensor& labels) const { return {images, probabilities_of(labels, images)}; }
+  // As apply(), with the random numbers that RandomChoice of torchvision.transforms.v2 would draw from `generator`, on the CPU; for a list
+  // of one transform, with those that this transform would draw.
   Mixed apply(const torch::Tensor& images, const torch::Tensor& labels, at::Generator generator) const;
 
  private:
@@ -77,7 +77,6 @@ class BatchMixer {
   std::vector<std::shared_ptr<const BatchTransform>> transforms_;
   int64_t num_classes_;
   uint64_t seed_;
-  std::optional<int64_t> num_steps_;
 };
 
 }  // namespace trainer::data

@@ -185,21 +185,35 @@ data::DefaultTransforms transforms_of(const models::PublishedWeights& weights) {
 
 void check_weights(const config::Experiment& experiment, config::Findings& findings) {
   const auto& section = experiment.model;
-  if (!findings.are_readable({"model"}) || section.weights.empty() || is_address(section.weights)) return;
+  if (!findings.are_readable({"model"}) || section.weights.empty()) return;
+  const auto& mirror = section.weights_mirror;
+  if (!mirror.empty() && !is_address(mirror)) {
+    findings.refuse("model.weights_mirror", fmt::format("\"{}\" is not an address; write https://…, http://… or file:///…", mirror));
+  }
+  if (is_address(section.weights)) {
+    const auto problem = problem_of_address(section.weights);
+    if (!problem.empty()) findings.refuse("model.weights", problem);
+    if (!mirror.empty()) findings.refuse("model.weights_mirror", "has no effect on an address in model.weights; leave it out");
+    return;
+  }
   const auto& model = section.component.name;
   if (models::find_published_weights(model, section.weights) != nullptr) return;
   const auto names = models::published_weights_of(model);
-  findings.refuse("model.weights",
-                  names.empty() ? fmt::format("no weights of {} are published; `trainer weights list` shows the networks that have some, "
-                                              "and model.init_from reads a file",
-                                              model)
-                                : fmt::format("\"{}\" is not one of {}, or the address of a file", section.weights, join(names, ", ")));
+  findings.refuse(
+      "model.weights",
+      names.empty()
+          ? fmt::format("no weights of {} are published; `trainer weights list` shows the networks that have some, "
+                        "and model.init_from reads a file",
+                        model)
+          : fmt::format(
+                "\"{}\" is not one of {}, or the address of a file (https://… or file:///…); model.init_from reads a file by its path",
+                section.weights, join(names, ", ")));
 }
 
 void complete_dataset(config::Experiment& experiment, const data::DatasetFactory& factory, const config::Findings& findings) {
   auto& section = experiment.dataset;
   const auto* weights = models::find_published_weights(experiment.model.component.name, experiment.model.weights);
-  const bool takes_transforms_of_weights = weights != nullptr && factory.info.is_image;
+  const bool takes_transforms_of_weights = weights != nullptr && factory.info.is_image && factory.info.shape.front() == 3;
   const auto defaults = takes_transforms_of_weights ? transforms_of(*weights) : factory.default_transforms;
   const auto& name = section.component.name;
   if (!findings.is_given("dataset.train_transforms")) section.train_transforms = read_transforms(defaults.train, name);
@@ -225,6 +239,11 @@ void complete_experiment(config::Experiment& experiment, const data::DatasetFact
   auto& model = dynamic_cast<models::ModelOptions&>(*experiment.model.component.options);
   const auto& info = dataset.info;
   if (info.shape.size() == 3) model.set_num_channels(info.shape.front());
+  const bool has_weights = models::find_published_weights(experiment.model.component.name, experiment.model.weights) != nullptr;
+  if (has_weights && model.input_shape().front() != 3) {
+    findings.refuse("model.weights", fmt::format("published weights take images of 3 channels, but those of {} have {}; leave it out",
+                                                 experiment.dataset.component.name, model.input_shape().front()));
+  }
   if (!model.takes_num_outputs()) return;
   if (info.num_classes == data::kUnknownClasses) {
     findings.refuse("dataset." + dataset.missing_key, dataset.missing);

@@ -24,7 +24,7 @@ std::string head_of(const models::Model& model) {
   std::string head;
   for (const auto& item : model.named_parameters()) {
     const auto dot = item.key().rfind('.');
-    if (dot != std::string::npos && item.value().dim() > 0 && item.value().size(0) == model.num_outputs()) head = item.key().substr(0, dot);
+    if (dot != std::string::npos && item.value().dim() > 1 && item.value().size(0) == model.num_outputs()) head = item.key().substr(0, dot);
   }
   return head;
 }

@@ -11,6 +11,7 @@
 #include "data/operations/operations.h"
 #include "datasets/image_files.h"
 #include "run/session/build.h"
+#include "run/session/check.h"
 #include "run/session/network_file.h"
 #include "train/task/task.h"
 #include "trainer/amp.h"
@@ -68,7 +69,12 @@ Predictor::Predictor(const config::Experiment& experiment, const NetworkFile& fi
     : samples_(require_classes(samples_of(experiment, file), experiment, file.path())),
       network_(build_trained(experiment, file, averaged, placement)),
       tta_(experiment.validation.tta),
-      reader_(samples_, experiment.dataset.validation_transforms, layout_of(network_.placement)) {}
+      reader_(samples_, experiment.dataset.validation_transforms, layout_of(network_.placement)) {
+  const auto& wanted = network_.model->input_shape();
+  if (takes_shape(wanted, reader_.shape())) return;
+  throw UsageError(fmt::format("{}: model.name: {} takes samples of shape {}, but images have {} after dataset.validation_transforms",
+                               file.path(), experiment.model.component.name, input_shape_text(wanted), input_shape_text(reader_.shape())));
+}
 
 std::vector<Prediction> Predictor::predict(std::span<const std::string> files, int64_t num_best, int num_threads) {
   const auto& placement = network_.placement;

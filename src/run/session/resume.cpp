@@ -32,7 +32,11 @@ namespace fs = std::filesystem;
 // Whether the difference is in a key whose change makes a checkpoint useless.
 bool prevents_resume(const config::Difference& difference) {
   const auto& key = difference.key;
-  if (key.starts_with("model.init") || key == "dataloader.sampler.weights") return false;
+  // Where the tensors came from, and the size of images, which the tensors show where it matters.
+  if (key.starts_with("model.init") || key.starts_with("model.weights") || key == "model.image_size" ||
+      key == "dataloader.sampler.weights") {
+    return false;
+  }
   return key == "seed" || key == "training.overfit_batches" || key.starts_with("model.") || key.starts_with("dataloader.sampler.") ||
          key == "dataset.name" || key == "dataset.validation_split" || key == "dataset.stratify" || key == "optimizer.name" ||
          key == "optimizer.groups" || key == "task.name";

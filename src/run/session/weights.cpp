@@ -16,27 +16,54 @@ namespace trainer::session {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+// The last part of an address, without what a server may take as arguments.
+std::string file_of(const std::string& address) {
+  const auto path = address.substr(0, address.find_first_of("?#"));
+  return path.substr(path.rfind('/') + 1);
+}
+
+uint64_t fnv1a(const std::string& text) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3;
+  return hash;
+}
+
+}  // namespace
+
 datasets::Checksum checksum_in_name(const std::string& file) {
   std::smatch found;
   const bool has_sum = std::regex_search(file, found, std::regex("-([0-9a-f]{8,64})\\.[^.]*$"));
-  return {"SHA256", has_sum ? found[1].str() : ""};
+  const auto digits = has_sum ? found[1].str() : "";
+  // A date, as in mine-20260117.pth.
+  constexpr size_t kDate = 8;
+  const bool is_date = digits.size() == kDate && digits.find_first_not_of("0123456789") == std::string::npos;
+  return {"SHA256", is_date ? "" : digits};
 }
 
-bool is_address(const std::string& weights) {
-  return weights.starts_with("http://") || weights.starts_with("https://") || weights.starts_with("file://");
+bool is_address(const std::string& text) {
+  return text.starts_with("http://") || text.starts_with("https://") || text.starts_with("file://");
+}
+
+std::string problem_of_address(const std::string& address) {
+  return file_of(address).empty() ? fmt::format("the address \"{}\" names no file", address) : "";
 }
 
 WeightsSource weights_source(const std::string& model, const std::string& weights, const std::string& mirror) {
   WeightsSource source;
   if (is_address(weights)) {
     source.url = weights;
-    source.file = weights.substr(weights.rfind('/') + 1);
-  } else {
-    source.file = models::find_published_weights(model, weights)->file;
-    source.url = mirror.empty() ? models::kPublishedWeightsUrl : mirror;
-    if (!source.url.ends_with('/')) source.url += '/';
-    source.url += source.file;
+    source.file = file_of(weights);
+    source.checksum = checksum_in_name(source.file);
+    // Many files have the same name, such as model.safetensors.
+    if (source.checksum.digits.empty()) source.file = fmt::format("{:016x}-{}", fnv1a(weights), source.file);
+    return source;
   }
+  source.file = models::find_published_weights(model, weights)->file;
+  source.url = mirror.empty() ? models::kPublishedWeightsUrl : mirror;
+  if (!source.url.ends_with('/')) source.url += '/';
+  source.url += source.file;
   source.checksum = checksum_in_name(source.file);
   return source;
 }
@@ -46,7 +73,11 @@ fs::path weights_folder() { return fs::path(home_folder()) / "weights"; }
 fs::path fetch_weights(const WeightsSource& source, Logger& logger) {
   const auto folder = weights_folder();
   const auto target = folder / source.file;
-  if (fs::exists(target)) return target;
+  if (fs::exists(target)) {
+    if (datasets::has_checksum(target, source.checksum)) return target;
+    throw DataError(
+        fmt::format("{}: its SHA-256 sum does not begin with the digits in its name; remove it, and it is fetched again", target.string()));
+  }
   try {
     datasets::create_folders(folder);
     const datasets::FolderLock lock(folder / fmt::format(".{}.lock", source.file), "downloads " + source.url, logger);
@@ -60,8 +91,8 @@ fs::path fetch_weights(const WeightsSource& source, Logger& logger) {
   } catch (const Error&) {
     throw;
   } catch (const std::runtime_error& reason) {
-    throw DataError(fmt::format("cannot get {}: {}; try again, name another address with model.weights_mirror, or copy the file to {}",
-                                source.url, reason.what(), target.string()));
+    throw DataError(fmt::format("cannot get {}: {}; try again, or get it on another host and copy it to {}", source.url, reason.what(),
+                                target.string()));
   }
   return target;
 }

@@ -19,10 +19,13 @@ struct WeightsSource {
 
 // The first digits of the SHA-256 sum with which a file's name ends, as in resnet18-f37072fd.pth; none: nothing is compared.
 datasets::Checksum checksum_in_name(const std::string& file);
-// Whether the value of model.weights is an address instead of a name.
-bool is_address(const std::string& weights);
+// Whether the text is an address instead of a name.
+bool is_address(const std::string& text);
+// Why the address cannot be that of a file; empty: it can.
+std::string problem_of_address(const std::string& address);
 // `weights`: a name that models::find_published_weights() knows, or an address, whose file's name may end with the first digits of its
-// SHA-256 sum, as torch.hub's do. `mirror`: the address of a folder to use instead of torchvision's; empty: none.
+// SHA-256 sum, as torch.hub's do; without, the name in the cache begins with a hash of the address. `mirror`: the address of a folder to
+// use instead of torchvision's; empty: none.
 WeightsSource weights_source(const std::string& model, const std::string& weights, const std::string& mirror);
 
 // ${TRAINER_HOME}/weights, or ~/.cache/trainer/weights.

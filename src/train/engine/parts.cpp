@@ -120,10 +120,9 @@ Data::Data(TrainingSamples those, const DataOptions& options, const MakeLrSchedu
     validation.emplace(std::move(*those.validation), with_batch_size(options.validation, batch_size), placement, ranks);
   }
   if (options.batch_transforms.empty()) return;
-  const auto num_mixed_steps = plan.total_steps - options.num_unmixed_epochs * plan.steps_per_epoch;
+  num_unmixed_epochs = options.num_unmixed_epochs;
   batch_mixer = std::make_unique<data::BatchMixer>(options.batch_transforms, train.samples.info().num_classes,
-                                                   mix_seed(options.train.seed, kBatchMixStream),
-                                                   options.num_unmixed_epochs == 0 ? std::nullopt : std::optional(num_mixed_steps));
+                                                   mix_seed(options.train.seed, kBatchMixStream));
 }
 
 RankShare Data::share_of(int rank, const EpochPart& part, int64_t step) {

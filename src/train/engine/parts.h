@@ -150,6 +150,7 @@ struct Data {
   std::optional<DataSource> validation;           // empty if the run does not validate
   std::unique_ptr<data::ShardedSampler> sampler;  // null where another rank reads
   std::unique_ptr<data::BatchMixer> batch_mixer;  // null without batch transforms
+  int64_t num_unmixed_epochs = 0;                 // the last ones, in which it mixes nothing
   int64_t loaded_epoch = 0;                       // of the batches that begin() has started to load
 
   // What a rank takes from the first batch of step `step` to the end of `part`. Only on a rank that reads the data.

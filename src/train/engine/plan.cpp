@@ -168,7 +168,8 @@ std::vector<MicroStep> micro_steps_of(const Plan& plan, const EpochPart& part, i
                            .number = number,
                            .count = count,
                            .num_group_samples = samples_in_step(plan, part, step),
-                           .stream = number * plan.world_size + rank});
+                           .stream = number * plan.world_size + rank,
+                           .epochs_left = plan.num_epochs ? std::optional(*plan.num_epochs - part.epoch) : std::nullopt});
   }
   return micro_steps;
 }

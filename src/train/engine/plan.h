@@ -41,11 +41,12 @@ struct EpochPart {
 
 // One pass over a batch; a step has one or several.
 struct MicroStep {
-  int64_t step = 0;               // since the start of the run
-  int64_t number = 0;             // of the micro-step, from 0
-  int64_t count = 1;              // micro-steps of the step
-  int64_t num_group_samples = 0;  // in all micro-steps of the step, on all ranks
-  int64_t stream = 0;             // of random numbers: different for each micro-step of a step and each rank
+  int64_t step = 0;                         // since the start of the run
+  int64_t number = 0;                       // of the micro-step, from 0
+  int64_t count = 1;                        // micro-steps of the step
+  int64_t num_group_samples = 0;            // in all micro-steps of the step, on all ranks
+  int64_t stream = 0;                       // of random numbers: different for each micro-step of a step and each rank
+  std::optional<int64_t> epochs_left = {};  // with the present one, in a training of epochs
 
   bool is_first() const { return number == 0; }
   bool is_last() const { return number + 1 == count; }

@@ -190,7 +190,9 @@ void TrainStep::compute(const std::vector<MicroStep>& micro_steps, const std::fu
 DeviceBatch TrainStep::prepare(const data::Batch& batch, const MicroStep& micro_step) const {
   auto copies = copy_to_device(batch, parts_.placement.device);
   if (!parts_.batch_mixer) return copies;
-  auto [images, targets] = parts_.batch_mixer->apply(copies.images, copies.targets, micro_step.step, micro_step.stream);
+  const bool is_unmixed = micro_step.epochs_left && *micro_step.epochs_left <= parts_.num_unmixed_epochs;
+  auto [images, targets] = is_unmixed ? parts_.batch_mixer->apply_nothing(copies.images, copies.targets)
+                                      : parts_.batch_mixer->apply(copies.images, copies.targets, micro_step.step, micro_step.stream);
   return {std::move(images), std::move(targets)};
 }
 

@@ -34,6 +34,22 @@ TEST(BatchTransforms, MixTheBatchesOfTrainingAlone) {
   }
 }
 
+TEST(BatchTransforms, AreOffInTheLastEpochs) {
+  const std::string still = "optimizer.lr=1.0e-300";
+  const auto plain = testing::train_text(kMixing, {still, "training.epochs=2"});
+  const auto mixed = testing::train_text(kMixing, {still, "dataset.batch_transforms=[mixup]", "training={epochs: 2, mixup_off_epochs: 1}"});
+  ASSERT_EQ(mixed.events.train.size(), 6U);
+  for (size_t i = 0; i < 6; ++i) {
+    const auto expected = testing::loss_of(plain.events.train[i]);
+    const auto loss = testing::loss_of(mixed.events.train[i]);
+    if (i < 3) {
+      EXPECT_NE(loss, expected) << i;
+    } else {
+      EXPECT_NEAR(loss, expected, 1e-14) << i;  // of probabilities instead of labels
+    }
+  }
+}
+
 // The largest output of each layer in each pass of a step, and in the search that repeats it, which is that of `trainer replay`.
 struct Largest {
   std::vector<double> in_step;
