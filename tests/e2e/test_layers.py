@@ -65,7 +65,7 @@ WRONG = [
      "4:20: model.layers[0].concat.branches[0].sequence.layers[0].conv.groups: 4 channels cannot be divided into 3 groups; choose a divisor"),
     (f"layers: [sequence: [], {HEAD}]", "4:22: model.layers[0].sequence.layers: has no layer; list some"),
     (f"layers: [residual: [], {HEAD}]", "4:22: model.layers[0].residual.body: has no layer; list some"),
-    (f"layers: [repeat: {{times: 2, layers: []}}, {HEAD}]", "4:40: model.layers[0].repeat.layers: has no layer; list some"),
+    (f"layers: [repeat: {{times: 2, layers: []}}, {HEAD}]", "4:39: model.layers[0].repeat.layers: has no layer; list some"),
     ("layers: [global_avg_pool, linear, linear]",
      "4:11: model.layers: more than one `linear` has no `features`, which only that of the network's outputs can leave out"),
     (f"layers: [conv: {{channels: 1}}, transition, {HEAD}]", "4:33: model.layers[1].transition: needs two channels or more, of which it keeps half"),

@@ -57,7 +57,7 @@ class WeightsTest(FolderCase):
     def setUp(self):
         super().setUp()
         self.server = Server(self, os.urandom(300_000))
-        self.name = f"net-{hashlib.sha256(self.server.body).hexdigest()[:8]}.pth"
+        self.name = f"net-{hashlib.sha256(self.server.body).hexdigest()[:16]}.pth"
         self.url = f"{self.server.url}/{self.name}"
         self.home = self.folder / "home"
         self.file = self.home / "weights" / self.name
@@ -125,7 +125,7 @@ class WeightsTest(FolderCase):
 
     def test_other_bytes(self):
         good, self.server.body = self.server.body, os.urandom(300_000)
-        found = hashlib.sha256(self.server.body).hexdigest()[:8]
+        found = hashlib.sha256(self.server.body).hexdigest()[:16]
         wanted = self.name.removeprefix("net-").removesuffix(".pth")
         self.assert_refused(self.fetch(), f"the downloaded file has the SHA256 sum {found} instead of {wanted}: it is damaged or another file")
         self.server.body = good
@@ -163,7 +163,7 @@ class WeightsTest(FolderCase):
         self.file.write_bytes(self.server.body[1:])
         run = self.trainer("weights", "verify")
         self.assertEqual(run.returncode, 3)
-        self.assertIn(f"bad: {self.file}\n     its SHA-256 sum does not begin with {self.name[4:12]}; remove it, ", run.out)
+        self.assertIn(f"bad: {self.file}\n     its SHA-256 sum does not begin with {self.name[4:20]}; remove it, ", run.out)
 
     def test_a_damaged_file(self):
         self.assert_fetched(self.fetch())

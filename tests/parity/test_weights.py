@@ -1,5 +1,5 @@
-"""model.weights: files as torchvision publishes them, which its own constructors write here under the published names, begin a training
-strictly; only the last layer is new. TRAINER_BINARY is the program."""
+"""model.weights: files as torchvision publishes them, which its own constructors write here, begin a training strictly; only the last layer
+is new. TRAINER_BINARY is the program."""
 
 import os
 import pathlib
@@ -28,7 +28,6 @@ class WeightsTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory(prefix="trainer-weights-")
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
-        (self.folder / "weights").mkdir()
 
     def trainer(self, *args):
         run = subprocess.run([os.environ["TRAINER_BINARY"], *map(str, args)], capture_output=True, text=True,
@@ -41,12 +40,12 @@ class WeightsTest(unittest.TestCase):
             with self.subTest(name):
                 torch.manual_seed(1)
                 model = torchvision.models.get_model(name)
-                published = torchvision.models.get_model_weights(name).DEFAULT.url.rsplit("/", 1)[1]
-                torch.save({old_name(name, key): value for key, value in model.state_dict().items()}, self.folder / "weights" / published)
+                file = self.folder / f"{name}.pth"
+                torch.save({old_name(name, key): value for key, value in model.state_dict().items()}, file)
                 config = self.folder / f"{name}.yaml"
                 size = 224 if name == "vit_b_16" else 64
                 # The smallest step changes no parameter but those that are 0.
-                config.write_text(f"experiment: {name}\nmodel: {{name: {name}, weights: default}}\n"
+                config.write_text(f"experiment: {name}\nmodel: {{name: {name}, weights: file://{file}}}\n"
                                   f"dataset: {{name: synthetic, shape: [3, {size}, {size}], num_classes: 7, num_train: 2, num_validation: 1}}\n"
                                   "optimizer: {name: sgd, lr: 1.0e-30}\ndataloader: {batch_size: 2}\ntraining: {steps: 1}\nruntime: {device: cpu}\n"
                                   "validation: {every_epochs: null}\n")
