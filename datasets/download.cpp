@@ -192,12 +192,11 @@ bool has_checksum(const std::filesystem::path& file, const Checksum& checksum) {
 
 void download(const std::string& url, const Checksum& checksum, const std::filesystem::path& file, const DownloadLimits& limits,
               Logger& logger) {
-  std::error_code error;
-  const auto size = std::filesystem::file_size(file, error);
   // Without a sum, a beginning of another file would not be noticed.
-  if (!error && checksum.digits.empty()) std::filesystem::remove(file);
-  if (!error && !checksum.digits.empty() && has_checksum(file, checksum)) return;
-  const auto num_earlier = error || checksum.digits.empty() ? int64_t{0} : static_cast<int64_t>(size);
+  if (checksum.digits.empty()) std::filesystem::remove(file);
+  const bool has_beginning = std::filesystem::exists(file);
+  if (has_beginning && has_checksum(file, checksum)) return;
+  const auto num_earlier = has_beginning ? static_cast<int64_t>(std::filesystem::file_size(file)) : 0;
   const auto begin_again = [&] {
     std::filesystem::remove(file);
     download(url, checksum, file, limits, logger);

@@ -128,6 +128,14 @@ torch::Tensor average_channels(const torch::Tensor& x);
 // Normal weights with a deviation of 0.01 and no bias, for every linear layer below `network`.
 void init_linear_layers(const torch::nn::Module& network, const at::Generator& generator);
 
+// The initial values of PyTorch's layers of this kind, for each below `network`, in the order of its modules.
+template <class Layer>
+void init_as_pytorch(const torch::nn::Module& network, const at::Generator& generator) {
+  for (const auto& module : network.modules(/*include_self=*/false)) {
+    if (auto* layer = module->as<Layer>()) nn::default_uniform_(layer->weight, layer->bias, generator);
+  }
+}
+
 // A network of torchvision's "features", whose channels are averaged, and "classifier", which its constructor registers.
 class FeatureClassifier : public Model {
  public:

@@ -112,9 +112,7 @@ class EfficientNetLite : public Model {
     head_.emplace(*this, "_conv_head", "_bn1", channels, kLast, 1, 1, 1, true, context.norm);
     dropout_ = register_module("_dropout", std::make_shared<nn::Dropout>(dropout, context.dropout_generator));
     fc_ = register_module("_fc", std::make_shared<nn::Linear>(kLast, options.num_outputs()));
-    for (const auto& module : modules(/*include_self=*/false)) {
-      if (auto* convolution = module->as<nn::Conv2d>()) nn::default_uniform_(convolution->weight, {}, context.init_generator);
-    }
+    init_as_pytorch<nn::Conv2d>(*this, context.init_generator);
     nn::default_uniform_(fc_->weight, fc_->bias, context.init_generator);
   }
 

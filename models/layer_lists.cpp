@@ -27,7 +27,6 @@ class LayerChain : public torch::nn::Module {
  public:
   void add(const std::string& name, torch::nn::AnyModule layer) {
     register_module(name, layer.ptr());
-    ++num_layers_;
     const auto activation = std::dynamic_pointer_cast<ActivationLayer>(layer.ptr());
     auto* norm = steps_.empty() ? nullptr : std::get_if<nn::BatchNormPtr>(&steps_.back());
     if (activation != nullptr && activation->activation() == nn::Activation::kRelu && norm != nullptr) {
@@ -46,8 +45,6 @@ class LayerChain : public torch::nn::Module {
       steps_.emplace_back(std::move(layer));
     }
   }
-
-  size_t num_layers() const { return num_layers_; }
 
   torch::Tensor forward(torch::Tensor x) {
     for (auto& step : steps_) {
@@ -71,7 +68,6 @@ class LayerChain : public torch::nn::Module {
     return layer->forward(x);
   }
 
-  size_t num_layers_ = 0;
   std::vector<std::variant<torch::nn::AnyModule, std::shared_ptr<nn::Conv2d>, nn::BatchNormPtr, NormRelu>> steps_;
 };
 
@@ -86,9 +82,8 @@ void check_size(const Shape& shape) {
   }
 }
 
-// Makes the layer. Its errors get the path in `key`, a list's name, in front.
-Layer make_layer(const ComponentConfig& config, const LayerContext& context, const std::string& key, size_t index) {
-  const auto path = fmt::format("{}[{}].{}", key, index, config.name);
+// Makes the layer. Its errors get `path` in front.
+Layer make_layer(const ComponentConfig& config, const LayerContext& context, const std::string& path) {
   try {
     auto layer = layer_registry().make(config, context);
     check_size(layer.output_shape);
@@ -104,12 +99,15 @@ const std::string& name_of(const ComponentConfig& config) { return dynamic_cast<
 
 // The name of the next layer of `parent`: the given one, or its number. Throws OptionError if it cannot be that.
 std::string child_name(const std::string& given, const torch::nn::Module& parent, const std::string& path) {
-  const auto name = given.empty() ? std::to_string(parent.children().size()) : given;
+  constexpr size_t kMostLayers = 2000;
+  const auto earlier = parent.named_children();
+  if (earlier.size() == kMostLayers) throw OptionError(path, fmt::format("the list has more than {} layers; repeat less", kMostLayers));
+  const auto name = given.empty() ? std::to_string(earlier.size()) : given;
   const auto is_word = [](char c) { return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
   if (!std::ranges::all_of(name, is_word)) {
     throw OptionError(path + ".name", fmt::format("\"{}\" cannot name a layer; use letters, digits and _", name));
   }
-  if (parent.named_children().contains(name)) {
+  if (earlier.contains(name)) {
     throw OptionError(given.empty() ? path : path + ".name", fmt::format("an earlier layer is named {}, too; choose another name", name));
   }
   return name;
@@ -150,11 +148,8 @@ Shape add_layers_to(LayerChain& chain, const Components& layers, const LayerCont
     if (!given.empty() && is_repeated) {
       throw OptionError(path + ".name", "repeated layers cannot have the same name; give the name to `repeat`, or to none of them");
     }
-    constexpr size_t kMostLayers = 2000;
-    if (chain.num_layers() == kMostLayers)
-      throw OptionError(path, fmt::format("the list has more than {} layers; repeat less", kMostLayers));
     const auto name = child_name(given, chain, path);
-    auto layer = make_layer(config, of_layer, key, i);
+    auto layer = make_layer(config, of_layer, path);
     chain.add(name, std::move(layer.module));
     shape = std::move(layer.output_shape);
   }
@@ -282,8 +277,9 @@ Layer make_concat(const ConcatOptions& options, const LayerContext& context) {
   auto concat = std::make_shared<Concat>();
   Shape shape;
   for (size_t i = 0; i < options.branches.size(); ++i) {
-    const auto name = child_name(name_of(options.branches[i]), *concat, fmt::format("branches[{}].{}", i, options.branches[i].name));
-    auto branch = make_layer(options.branches[i], context, "branches", i);
+    const auto path = fmt::format("branches[{}].{}", i, options.branches[i].name);
+    const auto name = child_name(name_of(options.branches[i]), *concat, path);
+    auto branch = make_layer(options.branches[i], context, path);
     if (i == 0) {
       shape = branch.output_shape;
     } else if (!std::equal(shape.begin() + 1, shape.end(), branch.output_shape.begin() + 1, branch.output_shape.end())) {
@@ -372,10 +368,7 @@ class LayersNetwork : public Model {
     }
     for (const auto& child : chain_->named_children()) register_module(child.key(), child.value());
     nn::init_convolutions_(*this, context.init_generator);
-    for (const auto& module : modules(/*include_self=*/false)) {
-      auto* linear = module->as<nn::Linear>();
-      if (linear != nullptr) nn::default_uniform_(linear->weight, linear->bias, context.init_generator);
-    }
+    init_as_pytorch<nn::Linear>(*this, context.init_generator);
   }
 
   torch::Tensor forward(const torch::Tensor& x) override { return chain_->forward(x); }

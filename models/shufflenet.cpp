@@ -87,9 +87,7 @@ class ShuffleNet : public Model {
     }
     conv5_ = register_module("conv5", std::make_shared<ConvNorm>(channels, kLast, ConvNormOptions{.kernel_size = 1}, context.norm));
     fc_ = register_module("fc", std::make_shared<nn::Linear>(kLast, options.num_outputs()));
-    for (const auto& module : modules(/*include_self=*/false)) {
-      if (auto* convolution = module->as<nn::Conv2d>()) nn::default_uniform_(convolution->weight, {}, context.init_generator);
-    }
+    init_as_pytorch<nn::Conv2d>(*this, context.init_generator);
     nn::default_uniform_(fc_->weight, fc_->bias, context.init_generator);
   }
 
