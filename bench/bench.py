@@ -23,10 +23,10 @@ BATCH_SIZE = {"demo_conv": 64, "resnet20": 128, "resnet18": 128, "airbench": 500
 DEFAULT_NETWORKS = ["demo_conv", "resnet20", "resnet18"]
 # Batch sizes of the part "batches".
 BATCHES = {"resnet20": [8, 16, 32, 64, 128, 256, 512], "resnet18": [4, 8, 16, 32, 64, 128]}
-# Networks of torchvision with its defaults, for the part "torchvision": images of this size, and so many.
+# Networks of torchvision, or timm, with its defaults, for the part "torchvision": images of this size, and so many.
 TORCHVISION = ["mobilenet_v2", "mobilenet_v3_small", "mobilenet_v3_large", "efficientnet_b0", "efficientnet_b1", "efficientnet_b2", "efficientnet_b3",
-               "efficientnet_v2_s", "regnet_y_400mf", "regnet_y_800mf", "regnet_y_1_6gf", "convnext_tiny", "convnext_small", "vit_b_16", "densenet121",
-               "densenet169", "shufflenet_v2_x1_0", "squeezenet1_1", "resnext50_32x4d", "wide_resnet50_2"]
+               "efficientnet_v2_s", "regnet_y_400mf", "regnet_y_800mf", "regnet_y_1_6gf", "convnext_tiny", "convnext_small", "vit_b_16", "vit_s_16",
+               "efficientnet_lite0", "densenet121", "densenet169", "shufflenet_v2_x1_0", "squeezenet1_1", "resnext50_32x4d", "wide_resnet50_2"]
 TORCHVISION_SIZE = {"image": 96, "batch": 16}
 # What others run on the same machine: so many trainings, each with Python's default settings.
 BUSY = {"network": "demo_conv", "batch_size": 64, "trainings": 2}
@@ -123,7 +123,7 @@ def measure_torchvision(options, best, networks):
     size, batch_size = TORCHVISION_SIZE["image"], TORCHVISION_SIZE["batch"]
     for network in [name for name in TORCHVISION if name in networks] or TORCHVISION:
         resize = f"[resize: {{size: {size}}}]"
-        sized = [f"model.image_size={size}", f"dataset.train_transforms={resize}", f"dataset.validation_transforms={resize}"] if network == "vit_b_16" else []
+        sized = [f"model.image_size={size}", f"dataset.train_transforms={resize}", f"dataset.validation_transforms={resize}"] if network.startswith("vit") else []
         workers = [step_worker(options, network, "resident", "--size", size, *sized, size=batch_size),
                    step_peer(options, best, network, "resident", size=batch_size, image_size=size)]
         yield f"training step: {network} x {batch_size}, {size} px", alternate(workers, options.rounds, options.seconds)

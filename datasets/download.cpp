@@ -22,28 +22,25 @@
 #include "trainer/error.h"
 
 namespace trainer::datasets {
+
+Digest::Digest(const std::string& name) : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
+  const auto* type = EVP_get_digestbyname(name.c_str());
+  if (!context_ || type == nullptr || EVP_DigestInit_ex(context_.get(), type, nullptr) != 1)
+    throw std::runtime_error("this OpenSSL does not offer " + name);
+}
+
+void Digest::update(std::string_view bytes) { EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size()); }
+
+std::string Digest::hexadecimal() {
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+  unsigned size = 0;
+  EVP_DigestFinal_ex(context_.get(), digest.data(), &size);
+  std::string text;
+  for (unsigned i = 0; i < size; ++i) text += fmt::format("{:02x}", digest[i]);
+  return text;
+}
+
 namespace {
-
-class Digest {
- public:
-  explicit Digest(const std::string& name) : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
-    const auto* type = EVP_get_digestbyname(name.c_str());
-    if (!context_ || type == nullptr || EVP_DigestInit_ex(context_.get(), type, nullptr) != 1)
-      throw std::runtime_error("this OpenSSL does not offer " + name);
-  }
-  void update(std::string_view bytes) { EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size()); }
-  std::string hexadecimal() {
-    std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
-    unsigned size = 0;
-    EVP_DigestFinal_ex(context_.get(), digest.data(), &size);
-    std::string text;
-    for (unsigned i = 0; i < size; ++i) text += fmt::format("{:02x}", digest[i]);
-    return text;
-  }
-
- private:
-  std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context_;
-};
 
 std::string digest_of(const std::filesystem::path& path, const std::string& name) {
   Digest digest(name);

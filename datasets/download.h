@@ -5,9 +5,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/log.h"
+
+struct evp_md_ctx_st;  // OpenSSL's EVP_MD_CTX
 
 namespace trainer::datasets {
 
@@ -21,6 +25,19 @@ struct DownloadLimits {
 struct Checksum {
   std::string name;    // OpenSSL's, for messages too: "MD5"
   std::string digits;  // lower-case hexadecimal, the first ones or all; empty: nothing is compared
+};
+
+// The sum of bytes that are given in parts.
+class Digest {
+ public:
+  // `name` as in Checksum. Throws std::runtime_error if OpenSSL does not have it.
+  explicit Digest(const std::string& name);
+  void update(std::string_view bytes);
+  // Once, at the end.
+  std::string hexadecimal();
+
+ private:
+  std::unique_ptr<evp_md_ctx_st, void (*)(evp_md_ctx_st*)> context_;
 };
 
 // Of the file; throws std::runtime_error with only the reason.

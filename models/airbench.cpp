@@ -97,9 +97,9 @@ class AirbenchBlock : public torch::nn::Module {
   nn::BatchNormPtr norm1_, norm2_;
 };
 
-class Airbench : public Model {
+class Airbench : public BackboneModel {
  public:
-  Airbench(const AirbenchOptions& options, const BuildContext& context) : Model(options) {
+  Airbench(const AirbenchOptions& options, const BuildContext& context) : BackboneModel(options) {
     whiten_ = register_module("whiten", std::make_shared<Whitening>(context.init_generator));
     int64_t channels = kWhitenedChannels;
     for (const int64_t width : options.widths) {
@@ -112,11 +112,12 @@ class Airbench : public Model {
     head_->weight.div_(head_->weight.std());
   }
 
-  torch::Tensor forward(const torch::Tensor& x) override {
+  torch::Tensor forward_features(const torch::Tensor& x) override {
     auto y = whiten_->forward(x);
     for (const auto& block : blocks_) y = block->forward(y);
-    return head_->forward(at::max_pool2d(y, /*kernel_size=*/3).flatten(1)) * kOutputScale;
+    return at::max_pool2d(y, /*kernel_size=*/3).flatten(1);
   }
+  torch::Tensor forward_head(const torch::Tensor& features) override { return head_->forward(features) * kOutputScale; }
 
   int64_t num_fitted_images() const override { return kWhiteningImages; }
   void fit(const torch::Tensor& images) override { whiten_->fit(images); }

@@ -83,27 +83,6 @@ class InvertedResidual : public torch::nn::Module {
   std::shared_ptr<nn::DropPath> drop_path_;
 };
 
-// Layers one after another, named by their numbers or by names. LibTorch's Sequential cannot be a layer of another one.
-class LayerList : public torch::nn::Module {
- public:
-  template <class Layer>
-  void add(const std::string& name, std::shared_ptr<Layer> layer) {
-    register_module(name, layer);
-    layers_.emplace_back(std::move(layer));
-  }
-  template <class Layer>
-  void add(std::shared_ptr<Layer> layer) {
-    add(std::to_string(layers_.size()), std::move(layer));
-  }
-  torch::Tensor forward(torch::Tensor x) {
-    for (auto& layer : layers_) x = layer.forward(std::move(x));
-    return x;
-  }
-
- private:
-  std::vector<torch::nn::AnyModule> layers_;
-};
-
 // An activation as a member of a list of layers.
 class ActivationLayer : public torch::nn::Module {
  public:
@@ -137,10 +116,11 @@ void init_as_pytorch(const torch::nn::Module& network, const at::Generator& gene
 }
 
 // A network of torchvision's "features", whose channels are averaged, and "classifier", which its constructor registers.
-class FeatureClassifier : public Model {
+class FeatureClassifier : public BackboneModel {
  public:
-  using Model::Model;
-  torch::Tensor forward(const torch::Tensor& x) override { return classifier_->forward(average_channels(features_->forward(x))); }
+  using BackboneModel::BackboneModel;
+  torch::Tensor forward_features(const torch::Tensor& x) override { return average_channels(features_->forward(x)); }
+  torch::Tensor forward_head(const torch::Tensor& features) override { return classifier_->forward(features); }
 
  protected:
   torch::nn::Sequential features_, classifier_;

@@ -40,9 +40,9 @@ class CifarBlock : public torch::nn::Module {
   nn::BatchNormPtr bn1_, bn2_;
 };
 
-class CifarResNet : public Model {
+class CifarResNet : public BackboneModel {
  public:
-  CifarResNet(int64_t blocks_per_stage, const ImageClassifierOptions& options, const BuildContext& context) : Model(options) {
+  CifarResNet(int64_t blocks_per_stage, const ImageClassifierOptions& options, const BuildContext& context) : BackboneModel(options) {
     conv1_ = register_module("conv1", nn::conv3x3(options.num_channels(), 16));
     bn1_ = register_module("bn1", context.norm(16));
     layer1_ = register_module("layer1", make_stage(16, 16, 1, blocks_per_stage, context.norm));
@@ -53,11 +53,12 @@ class CifarResNet : public Model {
     nn::default_uniform_(fc_->weight, fc_->bias, context.init_generator);
   }
 
-  torch::Tensor forward(const torch::Tensor& x) override {
+  torch::Tensor forward_features(const torch::Tensor& x) override {
     torch::Tensor y = nn::convolve_normalise_relu(*conv1_, *bn1_, x);
     y = layer3_->forward(layer2_->forward(layer1_->forward(y)));
-    return fc_->forward(at::adaptive_avg_pool2d(y, {1, 1}).flatten(1));
+    return at::adaptive_avg_pool2d(y, {1, 1}).flatten(1);
   }
+  torch::Tensor forward_head(const torch::Tensor& features) override { return fc_->forward(features); }
 
  private:
   static torch::nn::Sequential make_stage(int64_t in_channels, int64_t channels, int64_t stride, int64_t num_blocks,

@@ -38,15 +38,15 @@ class ConvNextBlock : public torch::nn::Module {
   std::shared_ptr<nn::DropPath> drop_path_;
 };
 
-class ConvNext : public Model {
+class ConvNext : public BackboneModel {
  public:
   ConvNext(const std::array<int64_t, 4>& depths, const ClassifierOptions& options, double drop_path, const BuildContext& context)
-      : Model(options) {
+      : BackboneModel(options) {
     constexpr std::array<int64_t, 4> kChannels = {96, 192, 384, 768};
     const auto strided = [](int64_t from, int64_t to, int64_t size) {
       return std::make_shared<nn::Conv2d>(from, to, size, nn::Conv2dOptions{.stride = size, .bias = true});
     };
-    const auto stem = std::make_shared<LayerList>();
+    const auto stem = std::make_shared<nn::LayerList>();
     stem->add(strided(options.num_channels(), kChannels[0], 4));
     stem->add(std::make_shared<ChannelNorm>(kChannels[0], kConvNextEps));
     features_->push_back(stem);
@@ -54,14 +54,14 @@ class ConvNext : public Model {
     for (const auto depth : depths) num_blocks += depth;
     int64_t number = 0;
     for (size_t stage = 0; stage < depths.size(); ++stage) {
-      const auto blocks = std::make_shared<LayerList>();
+      const auto blocks = std::make_shared<nn::LayerList>();
       for (int64_t i = 0; i < depths[stage]; ++i, ++number) {
         const auto probability = drop_path * static_cast<double>(number) / static_cast<double>(num_blocks - 1);
         blocks->add(std::make_shared<ConvNextBlock>(kChannels[stage], probability, context));
       }
       features_->push_back(blocks);
       if (stage + 1 == depths.size()) break;
-      const auto downsampling = std::make_shared<LayerList>();
+      const auto downsampling = std::make_shared<nn::LayerList>();
       downsampling->add(std::make_shared<ChannelNorm>(kChannels[stage], kConvNextEps));
       downsampling->add(strided(kChannels[stage], kChannels[stage + 1], 2));
       features_->push_back(downsampling);
@@ -81,9 +81,8 @@ class ConvNext : public Model {
     }
   }
 
-  torch::Tensor forward(const torch::Tensor& x) override {
-    return linear_->forward(norm_->forward(average_channels(features_->forward(x))));
-  }
+  torch::Tensor forward_features(const torch::Tensor& x) override { return norm_->forward(average_channels(features_->forward(x))); }
+  torch::Tensor forward_head(const torch::Tensor& features) override { return linear_->forward(features); }
 
  private:
   torch::nn::Sequential features_;

@@ -63,10 +63,10 @@ class Transition : public torch::nn::Module {
   std::shared_ptr<nn::Conv2d> conv_;
 };
 
-class DenseNet : public Model {
+class DenseNet : public BackboneModel {
  public:
   DenseNet(const std::array<int64_t, 4>& layers_per_block, const ImageClassifierOptions& options, const BuildContext& context)
-      : Model(options) {
+      : BackboneModel(options) {
     int64_t channels = 64;
     conv0_ = std::make_shared<nn::Conv2d>(options.num_channels(), channels, 7, nn::Conv2dOptions{.stride = 2, .padding = 3});
     norm0_ = context.norm(channels);
@@ -92,11 +92,12 @@ class DenseNet : public Model {
     torch::nn::init::zeros_(classifier_->bias);
   }
 
-  torch::Tensor forward(const torch::Tensor& x) override {
+  torch::Tensor forward_features(const torch::Tensor& x) override {
     auto y = nn::convolve_normalise_relu(*conv0_, *norm0_, x);
     y = blocks_->forward(at::max_pool2d(y, /*kernel_size=*/3, /*stride=*/2, /*padding=*/1));
-    return classifier_->forward(average_channels(norm5_->forward_relu(y)));
+    return average_channels(norm5_->forward_relu(y));
   }
+  torch::Tensor forward_head(const torch::Tensor& features) override { return classifier_->forward(features); }
 
  private:
   std::shared_ptr<nn::Conv2d> conv0_;

@@ -51,7 +51,7 @@ class EfficientNet : public FeatureClassifier {
     int64_t channels = design.first_channels;
     int64_t number = 0;
     for (const auto& stage : design.stages) {
-      const auto blocks = std::make_shared<LayerList>();
+      const auto blocks = std::make_shared<nn::LayerList>();
       for (int64_t i = 0; i < stage.num_blocks; ++i, ++number) {
         const InvertedResidualOptions block{.in_channels = channels,
                                             .expanded_channels = make_divisible(static_cast<double>(channels * stage.expansion), 8),

@@ -75,11 +75,11 @@ class LiteBlock : public torch::nn::Module {
   std::shared_ptr<nn::DropPath> drop_path_;
 };
 
-class EfficientNetLite : public Model {
+class EfficientNetLite : public BackboneModel {
  public:
   EfficientNetLite(double width, double depth, const ClassifierOptions& options, double dropout, double drop_path,
                    const BuildContext& context)
-      : Model(options) {
+      : BackboneModel(options) {
     struct Stage {
       int64_t expansion, kernel_size, stride, channels, num_blocks;
     };
@@ -96,7 +96,7 @@ class EfficientNetLite : public Model {
     int64_t total = 0;
     for (size_t stage = 0; stage < kStages.size(); ++stage) total += num_blocks(stage);
     stem_.emplace(*this, "_conv_stem", "_bn0", options.num_channels(), kFirst, 3, 2, 1, true, context.norm);
-    blocks_ = register_module("_blocks", std::make_shared<LayerList>());
+    blocks_ = register_module("_blocks", std::make_shared<nn::LayerList>());
     int64_t channels = kFirst;
     int64_t number = 0;
     for (size_t stage = 0; stage < kStages.size(); ++stage) {
@@ -116,13 +116,14 @@ class EfficientNetLite : public Model {
     nn::default_uniform_(fc_->weight, fc_->bias, context.init_generator);
   }
 
-  torch::Tensor forward(const torch::Tensor& x) override {
-    return fc_->forward(dropout_->forward(average_channels(head_->forward(blocks_->forward(stem_->forward(x))))));
+  torch::Tensor forward_features(const torch::Tensor& x) override {
+    return average_channels(head_->forward(blocks_->forward(stem_->forward(x))));
   }
+  torch::Tensor forward_head(const torch::Tensor& features) override { return fc_->forward(dropout_->forward(features)); }
 
  private:
   std::optional<SameConvNorm> stem_, head_;
-  std::shared_ptr<LayerList> blocks_;
+  std::shared_ptr<nn::LayerList> blocks_;
   std::shared_ptr<nn::Dropout> dropout_;
   std::shared_ptr<nn::Linear> fc_;
 };

@@ -46,18 +46,36 @@ class LayerChain : public torch::nn::Module {
     }
   }
 
-  torch::Tensor forward(torch::Tensor x) {
-    for (auto& step : steps_) {
-      x = std::visit([&x](auto& layer) { return apply(layer, x); }, step);
-    }
-    return x;
-  }
+  torch::Tensor forward(const torch::Tensor& x) { return run(x, 0, steps_.size()); }
+  torch::Tensor forward_features(const torch::Tensor& x) { return run(x, 0, head_begin()); }
+  torch::Tensor forward_head(const torch::Tensor& features) { return run(features, head_begin(), steps_.size()); }
 
  private:
   struct NormRelu {
     std::shared_ptr<nn::Conv2d> convolution;  // null: none before the normalisation
     nn::BatchNormPtr norm;
   };
+
+  torch::Tensor run(torch::Tensor x, size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) {
+      x = std::visit([&x](auto& layer) { return apply(layer, x); }, steps_[i]);
+    }
+    return x;
+  }
+
+  // The head is the last layer with parameters, with the dropout before it and all that follows.
+  size_t head_begin() const {
+    const auto layer_at = [this](size_t i) {
+      const auto* layer = std::get_if<torch::nn::AnyModule>(&steps_[i]);
+      return layer == nullptr ? nullptr : layer->ptr();
+    };
+    const auto has_parameters = [&](size_t i) { return layer_at(i) == nullptr || !layer_at(i)->parameters().empty(); };
+    size_t begin = steps_.size();
+    while (begin > 0 && !has_parameters(begin - 1)) --begin;
+    if (begin > 0) --begin;
+    while (begin > 0 && std::dynamic_pointer_cast<nn::Dropout>(layer_at(begin - 1)) != nullptr) --begin;
+    return begin;
+  }
 
   static torch::Tensor apply(NormRelu& step, const torch::Tensor& x) {
     return step.convolution == nullptr ? step.norm->forward_relu(x) : nn::convolve_normalise_relu(*step.convolution, *step.norm, x);
@@ -348,9 +366,9 @@ struct LayersOptions : ClassifierOptions {
   }
 };
 
-class LayersNetwork : public Model {
+class LayersNetwork : public BackboneModel {
  public:
-  LayersNetwork(const LayersOptions& options, const BuildContext& context) : Model(options) {
+  LayersNetwork(const LayersOptions& options, const BuildContext& context) : BackboneModel(options) {
     if (options.layers.empty())
       throw OptionError("layers", "has no layer; list some, as in [conv_norm: {channels: 16}, global_avg_pool, linear]");
     if (options.image_size.empty()) throw OptionError("image_size", "is not known from the data set; give it, as in 224");
@@ -371,7 +389,8 @@ class LayersNetwork : public Model {
     init_as_pytorch<nn::Linear>(*this, context.init_generator);
   }
 
-  torch::Tensor forward(const torch::Tensor& x) override { return chain_->forward(x); }
+  torch::Tensor forward_features(const torch::Tensor& x) override { return chain_->forward_features(x); }
+  torch::Tensor forward_head(const torch::Tensor& features) override { return chain_->forward_head(features); }
 
  private:
   std::shared_ptr<LayerChain> chain_;  // its layers are children of this module

@@ -46,15 +46,15 @@ class RegNetBlock : public torch::nn::Module {
   std::shared_ptr<SqueezeExcitation> se_;
 };
 
-class RegNet : public Model {
+class RegNet : public BackboneModel {
  public:
-  RegNet(const RegNetDesign& design, const ImageClassifierOptions& options, const BuildContext& context) : Model(options) {
+  RegNet(const RegNetDesign& design, const ImageClassifierOptions& options, const BuildContext& context) : BackboneModel(options) {
     int64_t channels = 32;
     stem_ =
         register_module("stem", std::make_shared<ConvNorm>(options.num_channels(), channels, ConvNormOptions{.stride = 2}, context.norm));
     for (size_t stage = 0; stage < design.widths.size(); ++stage) {
       const auto number = std::to_string(stage + 1);
-      const auto blocks = std::make_shared<LayerList>();
+      const auto blocks = std::make_shared<nn::LayerList>();
       for (int64_t i = 0; i < design.depths[stage]; ++i) {
         const auto block = std::make_shared<RegNetBlock>(channels, design.widths[stage], i == 0 ? 2 : 1, design.group_width, context.norm);
         blocks->add("block" + number + "-" + std::to_string(i), block);
@@ -75,7 +75,8 @@ class RegNet : public Model {
     init_linear_layers(*this, context.init_generator);
   }
 
-  torch::Tensor forward(const torch::Tensor& x) override { return fc_->forward(average_channels(trunk_->forward(stem_->forward(x)))); }
+  torch::Tensor forward_features(const torch::Tensor& x) override { return average_channels(trunk_->forward(stem_->forward(x))); }
+  torch::Tensor forward_head(const torch::Tensor& features) override { return fc_->forward(features); }
 
  private:
   std::shared_ptr<ConvNorm> stem_;

@@ -104,10 +104,10 @@ class Bottleneck : public torch::nn::Module {
 using BlocksPerStage = std::array<int64_t, 4>;
 
 template <class Block>
-class ResNet : public Model {
+class ResNet : public BackboneModel {
  public:
   ResNet(const BlocksPerStage& blocks_per_stage, const Grouping& grouping, const ResNetOptions& options, const BuildContext& context)
-      : Model(options), options_(options), grouping_(grouping) {
+      : BackboneModel(options), options_(options), grouping_(grouping) {
     conv1_ = register_module("conv1", make_stem(options));
     bn1_ = register_module("bn1", context.norm(64));
     layer1_ = register_module("layer1", make_stage(64, 1, blocks_per_stage[0], context.norm));
@@ -120,12 +120,13 @@ class ResNet : public Model {
     nn::default_uniform_(fc_->weight, fc_->bias, context.init_generator);
   }
 
-  torch::Tensor forward(const torch::Tensor& x) override {
+  torch::Tensor forward_features(const torch::Tensor& x) override {
     torch::Tensor y = nn::convolve_normalise_relu(*conv1_, *bn1_, x);
     if (options_.stem == ResNetStem::kImagenet) y = at::max_pool2d(y, /*kernel_size=*/3, /*stride=*/2, /*padding=*/1);
     y = layer4_->forward(layer3_->forward(layer2_->forward(layer1_->forward(y))));
-    return fc_->forward(dropout_->forward(at::adaptive_avg_pool2d(y, {1, 1}).flatten(1)));
+    return at::adaptive_avg_pool2d(y, {1, 1}).flatten(1);
   }
+  torch::Tensor forward_head(const torch::Tensor& features) override { return fc_->forward(dropout_->forward(features)); }
 
  private:
   static std::shared_ptr<nn::Conv2d> make_stem(const ResNetOptions& options) {

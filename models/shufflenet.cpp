@@ -68,9 +68,9 @@ class ShuffleBlock : public torch::nn::Module {
   ListedConvNorm first_depthwise_, first_pointwise_, expansion_, depthwise_, projection_;
 };
 
-class ShuffleNet : public Model {
+class ShuffleNet : public BackboneModel {
  public:
-  ShuffleNet(const ImageClassifierOptions& options, const BuildContext& context) : Model(options) {
+  ShuffleNet(const ImageClassifierOptions& options, const BuildContext& context) : BackboneModel(options) {
     constexpr std::array<int64_t, 3> kBlocks = {4, 8, 4};
     constexpr std::array<int64_t, 3> kChannels = {116, 232, 464};
     constexpr int64_t kLast = 1024;
@@ -91,11 +91,12 @@ class ShuffleNet : public Model {
     nn::default_uniform_(fc_->weight, fc_->bias, context.init_generator);
   }
 
-  torch::Tensor forward(const torch::Tensor& x) override {
+  torch::Tensor forward_features(const torch::Tensor& x) override {
     auto y = at::max_pool2d(conv1_->forward(x), /*kernel_size=*/3, /*stride=*/2, /*padding=*/1);
     for (auto& stage : stages_) y = stage->forward(y);
-    return fc_->forward(conv5_->forward(y).mean({2, 3}));
+    return conv5_->forward(y).mean({2, 3});
   }
+  torch::Tensor forward_head(const torch::Tensor& features) override { return fc_->forward(features); }
 
  private:
   std::shared_ptr<ConvNorm> conv1_, conv5_;

@@ -29,9 +29,9 @@ class Fire : public torch::nn::Module {
 
 torch::nn::MaxPool2d pool() { return torch::nn::MaxPool2d(torch::nn::MaxPool2dOptions(3).stride(2).ceil_mode(true)); }
 
-class SqueezeNet : public Model {
+class SqueezeNet : public BackboneModel {
  public:
-  SqueezeNet(const SqueezeNetOptions& options, const BuildContext& context) : Model(options) {
+  SqueezeNet(const SqueezeNetOptions& options, const BuildContext& context) : BackboneModel(options) {
     const auto fire = [](int64_t in_channels, int64_t squeezed, int64_t expanded) {
       return std::make_shared<Fire>(in_channels, squeezed, expanded);
     };
@@ -58,7 +58,8 @@ class SqueezeNet : public Model {
     }
   }
 
-  torch::Tensor forward(const torch::Tensor& x) override { return average_channels(classifier_->forward(features_->forward(x))); }
+  torch::Tensor forward_features(const torch::Tensor& x) override { return features_->forward(x); }
+  torch::Tensor forward_head(const torch::Tensor& features) override { return average_channels(classifier_->forward(features)); }
 
  private:
   torch::nn::Sequential features_, classifier_;

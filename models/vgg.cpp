@@ -87,25 +87,26 @@ torch::nn::Sequential make_classifier(const VggOptions& options, const BuildCont
                                std::make_shared<nn::Linear>(4096, options.num_outputs()));
 }
 
-class Vgg : public Model {
+class Vgg : public BackboneModel {
  public:
   Vgg(const ConvolutionsPerStage& convolutions_per_stage, const VggOptions& options, const BuildContext& context)
-      : Model(options), options_(options), stages_(make_stages(convolutions_per_stage, options.num_channels(), context.norm)) {
+      : BackboneModel(options), options_(options), stages_(make_stages(convolutions_per_stage, options.num_channels(), context.norm)) {
     register_module("features", list_features(stages_));
     classifier_ = register_module("classifier", make_classifier(options, context));
     nn::init_convolutions_(*this, context.init_generator);
     init_linear_layers(*this, context.init_generator);
   }
 
-  torch::Tensor forward(const torch::Tensor& x) override {
+  torch::Tensor forward_features(const torch::Tensor& x) override {
     torch::Tensor y = x;
     for (const auto& stage : stages_) {
       for (const auto& layer : stage) y = layer.forward(y);
       y = at::max_pool2d(y, /*kernel_size=*/2);
     }
     const int64_t pooled_size = options_.head == VggHead::kImagenet ? 7 : 1;
-    return classifier_->forward(at::adaptive_avg_pool2d(y, {pooled_size, pooled_size}).flatten(1));
+    return at::adaptive_avg_pool2d(y, {pooled_size, pooled_size}).flatten(1);
   }
+  torch::Tensor forward_head(const torch::Tensor& features) override { return classifier_->forward(features); }
 
  private:
   VggOptions options_;

@@ -1,5 +1,5 @@
 // The vision transformer (Dosovitskiy et al. 2021) with torchvision's names, shapes and initial values (torchvision/models/
-// vision_transformer.py).
+// vision_transformer.py), and DeiT's (Touvron et al. 2021) with those of timm (timm/models/vision_transformer.py).
 
 #include <cmath>
 #include <string>
@@ -74,9 +74,30 @@ class EncoderBlock : public torch::nn::Module {
   torch::nn::Sequential mlp_;
 };
 
-class Vit : public Model {
+// What both have.
+class VisionTransformer : public BackboneModel {
  public:
-  Vit(const VitDesign& design, const VitOptions& options, const BuildContext& context) : Model(options) {
+  using BackboneModel::BackboneModel;
+  torch::Tensor forward_features(const torch::Tensor& x) override {
+    const auto patches = patches_->forward(x).flatten(2).transpose(1, 2);
+    const auto tokens = at::cat({class_token_.expand_as(patches.slice(1, 0, 1)), patches}, 1);
+    return norm_->forward(blocks_->forward(dropout_->forward(tokens + positions_))).select(1, 0);
+  }
+  torch::Tensor forward_head(const torch::Tensor& features) override { return head_->forward(features); }
+  bool prefers_channels_last() const override { return false; }
+
+ protected:
+  torch::Tensor class_token_, positions_;
+  std::shared_ptr<nn::Conv2d> patches_;
+  std::shared_ptr<nn::Dropout> dropout_;
+  torch::nn::Sequential blocks_;
+  std::shared_ptr<nn::LayerNorm> norm_;
+  std::shared_ptr<nn::Linear> head_;
+};
+
+class Vit : public VisionTransformer {
+ public:
+  Vit(const VitDesign& design, const VitOptions& options, const BuildContext& context) : VisionTransformer(options) {
     const auto features = design.num_features;
     const int64_t side = options.image_size / kPatch;
     class_token_ = register_parameter("class_token", torch::zeros({1, 1, features}));
@@ -99,23 +120,74 @@ class Vit : public Model {
     torch::nn::init::zeros_(head_->weight);
     torch::nn::init::zeros_(head_->bias);
   }
+};
 
-  torch::Tensor forward(const torch::Tensor& x) override {
-    const auto patches = patches_->forward(x).flatten(2).transpose(1, 2);
-    const auto tokens = at::cat({class_token_.expand_as(patches.slice(1, 0, 1)), patches}, 1);
-    const auto y = norm_->forward(blocks_->forward(dropout_->forward(tokens + positions_)));
-    return head_->forward(y.select(1, 0));
+struct DeitOptions : VitOptions {
+  double drop_path = 0.0;
+
+  void describe(KeyTable& keys) {
+    VitOptions::describe(keys);
+    describe_drop_path(keys, drop_path);
+  }
+};
+
+class DeitBlock : public torch::nn::Module {
+ public:
+  DeitBlock(const VitDesign& design, const DeitOptions& options, double drop_path, const BuildContext& context) {
+    const auto features = design.num_features;
+    norm1_ = register_module("norm1", std::make_shared<nn::LayerNorm>(features, kVitEps));
+    const auto names = nn::SelfAttention::Names::kTimm;
+    attention_ = register_module("attn", std::make_shared<nn::SelfAttention>(features, design.num_heads, names));
+    norm2_ = register_module("norm2", std::make_shared<nn::LayerNorm>(features, kVitEps));
+    auto mlp = register_module("mlp", std::make_shared<torch::nn::Module>());
+    fc1_ = mlp->register_module("fc1", std::make_shared<nn::Linear>(features, design.hidden));
+    fc2_ = mlp->register_module("fc2", std::make_shared<nn::Linear>(design.hidden, features));
+    dropout_ = register_module("drop", std::make_shared<nn::Dropout>(options.dropout, context.dropout_generator));
+    drop_path_ = register_module("drop_path", std::make_shared<nn::DropPath>(drop_path, context.dropout_generator));
   }
 
-  bool prefers_channels_last() const override { return false; }
+  torch::Tensor forward(const torch::Tensor& x) {
+    const auto y = x + drop_path_->forward(dropout_->forward(attention_->forward(norm1_->forward(x))));
+    const auto hidden = dropout_->forward(at::gelu(fc1_->forward(norm2_->forward(y))));
+    return y + drop_path_->forward(dropout_->forward(fc2_->forward(hidden)));
+  }
 
  private:
-  torch::Tensor class_token_, positions_;
-  std::shared_ptr<nn::Conv2d> patches_;
+  std::shared_ptr<nn::LayerNorm> norm1_, norm2_;
+  std::shared_ptr<nn::SelfAttention> attention_;
+  std::shared_ptr<nn::Linear> fc1_, fc2_;
   std::shared_ptr<nn::Dropout> dropout_;
-  torch::nn::Sequential blocks_;
-  std::shared_ptr<nn::LayerNorm> norm_;
-  std::shared_ptr<nn::Linear> head_;
+  std::shared_ptr<nn::DropPath> drop_path_;
+};
+
+class Deit : public VisionTransformer {
+ public:
+  Deit(const VitDesign& design, const DeitOptions& options, const BuildContext& context) : VisionTransformer(options) {
+    const auto features = design.num_features;
+    const int64_t side = options.image_size / kPatch;
+    class_token_ = register_parameter("cls_token", torch::empty({1, 1, features}));
+    positions_ = register_parameter("pos_embed", torch::empty({1, side * side + 1, features}));
+    auto embedding = register_module("patch_embed", std::make_shared<torch::nn::Module>());
+    const nn::Conv2dOptions patch{.stride = kPatch, .bias = true};
+    patches_ = embedding->register_module("proj", std::make_shared<nn::Conv2d>(options.num_channels(), features, kPatch, patch));
+    dropout_ = register_module("pos_drop", std::make_shared<nn::Dropout>(options.dropout, context.dropout_generator));
+    for (int64_t i = 0; i < design.num_layers; ++i) {
+      const double drop_path = options.drop_path * static_cast<double>(i) / static_cast<double>(design.num_layers - 1);
+      blocks_->push_back(std::make_shared<DeitBlock>(design, options, drop_path, context));
+    }
+    register_module("blocks", blocks_);
+    norm_ = register_module("norm", std::make_shared<nn::LayerNorm>(features, kVitEps));
+    head_ = register_module("head", std::make_shared<nn::Linear>(features, options.num_outputs()));
+    nn::normal_(class_token_, 0, 1e-6, context.init_generator);
+    nn::truncated_normal_(positions_, 0.02, context.init_generator);
+    nn::default_uniform_(patches_->weight, patches_->bias, context.init_generator);
+    for (const auto& module : modules(/*include_self=*/false)) {
+      auto* linear = module->as<nn::Linear>();
+      if (linear == nullptr) continue;
+      nn::truncated_normal_(linear->weight, 0.02, context.init_generator);
+      torch::nn::init::zeros_(linear->bias);
+    }
+  }
 };
 
 }  // namespace
@@ -124,6 +196,10 @@ void add_vit(ModelRegistry& registry) {
   registry.add<VitOptions>("vit_b_16", "torchvision's vit_b_16, 85.7 million parameters.", [](const auto& options, const auto& context) {
     return std::make_shared<Vit>(VitDesign{.num_layers = 12, .num_heads = 12, .num_features = 768, .hidden = 3072}, options, context);
   });
+  registry.add<DeitOptions>(
+      "vit_s_16", "timm's vit_small_patch16_224, 21.7 million parameters.", [](const auto& options, const auto& context) {
+        return std::make_shared<Deit>(VitDesign{.num_layers = 12, .num_heads = 6, .num_features = 384, .hidden = 1536}, options, context);
+      });
 }
 
 }  // namespace trainer::models

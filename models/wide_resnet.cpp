@@ -52,9 +52,9 @@ class WideBlock : public torch::nn::Module {
   std::shared_ptr<nn::Dropout> dropout_;
 };
 
-class WideResNet : public Model {
+class WideResNet : public BackboneModel {
  public:
-  WideResNet(const WideResNetOptions& options, const BuildContext& context) : Model(options) {
+  WideResNet(const WideResNetOptions& options, const BuildContext& context) : BackboneModel(options) {
     const int64_t channels = 16 * options.width;
     conv1_ = register_module("conv1", nn::conv3x3(options.num_channels(), 16));
     layer1_ = register_module("layer1", make_stage(16, channels, 1, options, context));
@@ -66,11 +66,12 @@ class WideResNet : public Model {
     nn::default_uniform_(fc_->weight, fc_->bias, context.init_generator);
   }
 
-  torch::Tensor forward(const torch::Tensor& x) override {
+  torch::Tensor forward_features(const torch::Tensor& x) override {
     torch::Tensor y = layer3_->forward(layer2_->forward(layer1_->forward(conv1_->forward(x))));
     y = bn_->forward_relu(y);
-    return fc_->forward(at::adaptive_avg_pool2d(y, {1, 1}).flatten(1));
+    return at::adaptive_avg_pool2d(y, {1, 1}).flatten(1);
   }
+  torch::Tensor forward_head(const torch::Tensor& features) override { return fc_->forward(features); }
 
  private:
   static torch::nn::Sequential make_stage(int64_t in_channels, int64_t channels, int64_t stride, const WideResNetOptions& options,

@@ -18,7 +18,14 @@ def vgg16_cifar():
     return network
 
 
+# Networks that torchvision lacks, by timm's names.
+TIMM = {"vit_s_16": "vit_small_patch16_224", **{f"efficientnet_lite{i}": f"tf_efficientnet_lite{i}" for i in range(3)}}
+
+
 def torchvision_network(name, image_size):
+    if name in TIMM:
+        import timm
+        return timm.create_model(TIMM[name], num_classes=10, **({"img_size": image_size} if name.startswith("vit") else {}))
     sized = {"image_size": image_size} if name.startswith("vit") else {}
     return torchvision.models.get_model(name, num_classes=10, **sized)
 

@@ -79,6 +79,24 @@ class Model : public torch::nn::Module {
   int64_t num_outputs_;
 };
 
+// A network of a backbone, which computes the features of a sample, and a head. A frozen backbone can be computed once for all epochs
+// (training.cache_features).
+class BackboneModel : public Model {
+ public:
+  using Model::Model;
+
+  torch::Tensor forward(const torch::Tensor& x) final { return forward_head(takes_features_ ? x : forward_features(x)); }
+  // Of one batch as forward() takes it: [N, ...].
+  virtual torch::Tensor forward_features(const torch::Tensor& x) = 0;
+  // The outputs [N, num_outputs] for the result of forward_features(). Dropout that is not part of the backbone belongs here.
+  virtual torch::Tensor forward_head(const torch::Tensor& features) = 0;
+  // From now on forward() takes the result of forward_features().
+  void take_features() { takes_features_ = true; }
+
+ private:
+  bool takes_features_ = false;
+};
+
 // Networks are built on the CPU in float32 and moved by the caller.
 struct BuildContext {
   at::Generator init_generator;     // CPU; the source of every initial value

@@ -3,12 +3,15 @@
 // all ranks (torch.nn.SyncBatchNorm, also on the CPU); initial values from a given generator; losses. Names of parameters are PyTorch's.
 
 #include <torch/nn/module.h>
+#include <torch/nn/modules/container/any.h>
 
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "trainer/component.h"
 #include "trainer/distributed.h"
@@ -69,8 +72,9 @@ class BatchNorm2d : public torch::nn::Module {
   void to(torch::Device device, torch::Dtype dtype, bool non_blocking = false) override;
   void to(torch::Dtype dtype, bool non_blocking = false) override;
 
-  // From now on the layer is in evaluation also while its network is in training: it uses its running statistics and keeps them.
-  void freeze_statistics();
+  // From now on the layer is in evaluation also while its network is in training: it uses its running statistics and keeps them. With
+  // `on` = false this ends, from the next train() on.
+  void freeze_statistics(bool on = true);
   void train(bool on = true) override;
 
   // Whether the running statistics are the average over all batches (without a momentum).
@@ -182,14 +186,17 @@ class LayerNorm : public torch::nn::Module {
   double eps_;
 };
 
-// torch.nn.MultiheadAttention of a sequence with itself, without masks and dropout. Its parameters are not initialised.
+// torch.nn.MultiheadAttention of a sequence with itself, without masks and dropout, with its names of parameters or those of timm's
+// Attention. Its parameters are not initialised.
 class SelfAttention : public torch::nn::Module {
  public:
-  SelfAttention(int64_t num_features, int64_t num_heads);
+  enum class Names { kTorch, kTimm };
+  SelfAttention(int64_t num_features, int64_t num_heads, Names names = Names::kTorch);
   torch::Tensor forward(const torch::Tensor& x);  // [N, positions, num_features]
 
-  torch::Tensor in_proj_weight, in_proj_bias;
-  std::shared_ptr<Linear> out_proj;
+  torch::Tensor in_proj_weight, in_proj_bias;  // undefined with timm's names
+  std::shared_ptr<Linear> qkv;                 // null with torch's
+  std::shared_ptr<Linear> out_proj;            // timm's proj
 
  private:
   int64_t num_heads_;
@@ -217,6 +224,27 @@ class Dropout : public torch::nn::Module {
  private:
   double p_;
   at::Generator generator_;
+};
+
+// Layers one after another, named by their numbers or by names. LibTorch's Sequential cannot be a layer of another one.
+class LayerList : public torch::nn::Module {
+ public:
+  template <class Layer>
+  void add(const std::string& name, std::shared_ptr<Layer> layer) {
+    register_module(name, layer);
+    layers_.emplace_back(std::move(layer));
+  }
+  template <class Layer>
+  void add(std::shared_ptr<Layer> layer) {
+    add(std::to_string(layers_.size()), std::move(layer));
+  }
+  torch::Tensor forward(torch::Tensor x) {
+    for (auto& layer : layers_) x = layer.forward(std::move(x));
+    return x;
+  }
+
+ private:
+  std::vector<torch::nn::AnyModule> layers_;
 };
 
 // Initial values from a generator that the caller provides; the process-wide generator is never used. Formulas of torch.nn.init and of the

@@ -23,6 +23,8 @@ class CounterRandom {
   uint32_t next_below(uint32_t bound) { return static_cast<uint32_t>((uint64_t{next_uint32()} * bound) >> 32); }
   // True with probability p.
   bool next_bool(double p) { return static_cast<double>(next_uint32()) * 0x1.0p-32 < p; }
+  // Whether a number was drawn.
+  bool is_used() const { return counter_[0] > 0; }
 
  private:
   std::array<uint32_t, 2> key_;

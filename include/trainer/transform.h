@@ -129,18 +129,24 @@ class SampleRandom : public CounterRandom {
   SampleRandom(const EpochSeeds& seeds, const EpochSample& which)
       : CounterRandom(seeds.of_epoch, static_cast<uint64_t>(which.index), which.occurrence), seeds_(seeds), which_(which) {}
 
-  int64_t epoch() const { return seeds_.epoch; }
+  int64_t epoch() const {
+    is_asked_for_epoch_ = true;
+    return seeds_.epoch;
+  }
   // Uniform in [low, high).
   double next_between(double low, double high) { return low + (high - low) * (next_uint32() * 0x1.0p-32); }
   CounterRandom& of_all_epochs() {
     if (!of_all_epochs_) of_all_epochs_.emplace(seeds_.of_all_epochs, static_cast<uint64_t>(which_.index), which_.occurrence);
     return *of_all_epochs_;
   }
+  // Whether anything that may differ between epochs or samples was asked for.
+  bool is_used() const { return CounterRandom::is_used() || of_all_epochs_ || is_asked_for_epoch_; }
 
  private:
   const EpochSeeds& seeds_;
   EpochSample which_;
   std::optional<CounterRandom> of_all_epochs_;  // made when a transform asks for it, because few do
+  mutable bool is_asked_for_epoch_ = false;
 };
 
 // The keys of a transform, and the transform itself. Several threads call apply() concurrently.

@@ -37,6 +37,8 @@ config::Experiment load_experiment(const std::filesystem::path& folder, const en
   // The weights are those of the record.
   experiment.model.init_from.clear();
   experiment.model.weights.clear();
+  // Those in the cache are of other weights.
+  experiment.training.cache_features = false;
   if (record.loss_scale) experiment.amp.scaler.init_scale = *record.loss_scale;
   return experiment;
 }

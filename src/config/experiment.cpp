@@ -39,6 +39,10 @@ void Experiment::check(Findings& findings) const {
     findings.refuse("training.early_stopping",
                     "needs validations, but validation.every_epochs and validation.every_steps are null; set one of them");
   }
+  if (findings.are_readable({"model", "training"}) && model.freeze.empty()) {
+    if (training.cache_features) findings.refuse("training.cache_features", "needs frozen layers; add model.freeze: [backbone]");
+    if (training.unfreeze_after) findings.refuse("training.unfreeze_after", "has no effect without model.freeze; leave it out");
+  }
   if (findings.are_readable({"runtime", "amp"}) && runtime.dtype == device::FloatType::kFloat64 && amp.enabled.value.value_or(false)) {
     findings.refuse("amp.enabled", "autocast lowers the precision that runtime.dtype: float64 asks for; choose one of them");
   }

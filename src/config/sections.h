@@ -64,8 +64,10 @@ struct DatasetSection {
   void describe(KeyTable& keys, const Registries& registries) {
     using engine::Distribution;
     keys.add_component("name", component, registries.datasets, "", "The data set; `trainer list datasets` shows them.");
-    keys.add_components("train_transforms", train_transforms, registries.transforms,
-                        "Applied to each training image, in this order; without this key those that the data set's line tells, or none.");
+    keys.add_components(
+        "train_transforms", train_transforms, registries.transforms,
+        "Applied to each training image, in this order; without this key those that the data set's line tells, or none, and with "
+        "training.cache_features those of validation.");
     keys.add_components("validation_transforms", validation_transforms, registries.transforms,
                         "Applied to each validation image; without this key those that the data set's line tells, or none.");
     keys.add_components(
@@ -198,6 +200,7 @@ struct OptimizerSection {
   ComponentConfig component;
   bool decay_norm_and_bias = true;
   bool skip_zero_grads = false;
+  std::optional<double> layer_decay;
   std::vector<optim::ParameterGroupOptions> groups = {};
 
   void describe(KeyTable& keys, const RegistryBase& optimizers) {
@@ -209,6 +212,13 @@ struct OptimizerSection {
         "skip_zero_grads", skip_zero_grads,
         {.doc = "Leave a parameter as it is in a step in which its gradient is zero everywhere: no weight decay, no momentum. Waits for "
                 "the device in every step."});
+    keys.add("layer_decay", layer_decay,
+             {.min = 0,
+              .max = 1,
+              .min_excluded = true,
+              .doc = "Multiplies the learning rate of each layer or block once for each one that comes after it, so that the first ones, "
+                     "which need to change least in fine-tuning, learn slowest; `trainer validate -v` shows the factors. 0.65 to 0.9 are "
+                     "usual; null: all learn alike."});
     keys.add_sections("groups", groups,
                       "Parameters with a learning rate or a weight decay of their own, for fine-tuning; of several items that name a "
                       "parameter, the first counts.");
@@ -266,6 +276,8 @@ struct TrainingSection {
   engine::OnNonFinite on_non_finite = engine::OnNonFinite::kStop;
   std::optional<optim::EmaOptions> ema;
   int64_t mixup_off_epochs = 0;
+  bool cache_features = false;
+  std::optional<int64_t> unfreeze_after;
   std::optional<engine::EarlyStoppingOptions> early_stopping;
   std::optional<int64_t> overfit_batches;
   bool extend = false;
@@ -285,6 +297,22 @@ struct TrainingSection {
       if (mixup_off_epochs == 0) return "";
       if (!epochs) return "needs training.epochs instead of training.steps";
       return mixup_off_epochs > *epochs ? "is more than training.epochs; choose fewer" : "";
+    });
+    keys.add(
+        "cache_features", cache_features,
+        {.doc = "Compute the frozen layers (model.freeze) once for each image instead of in each epoch, and keep the results in "
+                "${TRAINER_HOME:-~/.cache/trainer}/features for this and later runs with the same weights, images and transforms. "
+                "Needs train_transforms without random ones, as they are by default; dropout and drop_path of the frozen layers are off."});
+    keys.add("unfreeze_after", unfreeze_after,
+             {.min = 1,
+              .unit = "epochs",
+              .doc = "After so many epochs all parameters are trained, with batch statistics again, and model.freeze has no effect any "
+                     "more; null: never."});
+    keys.refuse("unfreeze_after", [this]() -> std::string {
+      if (!unfreeze_after) return "";
+      if (cache_features)
+        return "given together with training.cache_features; train the frozen network first, and then another run with model.init_from";
+      return epochs && *unfreeze_after >= *epochs ? "is not less than training.epochs, so that it has no effect; choose fewer" : "";
     });
     keys.refuse("epochs", [this] { return epochs || steps ? "" : "missing; give this or training.steps"; });
     keys.refuse("steps", [this] { return epochs && steps ? "given together with training.epochs; set one of them to null" : ""; });

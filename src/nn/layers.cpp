@@ -214,18 +214,21 @@ torch::Tensor LayerNorm::forward(const torch::Tensor& x) { return observed(*this
 
 torch::Tensor LayerNorm::forward_channels(const torch::Tensor& x) { return forward(x.permute({0, 2, 3, 1})).permute({0, 3, 1, 2}); }
 
-SelfAttention::SelfAttention(int64_t num_features, int64_t num_heads) : num_heads_(num_heads) {
-  in_proj_weight = register_parameter("in_proj_weight", torch::empty({3 * num_features, num_features}));
-  in_proj_bias = register_parameter("in_proj_bias", torch::empty({3 * num_features}));
-  out_proj = register_module("out_proj", std::make_shared<Linear>(num_features, num_features));
+SelfAttention::SelfAttention(int64_t num_features, int64_t num_heads, Names names) : num_heads_(num_heads) {
+  if (names == Names::kTimm) {
+    qkv = register_module("qkv", std::make_shared<Linear>(num_features, 3 * num_features));
+  } else {
+    in_proj_weight = register_parameter("in_proj_weight", torch::empty({3 * num_features, num_features}));
+    in_proj_bias = register_parameter("in_proj_bias", torch::empty({3 * num_features}));
+  }
+  out_proj = register_module(names == Names::kTimm ? "proj" : "out_proj", std::make_shared<Linear>(num_features, num_features));
 }
 
 torch::Tensor SelfAttention::forward(const torch::Tensor& x) {
+  const auto projected = qkv ? qkv->forward(x) : at::linear(x, used_weight(in_proj_weight), used_weight(in_proj_bias));
   // [3, N, heads, positions, features of a head]
-  const auto projected = at::linear(x, used_weight(in_proj_weight), used_weight(in_proj_bias))
-                             .unflatten(2, {3, num_heads_, x.size(2) / num_heads_})
-                             .permute({2, 0, 3, 1, 4});
-  const auto y = at::scaled_dot_product_attention(projected[0], projected[1], projected[2]);
+  const auto parts = projected.unflatten(2, {3, num_heads_, x.size(2) / num_heads_}).permute({2, 0, 3, 1, 4});
+  const auto y = at::scaled_dot_product_attention(parts[0], parts[1], parts[2]);
   return observed(*this, out_proj->forward(y.transpose(1, 2).flatten(2)));
 }
 

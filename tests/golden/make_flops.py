@@ -3,6 +3,7 @@
 """
 import pathlib
 
+import timm
 import torch
 import torchvision
 from torch import nn
@@ -32,6 +33,7 @@ CASES = [
       for name in ("resnext50_32x4d", "mobilenet_v2", "mobilenet_v3_small", "mobilenet_v3_large", "efficientnet_b0", "efficientnet_v2_s",
                    "regnet_y_400mf", "convnext_tiny", "densenet121", "shufflenet_v2_x1_0", "squeezenet1_1")],
     ("vit_b_16", "num_classes: 1000, image_size: 64", 64, lambda: torchvision.models.vit_b_16(weights=None, image_size=64)),
+    ("vit_s_16", "num_classes: 1000, image_size: 64", 64, lambda: timm.create_model("vit_small_patch16_224", img_size=64)),
 ]
 # The counter knows neither the fused layer of an encoder nor the fused attention of a CPU.
 torch.backends.mha.set_fastpath_enabled(False)

@@ -1,5 +1,5 @@
-"""Networks of torchvision's names start with values of torchvision's distributions, and compute its outputs, gradients and running statistics
-in float64 from the same state_dict.
+"""Networks of torchvision's names, and timm's vit_small_patch16_224, start with values of the same distributions, and compute the same outputs,
+gradients and running statistics in float64 from the same state_dict.
 TRAINER_BINARY lies in the folder of the program parity_networks."""
 
 import os
@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import unittest
 
+import timm
 import torch
 import torchvision
 
@@ -22,8 +23,9 @@ NETWORKS = {
     "convnext_tiny": ("drop_path: 0", {"stochastic_depth_prob": 0.0}), "convnext_small": ("drop_path: 0", {"stochastic_depth_prob": 0.0}),
     "densenet121": ("", {}), "densenet169": ("", {}), "regnet_y_400mf": ("", {}), "regnet_y_800mf": ("", {}),
     "regnet_y_1_6gf": ("", {}), "shufflenet_v2_x1_0": ("", {}), "squeezenet1_1": ("dropout: 0", {"dropout": 0.0}),
-    "vit_b_16": ("image_size: 32", {"image_size": 32}),
+    "vit_b_16": ("image_size: 32", {"image_size": 32}), "vit_s_16": ("image_size: 32", {"img_size": 32}),
 }
+TIMM = {"vit_s_16": "vit_small_patch16_224"}
 # Height and width of the images.
 SIZE = 32
 TOLERANCE = 1e-10
@@ -38,11 +40,14 @@ def difference(ours, theirs):
 class NetworksTest(unittest.TestCase):
     def compare(self, name, keys, arguments):
         torch.manual_seed(1)
-        network = torchvision.models.get_model(name, weights=None, num_classes=7, **arguments)
+        if name in TIMM:
+            network = timm.create_model(TIMM[name], num_classes=7, **arguments)
+        else:
+            network = torchvision.models.get_model(name, weights=None, num_classes=7, **arguments)
         initial = {key: parameter.detach().clone() for key, parameter in network.named_parameters()}
         network.double()
         # Its head starts at zero, so that no gradient would reach the rest.
-        if name.startswith("vit"):
+        if name == "vit_b_16":
             torch.nn.init.normal_(network.heads.head.weight, std=0.1)
         state = {key: value.clone() for key, value in network.state_dict().items()}
         images, weights = torch.randn(3, 3, SIZE, SIZE, dtype=torch.float64), torch.randn(3, 7, dtype=torch.float64)

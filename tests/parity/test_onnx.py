@@ -29,6 +29,7 @@ NETWORKS = {
        for name in ("mobilenet_v2", "mobilenet_v3_small", "efficientnet_b0", "efficientnet_v2_s", "efficientnet_lite0", "convnext_tiny", "densenet121",
                     "regnet_y_400mf", "shufflenet_v2_x1_0", "squeezenet1_1", "resnext50_32x4d")},
     "vit_b_16": ("{name: vit_b_16, num_classes: 10, image_size: 64}", "[3, 64, 64]"),
+    "vit_s_16": ("{name: vit_s_16, num_classes: 10, image_size: 64}", "[3, 64, 64]"),
     "layers": (json.dumps(yaml.safe_load((ROOT / "configs" / "layers_mixture.yaml").read_text())["model"]), "[3, 32, 32]"),
     "airbench": ("{name: airbench, num_classes: 10}", "[3, 32, 32]"),
     "mobilenet_v2_small": ("{name: mobilenet_v2_small, width: 0.25, num_classes: 10}", "[3, 32, 32]"),

@@ -30,6 +30,12 @@ class SmallDatasets {
   std::vector<std::string> overrides_for(const std::filesystem::path& config) const {
     const auto name = config.stem().string();
     if (name == "imagefolder") return {"dataset.root=" + (folder_.path() / "imagefolder").string()};
+    if (name == "finetune") {
+      // Without the network.
+      const std::string resize = "[resize: {size: [32, 32]}]";
+      return {"dataset.root=" + (folder_.path() / "imagefolder").string(), "model.weights=''", "dataset.train_transforms=" + resize,
+              "dataset.validation_transforms=" + resize};
+    }
     if (name == "tiny_imagenet" || name == "cifar100_wrn" || name == "mnist" || name == "layers_lenet5")
       return {"dataset.root=" + folder_.path().string()};
     if (name == "quickstart" || name.starts_with("cifar10_") || name.starts_with("layers_"))

@@ -20,6 +20,21 @@ void SizeKey::describe(KeyTable& keys, const std::string& doc) {
 
 std::string SizeKey::text() const { return is_one_number() ? fmt::format("{}", height()) : fmt::format("{} x {}", height(), width()); }
 
+bool is_random(const ComponentConfig& component) {
+  const auto transform = transform_registry().make(component);
+  const auto* of_images = std::get_if<std::shared_ptr<const ImageTransform>>(&transform);
+  if (of_images == nullptr) return !std::holds_alternative<Normalize>(transform);
+  // Larger than what a crop may ask for in practice.
+  constexpr int kSide = 1024;
+  const std::vector<uint8_t> pixels(size_t{3} * kSide * kSide);
+  PictureMemory memory;
+  Picture picture(ImageView::whole(pixels.data(), 3, kSide, kSide), memory);
+  const EpochSeeds seeds(0, 0);
+  SampleRandom random(seeds, {});
+  (*of_images)->apply(picture, random);
+  return random.is_used();
+}
+
 std::string to_string(const Frame& frame) {
   return fmt::format("{}{} x {} pixels", frame.is_exact ? "" : "at least ", frame.height, frame.width);
 }

@@ -34,6 +34,9 @@ class SizeKey {
   std::vector<int64_t> values_;
 };
 
+// Whether the transform makes different images of the same one.
+bool is_random(const ComponentConfig& component);
+
 struct Range {
   double least = 0;
   double greatest = 0;

@@ -292,7 +292,10 @@ bool is_frozen(const torch::nn::Module& layer) {
 // products as it has values for one output channel.
 int64_t flops_of(const torch::nn::Module& layer, const torch::Tensor& output) {
   // Queries, keys and values; then the products of queries and keys, and those with the values.
-  if (layer.as<nn::SelfAttention>() != nullptr) return 2 * output.numel() * (3 * output.size(2) + 2 * output.size(1));
+  if (const auto* attention = layer.as<nn::SelfAttention>()) {
+    const int64_t projected = attention->qkv ? 0 : 3 * output.size(2);  // otherwise by a layer of its own
+    return 2 * output.numel() * (projected + 2 * output.size(1));
+  }
   const auto parameters = layer.named_parameters(/*recurse=*/false);
   const auto buffers = layer.named_buffers(/*recurse=*/false);
   const auto* weight = parameters.contains("weight") ? &parameters["weight"] : buffers.contains("weight") ? &buffers["weight"] : nullptr;

@@ -160,11 +160,23 @@ engine::Network build_network(const config::Experiment& experiment, const device
       throw UsageError(fmt::format("{}: {}", experiment.place_of("model." + error.member()), error.problem()));
     }
   };
+  std::function<void()> unfreeze;
   const auto make_optimizer = [&](models::Model& model) {
-    freeze(experiment, model);
     const auto& section = experiment.optimizer;
-    return optim::make_optimizer(section.component, optim::group_parameters(model, section.decay_norm_and_bias, section.groups),
-                                 section.skip_zero_grads);
+    const auto group = [&] {
+      return optim::group_parameters(model, section.decay_norm_and_bias, section.groups, section.layer_decay.value_or(1));
+    };
+    // What is frozen at first belongs to the optimizer too.
+    const bool ends = experiment.training.unfreeze_after.has_value();
+    std::vector<optim::ParamGroup> groups;
+    if (ends) groups = group();
+    auto end_freezing = freeze(experiment, model);
+    if (ends) {
+      unfreeze = std::move(end_freezing);
+    } else {
+      groups = group();
+    }
+    return optim::make_optimizer(section.component, std::move(groups), section.skip_zero_grads);
   };
   const engine::NetworkOptions options{.seed = static_cast<uint64_t>(experiment.seed),
                                        .sync_batch_norm = experiment.distributed.sync_batch_norm,
@@ -173,8 +185,12 @@ engine::Network build_network(const config::Experiment& experiment, const device
     return task::task_registry().make(experiment.task.component, nn::loss_registry().make(experiment.loss.component));
   };
   return build_in_memory(fmt::format("the model {} and its optimizer", experiment.model.component.name),
-                         "choose smaller sizes in the section model, or dataset.num_classes",
-                         [&] { return engine::Network(make_model, make_task, make_optimizer, options, placement, ranks); });
+                         "choose smaller sizes in the section model, or dataset.num_classes", [&] {
+                           engine::Network network(make_model, make_task, make_optimizer, options, placement, ranks);
+                           network.unfreeze = unfreeze;
+                           network.unfreeze_after = experiment.training.unfreeze_after.value_or(0);
+                           return network;
+                         });
 }
 
 uint64_t augmentation_seed(const config::Experiment& experiment) {
@@ -307,9 +323,9 @@ engine::Data make_data(const config::Experiment& experiment, const device::Place
   });
 }
 
-engine::DataSource make_validation_source(const config::Experiment& experiment, const device::Placement& placement,
-                                          const engine::Ranks& ranks, Logger& logger, engine::Samples samples) {
-  auto options = source_options(experiment, experiment.dataset.validation_transforms, logger);
+engine::DataSource make_source(const config::Experiment& experiment, const std::vector<ComponentConfig>& transforms,
+                               const device::Placement& placement, const engine::Ranks& ranks, Logger& logger, engine::Samples samples) {
+  auto options = source_options(experiment, transforms, logger);
   options.batch_size = std::min(options.batch_size, samples.size());
   return {std::move(samples), options, placement, ranks};
 }

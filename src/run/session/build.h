@@ -53,8 +53,9 @@ std::unique_ptr<data::Sampler> make_sampler(const config::Experiment& experiment
 // Makes the plan, the loaders and the batches that they give. Not collective. Throws UsageError. `logger` must outlive the data.
 engine::Data make_data(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks, Logger& logger,
                        engine::TrainingSamples samples);
-// The loader and the batches of samples that are validated on. Not collective. Throws UsageError. `logger` must outlive the source.
-engine::DataSource make_validation_source(const config::Experiment& experiment, const device::Placement& placement,
-                                          const engine::Ranks& ranks, Logger& logger, engine::Samples samples);
+// The loader and the batches, of validation.batch_size, of samples that are evaluated once. Not collective. Throws UsageError. `logger`
+// must outlive the source.
+engine::DataSource make_source(const config::Experiment& experiment, const std::vector<ComponentConfig>& transforms,
+                               const device::Placement& placement, const engine::Ranks& ranks, Logger& logger, engine::Samples samples);
 
 }  // namespace trainer::session

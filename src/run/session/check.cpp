@@ -137,6 +137,33 @@ void check_batch_transforms(const config::Experiment& experiment, const data::Da
   }
 }
 
+void check_cached_features(const config::Experiment& experiment, const data::DatasetInfo& info, config::Findings& findings) {
+  if (!findings.are_readable({"training", "validation"}) || !experiment.training.cache_features) return;
+  const auto& section = experiment.dataset;
+  constexpr const char* kOff = "set training.cache_features: false";
+  for (size_t i = 0; i < section.train_transforms.size(); ++i) {
+    const auto& transform = section.train_transforms[i];
+    if (!data::is_random(transform)) continue;
+    findings.refuse(
+        fmt::format("dataset.train_transforms[{}]", i),
+        fmt::format("{} makes another image in each epoch, so that its features cannot be kept; remove it, or {}", transform.name, kOff));
+  }
+  if (!section.batch_transforms.empty()) {
+    findings.refuse("dataset.batch_transforms", fmt::format("they mix images, of which only features are kept; remove them, or {}", kOff));
+  }
+  if (section.distribution != engine::Distribution::kLocal) {
+    findings.refuse("dataset.distribution", fmt::format("features are kept by processes that read their samples; set local, or {}", kOff));
+  }
+  if (section.on_error == config::OnError::kSkip) {
+    findings.refuse("dataset.on_error", fmt::format("an image that cannot be read has no features; set fail, or {}", kOff));
+  }
+  if (experiment.validation.tta != task::TestTimeAugmentation::kNone) {
+    findings.refuse("validation.tta",
+                    fmt::format("views of an image need the image, of which only features are kept; set none, or {}", kOff));
+  }
+  if (info.has_masks) findings.refuse("training.cache_features", "needs a target for each image instead of a mask; leave it out");
+}
+
 void check_optimizer(const config::Experiment& experiment, config::Findings& findings) {
   if (!findings.are_readable({"optimizer", "training"})) return;
   const auto& name = experiment.optimizer.component.name;
@@ -214,7 +241,8 @@ void complete_dataset(config::Experiment& experiment, const data::DatasetFactory
   auto& section = experiment.dataset;
   const auto* weights = models::find_published_weights(experiment.model.component.name, experiment.model.weights);
   const bool takes_transforms_of_weights = weights != nullptr && factory.info.is_image && factory.info.shape.front() == 3;
-  const auto defaults = takes_transforms_of_weights ? transforms_of(*weights) : factory.default_transforms;
+  auto defaults = takes_transforms_of_weights ? transforms_of(*weights) : factory.default_transforms;
+  if (experiment.training.cache_features) defaults.train = defaults.validation;
   const auto& name = section.component.name;
   if (!findings.is_given("dataset.train_transforms")) section.train_transforms = read_transforms(defaults.train, name);
   if (!findings.is_given("dataset.validation_transforms")) section.validation_transforms = read_transforms(defaults.validation, name);
@@ -309,6 +337,7 @@ void check_components(config::Experiment& experiment, config::Findings& findings
   check_views(experiment, info, findings);
   check_batch_transforms(experiment, info, findings);
   check_sampler(experiment, info, findings);
+  check_cached_features(experiment, info, findings);
   const char* const train_key = "dataset.train_transforms";
   const char* const validation_key = "dataset.validation_transforms";
   const auto train_shape = check_transforms(train_key, experiment.dataset.train_transforms, info, findings);

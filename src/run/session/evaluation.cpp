@@ -28,8 +28,10 @@ engine::DataSource open_data(RankContext& context, const std::optional<Evaluatio
   const auto& experiment = context.experiment();
   auto& logger = context.logger();
   auto samples = open_together(context, [&] { return open_split(experiment, evaluated->dataset, evaluated->split, logger); });
-  return context.barrier().make_on_all_ranks(
-      [&] { return make_validation_source(experiment, network.placement, context.ranks(), logger, std::move(samples)); });
+  return context.barrier().make_on_all_ranks([&] {
+    return make_source(experiment, experiment.dataset.validation_transforms, network.placement, context.ranks(), logger,
+                       std::move(samples));
+  });
 }
 
 }  // namespace

@@ -112,8 +112,11 @@ class NameCheck {
     std::vector<bool> is_used(groups.size());
     bool is_any_trained = false;
     for (const auto& name : parameters_) {
-      if (frozen_.contains(name)) continue;
-      is_any_trained = true;
+      if (frozen_.contains(name)) {
+        if (!experiment_.training.unfreeze_after) continue;
+      } else {
+        is_any_trained = true;
+      }
       const auto group = std::ranges::find_if(groups, [&](const auto& candidate) { return state::is_in(name, candidate.parameters); });
       if (group != groups.end()) is_used[static_cast<size_t>(group - groups.begin())] = true;
     }
@@ -141,15 +144,20 @@ class NameCheck {
 
 }  // namespace
 
-void freeze(const config::Experiment& experiment, models::Model& model) {
+std::function<void()> freeze(const config::Experiment& experiment, models::Model& model) {
   const Frozen frozen(experiment, model);
   NameCheck(experiment, model, frozen).run();
-  for (auto& item : model.named_parameters()) {
-    if (frozen.contains(item.key())) item.value().requires_grad_(false);
+  std::vector<torch::Tensor> parameters;
+  std::vector<std::shared_ptr<nn::BatchNorm2d>> norms;
+  for (const auto& item : model.named_parameters()) {
+    if (frozen.contains(item.key()) && item.value().requires_grad()) parameters.push_back(item.value().requires_grad_(false));
   }
   for (const auto& item : model.named_modules("", /*include_self=*/false)) {
     if (!frozen.contains(item.key())) continue;
-    if (auto* layer = dynamic_cast<nn::BatchNorm2d*>(item.value().get())) layer->freeze_statistics();
+    if (const auto layer = std::dynamic_pointer_cast<nn::BatchNorm2d>(item.value())) {
+      layer->freeze_statistics();
+      norms.push_back(layer);
+    }
     if (nn::is_libtorch_batch_norm(*item.value())) {
       throw UsageError(
           fmt::format("{}: \"{}\" is a batch normalisation of LibTorch, whose running statistics cannot be frozen; make it with "
@@ -157,6 +165,10 @@ void freeze(const config::Experiment& experiment, models::Model& model) {
                       experiment.place_of("model.freeze"), item.key()));
     }
   }
+  return [parameters, norms] {
+    for (const auto& parameter : parameters) parameter.requires_grad_();
+    for (const auto& norm : norms) norm->freeze_statistics(false);
+  };
 }
 
 }  // namespace trainer::session

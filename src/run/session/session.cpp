@@ -9,8 +9,10 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "checkpoint/store.h"
+#include "distributed/packed_tensors.h"
 #include "run/session/advice.h"
 #include "run/session/build.h"
+#include "run/session/cached_features.h"
 #include "run/session/shared_samples.h"
 #include "run/session/version.h"
 #include "run/session/weights.h"
@@ -70,14 +72,15 @@ void Session::build() {
   resume_from_ = start;
   barrier.on_all_ranks([&] { open_log(); });
   context_.begin_run(directory_ ? directory_->checkpoint_folder() : "");
-  auto data = open_data(network);
-  const auto sample_shape = data.train.pipeline.output_shape();
-  barrier.on_all_ranks([&] { check_batch_norm_counts(context_.experiment(), network, data.plan, sample_shape); });
-  warn_of_plan(data.plan);
-  if (directory_ && context_.ranks().reads_data()) warn_of_images(data.train.samples.dataset(), context_.logger());
+  auto images = open_data(network);
+  const auto sample_shape = images.train.pipeline.output_shape();
+  barrier.on_all_ranks([&] { check_batch_norm_counts(context_.experiment(), network, images.plan, sample_shape); });
+  warn_of_plan(images.plan);
+  if (directory_ && context_.ranks().reads_data()) warn_of_images(images.train.samples.dataset(), context_.logger());
   warn_of_autocast(network, sample_shape);
-  report_frozen(*network.model);
-  barrier.on_all_ranks([&] { init_weights(network, data); });
+  report_frozen(network);
+  barrier.on_all_ranks([&] { init_weights(network, images); });
+  auto data = take_features(network, std::move(images));
   barrier.on_rank0([&] {
     const auto& class_names = data.train.samples.info().class_names;
     sampler_digest_ = sampler_digest(context_.experiment());
@@ -184,15 +187,24 @@ void Session::warn_of_autocast(engine::Network& network, const std::vector<int64
   if (!warning.empty()) context_.logger().warn("{}", warning);
 }
 
-void Session::report_frozen(const models::Model& model) const {
-  if (!directory_ || context_.experiment().model.freeze.empty()) return;
+void Session::report_frozen(const engine::Network& network) const {
+  const auto& experiment = context_.experiment();
+  const auto& optimizer = *network.optimizer;
+  if (directory_ && experiment.optimizer.layer_decay) {
+    double smallest = 1;
+    for (size_t i = 0; i < optimizer.num_groups(); ++i) smallest = std::min(smallest, optimizer.lr_factor(i));
+    context_.logger().info("optimizer.layer_decay: the first layers learn at {:.3g} times the learning rate of the last one", smallest);
+  }
+  if (!directory_ || experiment.model.freeze.empty()) return;
   int64_t num_trained = 0;
   int64_t num_all = 0;
-  for (const auto& parameter : model.parameters()) {
+  for (const auto& parameter : network.model->parameters()) {
     num_all += parameter.numel();
     if (parameter.requires_grad()) num_trained += parameter.numel();
   }
-  context_.logger().info("{} of {} are trained, the others are frozen (model.freeze)", num_trained, counted(num_all, "parameter"));
+  const auto& after = experiment.training.unfreeze_after;
+  context_.logger().info("{} of {} are trained, the others are frozen (model.freeze){}", num_trained, counted(num_all, "parameter"),
+                         after ? fmt::format(" for {} (training.unfreeze_after)", counted(*after, "epoch")) : "");
 }
 
 // Only on rank 0; DataParallel sends its model to all ranks.
@@ -212,6 +224,23 @@ void Session::init_weights(engine::Network& network, const engine::Data& data) c
   const auto report = engine::init_model(section.init_from, section.init_strict, model);
   context_.logger().info("{}", report.text);
   if (!report.warning.empty()) context_.logger().warn("{}: {}", context_.experiment().place_of("model.init_from"), report.warning);
+}
+
+engine::Data Session::take_features(engine::Network& network, engine::Data images) {
+  if (!context_.experiment().training.cache_features) return images;
+  context_.barrier().on_all_ranks([&] {
+    if (start_.checkpoint) engine::load_weights(start_.checkpoint->tree, start_.checkpoint->file.string(), *network.model);
+  });
+  const auto& world = *context_.ranks().world;
+  if (world.size() > 1) {
+    auto tensors = network.model->parameters();
+    for (const auto& buffer : network.model->buffers()) tensors.push_back(buffer);
+    const distributed::PackedTensors weights(std::move(tensors));
+    const auto bytes = weights.read();
+    world.broadcast(bytes);
+    weights.write(bytes);
+  }
+  return cache_features(context_, network, std::move(images));
 }
 
 void Session::open_saver() {

@@ -68,8 +68,10 @@ class Session {
   engine::Data open_data(const engine::Network& network);
   void warn_of_plan(const engine::Plan& plan) const;
   void warn_of_autocast(engine::Network& network, const std::vector<int64_t>& sample_shape) const;
-  void report_frozen(const models::Model& model) const;
+  void report_frozen(const engine::Network& network) const;
   void init_weights(engine::Network& network, const engine::Data& data) const;
+  // Collective: with training.cache_features, data of the images' features.
+  engine::Data take_features(engine::Network& network, engine::Data images);
   void open_saver();
   void bring_best(const checkpoint::Store& store) const;
   engine::RunCallbacks run_callbacks();

@@ -64,7 +64,8 @@ state::Dict Checkpoints::make_tree(const torch::Tensor& sums) const {
   tree.add("num_train", parts_.train.samples.size());
   const auto& info = parts_.train.samples.info();
   if (!info.class_names.empty()) tree.add("class_names", state::List(info.class_names.begin(), info.class_names.end()));
-  tree.add("sample_shape", state::List(info.shape.begin(), info.shape.end()));
+  const auto& shape = parts_.train.samples.stored_shape();
+  tree.add("sample_shape", state::List(shape.begin(), shape.end()));
   target_.complete(tree);
   return tree;
 }

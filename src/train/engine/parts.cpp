@@ -202,14 +202,19 @@ Network::Network(const MakeModel& make_model, const MakeTask& make_task, const M
 
 Parts::Parts(Network network, Data data, Ranks those, const distributed::DataParallelOptions& options,
              const std::optional<optim::EmaOptions>& ema_options)
-    : Network(std::move(network)), Data(std::move(data)), ranks(std::move(those)) {
+    : Network(std::move(network)), Data(std::move(data)), ranks(std::move(those)), data_parallel_options(options) {
   if (placement.device.is_cpu() && ranks.batch_norm != ranks.world) ranks.batch_norm->share_memory(kStatisticsBytes);
-  auto for_model = options;
-  for_model.broadcast_buffers = options.broadcast_buffers && !nn::has_equal_buffers(*model);
-  data_parallel = std::make_unique<distributed::DataParallel>(*model, ranks.world, for_model);
+  data_parallel_options.broadcast_buffers = options.broadcast_buffers && !nn::has_equal_buffers(*model);
+  make_data_parallel();
   if (ema_options) ema = std::make_unique<optim::Ema>(*model, *ema_options);
   // If the gradients of each step are summed in shared memory, the flags of stop requests are too.
   if (ranks.world->shares_memory()) ranks.control->share_memory(distributed::SharedMemory::kAlignment);
+}
+
+void Parts::make_data_parallel() {
+  // Its hooks on the gradients must be gone before others are made.
+  data_parallel.reset();
+  data_parallel = std::make_unique<distributed::DataParallel>(*model, ranks.world, data_parallel_options);
 }
 
 double lr_at(const Parts& parts, const EpochPart& part, int64_t step) {

@@ -71,11 +71,16 @@ class Samples {
         info_(files->info()),
         files_(files),
         used_(std::make_shared<data::Subset>(files, std::move(indices))) {}
+  // The features of the samples `of`, in their order, in place of what they are made of.
+  Samples(const Samples& of, std::shared_ptr<const data::Dataset> features)
+      : size_(of.size_), info_(features->info()), files_(of.files_), used_(std::move(features)) {}
   // Those that another rank reads; `info` lacks the names of the classes.
   Samples(int64_t size, data::DatasetInfo info) : size_(size), info_(std::move(info)) {}
 
   int64_t size() const { return size_; }
   const data::DatasetInfo& info() const { return info_; }
+  // Of a sample as it is stored, of which the network may get only features.
+  const std::vector<int64_t>& stored_shape() const { return files_ ? files_->info().shape : info_.shape; }
   // On a rank that reads them: all samples as they were opened, and those of them to use.
   const data::Dataset& files() const { return *files_; }
   const data::Dataset& dataset() const { return *used_; }
@@ -186,6 +191,9 @@ struct Network {
   std::unique_ptr<task::Task> task;
   std::unique_ptr<optim::Optimizer> optimizer;
   std::optional<amp::GradScaler> grad_scaler;  // under float16 autocast
+  // To be called after so many epochs, which trains the parameters and statistics that are frozen until then; empty: never.
+  std::function<void()> unfreeze = {};
+  int64_t unfreeze_after = 0;
 };
 
 struct Parts : Network, Data {
@@ -193,7 +201,11 @@ struct Parts : Network, Data {
   Parts(Network network, Data data, Ranks ranks, const distributed::DataParallelOptions& options,
         const std::optional<optim::EmaOptions>& ema_options);
 
+  // Collective: to be called when other parameters are trained than before.
+  void make_data_parallel();
+
   Ranks ranks;
+  distributed::DataParallelOptions data_parallel_options;
   std::unique_ptr<distributed::DataParallel> data_parallel;  // of the model
   std::unique_ptr<optim::Ema> ema;                           // null without one
 };

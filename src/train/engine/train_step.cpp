@@ -113,17 +113,18 @@ void run_passes(optim::Optimizer& optimizer, const models::Model& model, const s
 }
 
 TrainStep::TrainStep(Parts& parts, uint64_t seed, std::optional<double> max_grad_norm, task::TrainMeter& meter)
-    : parts_(parts),
-      seed_(seed),
-      max_grad_norm_(max_grad_norm),
-      meter_(meter),
-      guard_(parts, meter),
-      graph_(StepGraph::make_if_possible(parts)) {
-  if (graph_) parts.optimizer->use_lr_tensors();
+    : parts_(parts), seed_(seed), max_grad_norm_(max_grad_norm), meter_(meter), guard_(parts, meter) {
+  restart();
+}
+
+void TrainStep::restart() {
+  graph_.reset();
+  graph_ = StepGraph::make_if_possible(parts_);
+  if (graph_) parts_.optimizer->use_lr_tensors();
   // With several ranks gradients are sent while others are being computed.
-  const auto& placement = parts.placement;
-  const bool casts = !placement.device.is_cpu() && placement.autocast_dtype && parts.ranks.world->size() == 1;
-  if (casts) cast_weights_ = nn::trained_weights(*parts.model);
+  const auto& placement = parts_.placement;
+  const bool casts = !placement.device.is_cpu() && placement.autocast_dtype && parts_.ranks.world->size() == 1;
+  if (casts) cast_weights_ = nn::trained_weights(*parts_.model);
 }
 
 void TrainStep::run(const std::vector<MicroStep>& micro_steps, const NextBatch& next_batch, double lr,

@@ -94,6 +94,9 @@ class TrainStep {
   // those `hooks` that need the gradients.
   void run(const std::vector<MicroStep>& micro_steps, const NextBatch& next_batch, double lr, const std::vector<TrainingHook*>& hooks = {});
 
+  // To be called when other parameters are trained than before. Throws as the constructor.
+  void restart();
+
   NonFiniteGuard& guard() { return guard_; }
 
   // The batch of a micro-step on the device, mixed by dataset.batch_transforms.

@@ -134,6 +134,7 @@ bool TrainingLoop::has_trained_all() const {
 bool TrainingLoop::run_epoch() {
   auto& progress = run_.progress;
   part_ = rest_of_epoch(parts_.plan, progress.epoch, progress.step, progress.samples_in_epoch);
+  if (parts_.unfreeze && progress.epoch >= parts_.unfreeze_after) unfreeze();
   const int64_t number = progress.epoch + 1;
   if (!train()) return false;
   const bool is_at_end = progress.step == part_.first_step + part_.num_steps;
@@ -152,6 +153,14 @@ bool TrainingLoop::run_epoch() {
   const auto& every_epochs = options_.checkpoint_every_epochs;
   if (is_last || is_best || (every_epochs && number % *every_epochs == 0)) save(is_best);
   return is_last || !stop_agreed();
+}
+
+void TrainingLoop::unfreeze() {
+  parts_.unfreeze();
+  parts_.unfreeze = {};
+  parts_.model->train();
+  parts_.make_data_parallel();
+  train_step_.restart();
 }
 
 bool TrainingLoop::stop_agreed() { return stop_consensus_.any_requested(should_stop_()); }

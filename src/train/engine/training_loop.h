@@ -56,6 +56,8 @@ class TrainingLoop {
   bool has_trained_all() const;
   // One epoch, or the part of one that is left, and its validation. Returns false when asked to stop meanwhile.
   bool run_epoch();
+  // Collective: from now on all parameters are trained.
+  void unfreeze();
   // Trains the steps of part_, or until training.early_stopping ends the training. Returns false when asked to stop meanwhile.
   bool train();
   void take_step(int64_t step);

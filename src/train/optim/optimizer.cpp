@@ -4,10 +4,16 @@
 #include <torch/torch.h>
 
 #include <algorithm>
+#include <cmath>
+#include <map>
+#include <tuple>
+#include <typeinfo>
 
 #include "base/text.h"
 #include "checkpoint/state/names.h"
+#include "nn/batch_norm.h"
 #include "trainer/error.h"
+#include "trainer/nn.h"
 #include "trainer/optim.h"
 #include "trainer/state.h"
 
@@ -39,26 +45,71 @@ std::vector<bool> have_nonzero(const std::vector<torch::Tensor>& tensors) {
 
 }  // namespace
 
-std::vector<ParamGroup> group_parameters(const torch::nn::Module& model, bool decay_norm_and_bias,
-                                         const std::vector<ParameterGroupOptions>& sections) {
-  // Two for the parameters that no section names, and two for each section: with and without weight decay.
-  std::vector<ParamGroup> all(2 * (sections.size() + 1));
-  for (size_t i = 0; i < all.size(); ++i) {
-    all[i].decay = i % 2 == 0;
-    if (i < 2) continue;
-    all[i].lr_factor = sections[i / 2 - 1].lr_factor;
-    all[i].weight_decay = sections[i / 2 - 1].weight_decay;
+namespace {
+
+// The numbers of the layers of a network, from 0.
+class LayerNumbers {
+ public:
+  explicit LayerNumbers(const torch::nn::Module& network) { add_children(network, ""); }
+
+  int64_t count() const { return std::max<int64_t>(next_, 1); }
+  int64_t of(const std::string& parameter) const {
+    const auto found = std::ranges::find_if(layers_, [&](const auto& layer) { return parameter.starts_with(layer.first); });
+    return found == layers_.end() ? 0 : found->second;
   }
+
+ private:
+  static bool is_list(const torch::nn::Module& module) {
+    return typeid(module) == typeid(torch::nn::Module) || dynamic_cast<const torch::nn::SequentialImpl*>(&module) != nullptr ||
+           dynamic_cast<const torch::nn::ModuleListImpl*>(&module) != nullptr ||
+           dynamic_cast<const torch::nn::ModuleDictImpl*>(&module) != nullptr || dynamic_cast<const nn::LayerList*>(&module) != nullptr;
+  }
+  static bool is_norm(const torch::nn::Module& module) {
+    return dynamic_cast<const nn::BatchNorm2d*>(&module) != nullptr || dynamic_cast<const nn::LayerNorm*>(&module) != nullptr ||
+           dynamic_cast<const torch::nn::LayerNormImpl*>(&module) != nullptr || nn::is_libtorch_batch_norm(module);
+  }
+
+  void add_children(const torch::nn::Module& module, const std::string& prefix) {
+    for (const auto& item : module.named_children()) {
+      const auto& child = *item.value();
+      const auto name = prefix + item.key() + '.';
+      if (child.parameters().empty()) continue;
+      if (is_list(child)) {
+        add_children(child, name);
+      } else {
+        if (!is_norm(child) || next_ == 0) ++next_;
+        layers_.emplace_back(name, next_ - 1);
+      }
+    }
+  }
+
+  std::vector<std::pair<std::string, int64_t>> layers_;
+  int64_t next_ = 0;
+};
+
+}  // namespace
+
+std::vector<ParamGroup> group_parameters(const torch::nn::Module& model, bool decay_norm_and_bias,
+                                         const std::vector<ParameterGroupOptions>& sections, double layer_decay) {
+  const LayerNumbers numbers(model);
+  // By the item (0: none), whether weights decay not, and the layer.
+  std::map<std::tuple<size_t, bool, int64_t>, ParamGroup> groups;
   for (const auto& item : model.named_parameters()) {
     const auto& param = item.value();
     if (!param.requires_grad()) continue;
     const auto section =
         std::ranges::find_if(sections, [&](const auto& candidate) { return state::is_in(item.key(), candidate.parameters); });
     const size_t number = section == sections.end() ? 0 : static_cast<size_t>(section - sections.begin()) + 1;
-    const bool decays = decay_norm_and_bias || param.dim() >= 2 || all[2 * number].weight_decay;
-    all[2 * number + (decays ? 0 : 1)].params.push_back(param);
+    ParamGroup options;
+    if (number > 0) options = {.params = {}, .lr_factor = section->lr_factor, .weight_decay = section->weight_decay};
+    options.decay = decay_norm_and_bias || param.dim() >= 2 || options.weight_decay;
+    const int64_t layer = layer_decay == 1 ? 0 : numbers.of(item.key());
+    if (layer_decay != 1) options.lr_factor *= std::pow(layer_decay, numbers.count() - 1 - layer);
+    auto& group = groups.try_emplace({number, !options.decay, layer}, options).first->second;
+    group.params.push_back(param);
   }
-  std::erase_if(all, [](const ParamGroup& group) { return group.params.empty(); });
+  std::vector<ParamGroup> all;
+  for (auto& [key, group] : groups) all.push_back(std::move(group));
   return all;
 }
 

@@ -19,9 +19,13 @@ namespace trainer::optim {
 
 // Returns the parameters that require gradients: first those that no item of `sections` names, then those of each item, without those of
 // items before it. Unless `decay_norm_and_bias`, parameters with fewer than two dimensions (norm weights, biases) are in a further group
-// without weight decay, after the others; not if their item has a weight decay of its own. Groups without parameters are omitted.
+// without weight decay, after the others; not if their item has a weight decay of its own. With a `layer_decay` below 1 each of these is
+// divided further by layers, the first ones first, and the learning rate of a layer is multiplied by layer_decay for each layer after it,
+// as in timm's param_groups_layer_decay. A layer is what the network, its lists and its plain torch::nn::Module hold: a block, or a layer
+// alone, but a normalisation belongs to what comes before it. Parameters of the network itself, such as a class token, belong to the first
+// one. Groups without parameters are omitted.
 std::vector<ParamGroup> group_parameters(const torch::nn::Module& model, bool decay_norm_and_bias,
-                                         const std::vector<ParameterGroupOptions>& sections = {});
+                                         const std::vector<ParameterGroupOptions>& sections = {}, double layer_decay = 1);
 
 // Makes an optimizer of optimizer_registry(); `skip_zero_grads` as in set_skip_zero_grads().
 std::unique_ptr<Optimizer> make_optimizer(const ComponentConfig& component, std::vector<ParamGroup> groups, bool skip_zero_grads = false);

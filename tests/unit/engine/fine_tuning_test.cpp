@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "tests/testing/small_run.h"
+#include "tests/testing/temporary_folder.h"
 #include "trainer/state.h"
 
 namespace trainer::engine {
@@ -57,6 +58,50 @@ TEST(FineTuning, FrozenLayersStayAsTheyAre) {
           torch::equal(std::get<torch::Tensor>(item.value.value()), std::get<torch::Tensor>(before.find(item.key)->value()));
       EXPECT_EQ(is_same, is_frozen_name(name)) << name;
     }
+  }
+}
+
+// The optimizers that keep a state, where a frozen parameter has none.
+TEST(FineTuning, LayersAreTrainedOnceTheyAreUnfrozen) {
+  const std::vector<std::vector<std::string>> cases = {
+      {},
+      {"optimizer={name: sam, lr: 0.01, momentum: 0.9}"},
+      {"optimizer={name: muon, lr: 0.01, normalize_weights: true}"},
+      {"optimizer={name: adamw, lr: 0.01, layer_decay: 0.9}", "training.max_grad_norm=1", "training.ema={decay: 0.9}"},
+      {"optimizer={name: rmsprop, lr: 0.001}", "training.accumulation_steps=2"},
+      {"amp={enabled: true, dtype: float16}"},
+  };
+  for (auto overrides : cases) {
+    SCOPED_TRACE(fmt::format("{}", overrides.empty() ? "defaults" : overrides.front()));
+    overrides.emplace_back("training.unfreeze_after=1");
+    testing::SmallSession untrained(kFineTuning, overrides);
+    const auto before = state::state_of(*untrained.parts().model);
+    const auto num_steps = overrides.size() == 2 && overrides.front() == "optimizer={name: rmsprop, lr: 0.001}" ? 2 : 3;
+    for (const bool is_unfrozen : {false, true}) {
+      const auto run = testing::train_text(kFineTuning, overrides, is_unfrozen ? -1 : num_steps);
+      const auto after = state::state_of(*run.parts().model);
+      for (const auto& item : after.items()) {
+        const auto name = state::to_string(item.key);
+        const bool is_same =
+            torch::equal(std::get<torch::Tensor>(item.value.value()), std::get<torch::Tensor>(before.find(item.key)->value()));
+        EXPECT_EQ(is_same, !is_unfrozen && is_frozen_name(name)) << name << (is_unfrozen ? " at the end" : " in the first epoch");
+      }
+      EXPECT_TRUE(std::isfinite(testing::loss_of(run.events.train.back())));
+    }
+  }
+}
+
+TEST(FineTuning, UnfreezingIsAsContinuingWithoutFreeze) {
+  const std::vector<std::string> until_unfrozen = {"optimizer={name: adamw, lr: 0.01}", "training.unfreeze_after=1"};
+  const auto whole = testing::train_text(kFineTuning, until_unfrozen);
+  const testing::TemporaryFolder folder;
+  testing::train_text(kFineTuning, until_unfrozen, 3, {}, folder.path());
+  const auto continued = testing::train_text(kFineTuning, {until_unfrozen.front(), "model.freeze=[]"}, -1, {}, folder.path());
+  const auto expected = state::state_of(*whole.parts().model);
+  const auto actual = state::state_of(*continued.parts().model);
+  for (const auto& item : expected.items()) {
+    EXPECT_TRUE(torch::equal(std::get<torch::Tensor>(item.value.value()), std::get<torch::Tensor>(actual.find(item.key)->value())))
+        << state::to_string(item.key);
   }
 }
 

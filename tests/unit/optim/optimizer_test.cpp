@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/unit/optim/golden.h"
+#include "trainer/nn.h"
 
 namespace trainer::optim::test {
 namespace {
@@ -69,6 +70,46 @@ TEST(GroupParameters, SectionsAfterTheRestInTheirOrder) {
   expect_group(groups[2], {4}, true, 10);
   expect_group(groups[3], {5}, false, 10);
   expect_group(groups[4], {1}, true, 0.5);
+}
+
+TEST(GroupParameters, LearningRatesByLayer) {
+  struct Network : torch::nn::Module {
+    Network() {
+      token = register_parameter("token", torch::zeros({2}));
+      register_module("stem", torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 4, 3)));
+      register_module("norm", torch::nn::BatchNorm2d(4));
+      auto blocks = std::make_shared<trainer::nn::LayerList>();
+      for (int i = 0; i < 2; ++i) blocks->add(std::make_shared<Block>());
+      register_module("blocks", blocks);
+      register_module("last_norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions({4})));
+      register_module("head", torch::nn::Linear(4, 2));
+    }
+    struct Block : torch::nn::Module {
+      Block() { register_module("conv", torch::nn::Conv2d(torch::nn::Conv2dOptions(4, 4, 3))); }
+      torch::Tensor forward(const torch::Tensor& x) { return x; }
+    };
+    torch::Tensor token;
+  };
+  const Network network;
+  const auto groups =
+      group_parameters(network, /*decay_norm_and_bias=*/true, {{.parameters = {"head"}, .lr_factor = 10, .weight_decay = {}}}, 0.5);
+  std::vector<std::pair<double, std::string>> factors;
+  for (const auto& item : network.named_parameters()) {
+    for (const auto& group : groups) {
+      for (const auto& param : group.params) {
+        if (param.is_same(item.value()) && item.key().find("bias") == std::string::npos) factors.emplace_back(group.lr_factor, item.key());
+      }
+    }
+  }
+  const std::vector<std::pair<double, std::string>> expected = {{0.125, "token"},
+                                                                {0.125, "stem.weight"},
+                                                                {0.125, "norm.weight"},
+                                                                {0.25, "blocks.0.conv.weight"},
+                                                                {0.5, "blocks.1.conv.weight"},
+                                                                {0.5, "last_norm.weight"},
+                                                                {10, "head.weight"}};
+  EXPECT_EQ(factors, expected);
+  EXPECT_EQ(groups.size(), 4U);
 }
 
 TEST(GroupParameters, LeavesOutFrozenParameters) {

@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kAnyExperiment =
     "experiment: a\n"
-    "model: {name: demo_conv}\n"
+    "model: {name: resnet20, freeze: [backbone]}\n"
     "dataset: {name: cifar10, root: data}\n"
     "optimizer: {name: sgd, lr: 0.1, momentum: 0.9}\n"
     "training: {epochs: 100}\n";

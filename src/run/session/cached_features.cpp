@@ -1,0 +1,406 @@
+#include "run/session/cached_features.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/file.h"
+#include "base/path.h"
+#include "base/signal.h"
+#include "base/text.h"
+#include "config/load.h"
+#include "config/yaml.h"
+#include "datasets/download.h"
+#include "datasets/files.h"
+#include "device/libtorch_settings.h"
+#include "distributed/rendezvous.h"
+#include "run/session/build.h"
+#include "run/session/registries.h"
+#include "run/session/version.h"
+#include "trainer/amp.h"
+#include "trainer/error.h"
+
+namespace trainer::session {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kTensor = "features";
+constexpr const char* kSeconds = "seconds";
+
+// A file of features in the form of safetensors: one tensor [samples, ...] of float32. Its header has the same length whatever the seconds.
+std::string header_of(int64_t num_samples, const std::vector<int64_t>& shape, double seconds) {
+  auto all = shape;
+  all.insert(all.begin(), num_samples);
+  const int64_t num_bytes = c10::multiply_integers(all) * static_cast<int64_t>(sizeof(float));
+  const nlohmann::json header = {{"__metadata__", {{kSeconds, fmt::format("{:012.3f}", seconds)}}},
+                                 {kTensor, {{"dtype", "F32"}, {"shape", all}, {"data_offsets", {0, num_bytes}}}}};
+  auto json = header.dump();
+  json.resize((json.size() + 7) / 8 * 8, ' ');
+  const uint64_t length = json.size();
+  std::string bytes(sizeof(length), '\0');
+  std::memcpy(bytes.data(), &length, sizeof(length));
+  return bytes + json;
+}
+
+void write_at(const Descriptor& file, std::string_view bytes, uint64_t offset, const fs::path& path) {
+  while (!bytes.empty()) {
+    const auto written = ::pwrite(file.number(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) throw DataError(fmt::format("cannot write the features: {}", explain_refusal(path, {errno, std::generic_category()})));
+    bytes.remove_prefix(static_cast<size_t>(written));
+    offset += static_cast<uint64_t>(written);
+  }
+}
+
+// The features of the file in place of the samples, whose targets stay.
+class FeatureDataset : public data::Dataset {
+ public:
+  // Throws DataError unless it is a file of features of that shape.
+  FeatureDataset(engine::Samples samples, const std::vector<int64_t>& shape, const fs::path& path)
+      : samples_(std::move(samples)), info_(samples_.info()), file_(path) {
+    info_.shape = shape;
+    info_.is_image = false;
+    const auto expected = header_of(samples_.size(), shape, 0);
+    const auto bytes = file_.bytes();
+    num_values_ = c10::multiply_integers(shape);
+    const auto num_bytes = static_cast<uint64_t>(samples_.size() * num_values_) * sizeof(float);
+    const auto is_whole = bytes.size() == expected.size() + num_bytes;
+    nlohmann::json header;
+    if (is_whole) header = nlohmann::json::parse(bytes.begin() + sizeof(uint64_t), bytes.begin() + expected.size(), nullptr, false);
+    if (!header.contains(kTensor) || header[kTensor]["shape"] != with_samples(shape)) {
+      throw DataError(fmt::format("{}: it does not hold the features of {}; remove it, and they are computed again", path.string(),
+                                  counted(samples_.size(), "sample")));
+    }
+    seconds_ = std::stod(header["__metadata__"][kSeconds].get<std::string>());
+    values_ = reinterpret_cast<const float*>(bytes.data() + expected.size());
+  }
+
+  // That their computation took.
+  double seconds() const { return seconds_; }
+
+  const data::DatasetInfo& info() const override { return info_; }
+  int64_t size() const override { return samples_.size(); }
+  data::Sample read(int64_t index, data::Scratch& scratch) const override {
+    data::Sample sample;
+    if (info_.has_labels()) {
+      sample.target.label = label(index);
+    } else {
+      sample.target = of_files().read(index, scratch).target;
+    }
+    sample.values = {values_ + index * num_values_, static_cast<size_t>(num_values_)};
+    return sample;
+  }
+  int64_t label(int64_t index) const override { return of_files().label(index); }
+  int64_t index_in_files(int64_t index) const override { return of_files().index_in_files(index); }
+  std::string name(int64_t index) const override { return of_files().name(index); }
+
+ private:
+  const data::Dataset& of_files() const { return samples_.dataset(); }
+  std::vector<int64_t> with_samples(std::vector<int64_t> shape) const {
+    shape.insert(shape.begin(), samples_.size());
+    return shape;
+  }
+
+  engine::Samples samples_;
+  data::DatasetInfo info_;
+  MappedFile file_;
+  double seconds_ = 0;
+  int64_t num_values_ = 0;
+  const float* values_ = nullptr;
+};
+
+// What the features depend on.
+
+void add(const Node& node, datasets::Digest& digest) {
+  digest.update(fmt::format("{}\n{}\n", static_cast<int>(node.kind), node.text));
+  for (const auto& item : node.items) add(item, digest);
+  for (const auto& member : node.members) {
+    digest.update(member.name + '\n');
+    add(member.value, digest);
+  }
+}
+
+void add_network(const engine::Network& network, datasets::Digest& digest) {
+  const auto add_tensors = [&](const auto& tensors) {
+    for (const auto& item : tensors) {
+      if (item.value().requires_grad()) continue;
+      const auto values = item.value().detach().cpu().contiguous();
+      digest.update(item.key() + '\n');
+      digest.update({static_cast<const char*>(values.const_data_ptr()), values.nbytes()});
+    }
+  };
+  add_tensors(network.model->named_parameters());
+  add_tensors(network.model->named_buffers());
+  const auto& placement = network.placement;
+  digest.update(fmt::format("{} {} {} {} {} {}\n", static_cast<int>(placement.device.type()), c10::toString(placement.dtype),
+                            placement.autocast_dtype ? c10::toString(*placement.autocast_dtype) : "", placement.fuse,
+                            static_cast<int>(placement.convolution), static_cast<int>(placement.memory_format)));
+}
+
+// Names, sizes and times of all files of the data set, by which `make` and others notice that one has changed.
+void add_files(const data::DatasetFactory& dataset, Logger& logger, datasets::Digest& digest) {
+  const auto folder = dataset.locate(logger);
+  std::vector<fs::path> files;
+  if (dataset.list_files) {
+    files = dataset.list_files();
+  } else {
+    for (const auto& entry : fs::recursive_directory_iterator(folder, fs::directory_options::follow_directory_symlink)) {
+      if (entry.is_regular_file()) files.push_back(fs::relative(entry.path(), folder));
+    }
+  }
+  std::ranges::sort(files);
+  for (const auto& file : files) {
+    const auto path = folder / file;
+    digest.update(fmt::format("{} {} {}\n", file.string(), fs::file_size(path), fs::last_write_time(path).time_since_epoch().count()));
+  }
+}
+
+// The samples of training or of validation.
+struct Request {
+  engine::Samples samples;
+  const std::vector<ComponentConfig>& transforms;
+  std::string kind;            // "training"
+  std::string transforms_key;  // "train_transforms"
+};
+
+std::string name_of(const Request& request, const config::Experiment& experiment, const engine::Network& network,
+                    const data::DatasetFactory& dataset, Logger& logger) {
+  datasets::Digest digest("SHA256");
+  digest.update(trainer_version());
+  auto copy = experiment;
+  const auto tree = config::parse_yaml(config::to_yaml(copy, all_registries()), "");
+  const auto& keys = tree.find("dataset")->value;
+  for (const auto& key : keys.members) {
+    if (!key.name.ends_with("_transforms") || key.name == request.transforms_key) add(key.value, digest);
+  }
+  add(tree.find("model")->value, digest);
+  add_network(network, digest);
+  for (int64_t i = 0; i < request.samples.size(); ++i) digest.update(fmt::format("{} ", request.samples.dataset().index_in_files(i)));
+  if (dataset.locate) add_files(dataset, logger, digest);
+  return fmt::format("{}-{}-{}-{}.safetensors", experiment.model.component.name, experiment.dataset.component.name, request.kind,
+                     digest.hexadecimal().substr(0, 16));
+}
+
+// The ranks of this host: how many there are, which of them this one is, and the first.
+struct HostShare {
+  int size = 1;
+  int index = 0;
+  int first = 0;
+};
+
+HostShare share_of(const RankContext& context) {
+  const auto& infos = context.rank_infos();
+  HostShare share{.size = 0};
+  for (int rank = 0; rank < static_cast<int>(infos.size()); ++rank) {
+    if (!distributed::same_host(infos[static_cast<size_t>(rank)], infos[static_cast<size_t>(context.rank())])) continue;
+    if (share.size == 0) share.first = rank;
+    if (rank == context.rank()) share.index = share.size;
+    ++share.size;
+  }
+  return share.size == 0 ? HostShare() : share;
+}
+
+// The features of a part of the samples, which the ranks of the host compute together, a batch at a time.
+class Computation {
+ public:
+  Computation(const engine::Network& network, engine::DataSource source, const HostShare& share)
+      : network_(network), source_(std::move(source)), share_(share), batch_size_(source_.batches->batch_size()) {
+    const int64_t num_samples = source_.samples.size();
+    num_batches_ = (num_samples + batch_size_ - 1) / batch_size_;
+    std::vector<int64_t> indices;
+    std::vector<int64_t> sizes;
+    for (int64_t number = share_.index; number < num_batches_; number += share_.size) {
+      const auto end = std::min((number + 1) * batch_size_, num_samples);
+      for (int64_t i = number * batch_size_; i < end; ++i) indices.push_back(i);
+      sizes.push_back(end - number * batch_size_);
+    }
+    source_.loader->start_epoch(0, data::SampleList(std::move(indices)), sizes);
+  }
+
+  bool is_done() const { return next_ >= num_batches_; }
+  double part_done() const { return static_cast<double>(std::min(next_, num_batches_)) / static_cast<double>(num_batches_); }
+
+  // The next batch of each rank. `use`: gets the features of this rank's, [N, ...] on the CPU, and the number of the first sample.
+  void step(const std::function<void(const torch::Tensor& features, int64_t first_sample)>& use) {
+    const torch::InferenceMode inference;
+    const auto number = next_ + share_.index;
+    next_ += share_.size;
+    if (number >= num_batches_) return;
+    const auto* batch = source_.loader->next();
+    const auto images = engine::copy_to_device(*batch, network_.placement.device).images;
+    const amp::AutocastGuard autocast(network_.placement.device.type(), network_.placement.autocast_dtype);
+    const device::NoSearchForSmallBatch no_search(batch->size < batch_size_);
+    auto& model = dynamic_cast<models::BackboneModel&>(*network_.model);
+    use(model.forward_features(images).to(torch::kCPU, torch::kFloat32).contiguous(), number * batch_size_);
+  }
+
+ private:
+  const engine::Network& network_;
+  engine::DataSource source_;
+  HostShare share_;
+  int64_t batch_size_;
+  int64_t num_batches_ = 0;
+  int64_t next_ = 0;
+};
+
+// Collective. `path`: of the file to write, which exists; empty on a host that has one already.
+void compute(RankContext& context, const engine::Network& network, const Request& request, const std::vector<int64_t>& shape,
+             const fs::path& path) {
+  using Clock = std::chrono::steady_clock;
+  auto& barrier = context.barrier();
+  auto& logger = context.logger();
+  const auto share = share_of(context);
+  const auto header = header_of(request.samples.size(), shape, 0);
+  const auto num_values = static_cast<uint64_t>(c10::multiply_integers(shape));
+  const auto start = Clock::now();
+  auto logged = start;
+  Descriptor file;
+  std::optional<Computation> computation;
+  barrier.on_all_ranks([&] {
+    if (path.empty()) return;
+    file = open_regular_file(path, O_WRONLY);
+    if (file.number() < 0) throw DataError(explain_refusal(path, {errno, std::generic_category()}));
+    auto source = make_source(context.experiment(), request.transforms, network.placement, context.ranks(), logger, request.samples);
+    computation.emplace(network, std::move(source), share);
+    if (context.rank() != 0) return;
+    logger.info("computing the features of {} (training.cache_features)", counted(request.samples.size(), request.kind + " image"));
+  });
+  // The ranks wait for each other now and then, so that none waits until it gives the others up.
+  constexpr int kStepsBetweenWaits = 16;
+  const auto compute_some = [&]() -> std::string {
+    if (!computation) return "";
+    for (int i = 0; i < kStepsBetweenWaits && !computation->is_done(); ++i) {
+      context.ranks().activity->enter(distributed::Phase::kValidation);
+      if (stop_signal() != 0) throw Error("stopped on request while computing features", ExitCode::kStopped);
+      computation->step([&](const torch::Tensor& features, int64_t first_sample) {
+        const auto offset = header.size() + static_cast<uint64_t>(first_sample) * num_values * sizeof(float);
+        write_at(file, {static_cast<const char*>(features.const_data_ptr()), features.nbytes()}, offset, path);
+      });
+    }
+    if (context.rank() == 0 && Clock::now() - logged > std::chrono::seconds(10)) {
+      logged = Clock::now();
+      logger.info("features: {:.0f} %", 100 * computation->part_done());
+    }
+    return computation->is_done() ? "" : "not done";
+  };
+  const auto is_done = [](const std::string& text) { return text.empty(); };
+  while (!std::ranges::all_of(barrier.gather(compute_some), is_done)) {
+  }
+  context.ranks().activity->enter(distributed::Phase::kStartUp);
+  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  barrier.on_all_ranks([&] {
+    if (!path.empty() && context.rank() == share.first) write_at(file, header_of(request.samples.size(), shape, seconds), 0, path);
+  });
+}
+
+// A file that is removed unless it has got another name.
+class PartialFile {
+ public:
+  explicit PartialFile(const fs::path& path) : path_(path), removed_on_exit_(path) {
+    if (open_regular_file(path, O_WRONLY | O_CREAT | O_TRUNC).number() < 0)
+      throw DataError(explain_refusal(path, {errno, std::generic_category()}));
+  }
+  ~PartialFile() {
+    std::error_code ignored;
+    fs::remove(path_, ignored);
+  }
+  PartialFile(const PartialFile&) = delete;
+  PartialFile& operator=(const PartialFile&) = delete;
+
+ private:
+  fs::path path_;
+  RemovedOnExit removed_on_exit_;
+};
+
+engine::Samples cache(RankContext& context, const engine::Network& network, const Request& request, const std::vector<int64_t>& shape) {
+  constexpr const char* kPartial = ".partial";
+  auto& barrier = context.barrier();
+  auto& logger = context.logger();
+  const auto share = share_of(context);
+  const bool is_first = context.rank() == share.first;
+  const auto dataset = datasets::dataset_registry().make(context.experiment().dataset.component);
+  // Without files, nothing tells whether the samples of a later run are the same.
+  const bool is_kept = static_cast<bool>(dataset.locate);
+  fs::path target;
+  std::optional<PartialFile> partial;
+  const auto places = barrier.gather([&]() -> std::string {
+    if (!is_first) return "";
+    const auto folder = features_folder();
+    datasets::create_folders(folder);
+    target = folder / name_of(request, context.experiment(), network, dataset, logger);
+    if (is_kept && fs::exists(target)) return target.string();
+    const auto path = folder / fmt::format(".{}.{}{}", target.filename().string(), ::getpid(), kPartial);
+    partial.emplace(path);
+    return path.string();
+  });
+  const auto is_missing = [&](const std::string& place) { return place.ends_with(kPartial); };
+  const auto& place = places[static_cast<size_t>(share.first)];
+  if (std::ranges::any_of(places, is_missing)) compute(context, network, request, shape, is_missing(place) ? place : "");
+  const auto features = barrier.make_on_all_ranks([&] { return std::make_shared<FeatureDataset>(request.samples, shape, place); });
+  barrier.on_all_ranks([&] {
+    if (partial && is_kept) fs::rename(place, target);
+  });
+  if (context.rank() == 0) {
+    const auto what = fmt::format("the features of {}", counted(request.samples.size(), request.kind + " image"));
+    if (partial) {
+      logger.info("{} took {:.1f} s, which each further epoch saves{}", what, features->seconds(),
+                  is_kept ? "; kept in " + target.string() : "");
+    } else {
+      logger.info("{} are in {}, which saves the {:.1f} s of their computation", what, place, features->seconds());
+    }
+  }
+  return {request.samples, features};
+}
+
+// Of one sample.
+std::vector<int64_t> shape_of_features(const engine::Network& network, const std::vector<int64_t>& sample_shape,
+                                       const config::Experiment& experiment) {
+  const auto refuse = [&](const char* problem) {
+    throw UsageError(
+        fmt::format("{}: the network {} {}", experiment.place_of("training.cache_features"), experiment.model.component.name, problem));
+  };
+  auto* model = dynamic_cast<models::BackboneModel*>(network.model.get());
+  if (model == nullptr) refuse("does not tell its backbone from its head (models::BackboneModel); leave this key out");
+  auto shape = sample_shape;
+  shape.insert(shape.begin(), 1);
+  const auto images = torch::zeros(shape, torch::TensorOptions(network.placement.device).dtype(network.placement.input_dtype));
+  const amp::AutocastGuard autocast(network.placement.device.type(), network.placement.autocast_dtype);
+  const auto features = model->forward_features(images);
+  if (features.requires_grad()) refuse("trains parameters of its backbone, so that its features change; set model.freeze: [backbone]");
+  return features.sizes().slice(1).vec();
+}
+
+}  // namespace
+
+fs::path features_folder() { return fs::path(home_folder()) / "features"; }
+
+engine::Data cache_features(RankContext& context, engine::Network& network, engine::Data images) {
+  auto of_features = context.experiment();
+  auto& section = of_features.dataset;
+  network.model->eval();
+  const auto shape =
+      context.barrier().make_on_all_ranks([&] { return shape_of_features(network, images.train.pipeline.output_shape(), of_features); });
+  engine::TrainingSamples samples{
+      {.train = cache(context, network, {images.train.samples, section.train_transforms, "training", "train_transforms"}, shape)},
+      std::move(images.sampler),
+      images.plan.samples_per_epoch};
+  if (images.validation) {
+    samples.validation =
+        cache(context, network, {images.validation->samples, section.validation_transforms, "validation", "validation_transforms"}, shape);
+  }
+  network.model->train();
+  dynamic_cast<models::BackboneModel&>(*network.model).take_features();
+  section.train_transforms.clear();
+  section.validation_transforms.clear();
+  return context.barrier().make_on_all_ranks(
+      [&] { return make_data(of_features, network.placement, context.ranks(), context.logger(), std::move(samples)); });
+}
+
+}  // namespace trainer::session

@@ -1,0 +1,205 @@
+"""Fine-tuning: cached features of frozen layers, layers that are frozen for the first epochs, learning rates by layer. TRAINER_BINARY is the
+program."""
+
+import os
+import pathlib
+import re
+import shutil
+import sys
+import unittest
+
+TESTS = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(TESTS / "testing"))
+import equal_runs  # noqa: E402
+from program import ROOT, FolderCase, trainer  # noqa: E402
+
+NORMALIZE = "normalize: {mean: [0.49, 0.48, 0.45], std: [0.25, 0.24, 0.26]}"
+EXPERIMENT = f"""experiment: x
+model: {{name: resnet20, freeze: [backbone]}}
+dataset:
+  name: cifar10
+  root: DATA
+  train_transforms: [{NORMALIZE}]
+  validation_transforms: [{NORMALIZE}]
+dataloader: {{global_batch_size: 20}}
+optimizer: {{name: adamw, lr: 0.01}}
+training: {{epochs: 3}}
+logging: {{every_steps: 1}}
+runtime: {{device: cpu, threads: 1}}
+amp: {{enabled: false}}
+"""
+CACHED = "training.cache_features=true"
+NEEDS_FREEZE = "needs frozen layers; add model.freeze: [backbone]"
+OFF = "or set training.cache_features: false"
+WRONG = [
+    ([CACHED, "model.freeze=[]"], f"training.cache_features: {NEEDS_FREEZE}"),
+    ([CACHED, "model.freeze=[layer1]"],
+     "training.cache_features: the network resnet20 trains parameters of its backbone, so that its features change; set model.freeze: [backbone]"),
+    ([CACHED, "model={name: demo_conv, freeze: [conv]}"],
+     "training.cache_features: the network demo_conv does not tell its backbone from its head (models::BackboneModel); leave this key out"),
+    ([CACHED, f"dataset.train_transforms=[random_horizontal_flip, {NORMALIZE}]"],
+     f"dataset.train_transforms[0]: random_horizontal_flip makes another image in each epoch, so that its features cannot be kept; remove it, {OFF}"),
+    ([CACHED, f"dataset.train_transforms=[random_crop: {{size: 1000}}, {NORMALIZE}]"], f"random_crop makes another image in each epoch"),
+    ([CACHED, f"dataset.train_transforms=[random_horizontal_flip: {{alternate: true, p: 0}}, {NORMALIZE}]"], "random_horizontal_flip makes another image in each epoch"),
+    ([CACHED, f"dataset.train_transforms=[{NORMALIZE}, cutout: {{size: 4}}]"], "cutout makes another image in each epoch"),
+    ([CACHED, "dataset.batch_transforms=[mixup]"], f"dataset.batch_transforms: they mix images, of which only features are kept; remove them, {OFF}"),
+    ([CACHED, "dataset.distribution=scatter"], f"dataset.distribution: features are kept by processes that read their samples; set local, {OFF}"),
+    ([CACHED, "dataset.on_error=skip"], f"dataset.on_error: an image that cannot be read has no features; set fail, {OFF}"),
+    ([CACHED, "validation.tta=flip"], f"validation.tta: views of an image need the image, of which only features are kept; set none, {OFF}"),
+    ([CACHED, "training.unfreeze_after=1"],
+     "training.unfreeze_after: given together with training.cache_features; train the frozen network first, and then another run with model.init_from"),
+    (["training.unfreeze_after=3"], "training.unfreeze_after: is not less than training.epochs, so that it has no effect; choose fewer"),
+    (["training.unfreeze_after=1", "model.freeze=[]"], "training.unfreeze_after: has no effect without model.freeze; leave it out"),
+    (["training.unfreeze_after=0"], "training.unfreeze_after: expected an integer >= 1"),
+    (["optimizer.layer_decay=0"], "optimizer.layer_decay: expected a number from 0 to 1 (0 excluded) or null, got 0"),
+    (["optimizer.layer_decay=1.1"], "optimizer.layer_decay: expected"),
+]
+
+
+class FinetuneCase(FolderCase):
+    def setUp(self):
+        super().setUp()
+        self.file = self.folder / "x.yaml"
+        # A few images of each file.
+        self.data = self.folder / "data"
+        for file in (ROOT / "datasets" / "cifar10_sample").rglob("*.bin"):
+            copy = self.data / file.relative_to(ROOT / "datasets" / "cifar10_sample")
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(file.read_bytes()[:24 * 3073])
+        for file in (ROOT / "datasets" / "cifar10_sample").rglob("*.txt"):
+            shutil.copy(file, self.data / file.relative_to(ROOT / "datasets" / "cifar10_sample"))
+        self.file.write_text(EXPERIMENT.replace("DATA", str(self.data)))
+        self.home = self.folder / "home"
+
+    def run_trainer(self, *args, ranks=1):
+        launch = ["launch", "--nproc-per-node", ranks] if ranks > 1 else []
+        return trainer(*launch, "--config", self.file, *args, env={**os.environ, "TRAINER_HOME": str(self.home)})
+
+    def train(self, name, *args, ranks=1):
+        run_dir = self.folder / name
+        run = self.run_trainer("--run-dir", run_dir, *args, ranks=ranks)
+        self.assertEqual(run.returncode, 0, run.err)
+        return run_dir
+
+    def log(self, run_dir):
+        return (run_dir / "train.log").read_text()
+
+    def losses(self, run_dir):
+        return [event["loss"] for event in equal_runs.results_of(run_dir)[0]]
+
+    def assert_close(self, one, two, tolerance):
+        self.assertEqual(len(one), len(two))
+        for a, b in zip(one, two):
+            self.assertAlmostEqual(a, b, delta=tolerance * abs(a))
+
+    def features(self):
+        return sorted(self.home.glob("features/*"))
+
+
+class WrongFilesTest(FinetuneCase):
+    def test_each_message(self):
+        for args, message in WRONG:
+            with self.subTest(args):
+                run = self.run_trainer("--run-dir", self.folder / "run", *args)
+                self.assertEqual(run.returncode, 2, run.err)
+                self.assertIn(message, run.err)
+                self.assertFalse((self.folder / "run").exists())
+
+
+class CachedFeaturesTest(FinetuneCase):
+    def test_a_run_is_the_same_with_them(self):
+        # Features are computed in batches of this size, and LibTorch rounds by it; so do operators that join layers in evaluation.
+        computed = self.train("computed", "validation.batch_size=20", "runtime.fuse=off")
+        cached = self.train("cached", CACHED, "validation.batch_size=20", "runtime.fuse=off")
+        self.assertEqual(equal_runs.results_of(computed)[0], equal_runs.results_of(cached)[0])
+        self.assertEqual(equal_runs.tensors(computed), equal_runs.tensors(cached))
+        log = self.log(cached)
+        self.assertRegex(log, r"the features of 120 training images took [\d.]+ s, which each further epoch saves; kept in \S+/home/features/")
+        # The checkpoint is that of a network for images.
+        evaluated = trainer("eval", "--checkpoint", cached / "checkpoints" / "last.pt")
+        self.assertEqual(evaluated.returncode, 0, evaluated.err)
+        loss = re.search(r"validation  loss ([\d.]+)", evaluated.out).group(1)
+        self.assertIn(f"validation  epoch 3/3  loss {loss}", log)
+
+    def test_a_later_run_finds_them(self):
+        first = self.train("first", CACHED)
+        files = self.features()
+        self.assertEqual([file.name.rsplit("-", 1)[0] for file in files], ["resnet20-cifar10-training", "resnet20-cifar10-validation"])
+        second = self.train("second", CACHED, "optimizer.lr=0.01", "experiment=y")
+        self.assertRegex(self.log(second), r"the features of 120 training images are in \S+, which saves the [\d.]+ s of their computation")
+        self.assertEqual(equal_runs.results_of(first)[0], equal_runs.results_of(second)[0])
+        self.assertEqual(self.features(), files)
+
+    def test_what_changes_them_is_noticed(self):
+        args = [CACHED, "training.epochs=1", "validation.every_epochs=null"]
+        self.train("first", *args)
+        expected = 1
+        for change, is_other in ((["seed=7"], True), (["dataset.train_transforms=[]"], True), (["dataset.validation_split=0.2"], True),
+                                 (["model.num_classes=10"], False), (["optimizer.lr=1"], False), ([], True)):
+            with self.subTest(change):
+                if not change:
+                    os.utime(next(self.data.rglob("data_batch_1.bin")))
+                self.train(f"run{expected}{is_other}{len(change)}{change}".replace("/", ""), *args, *change)
+                expected += is_other
+                self.assertEqual(len([file for file in self.features() if "training" in file.name]), expected)
+
+    def test_a_damaged_file(self):
+        self.train("first", CACHED)
+        file = self.features()[0]
+        content = file.read_bytes()
+        file.write_bytes(content[:-4])
+        run = self.run_trainer("--run-dir", self.folder / "second", CACHED)
+        self.assertEqual(run.returncode, 3, run.err)
+        self.assertIn(f"{file}: it does not hold the features of 120 samples; remove it, and they are computed again", run.err)
+
+    def test_two_ranks_are_as_one(self):
+        exact = [CACHED, "runtime.dtype=float64"]
+        one = self.train("one", *exact)
+        files = {file.name: file.read_bytes() for file in self.features()}
+        shutil.rmtree(self.home)
+        two = self.train("two", *exact, ranks=2)
+        self.assertEqual(sorted(files), [file.name for file in self.features()])
+        for file in self.features():
+            header = 8 + int.from_bytes(files[file.name][:8], "little")
+            self.assertEqual(files[file.name][header:], file.read_bytes()[header:])
+        self.assert_close(self.losses(one), self.losses(two), 1e-12)
+
+    def test_resumed_is_as_straight_through(self):
+        straight = self.train("straight", CACHED)
+        self.train("resumed", CACHED, "training.epochs=1")
+        shutil.rmtree(self.home)
+        resumed = self.train("resumed", CACHED, "--resume", "auto")
+        self.assertEqual(equal_runs.tensors(straight), equal_runs.tensors(resumed))
+
+    def test_data_without_files(self):
+        synthetic = ["dataset={name: synthetic, shape: [3, 32, 32], num_classes: 10, num_train: 64, num_validation: 16}", "dataset.train_transforms=[]",
+                     "dataset.validation_transforms=[]"]
+        run_dir = self.train("run", CACHED, *synthetic)
+        self.assertRegex(self.log(run_dir), r"the features of 64 training images took [\d.]+ s, which each further epoch saves\n")
+        self.assertEqual(self.features(), [])
+
+
+class UnfreezeTest(FinetuneCase):
+    ARGS = ["training.unfreeze_after=1", "distributed.sync_batch_norm=true"]
+
+    def test_the_log_tells_when(self):
+        run_dir = self.train("run", *self.ARGS, "training.epochs=2")
+        self.assertIn("650 of 269722 parameters are trained, the others are frozen (model.freeze) for 1 epoch (training.unfreeze_after)", self.log(run_dir))
+
+    def test_resumed_is_as_straight_through(self):
+        # An epoch has six steps.
+        steps = ["training.epochs=null", "training.steps=18"]
+        straight = self.train("straight", *self.ARGS, *steps)
+        for stop in (4, 6, 9):
+            with self.subTest(stop):
+                self.train(str(stop), *self.ARGS, "training.epochs=null", f"training.steps={stop}")
+                resumed = self.train(str(stop), *self.ARGS, *steps)
+                self.assertEqual(equal_runs.tensors(straight), equal_runs.tensors(resumed))
+
+    def test_two_ranks_are_as_one(self):
+        one, two = (self.losses(self.train(str(ranks), *self.ARGS, "runtime.dtype=float64", ranks=ranks)) for ranks in (1, 2))
+        self.assert_close(one, two, 1e-9)
+
+
+if __name__ == "__main__":
+    unittest.main()
