@@ -16,7 +16,7 @@ struct PublishedWeights {
   // What the images were transformed by: the shorter edge resized, and the middle cut out.
   int resize;
   int crop;
-  bool is_bicubic;  // how it was resized; this program does it bilinearly
+  bool is_bicubic;  // how it was resized; otherwise bilinearly
 };
 
 inline constexpr const char* kPublishedWeightsUrl = "https://download.pytorch.org/models/";

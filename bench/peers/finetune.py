@@ -12,6 +12,7 @@ START = time.monotonic()
 import timm
 import timm.optim
 import timm.scheduler
+import timm.utils
 import torch
 import torch.nn.functional as F
 import torchvision.transforms.v2 as transforms
@@ -48,7 +49,7 @@ def make_network():
     assert [value.shape for value in values] == [value.shape for value in own.values()]
     network.load_state_dict(dict(zip(own, values)))
     network.reset_classifier(10)
-    return network
+    return timm.utils.freeze_batch_norm_2d(network)
 
 
 def main():

@@ -72,9 +72,8 @@ class BatchNorm2d : public torch::nn::Module {
   void to(torch::Device device, torch::Dtype dtype, bool non_blocking = false) override;
   void to(torch::Dtype dtype, bool non_blocking = false) override;
 
-  // From now on the layer is in evaluation also while its network is in training: it uses its running statistics and keeps them. With
-  // `on` = false this ends, from the next train() on.
-  void freeze_statistics(bool on = true);
+  // From now on the layer is in evaluation also while its network is in training: it uses its running statistics and keeps them.
+  void freeze_statistics();
   void train(bool on = true) override;
 
   // Whether the running statistics are the average over all batches (without a momentum).

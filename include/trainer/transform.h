@@ -50,8 +50,8 @@ class Picture {
   void mirror();
   // Top for bottom.
   void flip();
-  // Antialiased and bilinear, as data/resample.h.
-  void resize(int height, int width);
+  // As data/resample.h.
+  void resize(int height, int width, Interpolation interpolation = Interpolation::kBilinear);
   // The picture, once everything that was delayed is computed.
   const ImageView& view();
   // The labels of the picture's pixels, which the functions above move with the pixels, a resize to the nearest pixel as Pillow's; nullptr:
@@ -86,6 +86,7 @@ class Picture {
   std::span<const uint8_t> file_;  // what view_, or resized_ while a resize is delayed, is still to be decoded from; empty: it has pixels
   ImageView view_;                 // without pixels while a resize is delayed
   ImageView resized_;              // what is still to be resized to the size of view_
+  Interpolation interpolation_ = Interpolation::kBilinear;  // of that
   bool is_delayed_ = false;
   uint8_t* owned_ = nullptr;  // the last memory that was allocated
   PictureMemory& memory_;

@@ -153,7 +153,8 @@ std::string file_for(const fs::path& data, Logger& logger) {
   std::string list;
   for (const auto& line : preparation.validation) list += '\n' + line;
   const auto transforms = config::read_components(list.empty() ? "[]" : list, "the transforms", data::transform_registry());
-  return starting_file(facts, preparation, measure_pixels(train, indices, transforms, logger));
+  const bool is_measured = !begins_with_weights(facts, preparation);
+  return starting_file(facts, preparation, is_measured ? measure_pixels(train, indices, transforms, logger) : PixelStatistics());
 }
 
 void refuse_existing(const fs::path& file) {
@@ -308,6 +309,9 @@ int64_t median_edge(std::vector<ImageSize> sizes) {
 
 bool is_digits(const DatasetFacts& facts) { return facts.section.find("name")->value.text == "mnist"; }
 
+// Of the images of the published weights.
+const PixelStatistics kImagenet = {.mean = {0.485, 0.456, 0.406}, .std = {0.229, 0.224, 0.225}, .num_images = 0};
+
 std::string numbers(const std::vector<double>& values) {
   std::vector<std::string> texts;
   for (const double value : values) texts.push_back(fmt::format("{:.4f}", value));
@@ -321,13 +325,19 @@ struct Schedule {
   int64_t warmup_epochs = 0;
 };
 
-Schedule choose_schedule(int64_t num_train, int64_t size) {
+// `has_weights`: of a network that has learned from other images.
+Schedule choose_schedule(int64_t num_train, int64_t size, bool has_weights) {
   // Enough for a first result without a long wait.
   constexpr int64_t kImagesOfTraining = 600'000;
-  const int64_t usual_batch = size <= 64 ? 128 : 64;
+  const int64_t usual_batch = has_weights ? 32 : size <= 64 ? 128 : 64;
   Schedule schedule;
   // At least eight steps in an epoch.
   schedule.batch_size = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::clamp<int64_t>(num_train / 8, 2, usual_batch))));
+  if (has_weights) {
+    schedule.epochs = std::clamp<int64_t>((kImagesOfTraining / 10 / num_train + 4) / 5 * 5, 10, 30);
+    schedule.warmup_epochs = 1;
+    return schedule;
+  }
   schedule.lr = 0.1 * static_cast<double>(schedule.batch_size) / 128;
   schedule.epochs = std::clamp<int64_t>((kImagesOfTraining / num_train + 4) / 5 * 5, 10, 100);
   schedule.warmup_epochs = std::min<int64_t>(schedule.epochs / 10, 5);
@@ -350,6 +360,13 @@ std::string describe_dataloader(const DatasetFacts& facts, const Schedule& sched
   return text;
 }
 
+std::string origin_of(const PixelStatistics& pixels, const DatasetFacts& facts) {
+  if (pixels.num_images == 0) return "of the images of the weights";
+  const bool is_exact = pixels.num_images == num_train_images(facts);
+  return fmt::format("those of {}, prepared as for validation",
+                     is_exact ? "all training images" : fmt::format("{} of the training images", pixels.num_images));
+}
+
 std::string describe_dataset(const DatasetFacts& facts, const ImagePreparation& preparation, const PixelStatistics& pixels) {
   auto text = std::string("dataset:\n");
   for (const auto& member : facts.section.members) text += fmt::format("  {}: {}\n", member.name, config::to_inline_yaml(member.value));
@@ -362,12 +379,10 @@ std::string describe_dataset(const DatasetFacts& facts, const ImagePreparation& 
   // One colour in all images.
   for (double& value : std) value = value < 0.00005 ? 1 : value;
   const auto normalize = fmt::format("    - normalize: {{mean: {}, std: {}}}", numbers(pixels.mean), numbers(std));
-  const bool is_exact = pixels.num_images == num_train_images(facts);
   if (!facts.num_validation && has_few_images(facts)) {
     text += "  validation_split: 0.2                                # of each class; a tenth of so few images would measure little\n";
   }
-  text += fmt::format("  # The mean and the deviation are those of {}, prepared as for validation.\n",
-                      is_exact ? "all training images" : fmt::format("{} of the training images", pixels.num_images));
+  text += fmt::format("  # The mean and the deviation are {}.\n", origin_of(pixels, facts));
   text += fmt::format("  train_transforms:\n{}\n{}\n", fmt::join(preparation.train, "\n"), normalize);
   text += "  validation_transforms:\n";
   for (const auto& line : preparation.validation) text += line + '\n';
@@ -408,29 +423,54 @@ ImagePreparation choose_preparation(const DatasetFacts& facts) {
   return chosen;
 }
 
+bool begins_with_weights(const DatasetFacts& facts, const ImagePreparation& preparation) {
+  // So many images are enough to learn from alone.
+  constexpr int64_t kManyImages = 100'000;
+  return preparation.size >= 128 && facts.info.shape.front() == 3 && num_train_images(facts) < kManyImages;
+}
+
 std::string starting_file(const DatasetFacts& facts, const ImagePreparation& preparation, const PixelStatistics& pixels) {
   const int64_t num_images = num_train_images(facts);
   const int64_t num_train =
       facts.num_validation ? num_images : std::max<int64_t>(num_images - num_images / (has_few_images(facts) ? 5 : 10), 1);
-  const auto schedule = choose_schedule(num_train, preparation.size);
+  const bool has_weights = begins_with_weights(facts, preparation);
+  const auto schedule = choose_schedule(num_train, preparation.size, has_weights);
   const bool is_small = preparation.size <= 32;
   const bool is_medium = !is_small && preparation.size <= 64;
-  const auto model = is_small ? "model: {name: resnet20}" : is_medium ? "model: {name: resnet18, stem: cifar}" : "model: {name: resnet18}";
+  const auto model = is_small      ? "model: {name: resnet20}"
+                     : is_medium   ? "model: {name: resnet18, stem: cifar}"
+                     : has_weights ? "model: {name: resnet18, weights: default, freeze: [backbone]}"
+                                   : "model: {name: resnet18}";
   const auto why =
       is_small    ? "# A small network for images of up to 32 x 32 pixels, which trains in minutes on a CPU."
       : is_medium ? "# With the stem for small images: the usual one, for 224 x 224 pixels, would make them four times smaller at once."
-                  : "# With `weights: default` it begins with weights trained on ImageNet (45 MiB, fetched once): fewer images and epochs "
-                    "are enough.";
+      : has_weights
+          ? "# It begins with weights that were trained on ImageNet (45 MB, fetched once), so that few images and epochs are enough. At "
+            "first\n"
+            "# only the last layer is trained, which is new for these classes; see training.unfreeze_after. `trainer weights list` shows "
+            "other\n"
+            "# networks. configs/imagefolder.yaml trains without such weights."
+          : "# So many images are enough to train it from random weights; with `weights: default` it begins with those of ImageNet.";
   const bool decodes = facts.info.shape[1] == data::kAnySize;
   auto text = std::string(kBeginning);
   text += fmt::format("experiment: {:<36} # the run lives in runs/{}\n\n", facts.name, facts.name);
   text += describe_classes(facts) + describe_sizes(facts) + '\n';
   text += fmt::format("{}\n{}\n\n", why, model);
-  text += describe_dataset(facts, preparation, pixels) + '\n';
-  text +=
-      "# The batch of all processes together, so that the result does not depend on their number. With less memory, lower it and lr\n"
-      "# by the same factor.\n";
+  text += describe_dataset(facts, preparation, has_weights ? kImagenet : pixels) + '\n';
+  text += fmt::format(
+      "# The batch of all processes together, so that the result does not depend on their number. With less memory, lower it{}.\n",
+      has_weights ? "" : " and lr\n# by the same factor");
   text += describe_dataloader(facts, schedule, decodes) + '\n';
+  if (has_weights) {
+    return text +
+           "# The first layers learn at a fraction of the last one's rate (layer_decay), because what they see is the same in all images.\n"
+           "optimizer: {name: adamw, lr: 1.0e-3, weight_decay: 0.05, decay_norm_and_bias: false, layer_decay: 0.8}\n" +
+           fmt::format("lr_scheduler: {{name: cosine, warmup_epochs: {}}}\n\n", schedule.warmup_epochs) +
+           fmt::format(
+               "# About 60,000 images in all, but at least 10 epochs and at most 30.\n"
+               "training: {{epochs: {}, unfreeze_after: 2, max_grad_norm: 1.0}}\n",
+               schedule.epochs);
+  }
   text += fmt::format("# 0.1 for a batch of 128, and in proportion for others. The schedule lowers it to 0 after {}.\n",
                       counted(schedule.warmup_epochs, "epoch") + " of warm-up");
   text += fmt::format("optimizer: {{name: sgd, lr: {:.2g}, momentum: 0.9, weight_decay: 5.0e-4, nesterov: true}}\n", schedule.lr);

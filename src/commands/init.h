@@ -31,6 +31,8 @@ struct ImagePreparation {
 };
 ImagePreparation choose_preparation(const DatasetFacts& facts);
 
+// Whether the file for that data set begins with published weights; then the pixels of its images need not be measured.
+bool begins_with_weights(const DatasetFacts& facts, const ImagePreparation& preparation);
 // A file for that data set.
 std::string starting_file(const DatasetFacts& facts, const ImagePreparation& preparation, const PixelStatistics& pixels);
 // A file for CIFAR-10, which is downloaded.

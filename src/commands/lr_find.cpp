@@ -61,6 +61,8 @@ void adapt(config::Experiment& experiment, int64_t num_steps) {
   training.on_non_finite = engine::OnNonFinite::kSkip;
   training.ema.reset();
   training.early_stopping.reset();
+  // The rates are tried on what is trained at first.
+  training.unfreeze_after.reset();
   experiment.lr_scheduler = {.component = optim::lr_scheduler_registry().configure("constant")};
   experiment.validation.every_epochs.reset();
   experiment.validation.every_steps.reset();

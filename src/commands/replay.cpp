@@ -61,6 +61,7 @@ void print_observations(const std::vector<engine::Observation>& observations) {
 
 // Repeats the step and prints the observations of each micro-step. Returns the name of the first non-finite one, or an empty text.
 std::string repeat_step(const engine::StepRecord& record, const config::Experiment& experiment, engine::Parts& parts) {
+  if (parts.unfreeze && record.epoch >= parts.unfreeze_after) parts.unfreeze();
   auto meter = parts.task->make_train_meter(parts.placement.device);
   engine::TrainStep train_step(parts, static_cast<uint64_t>(experiment.seed), experiment.training.max_grad_norm, meter);
   parts.model->train();

@@ -33,9 +33,10 @@ struct ModelSection {
              {.doc = "A file whose parameters and buffers training begins with, by their names: a state_dict of PyTorch, safetensors, or a "
                      "checkpoint; empty: none.",
               .is_path = true});
-    keys.add("init_strict", init_strict,
-             {.doc = "Refuse a file in which something is missing, unexpected or of another shape; false: load what fits, such as all "
-                     "but a head for other classes, and log what was skipped."});
+    keys.add(
+        "init_strict", init_strict,
+        {.doc = "Refuse a file in which something is missing, unexpected or of another shape; false: load what fits, such as all "
+                "but a head for other classes, of which a checkpoint's rows follow the names of the classes, and log what was skipped."});
     keys.add(
         "freeze", freeze,
         {.doc = "Layers and parameters, by their names or the beginnings of them up to a dot, as in [conv1, layer1], or [backbone] for "
@@ -217,8 +218,7 @@ struct OptimizerSection {
               .max = 1,
               .min_excluded = true,
               .doc = "Multiplies the learning rate of each layer or block once for each one that comes after it, so that the first ones, "
-                     "which need to change least in fine-tuning, learn slowest; `trainer validate -v` shows the factors. 0.65 to 0.9 are "
-                     "usual; null: all learn alike."});
+                     "which need to change least in fine-tuning, learn slowest. 0.65 to 0.9 are usual; null: all learn alike."});
     keys.add_sections("groups", groups,
                       "Parameters with a learning rate or a weight decay of their own, for fine-tuning; of several items that name a "
                       "parameter, the first counts.");
@@ -306,8 +306,8 @@ struct TrainingSection {
     keys.add("unfreeze_after", unfreeze_after,
              {.min = 1,
               .unit = "epochs",
-              .doc = "After so many epochs all parameters are trained, with batch statistics again, and model.freeze has no effect any "
-                     "more; null: never."});
+              .doc = "After so many epochs the parameters that model.freeze names are trained too; the running statistics of their batch "
+                     "normalisation stay as they are, because those of few images would do harm. null: never."});
     keys.refuse("unfreeze_after", [this]() -> std::string {
       if (!unfreeze_after) return "";
       if (cache_features)

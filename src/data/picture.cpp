@@ -78,12 +78,13 @@ void Picture::crop(int top, int left, int height, int width, Padding padding) {
   view_.window_width = width;
 }
 
-void Picture::resize(int height, int width) {
+void Picture::resize(int height, int width, Interpolation interpolation) {
   if (height == view_.window_height && width == view_.window_width) return;
   if (mask_ != nullptr) mask_->resize_to_nearest(height, width);
   if (is_delayed_) view();
   if (view_.mirrored || view_.flipped || !is_inside()) copy_window();
   resized_ = view_;
+  interpolation_ = interpolation;
   is_delayed_ = true;
   view_ = ImageView::whole(nullptr, resized_.channels, height, width, PixelOrder::kInterleaved);
 }
@@ -112,7 +113,7 @@ const ImageView& Picture::view() {
   }
   is_delayed_ = false;
   const auto part = visible_part();
-  const auto needed = prepare_resample(resized_, view_.height, view_.width, part, memory_.resample);
+  const auto needed = prepare_resample(resized_, view_.height, view_.width, part, interpolation_, memory_.resample);
   decode(resized_, {resized_.top + needed.top, resized_.left + needed.left, needed.height, needed.width});
   auto* pixels = allocate(part.height, part.width);
   resample(resized_, view_.height, view_.width, part, needed, memory_.resample, pixels);

@@ -13,41 +13,60 @@ constexpr int32_t kHalf = 1 << (kFractionBits - 1);
 
 double triangle(double x) { return std::max(0.0, 1.0 - std::abs(x)); }
 
+// Keys's, with Pillow's parameter and order of operations.
+double cubic(double x) {
+  constexpr double kA = -0.5;
+  x = std::abs(x);
+  if (x < 1) return ((kA + 2) * x - (kA + 3)) * x * x + 1;
+  return x < 2 ? (((x - 5) * x + 8) * x - 4) * kA : 0;
+}
+
+struct Filter {
+  double (*weight)(double x);
+  double support;  // how far from 0 it has weights
+};
+
+Filter filter_of(Interpolation interpolation) { return interpolation == Interpolation::kBicubic ? Filter{cubic, 2} : Filter{triangle, 1}; }
+
 // The pixels that an output is made of, before their weights are rounded.
 struct Support {
   int begin = 0;
   int num = 0;
 };
 
-Support support_of(int output, double scale, double filter_scale, int in_size) {
+// `reach`: how far the filter extends, in pixels of the input.
+Support support_of(int output, double scale, double reach, int in_size) {
   const double center = (output + 0.5) * scale;
-  const int begin = std::max(static_cast<int>(center - filter_scale + 0.5), 0);
-  return {begin, std::min(static_cast<int>(center + filter_scale + 0.5), in_size) - begin};
+  const int begin = std::max(static_cast<int>(center - reach + 0.5), 0);
+  return {begin, std::min(static_cast<int>(center + reach + 0.5), in_size) - begin};
 }
 
+int32_t to_fixed_point(double weight) { return static_cast<int32_t>((weight < 0 ? -0.5 : 0.5) + weight * (1 << kFractionBits)); }
+
 // The taps of the outputs first to first + num_outputs - 1 when `in_size` pixels are resampled to `out_size`.
-void compute_taps(int in_size, int out_size, int first, int num_outputs, std::vector<double>& unrounded, Taps& taps) {
+void compute_taps(int in_size, int out_size, int first, int num_outputs, const Filter& filter, std::vector<double>& unrounded, Taps& taps) {
   const double scale = static_cast<double>(in_size) / out_size;
   const double filter_scale = std::max(scale, 1.0);
+  const double reach = filter.support * filter_scale;
   taps.count = 0;
-  for (int i = first; i < first + num_outputs; ++i) taps.count = std::max(taps.count, support_of(i, scale, filter_scale, in_size).num);
+  for (int i = first; i < first + num_outputs; ++i) taps.count = std::max(taps.count, support_of(i, scale, reach, in_size).num);
   const auto count = static_cast<size_t>(taps.count);
   taps.begin.resize(static_cast<size_t>(num_outputs));
   taps.weights.assign(static_cast<size_t>(num_outputs) * count, 0);
   unrounded.resize(count);
   for (size_t i = 0; i < static_cast<size_t>(num_outputs); ++i) {
     const int output = first + static_cast<int>(i);
-    const auto [begin, num] = support_of(output, scale, filter_scale, in_size);
+    const auto [begin, num] = support_of(output, scale, reach, in_size);
     const double center = (output + 0.5) * scale;
     double sum = 0;
     for (int k = 0; k < num; ++k) {
-      unrounded[static_cast<size_t>(k)] = triangle((k + begin - center + 0.5) * (1.0 / filter_scale));
+      unrounded[static_cast<size_t>(k)] = filter.weight((k + begin - center + 0.5) * (1.0 / filter_scale));
       sum += unrounded[static_cast<size_t>(k)];
     }
     // All outputs have the same number of taps; those that need fewer have weights of zero.
     taps.begin[i] = std::min(begin, in_size - taps.count);
     int32_t* weights = &taps.weights[i * count + static_cast<size_t>(begin - taps.begin[i])];
-    for (int k = 0; k < num; ++k) weights[k] = static_cast<int32_t>(0.5 + unrounded[static_cast<size_t>(k)] / sum * (1 << kFractionBits));
+    for (int k = 0; k < num; ++k) weights[k] = to_fixed_point(unrounded[static_cast<size_t>(k)] / sum);
   }
 }
 
@@ -116,9 +135,10 @@ bool begins_with_columns(const ImageView& source, int height, int width) {
 
 }  // namespace
 
-Box prepare_resample(const ImageView& source, int height, int width, const Box& part, ResampleMemory& memory) {
-  compute_taps(source.window_width, width, part.left, part.width, memory.unrounded, memory.horizontal);
-  compute_taps(source.window_height, height, part.top, part.height, memory.unrounded, memory.vertical);
+Box prepare_resample(const ImageView& source, int height, int width, const Box& part, Interpolation interpolation, ResampleMemory& memory) {
+  const auto filter = filter_of(interpolation);
+  compute_taps(source.window_width, width, part.left, part.width, filter, memory.unrounded, memory.horizontal);
+  compute_taps(source.window_height, height, part.top, part.height, filter, memory.unrounded, memory.vertical);
   if (part.height == 0 || part.width == 0) return {};
   Box needed;
   needed.height = drop_unused(memory.vertical, needed.top);

@@ -1,6 +1,6 @@
 #pragma once
-// Antialiased bilinear resampling that equals Pillow's Image.resize(…, BILINEAR, box) bit for bit (src/libImaging/Resample.c of Pillow, its
-// 8-bit code): torchvision's resize of PIL images.
+// Antialiased resampling that equals Pillow's Image.resize(…, BILINEAR or BICUBIC, box) bit for bit (src/libImaging/Resample.c of Pillow,
+// its 8-bit code): torchvision's resize of PIL images.
 
 #include <cstdint>
 #include <vector>
@@ -26,7 +26,7 @@ struct ResampleMemory {
 
 // Prepares resample() with the same arguments. Returns the part of the source's window that it reads, counted from the window's corner; the
 // source needs no pixels yet.
-Box prepare_resample(const ImageView& source, int height, int width, const Box& part, ResampleMemory& memory);
+Box prepare_resample(const ImageView& source, int height, int width, const Box& part, Interpolation interpolation, ResampleMemory& memory);
 
 // Resamples the source's window to height x width pixels, and writes the part `part` of them to `out`, [part.height][part.width][channels].
 // `needed` is the result of prepare_resample(); the stored image must have at least that part of the window. The window must be neither

@@ -111,9 +111,9 @@ void BatchNorm2d::count_batch() {
   num_batches_tracked.add_(1);
 }
 
-void BatchNorm2d::freeze_statistics(bool on) {
-  has_frozen_statistics_ = on;
-  if (on) train(false);
+void BatchNorm2d::freeze_statistics() {
+  has_frozen_statistics_ = true;
+  train(false);
 }
 
 void BatchNorm2d::train(bool on) { torch::nn::Module::train(on && !has_frozen_statistics_); }

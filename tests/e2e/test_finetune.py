@@ -35,6 +35,8 @@ WRONG = [
     ([CACHED, "model.freeze=[]"], f"training.cache_features: {NEEDS_FREEZE}"),
     ([CACHED, "model.freeze=[layer1]"],
      "training.cache_features: the network resnet20 trains parameters of its backbone, so that its features change; set model.freeze: [backbone]"),
+    ([CACHED, "model.freeze=[conv1, bn1.weight, bn1.bias, layer1, layer2, layer3]"],
+     "training.cache_features: the network resnet20 normalises by batches in training, so that its features change; set model.freeze: [backbone]"),
     ([CACHED, "model={name: demo_conv, freeze: [conv]}"],
      "training.cache_features: the network demo_conv does not tell its backbone from its head (models::BackboneModel); leave this key out"),
     ([CACHED, f"dataset.train_transforms=[random_horizontal_flip, {NORMALIZE}]"],
@@ -143,6 +145,32 @@ class CachedFeaturesTest(FinetuneCase):
                 expected += is_other
                 self.assertEqual(len([file for file in self.features() if "training" in file.name]), expected)
 
+    @unittest.skipIf(os.environ.get("TRAINER_OPENCV") == "0", "this build reads no image files")
+    def test_images_in_another_order_are_noticed(self):
+        for i in range(4):
+            (self.folder / f"{i}.ppm").write_bytes(b"P6\n32 32\n255\n" + bytes([50 * i]) * 3072)
+        rows = [f"{self.folder}/{i}.ppm,{i % 2}\n" for i in range(4)]
+        csv = [f"dataset={{name: csv, root: {self.folder}, train: {self.folder}/train.csv, validation: {self.folder}/train.csv}}", "dataset.train_transforms=[]",
+               "dataset.validation_transforms=[resize: {size: [32, 32]}]", "dataset.train_transforms=[resize: {size: [32, 32]}]", "dataloader.global_batch_size=2"]
+        for number, order in enumerate(([0, 1, 2, 3], [0, 1, 2, 3], [3, 1, 2, 0]), 1):
+            (self.folder / "train.csv").write_text("".join(rows[i] for i in order).replace(f"{self.folder}/", ""))
+            log = self.log(self.train(f"run{number}", CACHED, *csv))
+            self.assertEqual("saves the" in log, number == 2, log)
+
+    def test_what_a_killed_run_has_left_is_removed(self):
+        (self.home / "features").mkdir(parents=True)
+        left = self.home / "features" / ".0123.partial"
+        left.write_bytes(b"x")
+        self.train("run", CACHED)
+        self.assertFalse(left.exists())
+
+    def test_a_folder_that_cannot_be_made(self):
+        self.home.write_text("")
+        run = self.run_trainer("--run-dir", self.folder / "run", CACHED)
+        self.assertEqual(run.returncode, 3, run.err)
+        self.assertRegex(run.err, r"the features of training.cache_features cannot be kept: .*; set TRAINER_HOME to a folder that can be written, "
+                         r"or training.cache_features: false")
+
     def test_a_damaged_file(self):
         self.train("first", CACHED)
         file = self.features()[0]
@@ -187,13 +215,13 @@ class UnfreezeTest(FinetuneCase):
         self.assertIn("650 of 269722 parameters are trained, the others are frozen (model.freeze) for 1 epoch (training.unfreeze_after)", self.log(run_dir))
 
     def test_resumed_is_as_straight_through(self):
-        # An epoch has six steps.
-        steps = ["training.epochs=null", "training.steps=18"]
-        straight = self.train("straight", *self.ARGS, *steps)
+        # An epoch has six steps. A shorter run would validate at its end.
+        args = [*self.ARGS, "training.epochs=null", "validation.every_epochs=null"]
+        straight = self.train("straight", *args, "training.steps=18")
         for stop in (4, 6, 9):
             with self.subTest(stop):
-                self.train(str(stop), *self.ARGS, "training.epochs=null", f"training.steps={stop}")
-                resumed = self.train(str(stop), *self.ARGS, *steps)
+                self.train(str(stop), *args, f"training.steps={stop}")
+                resumed = self.train(str(stop), *args, "training.steps=18")
                 self.assertEqual(equal_runs.tensors(straight), equal_runs.tensors(resumed))
 
     def test_two_ranks_are_as_one(self):

@@ -32,6 +32,8 @@ def lists():
             [T.Resize(size), T.CenterCrop(max(size * 7 // 8, 1))])
     for height, width in (5, 8), (24, 24), (90, 33), (1, 1):
         yield f"resize: {{size: [{height}, {width}]}}", T.Resize((height, width))
+        yield f"resize: {{size: [{height}, {width}], interpolation: bicubic}}", T.Resize((height, width), T.InterpolationMode.BICUBIC)
+    yield "resize: {size: 33, interpolation: bicubic}, center_crop: {size: 20}", T.Compose([T.Resize(33, T.InterpolationMode.BICUBIC), T.CenterCrop(20)])
     for height, width in (4, 4), (33, 48), (64, 64), (8, 51):
         yield f"center_crop: {{size: [{height}, {width}]}}", T.CenterCrop((height, width))
     yield "center_crop: {size: [6, 9]}, resize: {size: [11, 4]}", T.Compose([T.CenterCrop((6, 9)), T.Resize((11, 4))])

@@ -10,11 +10,17 @@
 namespace trainer::data {
 namespace {
 
+void describe_interpolation(KeyTable& keys, Interpolation& interpolation) {
+  keys.add_choice("interpolation", interpolation, {{"bilinear", Interpolation::kBilinear}, {"bicubic", Interpolation::kBicubic}},
+                  {.doc = "How pixels between those of the image are computed; antialiased, as Pillow does it."});
+}
+
 // Sizes as torchvision.transforms.Resize computes them (torchvision/transforms/functional.py).
 class Resize : public ImageTransform {
  public:
   void describe(KeyTable& keys) {
     size_.describe(keys, "One number: the shorter edge, and the longer one keeps the image's proportions; or [height, width].");
+    describe_interpolation(keys, interpolation_);
   }
 
   Frame plan(Frame frame) const override {
@@ -25,7 +31,7 @@ class Resize : public ImageTransform {
 
   void apply(Picture& picture, SampleRandom&) const override {
     const auto after = plan({picture.height(), picture.width()});
-    picture.resize(after.height, after.width);
+    picture.resize(after.height, after.width, interpolation_);
   }
 
  private:
@@ -36,6 +42,7 @@ class Resize : public ImageTransform {
   }
 
   SizeKey size_;
+  Interpolation interpolation_ = Interpolation::kBilinear;
 };
 
 // Positions as torchvision.transforms.CenterCrop computes them (torchvision/transforms/functional.py).
@@ -121,6 +128,7 @@ class RandomResizedCrop : public ImageTransform {
     keys.add("ratio", ratio_, {.min = 0, .min_excluded = true, .doc = "Least and greatest ratio of width to height."});
     require_range(keys, "scale", scale_);
     require_range(keys, "ratio", ratio_);
+    describe_interpolation(keys, interpolation_);
   }
 
   Frame plan(Frame) const override { return {size_.height(), size_.width()}; }
@@ -129,19 +137,20 @@ class RandomResizedCrop : public ImageTransform {
     const auto box =
         draw_resized_crop_box(picture.height(), picture.width(), {scale_.front(), scale_.back()}, {ratio_.front(), ratio_.back()}, random);
     picture.crop(box.top, box.left, box.height, box.width);
-    picture.resize(size_.height(), size_.width());
+    picture.resize(size_.height(), size_.width(), interpolation_);
   }
 
  private:
   SizeKey size_;
   std::vector<double> scale_ = {0.08, 1.0};
   std::vector<double> ratio_ = {3.0 / 4, 4.0 / 3};
+  Interpolation interpolation_ = Interpolation::kBilinear;
 };
 
 }  // namespace
 
 void add_resize_and_crop(TransformRegistry& registry) {
-  add_transform<Resize>(registry, "resize", "Changes the size, with antialiased bilinear interpolation.");
+  add_transform<Resize>(registry, "resize", "Changes the size.");
   add_transform<CenterCrop>(registry, "center_crop", "Keeps the middle of the image.");
   add_transform<RandomCrop>(registry, "random_crop", "Cuts a part out of the image, with optional padding, at a random place.");
   add_transform<RandomResizedCrop>(registry, "random_resized_crop",

@@ -208,6 +208,8 @@ class Inspector {
     }
     if (result_.plan) session::check_batch_norm_counts(experiment, network, *result_.plan, setup.train_shape);
     if (result_.batch_size == 0) return;
+    // The epochs in which most is trained need most memory and time.
+    if (network.unfreeze) network.unfreeze();
     const int64_t num_joined = experiment.distributed.sync_batch_norm ? result_.batch_size * world_size_ : result_.batch_size;
     const MeasuredMemory measured(network, setup, result_.layers->flops, result_.batch_size, num_joined);
     const int64_t batch_size = sizes_ ? std::min(result_.batch_size, sizes_->samples_per_epoch) : result_.batch_size;

@@ -12,6 +12,7 @@
 
 #include "base/file.h"
 #include "base/path.h"
+#include "base/random.h"
 #include "base/signal.h"
 #include "base/text.h"
 #include "config/load.h"
@@ -20,6 +21,7 @@
 #include "datasets/files.h"
 #include "device/libtorch_settings.h"
 #include "distributed/rendezvous.h"
+#include "nn/batch_norm.h"
 #include "run/session/build.h"
 #include "run/session/registries.h"
 #include "run/session/version.h"
@@ -118,15 +120,6 @@ class FeatureDataset : public data::Dataset {
 
 // What the features depend on.
 
-void add(const Node& node, datasets::Digest& digest) {
-  digest.update(fmt::format("{}\n{}\n", static_cast<int>(node.kind), node.text));
-  for (const auto& item : node.items) add(item, digest);
-  for (const auto& member : node.members) {
-    digest.update(member.name + '\n');
-    add(member.value, digest);
-  }
-}
-
 void add_network(const engine::Network& network, datasets::Digest& digest) {
   const auto add_tensors = [&](const auto& tensors) {
     for (const auto& item : tensors) {
@@ -144,6 +137,10 @@ void add_network(const engine::Network& network, datasets::Digest& digest) {
                             static_cast<int>(placement.convolution), static_cast<int>(placement.memory_format)));
 }
 
+std::string describe_file(const fs::path& path) {
+  return fmt::format("{} {} {}\n", path.string(), fs::file_size(path), fs::last_write_time(path).time_since_epoch().count());
+}
+
 // Names, sizes and times of all files of the data set, by which `make` and others notice that one has changed.
 void add_files(const data::DatasetFactory& dataset, Logger& logger, datasets::Digest& digest) {
   const auto folder = dataset.locate(logger);
@@ -156,10 +153,7 @@ void add_files(const data::DatasetFactory& dataset, Logger& logger, datasets::Di
     }
   }
   std::ranges::sort(files);
-  for (const auto& file : files) {
-    const auto path = folder / file;
-    digest.update(fmt::format("{} {} {}\n", file.string(), fs::file_size(path), fs::last_write_time(path).time_since_epoch().count()));
-  }
+  for (const auto& file : files) digest.update(describe_file(folder / file));
 }
 
 // The samples of training or of validation.
@@ -170,20 +164,29 @@ struct Request {
   std::string transforms_key;  // "train_transforms"
 };
 
+// The name of the file; empty: the data set does not tell its files.
 std::string name_of(const Request& request, const config::Experiment& experiment, const engine::Network& network,
                     const data::DatasetFactory& dataset, Logger& logger) {
   datasets::Digest digest("SHA256");
-  digest.update(trainer_version());
+  digest.update(fmt::format("{} {}\n", trainer_version(), git_revision()));
+  for (const auto& plugin : experiment.plugins) digest.update(describe_file(plugin));
   auto copy = experiment;
   const auto tree = config::parse_yaml(config::to_yaml(copy, all_registries()), "");
   const auto& keys = tree.find("dataset")->value;
   for (const auto& key : keys.members) {
-    if (!key.name.ends_with("_transforms") || key.name == request.transforms_key) add(key.value, digest);
+    if (!key.name.ends_with("_transforms") || key.name == request.transforms_key) digest.update(config::to_inline_yaml(key.value) + '\n');
   }
-  add(tree.find("model")->value, digest);
+  digest.update(config::to_inline_yaml(tree.find("model")->value) + '\n');
   add_network(network, digest);
-  for (int64_t i = 0; i < request.samples.size(); ++i) digest.update(fmt::format("{} ", request.samples.dataset().index_in_files(i)));
-  if (dataset.locate) add_files(dataset, logger, digest);
+  digest.update(fmt::format("{}\n", experiment.training.overfit_batches.value_or(0)));
+  const auto& samples = request.samples.dataset();
+  for (int64_t i = 0; i < samples.size(); ++i) digest.update(fmt::format("{} {}\n", samples.index_in_files(i), samples.name(i)));
+  if (!dataset.locate) return "";
+  try {
+    add_files(dataset, logger, digest);
+  } catch (const UsageError&) {
+    return "";  // its files are not in one folder
+  }
   return fmt::format("{}-{}-{}-{}.safetensors", experiment.model.component.name, experiment.dataset.component.name, request.kind,
                      digest.hexadecimal().substr(0, 16));
 }
@@ -273,10 +276,10 @@ void compute(RankContext& context, const engine::Network& network, const Request
     logger.info("computing the features of {} (training.cache_features)", counted(request.samples.size(), request.kind + " image"));
   });
   // The ranks wait for each other now and then, so that none waits until it gives the others up.
-  constexpr int kStepsBetweenWaits = 16;
+  constexpr std::chrono::seconds kBetweenWaits(5);
   const auto compute_some = [&]() -> std::string {
     if (!computation) return "";
-    for (int i = 0; i < kStepsBetweenWaits && !computation->is_done(); ++i) {
+    for (const auto begin = Clock::now(); Clock::now() - begin < kBetweenWaits && !computation->is_done();) {
       context.ranks().activity->enter(distributed::Phase::kValidation);
       if (stop_signal() != 0) throw Error("stopped on request while computing features", ExitCode::kStopped);
       computation->step([&](const torch::Tensor& features, int64_t first_sample) {
@@ -288,24 +291,33 @@ void compute(RankContext& context, const engine::Network& network, const Request
       logged = Clock::now();
       logger.info("features: {:.0f} %", 100 * computation->part_done());
     }
+    context.ranks().activity->enter(distributed::Phase::kStartUp);
     return computation->is_done() ? "" : "not done";
   };
   const auto is_done = [](const std::string& text) { return text.empty(); };
   while (!std::ranges::all_of(barrier.gather(compute_some), is_done)) {
   }
-  context.ranks().activity->enter(distributed::Phase::kStartUp);
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   barrier.on_all_ranks([&] {
-    if (!path.empty() && context.rank() == share.first) write_at(file, header_of(request.samples.size(), shape, seconds), 0, path);
+    if (path.empty()) return;
+    if (context.rank() == share.first) write_at(file, header_of(request.samples.size(), shape, seconds), 0, path);
+    // What a later run finds under its name is complete, even after a power failure.
+    if (::fdatasync(file.number()) != 0) throw DataError(explain_refusal(path, {errno, std::generic_category()}));
   });
 }
 
-// A file that is removed unless it has got another name.
+constexpr const char* kPartial = ".partial";
+
+// A file in the making, which is removed unless it has got another name, or else, after a process that was killed, by the next one that
+// makes a file in its folder: that the file is locked tells that its process lives.
 class PartialFile {
  public:
-  explicit PartialFile(const fs::path& path) : path_(path), removed_on_exit_(path) {
-    if (open_regular_file(path, O_WRONLY | O_CREAT | O_TRUNC).number() < 0)
-      throw DataError(explain_refusal(path, {errno, std::generic_category()}));
+  explicit PartialFile(const fs::path& path) : path_(path), lock_(lock_file(path, 0666)) {
+    if (lock_.number() < 0) throw DataError(explain_refusal(path, {errno, std::generic_category()}));
+    for (const auto& entry : fs::directory_iterator(path.parent_path())) {
+      const auto other = entry.path();
+      if (other != path && other.string().ends_with(kPartial) && lock_file(other, 0666).number() >= 0) fs::remove(other);
+    }
   }
   ~PartialFile() {
     std::error_code ignored;
@@ -316,42 +328,59 @@ class PartialFile {
 
  private:
   fs::path path_;
-  RemovedOnExit removed_on_exit_;
+  Descriptor lock_;
 };
 
+// Calls `act`. What it cannot do with files becomes an error that tells the way out.
+template <class Act>
+auto with_remedy(const Act& act) {
+  try {
+    return act();
+  } catch (const Error&) {
+    throw;
+  } catch (const std::runtime_error& error) {
+    throw DataError(
+        fmt::format("the features of training.cache_features cannot be kept: {}; set TRAINER_HOME to a folder that can be written, "
+                    "or training.cache_features: false",
+                    error.what()));
+  }
+}
+
 engine::Samples cache(RankContext& context, const engine::Network& network, const Request& request, const std::vector<int64_t>& shape) {
-  constexpr const char* kPartial = ".partial";
   auto& barrier = context.barrier();
   auto& logger = context.logger();
   const auto share = share_of(context);
   const bool is_first = context.rank() == share.first;
   const auto dataset = datasets::dataset_registry().make(context.experiment().dataset.component);
-  // Without files, nothing tells whether the samples of a later run are the same.
-  const bool is_kept = static_cast<bool>(dataset.locate);
-  fs::path target;
+  fs::path target;  // empty: nothing tells whether the samples of a later run are the same
   std::optional<PartialFile> partial;
   const auto places = barrier.gather([&]() -> std::string {
     if (!is_first) return "";
-    const auto folder = features_folder();
-    datasets::create_folders(folder);
-    target = folder / name_of(request, context.experiment(), network, dataset, logger);
-    if (is_kept && fs::exists(target)) return target.string();
-    const auto path = folder / fmt::format(".{}.{}{}", target.filename().string(), ::getpid(), kPartial);
-    partial.emplace(path);
-    return path.string();
+    return with_remedy([&]() -> std::string {
+      const auto folder = features_folder();
+      datasets::create_folders(folder);
+      const auto name = name_of(request, context.experiment(), network, dataset, logger);
+      if (!name.empty()) target = folder / name;
+      if (!name.empty() && fs::exists(target)) return target.string();
+      const auto path = folder / fmt::format(".{}{}", random_token(), kPartial);
+      partial.emplace(path);
+      return path.string();
+    });
   });
   const auto is_missing = [&](const std::string& place) { return place.ends_with(kPartial); };
   const auto& place = places[static_cast<size_t>(share.first)];
   if (std::ranges::any_of(places, is_missing)) compute(context, network, request, shape, is_missing(place) ? place : "");
   const auto features = barrier.make_on_all_ranks([&] { return std::make_shared<FeatureDataset>(request.samples, shape, place); });
   barrier.on_all_ranks([&] {
-    if (partial && is_kept) fs::rename(place, target);
+    if (!partial || target.empty()) return;
+    with_remedy([&] { fs::rename(place, target); });
+    flush_folder(target.parent_path());
   });
   if (context.rank() == 0) {
     const auto what = fmt::format("the features of {}", counted(request.samples.size(), request.kind + " image"));
     if (partial) {
       logger.info("{} took {:.1f} s, which each further epoch saves{}", what, features->seconds(),
-                  is_kept ? "; kept in " + target.string() : "");
+                  target.empty() ? "" : "; kept in " + target.string());
     } else {
       logger.info("{} are in {}, which saves the {:.1f} s of their computation", what, place, features->seconds());
     }
@@ -368,12 +397,20 @@ std::vector<int64_t> shape_of_features(const engine::Network& network, const std
   };
   auto* model = dynamic_cast<models::BackboneModel*>(network.model.get());
   if (model == nullptr) refuse("does not tell its backbone from its head (models::BackboneModel); leave this key out");
+  model->eval();
   auto shape = sample_shape;
   shape.insert(shape.begin(), 1);
   const auto images = torch::zeros(shape, torch::TensorOptions(network.placement.device).dtype(network.placement.input_dtype));
   const amp::AutocastGuard autocast(network.placement.device.type(), network.placement.autocast_dtype);
   const auto features = model->forward_features(images);
   if (features.requires_grad()) refuse("trains parameters of its backbone, so that its features change; set model.freeze: [backbone]");
+  model->train();
+  for (const auto& module : model->modules()) {
+    const bool is_norm = dynamic_cast<const nn::BatchNorm2d*>(module.get()) != nullptr || nn::is_libtorch_batch_norm(*module);
+    if (is_norm && module->is_training())
+      refuse("normalises by batches in training, so that its features change; set model.freeze: [backbone]");
+  }
+  model->eval();
   return features.sizes().slice(1).vec();
 }
 
@@ -384,7 +421,6 @@ fs::path features_folder() { return fs::path(home_folder()) / "features"; }
 engine::Data cache_features(RankContext& context, engine::Network& network, engine::Data images) {
   auto of_features = context.experiment();
   auto& section = of_features.dataset;
-  network.model->eval();
   const auto shape =
       context.barrier().make_on_all_ranks([&] { return shape_of_features(network, images.train.pipeline.output_shape(), of_features); });
   engine::TrainingSamples samples{

@@ -206,8 +206,11 @@ std::vector<ComponentConfig> read_transforms(const std::string& yaml, const std:
 
 data::DefaultTransforms transforms_of(const models::PublishedWeights& weights) {
   constexpr const char* kNormalize = "normalize: {mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225]}";
-  return {.train = fmt::format("[random_resized_crop: {{size: {}}}, random_horizontal_flip, {}]", weights.crop, kNormalize),
-          .validation = fmt::format("[resize: {{size: {}}}, center_crop: {{size: {}}}, {}]", weights.resize, weights.crop, kNormalize)};
+  const char* interpolation = weights.is_bicubic ? ", interpolation: bicubic" : "";
+  return {
+      .train = fmt::format("[random_resized_crop: {{size: {}{}}}, random_horizontal_flip, {}]", weights.crop, interpolation, kNormalize),
+      .validation =
+          fmt::format("[resize: {{size: {}{}}}, center_crop: {{size: {}}}, {}]", weights.resize, interpolation, weights.crop, kNormalize)};
 }
 
 void check_weights(const config::Experiment& experiment, config::Findings& findings) {

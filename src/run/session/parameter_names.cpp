@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "checkpoint/state/names.h"
 #include "nn/batch_norm.h"
+#include "train/engine/init_from.h"
 #include "trainer/error.h"
 #include "trainer/state.h"
 
@@ -19,22 +20,12 @@ std::string outermost(const std::string& name) { return name.substr(0, name.find
 
 constexpr const char* kBackbone = "backbone";
 
-// The last layer that gives the network's outputs, "fc" or "heads.head"; empty: none was found.
-std::string head_of(const models::Model& model) {
-  std::string head;
-  for (const auto& item : model.named_parameters()) {
-    const auto dot = item.key().rfind('.');
-    if (dot != std::string::npos && item.value().dim() > 1 && item.value().size(0) == model.num_outputs()) head = item.key().substr(0, dot);
-  }
-  return head;
-}
-
 // What model.freeze means.
 class Frozen {
  public:
   Frozen(const config::Experiment& experiment, const models::Model& model) : names_(experiment.model.freeze) {
     if (std::ranges::find(names_, kBackbone) == names_.end() || model.named_children().contains(kBackbone)) return;
-    head_ = head_of(model);
+    head_ = engine::head_of(model);
     if (!head_.empty()) return;
     throw UsageError(
         fmt::format("{}: the network {} has no last layer for its {} outputs, so that its backbone is not known; name layers instead",
@@ -148,7 +139,6 @@ std::function<void()> freeze(const config::Experiment& experiment, models::Model
   const Frozen frozen(experiment, model);
   NameCheck(experiment, model, frozen).run();
   std::vector<torch::Tensor> parameters;
-  std::vector<std::shared_ptr<nn::BatchNorm2d>> norms;
   for (const auto& item : model.named_parameters()) {
     if (frozen.contains(item.key()) && item.value().requires_grad()) parameters.push_back(item.value().requires_grad_(false));
   }
@@ -156,7 +146,6 @@ std::function<void()> freeze(const config::Experiment& experiment, models::Model
     if (!frozen.contains(item.key())) continue;
     if (const auto layer = std::dynamic_pointer_cast<nn::BatchNorm2d>(item.value())) {
       layer->freeze_statistics();
-      norms.push_back(layer);
     }
     if (nn::is_libtorch_batch_norm(*item.value())) {
       throw UsageError(
@@ -165,9 +154,8 @@ std::function<void()> freeze(const config::Experiment& experiment, models::Model
                       experiment.place_of("model.freeze"), item.key()));
     }
   }
-  return [parameters, norms] {
+  return [parameters] {
     for (const auto& parameter : parameters) parameter.requires_grad_();
-    for (const auto& norm : norms) norm->freeze_statistics(false);
   };
 }
 

@@ -80,15 +80,18 @@ void Session::build() {
   warn_of_autocast(network, sample_shape);
   report_frozen(network);
   barrier.on_all_ranks([&] { init_weights(network, images); });
-  auto data = take_features(network, std::move(images));
+  const auto class_names = images.train.samples.info().class_names;
   barrier.on_rank0([&] {
-    const auto& class_names = data.train.samples.info().class_names;
     sampler_digest_ = sampler_digest(context_.experiment());
     if (start_.checkpoint) {
       check_class_names(*start_.checkpoint, class_names);
       check_sampler_digest(*start_.checkpoint, context_.experiment(), sampler_digest_);
       if (network.placement.device.is_cpu()) warn_of_other_threads(*start_.checkpoint, context_.rank_infos(), context_.logger());
     }
+    return std::string();
+  });
+  auto data = take_features(network, std::move(images));
+  barrier.on_rank0([&] {
     begin_run_directory(network.placement, class_names);
     return std::string();
   });
@@ -193,7 +196,7 @@ void Session::report_frozen(const engine::Network& network) const {
   if (directory_ && experiment.optimizer.layer_decay) {
     double smallest = 1;
     for (size_t i = 0; i < optimizer.num_groups(); ++i) smallest = std::min(smallest, optimizer.lr_factor(i));
-    context_.logger().info("optimizer.layer_decay: the first layers learn at {:.3g} times the learning rate of the last one", smallest);
+    if (smallest < 1) context_.logger().info("the first layers learn at {:.3g} times optimizer.lr (optimizer.layer_decay)", smallest);
   }
   if (!directory_ || experiment.model.freeze.empty()) return;
   int64_t num_trained = 0;
@@ -218,10 +221,10 @@ void Session::init_weights(engine::Network& network, const engine::Data& data) c
   if (!section.weights.empty()) {
     const auto& name = section.component.name;
     const auto file = fetch_weights(weights_source(name, section.weights, section.weights_mirror), context_.logger());
-    context_.logger().info("{}", load_published_weights(file, name, model).text);
+    context_.logger().info("{}", load_published_weights(file, name, model, train.info().class_names).text);
   }
   if (section.init_from.empty()) return;
-  const auto report = engine::init_model(section.init_from, section.init_strict, model);
+  const auto report = engine::init_model(section.init_from, section.init_strict, model, train.info().class_names);
   context_.logger().info("{}", report.text);
   if (!report.warning.empty()) context_.logger().warn("{}: {}", context_.experiment().place_of("model.init_from"), report.warning);
 }

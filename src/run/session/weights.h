@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "base/log.h"
 #include "datasets/download.h"
@@ -35,7 +36,9 @@ std::filesystem::path weights_folder();
 // is kept and continued by the next one. Throws DataError with what to do, and Error with ExitCode::kStopped after a stop request.
 std::filesystem::path fetch_weights(const WeightsSource& source, Logger& logger);
 
-// Fills the network. Its last layer keeps its initial values if the file's is of another number of classes.
-engine::InitReport load_published_weights(const std::filesystem::path& file, const std::string& model_name, models::Model& model);
+// Fills the network. Its last layer keeps its initial values if the file's is of another number of classes, except for classes that have
+// their names in the file, if it tells names.
+engine::InitReport load_published_weights(const std::filesystem::path& file, const std::string& model_name, models::Model& model,
+                                          const std::vector<std::string>& class_names);
 
 }  // namespace trainer::session

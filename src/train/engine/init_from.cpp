@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "base/text.h"
+#include "checkpoint/state/names.h"
 #include "trainer/checkpoint.h"
 #include "trainer/error.h"
 #include "trainer/state.h"
@@ -195,10 +196,72 @@ void load_weights(const state::Tree& file, const std::string& source, torch::nn:
   copy_fitting(found);
 }
 
-InitReport init_model(const state::Tree& file, const std::string& source, bool strict, torch::nn::Module& model) {
-  const auto found = best_match(file, source, model);
+std::string head_of(const models::Model& model) {
+  std::string head;
+  for (const auto& item : model.named_parameters()) {
+    const auto dot = item.key().rfind('.');
+    if (dot != std::string::npos && item.value().dim() > 1 && item.value().size(0) == model.num_outputs()) head = item.key().substr(0, dot);
+  }
+  return head;
+}
+
+namespace {
+
+// Takes the last layer's tensors out of `found` if the file tells other names of the classes, and copies the rows of the classes with equal
+// names. Returns a sentence about it; empty: nothing was done.
+std::string take_rows_by_class(const state::Tree& file, const std::vector<std::string>& class_names, const models::Model& model,
+                               Match& found) {
+  const auto* root = std::get_if<state::Dict>(&file.value());
+  const auto* stored = root == nullptr ? nullptr : root->find("class_names");
+  const auto* list = stored == nullptr ? nullptr : std::get_if<state::List>(&stored->value());
+  const auto head = head_of(model);
+  if (list == nullptr || class_names.empty() || head.empty()) return "";
+  std::vector<std::string> of_file;
+  for (const auto& name : *list) {
+    const auto* text = std::get_if<std::string>(&name.value());
+    if (text == nullptr) return "";
+    of_file.push_back(*text);
+  }
+  if (of_file == class_names) return "";
+  size_t num_taken = 0;
+  const auto take = [&](const torch::Tensor& destination, const torch::Tensor& values) {
+    const torch::NoGradGuard no_grad;
+    num_taken = 0;
+    for (size_t i = 0; i < class_names.size(); ++i) {
+      const auto row = std::ranges::find(of_file, class_names[i]) - of_file.begin();
+      if (row == std::ssize(of_file) || row >= values.size(0)) continue;
+      destination[static_cast<int64_t>(i)].copy_(values[row]);
+      ++num_taken;
+    }
+  };
+  for (const auto& item : model.named_parameters()) {
+    if (!state::is_in(item.key(), {head})) continue;
+    const auto is_this = [&](const auto& pair) { return pair.first.data_ptr() == item.value().data_ptr(); };
+    if (const auto fitting = std::ranges::find_if(found.fitting, is_this); fitting != found.fitting.end()) {
+      const auto values = fitting->second;
+      found.fitting.erase(fitting);
+      take(item.value(), values);
+    }
+    const auto misfit = std::ranges::find(found.misfits, item.key(), &Misfit::name);
+    if (misfit != found.misfits.end() && is_of_other_outputs(*misfit, model.num_outputs())) {
+      take(item.value(), std::get<torch::Tensor>(misfit->found->value()));
+      found.misfits.erase(misfit);
+    }
+  }
+  if (num_taken == 0) return fmt::format("; the last layer ({}) starts at random, because none of its classes is in the file", head);
+  return fmt::format("; the last layer ({}) has the rows of {} of its {} by their names, the others start at random", head, num_taken,
+                     counted(class_names.size(), "class", "classes"));
+}
+
+}  // namespace
+
+InitReport init_model(const state::Tree& file, const std::string& source, bool strict, torch::nn::Module& model,
+                      const std::vector<std::string>& class_names) {
+  auto found = best_match(file, source, model);
+  const auto* network = dynamic_cast<const models::Model*>(&model);
+  const auto rows = strict || network == nullptr ? "" : take_rows_by_class(file, class_names, *network, found);
   const auto differences = found.differences();
-  if (found.fitting.empty()) {
+  if (found.fitting.empty() && rows.empty()) {
     throw CheckpointError(
         fmt::format("{}: none of its entries fits the model: {}; choose the model that the file was made for", found.origin, differences));
   }
@@ -210,6 +273,7 @@ InitReport init_model(const state::Tree& file, const std::string& source, bool s
   const size_t num_fitting = found.fitting.size();
   const size_t num_tensors = num_fitting + found.missing.size() + found.misfits.size();
   InitReport report{.text = fmt::format("the model starts with {} of {}", counted(num_fitting, "tensor"), found.origin), .warning = {}};
+  report.text += rows;
   if (!differences.empty()) report.text += "; skipped: " + differences;
   if (2 * num_fitting < num_tensors) {
     report.warning =
@@ -218,8 +282,10 @@ InitReport init_model(const state::Tree& file, const std::string& source, bool s
   return report;
 }
 
-InitReport init_all_but_head(const state::Tree& file, const std::string& source, models::Model& model) {
+InitReport init_all_but_head(const state::Tree& file, const std::string& source, models::Model& model,
+                             const std::vector<std::string>& class_names) {
   auto found = best_match(file, source, model);
+  const auto rows = take_rows_by_class(file, class_names, model, found);
   std::vector<std::string> head;
   std::erase_if(found.misfits, [&](const Misfit& misfit) {
     if (!is_of_other_outputs(misfit, model.num_outputs())) return false;
@@ -234,6 +300,7 @@ InitReport init_all_but_head(const state::Tree& file, const std::string& source,
   copy_fitting(found);
   InitReport report{.text = fmt::format("the model starts with {} of {}", counted(found.fitting.size(), "tensor"), found.origin),
                     .warning = {}};
+  report.text += rows;
   if (!head.empty()) {
     report.text +=
         fmt::format("; the last layer ({}) starts at random, because it has {} outputs here", fmt::join(head, ", "), model.num_outputs());
@@ -241,8 +308,8 @@ InitReport init_all_but_head(const state::Tree& file, const std::string& source,
   return report;
 }
 
-InitReport init_model(const std::string& file, bool strict, torch::nn::Module& model) {
-  return init_model(checkpoint::load(file), file, strict, model);
+InitReport init_model(const std::string& file, bool strict, torch::nn::Module& model, const std::vector<std::string>& class_names) {
+  return init_model(checkpoint::load(file), file, strict, model, class_names);
 }
 
 void fit_model(models::Model& model, const data::Dataset& train, const data::Pipeline& pipeline) {

@@ -4,6 +4,7 @@
 #include <torch/torch.h>
 
 #include <string>
+#include <vector>
 
 #include "data/pipeline.h"
 #include "trainer/model.h"
@@ -24,14 +25,21 @@ struct InitReport {
   std::string warning;  // when most tensors of the model are not in the file; else empty
 };
 
-// The same for initial weights. If not `strict`, loads the entries that fit, and throws only if none does.
-InitReport init_model(const state::Tree& file, const std::string& source, bool strict, torch::nn::Module& model);
+// The last layer that gives the network's outputs, "fc" or "heads.head"; empty: none was found.
+std::string head_of(const models::Model& model);
+
+// The same for initial weights. If not `strict`, loads the entries that fit, and throws only if none does. If the file tells other names of
+// its classes than `class_names`, which may be empty, and is not `strict`, each class gets the row of the last layer that has its name in
+// the file, and the others keep their initial values.
+InitReport init_model(const state::Tree& file, const std::string& source, bool strict, torch::nn::Module& model,
+                      const std::vector<std::string>& class_names = {});
 // From that file, which `checkpoint::read_any` reads.
-InitReport init_model(const std::string& file, bool strict, torch::nn::Module& model);
+InitReport init_model(const std::string& file, bool strict, torch::nn::Module& model, const std::vector<std::string>& class_names = {});
 
 // The same, but the network's last layer keeps its values where only its number of outputs differs from that of the file's. Throws
 // CheckpointError if anything else does not fit.
-InitReport init_all_but_head(const state::Tree& file, const std::string& source, models::Model& model);
+InitReport init_all_but_head(const state::Tree& file, const std::string& source, models::Model& model,
+                             const std::vector<std::string>& class_names = {});
 
 // Model::fit() with the first training images, transformed like those of validation. Does nothing for a network that needs none.
 void fit_model(models::Model& model, const data::Dataset& train, const data::Pipeline& pipeline);

@@ -191,7 +191,7 @@ struct Network {
   std::unique_ptr<task::Task> task;
   std::unique_ptr<optim::Optimizer> optimizer;
   std::optional<amp::GradScaler> grad_scaler;  // under float16 autocast
-  // To be called after so many epochs, which trains the parameters and statistics that are frozen until then; empty: never.
+  // To be called after so many epochs, which trains the parameters that are frozen until then; empty: never.
   std::function<void()> unfreeze = {};
   int64_t unfreeze_after = 0;
 };

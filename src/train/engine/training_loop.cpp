@@ -158,7 +158,6 @@ bool TrainingLoop::run_epoch() {
 void TrainingLoop::unfreeze() {
   parts_.unfreeze();
   parts_.unfreeze = {};
-  parts_.model->train();
   parts_.make_data_parallel();
   train_step_.restart();
 }

@@ -41,20 +41,20 @@ TEST(StartingFile, ForPhotos) {
   const auto text = file_for(facts);
   EXPECT_THAT(text, HasSubstr("# 1000 training images of 2 classes:\n#   cat 600, \"big dog\" 400\n# 50 images for validation\n"
                               "# Sizes: 300 x 500 to 900 x 700 (height x width, of 3 of the training images)\n"));
-  EXPECT_THAT(text, HasSubstr("\nmodel: {name: resnet18}\n"));
+  EXPECT_THAT(text, HasSubstr("\nmodel: {name: resnet18, weights: default, freeze: [backbone]}\n"));
   EXPECT_THAT(text, HasSubstr("\n  root: \"my photos\"\n"));
   EXPECT_THAT(text, HasSubstr("    - random_resized_crop: {size: 224, scale: [0.35, 1]}"));
   EXPECT_THAT(text, HasSubstr("    - resize: {size: 256} "));
   EXPECT_THAT(
       text,
-      HasSubstr("    - center_crop: {size: 224}\n    - normalize: {mean: [0.5000, 0.2500, 0.1250], std: [0.1000, 0.2000, 0.3000]}\n"));
-  EXPECT_THAT(text, HasSubstr("those of 2 of the training images"));
-  EXPECT_THAT(text, HasSubstr("dataloader: {global_batch_size: 64, num_workers: 4, drop_last: false}"));
+      HasSubstr("    - center_crop: {size: 224}\n    - normalize: {mean: [0.4850, 0.4560, 0.4060], std: [0.2290, 0.2240, 0.2250]}\n"));
+  EXPECT_THAT(text, HasSubstr("The mean and the deviation are of the images of the weights."));
+  EXPECT_THAT(text, HasSubstr("dataloader: {global_batch_size: 32, num_workers: 4, drop_last: false}"));
   EXPECT_THAT(text, Not(HasSubstr("validation_split")));
-  EXPECT_THAT(text, HasSubstr("lr: 0.05,"));
   EXPECT_THAT(text, Not(HasSubstr("class_balanced")));
   const auto experiment = load(text);
-  EXPECT_EQ(experiment.training.epochs, 100);
+  EXPECT_EQ(experiment.training.epochs, 30);
+  EXPECT_EQ(experiment.training.unfreeze_after, 2);
   EXPECT_EQ(experiment.dataset.train_transforms.size(), 3U);
 }
 
@@ -114,6 +114,9 @@ TEST(StartingFile, OfADataSetWithImagesOfOneShape) {
 TEST(StartingFile, FewManyAndBadImages) {
   EXPECT_THAT(file_for(photos({2, 1}, {{40, 50}})), HasSubstr("global_batch_size: 2,"));
   const auto many = file_for(photos(std::vector<int64_t>(30, 50'000), {{400, 500}}));
+  EXPECT_THAT(many, HasSubstr("\nmodel: {name: resnet18}\n"));
+  EXPECT_THAT(many, HasSubstr("those of 2 of the training images"));
+  EXPECT_THAT(many, HasSubstr("lr: 0.05,"));
   EXPECT_THAT(many, HasSubstr("# 1500000 training images of 30 classes, 50000 to 50000 of each\n"));
   EXPECT_EQ(load(many).training.epochs, 10);
   auto facts = photos({5, 5}, {{40, 50}});

@@ -78,12 +78,13 @@ TEST_F(CompleteFolder, TransformsOfTheDataSetReplaceThoseThatAreNotGiven) {
   const auto file = resolved("{name: resnet18}", dataset());
   const std::string normalize = "{normalize: {mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225]}}]";
   EXPECT_EQ(value_at(file, "dataset", "train_transforms"),
-            "[{random_resized_crop: {size: 224, scale: [0.08, 1], ratio: [0.75, 1.3333333333333333]}}, "
+            "[{random_resized_crop: {size: 224, scale: [0.08, 1], ratio: [0.75, 1.3333333333333333], interpolation: bilinear}}, "
             "{random_horizontal_flip: {p: 0.5, alternate: false}}, " +
                 normalize);
-  EXPECT_EQ(value_at(file, "dataset", "validation_transforms"), "[{resize: {size: 256}}, {center_crop: {size: 224}}, " + normalize);
+  EXPECT_EQ(value_at(file, "dataset", "validation_transforms"),
+            "[{resize: {size: 256, interpolation: bilinear}}, {center_crop: {size: 224}}, " + normalize);
   const auto own = resolved("{name: resnet18}", dataset(), {"dataset.train_transforms=[resize: {size: [64, 48]}]"});
-  EXPECT_EQ(value_at(own, "dataset", "train_transforms"), "[{resize: {size: [64, 48]}}]");
+  EXPECT_EQ(value_at(own, "dataset", "train_transforms"), "[{resize: {size: [64, 48], interpolation: bilinear}}]");
   EXPECT_EQ(value_at(own, "dataset", "validation_transforms"), value_at(file, "dataset", "validation_transforms"));
 }
 
