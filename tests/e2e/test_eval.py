@@ -383,7 +383,7 @@ class PredictTest(Experiment):
 
     def test_exports_describe_their_input(self):
         expected = {"model": "demo_conv", "class_names": CLASSES, "input_shape": [3, 32, 32],
-                    "transforms": [{"resize": {"size": [32, 32]}}, {"normalize": {"mean": [0.5] * 3, "std": [0.25] * 3}}]}
+                    "transforms": [{"resize": {"size": [32, 32], "interpolation": "bilinear"}}, {"normalize": {"mean": [0.5] * 3, "std": [0.25] * 3}}]}
         for form in ("safetensors", "torchscript"):
             self.printed("export", "--checkpoint", self.checkpoint, "--format", form, "--output", form)
         written = (self.folder / "safetensors").read_bytes()

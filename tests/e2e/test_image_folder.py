@@ -163,7 +163,7 @@ class ImageFolderTest(unittest.TestCase):
         self.assertIn("\n  validation_split: 0\n", resolved)
         self.assertRegex(resolved, r"(?m)^  train_transforms:\n    - \{random_resized_crop: \{size: 224, .*\}\}\n"
                          rf"    - \{{random_horizontal_flip: .*\}}\n    - {re.escape(usual)}\n  validation_transforms:\n"
-                         rf"    - \{{resize: \{{size: 256\}}\}}\n    - \{{center_crop: \{{size: 224\}}\}}\n    - {re.escape(usual)}$")
+                         rf"    - \{{resize: \{{size: 256, .*\}}\}}\n    - \{{center_crop: \{{size: 224\}}\}}\n    - {re.escape(usual)}$")
         again = self.folder / "again"
         self.train("--config", self.run_dir / "config.yaml", run_dir=again)
         self.assertEqual(metrics(again), metrics(self.run_dir))

@@ -40,7 +40,7 @@ class ConfigYamlTest(ProgramCase):
         self.assertTrue(configs)
         for config in configs:
             with self.subTest(config.name):
-                self.values_of(self.shown(config, "output_dir=0123", f"dataset.root={self.folder}" if config.name == "imagefolder.yaml" else "seed=1"))
+                self.values_of(self.shown(config, "output_dir=0123", f"dataset.root={self.folder}" if config.name in ("imagefolder.yaml", "finetune.yaml") else "seed=1"))
 
     def test_numbers(self):
         values = self.values_of(self.shown(LINEAR, "optimizer={name: adamw, lr: 1e-5}", "training.max_grad_norm=1e20", "lr_scheduler={name: reduce_on_plateau}"))

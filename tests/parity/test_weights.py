@@ -59,15 +59,16 @@ class WeightsTest(unittest.TestCase):
                     self.assertEqual(state[key].shape, (7, *model.state_dict()[key].shape[1:]))
 
     def test_the_transforms_of_the_weights(self):
-        for name in ("resnet50", "efficientnet_b1"):
+        for name in ("resnet50", "efficientnet_b0", "efficientnet_b1"):
             weights = torchvision.models.get_model_weights(name).DEFAULT
             config = self.folder / "x.yaml"
             config.write_text(f"experiment: x\nmodel: {{name: {name}, weights: {weights.name.lower()}}}\n"
                               f"dataset: {{name: cifar10, root: {ROOT}/datasets/cifar10_sample}}\ntraining: {{epochs: 1}}\n")
             shown = self.trainer("config", "show", "--config", config).stdout
             keys = weights.transforms.keywords
-            for part in (f"resize: {{size: {keys['resize_size']}}}", f"center_crop: {{size: {keys['crop_size']}}}",
-                         f"random_resized_crop: {{size: {keys['crop_size']}, "):
+            interpolation = f"interpolation: {weights.transforms().interpolation.value}"
+            for part in (f"resize: {{size: {keys['resize_size']}, {interpolation}}}", f"center_crop: {{size: {keys['crop_size']}}}",
+                         f"random_resized_crop: {{size: {keys['crop_size']}, ", f"1.3333333333333333], {interpolation}}}"):
                 self.assertIn(part, shown)
             own = self.trainer("config", "show", "--config", config, "dataset.validation_transforms=[]").stdout
             self.assertIn("validation_transforms: []", own)
