@@ -167,6 +167,7 @@ struct Request {
 // The name of the file; empty: the data set does not tell its files.
 std::string name_of(const Request& request, const config::Experiment& experiment, const engine::Network& network,
                     const data::DatasetFactory& dataset, Logger& logger) {
+  if (!dataset.locate) return "";
   datasets::Digest digest("SHA256");
   digest.update(fmt::format("{} {}\n", trainer_version(), git_revision()));
   for (const auto& plugin : experiment.plugins) digest.update(describe_file(plugin));
@@ -181,7 +182,6 @@ std::string name_of(const Request& request, const config::Experiment& experiment
   digest.update(fmt::format("{}\n", experiment.training.overfit_batches.value_or(0)));
   const auto& samples = request.samples.dataset();
   for (int64_t i = 0; i < samples.size(); ++i) digest.update(fmt::format("{} {}\n", samples.index_in_files(i), samples.name(i)));
-  if (!dataset.locate) return "";
   try {
     add_files(dataset, logger, digest);
   } catch (const UsageError&) {
