@@ -40,8 +40,6 @@ std::string Digest::hexadecimal() {
   return text;
 }
 
-namespace {
-
 std::string digest_of(const std::filesystem::path& path, const std::string& name) {
   Digest digest(name);
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rbe"), std::fclose);
@@ -54,6 +52,8 @@ std::string digest_of(const std::filesystem::path& path, const std::string& name
   if (std::ferror(file.get()) != 0) fail_with_errno("read", path);
   return digest.hexadecimal();
 }
+
+namespace {
 
 // One transfer to the end of `file`. libcurl is C code, so its callbacks store the reason of a failure instead of throwing.
 class Transfer {

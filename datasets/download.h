@@ -40,7 +40,8 @@ class Digest {
   std::unique_ptr<evp_md_ctx_st, void (*)(evp_md_ctx_st*)> context_;
 };
 
-// Of the file; throws std::runtime_error with only the reason.
+// The sum of a file, in hexadecimal; `name` as in Checksum. This and the next function throw std::runtime_error with only the reason.
+std::string digest_of(const std::filesystem::path& file, const std::string& name);
 bool has_checksum(const std::filesystem::path& file, const Checksum& checksum);
 
 // Downloads `url` (http or https, redirects followed, or file) to `file` and compares its checksum. If `file` exists, it is the beginning,

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
@@ -12,10 +14,12 @@
 #include "commands/command.h"
 #include "commands/run_end.h"
 #include "data/pipeline.h"
+#include "export/interface.h"
 #include "export/onnx/convert.h"
 #include "export/torchscript.h"
 #include "run/session/build.h"
 #include "run/session/network_file.h"
+#include "run/session/predictor.h"
 #include "run/session/registries.h"
 #include "trainer/state.h"
 
@@ -30,12 +34,6 @@ config::Experiment load_experiment(const session::NetworkFile& file) {
   experiment.amp.enabled.value = false;
   experiment.distributed.sync_batch_norm = false;
   return experiment;
-}
-
-std::string to_onnx(models::Model& model, const std::vector<int64_t>& sample_shape, const std::vector<std::string>& class_names) {
-  auto network = onnx::convert(engine::trace_network(model, sample_shape), sample_shape);
-  if (!class_names.empty()) network.metadata["class_names"] = nlohmann::json(class_names).dump();
-  return onnx::to_file(network);
 }
 
 // What a file's extension says about its format.
@@ -64,24 +62,143 @@ std::string choose_format(const std::string& format, const std::filesystem::path
                                join(formats, " or ")));
 }
 
+struct ExportArguments {
+  std::string source, format, input, outputs;
+  std::filesystem::path output, license;
+  std::optional<int64_t> batch_size;
+  std::string image_size;
+  bool half = false;
+  bool ema = false;
+};
+
+ExportArguments parse_export_arguments(const std::vector<std::string>& args) {
+  ExportArguments arguments;
+  CLI::App app("Writes the network of a checkpoint for other programs.", "trainer export");
+  app.add_option("--checkpoint", arguments.source, "the checkpoint, or the folder of a run, whose best.pt is taken")
+      ->required()
+      ->type_name("FILE|DIR");
+  app.add_option("--format", arguments.format,
+                 "state_dict (torch.load), safetensors, torchscript (torch.jit.load), or onnx (ONNX Runtime and others); default: by the "
+                 "extension of --output, .onnx or .safetensors")
+      ->check(CLI::IsMember({"state_dict", "safetensors", "torchscript", "onnx"}));
+  app.add_option("--output", arguments.output, "where to write it")->required()->type_name("FILE");
+  app.add_option(
+         "--input", arguments.input,
+         "what an onnx or torchscript file takes: images (uint8 pixels of images of any size, which the file resizes and normalizes as "
+         "dataset.validation_transforms) or tensor (the network's input); default: images, if the network was trained on images")
+      ->check(CLI::IsMember({"images", "tensor"}));
+  app.add_option("--outputs", arguments.outputs,
+                 "what an onnx or torchscript file returns: probabilities, logits or both; default: probabilities with --input images, "
+                 "logits with --input tensor")
+      ->check(CLI::IsMember({"probabilities", "logits", "both"}));
+  app.add_flag("--fp16", arguments.half, "onnx: store and compute the network in float16; input and outputs keep their types");
+  app.add_option("--batch-size", arguments.batch_size, "onnx: take batches of this size alone; default: of any size")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--image-size", arguments.image_size, "onnx with --input images: take images of this size alone; default: of any size")
+      ->type_name("HEIGHTxWIDTH");
+  app.add_option("--license", arguments.license, "a text file that is stored in an onnx or safetensors file")->type_name("FILE");
+  app.add_flag("--ema", arguments.ema, "export the averaged parameters");
+  add_plugin_option(app);
+  cli::parse(app, args);
+  arguments.format = choose_format(arguments.format, arguments.output);
+  const auto refuse_for_others = [&](bool is_given, const char* option, const std::vector<std::string>& formats) {
+    if (!is_given || std::ranges::find(formats, arguments.format) != formats.end()) return;
+    throw UsageError(fmt::format("{} is for --format {}, not {}; leave it out", option, join(formats, " or "), arguments.format));
+  };
+  refuse_for_others(!arguments.input.empty(), "--input", {"onnx", "torchscript"});
+  refuse_for_others(!arguments.outputs.empty(), "--outputs", {"onnx", "torchscript"});
+  refuse_for_others(arguments.half, "--fp16", {"onnx"});
+  refuse_for_others(arguments.batch_size.has_value(), "--batch-size", {"onnx"});
+  refuse_for_others(!arguments.image_size.empty(), "--image-size", {"onnx"});
+  refuse_for_others(!arguments.license.empty(), "--license", {"onnx", "safetensors"});
+  return arguments;
+}
+
+exported::Interface::Size parse_image_size(const std::string& text) {
+  exported::Interface::Size size;
+  const auto* const end = text.data() + text.size();
+  const auto height = std::from_chars(text.data(), end, size.height);
+  const bool has_width = height.ec == std::errc() && height.ptr != end && *height.ptr == 'x';
+  const auto width = has_width ? std::from_chars(height.ptr + 1, end, size.width) : height;
+  if (!has_width || width.ec != std::errc() || width.ptr != end || size.height < 1 || size.width < 1) {
+    throw UsageError(fmt::format("--image-size {}: give height and width in pixels, such as 480x640", text));
+  }
+  return size;
+}
+
+exported::Outputs outputs_of(const ExportArguments& arguments, bool has_images, bool is_classifier) {
+  using exported::Outputs;
+  const auto& given = arguments.outputs;
+  if (!is_classifier && !given.empty() && given != "logits") {
+    throw UsageError(fmt::format("--outputs {}: the network does not classify, so that it has no probabilities; leave it out", given));
+  }
+  if (given.empty()) return has_images && is_classifier ? Outputs::kProbabilities : Outputs::kLogits;
+  return given == "logits" ? Outputs::kLogits : given == "probabilities" ? Outputs::kProbabilities : Outputs::kBoth;
+}
+
+exported::Interface interface_of(const ExportArguments& arguments, const config::Experiment& experiment, const data::DatasetInfo& samples) {
+  exported::Interface interface { .is_half = arguments.half, .batch_size = arguments.batch_size };
+  const bool can_be_images = samples.is_image && (samples.shape.at(0) == 1 || samples.shape.at(0) == 3);
+  if (arguments.input.empty() ? can_be_images : arguments.input == "images") {
+    const auto input = session::input_of_image_files(samples, experiment.dataset.validation_transforms);
+    interface.preprocessing = exported::read_preprocessing(input.transforms, input.samples);
+  }
+  if (!arguments.image_size.empty()) {
+    if (!interface.preprocessing) throw UsageError("--image-size is for --input images; leave it out");
+    interface.image_size = parse_image_size(arguments.image_size);
+  }
+  interface.outputs = outputs_of(arguments, interface.preprocessing.has_value(), samples.has_labels());
+  return interface;
+}
+
+// The second line of what the command prints.
+std::string describe_interface(const exported::Interface& interface, const std::vector<int64_t>& sample_shape) {
+  using exported::Outputs;
+  const auto* const outputs = interface.outputs == Outputs::kLogits          ? "logits"
+                              : interface.outputs == Outputs::kProbabilities ? "probabilities"
+                                                                             : "logits and probabilities";
+  const auto batch = interface.batch_size ? counted(static_cast<size_t>(*interface.batch_size), "image") : "any number of images";
+  if (!interface.preprocessing) {
+    return fmt::format("\ninput: samples of shape {}, in batches of {}; output: {}", fmt::join(sample_shape, "x"),
+                       interface.batch_size ? fmt::to_string(*interface.batch_size) : "any size", outputs);
+  }
+  const auto& size = interface.image_size;
+  return fmt::format("\ninput: {}, uint8 [batch, height, width, {}]{}, of {}; output: {}", batch, interface.preprocessing->channels,
+                     interface.preprocessing->channels == 1 ? ", grey" : ", red green blue",
+                     size ? fmt::format("{} x {} pixels", size->height, size->width) : "any size", outputs);
+}
+
+std::string read_license(const std::filesystem::path& file) { return file.empty() ? "" : read_file(file); }
+
 // Returns what a user has to know of the file besides; empty: nothing.
-std::string write(const std::filesystem::path& output, const std::string& format, config::Experiment& experiment,
-                  const session::NetworkFile& file, models::Model& model) {
+std::string write(const ExportArguments& arguments, config::Experiment& experiment, const session::NetworkFile& file,
+                  models::Model& model) {
   std::string content, note;
+  const auto& format = arguments.format;
+  const auto license = read_license(arguments.license);
+  const auto description = session::describe_network(experiment, file);
   if (format == "onnx" || format == "torchscript") {
     const auto info = session::samples_of(experiment, file);
     const auto shape = data::Pipeline(experiment.dataset.validation_transforms, info, {}).output_shape();
-    content = format == "onnx" ? to_onnx(model, shape, info.class_names)
-                               : engine::to_torchscript(model, shape, session::describe_network(experiment, file));
-    if (format == "onnx") note = fmt::format("\nThe network takes samples of shape {}, in batches of any size.", fmt::join(shape, "x"));
+    const auto interface = interface_of(arguments, experiment, info);
+    note = describe_interface(interface, shape);
+    if (format == "onnx") {
+      auto network = onnx::convert(engine::trace_network(model, shape), shape, interface);
+      network.metadata["trainer"] = description;
+      if (!info.class_names.empty()) network.metadata["class_names"] = nlohmann::json(info.class_names).dump();
+      if (!license.empty()) network.metadata["license"] = license;
+      content = onnx::to_file(network);
+    } else {
+      content = engine::to_torchscript(model, shape, description, interface);
+    }
   }
-  OutputFile target(output);
+  OutputFile target(arguments.output);
   if (format == "state_dict") {
-    checkpoint::write_pytorch_file(state::state_of(model), output.stem().string(), target);
+    checkpoint::write_pytorch_file(state::state_of(model), arguments.output.stem().string(), target);
   } else if (format == "safetensors") {
-    checkpoint::write_safetensors(
-        {.tensors = state::state_of(model), .metadata = {{"format", "pt"}, {"trainer", session::describe_network(experiment, file)}}},
-        target);
+    std::map<std::string, std::string> metadata = {{"format", "pt"}, {"trainer", description}};
+    if (!license.empty()) metadata["license"] = license;
+    checkpoint::write_safetensors({.tensors = state::state_of(model), .metadata = std::move(metadata)}, target);
   } else {
     target.write(content);
   }
@@ -92,35 +209,20 @@ std::string write(const std::filesystem::path& output, const std::string& format
 }  // namespace
 
 ExitCode export_model(const std::vector<std::string>& args) {
-  std::string source, format;
-  std::filesystem::path output;
-  bool ema = false;
-  CLI::App app("Writes the network of a checkpoint for other programs.", "trainer export");
-  app.add_option("--checkpoint", source, "the checkpoint, or the folder of a run, whose best.pt is taken")
-      ->required()
-      ->type_name("FILE|DIR");
-  app.add_option("--format", format,
-                 "state_dict (torch.load), safetensors, torchscript (torch.jit.load), or onnx (ONNX Runtime and others); default: by the "
-                 "extension of --output, .onnx or .safetensors")
-      ->check(CLI::IsMember({"state_dict", "safetensors", "torchscript", "onnx"}));
-  app.add_option("--output", output, "where to write it")->required()->type_name("FILE");
-  app.add_flag("--ema", ema, "export the averaged parameters");
-  add_plugin_option(app);
-  cli::parse(app, args);
-
-  format = choose_format(format, output);
-  const session::NetworkFile file(source);
-  cli::refuse_to_overwrite(file.path(), output);
-  refuse_file_of_run(output);
+  const auto arguments = parse_export_arguments(args);
+  const session::NetworkFile file(arguments.source);
+  cli::refuse_to_overwrite(file.path(), arguments.output);
+  refuse_file_of_run(arguments.output);
   auto experiment = load_experiment(file);
   auto placement = device::choose_placement(session::placement_options(experiment), {}, {});
   // Only LibTorch's own operators can be traced.
   placement.convolution = device::ConvolutionChoice::kDirect;
   placement.fuse = false;
   const auto network = session::build_network(experiment, placement);
-  file.load_weights(ema, *network.model);
-  const auto note = write(output, format, experiment, file, *network.model);
-  print_written(output, "{} of {}, {}{}", experiment.model.component.name, file.path(), ema ? "averaged parameters" : "parameters", note);
+  file.load_weights(arguments.ema, *network.model);
+  const auto note = write(arguments, experiment, file, *network.model);
+  print_written(arguments.output, "{} of {}, {}{}", experiment.model.component.name, file.path(),
+                arguments.ema ? "averaged parameters" : "parameters", note);
   return ExitCode::kDone;
 }
 

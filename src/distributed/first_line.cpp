@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <new>
 #include <string_view>
 
@@ -44,7 +45,8 @@ std::string first_line(const std::exception& error) {
   for (const auto* time_out : {"wait timeout after", "Wait timeout", "Timeout waiting for key"}) {
     if (text.find(time_out) != std::string::npos) return "no answer in time";
   }
-  return line_at(text, 0);
+  // Those of TorchScript begin with an empty line.
+  return line_at(text, std::min(text.find_first_not_of('\n'), text.size()));
 }
 
 void rethrow_own_error(const std::exception& error) {

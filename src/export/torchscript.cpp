@@ -1,6 +1,7 @@
 #include "export/torchscript.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/csrc/jit/frontend/tracer.h>
 
 #include <sstream>
@@ -22,12 +23,12 @@ torch::jit::Module mirror(const torch::nn::Module& module, const std::shared_ptr
   return copy;
 }
 
-torch::jit::Module trace(models::Model& model, const torch::Tensor& images) {
+torch::jit::Module trace(models::Model& model, const torch::Tensor& images, const char* method) {
   auto copy = mirror(model, std::make_shared<torch::jit::CompilationUnit>());
   const auto forward = [&](torch::jit::Stack inputs) { return torch::jit::Stack{model.forward(inputs.at(0).toTensor())}; };
   const auto no_names = [](const torch::Tensor&) { return std::string(); };
   const auto state = torch::jit::tracer::trace({images}, forward, no_names, /*strict=*/true, /*force_outplace=*/false, &copy, {"x"}).first;
-  const c10::QualifiedName name(*copy.type()->name(), "forward");
+  const c10::QualifiedName name(*copy.type()->name(), method);
   copy.type()->addMethod(copy._ivalue()->compilation_unit()->create_function(name, state->graph));
   return copy;
 }
@@ -38,24 +39,105 @@ torch::Tensor random_images(models::Model& model, std::vector<int64_t> shape, in
   return at::randn(shape, generator, model.parameters().at(0).options().requires_grad(false));
 }
 
-}  // namespace
+// As onnx/preprocessing.cpp computes them. 6: float32, 7: float64.
+constexpr auto kResize = R"(
+def weights(self, before: int, after: int, is_cubic: bool, device: Device) -> Tuple[Tensor, Tensor]:
+    to = (torch.arange(after, device=device) * 2 + 1) * before
+    start = (torch.arange(before, device=device) * 2 + 1) * after
+    x = ((to.unsqueeze(0) - start.unsqueeze(1)).to(7) / (2 * max(before, after))).abs()
+    if is_cubic:
+        near = (1.5 * x - 2.5) * x * x + 1.0
+        far = ((2.5 - 0.5 * x) * x - 4.0) * x + 2.0
+        weight = torch.where(x < 1, near, torch.where(x < 2, far, torch.zeros_like(x)))
+    else:
+        weight = (1.0 - x).clamp(min=0.0)
+    share = weight / weight.sum(0, keepdim=True) * 4194304.0
+    whole = (share.abs() + 0.5).floor() * share.sign()
+    high = (whole / 2048.0).floor()
+    return high.to(6), (whole - high * 2048.0).to(6)
 
-torch::jit::Module trace_network(models::Model& model, const std::vector<int64_t>& sample_shape) {
-  const torch::NoGradGuard no_grad;
-  model.eval();
-  return trace(model, random_images(model, sample_shape, 2));
+def to_pixels(self, high: Tensor, low: Tensor) -> Tensor:
+    return ((high + ((low + 2097152.0) / 2048.0).floor()) / 2048.0).floor().clamp(0, 255)
+
+def resize_rows(self, x: Tensor, width: int, is_cubic: bool) -> Tensor:
+    high, low = self.weights(x.size(3), width, is_cubic, x.device)
+    return self.to_pixels(torch.matmul(x, high), torch.matmul(x, low))
+
+def resize_columns(self, x: Tensor, height: int, is_cubic: bool) -> Tensor:
+    high, low = self.weights(x.size(2), height, is_cubic, x.device)
+    return self.to_pixels(torch.matmul(high.t(), x), torch.matmul(low.t(), x))
+
+def resize(self, x: Tensor, height: int, width: int, is_cubic: bool) -> Tensor:
+    less_height = x.size(2) - height
+    if less_height > 0 and less_height > 2 * (x.size(3) - width):
+        x = self.resize_rows(self.resize_columns(x, height, is_cubic), width, is_cubic)
+    else:
+        x = self.resize_columns(self.resize_rows(x, width, is_cubic), height, is_cubic)
+    return x
+
+def resize_shorter(self, x: Tensor, size: int, is_cubic: bool) -> Tensor:
+    shorter = min(x.size(2), x.size(3))
+    return self.resize(x, size * x.size(2) // shorter, size * x.size(3) // shorter, is_cubic)
+
+def center_crop(self, x: Tensor, height: int, width: int) -> Tensor:
+    rows, columns = max(height - x.size(2), 0), max(width - x.size(3), 0)
+    x = torch.constant_pad_nd(x, [columns // 2, columns - columns // 2, rows // 2, rows - rows // 2], 0)
+    top, left = int(round((x.size(2) - height) / 2)), int(round((x.size(3) - width) / 2))
+    return x[:, :, top : top + height, left : left + width]
+)";
+
+std::string line_of(const exported::ResizeStep& step) {
+  const auto* const is_cubic = step.interpolation == data::Interpolation::kBicubic ? "True" : "False";
+  if (step.keeps_proportions) return fmt::format("    x = self.resize_shorter(x, {}, {})\n", step.height, is_cubic);
+  return fmt::format("    x = self.resize(x, {}, {}, {})\n", step.height, step.width, is_cubic);
 }
 
-std::string to_torchscript(models::Model& model, const std::vector<int64_t>& sample_shape, const std::string& description) {
+std::string line_of(const exported::CropStep& step) {
+  return fmt::format("    x = self.center_crop(x, {}, {})\n", step.height, step.width);
+}
+
+// Adds forward(), which prepares the input of the method logits_of() and returns what the interface names.
+void add_forward(torch::jit::Module& module, const exported::Interface& interface) {
+  std::string prepare;
+  if (const auto& preprocessing = interface.preprocessing) {
+    module.define(kResize);
+    prepare = "    x = x.permute(0, 3, 1, 2).contiguous().to(6)\n";
+    for (const auto& step : preprocessing->steps) prepare += std::visit([](const auto& one) { return line_of(one); }, step);
+    const auto of_channels = [](const std::vector<float>& values) {
+      return fmt::format("torch.tensor([{:#}], device=x.device).view(-1, 1, 1)", fmt::join(values, ", "));
+    };
+    prepare += fmt::format("    x = (x / 255.0 - {}) / {}\n", of_channels(preprocessing->mean), of_channels(preprocessing->std));
+  }
+  const auto probabilities = fmt::format("torch.softmax(logits / {:#}, 1)", interface.temperature);
+  const auto returned = interface.outputs == exported::Outputs::kLogits          ? std::string("logits")
+                        : interface.outputs == exported::Outputs::kProbabilities ? probabilities
+                                                                                 : "logits, " + probabilities;
+  module.define(fmt::format("def forward(self, x):\n{}    logits = self.logits_of(x)\n    return {}\n", prepare, returned));
+}
+
+}  // namespace
+
+torch::jit::Module trace_network(models::Model& model, const std::vector<int64_t>& sample_shape, const char* method) {
   const torch::NoGradGuard no_grad;
+  model.eval();
+  return trace(model, random_images(model, sample_shape, 2), method);
+}
+
+std::string to_torchscript(models::Model& model, const std::vector<int64_t>& sample_shape, const std::string& description,
+                           const exported::Interface& interface) {
+  const torch::NoGradGuard no_grad;
+  const bool is_network = !interface.preprocessing && interface.outputs == exported::Outputs::kLogits;
+  const auto* const method = is_network ? "forward" : "logits_of";
+  auto traced = trace_network(model, sample_shape, method);
+  if (!is_network) add_forward(traced, interface);
   std::ostringstream written;
-  trace_network(model, sample_shape).save(written, {{kTorchscriptDescription, description}});
+  traced.save(written, {{kTorchscriptDescription, description}});
   std::istringstream file(written.str());
   auto loaded = torch::jit::load(file);
   for (const int64_t batch_size : {2, 3}) {
     const auto x = random_images(model, sample_shape, batch_size);
     const auto expected = model.forward(x);
-    const auto actual = loaded.forward({x}).toTensor();
+    const auto actual = loaded.get_method(method)({x}).toTensor();
     const bool same_shape = actual.sizes() == expected.sizes();
     // The traced network may use other kernels, whose results differ by a few roundings of float32.
     if (!same_shape || (actual - expected).abs().max().item<double>() > 1e-5 * expected.abs().max().item<double>()) {

@@ -1,6 +1,7 @@
 """The commands eval and predict, and what exported networks tell about their input. TRAINER_BINARY is the program; TRAINER_OPENCV is 0 if it
 was built without OpenCV."""
 
+import hashlib
 import json
 import os
 import pathlib
@@ -45,6 +46,7 @@ runtime: {threads: 1}
 amp: {enabled: false}
 """
 CLASSES = ["bird", "cat", "dog"]
+VERSION = subprocess.run([BINARY, "--version"], capture_output=True, text=True).stdout.split()[1]
 
 
 class Experiment(unittest.TestCase):
@@ -382,7 +384,8 @@ class PredictTest(Experiment):
                       self.refusal("data", "show", "--config", "config.yaml", "dataset.root=moved", "--output", "absent/a.png", code=1))
 
     def test_exports_describe_their_input(self):
-        expected = {"model": "demo_conv", "class_names": CLASSES, "input_shape": [3, 32, 32],
+        digest = hashlib.sha256((self.folder / self.checkpoint).read_bytes()).hexdigest()
+        expected = {"trainer": VERSION, "checkpoint_sha256": digest, "model": "demo_conv", "class_names": CLASSES, "input_shape": [3, 32, 32],
                     "transforms": [{"resize": {"size": [32, 32], "interpolation": "bilinear"}}, {"normalize": {"mean": [0.5] * 3, "std": [0.25] * 3}}]}
         for form in ("safetensors", "torchscript"):
             self.printed("export", "--checkpoint", self.checkpoint, "--format", form, "--output", form)

@@ -1,10 +1,11 @@
+#include "data/transforms/resize_and_crop.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
-#include "data/transforms/transform.h"
 #include "trainer/error.h"
 
 namespace trainer::data {
@@ -15,58 +16,46 @@ void describe_interpolation(KeyTable& keys, Interpolation& interpolation) {
                   {.doc = "How pixels between those of the image are computed; antialiased, as Pillow does it."});
 }
 
-// Sizes as torchvision.transforms.Resize computes them (torchvision/transforms/functional.py).
-class Resize : public ImageTransform {
- public:
-  void describe(KeyTable& keys) {
-    size_.describe(keys, "One number: the shorter edge, and the longer one keeps the image's proportions; or [height, width].");
-    describe_interpolation(keys, interpolation_);
-  }
+// The first pixel of the middle `size` pixels of an edge.
+int begin_of_middle(int extent, int size) {
+  if (size > extent) return -((size - extent) / 2);
+  // Python's round: halves to the even number.
+  return static_cast<int>(std::nearbyint((extent - size) / 2.0));
+}
 
-  Frame plan(Frame frame) const override {
-    if (!size_.is_one_number()) return {size_.height(), size_.width()};
-    if (!frame.is_exact) return {size_.height(), size_.height(), false};
-    return {size_of(frame.height, frame), size_of(frame.width, frame)};
-  }
+}  // namespace
 
-  void apply(Picture& picture, SampleRandom&) const override {
-    const auto after = plan({picture.height(), picture.width()});
-    picture.resize(after.height, after.width, interpolation_);
-  }
+void Resize::describe(KeyTable& keys) {
+  size_.describe(keys, "One number: the shorter edge, and the longer one keeps the image's proportions; or [height, width].");
+  describe_interpolation(keys, interpolation_);
+}
 
- private:
-  // Of the edge with that length.
-  int size_of(int edge, const Frame& frame) const {
-    const int shorter = std::min(frame.height, frame.width);
-    return static_cast<int>(static_cast<double>(size_.height()) * edge / shorter);
-  }
+Frame Resize::plan(Frame frame) const {
+  if (!size_.is_one_number()) return {size_.height(), size_.width()};
+  if (!frame.is_exact) return {size_.height(), size_.height(), false};
+  return {size_of(frame.height, frame), size_of(frame.width, frame)};
+}
 
-  SizeKey size_;
-  Interpolation interpolation_ = Interpolation::kBilinear;
-};
+void Resize::apply(Picture& picture, SampleRandom&) const {
+  const auto after = plan({picture.height(), picture.width()});
+  picture.resize(after.height, after.width, interpolation_);
+}
 
-// Positions as torchvision.transforms.CenterCrop computes them (torchvision/transforms/functional.py).
-class CenterCrop : public ImageTransform {
- public:
-  void describe(KeyTable& keys) {
-    size_.describe(keys, "One number: height and width; or [height, width]. Where the image is smaller, black is added.");
-  }
+int Resize::size_of(int edge, const Frame& frame) const {
+  const int shorter = std::min(frame.height, frame.width);
+  return static_cast<int>(static_cast<double>(size_.height()) * edge / shorter);
+}
 
-  Frame plan(Frame) const override { return {size_.height(), size_.width()}; }
+void CenterCrop::describe(KeyTable& keys) {
+  size_.describe(keys, "One number: height and width; or [height, width]. Where the image is smaller, black is added.");
+}
 
-  void apply(Picture& picture, SampleRandom&) const override {
-    picture.crop(begin_of(picture.height(), size_.height()), begin_of(picture.width(), size_.width()), size_.height(), size_.width());
-  }
+void CenterCrop::apply(Picture& picture, SampleRandom&) const {
+  picture.crop(begin_of_middle(picture.height(), size_.height()), begin_of_middle(picture.width(), size_.width()), size_.height(),
+               size_.width());
+}
 
- private:
-  static int begin_of(int extent, int size) {
-    if (size > extent) return -((size - extent) / 2);
-    // Python's round: halves to the even number.
-    return static_cast<int>(std::nearbyint((extent - size) / 2.0));
-  }
-
-  SizeKey size_;
-};
+namespace {
 
 class RandomCrop : public ImageTransform {
  public:

@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "export/onnx/operators.h"
+#include "export/onnx/preprocessing.h"
 #include "trainer/error.h"
 
 namespace trainer::onnx {
@@ -27,13 +28,63 @@ void check_operators(const torch::jit::Graph& graph) {
                   join(std::vector<std::string>(missing.begin(), missing.end()), ", ")));
 }
 
+using Dimension = std::variant<int64_t, std::string>;
+
+Dimension dimension_of(const std::optional<int64_t>& size, const char* name) { return size ? Dimension(*size) : Dimension(name); }
+
+Value describe_input(const exported::Interface& interface, const std::vector<int64_t>& sample_shape) {
+  Value input{.name = "images", .shape = {dimension_of(interface.batch_size, "batch")}};
+  if (!interface.preprocessing) {
+    input.shape.insert(input.shape.end(), sample_shape.begin(), sample_shape.end());
+    return input;
+  }
+  const auto& size = interface.image_size;
+  input.name = "image";
+  input.type = ElementType::kUint8;
+  input.shape.push_back(size ? Dimension(size->height) : Dimension("height"));
+  input.shape.push_back(size ? Dimension(size->width) : Dimension("width"));
+  input.shape.emplace_back(interface.preprocessing->channels);
+  return input;
+}
+
+std::string cast(Graph& graph, const std::string& value, ElementType type) {
+  return graph.add_node("Cast", {value}, {{"to", static_cast<int64_t>(type)}});
+}
+
+// `shape`: [batch, ...] of the logits.
+void add_outputs(Graph& graph, std::string logits, const std::vector<int64_t>& shape, const exported::Interface& interface) {
+  auto& model = graph.model();
+  const auto add = [&](const char* name, const char* op, const std::vector<std::string>& inputs) {
+    model.nodes.push_back({op, inputs, name});
+    model.outputs.push_back({name, {dimension_of(interface.batch_size, "batch")}});
+    model.outputs.back().shape.insert(model.outputs.back().shape.end(), shape.begin() + 1, shape.end());
+  };
+  if (interface.is_half) logits = cast(graph, logits, ElementType::kFloat);
+  if (interface.outputs != exported::Outputs::kProbabilities) add("logits", "Identity", {logits});
+  if (interface.outputs == exported::Outputs::kLogits) return;
+  if (interface.temperature != 1) {
+    logits = graph.add_node("Div", {logits, graph.add_constant(torch::tensor(static_cast<float>(interface.temperature)))});
+  }
+  // Along the last axis by default, which is that of the classes.
+  add("probabilities", "Softmax", {logits});
+}
+
 }  // namespace
 
-Model convert(const torch::jit::Module& traced, const std::vector<int64_t>& sample_shape) {
+Model convert(const torch::jit::Module& traced, const std::vector<int64_t>& sample_shape, const exported::Interface& interface) {
   const auto graph = traced.get_method("forward").graph();
   check_operators(*graph);
   Graph result;
-  result.name(graph->inputs().at(1), "images");
+  auto& model = result.model();
+  model.input = describe_input(interface, sample_shape);
+  std::string images = model.input.name;
+  if (interface.preprocessing) {
+    model.nodes.push_back({"Identity", {add_preprocessing(*interface.preprocessing, images, result)}, "images"});
+    images = "images";
+  }
+  if (interface.is_half) images = cast(result, images, ElementType::kFloat16);
+  result.set_half(interface.is_half);
+  result.name(graph->inputs().at(1), images);
   std::unordered_map<const torch::jit::Value*, torch::jit::Module> modules = {{graph->inputs().at(0), traced}};
   std::unordered_map<const torch::jit::Value*, std::string> paths = {{graph->inputs().at(0), ""}};
   for (auto* node : graph->nodes()) {
@@ -53,13 +104,9 @@ Model convert(const torch::jit::Module& traced, const std::vector<int64_t>& samp
       convert_operator(*node, result);
     }
   }
+  result.set_half(false);
   const auto* output = graph->outputs().at(0);
-  auto& model = result.model();
-  model.nodes.push_back({"Identity", {result.name_of(output)}, "logits"});
-  model.input = {"images", sample_shape};
-  auto shape = result.shape_of(output);
-  shape.erase(shape.begin());
-  model.output = {"logits", std::move(shape)};
+  add_outputs(result, result.name_of(output), result.shape_of(output), interface);
   return std::move(model);
 }
 

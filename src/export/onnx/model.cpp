@@ -15,8 +15,10 @@ using protobuf::append_int64;
 
 // The numbers of the fields are those of onnx.proto.
 
+std::string to_message(const Branch& branch);
+
 std::string to_message(const std::string& name, const Attribute& attribute) {
-  enum Type { kFloat = 1, kInt = 2, kInts = 7 };
+  enum Type { kFloat = 1, kInt = 2, kGraph = 5, kInts = 7 };
   constexpr unsigned kType = 20;
   std::string out;
   append_bytes(out, 1, name);
@@ -26,6 +28,9 @@ std::string to_message(const std::string& name, const Attribute& attribute) {
   } else if (const auto* integer = std::get_if<int64_t>(&attribute)) {
     append_int64(out, 3, *integer);
     append_int64(out, kType, kInt);
+  } else if (const auto* branch = std::get_if<std::shared_ptr<const Branch>>(&attribute)) {
+    append_bytes(out, 6, to_message(**branch));
+    append_int64(out, kType, kGraph);
   } else {
     for (const auto element : std::get<std::vector<int64_t>>(attribute)) append_int64(out, 8, element);
     append_int64(out, kType, kInts);
@@ -53,19 +58,29 @@ std::string to_message(const Tensor& tensor) {
 }
 
 std::string to_message(const Value& value) {
-  std::string batch, shape, tensor, type, out;
-  append_bytes(batch, 2, "batch");
-  append_bytes(shape, 1, batch);
-  for (const auto size : value.sample_shape) {
+  std::string shape, tensor, type, out;
+  for (const auto& size : value.shape) {
     std::string dimension;
-    append_int64(dimension, 1, size);
+    if (const auto* name = std::get_if<std::string>(&size)) {
+      if (!name->empty()) append_bytes(dimension, 2, *name);
+    } else {
+      append_int64(dimension, 1, std::get<int64_t>(size));
+    }
     append_bytes(shape, 1, dimension);
   }
-  append_int64(tensor, 1, static_cast<int64_t>(ElementType::kFloat));
+  append_int64(tensor, 1, static_cast<int64_t>(value.type));
   append_bytes(tensor, 2, shape);
   append_bytes(type, 1, tensor);
   append_bytes(out, 1, value.name);
   append_bytes(out, 2, type);
+  return out;
+}
+
+std::string to_message(const Branch& branch) {
+  std::string out;
+  for (const auto& node : branch.nodes) append_bytes(out, 1, to_message(node));
+  append_bytes(out, 2, "branch");
+  append_bytes(out, 12, to_message(Value{branch.output, {"", "", "", ""}}));
   return out;
 }
 
@@ -79,7 +94,7 @@ std::string to_file(const Model& model) {
   append_bytes(graph, 2, "network");
   for (const auto& tensor : model.constants) append_bytes(graph, 5, to_message(tensor));
   append_bytes(graph, 11, to_message(model.input));
-  append_bytes(graph, 12, to_message(model.output));
+  for (const auto& output : model.outputs) append_bytes(graph, 12, to_message(output));
   append_bytes(operators, 1, "");
   append_int64(operators, 2, kOperatorSet);
   append_int64(out, 1, kVersionOfFormat);

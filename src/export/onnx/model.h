@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <variant>
 #include <vector>
@@ -12,7 +13,7 @@ namespace trainer::onnx {
 // Version 17 of the operators has all that these networks need but Gelu, and tools since 2022 read it.
 inline constexpr int64_t kOperatorSet = 17;
 
-enum class ElementType : int64_t { kFloat = 1, kInt64 = 7 };  // ONNX's numbers
+enum class ElementType : int64_t { kFloat = 1, kUint8 = 2, kInt64 = 7, kFloat16 = 10, kFloat64 = 11 };  // ONNX's numbers
 
 // A constant: a parameter of the network or an argument of an operator.
 struct Tensor {
@@ -22,7 +23,8 @@ struct Tensor {
   std::string bytes;  // the elements, little-endian
 };
 
-using Attribute = std::variant<int64_t, float, std::vector<int64_t>>;
+struct Branch;
+using Attribute = std::variant<int64_t, float, std::vector<int64_t>, std::shared_ptr<const Branch>>;
 
 struct Node {
   std::string op;
@@ -31,16 +33,24 @@ struct Node {
   std::map<std::string, Attribute> attributes = {};
 };
 
-// Of float32. The first dimension of input and output is the batch, of any size.
+// One of the two graphs of the operator If. It may use the values of the graph around it.
+struct Branch {
+  std::vector<Node> nodes;
+  std::string output;  // float32 of four dimensions
+};
+
+// An input or output.
 struct Value {
   std::string name;
-  std::vector<int64_t> sample_shape;
+  std::vector<std::variant<int64_t, std::string>> shape;  // the name of a dimension, or "": it has any size
+  ElementType type = ElementType::kFloat;
 };
 
 struct Model {
   std::vector<Node> nodes;  // each after those whose outputs it reads
   std::vector<Tensor> constants;
-  Value input, output;
+  Value input;
+  std::vector<Value> outputs;
   std::map<std::string, std::string> metadata;
 };
 

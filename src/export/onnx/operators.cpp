@@ -8,6 +8,7 @@
 #include <limits>
 #include <numbers>
 #include <stdexcept>
+#include <utility>
 
 #include "trainer/error.h"
 
@@ -331,12 +332,14 @@ const std::unordered_map<std::string, Conversion>& conversions() {
   return all;
 }
 
-Tensor to_constant(std::string name, const torch::Tensor& tensor) {
+Tensor to_constant(std::string name, const torch::Tensor& tensor, bool is_half) {
   const bool is_float = tensor.is_floating_point();
-  const auto stored = tensor.detach().to(is_float ? torch::kFloat : torch::kLong).contiguous();
+  const auto stored = tensor.detach().to(!is_float ? torch::kLong : is_half ? torch::kHalf : torch::kFloat).contiguous();
   return {.name = std::move(name),
           .shape = stored.sizes().vec(),
-          .type = is_float ? ElementType::kFloat : ElementType::kInt64,
+          .type = !is_float ? ElementType::kInt64
+                  : is_half ? ElementType::kFloat16
+                            : ElementType::kFloat,
           .bytes = {static_cast<const char*>(stored.const_data_ptr()), stored.nbytes()}};
 }
 
@@ -345,17 +348,27 @@ Tensor to_constant(std::string name, const torch::Tensor& tensor) {
 void Graph::add_parameter(const torch::jit::Value* value, const std::string& path, const torch::Tensor& tensor) {
   name(value, path);
   parameter_shapes_[value] = tensor.sizes().vec();
-  if (parameters_.insert(path).second) model_.constants.push_back(to_constant(path, tensor));
+  if (parameters_.insert(path).second) model_.constants.push_back(to_constant(path, tensor, is_half_));
 }
 
 std::string Graph::add_constant(const torch::Tensor& tensor) {
-  model_.constants.push_back(to_constant(fmt::format("constant_{}", model_.constants.size()), tensor));
+  model_.constants.push_back(to_constant(fmt::format("constant_{}", model_.constants.size()), tensor, is_half_));
   return model_.constants.back().name;
 }
 
 std::string Graph::add_node(const char* op, Names inputs, Attributes attributes) {
-  model_.nodes.push_back({op, std::move(inputs), fmt::format("{}_{}", op, model_.nodes.size()), std::move(attributes)});
+  model_.nodes.push_back({op, std::move(inputs), fmt::format("{}_{}", op, num_nodes_++), std::move(attributes)});
   return model_.nodes.back().output;
+}
+
+std::string Graph::add_choice(const std::string& condition, const std::function<std::string()>& if_true,
+                              const std::function<std::string()>& if_false) {
+  const auto branch_of = [this](const std::function<std::string()>& add) {
+    auto outside = std::exchange(model_.nodes, {});
+    auto output = add();
+    return std::make_shared<const Branch>(std::exchange(model_.nodes, std::move(outside)), std::move(output));
+  };
+  return add_node("If", {condition}, {{"then_branch", branch_of(if_true)}, {"else_branch", branch_of(if_false)}});
 }
 
 Ints Graph::shape_of(const torch::jit::Value* value) const {

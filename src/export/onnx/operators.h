@@ -3,6 +3,7 @@
 
 #include <torch/script.h>
 
+#include <functional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -23,6 +24,12 @@ class Graph {
   std::string add_constant(const torch::Tensor& tensor);
   std::string add_node(const char* op, std::vector<std::string> inputs, std::map<std::string, Attribute> attributes = {});
 
+  // The operator If, whose branches are the nodes that each function adds; they return float32 of four dimensions.
+  std::string add_choice(const std::string& condition, const std::function<std::string()>& if_true,
+                         const std::function<std::string()>& if_false);
+  // Whether constants of floating point are added as float16 from now on, instead of float32.
+  void set_half(bool half) { is_half_ = half; }
+
   // [batch, ...] of a tensor, as it was traced, or the shape of a parameter.
   std::vector<int64_t> shape_of(const torch::jit::Value* value) const;
 
@@ -30,6 +37,8 @@ class Graph {
 
  private:
   Model model_;
+  size_t num_nodes_ = 0;
+  bool is_half_ = false;
   std::unordered_map<const torch::jit::Value*, std::string> names_;
   std::unordered_map<const torch::jit::Value*, std::vector<int64_t>> parameter_shapes_;
   std::set<std::string> parameters_;

@@ -6,10 +6,12 @@
 
 #include "config/load.h"
 #include "data/pipeline.h"
+#include "datasets/download.h"
 #include "datasets/registry.h"
 #include "run/run_directory.h"
 #include "run/session/check.h"
 #include "run/session/registries.h"
+#include "run/session/version.h"
 #include "train/engine/init_from.h"
 #include "train/engine/run_state.h"
 #include "trainer/checkpoint.h"
@@ -140,6 +142,8 @@ std::string describe_network(config::Experiment& experiment, const NetworkFile& 
   const auto tree = config::parse_yaml(config::to_yaml(experiment, all_registries()), file.path());
   const auto& transforms = tree.find("dataset")->value.find("validation_transforms")->value;
   const Json description = {
+      {"trainer", trainer_version()},
+      {"checkpoint_sha256", datasets::digest_of(file.path(), "SHA256")},
       {"model", experiment.model.component.name},
       {"class_names", info.class_names},
       {"input_shape", data::Pipeline(experiment.dataset.validation_transforms, info, {}).output_shape()},

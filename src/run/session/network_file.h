@@ -63,8 +63,8 @@ class NetworkFile {
 // network's file if that has them.
 data::DatasetInfo samples_of(const config::Experiment& experiment, const NetworkFile& file);
 
-// The metadata of exported networks (docs/evaluation.md): a JSON object with the network's name, the names of its classes, the shape of one
-// input and dataset.validation_transforms with all their values.
+// The metadata of exported networks (docs/evaluation.md): a JSON object with the version of the program, the checksum of the network's
+// file, the network's name, the names of its classes, the shape of one input and dataset.validation_transforms with all their values.
 std::string describe_network(config::Experiment& experiment, const NetworkFile& file);
 
 }  // namespace trainer::session

@@ -114,24 +114,6 @@ std::vector<Prediction> Predictor::predict(std::span<const std::string> files, i
 
 namespace {
 
-const data::DatasetInfo& require_images(const data::DatasetInfo& samples) {
-  const bool is_readable = samples.is_image && samples.shape.size() == 3 && (samples.shape[0] == 1 || samples.shape[0] == 3);
-  if (!is_readable) throw UsageError("the network was not trained on grey or colour images, so that image files cannot be its input");
-  return samples;
-}
-
-data::DatasetInfo of_any_size(data::DatasetInfo samples) {
-  samples.shape = {samples.shape[0], data::kAnySize, data::kAnySize};
-  return samples;
-}
-
-std::vector<ComponentConfig> with_size(const data::DatasetInfo& samples, std::vector<ComponentConfig> transforms) {
-  if (samples.shape[1] == data::kAnySize) return transforms;
-  const auto resize = fmt::format("[{{resize: {{size: [{}, {}]}}}}]", samples.shape[1], samples.shape[2]);
-  transforms.insert(transforms.begin(), config::read_components(resize, "the size of an image", data::transform_registry()).front());
-  return transforms;
-}
-
 // [height][width] of the same memory as the pixels, [height][width][3].
 data::ImageView make_grey(std::vector<uint8_t>& pixels, int height, int width) {
   const data::PixelArray image{.data = pixels.data(), .channels = 3, .height = height, .width = width};
@@ -142,8 +124,22 @@ data::ImageView make_grey(std::vector<uint8_t>& pixels, int height, int width) {
 
 }  // namespace
 
+ImageFileInput input_of_image_files(data::DatasetInfo samples, std::vector<ComponentConfig> transforms) {
+  const bool is_readable = samples.is_image && samples.shape.size() == 3 && (samples.shape[0] == 1 || samples.shape[0] == 3);
+  if (!is_readable) throw UsageError("the network was not trained on grey or colour images, so that image files cannot be its input");
+  if (samples.shape[1] != data::kAnySize) {
+    const auto resize = fmt::format("[{{resize: {{size: [{}, {}]}}}}]", samples.shape[1], samples.shape[2]);
+    transforms.insert(transforms.begin(), config::read_components(resize, "the size of an image", data::transform_registry()).front());
+    samples.shape = {samples.shape[0], data::kAnySize, data::kAnySize};
+  }
+  return {std::move(samples), std::move(transforms)};
+}
+
 ImageReader::ImageReader(const data::DatasetInfo& samples, std::vector<ComponentConfig> transforms, data::BatchLayout layout)
-    : is_grey_(require_images(samples).shape[0] == 1), pipeline_(with_size(samples, std::move(transforms)), of_any_size(samples), layout) {}
+    : ImageReader(input_of_image_files(samples, std::move(transforms)), layout) {}
+
+ImageReader::ImageReader(const ImageFileInput& input, data::BatchLayout layout)
+    : is_grey_(input.samples.shape[0] == 1), pipeline_(input.transforms, input.samples, layout) {}
 
 void ImageReader::read(const std::string& path, Memory& memory, void* out) const {
   const auto file = datasets::read_bytes(path, memory.file);

@@ -13,13 +13,19 @@
 
 namespace trainer::session {
 
-// Image files as the input of a network.
+// How image files, of any size, become the input of a network.
+struct ImageFileInput {
+  data::DatasetInfo samples;  // images of any size
+  std::vector<ComponentConfig> transforms;
+};
+// `samples`: those that the network was trained on. If these have one size, an image is resized to it before the transforms. Throws
+// UsageError if they are no images of 1 or 3 channels.
+ImageFileInput input_of_image_files(data::DatasetInfo samples, std::vector<ComponentConfig> transforms);
 
 // Immutable and thread-safe.
 class ImageReader {
  public:
-  // `samples`: those that the network was trained on. If these have one size, an image is resized to it before the transforms; if they have
-  // one channel, it is made grey. Throws UsageError if they are no images of 1 or 3 channels, and as data::Pipeline.
+  // As input_of_image_files(); if `samples` have one channel, an image is made grey first. Throws as it, and as data::Pipeline.
   ImageReader(const data::DatasetInfo& samples, std::vector<ComponentConfig> transforms, data::BatchLayout layout);
 
   // Of one input.
@@ -37,6 +43,8 @@ class ImageReader {
   void read(const std::string& path, Memory& memory, void* out) const;
 
  private:
+  ImageReader(const ImageFileInput& input, data::BatchLayout layout);
+
   bool is_grey_;
   data::Pipeline pipeline_;
 };

@@ -25,7 +25,7 @@ TEST(TorchScript, EveryKindOfNetworkIsTraced) {
     const auto model = make_model(yaml);
     auto shape = model->input_shape();
     for (auto& size : shape) size = size == -1 ? 64 : size;
-    std::istringstream file(to_torchscript(*model, shape, "{}"));
+    std::istringstream file(to_torchscript(*model, shape, "{}", {}));
     auto loaded = torch::jit::load(file);
     const auto names = [](const auto& tensors) {
       std::vector<std::string> found;
@@ -56,7 +56,7 @@ struct MeanOverBatch : models::Model {
 
 TEST(TorchScript, ANetworkThatDependsOnTheBatchSizeIsRejected) {
   MeanOverBatch model;
-  EXPECT_THAT([&] { to_torchscript(model, {3}, "{}"); },
+  EXPECT_THAT([&] { to_torchscript(model, {3}, "{}", {}); },
               ::testing::ThrowsMessage<Error>("the outputs of the traced network differ from those of the network for a batch of 3"));
 }
 

@@ -2,6 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <variant>
+
 #include "trainer/error.h"
 
 namespace trainer::onnx {
@@ -10,6 +13,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using Dimension = std::variant<int64_t, std::string>;
 
 // A network without parameters whose forward has this body; its shapes are those of a batch of two samples.
 torch::jit::Module network(const std::string& body, const std::vector<int64_t>& sample_shape) {
@@ -24,7 +28,7 @@ torch::jit::Module network(const std::string& body, const std::vector<int64_t>& 
 
 std::string refusal_of(const std::string& body, const std::vector<int64_t>& sample_shape = {3, 8, 8}) {
   try {
-    convert(network(body, sample_shape), sample_shape);
+    convert(network(body, sample_shape), sample_shape, {});
   } catch (const UsageError& error) {
     return error.what();
   }
@@ -58,7 +62,7 @@ torch::Tensor matrix_of(const Tensor& constant) {
 
 TEST(ConvertToOnnx, AdaptivePoolingIsTwoProducts) {
   for (const auto& [height, width] : std::vector<std::pair<int64_t, int64_t>>{{2, 2}, {7, 14}, {10, 9}}) {
-    const auto model = convert(network("torch.adaptive_avg_pool2d(x, [7, 7])", {3, height, width}), {3, height, width});
+    const auto model = convert(network("torch.adaptive_avg_pool2d(x, [7, 7])", {3, height, width}), {3, height, width}, {});
     ASSERT_EQ(model.constants.size(), 2);
     const auto x = torch::rand({2, 3, height, width});
     const auto actual = matrix_of(model.constants[0]).matmul(x).matmul(matrix_of(model.constants[1]));
@@ -67,14 +71,29 @@ TEST(ConvertToOnnx, AdaptivePoolingIsTwoProducts) {
 }
 
 TEST(ConvertToOnnx, ANetwork) {
-  const auto model = convert(network("torch.relu(torch.relu(x)) * 3", {3, 8, 8}), {3, 8, 8});
+  const auto model = convert(network("torch.relu(torch.relu(x)) * 3", {3, 8, 8}), {3, 8, 8}, {});
   std::vector<std::string> ops;
   for (const auto& node : model.nodes) ops.push_back(node.op);
   EXPECT_THAT(ops, ElementsAre("Relu", "Relu", "Mul", "Identity"));
   EXPECT_THAT(model.nodes.front().inputs, ElementsAre("images"));
   EXPECT_EQ(model.nodes.back().output, "logits");
-  EXPECT_THAT(model.output.sample_shape, ElementsAre(3, 8, 8));
+  EXPECT_THAT(model.outputs.front().shape,
+              ElementsAre(Dimension("batch"), Dimension(int64_t{3}), Dimension(int64_t{8}), Dimension(int64_t{8})));
   EXPECT_THAT(to_file(model), AllOf(HasSubstr("images"), HasSubstr("logits"), HasSubstr("batch")));
+}
+
+TEST(ConvertToOnnx, FixedSizesAndBothOutputs) {
+  const exported::Interface interface {
+    .preprocessing = exported::Preprocessing{.channels = 3, .mean = {0, 0, 0}, .std = {1, 1, 1}}, .outputs = exported::Outputs::kBoth,
+    .is_half = true, .batch_size = 4, .image_size = exported::Interface::Size{1, 3},
+  };
+  const auto model = convert(network("x * 3", {3, 1, 1}), {3, 1, 1}, interface);
+  EXPECT_EQ(model.input.type, ElementType::kUint8);
+  EXPECT_THAT(model.input.shape, ElementsAre(Dimension(int64_t{4}), Dimension(int64_t{1}), Dimension(int64_t{3}), Dimension(int64_t{3})));
+  ASSERT_EQ(model.outputs.size(), 2);
+  EXPECT_EQ(model.outputs.back().name, "probabilities");
+  const auto num_half = std::ranges::count(model.constants, ElementType::kFloat16, &Tensor::type);
+  EXPECT_EQ(num_half, 1) << "the factor 3; the preprocessing computes in float32";
 }
 
 }  // namespace

@@ -1,0 +1,189 @@
+"""Exported networks that take the pixels of images: ONNX Runtime and TorchScript compute the pixels that torchvision's transforms of Pillow
+images give, and the probabilities that `trainer predict` prints. TRAINER_BINARY is the program."""
+
+import hashlib
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+import numpy
+import onnx
+import onnxruntime
+import torch
+import torchvision
+from PIL import Image
+from torchvision.transforms import CenterCrop, Compose, Grayscale, InterpolationMode, Normalize, Resize, ToTensor
+
+NORMALIZE = Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
+IMAGENET = "normalize: {mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225]}"
+# Network; data set; shape of its samples; transforms here and in torchvision.
+CASES = {
+    "shorter edge": ("resnet18", "image_folder", [3, -1, -1], f"[resize: {{size: 72}}, center_crop: {{size: 64}}, {IMAGENET}]",
+                     [Resize(72), CenterCrop(64), ToTensor(), NORMALIZE]),
+    "bicubic": ("mobilenet_v2", "image_folder", [3, -1, -1], "[resize: {size: [48, 80], interpolation: bicubic}]",
+                [Resize([48, 80], InterpolationMode.BICUBIC), ToTensor()]),
+    "crop with black": ("resnet18", "image_folder", [3, -1, -1], f"[center_crop: {{size: [65, 98]}}, {IMAGENET}]", [CenterCrop([65, 98]), ToTensor(), NORMALIZE]),
+    "one size": ("resnet18", "cifar10", [3, 32, 32], f"[{IMAGENET}]", [Resize([32, 32]), ToTensor(), NORMALIZE]),
+    "grey": ("resnet20", "mnist", [1, 28, 28], "[normalize: {mean: [0.13], std: [0.31]}]",
+             [Grayscale(), Resize([28, 28]), ToTensor(), Normalize([0.13], [0.31])]),
+}
+SIZES = ((375, 500), (61, 47), (64, 64), (73, 300), (1000, 97), (30, 31), (97, 64))
+
+
+@unittest.skipIf(os.environ.get("TRAINER_OPENCV") == "0", "this build reads no image files")
+class ExportImagesTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="trainer-export-images-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.checkpoint = self.folder / "step_00000001.pt"
+        torch.set_num_threads(1)
+        torch.manual_seed(1)
+        self.images = []
+        for height, width in SIZES:
+            # Neither noise alone nor smooth alone.
+            smooth = torch.nn.functional.interpolate(torch.rand(1, 3, 7, 9), (height, width), mode="bicubic")[0]
+            pixels = (smooth + 0.2 * torch.randn(3, height, width)).clamp(0, 1).mul(255).byte().permute(1, 2, 0).contiguous()
+            path = self.folder / f"{height}x{width}.png"
+            Image.fromarray(pixels.numpy()).save(path)
+            self.images.append(path)
+
+    def trainer(self, *args, code=0):
+        run = subprocess.run([os.environ["TRAINER_BINARY"], *map(str, args)], capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        self.assertEqual(run.returncode, code, run.stderr)
+        return run.stdout if code == 0 else run.stderr
+
+    def make(self, name):
+        """Saves a checkpoint of a network of torchvision with random values, and returns its experiment."""
+        network, dataset, shape, transforms, _ = CASES[name]
+        channels = ", in_channels: 1" if shape[0] == 1 else ""
+        model = f"{{name: {network}, num_classes: 10{channels}}}"
+        config = (f"experiment: exported\nmodel: {model}\ndataset: {{name: {dataset}, root: nowhere, train_transforms: {transforms}, "
+                  f"validation_transforms: {transforms}}}\ntraining: {{epochs: 1}}\nruntime: {{device: cpu}}\namp: {{enabled: false}}\n")
+        if shape[0] == 1:
+            return config
+        state = torchvision.models.get_model(network, num_classes=10).state_dict()
+        for key, value in state.items():
+            if "running" in key:
+                state[key] = torch.rand(value.shape) + 0.5
+        torch.save({"format_version": 1, "config": config, "model": state, "ema": None, "sample_shape": shape,
+                    "class_names": [f"kind {i}" for i in range(10)]}, self.checkpoint)
+        return config
+
+    def export(self, form, *flags):
+        output = self.folder / form
+        self.trainer("export", "--checkpoint", self.checkpoint, "--format", form, "--output", output, *flags)
+        return output
+
+    def predicted(self):
+        """Probabilities of all classes of all images, by the program."""
+        rows = [json.loads(line) for line in self.trainer("predict", "--checkpoint", self.checkpoint, "--top-k", 10, "--json", *self.images).splitlines()]
+        return numpy.array([[entry["probability"] for entry in sorted(row["classes"], key=lambda entry: entry["label"])] for row in rows])
+
+    def run_onnx(self, path, image, names=None):
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        options.log_severity_level = 3
+        network = onnx.load(path) if not isinstance(path, onnx.ModelProto) else path
+        return onnxruntime.InferenceSession(network.SerializeToString(), options).run(names, {"image": image})
+
+    @torch.no_grad()
+    def test_pixels_and_probabilities(self):
+        for name, (*_, shape, _, transforms) in CASES.items():
+            if shape[0] == 1:
+                continue
+            with self.subTest(name):
+                self.make(name)
+                file = self.export("onnx")
+                onnx.checker.check_model(str(file), full_check=True)
+                exported = onnx.load(file)
+                exported.graph.output.append(onnx.helper.make_tensor_value_info("images", onnx.TensorProto.FLOAT, None))
+                script = torch.jit.load(self.export("torchscript")).eval()
+                predicted = self.predicted()
+                transform = Compose(transforms)
+                for path, row in zip(self.images, predicted, strict=True):
+                    image = Image.open(path)
+                    pixels = numpy.asarray(image)[None]
+                    probabilities, prepared = self.run_onnx(exported, pixels)
+                    expected = transform(image)
+                    # A pixel that differs by 1 would differ by 0.004 at least.
+                    torch.testing.assert_close(torch.from_numpy(prepared[0]), expected, atol=1e-6, rtol=1e-6)
+                    found = script(torch.from_numpy(pixels.copy()))
+                    for values in (probabilities[0], found[0].numpy()):
+                        self.assertLess(abs(values - row).max(), 1e-5, path.name)
+                        self.assertEqual(values.argmax(), row.argmax(), path.name)
+
+    def test_a_batch_and_fixed_sizes(self):
+        self.make("shorter edge")
+        images = numpy.stack([numpy.asarray(Image.open(self.images[0])), numpy.asarray(Image.open(self.images[0]).transpose(Image.ROTATE_180))])
+        both = self.run_onnx(self.export("onnx", "--outputs", "both"), images, ["logits", "probabilities"])
+        numpy.testing.assert_allclose(torch.from_numpy(both[0]).softmax(1).numpy(), both[1], atol=1e-6)
+        one = self.run_onnx(self.export("onnx"), images[1:])
+        numpy.testing.assert_allclose(one[0][0], both[1][1], atol=1e-6)
+        fixed = self.export("onnx", "--batch-size", 2, "--image-size", "375x500")
+        self.assertEqual([dimension.dim_value for dimension in onnx.load(fixed).graph.input[0].type.tensor_type.shape.dim], [2, 375, 500, 3])
+        numpy.testing.assert_allclose(self.run_onnx(fixed, images)[0], both[1], atol=1e-6)
+        half = self.run_onnx(self.export("onnx", "--fp16"), images)
+        self.assertEqual(half[0].dtype, numpy.float32)
+        numpy.testing.assert_allclose(half[0], both[1], atol=0.02)
+        script = torch.jit.load(self.export("torchscript", "--outputs", "both"))
+        logits, probabilities = script(torch.from_numpy(images))
+        numpy.testing.assert_allclose(logits.detach().numpy(), both[0], rtol=1e-4, atol=1e-5)
+        numpy.testing.assert_allclose(probabilities.detach().numpy(), both[1], atol=1e-5)
+
+    def test_metadata(self):
+        self.make("shorter edge")
+        license_file = self.folder / "LICENSE.txt"
+        license_file.write_text("Only for tests.\n")
+        metadata = {entry.key: entry.value for entry in onnx.load(self.export("onnx", "--license", license_file)).metadata_props}
+        self.assertEqual(metadata["license"], "Only for tests.\n")
+        self.assertEqual(json.loads(metadata["class_names"])[3], "kind 3")
+        description = json.loads(metadata["trainer"])
+        self.assertEqual(description["transforms"][0]["resize"]["size"], 72)
+        self.assertEqual(description["checkpoint_sha256"], hashlib.sha256(self.checkpoint.read_bytes()).hexdigest())
+
+    @torch.no_grad()
+    def test_grey_images(self):
+        config = self.folder / "grey.yaml"
+        config.write_text(self.make("grey"))
+        # Images that are random, for one epoch of training.
+        rng = numpy.random.default_rng(1)
+        raw = self.folder / "nowhere" / "MNIST" / "raw"
+        raw.mkdir(parents=True)
+        for part in ("train", "t10k"):
+            (raw / f"{part}-images-idx3-ubyte").write_bytes(bytes.fromhex("00000803000000100000001c0000001c") + rng.integers(0, 256, 16 * 784, dtype=numpy.uint8).tobytes())
+            (raw / f"{part}-labels-idx1-ubyte").write_bytes(bytes.fromhex("0000080100000010") + bytes(i % 10 for i in range(16)))
+        self.trainer("--config", config, "--run-dir", self.folder / "run", f"dataset.root={self.folder / 'nowhere'}", "dataset.download=false",
+                     "dataloader.batch_size=8")
+        self.checkpoint = self.folder / "run" / "checkpoints" / "last.pt"
+        exported = onnx.load(self.export("onnx"))
+        exported.graph.output.append(onnx.helper.make_tensor_value_info("images", onnx.TensorProto.FLOAT, None))
+        transform = Compose(CASES["grey"][-1])
+        for path, row in zip(self.images, self.predicted(), strict=True):
+            grey = Image.open(path).convert("L")
+            probabilities, prepared = self.run_onnx(exported, numpy.asarray(grey)[None, :, :, None])
+            torch.testing.assert_close(torch.from_numpy(prepared[0]), transform(Image.open(path)), atol=1e-6, rtol=1e-6)
+            self.assertLess(abs(probabilities[0] - row).max(), 1e-5, path.name)
+
+    def test_refusals(self):
+        config = self.make("shorter edge")
+        args = ("export", "--checkpoint", self.checkpoint, "--output", self.folder / "x.onnx")
+        for flags, text in ((("--image-size", "480"), "--image-size 480: give height and width in pixels, such as 480x640"),
+                            (("--image-size", "480x640", "--input", "tensor"), "--image-size is for --input images; leave it out")):
+            self.assertIn(text, self.trainer(*args, *flags, code=2))
+        state = torch.load(self.checkpoint, weights_only=True)
+        torch.save({**state, "config": config.replace("center_crop", "random_crop")}, self.checkpoint)
+        self.assertIn("dataset.validation_transforms[1]: random_crop cannot be part of an exported network, only resize, center_crop and normalize can; "
+                      "change it, or add --input tensor for a network without its transforms", self.trainer(*args, code=2))
+        self.trainer(*args, "--input", "tensor")
+        for form, flag in (("safetensors", "--input=images"), ("state_dict", "--outputs=logits"), ("torchscript", "--fp16"), ("torchscript", "--batch-size=2")):
+            text = self.trainer("export", "--checkpoint", self.checkpoint, "--format", form, "--output", self.folder / "y", flag, code=2)
+            self.assertIn(f"{flag.split('=')[0]} is for --format onnx", text)
+            self.assertIn(f"not {form}; leave it out", text)
+
+
+if __name__ == "__main__":
+    unittest.main()
