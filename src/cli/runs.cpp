@@ -127,15 +127,6 @@ void sort_runs(std::vector<RunRecord>& runs, const std::string& by) {
   }
 }
 
-// As RFC 4180, with what a terminal would execute shown instead (base/text.h).
-std::string csv_cell(const std::string& value) {
-  const auto text = printable_line(value);
-  if (text.find_first_of(",\"") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char byte : text) quoted += byte == '"' ? "\"\"" : std::string(1, byte);
-  return quoted + '"';
-}
-
 // A header, and a line for each run with plain numbers; cells without a value are empty.
 std::string to_csv(const std::vector<RunRecord>& runs, const std::vector<history::Row>& keys) {
   std::vector<std::vector<std::string>> lines = {
@@ -150,10 +141,7 @@ std::string to_csv(const std::vector<RunRecord>& runs, const std::vector<history
     for (const auto& row : keys) lines.back().push_back(row.values[i].value_or(""));
   }
   std::string text;
-  for (const auto& line : lines) {
-    for (size_t i = 0; i < line.size(); ++i) text += (i == 0 ? "" : ",") + csv_cell(line[i]);
-    text += '\n';
-  }
+  for (const auto& line : lines) text += csv_line(line);
   return text;
 }
 

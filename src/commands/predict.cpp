@@ -1,8 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <sstream>
 
+#include "base/bytes.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/signal.h"
 #include "base/standard_streams.h"
@@ -40,9 +43,12 @@ struct PredictArguments {
   std::optional<task::TestTimeAugmentation> tta;
   int64_t top_k = 5;
   fs::path grid;
+  fs::path embeddings;
+  double reject_below = 0;
   char list_separator = '\n';
   bool ema = false;
   bool json = false;
+  bool csv = false;
 };
 
 // runtime.device=cpu, unless a file has that name.
@@ -74,9 +80,19 @@ PredictArguments parse_predict_arguments(const std::vector<std::string>& args) {
       ->default_str("");
   app.add_option("--save-grid", arguments.grid, "also write a picture of the images, as the network receives them, and their classes")
       ->type_name("FILE");
+  app.add_option(
+         "--embeddings", arguments.embeddings,
+         "also write the features of each image, which the last layer gets, as float32 [images, features] (numpy.load); a row of NaN "
+         "for a file that cannot be used")
+      ->type_name("FILE.npy");
+  app.add_option("--reject-below", arguments.reject_below,
+                 "mark an image as rejected if its most probable class is less probable than this")
+      ->check(CLI::Range(0.0, 1.0))
+      ->default_str("");
   cli::add_tta(app, arguments.tta);
   app.add_flag("--ema", arguments.ema, "use the averaged parameters (training.ema)");
-  app.add_flag("--json", arguments.json, "print one JSON object a line instead of a table (docs/evaluation.md)");
+  auto* json = app.add_flag("--json", arguments.json, "print one JSON object a line instead of a table (docs/evaluation.md)");
+  app.add_flag("--csv", arguments.csv, "print comma-separated values instead of a table")->excludes(json);
   add_plugin_option(app);
   cli::parse(app, args);
   std::ranges::partition_copy(given, std::back_inserter(arguments.overrides), std::back_inserter(arguments.paths), is_override);
@@ -112,19 +128,31 @@ std::vector<std::string> find_files(const PredictArguments& arguments, std::vect
   return files;
 }
 
-// As a line of the table or of JSON.
+// As a line of the table, of JSON or of comma-separated values.
 class Printer {
  public:
-  // The table's first column fits these files.
-  Printer(const session::Predictor& predictor, bool json, const std::vector<std::string>& files)
-      : class_names_(predictor.class_names()), json_(json), width_(reporting::line_width(stdout)) {
+  // The table's first column fits these files. Prints the header of comma-separated values.
+  Printer(const session::Predictor& predictor, const PredictArguments& arguments, int64_t num_best, const std::vector<std::string>& files)
+      : class_names_(predictor.class_names()), arguments_(arguments), num_best_(num_best), width_(reporting::line_width(stdout)) {
     constexpr size_t kWidest = 60;
     for (const auto& file : files) file_width_ = std::max(file_width_, std::min(kWidest, printable_line(file).size()));
+    if (!arguments.csv) return;
+    std::vector<std::string> header = {"file", "error"};
+    if (can_reject()) header.emplace_back("rejected");
+    for (int64_t i = 1; i <= num_best; ++i) {
+      header.push_back(fmt::format("class_{}", i));
+      header.push_back(fmt::format("probability_{}", i));
+    }
+    print("{}", cli::csv_line(header));
   }
 
+  // `prediction`: also one with a problem, which the table leaves out.
   void print_classes(const std::string& file, const session::Prediction& prediction) const {
-    if (json_) return print_json(file, prediction);
+    if (arguments_.json) return print_json(file, prediction);
+    if (arguments_.csv) return print_csv(file, prediction);
+    if (!prediction.problem.empty()) return;
     reporting::Fields fields = {{fmt::format("{:<{}}", printable_line(file), file_width_)}};
+    if (is_rejected(prediction)) fields.push_back({"rejected:"});
     auto importance = static_cast<int>(prediction.classes.size());
     for (size_t i = 0; i < prediction.classes.size(); ++i) {
       const auto text = fmt::format("{} {:.2f}%", printable_line(name_of(prediction.classes[i])), 100 * prediction.probabilities[i]);
@@ -137,9 +165,15 @@ class Printer {
   std::string name_of(int64_t label) const { return reporting::name_of_class(class_names_, label); }
 
  private:
+  bool can_reject() const { return arguments_.reject_below > 0; }
+  bool is_rejected(const session::Prediction& prediction) const {
+    return prediction.problem.empty() && prediction.probabilities.at(0) < arguments_.reject_below;
+  }
+
   void print_json(const std::string& file, const session::Prediction& prediction) const {
     reporting::Json line = {{"file", file}};
     if (prediction.problem.empty()) {
+      if (can_reject()) line["rejected"] = is_rejected(prediction);
       auto classes = reporting::Json::array();
       for (size_t i = 0; i < prediction.classes.size(); ++i) {
         classes.push_back(
@@ -152,18 +186,66 @@ class Printer {
     cli::print_json(line);
   }
 
+  void print_csv(const std::string& file, const session::Prediction& prediction) const {
+    std::vector<std::string> cells = {file, prediction.problem};
+    if (can_reject()) cells.emplace_back(!prediction.problem.empty() ? "" : is_rejected(prediction) ? "true" : "false");
+    for (size_t i = 0; i < prediction.classes.size(); ++i) {
+      cells.push_back(name_of(prediction.classes[i]));
+      cells.push_back(fmt::format("{}", prediction.probabilities[i]));
+    }
+    // An error has none.
+    cells.resize(2 + (can_reject() ? 1 : 0) + 2 * static_cast<size_t>(num_best_));
+    print("{}", cli::csv_line(cells));
+  }
+
   std::vector<std::string> class_names_;
-  bool json_;
+  const PredictArguments& arguments_;
+  int64_t num_best_;
   std::optional<size_t> width_;
   size_t file_width_ = 0;
 };
 
-void refuse_grid_over(const PredictArguments& arguments, const std::vector<std::string>& files) {
-  constexpr auto kOption = "--save-grid";
-  refuse_file_of_run(arguments.grid, kOption);
-  if (std::error_code none; !fs::exists(arguments.grid, none)) return;
-  for (const auto& input : {fs::path(arguments.checkpoint), arguments.config}) cli::refuse_to_overwrite(input, arguments.grid, kOption);
-  for (const auto& file : files) cli::refuse_to_overwrite(file, arguments.grid, kOption);
+// The features of all images, as a file of numpy.load().
+class Embeddings {
+ public:
+  void add(const session::Prediction& prediction) {
+    if (!prediction.features.empty()) num_columns_ = prediction.features.size();
+    rows_.push_back(prediction.features);
+  }
+
+  void write(const fs::path& file) const {
+    // https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html: version 1.0, whose header is padded to a multiple of 64
+    // bytes.
+    constexpr size_t kAlignment = 64;
+    auto description = fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", rows_.size(), num_columns_);
+    const std::string magic("\x93NUMPY\x01\x00", 8);
+    const auto unpadded = magic.size() + 2 + description.size() + 1;
+    description.append((kAlignment - unpadded % kAlignment) % kAlignment, ' ');
+    description += '\n';
+    OutputFile output(file);
+    std::string header = magic;
+    little_endian::append(header, static_cast<uint16_t>(description.size()));
+    output.write(header + description);
+    const std::vector<float> unusable(num_columns_, std::numeric_limits<float>::quiet_NaN());
+    for (const auto& row : rows_) {
+      const auto& values = row.empty() ? unusable : row;
+      output.write({reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)});
+    }
+    output.commit();
+  }
+
+ private:
+  std::vector<std::vector<float>> rows_;  // empty: of a file that cannot be used
+  size_t num_columns_ = 0;
+};
+
+// The file `output` of that option.
+void refuse_output_over_input(const fs::path& output, const char* option, const PredictArguments& arguments,
+                              const std::vector<std::string>& files) {
+  refuse_file_of_run(output, option);
+  if (std::error_code none; !fs::exists(output, none)) return;
+  for (const auto& input : {fs::path(arguments.checkpoint), arguments.config}) cli::refuse_to_overwrite(input, output, option);
+  for (const auto& file : files) cli::refuse_to_overwrite(file, output, option);
 }
 
 struct GridImage {
@@ -203,13 +285,21 @@ ExitCode predict(const std::vector<std::string>& args) {
   session::Predictor predictor(context.experiment(), file, arguments.ema, context.placement());
   std::vector<std::string> problems;
   const auto files = find_files(arguments, problems);
-  const Printer printer(predictor, arguments.json, files);
   for (const auto& problem : problems) logger->warn("{}", problem);
   if (!arguments.grid.empty()) {
-    refuse_grid_over(arguments, files);
+    refuse_output_over_input(arguments.grid, "--save-grid", arguments, files);
     data::check_image_extension(arguments.grid);
   }
+  Embeddings embeddings;
+  if (!arguments.embeddings.empty()) {
+    refuse_output_over_input(arguments.embeddings, "--embeddings", arguments, files);
+    if (!predictor.has_features()) {
+      throw UsageError("--embeddings: this network does not tell its features from its last layer (models::BackboneModel); leave it out");
+    }
+    predictor.add_features();
+  }
   const auto num_best = std::min(arguments.top_k, predictor.num_classes());
+  const Printer printer(predictor, arguments, num_best, files);
   std::vector<GridImage> grid;
   size_t num_classified = 0;
   for (size_t begin = 0; begin < files.size(); begin += kFilesAtOnce) {
@@ -221,17 +311,18 @@ ExitCode predict(const std::vector<std::string>& args) {
       if (!prediction.problem.empty()) {
         problems.push_back(fmt::format("{}: {}", printable_line(part[i]), prediction.problem));
         logger->warn("{}", problems.back());
-        if (!arguments.json) continue;
       } else {
         ++num_classified;
         const auto caption = fmt::format("{} {:.0f}%", drawable_class_name(predictor.class_names(), prediction.classes[0]),
                                          100 * prediction.probabilities[0]);
         if (grid.size() < kMostInGrid) grid.push_back({part[i], caption});
       }
+      if (!arguments.embeddings.empty()) embeddings.add(prediction);
       printer.print_classes(part[i], prediction);
     }
     flush_standard_output();
   }
+  if (!arguments.embeddings.empty()) embeddings.write(arguments.embeddings);
   if (!arguments.grid.empty()) save_grid(arguments.grid, grid, context.experiment(), predictor);
   if (problems.empty()) return ExitCode::kDone;
   throw DataError(fmt::format("{} cannot be used, as named above; {}", counted(problems.size(), "path"),

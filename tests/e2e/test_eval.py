@@ -1,6 +1,8 @@
 """The commands eval and predict, and what exported networks tell about their input. TRAINER_BINARY is the program; TRAINER_OPENCV is 0 if it
 was built without OpenCV."""
 
+import ast
+import csv
 import hashlib
 import json
 import os
@@ -8,6 +10,7 @@ import pathlib
 import resource
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -316,6 +319,46 @@ class PredictTest(Experiment):
         self.assertRegex(run.stdout, r"^damaged/a\.png  [^\n]*\n$")
         self.assertRegex(run.stderr, r"warning: damaged/b\.png: [^\n]*\n.*warning: none\.png: cannot be read: No such file or directory\n")
         row.check(self, run.stderr, run.returncode, NUMBER=2)
+
+    def test_comma_separated_values_and_rejected_images(self):
+        bad = self.folder / "a, b.png"
+        bad.write_bytes(b"no image")
+        by_json = self.predict("moved/val", str(bad.name), code=3)
+        found = [line["classes"][0]["probability"] for line in by_json[:-1]]
+        limit = sorted(set(found))[-1]
+        num_rejected = sum(probability < limit for probability in found)
+        self.assertTrue(0 < num_rejected < len(found))
+        run = self.trainer("predict", "--checkpoint", self.checkpoint, "moved/val", bad.name, "--csv", "--top-k", 2, "--reject-below", limit)
+        self.assertEqual(run.returncode, 3)
+        rows = list(csv.DictReader(run.stdout.splitlines()))
+        self.assertEqual(list(rows[0]), ["file", "error", "rejected", "class_1", "probability_1", "class_2", "probability_2"])
+        self.assertEqual([row["rejected"] for row in rows].count("true"), num_rejected)
+        for row, line in zip(rows[:-1], by_json):
+            best = line["classes"][0]
+            self.assertEqual((row["file"], row["error"], row["class_1"], float(row["probability_1"])), (line["file"], "", best["name"], best["probability"]))
+        self.assertEqual(list(rows[-1].values())[3:], [""] * 4)
+        self.assertEqual((rows[-1]["file"], rows[-1]["error"] != "", rows[-1]["rejected"]), ("a, b.png", True, ""))
+        shown = self.printed("predict", "--checkpoint", self.checkpoint, "moved/val", "--reject-below", limit)
+        self.assertEqual(shown.count("  rejected:  "), num_rejected)
+        self.assertEqual([line["rejected"] for line in self.predict("moved/val", "--reject-below", limit)].count(True), num_rejected)
+
+    def test_embeddings(self):
+        (self.folder / "bad.png").write_bytes(b"no image")
+        self.assertIn("--embeddings: this network does not tell its features from its last layer",
+                      self.refusal("predict", "--checkpoint", self.checkpoint, "moved/val", "--embeddings", "features.npy", code=2))
+        self.printed("--config", "config.yaml", "--run-dir", "resnet", "dataset.root=moved", "model.name=resnet20", "training.epochs=1")
+        args = ("predict", "--checkpoint", "resnet", "moved/val", "bad.png", "--embeddings")
+        self.trainer(*args, "features.npy")
+        written = (self.folder / "features.npy").read_bytes()
+        size = int.from_bytes(written[8:10], "little")
+        self.assertEqual((written[:8], (10 + size) % 64), (b"\x93NUMPY\x01\x00", 0))
+        header = ast.literal_eval(written[10:10 + size].decode())
+        self.assertEqual((header["descr"], header["fortran_order"], header["shape"]), ("<f4", False, (16, 64)))
+        values = struct.unpack(f"<{16 * 64}f", written[10 + size:])
+        last = values[-64:]
+        self.assertTrue(all(value != value for value in last))
+        self.assertFalse(any(value != value for value in values[:-len(last)]))
+        self.assertIn("--embeddings moved/val/cat/0.png: this is the file", self.trainer(*args, "moved/val/cat/0.png").stderr)
 
     def eval(self, *args, checkpoint=None):
         return json.loads(self.printed("eval", "--checkpoint", checkpoint or self.checkpoint, "--json", *args))

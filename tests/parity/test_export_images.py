@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -17,6 +18,7 @@ import torchvision
 from PIL import Image
 from torchvision.transforms import CenterCrop, Compose, Grayscale, InterpolationMode, Normalize, Resize, ToTensor
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 NORMALIZE = Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
 IMAGENET = "normalize: {mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225]}"
 # Network; data set; shape of its samples; transforms here and in torchvision.
@@ -133,6 +135,16 @@ class ExportImagesTest(unittest.TestCase):
         logits, probabilities = script(torch.from_numpy(images))
         numpy.testing.assert_allclose(logits.detach().numpy(), both[0], rtol=1e-4, atol=1e-5)
         numpy.testing.assert_allclose(probabilities.detach().numpy(), both[1], atol=1e-5)
+
+    def test_the_example(self):
+        self.make("shorter edge")
+        run = subprocess.run([sys.executable, ROOT / "examples" / "predict_onnx.py", self.export("onnx"), *self.images], capture_output=True, text=True, check=True)
+        found = [line.split("  ") for line in run.stdout.splitlines()]
+        rows = [json.loads(line) for line in self.trainer("predict", "--checkpoint", self.checkpoint, "--json", *self.images).splitlines()]
+        expected = [(row["file"], entry["name"], entry["probability"]) for row in rows for entry in row["classes"]]
+        self.assertEqual([tuple(line[:2]) for line in found], [row[:2] for row in expected])
+        for line, row in zip(found, expected):
+            self.assertAlmostEqual(float(line[2][:-1]), 100 * row[2], delta=0.006)
 
     def test_metadata(self):
         self.make("shorter edge")

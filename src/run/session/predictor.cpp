@@ -97,8 +97,16 @@ std::vector<Prediction> Predictor::predict(std::span<const std::string> files, i
   });
   const torch::InferenceMode inference;
   const amp::AutocastGuard autocast(placement.device.type(), placement.autocast_dtype);
-  const auto outputs =
-      task::average_over_views(images.to(placement.device), tta_, [&](const torch::Tensor& view) { return network_.model->forward(view); });
+  const auto input = images.to(placement.device);
+  torch::Tensor features;
+  const auto forward = [&](const torch::Tensor& view) {
+    if (!adds_features_) return network_.model->forward(view);
+    const auto of_view = backbone()->forward_features(view);
+    // Those of the image as it is come first.
+    if (!features.defined()) features = of_view.flatten(1).to(torch::kFloat32).cpu();
+    return backbone()->forward_head(of_view);
+  };
+  const auto outputs = task::average_over_views(input, tta_, forward);
   const auto probabilities = outputs.to(torch::kFloat64).softmax(1).cpu();
   const auto [values, classes] = probabilities.topk(num_best, 1);
   for (size_t i = 0; i < predictions.size(); ++i) {
@@ -108,6 +116,9 @@ std::vector<Prediction> Predictor::predict(std::span<const std::string> files, i
     const auto* value = values[row].const_data_ptr<double>();
     predictions[i].classes = {best, best + num_best};
     predictions[i].probabilities = {value, value + num_best};
+    if (!adds_features_) continue;
+    const auto* feature = features[row].const_data_ptr<float>();
+    predictions[i].features = {feature, feature + features.size(1)};
   }
   return predictions;
 }

@@ -52,6 +52,7 @@ class ImageReader {
 struct Prediction {
   std::vector<int64_t> classes = {};       // the most probable first
   std::vector<double> probabilities = {};  // of each of them
+  std::vector<float> features = {};        // what the last layer gets, if it was asked for
   std::string problem = {};                // why the file cannot be used; empty: it was
 };
 
@@ -65,14 +66,21 @@ class Predictor {
   // Of each class; empty: the classes have only numbers.
   const std::vector<std::string>& class_names() const { return samples_.class_names; }
   const data::DatasetInfo& samples() const { return samples_; }
+  // Whether the network tells its features from its last layer, for add_features().
+  bool has_features() const { return backbone() != nullptr; }
+  // From now on predictions have features.
+  void add_features() { adds_features_ = true; }
   // The `num_best` most probable classes of each file, as one batch, read by up to `num_threads` threads.
   std::vector<Prediction> predict(std::span<const std::string> files, int64_t num_best, int num_threads);
 
  private:
+  models::BackboneModel* backbone() const { return dynamic_cast<models::BackboneModel*>(network_.model.get()); }
+
   data::DatasetInfo samples_;
   engine::Network network_;
   task::TestTimeAugmentation tta_;
   ImageReader reader_;
+  bool adds_features_ = false;
 };
 
 }  // namespace trainer::session
