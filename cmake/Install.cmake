@@ -4,7 +4,7 @@ set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME trainer)
 set(TRAINER_INSTALL_DIR "${CMAKE_INSTALL_LIBDIR}/trainer")
 # What scripts/launch.sh has not built: it needs the program alone.
 install(CODE "
-  execute_process(COMMAND \"${CMAKE_COMMAND}\" --build \"${CMAKE_BINARY_DIR}\" --target trainer trainer_completions COMMAND_ERROR_IS_FATAL ANY)")
+  execute_process(COMMAND \"${CMAKE_COMMAND}\" --build \"${CMAKE_BINARY_DIR}\" --target trainer trainer_predict_library trainer_completions COMMAND_ERROR_IS_FATAL ANY)")
 install(DIRECTORY configs DESTINATION "${CMAKE_INSTALL_DATADIR}/trainer")
 # The build of the container's image does not have these.
 install(DIRECTORY scripts/kubernetes scripts/slurm DESTINATION "${CMAKE_INSTALL_DATADIR}/trainer" OPTIONAL)
@@ -22,6 +22,15 @@ file(RELATIVE_PATH TRAINER_PREFIX_FROM_CONFIG "/${_package}" "/")
 configure_file(cmake/trainerConfig.cmake.in "${CMAKE_BINARY_DIR}/generated/trainerConfig.cmake" @ONLY)
 write_basic_package_version_file("${CMAKE_BINARY_DIR}/generated/trainerConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${CMAKE_BINARY_DIR}/generated/trainerConfig.cmake" "${CMAKE_BINARY_DIR}/generated/trainerConfigVersion.cmake" DESTINATION "${_package}")
+
+# libtrainer_predict: find_package(trainer_predict), and pkg-config
+set(_package "${CMAKE_INSTALL_LIBDIR}/cmake/trainer_predict")
+file(RELATIVE_PATH TRAINER_PREFIX_FROM_PREDICT_CONFIG "/${_package}" "/")
+configure_file(cmake/trainer_predictConfig.cmake.in "${CMAKE_BINARY_DIR}/generated/trainer_predictConfig.cmake" @ONLY)
+install(FILES "${CMAKE_BINARY_DIR}/generated/trainer_predictConfig.cmake" DESTINATION "${_package}")
+file(RELATIVE_PATH TRAINER_PREFIX_FROM_PKG_CONFIG "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
+configure_file(cmake/trainer_predict.pc.in "${CMAKE_BINARY_DIR}/generated/trainer_predict.pc" @ONLY)
+install(FILES "${CMAKE_BINARY_DIR}/generated/trainer_predict.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 
 # torch/lib and nvidia/*/lib keep their relative paths in the wheels, by which the libraries find each other.
 get_filename_component(_wheels "${TRAINER_TORCH_LIBRARY_DIR}/../.." ABSOLUTE)

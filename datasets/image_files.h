@@ -40,9 +40,6 @@ class ImageList {
   std::string warning_;
 };
 
-// The bytes of a file, as a part of `buffer`, which grows if needed. Throws std::runtime_error with only the reason.
-std::span<const uint8_t> read_bytes(const std::string& path, std::vector<uint8_t>& buffer);
-
 // `side`: height and width of all images, or kAnySize.
 data::DatasetInfo image_files_info(std::vector<std::string> class_names, int64_t side = data::kAnySize);
 

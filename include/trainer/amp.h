@@ -1,5 +1,5 @@
 #pragma once
-// Mixed precision: torch.autocast, and torch.amp.GradScaler.
+// Mixed precision: torch.autocast (trainer/inference.h), and torch.amp.GradScaler.
 
 #include <torch/types.h>
 
@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "trainer/inference.h"
 #include "trainer/options.h"
 #include "trainer/state.h"
 
@@ -15,22 +16,6 @@ class Optimizer;
 }
 
 namespace trainer::amp {
-
-// While it lives, forward operations of this thread on `device_type` run in `dtype` if they are in PyTorch's autocast lists. Without a
-// dtype, nothing changes. Wrap forward and loss, not backward. Weights cast inside are cached until the outermost guard ends.
-class AutocastGuard {
- public:
-  AutocastGuard(c10::DeviceType device_type, std::optional<c10::ScalarType> dtype);
-  ~AutocastGuard();
-  AutocastGuard(const AutocastGuard&) = delete;
-  AutocastGuard& operator=(const AutocastGuard&) = delete;
-
- private:
-  c10::DeviceType device_type_;
-  bool active_;
-  bool was_enabled_ = false;
-  c10::ScalarType previous_dtype_ = c10::ScalarType::Undefined;
-};
 
 // Keeps float16 gradients within range by scaling the loss, and finds the largest scale that does not overflow.
 // For each optimizer step, in this order:

@@ -14,6 +14,7 @@
 #include "trainer/component.h"
 #include "trainer/distributed.h"
 #include "trainer/events.h"
+#include "trainer/inference.h"
 #include "trainer/model.h"
 #include "trainer/nn.h"
 #include "trainer/options.h"
@@ -158,12 +159,6 @@ class Task {
  private:
   std::unique_ptr<nn::Loss> loss_;
 };
-
-// `images`: [N, C, H, W], N may be 0; `forward` returns the outputs [N, K] of such a batch. Returns the mean outputs over the views of
-// `tta`, in float32 where `forward` returns a type of lower precision; for `none` what `forward(images)` returns. Views have the dtype,
-// device and memory format of `images`. Shifted views need H, W >= 2.
-torch::Tensor average_over_views(const torch::Tensor& images, TestTimeAugmentation tta,
-                                 const std::function<torch::Tensor(const torch::Tensor&)>& forward);
 
 // A task is made with the loss of the experiment, and with null and its default options to learn its metrics. It throws UsageError for a
 // loss that it cannot use.

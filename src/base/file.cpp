@@ -97,6 +97,39 @@ std::string describe_irregular(const std::filesystem::path& path) {
   return ::stat(path.c_str(), &status) == 0 ? describe_irregular(status.st_mode) : "";
 }
 
+namespace {
+
+constexpr int64_t kMaxFileBytes = int64_t{1} << 30;
+
+[[noreturn]] void throw_unreadable(const std::string& path) {
+  const int reason = errno;
+  throw std::runtime_error("cannot be read: " +
+                           (reason == 0 ? trainer::describe_irregular(path) : std::generic_category().message(reason)));
+}
+
+}  // namespace
+
+std::span<const uint8_t> read_bytes(const std::string& path, std::vector<uint8_t>& buffer) {
+  const FileAccess access("reading", path);
+  const auto file = open_regular_file(path, O_RDONLY | O_CLOEXEC);
+  struct stat status {};
+  if (file.number() < 0 || ::fstat(file.number(), &status) != 0) throw_unreadable(path);
+  if (status.st_size > kMaxFileBytes) {
+    throw std::runtime_error("cannot be read: it has more than " + format_bytes(kMaxFileBytes));
+  }
+  const auto num_bytes = static_cast<size_t>(status.st_size);
+  if (buffer.size() < num_bytes) buffer.resize(num_bytes);
+  size_t num_read = 0;
+  while (num_read < num_bytes) {
+    const auto length = ::read(file.number(), buffer.data() + num_read, num_bytes - num_read);
+    if (length < 0 && errno != EINTR) throw_unreadable(path);
+    if (length == 0) break;
+    if (length > 0) num_read += static_cast<size_t>(length);
+  }
+  if (num_read == 0) throw std::runtime_error("cannot be read: the file is empty");
+  return std::span<const uint8_t>(buffer).first(num_read);
+}
+
 std::string read_file(const std::filesystem::path& path) {
   const FileAccess access("reading", path);
   const auto file = open_regular_file(path, O_RDONLY);

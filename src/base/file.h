@@ -15,6 +15,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/signal.h"
 
@@ -61,6 +62,8 @@ Descriptor open_regular_file(const std::filesystem::path& path, int flags, mode_
 std::string describe_irregular(const std::filesystem::path& path);
 
 std::string read_file(const std::filesystem::path& path);
+// The bytes of a file, as a part of `buffer`, which grows if needed. Throws std::runtime_error with only the reason.
+std::span<const uint8_t> read_bytes(const std::string& path, std::vector<uint8_t>& buffer);
 // Reads a regular file, or a pipe until its writers have closed it, of at most `max_bytes`. While a pipe has nothing to read, a stop
 // request ends the call by an Error with ExitCode::kStopped.
 std::string read_file_or_pipe(const std::filesystem::path& path, size_t max_bytes);

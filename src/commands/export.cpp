@@ -17,9 +17,9 @@
 #include "export/interface.h"
 #include "export/onnx/convert.h"
 #include "export/torchscript.h"
+#include "inference/predictor.h"
 #include "run/session/build.h"
 #include "run/session/network_file.h"
-#include "run/session/predictor.h"
 #include "run/session/registries.h"
 #include "trainer/state.h"
 
@@ -140,7 +140,7 @@ exported::Interface interface_of(const ExportArguments& arguments, const config:
   exported::Interface interface { .is_half = arguments.half, .batch_size = arguments.batch_size };
   const bool can_be_images = samples.is_image && (samples.shape.at(0) == 1 || samples.shape.at(0) == 3);
   if (arguments.input.empty() ? can_be_images : arguments.input == "images") {
-    const auto input = session::input_of_image_files(samples, experiment.dataset.validation_transforms);
+    const auto input = inference::input_of_image_files(samples, experiment.dataset.validation_transforms);
     interface.preprocessing = exported::read_preprocessing(input.transforms, input.samples);
   }
   if (!arguments.image_size.empty()) {

@@ -18,10 +18,10 @@
 #include "config/overrides.h"
 #include "data/image_file.h"
 #include "datasets/folder_listing.h"
+#include "inference/predictor.h"
 #include "launch/world/host_resources.h"
 #include "reporting/evaluation.h"
 #include "reporting/values.h"
-#include "run/session/predictor.h"
 #include "run/session/rank_context.h"
 #include "run/session/registries.h"
 
@@ -132,7 +132,7 @@ std::vector<std::string> find_files(const PredictArguments& arguments, std::vect
 class Printer {
  public:
   // The table's first column fits these files. Prints the header of comma-separated values.
-  Printer(const session::Predictor& predictor, const PredictArguments& arguments, int64_t num_best, const std::vector<std::string>& files)
+  Printer(const inference::Predictor& predictor, const PredictArguments& arguments, int64_t num_best, const std::vector<std::string>& files)
       : class_names_(predictor.class_names()), arguments_(arguments), num_best_(num_best), width_(reporting::line_width(stdout)) {
     constexpr size_t kWidest = 60;
     for (const auto& file : files) file_width_ = std::max(file_width_, std::min(kWidest, printable_line(file).size()));
@@ -147,7 +147,7 @@ class Printer {
   }
 
   // `prediction`: also one with a problem, which the table leaves out.
-  void print_classes(const std::string& file, const session::Prediction& prediction) const {
+  void print_classes(const std::string& file, const inference::Prediction& prediction) const {
     if (arguments_.json) return print_json(file, prediction);
     if (arguments_.csv) return print_csv(file, prediction);
     if (!prediction.problem.empty()) return;
@@ -166,11 +166,11 @@ class Printer {
 
  private:
   bool can_reject() const { return arguments_.reject_below > 0; }
-  bool is_rejected(const session::Prediction& prediction) const {
+  bool is_rejected(const inference::Prediction& prediction) const {
     return prediction.problem.empty() && prediction.probabilities.at(0) < arguments_.reject_below;
   }
 
-  void print_json(const std::string& file, const session::Prediction& prediction) const {
+  void print_json(const std::string& file, const inference::Prediction& prediction) const {
     reporting::Json line = {{"file", file}};
     if (prediction.problem.empty()) {
       if (can_reject()) line["rejected"] = is_rejected(prediction);
@@ -186,7 +186,7 @@ class Printer {
     cli::print_json(line);
   }
 
-  void print_csv(const std::string& file, const session::Prediction& prediction) const {
+  void print_csv(const std::string& file, const inference::Prediction& prediction) const {
     std::vector<std::string> cells = {file, prediction.problem};
     if (can_reject()) cells.emplace_back(!prediction.problem.empty() ? "" : is_rejected(prediction) ? "true" : "false");
     for (size_t i = 0; i < prediction.classes.size(); ++i) {
@@ -208,7 +208,7 @@ class Printer {
 // The features of all images, as a file of numpy.load().
 class Embeddings {
  public:
-  void add(const session::Prediction& prediction) {
+  void add(const inference::Prediction& prediction) {
     if (!prediction.features.empty()) num_columns_ = prediction.features.size();
     rows_.push_back(prediction.features);
   }
@@ -254,14 +254,14 @@ struct GridImage {
 };
 
 void save_grid(const fs::path& output, const std::vector<GridImage>& images, const config::Experiment& experiment,
-               const session::Predictor& predictor) {
+               const inference::Predictor& predictor) {
   if (images.empty()) return;
-  const session::ImageReader reader(predictor.samples(), without_normalize(experiment.dataset.validation_transforms),
-                                    {torch::kFloat32, /*channels_last=*/true});
-  session::ImageReader::Memory memory;
+  const inference::ImageReader reader(predictor.samples(), without_normalize(experiment.dataset.validation_transforms),
+                                      {torch::kFloat32, /*channels_last=*/true});
+  inference::ImageReader::Memory memory;
   const auto read = [&](int64_t i, float* out) {
     const auto& image = images[static_cast<size_t>(i)];
-    reader.read(image.file, memory, out);
+    reader.read_file(image.file, memory, out);
     return image.caption;
   };
   data::write_image_file(output, draw_image_grid(reader.shape(), static_cast<int64_t>(images.size()), read));
@@ -282,7 +282,7 @@ ExitCode predict(const std::vector<std::string>& args) {
   auto experiment = file.load_experiment(arguments.config, arguments.overrides, registries);
   if (arguments.tta) experiment.validation.tta = *arguments.tta;
   const session::RankContext context(std::move(experiment), {.num_threads = num_threads}, logger);
-  session::Predictor predictor(context.experiment(), file, arguments.ema, context.placement());
+  inference::Predictor predictor(session::description_of(context.experiment(), file), file.tree(), arguments.ema, context.placement());
   std::vector<std::string> problems;
   const auto files = find_files(arguments, problems);
   for (const auto& problem : problems) logger->warn("{}", problem);
@@ -296,7 +296,6 @@ ExitCode predict(const std::vector<std::string>& args) {
     if (!predictor.has_features()) {
       throw UsageError("--embeddings: this network does not tell its features from its last layer (models::BackboneModel); leave it out");
     }
-    predictor.add_features();
   }
   const auto num_best = std::min(arguments.top_k, predictor.num_classes());
   const Printer printer(predictor, arguments, num_best, files);
@@ -305,7 +304,7 @@ ExitCode predict(const std::vector<std::string>& args) {
   for (size_t begin = 0; begin < files.size(); begin += kFilesAtOnce) {
     if (stop_signal() != 0) throw Error("stopped on request before all images were classified", ExitCode::kStopped);
     const auto part = std::span(files).subspan(begin, std::min(kFilesAtOnce, files.size() - begin));
-    const auto predictions = predictor.predict(part, num_best, num_threads);
+    const auto predictions = predictor.predict(part, num_best, num_threads, !arguments.embeddings.empty());
     for (size_t i = 0; i < part.size(); ++i) {
       const auto& prediction = predictions[i];
       if (!prediction.problem.empty()) {

@@ -4,6 +4,7 @@ its library. Both stay in TRAINER_BUILD_DIR/installed, for tests of the examples
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -32,6 +33,25 @@ class InstallTest(unittest.TestCase):
             self.assertIn(message, " ".join(refused.stderr.split()))
         subprocess.run([*configure, f"-DTRAINER_TORCH_DIR={torch_folder()}"], check=True, stdout=subprocess.DEVNULL)
         subprocess.run(["cmake", "--build", folder / "build", "-j2"], check=True, stdout=subprocess.DEVNULL)
+
+    def build_predict_example(self, folder, prefix):
+        """With find_package and with pkg-config, without LibTorch's headers. Called without images, it only opens the network."""
+        source = folder / "predict"
+        source.mkdir()
+        (source / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.25)\nproject(predict C)\nfind_package(trainer_predict CONFIG REQUIRED)\n"
+                                               f"add_executable(predict {ROOT}/examples/predict/predict.c)\ntarget_link_libraries(predict trainer::predict)\n")
+        subprocess.run(["cmake", "-S", source, "-B", source / "build", f"-DCMAKE_PREFIX_PATH={prefix}"], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(["cmake", "--build", source / "build"], check=True, stdout=subprocess.DEVNULL)
+        programs = [(source / "build" / "predict", {})]
+        if shutil.which("pkg-config"):
+            flags = subprocess.run(["pkg-config", "--cflags", "--libs", "trainer_predict"], check=True, capture_output=True, text=True,
+                                   env={**os.environ, "PKG_CONFIG_PATH": str(prefix / "lib/pkgconfig")}).stdout
+            subprocess.run(["cc", ROOT / "examples/predict/predict.c", "-o", source / "linked", *shlex.split(flags)], check=True)
+            programs.append((source / "linked", {"LD_LIBRARY_PATH": str(prefix / "lib")}))
+        for program, variables in programs:
+            run = subprocess.run([program, prefix / "share/trainer/runs/quickstart/checkpoints/best.pt"], capture_output=True, text=True,
+                                 env={**os.environ, **variables})
+            self.assertEqual((run.returncode, run.stdout, run.stderr), (0, "", ""))
 
     def run_own_loop(self, folder):
         with socket.socket() as free:
@@ -75,6 +95,7 @@ class InstallTest(unittest.TestCase):
         self.assertTrue((prefix / "share/trainer/runs/quickstart/summary.json").exists())
         self.assertTrue((prefix / "share/doc/trainer/LICENSE").exists())
         self.build_examples(folder, prefix)
+        self.build_predict_example(folder, prefix)
         self.run_own_loop(folder)
         for file in ("trainer/slurm/train.sbatch", "trainer/kubernetes/job.yaml", "doc/trainer/docs/running.md", "bash-completion/completions/trainer", "zsh/vendor-completions/_trainer", "fish/vendor_completions.d/trainer.fish",
                      "man/man1/trainer.1", "man/man1/trainer-launch.1"):

@@ -13,13 +13,13 @@
 #include "datasets/registry.h"
 #include "distributed/first_line.h"
 #include "distributed/secret.h"
+#include "inference/weights_by_name.h"
 #include "launch/world/host_resources.h"
 #include "nn/layers.h"
 #include "run/session/advice.h"
 #include "run/session/build.h"
 #include "run/session/check.h"
 #include "run/session/registries.h"
-#include "train/engine/init_from.h"
 #include "train/optim/lr_scheduler.h"
 #include "trainer/error.h"
 #include "trainer/model.h"
@@ -184,7 +184,7 @@ class Inspector {
     attempt([&] {
       auto network = session::build_network(experiment, choose_placement(experiment));
       if (!experiment.model.init_from.empty())
-        attempt([&] { engine::init_model(experiment.model.init_from, experiment.model.init_strict, *network.model); });
+        attempt([&] { inference::init_model(experiment.model.init_from, experiment.model.init_strict, *network.model); });
       try {
         run_network(network, setup);
       } catch (const Error&) {

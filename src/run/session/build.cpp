@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "datasets/registry.h"
+#include "inference/description.h"
 #include "models/registry.h"
 #include "run/session/parameter_names.h"
 #include "run/session/split_samples.h"
@@ -135,21 +136,7 @@ int64_t default_num_workers(const device::Placement& placement) {
 }
 
 device::PlacementOptions placement_options(const config::Experiment& experiment) {
-  const auto& runtime = experiment.runtime;
-  return {.device = runtime.device,
-          .dtype = runtime.dtype,
-          .autocast = experiment.amp.enabled.value,
-          .autocast_dtype =
-              experiment.amp.dtype == config::AmpDtype::kFloat16 ? device::AutocastType::kFloat16 : device::AutocastType::kBfloat16,
-          .num_threads = runtime.threads.value,
-          .channels_last = runtime.channels_last.value,
-          .pin_memory = experiment.dataloader.pin_memory.value,
-          .allow_tf32 = runtime.allow_tf32.value,
-          .convolution = runtime.convolution,
-          .fuse = runtime.fuse == config::FuseChoice::kAuto,
-          .deterministic = runtime.deterministic,
-          .cudnn_benchmark = runtime.cudnn_benchmark,
-          .cuda_graph = runtime.cuda_graph};
+  return inference::placement_options(experiment.runtime, experiment.amp, experiment.dataloader.pin_memory.value);
 }
 
 engine::Network build_network(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks) {

@@ -17,6 +17,7 @@
 #include "datasets/folder_listing.h"
 #include "datasets/registry.h"
 #include "device/libtorch_settings.h"
+#include "inference/place_model.h"
 #include "models/published_weights.h"
 #include "models/registry.h"
 #include "run/session/weights.h"
@@ -96,9 +97,10 @@ std::optional<std::vector<int64_t>> check_transforms(const std::string& key, con
 bool check_inputs(const config::Experiment& experiment, const models::ModelOptions& model, const std::vector<int64_t>& shape,
                   const std::string& key, config::Findings& findings) {
   const auto wanted = model.input_shape();
-  if (takes_shape(wanted, shape)) return true;
-  findings.refuse("model.name", fmt::format("{} takes samples of shape {}, but {} has {} after {}", experiment.model.component.name,
-                                            input_shape_text(wanted), experiment.dataset.component.name, fmt::join(shape, "x"), key));
+  if (inference::takes_shape(wanted, shape)) return true;
+  findings.refuse("model.name",
+                  fmt::format("{} takes samples of shape {}, but {} has {} after {}", experiment.model.component.name,
+                              inference::input_shape_text(wanted), experiment.dataset.component.name, fmt::join(shape, "x"), key));
   return false;
 }
 
@@ -285,18 +287,8 @@ void complete_experiment(config::Experiment& experiment, const data::DatasetFact
 
 }  // namespace
 
-bool takes_shape(const std::vector<int64_t>& wanted, const std::vector<int64_t>& shape) {
-  return std::ranges::equal(wanted, shape, [](int64_t want, int64_t have) { return want == -1 || want == have; });
-}
-
 std::string outputs_text(const data::DatasetInfo& info) {
   return info.num_classes > 0 ? counted(info.num_classes, "class", "classes") : counted(info.num_targets, "target");
-}
-
-std::string input_shape_text(const std::vector<int64_t>& wanted) {
-  std::vector<std::string> sizes;
-  for (const int64_t size : wanted) sizes.push_back(size != -1 ? std::to_string(size) : sizes.size() == 1 ? "H" : "W");
-  return join(sizes, "x");
 }
 
 void check_components(config::Experiment& experiment, config::Findings& findings) {

@@ -18,10 +18,7 @@ void check_components(config::Experiment& experiment, config::Findings& findings
 void check_components(config::Experiment& experiment, config::Findings& findings,
                       const std::function<data::DatasetFactory()>& make_dataset);
 
-// Whether a network takes samples of this shape. `wanted`: models::ModelOptions::input_shape().
-bool takes_shape(const std::vector<int64_t>& wanted, const std::vector<int64_t>& shape);
-// For messages: "3xHxW"; "10 classes" or "2 targets", of which a network needs an output each.
-std::string input_shape_text(const std::vector<int64_t>& wanted);
+// For messages: "10 classes" or "2 targets", of which a network needs an output each.
 std::string outputs_text(const data::DatasetInfo& info);
 
 // Sets the keys of an experiment that a run has written so that they mean what they meant then: those that the version of this program did

@@ -8,11 +8,12 @@
 #include "data/pipeline.h"
 #include "datasets/download.h"
 #include "datasets/registry.h"
+#include "inference/weights_by_name.h"
 #include "run/run_directory.h"
+#include "run/session/build.h"
 #include "run/session/check.h"
 #include "run/session/registries.h"
 #include "run/session/version.h"
-#include "train/engine/init_from.h"
 #include "train/engine/run_state.h"
 #include "trainer/checkpoint.h"
 #include "trainer/error.h"
@@ -91,18 +92,7 @@ std::optional<NetworkFile::Progress> NetworkFile::progress() const {
   return Progress{.epoch = progress.epoch_of_step(), .step = progress.step};
 }
 
-void NetworkFile::load_weights(bool averaged, torch::nn::Module& model) const {
-  if (!averaged) return engine::load_weights(tree_, path_, model);
-  const state::View file(tree_, path_);
-  const auto from = file.find("ema");
-  if (!from) file.fail("holds no averaged parameters, as checkpoints of a run with training.ema do; omit --ema");
-  if (from->is_none()) from->fail("holds no averaged parameters; train with training.ema, or omit --ema");
-  state::Dict weights;
-  for (const auto& key : from->keys()) {
-    if (key != state::Key("n_averaged")) weights.add(key, from->at(key).tensor());
-  }
-  engine::load_weights(weights, path_, model);
-}
+void NetworkFile::load_weights(bool averaged, torch::nn::Module& model) const { inference::load_weights(tree_, path_, averaged, model); }
 
 namespace {
 
@@ -135,6 +125,16 @@ data::DatasetInfo samples_of(const config::Experiment& experiment, const Network
   if (info.num_classes != 0) info.num_classes = model.num_outputs();
   if (static_cast<int64_t>(info.class_names.size()) != info.num_classes) info.class_names.clear();
   return info;
+}
+
+inference::Description description_of(const config::Experiment& experiment, const NetworkFile& file) {
+  return {.source = file.path(),
+          .model = experiment.model.component,
+          .dataset = experiment.dataset.component.name,
+          .samples = samples_of(experiment, file),
+          .transforms = experiment.dataset.validation_transforms,
+          .tta = experiment.validation.tta,
+          .placement = placement_options(experiment)};
 }
 
 std::string describe_network(config::Experiment& experiment, const NetworkFile& file) {

@@ -10,6 +10,7 @@
 
 #include "config/experiment.h"
 #include "data/dataset.h"
+#include "inference/description.h"
 #include "trainer/state.h"
 
 namespace trainer::session {
@@ -32,6 +33,7 @@ class NetworkFile {
   explicit NetworkFile(const std::filesystem::path& path);
 
   const std::string& path() const { return path_; }
+  const state::Tree& tree() const { return tree_; }
   bool has_experiment() const;
   // The experiment of a checkpoint with these overrides, without initial weights from another file. Throws CheckpointError if the file
   // holds none, and the errors of config::load().
@@ -62,6 +64,9 @@ class NetworkFile {
 // The properties of the samples that the network was trained on, from the experiment's data set; those that depend on its files, from the
 // network's file if that has them.
 data::DatasetInfo samples_of(const config::Experiment& experiment, const NetworkFile& file);
+
+// What is needed to predict with the network.
+inference::Description description_of(const config::Experiment& experiment, const NetworkFile& file);
 
 // The metadata of exported networks (docs/evaluation.md): a JSON object with the version of the program, the checksum of the network's
 // file, the network's name, the names of its classes, the shape of one input and dataset.validation_transforms with all their values.

@@ -7,8 +7,8 @@
 
 #include "base/text.h"
 #include "checkpoint/state/names.h"
+#include "inference/weights_by_name.h"
 #include "nn/batch_norm.h"
-#include "train/engine/init_from.h"
 #include "trainer/error.h"
 #include "trainer/state.h"
 
@@ -25,7 +25,7 @@ class Frozen {
  public:
   Frozen(const config::Experiment& experiment, const models::Model& model) : names_(experiment.model.freeze) {
     if (std::ranges::find(names_, kBackbone) == names_.end() || model.named_children().contains(kBackbone)) return;
-    head_ = engine::head_of(model);
+    head_ = inference::head_of(model);
     if (!head_.empty()) return;
     throw UsageError(
         fmt::format("{}: the network {} has no last layer for its {} outputs, so that its backbone is not known; name layers instead",

@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "checkpoint/store.h"
 #include "distributed/packed_tensors.h"
+#include "inference/weights_by_name.h"
 #include "run/session/advice.h"
 #include "run/session/build.h"
 #include "run/session/cached_features.h"
@@ -17,7 +18,6 @@
 #include "run/session/version.h"
 #include "run/session/weights.h"
 #include "train/engine/histograms.h"
-#include "train/engine/init_from.h"
 #include "trainer/error.h"
 
 namespace trainer::session {
@@ -216,15 +216,15 @@ void Session::init_weights(engine::Network& network, const engine::Data& data) c
   auto& model = *network.model;
   if (context_.rank() != 0 || !resume_from_.empty()) return;
   const auto& train = data.train.samples;
-  engine::fit_model(model, train.dataset(),
-                    engine::make_pipeline(context_.experiment().dataset.validation_transforms, train.info(), network.placement));
+  inference::fit_model(model, train.dataset(),
+                       engine::make_pipeline(context_.experiment().dataset.validation_transforms, train.info(), network.placement));
   if (!section.weights.empty()) {
     const auto& name = section.component.name;
     const auto file = fetch_weights(weights_source(name, section.weights, section.weights_mirror), context_.logger());
     context_.logger().info("{}", load_published_weights(file, name, model, train.info().class_names).text);
   }
   if (section.init_from.empty()) return;
-  const auto report = engine::init_model(section.init_from, section.init_strict, model, train.info().class_names);
+  const auto report = inference::init_model(section.init_from, section.init_strict, model, train.info().class_names);
   context_.logger().info("{}", report.text);
   if (!report.warning.empty()) context_.logger().warn("{}: {}", context_.experiment().place_of("model.init_from"), report.warning);
 }
@@ -232,7 +232,7 @@ void Session::init_weights(engine::Network& network, const engine::Data& data) c
 engine::Data Session::take_features(engine::Network& network, engine::Data images) {
   if (!context_.experiment().training.cache_features) return images;
   context_.barrier().on_all_ranks([&] {
-    if (start_.checkpoint) engine::load_weights(start_.checkpoint->tree, start_.checkpoint->file.string(), *network.model);
+    if (start_.checkpoint) inference::load_weights(start_.checkpoint->tree, start_.checkpoint->file.string(), *network.model);
   });
   const auto& world = *context_.ranks().world;
   if (world.size() > 1) {

@@ -14,11 +14,12 @@
 #include "data/sharded_sampler.h"
 #include "device/cuda_module.h"
 #include "device/placement.h"
+#include "inference/place_model.h"
+#include "inference/weights_by_name.h"
 #include "launch/world/host_resources.h"
 #include "reporting/sinks.h"
 #include "run/session/check.h"
 #include "run/session/resume.h"
-#include "train/engine/init_from.h"
 #include "train/engine/parts.h"
 #include "train/engine/training_loop.h"
 #include "train/engine/validations.h"
@@ -125,9 +126,9 @@ void check_fit(const TrainerParts& parts, const TrainerOptions& options, const e
   const auto check_shape = [&](const engine::DataSource& source, const char* which) {
     const auto& wanted = network.model->input_shape();
     const auto& shape = source.pipeline.output_shape();
-    if (session::takes_shape(wanted, shape)) return;
+    if (inference::takes_shape(wanted, shape)) return;
     throw UsageError(fmt::format("the network takes samples of shape {}, but those of {} have {} after its transforms",
-                                 session::input_shape_text(wanted), which, fmt::join(shape, "x")));
+                                 inference::input_shape_text(wanted), which, fmt::join(shape, "x")));
   };
   check_shape(data.train, "TrainerParts::train");
   if (data.validation) check_shape(*data.validation, "TrainerParts::validation");
@@ -164,8 +165,8 @@ engine::Parts assemble(distributed::Context& context, TrainerParts& parts, const
   check_fit(parts, options, network, data);
   const auto& samples = data.train.samples;
   if (context.rank() == 0 && network.model->num_fitted_images() > 0) {
-    engine::fit_model(*network.model, samples.dataset(),
-                      engine::make_pipeline(parts.validation_transforms, samples.info(), network.placement));
+    inference::fit_model(*network.model, samples.dataset(),
+                         engine::make_pipeline(parts.validation_transforms, samples.info(), network.placement));
   }
   return {std::move(network), std::move(data), ranks, options.data_parallel, options.ema};
 }

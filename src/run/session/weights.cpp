@@ -97,16 +97,16 @@ fs::path fetch_weights(const WeightsSource& source, Logger& logger) {
   return target;
 }
 
-engine::InitReport load_published_weights(const fs::path& file, const std::string& model_name, models::Model& model,
-                                          const std::vector<std::string>& class_names) {
+inference::InitReport load_published_weights(const fs::path& file, const std::string& model_name, models::Model& model,
+                                             const std::vector<std::string>& class_names) {
   const auto tree = checkpoint::load(file);
   const auto* entries = std::get_if<state::Dict>(&tree.value());
-  if (entries == nullptr) return engine::init_all_but_head(tree, file.string(), model, class_names);
+  if (entries == nullptr) return inference::init_all_but_head(tree, file.string(), model, class_names);
   state::Dict renamed;
   for (const auto& item : entries->items()) {
     renamed.add(models::current_name_of_entry(model_name, state::to_string(item.key)), item.value);
   }
-  return engine::init_all_but_head(renamed, file.string(), model, class_names);
+  return inference::init_all_but_head(renamed, file.string(), model, class_names);
 }
 
 }  // namespace trainer::session

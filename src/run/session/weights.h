@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 #include "datasets/download.h"
-#include "train/engine/init_from.h"
+#include "inference/weights_by_name.h"
 #include "trainer/model.h"
 
 namespace trainer::session {
@@ -38,7 +38,7 @@ std::filesystem::path fetch_weights(const WeightsSource& source, Logger& logger)
 
 // Fills the network. Its last layer keeps its initial values if the file's is of another number of classes, except for classes that have
 // their names in the file, if it tells names.
-engine::InitReport load_published_weights(const std::filesystem::path& file, const std::string& model_name, models::Model& model,
-                                          const std::vector<std::string>& class_names);
+inference::InitReport load_published_weights(const std::filesystem::path& file, const std::string& model_name, models::Model& model,
+                                             const std::vector<std::string>& class_names);
 
 }  // namespace trainer::session

@@ -8,9 +8,9 @@
 
 #include "base/file.h"
 #include "checkpoint/pytorch_file.h"
+#include "inference/weights_by_name.h"
 #include "nn/layers.h"
 #include "nn/sync_batch_norm.h"
-#include "train/engine/init_from.h"
 #include "trainer/checkpoint.h"
 #include "trainer/error.h"
 #include "trainer/state.h"
@@ -318,7 +318,7 @@ void read_model(const std::filesystem::path& folder, torch::nn::Module& model) {
   const auto file = model_file(folder);
   if (!std::filesystem::exists(file)) refuse(file, "there is no such file");
   try {
-    load_weights(checkpoint::load(file), file.string(), model);
+    inference::load_weights(checkpoint::load(file), file.string(), model);
   } catch (const std::exception& error) {
     refuse(file, fmt::format("this is not a state of the model ({})", std::string(error.what()).substr(0, 200)));
   }

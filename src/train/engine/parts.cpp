@@ -8,6 +8,7 @@
 
 #include "base/text.h"
 #include "distributed/shared_memory.h"
+#include "inference/place_model.h"
 #include "nn/layers.h"
 #include "nn/sync_batch_norm.h"
 #include "train/engine/failure_message.h"
@@ -161,31 +162,6 @@ std::shared_ptr<models::Model> build_model(const MakeModel& make_model, const at
   return model;
 }
 
-device::Placement placement_for(const models::Model& model, device::Placement placement) {
-  if (!placement.network_chooses_format || model.prefers_channels_last()) return placement;
-  placement.memory_format = torch::MemoryFormat::Contiguous;
-  placement.convolution = device::ConvolutionChoice::kDirect;
-  return placement;
-}
-
-void place_model(models::Model& model, const device::Placement& placement) {
-  using device::ConvolutionChoice;
-  model.to(placement.device, placement.dtype);
-  // As in Python's Module.to(), but not in LibTorch's, the counters of batches stay integers.
-  for (const auto& module : model.modules()) {
-    if (!nn::is_libtorch_batch_norm(*module)) continue;
-    for (auto& buffer : module->named_buffers(/*recurse=*/false)) {
-      if (buffer.key() == "num_batches_tracked") buffer.value().set_data(buffer.value().to(torch::kLong));
-    }
-  }
-  for (auto& parameter : model.parameters()) {
-    if (parameter.dim() == 4) parameter.set_data(parameter.contiguous(placement.memory_format));
-  }
-  if (placement.fuse) nn::use_fused_norm(model);
-  if (placement.convolution == ConvolutionChoice::kWinograd2) nn::use_winograd(model, nn::convolution::Tile::k2);
-  if (placement.convolution == ConvolutionChoice::kWinograd4) nn::use_winograd(model, nn::convolution::Tile::k4);
-}
-
 }  // namespace
 
 Network::Network(const MakeModel& make_model, const MakeTask& make_task, const MakeOptimizer& make_optimizer, const NetworkOptions& options,
@@ -193,8 +169,8 @@ Network::Network(const MakeModel& make_model, const MakeTask& make_task, const M
     : dropout_generator(at::globalContext().defaultGenerator(of_run.device).clone()),
       model(build_model(make_model, dropout_generator, options, ranks)),
       task(make_task()) {
-  placement = placement_for(*model, of_run);
-  place_model(*model, placement);
+  placement = inference::placement_for(*model, of_run);
+  inference::place_model(*model, placement);
   optimizer = make_optimizer(*model);
   if (task == nullptr || optimizer == nullptr) throw UsageError("the function that makes the task, or the optimizer, returned none");
   if (placement.autocast_dtype == torch::kFloat16) grad_scaler.emplace(options.grad_scaler, placement.device);

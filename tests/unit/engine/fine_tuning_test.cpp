@@ -5,9 +5,9 @@
 
 #include <cmath>
 
+#include "inference/weights_by_name.h"
 #include "tests/testing/small_run.h"
 #include "tests/testing/temporary_folder.h"
-#include "train/engine/init_from.h"
 #include "trainer/state.h"
 
 namespace trainer::engine {
@@ -154,7 +154,7 @@ TEST(FineTuning, RowsOfTheLastLayerFollowTheNamesOfClasses) {
     return session.parts().model->named_parameters()["fc.weight"].detach()[label].clone();
   };
   const auto before = row(other, 1);
-  const auto text = init_model(file, "a.pt", /*strict=*/false, *other.parts().model, {"class 7", "new", "class 0"}).text;
+  const auto text = inference::init_model(file, "a.pt", /*strict=*/false, *other.parts().model, {"class 7", "new", "class 0"}).text;
   EXPECT_THAT(text,
               ::testing::HasSubstr("; the last layer (fc) has the rows of 2 of its 3 classes by their names, the others start at random"));
   EXPECT_TRUE(torch::equal(row(other, 0), row(trained, 7)));
@@ -164,7 +164,7 @@ TEST(FineTuning, RowsOfTheLastLayerFollowTheNamesOfClasses) {
   testing::SmallSession reordered(kFineTuning, {"seed=2"});
   std::vector<std::string> reversed;
   for (int label = 9; label >= 0; --label) reversed.push_back("class " + std::to_string(label));
-  init_model(file, "a.pt", /*strict=*/false, *reordered.parts().model, reversed);
+  inference::init_model(file, "a.pt", /*strict=*/false, *reordered.parts().model, reversed);
   EXPECT_TRUE(torch::equal(row(reordered, 9), row(trained, 0)));
 }
 

@@ -10,7 +10,7 @@
 #include "trainer/model.h"
 #include "trainer/state.h"
 
-namespace trainer::engine {
+namespace trainer::inference {
 
 // Fills parameters and buffers by their names from a state_dict, bare or in a dictionary, with or without a prefix such as "module." of
 // DistributedDataParallel or "model." of Lightning, and "_orig_mod." of torch.compile(): the dictionary and the prefix are taken that fit
@@ -18,6 +18,9 @@ namespace trainer::engine {
 // missing, unexpected or of another shape, throws one CheckpointError that names them, of each kind at most ten, and changes nothing.
 // `source`: the origin of `file`, for messages.
 void load_weights(const state::Tree& file, const std::string& source, torch::nn::Module& model);
+
+// The same, or with `averaged` the moving averages that the checkpoint of a run with training.ema holds.
+void load_weights(const state::Tree& file, const std::string& source, bool averaged, torch::nn::Module& model);
 
 // Messages for the log.
 struct InitReport {
@@ -44,4 +47,4 @@ InitReport init_all_but_head(const state::Tree& file, const std::string& source,
 // Model::fit() with the first training images, transformed like those of validation. Does nothing for a network that needs none.
 void fit_model(models::Model& model, const data::Dataset& train, const data::Pipeline& pipeline);
 
-}  // namespace trainer::engine
+}  // namespace trainer::inference

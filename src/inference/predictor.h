@@ -1,17 +1,21 @@
 #pragma once
 // Classifies image files with a trained network.
 
+#include <torch/torch.h>
+
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "config/experiment.h"
 #include "data/pipeline.h"
-#include "run/session/network_file.h"
-#include "train/engine/parts.h"
+#include "device/placement.h"
+#include "inference/description.h"
+#include "trainer/model.h"
+#include "trainer/state.h"
 
-namespace trainer::session {
+namespace trainer::inference {
 
 // How image files, of any size, become the input of a network.
 struct ImageFileInput {
@@ -38,12 +42,16 @@ class ImageReader {
     std::vector<uint8_t> pixels;
     data::PictureMemory picture;
   };
-  // Writes an image to `out`, which has room for one input. Throws std::runtime_error with only the reason; UsageError in a build that
-  // reads no image files.
-  void read(const std::string& path, Memory& memory, void* out) const;
+  // Write an image to `out`, which has room for one input. Throw std::runtime_error with only the reason; UsageError in a build that reads
+  // no image files.
+  void read_file(const std::string& path, Memory& memory, void* out) const;
+  void read_encoded(std::span<const uint8_t> file, Memory& memory, void* out) const;
+  // The pixels are memory.pixels, [height][width][3], which may be changed.
+  void read_pixels(int height, int width, Memory& memory, void* out) const;
 
  private:
   ImageReader(const ImageFileInput& input, data::BatchLayout layout);
+  void write(const data::Sample& sample, Memory& memory, void* out) const;
 
   bool is_grey_;
   data::Pipeline pipeline_;
@@ -56,31 +64,41 @@ struct Prediction {
   std::string problem = {};                // why the file cannot be used; empty: it was
 };
 
+// What a network computes for a batch of images.
+struct Outputs {
+  torch::Tensor probabilities;  // float64 [images, classes] on the CPU
+  torch::Tensor features;       // float32 [images, features] on the CPU; undefined if they were not asked for
+};
+
 class Predictor {
  public:
-  // Builds the network of `file` from its experiment. `averaged`: with the moving averages of its parameters. Throws UsageError if it does
-  // not classify images, and CheckpointError if the weights do not fit.
-  Predictor(const config::Experiment& experiment, const NetworkFile& file, bool averaged, const device::Placement& placement);
+  // Builds the network and loads its weights from the tree of its file. `averaged`: the moving averages of its parameters. Throws
+  // UsageError if it does not classify images, and CheckpointError if the weights do not fit.
+  Predictor(const Description& description, const state::Tree& file, bool averaged, const device::Placement& placement);
 
   int64_t num_classes() const { return samples_.num_classes; }
   // Of each class; empty: the classes have only numbers.
   const std::vector<std::string>& class_names() const { return samples_.class_names; }
   const data::DatasetInfo& samples() const { return samples_; }
-  // Whether the network tells its features from its last layer, for add_features().
+  const ImageReader& reader() const { return reader_; }
+  // Whether the network tells its features from its last layer.
   bool has_features() const { return backbone() != nullptr; }
-  // From now on predictions have features.
-  void add_features() { adds_features_ = true; }
+
+  // An empty batch of inputs in the memory format of reader(), on the CPU.
+  torch::Tensor make_batch(int64_t num_images) const;
+  // Of such a batch. Throws std::logic_error if features are asked for that the network does not have.
+  Outputs compute(const torch::Tensor& images, bool with_features);
   // The `num_best` most probable classes of each file, as one batch, read by up to `num_threads` threads.
-  std::vector<Prediction> predict(std::span<const std::string> files, int64_t num_best, int num_threads);
+  std::vector<Prediction> predict(std::span<const std::string> files, int64_t num_best, int num_threads, bool with_features);
 
  private:
-  models::BackboneModel* backbone() const { return dynamic_cast<models::BackboneModel*>(network_.model.get()); }
+  models::BackboneModel* backbone() const { return dynamic_cast<models::BackboneModel*>(model_.get()); }
 
   data::DatasetInfo samples_;
-  engine::Network network_;
+  std::shared_ptr<models::Model> model_;
+  device::Placement placement_;
   task::TestTimeAugmentation tta_;
   ImageReader reader_;
-  bool adds_features_ = false;
 };
 
-}  // namespace trainer::session
+}  // namespace trainer::inference

@@ -1,4 +1,4 @@
-#include "train/engine/init_from.h"
+#include "inference/weights_by_name.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -17,7 +17,7 @@
 #include "trainer/error.h"
 #include "trainer/state.h"
 
-namespace trainer::engine {
+namespace trainer::inference {
 namespace {
 
 // Where training scripts keep a state_dict, in the order in which equally good ones are taken.
@@ -312,6 +312,19 @@ InitReport init_model(const std::string& file, bool strict, torch::nn::Module& m
   return init_model(checkpoint::load(file), file, strict, model, class_names);
 }
 
+void load_weights(const state::Tree& tree, const std::string& source, bool averaged, torch::nn::Module& model) {
+  if (!averaged) return load_weights(tree, source, model);
+  const state::View file(tree, source);
+  const auto from = file.find("ema");
+  if (!from) file.fail("holds no averaged parameters, as checkpoints of a run with training.ema do; omit --ema");
+  if (from->is_none()) from->fail("holds no averaged parameters; train with training.ema, or omit --ema");
+  state::Dict weights;
+  for (const auto& key : from->keys()) {
+    if (key != state::Key("n_averaged")) weights.add(key, from->at(key).tensor());
+  }
+  load_weights(weights, source, model);
+}
+
 void fit_model(models::Model& model, const data::Dataset& train, const data::Pipeline& pipeline) {
   const auto num_images = std::min(model.num_fitted_images(), train.size());
   if (num_images == 0) return;
@@ -327,4 +340,4 @@ void fit_model(models::Model& model, const data::Dataset& train, const data::Pip
   model.fit(images);
 }
 
-}  // namespace trainer::engine
+}  // namespace trainer::inference

@@ -1,6 +1,6 @@
 #include <ATen/autocast_mode.h>
 
-#include "trainer/amp.h"
+#include "trainer/inference.h"
 
 namespace trainer::amp {
 

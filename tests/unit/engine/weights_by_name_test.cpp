@@ -1,4 +1,4 @@
-#include "train/engine/init_from.h"
+#include "inference/weights_by_name.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -10,7 +10,7 @@
 #include "trainer/error.h"
 #include "trainer/state.h"
 
-namespace trainer::engine {
+namespace trainer::inference {
 namespace {
 
 using ::testing::ThrowsMessage;
@@ -183,4 +183,4 @@ TEST(InitFrom, ReadsAFile) {
 }
 
 }  // namespace
-}  // namespace trainer::engine
+}  // namespace trainer::inference

@@ -1,0 +1,109 @@
+#include "inference/description.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "config/problems.h"
+#include "config/reader.h"
+#include "config/yaml.h"
+#include "data/transforms/transform.h"
+#include "models/registry.h"
+#include "trainer/error.h"
+#include "trainer/keys.h"
+#include "trainer/model.h"
+
+namespace trainer::inference {
+namespace {
+
+// The parts of an experiment that matter to predictions, with the keys of config::Experiment.
+struct Settings {
+  config::ModelSection model;
+  std::vector<ComponentConfig> transforms;
+  config::RuntimeSection runtime;
+  config::AmpSection amp;
+  engine::ValidationOptions validation;
+
+  void describe(KeyTable& keys) {
+    keys.add_section(
+        "model", [this](KeyTable& section) { model.describe(section, models::model_registry()); }, "");
+    keys.add_section(
+        "dataset",
+        [this](KeyTable& section) { section.add_components("validation_transforms", transforms, data::transform_registry(), ""); }, "");
+    keys.add_section(
+        "runtime", [this](KeyTable& section) { runtime.describe(section); }, "");
+    keys.add_section(
+        "amp", [this](KeyTable& section) { amp.describe(section); }, "");
+    keys.add_section(
+        "validation", [this](KeyTable& section) { trainer::describe(section, validation); }, "");
+  }
+};
+
+// Without what Settings does not read.
+Node without_others(Node experiment) {
+  constexpr std::array<std::string_view, 5> kSections = {"model", "dataset", "runtime", "amp", "validation"};
+  std::erase_if(experiment.members, [&](const auto& member) { return std::ranges::find(kSections, member.name) == kSections.end(); });
+  for (auto& section : experiment.members) {
+    if (section.name != "dataset") continue;
+    std::erase_if(section.value.members, [](const auto& member) { return member.name != "validation_transforms"; });
+  }
+  return experiment;
+}
+
+data::DatasetInfo read_samples(const state::View& file, int64_t num_outputs) {
+  const auto shape = file.find("sample_shape");
+  if (!shape) {
+    file.fail("an earlier version of trainer wrote it, without the shape of its samples; predict with `trainer predict`, or train again");
+  }
+  data::DatasetInfo samples{.shape = {}, .num_classes = num_outputs};
+  for (const auto& length : shape->elements()) samples.shape.push_back(length.integer());
+  if (const auto names = file.find("class_names")) {
+    for (const auto& name : names->elements()) samples.class_names.push_back(name.text());
+  }
+  if (static_cast<int64_t>(samples.class_names.size()) != num_outputs) samples.class_names.clear();
+  return samples;
+}
+
+}  // namespace
+
+device::PlacementOptions placement_options(const config::RuntimeSection& runtime, const config::AmpSection& amp,
+                                           std::optional<bool> pin_memory) {
+  return {.device = runtime.device,
+          .dtype = runtime.dtype,
+          .autocast = amp.enabled.value,
+          .autocast_dtype = amp.dtype == config::AmpDtype::kFloat16 ? device::AutocastType::kFloat16 : device::AutocastType::kBfloat16,
+          .num_threads = runtime.threads.value,
+          .channels_last = runtime.channels_last.value,
+          .pin_memory = pin_memory,
+          .allow_tf32 = runtime.allow_tf32.value,
+          .convolution = runtime.convolution,
+          .fuse = runtime.fuse == config::FuseChoice::kAuto,
+          .deterministic = runtime.deterministic,
+          .cudnn_benchmark = runtime.cudnn_benchmark,
+          .cuda_graph = runtime.cuda_graph};
+}
+
+Description read_description(const state::Tree& checkpoint, const std::string& source) {
+  const state::View file(checkpoint, source);
+  if (!file.find("config")) file.fail("it holds weights without their experiment; give a checkpoint of trainer");
+  const auto tree = config::parse_yaml(file.at("config").text(), source + ": config");
+  Settings settings;
+  config::Problems problems;
+  config::read_section(
+      without_others(tree), [&](KeyTable& keys) { settings.describe(keys); }, "", problems);
+  problems.throw_if_any();
+  Description description{.source = source, .model = settings.model.component};
+  if (const auto* dataset = config::find_value(tree, "dataset.name")) description.dataset = dataset->text;
+  const auto& model = dynamic_cast<const models::ModelOptions&>(*description.model.options);
+  description.samples = read_samples(file, model.num_outputs());
+  // The only data set of the program whose samples can have three dimensions and are no images.
+  description.samples.is_image = description.dataset != "synthetic";
+  description.transforms = std::move(settings.transforms);
+  description.tta = settings.validation.tta;
+  description.placement = placement_options(settings.runtime, settings.amp);
+  return description;
+}
+
+}  // namespace trainer::inference

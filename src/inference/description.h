@@ -1,0 +1,34 @@
+#pragma once
+// What a program has to know to predict with a trained network, besides its weights.
+
+#include <string>
+#include <vector>
+
+#include "config/sections.h"
+#include "data/dataset.h"
+#include "trainer/component.h"
+#include "trainer/options.h"
+#include "trainer/state.h"
+
+namespace trainer::inference {
+
+struct Description {
+  std::string source;  // the file, for messages
+  ComponentConfig model;
+  std::string dataset = {};                      // its name
+  data::DatasetInfo samples = {};                // that the network was trained on
+  std::vector<ComponentConfig> transforms = {};  // dataset.validation_transforms
+  task::TestTimeAugmentation tta = task::TestTimeAugmentation::kNone;
+  device::PlacementOptions placement = {};
+};
+
+// What the sections runtime and amp ask for, and dataloader.pin_memory.
+device::PlacementOptions placement_options(const config::RuntimeSection& runtime, const config::AmpSection& amp,
+                                           std::optional<bool> pin_memory = {});
+
+// Of a checkpoint, as checkpoint::load() gives it: from its experiment, of which only the parts are read that matter here, so that no other
+// components need to be known. `source`: its file, for messages. Throws CheckpointError if it holds no experiment, or is of a version that
+// did not store the shape of its samples.
+Description read_description(const state::Tree& checkpoint, const std::string& source);
+
+}  // namespace trainer::inference

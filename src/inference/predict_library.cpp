@@ -1,0 +1,206 @@
+// libtrainer_predict: trainer/predict.h.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <string_view>
+
+#include "device/cuda_module.h"
+#include "inference/description.h"
+#include "inference/predictor.h"
+#include "trainer/checkpoint.h"
+#include "trainer/error.h"
+#include "trainer/predict.h"
+
+using trainer::UsageError;
+using trainer::inference::ImageReader;
+
+struct trainer_predictor {
+  explicit trainer_predictor(trainer::inference::Predictor made) : predictor(std::move(made)) {
+    for (int64_t label = 0; label < predictor.num_classes(); ++label) {
+      const auto& named = predictor.class_names();
+      class_names.push_back(named.empty() ? std::to_string(label) : named[static_cast<size_t>(label)]);
+    }
+  }
+
+  trainer::inference::Outputs compute(const torch::Tensor& images, bool with_features) {
+    const std::scoped_lock lock(mutex);
+    return predictor.compute(images, with_features);
+  }
+
+  trainer::inference::Predictor predictor;
+  std::vector<std::string> class_names;
+  std::mutex mutex;  // of the network
+  std::once_flag has_num_features;
+  int64_t num_features = 0;
+};
+
+namespace {
+
+void write_error(std::string_view text, char* error, size_t error_size) {
+  if (error == nullptr || error_size == 0) return;
+  const auto length = std::min(text.size(), error_size - 1);
+  std::memcpy(error, text.data(), length);
+  error[length] = '\0';
+}
+
+// Calls `work`, and writes what it throws to `error`. Returns whether it has thrown nothing.
+bool succeeds(char* error, size_t error_size, const std::function<void()>& work) {
+  try {
+    work();
+    return true;
+  } catch (const c10::Error& failure) {
+    write_error(failure.what_without_backtrace(), error, error_size);
+  } catch (const std::exception& failure) {
+    write_error(failure.what(), error, error_size);
+  }
+  return false;
+}
+
+trainer::device::Placement place(trainer::device::PlacementOptions options, const char* device) {
+  using trainer::device::DeviceChoice;
+  if (device != nullptr) {
+    const std::string_view name(device);
+    if (name != "cpu" && name != "cuda") throw UsageError(fmt::format("device: \"{}\" is not one of cpu, cuda", name));
+    options.device = name == "cpu" ? DeviceChoice::kCpu : DeviceChoice::kCuda;
+  }
+  trainer::device::CudaAccess cuda;
+  if (options.device != DeviceChoice::kCpu) cuda = trainer::device::open_cuda_module();
+  return trainer::device::choose_placement(options, {.num_threads = at::get_num_threads()}, cuda);
+}
+
+// Positions of red, green and blue in a pixel of so many bytes.
+struct PixelForm {
+  int64_t size;
+  std::array<int, 3> positions;
+};
+constexpr std::array<PixelForm, 5> kForms = {{{3, {0, 1, 2}}, {3, {2, 1, 0}}, {4, {0, 1, 2}}, {4, {2, 1, 0}}, {1, {0, 0, 0}}}};
+
+void check(const trainer_image& image) {
+  constexpr int32_t kMost = 32768;
+  if (image.pixels == nullptr) throw UsageError("pixels: null");
+  if (image.height < 1 || image.width < 1 || image.height > kMost || image.width > kMost) {
+    throw UsageError(fmt::format("{} x {} pixels: height and width are from 1 to {}", image.height, image.width, kMost));
+  }
+  if (image.order < 0 || image.order >= static_cast<int32_t>(kForms.size()))
+    throw UsageError(fmt::format("order: there is no {}", image.order));
+  const auto row = kForms[static_cast<size_t>(image.order)].size * image.width;
+  if (image.stride != 0 && image.stride < row) {
+    throw UsageError(fmt::format("stride: a row of {} pixels has {} bytes, more than {}", image.width, row, image.stride));
+  }
+}
+
+// [height][width][3]
+void copy_colours(const trainer_image& image, std::vector<uint8_t>& to) {
+  const auto& form = kForms[static_cast<size_t>(image.order)];
+  const auto stride = image.stride == 0 ? form.size * image.width : image.stride;
+  to.resize(static_cast<size_t>(image.height) * static_cast<size_t>(image.width) * 3);
+  auto* out = to.data();
+  for (int64_t y = 0; y < image.height; ++y) {
+    const auto* pixel = image.pixels + y * stride;
+    for (int32_t x = 0; x < image.width; ++x, pixel += form.size) {
+      for (const int position : form.positions) *out++ = pixel[position];
+    }
+  }
+}
+
+using ReadImage = std::function<void(size_t i, const ImageReader& reader, ImageReader::Memory& memory, void* out)>;
+
+void predict(trainer_predictor& predictor, size_t count, const ReadImage& read, double* probabilities, float* features) {
+  if (probabilities == nullptr) throw UsageError("probabilities: null");
+  if (features != nullptr && !predictor.predictor.has_features()) {
+    throw UsageError("features: this network does not tell its features from its last layer");
+  }
+  if (count == 0) return;
+  const auto images = predictor.predictor.make_batch(static_cast<int64_t>(count));
+  auto* const bytes = static_cast<std::byte*>(images.data_ptr());
+  const auto bytes_of_image = images.nbytes() / count;
+  ImageReader::Memory memory;
+  for (size_t i = 0; i < count; ++i) read(i, predictor.predictor.reader(), memory, bytes + i * bytes_of_image);
+  const auto outputs = predictor.compute(images, features != nullptr);
+  std::memcpy(probabilities, outputs.probabilities.contiguous().const_data_ptr(), outputs.probabilities.nbytes());
+  if (features != nullptr) std::memcpy(features, outputs.features.contiguous().const_data_ptr(), outputs.features.nbytes());
+}
+
+}  // namespace
+
+trainer_predictor* trainer_predict_open(const char* checkpoint, const char* device, int flags, char* error, size_t error_size) {
+  trainer_predictor* opened = nullptr;
+  succeeds(error, error_size, [&] {
+    if (checkpoint == nullptr) throw UsageError("checkpoint: null");
+    if ((flags & ~TRAINER_AVERAGED) != 0) throw UsageError(fmt::format("flags: there is no {}", flags));
+    const auto tree = trainer::checkpoint::load(checkpoint);
+    const auto description = trainer::inference::read_description(tree, checkpoint);
+    const auto placement = place(description.placement, device);
+    opened = new trainer_predictor({description, tree, (flags & TRAINER_AVERAGED) != 0, placement});
+  });
+  return opened;
+}
+
+void trainer_predict_close(trainer_predictor* predictor) { delete predictor; }
+
+int64_t trainer_predict_num_classes(const trainer_predictor* predictor) { return predictor->predictor.num_classes(); }
+
+const char* trainer_predict_class_name(const trainer_predictor* predictor, int64_t label) {
+  const auto& names = predictor->class_names;
+  return label < 0 || label >= static_cast<int64_t>(names.size()) ? nullptr : names[static_cast<size_t>(label)].c_str();
+}
+
+int64_t trainer_predict_num_features(trainer_predictor* predictor) {
+  if (!predictor->predictor.has_features()) return 0;
+  std::call_once(predictor->has_num_features, [&] {
+    predictor->num_features = predictor->compute(predictor->predictor.make_batch(1), /*with_features=*/true).features.size(1);
+  });
+  return predictor->num_features;
+}
+
+int trainer_predict_file(trainer_predictor* predictor, const char* path, double* probabilities, float* features, char* error,
+                         size_t error_size) {
+  return !succeeds(error, error_size, [&] {
+    if (path == nullptr) throw UsageError("path: null");
+    const auto read = [&](size_t, const ImageReader& reader, ImageReader::Memory& memory, void* out) {
+      try {
+        reader.read_file(path, memory, out);
+      } catch (const trainer::Error&) {
+        throw;
+      } catch (const std::exception& failure) {
+        throw std::runtime_error(fmt::format("{}: {}", path, failure.what()));
+      }
+    };
+    predict(*predictor, 1, read, probabilities, features);
+  });
+}
+
+int trainer_predict_encoded(trainer_predictor* predictor, const void* bytes, size_t size, double* probabilities, float* features,
+                            char* error, size_t error_size) {
+  return !succeeds(error, error_size, [&] {
+    if (bytes == nullptr || size == 0) throw UsageError("bytes: there are none");
+    const auto read = [&](size_t, const ImageReader& reader, ImageReader::Memory& memory, void* out) {
+      reader.read_encoded({static_cast<const uint8_t*>(bytes), size}, memory, out);
+    };
+    predict(*predictor, 1, read, probabilities, features);
+  });
+}
+
+int trainer_predict_images(trainer_predictor* predictor, const trainer_image* images, size_t count, double* probabilities, float* features,
+                           char* error, size_t error_size) {
+  return !succeeds(error, error_size, [&] {
+    if (images == nullptr && count > 0) throw UsageError("images: null");
+    const auto read = [&](size_t i, const ImageReader& reader, ImageReader::Memory& memory, void* out) {
+      const auto& image = images[i];
+      try {
+        check(image);
+      } catch (const UsageError& failure) {
+        throw UsageError(fmt::format("image {}: {}", i, failure.what()));
+      }
+      copy_colours(image, memory.pixels);
+      reader.read_pixels(image.height, image.width, memory, out);
+    };
+    predict(*predictor, count, read, probabilities, features);
+  });
+}

@@ -1,0 +1,198 @@
+#include "inference/predictor.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <exception>
+#include <thread>
+
+#include "base/file.h"
+#include "config/reader.h"
+#include "data/image_file.h"
+#include "data/operations/operations.h"
+#include "inference/place_model.h"
+#include "inference/weights_by_name.h"
+#include "models/registry.h"
+#include "nn/batch_norm.h"
+#include "trainer/error.h"
+#include "trainer/inference.h"
+#include "trainer/nn.h"
+
+namespace trainer::inference {
+namespace {
+
+const Description& require_classes(const Description& description) {
+  const auto& samples = description.samples;
+  if (samples.is_image && samples.has_labels()) return description;
+  throw UsageError(fmt::format("{}: its network was trained on {}, which has no {}; give a network that classifies images",
+                               description.source, description.dataset,
+                               !samples.is_image   ? "images"
+                               : samples.has_masks ? "labels of whole images"
+                                                   : "classes"));
+}
+
+std::shared_ptr<models::Model> make_model(const Description& description, const device::Placement& placement) {
+  // Its initial values are replaced, and it draws nothing.
+  const models::BuildContext context{.init_generator = at::make_generator<at::CPUGeneratorImpl>(0),
+                                     .dropout_generator = at::globalContext().defaultGenerator(placement.device).clone(),
+                                     .norm = nn::local_batch_norm()};
+  try {
+    return models::model_registry().make(description.model, context);
+  } catch (const OptionError& error) {
+    throw UsageError(fmt::format("{}: model.{}: {}", description.source, error.member(), error.problem()));
+  }
+}
+
+data::BatchLayout layout_of(const device::Placement& placement) {
+  return {placement.input_dtype, placement.memory_format == torch::MemoryFormat::ChannelsLast};
+}
+
+// Calls work(i, memory) for each i below `count`, in up to `num_threads` threads. Throws what one of them has thrown.
+void for_each_file(size_t count, int num_threads, const std::function<void(size_t, ImageReader::Memory&)>& work) {
+  std::atomic<size_t> next = 0;
+  std::vector<std::exception_ptr> failures(static_cast<size_t>(num_threads));
+  const auto run = [&](size_t thread) {
+    try {
+      ImageReader::Memory memory;
+      for (size_t i = next++; i < count; i = next++) work(i, memory);
+    } catch (...) {
+      failures[thread] = std::current_exception();
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (size_t i = 1; i < std::min(count, failures.size()); ++i) threads.emplace_back(run, i);
+    run(0);
+  }
+  for (const auto& failure : failures) {
+    if (failure) std::rethrow_exception(failure);
+  }
+}
+
+}  // namespace
+
+Predictor::Predictor(const Description& description, const state::Tree& file, bool averaged, const device::Placement& placement)
+    : samples_(require_classes(description).samples),
+      model_(make_model(description, placement)),
+      placement_(placement_for(*model_, placement)),
+      tta_(description.tta),
+      reader_(samples_, description.transforms, layout_of(placement_)) {
+  place_model(*model_, placement_);
+  load_weights(file, description.source, averaged, *model_);
+  model_->eval();
+  const auto& wanted = model_->input_shape();
+  if (takes_shape(wanted, reader_.shape())) return;
+  throw UsageError(fmt::format("{}: model.name: {} takes samples of shape {}, but images have {} after dataset.validation_transforms",
+                               description.source, description.model.name, input_shape_text(wanted), input_shape_text(reader_.shape())));
+}
+
+torch::Tensor Predictor::make_batch(int64_t num_images) const {
+  auto sizes = reader_.shape();
+  sizes.insert(sizes.begin(), num_images);
+  return torch::zeros(sizes, torch::TensorOptions(reader_.layout().dtype)).contiguous(placement_.memory_format);
+}
+
+Outputs Predictor::compute(const torch::Tensor& images, bool with_features) {
+  auto* const backbone_model = backbone();
+  if (with_features && backbone_model == nullptr) throw std::logic_error("the network does not tell its features from its last layer");
+  const torch::InferenceMode inference;
+  const amp::AutocastGuard autocast(placement_.device.type(), placement_.autocast_dtype);
+  Outputs outputs;
+  const auto forward = [&](const torch::Tensor& view) {
+    if (!with_features) return model_->forward(view);
+    const auto features = backbone_model->forward_features(view);
+    // The image as it is comes first, then other views of it.
+    if (!outputs.features.defined()) outputs.features = features.flatten(1).to(torch::kFloat32).cpu();
+    return backbone_model->forward_head(features);
+  };
+  const auto logits = task::average_over_views(images.to(placement_.device), tta_, forward);
+  outputs.probabilities = logits.to(torch::kFloat64).softmax(1).cpu();
+  return outputs;
+}
+
+std::vector<Prediction> Predictor::predict(std::span<const std::string> files, int64_t num_best, int num_threads, bool with_features) {
+  std::vector<Prediction> predictions(files.size());
+  const auto images = make_batch(static_cast<int64_t>(files.size()));
+  auto* const bytes = static_cast<std::byte*>(images.data_ptr());
+  const auto bytes_of_image = images.nbytes() / files.size();
+  for_each_file(files.size(), num_threads, [&](size_t i, ImageReader::Memory& memory) {
+    try {
+      reader_.read_file(files[i], memory, bytes + i * bytes_of_image);
+    } catch (const Error&) {
+      throw;
+    } catch (const c10::Error& error) {
+      predictions[i].problem = error.what_without_backtrace();
+    } catch (const std::exception& error) {
+      predictions[i].problem = error.what();
+    }
+  });
+  const auto outputs = compute(images, with_features);
+  const auto [values, classes] = outputs.probabilities.topk(num_best, 1);
+  for (size_t i = 0; i < predictions.size(); ++i) {
+    if (!predictions[i].problem.empty()) continue;
+    const auto row = static_cast<int64_t>(i);
+    const auto* best = classes[row].const_data_ptr<int64_t>();
+    const auto* value = values[row].const_data_ptr<double>();
+    predictions[i].classes = {best, best + num_best};
+    predictions[i].probabilities = {value, value + num_best};
+    if (!with_features) continue;
+    const auto* feature = outputs.features[row].const_data_ptr<float>();
+    predictions[i].features = {feature, feature + outputs.features.size(1)};
+  }
+  return predictions;
+}
+
+namespace {
+
+// [height][width] of the same memory as the pixels, [height][width][3].
+data::ImageView make_grey(std::vector<uint8_t>& pixels, int height, int width) {
+  const data::PixelArray image{.data = pixels.data(), .channels = 3, .height = height, .width = width};
+  data::to_grayscale(image);
+  for (size_t i = 0; i < image.num_pixels(); ++i) pixels[i] = pixels[3 * i];
+  return data::ImageView::whole(pixels.data(), 1, height, width);
+}
+
+}  // namespace
+
+ImageFileInput input_of_image_files(data::DatasetInfo samples, std::vector<ComponentConfig> transforms) {
+  const bool is_readable = samples.is_image && samples.shape.size() == 3 && (samples.shape[0] == 1 || samples.shape[0] == 3);
+  if (!is_readable) throw UsageError("the network was not trained on grey or colour images, so that image files cannot be its input");
+  if (samples.shape[1] != data::kAnySize) {
+    const auto resize = fmt::format("[{{resize: {{size: [{}, {}]}}}}]", samples.shape[1], samples.shape[2]);
+    transforms.insert(transforms.begin(), config::read_components(resize, "the size of an image", data::transform_registry()).front());
+    samples.shape = {samples.shape[0], data::kAnySize, data::kAnySize};
+  }
+  return {std::move(samples), std::move(transforms)};
+}
+
+ImageReader::ImageReader(const data::DatasetInfo& samples, std::vector<ComponentConfig> transforms, data::BatchLayout layout)
+    : ImageReader(input_of_image_files(samples, std::move(transforms)), layout) {}
+
+ImageReader::ImageReader(const ImageFileInput& input, data::BatchLayout layout)
+    : is_grey_(input.samples.shape[0] == 1), pipeline_(input.transforms, input.samples, layout) {}
+
+void ImageReader::read_file(const std::string& path, Memory& memory, void* out) const {
+  read_encoded(read_bytes(path, memory.file), memory, out);
+}
+
+void ImageReader::read_encoded(std::span<const uint8_t> file, Memory& memory, void* out) const {
+  if (is_grey_) {
+    const auto image = data::decode_image(file, memory.pixels);
+    return read_pixels(image.height, image.width, memory, out);
+  }
+  // Decoded as far as its pixels are needed.
+  write({.encoded = file}, memory, out);
+}
+
+void ImageReader::read_pixels(int height, int width, Memory& memory, void* out) const {
+  auto& pixels = memory.pixels;
+  write({.image = is_grey_ ? make_grey(pixels, height, width)
+                           : data::ImageView::whole(pixels.data(), 3, height, width, data::PixelOrder::kInterleaved)},
+        memory, out);
+}
+
+void ImageReader::write(const data::Sample& sample, Memory& memory, void* out) const {
+  pipeline_.write(sample, {/*seed=*/0, /*number=*/0}, {/*index=*/0}, memory.picture, out);
+}
+
+}  // namespace trainer::inference
