@@ -62,6 +62,10 @@ int trainer_predict_encoded(trainer_predictor* predictor, const void* bytes, siz
 int trainer_predict_images(trainer_predictor* predictor, const trainer_image* images, size_t count, double* probabilities, float* features,
                            char* error, size_t error_size);
 
+/* The label that the operating point of the checkpoint (`trainer calibrate`) decides for, or -1 if the image is rejected; for a checkpoint
+ * that was not calibrated the most probable class. `probabilities`: one row. */
+int64_t trainer_predict_decide(const trainer_predictor* predictor, const double* probabilities);
+
 #ifdef __cplusplus
 }
 #endif

@@ -30,6 +30,7 @@ constexpr std::array kCommands = {
     Command{"train", "train as described in an experiment file; the default command", &train},
     Command{"validate", "check an experiment file, and show what it would train, without data or GPU", &validate},
     Command{"eval", "measure the network of a checkpoint on the validation set", &eval},
+    Command{"calibrate", "fit the temperature of a network's probabilities, and thresholds, to labelled images", &calibrate},
     Command{"predict", "print the classes of image files by the network of a checkpoint", &predict},
     Command{"launch", "train with one process per GPU, or several on the CPU", &cli::launch},
     Command{"init", "write an experiment file to start from, for your images", &init},

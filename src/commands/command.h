@@ -29,6 +29,7 @@ ExitCode train(const std::vector<std::string>& args);
 ExitCode init(const std::vector<std::string>& args);
 ExitCode validate(const std::vector<std::string>& args);
 ExitCode eval(const std::vector<std::string>& args);
+ExitCode calibrate(const std::vector<std::string>& args);
 ExitCode predict(const std::vector<std::string>& args);
 ExitCode config(const std::vector<std::string>& args);
 ExitCode data(const std::vector<std::string>& args);

@@ -136,8 +136,12 @@ exported::Outputs outputs_of(const ExportArguments& arguments, bool has_images, 
   return given == "logits" ? Outputs::kLogits : given == "probabilities" ? Outputs::kProbabilities : Outputs::kBoth;
 }
 
-exported::Interface interface_of(const ExportArguments& arguments, const config::Experiment& experiment, const data::DatasetInfo& samples) {
-  exported::Interface interface { .is_half = arguments.half, .batch_size = arguments.batch_size };
+exported::Interface interface_of(const ExportArguments& arguments, const config::Experiment& experiment, const data::DatasetInfo& samples,
+                                 double temperature) {
+  exported::Interface interface;
+  interface.temperature = temperature;
+  interface.is_half = arguments.half;
+  interface.batch_size = arguments.batch_size;
   const bool can_be_images = samples.is_image && (samples.shape.at(0) == 1 || samples.shape.at(0) == 3);
   if (arguments.input.empty() ? can_be_images : arguments.input == "images") {
     const auto input = inference::input_of_image_files(samples, experiment.dataset.validation_transforms);
@@ -176,11 +180,12 @@ std::string write(const ExportArguments& arguments, config::Experiment& experime
   std::string content, note;
   const auto& format = arguments.format;
   const auto license = read_license(arguments.license);
-  const auto description = session::describe_network(experiment, file);
+  const auto description = session::describe_network(experiment, file, arguments.ema);
   if (format == "onnx" || format == "torchscript") {
     const auto info = session::samples_of(experiment, file);
     const auto shape = data::Pipeline(experiment.dataset.validation_transforms, info, {}).output_shape();
-    const auto interface = interface_of(arguments, experiment, info);
+    const auto interface =
+        interface_of(arguments, experiment, info, inference::read_operating_point(file.tree(), file.path(), arguments.ema).temperature);
     note = describe_interface(interface, shape);
     if (format == "onnx") {
       auto network = onnx::convert(engine::trace_network(model, shape), shape, interface);

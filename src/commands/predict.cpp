@@ -133,12 +133,16 @@ class Printer {
  public:
   // The table's first column fits these files. Prints the header of comma-separated values.
   Printer(const inference::Predictor& predictor, const PredictArguments& arguments, int64_t num_best, const std::vector<std::string>& files)
-      : class_names_(predictor.class_names()), arguments_(arguments), num_best_(num_best), width_(reporting::line_width(stdout)) {
+      : class_names_(predictor.class_names()),
+        can_reject_(predictor.operating_point().reject_below > 0),
+        arguments_(arguments),
+        num_best_(num_best),
+        width_(reporting::line_width(stdout)) {
     constexpr size_t kWidest = 60;
     for (const auto& file : files) file_width_ = std::max(file_width_, std::min(kWidest, printable_line(file).size()));
     if (!arguments.csv) return;
     std::vector<std::string> header = {"file", "error"};
-    if (can_reject()) header.emplace_back("rejected");
+    if (can_reject_) header.emplace_back("rejected");
     for (int64_t i = 1; i <= num_best; ++i) {
       header.push_back(fmt::format("class_{}", i));
       header.push_back(fmt::format("probability_{}", i));
@@ -152,7 +156,7 @@ class Printer {
     if (arguments_.csv) return print_csv(file, prediction);
     if (!prediction.problem.empty()) return;
     reporting::Fields fields = {{fmt::format("{:<{}}", printable_line(file), file_width_)}};
-    if (is_rejected(prediction)) fields.push_back({"rejected:"});
+    if (prediction.is_rejected) fields.push_back({"rejected:"});
     auto importance = static_cast<int>(prediction.classes.size());
     for (size_t i = 0; i < prediction.classes.size(); ++i) {
       const auto text = fmt::format("{} {:.2f}%", printable_line(name_of(prediction.classes[i])), 100 * prediction.probabilities[i]);
@@ -165,15 +169,10 @@ class Printer {
   std::string name_of(int64_t label) const { return reporting::name_of_class(class_names_, label); }
 
  private:
-  bool can_reject() const { return arguments_.reject_below > 0; }
-  bool is_rejected(const inference::Prediction& prediction) const {
-    return prediction.problem.empty() && prediction.probabilities.at(0) < arguments_.reject_below;
-  }
-
   void print_json(const std::string& file, const inference::Prediction& prediction) const {
     reporting::Json line = {{"file", file}};
     if (prediction.problem.empty()) {
-      if (can_reject()) line["rejected"] = is_rejected(prediction);
+      if (can_reject_) line["rejected"] = prediction.is_rejected;
       auto classes = reporting::Json::array();
       for (size_t i = 0; i < prediction.classes.size(); ++i) {
         classes.push_back(
@@ -188,17 +187,18 @@ class Printer {
 
   void print_csv(const std::string& file, const inference::Prediction& prediction) const {
     std::vector<std::string> cells = {file, prediction.problem};
-    if (can_reject()) cells.emplace_back(!prediction.problem.empty() ? "" : is_rejected(prediction) ? "true" : "false");
+    if (can_reject_) cells.emplace_back(!prediction.problem.empty() ? "" : prediction.is_rejected ? "true" : "false");
     for (size_t i = 0; i < prediction.classes.size(); ++i) {
       cells.push_back(name_of(prediction.classes[i]));
       cells.push_back(fmt::format("{}", prediction.probabilities[i]));
     }
     // An error has none.
-    cells.resize(2 + (can_reject() ? 1 : 0) + 2 * static_cast<size_t>(num_best_));
+    cells.resize(2 + (can_reject_ ? 1 : 0) + 2 * static_cast<size_t>(num_best_));
     print("{}", cli::csv_line(cells));
   }
 
   std::vector<std::string> class_names_;
+  bool can_reject_;
   const PredictArguments& arguments_;
   int64_t num_best_;
   std::optional<size_t> width_;
@@ -283,6 +283,7 @@ ExitCode predict(const std::vector<std::string>& args) {
   if (arguments.tta) experiment.validation.tta = *arguments.tta;
   const session::RankContext context(std::move(experiment), {.num_threads = num_threads}, logger);
   inference::Predictor predictor(session::description_of(context.experiment(), file), file.tree(), arguments.ema, context.placement());
+  if (arguments.reject_below > 0) predictor.set_reject_below(arguments.reject_below);
   std::vector<std::string> problems;
   const auto files = find_files(arguments, problems);
   for (const auto& problem : problems) logger->warn("{}", problem);

@@ -204,3 +204,9 @@ int trainer_predict_images(trainer_predictor* predictor, const trainer_image* im
     predict(*predictor, count, read, probabilities, features);
   });
 }
+
+int64_t trainer_predict_decide(const trainer_predictor* predictor, const double* probabilities) {
+  const auto& network = predictor->predictor;
+  const auto decision = trainer::inference::decide(network.operating_point(), {probabilities, static_cast<size_t>(network.num_classes())});
+  return decision.is_rejected ? -1 : decision.label;
+}

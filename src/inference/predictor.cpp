@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <exception>
+#include <numeric>
 #include <thread>
 
 #include "base/file.h"
@@ -76,6 +78,7 @@ Predictor::Predictor(const Description& description, const state::Tree& file, bo
       model_(make_model(description, placement)),
       placement_(placement_for(*model_, placement)),
       tta_(description.tta),
+      point_(read_operating_point(file, description.source, averaged)),
       reader_(samples_, description.transforms, layout_of(placement_)) {
   place_model(*model_, placement_);
   load_weights(file, description.source, averaged, *model_);
@@ -106,7 +109,7 @@ Outputs Predictor::compute(const torch::Tensor& images, bool with_features) {
     return backbone_model->forward_head(features);
   };
   const auto logits = task::average_over_views(images.to(placement_.device), tta_, forward);
-  outputs.probabilities = logits.to(torch::kFloat64).softmax(1).cpu();
+  outputs.probabilities = (logits.to(torch::kFloat64) / point_.temperature).softmax(1).cpu();
   return outputs;
 }
 
@@ -127,14 +130,24 @@ std::vector<Prediction> Predictor::predict(std::span<const std::string> files, i
     }
   });
   const auto outputs = compute(images, with_features);
-  const auto [values, classes] = outputs.probabilities.topk(num_best, 1);
+  const auto& probabilities = outputs.probabilities;
+  const auto num_all = static_cast<size_t>(num_classes());
   for (size_t i = 0; i < predictions.size(); ++i) {
     if (!predictions[i].problem.empty()) continue;
     const auto row = static_cast<int64_t>(i);
-    const auto* best = classes[row].const_data_ptr<int64_t>();
-    const auto* value = values[row].const_data_ptr<double>();
-    predictions[i].classes = {best, best + num_best};
-    predictions[i].probabilities = {value, value + num_best};
+    const std::span<const double> values(probabilities[row].const_data_ptr<double>(), num_all);
+    const auto decision = decide(point_, values);
+    predictions[i].is_rejected = decision.is_rejected;
+    auto& classes = predictions[i].classes;
+    classes.resize(num_all);
+    std::iota(classes.begin(), classes.end(), 0);
+    const auto is_before = [&](int64_t one, int64_t other) {
+      if (one == decision.label || other == decision.label) return one == decision.label && other != decision.label;
+      return values[static_cast<size_t>(one)] > values[static_cast<size_t>(other)];
+    };
+    std::ranges::stable_sort(classes, is_before);
+    classes.resize(static_cast<size_t>(num_best));
+    for (const auto label : classes) predictions[i].probabilities.push_back(values[static_cast<size_t>(label)]);
     if (!with_features) continue;
     const auto* feature = outputs.features[row].const_data_ptr<float>();
     predictions[i].features = {feature, feature + outputs.features.size(1)};

@@ -12,6 +12,7 @@
 #include "data/pipeline.h"
 #include "device/placement.h"
 #include "inference/description.h"
+#include "inference/operating_point.h"
 #include "trainer/model.h"
 #include "trainer/state.h"
 
@@ -58,10 +59,11 @@ class ImageReader {
 };
 
 struct Prediction {
-  std::vector<int64_t> classes = {};       // the most probable first
+  std::vector<int64_t> classes = {};       // the one that is decided for (inference/operating_point.h), then the most probable first
   std::vector<double> probabilities = {};  // of each of them
   std::vector<float> features = {};        // what the last layer gets, if it was asked for
-  std::string problem = {};                // why the file cannot be used; empty: it was
+  bool is_rejected = false;
+  std::string problem = {};  // why the file cannot be used; empty: it was
 };
 
 // What a network computes for a batch of images.
@@ -81,6 +83,9 @@ class Predictor {
   const std::vector<std::string>& class_names() const { return samples_.class_names; }
   const data::DatasetInfo& samples() const { return samples_; }
   const ImageReader& reader() const { return reader_; }
+  // That of the file. Probabilities are those with its temperature.
+  const OperatingPoint& operating_point() const { return point_; }
+  void set_reject_below(double probability) { point_.reject_below = probability; }
   // Whether the network tells its features from its last layer.
   bool has_features() const { return backbone() != nullptr; }
 
@@ -98,6 +103,7 @@ class Predictor {
   std::shared_ptr<models::Model> model_;
   device::Placement placement_;
   task::TestTimeAugmentation tta_;
+  OperatingPoint point_;
   ImageReader reader_;
 };
 

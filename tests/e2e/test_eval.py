@@ -225,8 +225,7 @@ class EvalTest(Experiment):
         without_images.check(self, self.refusal("predict", "--checkpoint", self.checkpoint, "a.png", code=2), 2, FILE=self.checkpoint, TEXT="synthetic")
 
 
-@unittest.skipIf(os.environ.get("TRAINER_OPENCV") == "0", "built without OpenCV")
-class PredictTest(Experiment):
+class ImageExperiment(Experiment):
     text = IMAGES
 
     @classmethod
@@ -238,6 +237,9 @@ class PredictTest(Experiment):
                 for i in range(count):
                     (folder / f"{i}.png").write_bytes(plain_png(100 * number + 10 * label + i))
 
+
+@unittest.skipIf(os.environ.get("TRAINER_OPENCV") == "0", "built without OpenCV")
+class PredictTest(ImageExperiment):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()

@@ -10,8 +10,7 @@ import shutil
 import subprocess
 import unittest
 
-from test_eval import CLASSES, IMAGES, Experiment
-from test_image_folder import plain_png
+from test_eval import CLASSES, IMAGES, ImageExperiment
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIBRARY = pathlib.Path(os.environ["TRAINER_BINARY"]).with_name("libtrainer_predict.so")
@@ -72,17 +71,8 @@ class Predictor:
 
 
 @unittest.skipIf(os.environ.get("TRAINER_OPENCV") == "0", "built without OpenCV")
-class PredictLibraryTest(Experiment):
+class PredictLibraryTest(ImageExperiment):
     text = IMAGES.replace("{name: demo_conv}", "{name: resnet20}").replace("training: {epochs: 2}", "training: {epochs: 1, ema: {decay: 0.5}}")
-
-    @classmethod
-    def write_data(cls):
-        for number, (split, count) in enumerate((("train", 8), ("val", 5))):
-            for label, name in enumerate(CLASSES):
-                folder = cls.folder / "images" / split / name
-                folder.mkdir(parents=True)
-                for i in range(count):
-                    (folder / f"{i}.png").write_bytes(plain_png(100 * number + 10 * label + i))
 
     @classmethod
     def setUpClass(cls):
@@ -129,7 +119,7 @@ class PredictLibraryTest(Experiment):
         symbols = subprocess.run(["nm", "-D", "--defined-only", LIBRARY], capture_output=True, text=True, check=True).stdout
         functions = {line.split()[2].split("@")[0] for line in symbols.splitlines() if " T " in line}
         self.assertEqual(functions, {f"trainer_predict_{name}" for name in ("open", "close", "num_classes", "class_name", "num_features", "file",
-                                                                            "encoded", "images")})
+                                                                            "encoded", "images", "decide")})
 
     def test_files_and_their_bytes(self):
         self.assertEqual(self.predictor.num_classes, 3)

@@ -20,6 +20,8 @@
 #include "run/session/shared_samples.h"
 #include "train/engine/validations.h"
 #include "trainer/error.h"
+#include "trainer/nn.h"
+#include "trainer/task.h"
 
 namespace trainer::session {
 namespace {
@@ -34,6 +36,23 @@ engine::DataSource open_data(RankContext& context, const std::optional<Evaluatio
   });
 }
 
+// The loss of an experiment, which tells what it gets.
+class ObservedLoss : public nn::Loss {
+ public:
+  using Observe = std::function<void(const torch::Tensor& outputs, const torch::Tensor& targets)>;
+  ObservedLoss(std::unique_ptr<nn::Loss> loss, Observe observe) : loss_(std::move(loss)), observe_(std::move(observe)) {}
+
+  torch::Tensor operator()(const torch::Tensor& outputs, const torch::Tensor& targets) const override {
+    observe_(outputs, targets);
+    return (*loss_)(outputs, targets);
+  }
+  bool has_classes() const override { return loss_->has_classes(); }
+
+ private:
+  std::unique_ptr<nn::Loss> loss_;
+  Observe observe_;
+};
+
 }  // namespace
 
 std::optional<EvaluationResult> evaluate(RankContext& context, const NetworkFile& file, const EvaluationRequest& request) {
@@ -42,6 +61,11 @@ std::optional<EvaluationResult> evaluate(RankContext& context, const NetworkFile
   auto network = context.barrier().make_on_all_ranks([&] {
     auto built = build_network(context.experiment(), context.placement(), ranks);
     file.load_weights(request.averaged, *built.model);
+    if (request.observe) {
+      const auto& experiment = context.experiment();
+      auto loss = std::make_unique<ObservedLoss>(nn::loss_registry().make(experiment.loss.component), request.observe);
+      built.task = task::task_registry().make(experiment.task.component, std::move(loss));
+    }
     return built;
   });
   std::optional<EvaluationData> evaluated;

@@ -2,6 +2,7 @@
 // Evaluates a network that is in a file, without the parts that only training needs.
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,6 +28,8 @@ struct EvaluationRequest {
   // Not set: the validation set, or all of the data if they are others than those of the training and have none.
   std::optional<data::Split> split;
   bool averaged = false;  // the moving averages of the parameters
+  // Called with each batch of this process, in the order of the samples, with what the loss gets (nn::Loss); may be empty.
+  std::function<void(const torch::Tensor& outputs, const torch::Tensor& targets)> observe = {};
 };
 
 // The experiment of the network on the data that is evaluated. If these are others than those of the training, dataset.validation_split

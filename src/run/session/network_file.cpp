@@ -8,6 +8,7 @@
 #include "data/pipeline.h"
 #include "datasets/download.h"
 #include "datasets/registry.h"
+#include "inference/operating_point.h"
 #include "inference/weights_by_name.h"
 #include "run/run_directory.h"
 #include "run/session/build.h"
@@ -137,11 +138,11 @@ inference::Description description_of(const config::Experiment& experiment, cons
           .placement = placement_options(experiment)};
 }
 
-std::string describe_network(config::Experiment& experiment, const NetworkFile& file) {
+std::string describe_network(config::Experiment& experiment, const NetworkFile& file, bool averaged) {
   const auto info = samples_of(experiment, file);
   const auto tree = config::parse_yaml(config::to_yaml(experiment, all_registries()), file.path());
   const auto& transforms = tree.find("dataset")->value.find("validation_transforms")->value;
-  const Json description = {
+  Json description = {
       {"trainer", trainer_version()},
       {"checkpoint_sha256", datasets::digest_of(file.path(), "SHA256")},
       {"model", experiment.model.component.name},
@@ -149,6 +150,11 @@ std::string describe_network(config::Experiment& experiment, const NetworkFile& 
       {"input_shape", data::Pipeline(experiment.dataset.validation_transforms, info, {}).output_shape()},
       {"transforms", to_json(transforms)},
   };
+  if (const auto point = inference::read_operating_point(file.tree(), file.path(), averaged); point != inference::OperatingPoint()) {
+    auto& json = description["operating_point"];
+    json = {{"temperature", point.temperature}, {"reject_below", point.reject_below}};
+    if (point.threshold) json["threshold"] = {{"label", point.threshold->label}, {"probability", point.threshold->probability}};
+  }
   return description.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 

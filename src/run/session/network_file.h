@@ -69,7 +69,8 @@ data::DatasetInfo samples_of(const config::Experiment& experiment, const Network
 inference::Description description_of(const config::Experiment& experiment, const NetworkFile& file);
 
 // The metadata of exported networks (docs/evaluation.md): a JSON object with the version of the program, the checksum of the network's
-// file, the network's name, the names of its classes, the shape of one input and dataset.validation_transforms with all their values.
-std::string describe_network(config::Experiment& experiment, const NetworkFile& file);
+// file, the network's name, the names of its classes, the shape of one input, dataset.validation_transforms with all their values, and the
+// operating point of its parameters, or with `averaged` of their moving averages, if it was calibrated.
+std::string describe_network(config::Experiment& experiment, const NetworkFile& file, bool averaged);
 
 }  // namespace trainer::session

@@ -1,0 +1,185 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+#include <string>
+
+#include "base/text.h"
+#include "checkpoint/pytorch_file.h"
+#include "cli/arguments.h"
+#include "cli/output.h"
+#include "commands/command.h"
+#include "datasets/folder_listing.h"
+#include "inference/operating_point.h"
+#include "reporting/evaluation.h"
+#include "reporting/values.h"
+#include "run/session/calibration.h"
+#include "trainer/checkpoint.h"
+
+namespace trainer::commands {
+namespace {
+
+struct CalibrateArguments {
+  std::string checkpoint;
+  session::EvaluationRequest request;
+  std::string class_name;
+  std::optional<double> miss_at_most;
+  double reject_below = 0;
+  bool json = false;
+};
+
+// "0.001" or "0.1%".
+double parse_part(const std::string& text) {
+  const bool is_percent = text.ends_with('%');
+  const auto* const end = text.data() + text.size() - (is_percent ? 1 : 0);
+  double value = 0;
+  const auto result = std::from_chars(text.data(), end, value);
+  if (is_percent) value /= 100;
+  if (result.ec != std::errc() || result.ptr != end || !(value >= 0 && value < 1)) {
+    throw UsageError(fmt::format("--miss-at-most {}: give a part from 0 to 1, such as 0.001 or 0.1%", text));
+  }
+  return value;
+}
+
+CalibrateArguments parse_calibrate_arguments(const std::vector<std::string>& args) {
+  CalibrateArguments arguments;
+  CLI::App app(
+      "Fits the temperature of a network's probabilities, and thresholds, to images that it was not trained on: the validation set, or "
+      "--data. Stores them in the checkpoint, for predict, exported files and libtrainer_predict.\n"
+      "No threshold tells whether an image shows something that is none of the classes.",
+      "trainer calibrate");
+  auto& request = arguments.request;
+  app.add_option("--checkpoint", arguments.checkpoint, "the checkpoint, or the folder of a run, whose best.pt is taken")
+      ->required()
+      ->type_name("FILE|DIR");
+  app.add_option("--data", request.data, "other images than those of the training, as in `trainer eval`")->type_name("DIR|FILE");
+  auto* name =
+      app.add_option("--class", arguments.class_name, "a class that must not be missed: an image is of this class from a threshold on")
+          ->type_name("NAME");
+  std::string miss_at_most;
+  auto* miss = app.add_option("--miss-at-most", miss_at_most, "the part of the images of that class that may be missed: 0.001 or 0.1%")
+                   ->type_name("PART")
+                   ->needs(name);
+  name->needs(miss);
+  app.add_option("--reject-below", arguments.reject_below, "reject an image if the class that is decided for is less probable than this")
+      ->check(CLI::Range(0.0, 1.0))
+      ->default_str("");
+  app.add_flag("--ema", request.averaged, "calibrate the averaged parameters (training.ema)");
+  app.add_flag("--json", arguments.json, "print one JSON object instead of tables (docs/evaluation.md)");
+  app.add_option("overrides", request.overrides, "keys to set to other values than in the experiment, such as validation.batch_size=64")
+      ->type_name("key=value");
+  add_plugin_option(app);
+  cli::parse(app, args);
+  if (!miss_at_most.empty()) arguments.miss_at_most = parse_part(miss_at_most);
+  return arguments;
+}
+
+int64_t label_of(const std::string& name, const std::vector<std::string>& class_names, int64_t num_classes) {
+  std::vector<std::string> names;
+  for (int64_t label = 0; label < num_classes; ++label) names.push_back(reporting::name_of_class(class_names, label));
+  const auto found = std::ranges::find(names, name);
+  if (found != names.end()) return found - names.begin();
+  throw UsageError(fmt::format("--class {}: the network has no such class{}", name, datasets::look_alike_hint(name, names)));
+}
+
+// The checkpoint with the operating point in place of an earlier one.
+void store(const session::NetworkFile& file, bool averaged, const inference::OperatingPoint& point) {
+  const auto* root = std::get_if<state::Dict>(&file.tree().value());
+  const state::Key key = inference::operating_point_key(averaged);
+  state::Dict changed;
+  for (const auto& item : root->items()) {
+    if (item.key != key) changed.add(item.key, item.value);
+  }
+  changed.add(key, inference::tree_of(point));
+  checkpoint::save(file.path(), changed);
+}
+
+reporting::Json to_json(const session::Measured& measured) {
+  return {{"value", measured.value}, {"low", measured.low}, {"high", measured.high}};
+}
+
+std::string percent(const session::Measured& measured) {
+  return fmt::format("{:.2f}% ({:.2f}% to {:.2f}%)", 100 * measured.value, 100 * measured.low, 100 * measured.high);
+}
+
+struct Result {
+  inference::OperatingPoint point;
+  session::CalibrationResult before;
+  session::CalibrationResult after;
+  session::DecisionResult decisions;
+};
+
+void print_result(const CalibrateArguments& arguments, const Result& result, const session::Outputs& outputs, const std::string& file) {
+  const auto& [point, before, after, decisions] = result;
+  const auto& threshold = point.threshold;
+  const auto name = threshold ? reporting::name_of_class(outputs.class_names, threshold->label) : "";
+  if (arguments.json) {
+    reporting::Json json = {
+        {"num_samples", outputs.samples.labels.size(0)},
+        {"temperature", point.temperature},
+        {"loss", {{"before", before.loss}, {"after", after.loss}}},
+        {"calibration_error", {{"before", to_json(before.calibration_error)}, {"after", to_json(after.calibration_error)}}},
+        {"reject_below", point.reject_below},
+        {"accuracy", to_json(decisions.accuracy)},
+        {"rejected", to_json(decisions.rejected)}};
+    if (threshold) {
+      json["threshold"] = {{"class", name},
+                           {"label", threshold->label},
+                           {"probability", threshold->probability},
+                           {"misses", to_json(decisions.misses)},
+                           {"false_alarms", to_json(decisions.false_alarms)}};
+    }
+    return cli::print_json(json);
+  }
+  print("{} of {}; in brackets 95% intervals of these images (bootstrap)\n", counted(outputs.samples.labels.size(0), "image"),
+        outputs.name);
+  print("temperature        {:.4f}\n", point.temperature);
+  print("loss               {:.4f} before, {:.4f} after\n", before.loss, after.loss);
+  print("calibration error  {} before, {} after\n", percent(before.calibration_error), percent(after.calibration_error));
+  if (threshold) {
+    print("class              {} if it is at least {:.6g} probable: {} of its images are missed, {} of the others are taken for it\n",
+          printable_line(name), threshold->probability, percent(decisions.misses), percent(decisions.false_alarms));
+  }
+  if (point.reject_below > 0) print("rejected           {} are less than {} probable\n", percent(decisions.rejected), point.reject_below);
+  print("accuracy           {}{}\n", percent(decisions.accuracy), point.reject_below > 0 ? " of the others" : "");
+  print("stored in {}\n", file);
+}
+
+}  // namespace
+
+ExitCode calibrate(const std::vector<std::string>& args) {
+  const auto arguments = parse_calibrate_arguments(args);
+  session::RankProcess process;
+  if (process.rank_env().world_size > 1) throw UsageError("calibrate runs in one process; start it without a launcher");
+  return process.run([&] {
+    std::optional<session::NetworkFile> file;
+    session::RankContext context(process, [&](const config::Registries& registries) {
+      file.emplace(arguments.checkpoint);
+      if (!file->has_experiment()) {
+        throw UsageError(fmt::format("{}: it holds weights without their experiment; give a checkpoint", file->path()));
+      }
+      return session::load_evaluation(*file, arguments.request, /*rank=*/0, registries);
+    });
+    return context.run([&] {
+      const auto outputs = session::compute_outputs(context, *file, arguments.request);
+      if (!outputs) return ExitCode::kStopped;
+      const auto& [logits, labels] = outputs->samples;
+      Result result;
+      result.point = {.temperature = session::fit_temperature(outputs->samples), .reject_below = arguments.reject_below};
+      const auto probabilities = (logits / result.point.temperature).softmax(1);
+      if (arguments.miss_at_most) {
+        const auto label = label_of(arguments.class_name, outputs->class_names, logits.size(1));
+        result.point.threshold = session::fit_threshold(probabilities, labels, label, *arguments.miss_at_most);
+      }
+      result.before = session::measure_calibration(logits.softmax(1), labels);
+      result.after = session::measure_calibration(probabilities, labels);
+      result.decisions = session::measure_decisions(result.point, probabilities, labels);
+      store(*file, arguments.request.averaged, result.point);
+      print_result(arguments, result, *outputs, file->path());
+      return ExitCode::kDone;
+    });
+  });
+}
+
+}  // namespace trainer::commands

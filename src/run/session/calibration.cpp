@@ -1,0 +1,179 @@
+#include "run/session/calibration.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+
+#include "base/text.h"
+#include "trainer/error.h"
+#include "trainer/random.h"
+
+namespace trainer::session {
+namespace {
+
+// The derivatives of the mean cross-entropy of softmax(factor * logits) by the factor.
+struct Derivatives {
+  double first = 0;
+  double second = 0;
+};
+
+Derivatives derivatives_at(double factor, const LabelledOutputs& samples) {
+  const auto probabilities = (samples.logits * factor).softmax(1);
+  const auto mean = (probabilities * samples.logits).sum(1);
+  const auto mean_of_squares = (probabilities * samples.logits.square()).sum(1);
+  const auto of_label = samples.logits.gather(1, samples.labels.unsqueeze(1)).squeeze(1);
+  return {(mean - of_label).mean().item<double>(), (mean_of_squares - mean.square()).mean().item<double>()};
+}
+
+// What a sample adds to a mean.
+struct Share {
+  bool counts = false;
+  double value = 0;
+};
+
+constexpr int kResamples = 1000;
+constexpr double kOutside = 0.025;  // on each side of the interval
+
+Measured with_interval(double value, std::vector<double> resampled) {
+  std::ranges::sort(resampled);
+  const auto at = [&](double part) { return resampled[static_cast<size_t>(part * static_cast<double>(resampled.size() - 1) + 0.5)]; };
+  return {value, at(kOutside), at(1 - kOutside)};
+}
+
+// `statistic` of the samples at these indices.
+Measured bootstrap(int64_t num_samples, const std::function<double(const std::vector<uint32_t>& indices)>& statistic) {
+  std::vector<uint32_t> indices(static_cast<size_t>(num_samples));
+  for (size_t i = 0; i < indices.size(); ++i) indices[i] = static_cast<uint32_t>(i);
+  const double value = statistic(indices);
+  std::vector<double> resampled;
+  for (uint64_t sample = 0; sample < kResamples; ++sample) {
+    uint64_t state = mix_seed(sample, 0);
+    for (auto& index : indices) index = static_cast<uint32_t>(((next_splitmix64(state) >> 32) * static_cast<uint64_t>(num_samples)) >> 32);
+    resampled.push_back(statistic(indices));
+  }
+  return with_interval(value, std::move(resampled));
+}
+
+Measured mean_of_shares(const std::vector<Share>& shares) {
+  return bootstrap(static_cast<int64_t>(shares.size()), [&](const std::vector<uint32_t>& indices) {
+    double sum = 0;
+    int64_t count = 0;
+    for (const auto index : indices) {
+      sum += shares[index].counts ? shares[index].value : 0;
+      count += shares[index].counts ? 1 : 0;
+    }
+    return count == 0 ? 0.0 : sum / static_cast<double>(count);
+  });
+}
+
+}  // namespace
+
+std::optional<Outputs> compute_outputs(RankContext& context, const NetworkFile& file, EvaluationRequest request) {
+  std::vector<torch::Tensor> logits, labels;
+  request.observe = [&](const torch::Tensor& outputs, const torch::Tensor& targets) {
+    if (outputs.dim() != 2 || targets.scalar_type() != torch::kLong || outputs.size(1) < 2) {
+      throw UsageError(fmt::format("{}: its network does not tell two or more classes apart; there is nothing to calibrate", file.path()));
+    }
+    logits.push_back(outputs.to(torch::kFloat64).cpu());
+    labels.push_back(targets.cpu());
+  };
+  const auto result = evaluate(context, file, request);
+  if (!result) return std::nullopt;
+  if (logits.empty()) throw DataError(fmt::format("{} holds no images", result->name));
+  return Outputs{{torch::cat(logits), torch::cat(labels)}, result->class_names, result->name};
+}
+
+double fit_temperature(const LabelledOutputs& samples) {
+  // The cross-entropy is a convex function of the factor, the reciprocal of the temperature.
+  constexpr double kLeast = 1e-3;
+  constexpr double kMost = 1e3;
+  if (derivatives_at(kLeast, samples).first >= 0) {
+    throw UsageError(
+        "the network is no better than chance on these images, so that no temperature fits; check the images and their labels");
+  }
+  if (derivatives_at(kMost, samples).first <= 0) {
+    throw UsageError("the network is right on all of these images, so that no temperature fits; give images that it was not trained on");
+  }
+  double low = kLeast;
+  double high = kMost;
+  double factor = 1;
+  constexpr int kMostSteps = 200;
+  for (int step = 0; step < kMostSteps; ++step) {
+    const auto [first, second] = derivatives_at(factor, samples);
+    (first < 0 ? low : high) = factor;
+    // Newton's step, or half of the interval where that leaves it.
+    const double newton = factor - first / second;
+    const double next = newton > low && newton < high ? newton : std::sqrt(low * high);
+    const bool is_done = std::abs(next - factor) <= 1e-14 * factor;
+    factor = next;
+    if (is_done) break;
+  }
+  return 1 / factor;
+}
+
+inference::OperatingPoint::Threshold fit_threshold(const torch::Tensor& probabilities, const torch::Tensor& labels, int64_t label,
+                                                   double miss_at_most) {
+  const auto of_label = probabilities.select(1, label);
+  const auto of_class = std::get<0>(of_label.masked_select(labels == label).sort());
+  const auto count = of_class.size(0);
+  if (count == 0) throw UsageError("--class: there are no images of this class; give images that have some");
+  // Rounding must not take one more.
+  const auto num_missed = static_cast<int64_t>(std::floor(miss_at_most * static_cast<double>(count) + 1e-9));
+  const auto least = of_class[std::min(num_missed, count - 1)];
+  // Half-way to the next sample below, because a batch of another size rounds otherwise.
+  const auto below = of_label.masked_select(of_label < least);
+  const double next = below.numel() == 0 ? 0 : below.max().item<double>();
+  return {label, (least.item<double>() + next) / 2};
+}
+
+CalibrationResult measure_calibration(const torch::Tensor& probabilities, const torch::Tensor& labels) {
+  constexpr int64_t kBins = 15;
+  const auto [confidences, predicted] = probabilities.max(1);
+  const auto of_label = probabilities.gather(1, labels.unsqueeze(1)).squeeze(1);
+  const auto num_samples = labels.size(0);
+  std::vector<double> confidence(static_cast<size_t>(num_samples));
+  std::vector<double> is_right(confidence.size());
+  std::vector<size_t> bin(confidence.size());
+  const auto right = predicted.eq(labels);
+  for (int64_t i = 0; i < num_samples; ++i) {
+    const auto at = static_cast<size_t>(i);
+    confidence[at] = confidences[i].item<double>();
+    is_right[at] = right[i].item<bool>() ? 1 : 0;
+    bin[at] = static_cast<size_t>(std::min(static_cast<int64_t>(confidence[at] * kBins), kBins - 1));
+  }
+  const auto error = bootstrap(num_samples, [&](const std::vector<uint32_t>& indices) {
+    std::array<double, kBins> difference{};
+    for (const auto index : indices) difference[bin[index]] += is_right[index] - confidence[index];
+    double sum = 0;
+    for (const double of_bin : difference) sum += std::abs(of_bin);
+    return sum / static_cast<double>(indices.size());
+  });
+  return {.loss = -of_label.log().mean().item<double>(), .calibration_error = error};
+}
+
+DecisionResult measure_decisions(const inference::OperatingPoint& point, const torch::Tensor& probabilities, const torch::Tensor& labels) {
+  const auto rows = probabilities.contiguous();
+  const auto num_classes = static_cast<size_t>(rows.size(1));
+  std::vector<Share> right, rejected, misses, false_alarms;
+  for (int64_t i = 0; i < rows.size(0); ++i) {
+    const auto decision = inference::decide(point, {rows[i].const_data_ptr<double>(), num_classes});
+    const auto label = labels[i].item<int64_t>();
+    right.push_back({!decision.is_rejected, decision.label == label ? 1.0 : 0.0});
+    rejected.push_back({true, decision.is_rejected ? 1.0 : 0.0});
+    if (!point.threshold) continue;
+    const bool is_of_class = label == point.threshold->label;
+    const bool is_decided = decision.label == point.threshold->label;
+    misses.push_back({is_of_class, is_decided ? 0.0 : 1.0});
+    false_alarms.push_back({!is_of_class, is_decided ? 1.0 : 0.0});
+  }
+  DecisionResult result{.accuracy = mean_of_shares(right), .rejected = mean_of_shares(rejected), .misses = {}, .false_alarms = {}};
+  if (!point.threshold) return result;
+  result.misses = mean_of_shares(misses);
+  result.false_alarms = mean_of_shares(false_alarms);
+  return result;
+}
+
+}  // namespace trainer::session

@@ -1,0 +1,62 @@
+#pragma once
+// Fits an operating point (inference/operating_point.h) to the outputs of a network on labelled images that it was not trained on.
+
+#include <torch/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "inference/operating_point.h"
+#include "run/session/evaluation.h"
+
+namespace trainer::session {
+
+struct LabelledOutputs {
+  torch::Tensor logits;  // float64 [images, classes], classes >= 2
+  torch::Tensor labels;  // int64 [images]
+};
+
+// The outputs for each sample of an evaluation, on one process; nothing when asked to stop. Throws as evaluate(), and UsageError if the
+// network does not classify samples.
+struct Outputs {
+  LabelledOutputs samples;
+  std::vector<std::string> class_names;
+  std::string name;  // of the samples
+};
+std::optional<Outputs> compute_outputs(RankContext& context, const NetworkFile& file, EvaluationRequest request);
+
+// The temperature with the least mean cross-entropy (Guo et al.: "On Calibration of Modern Neural Networks", 2017), to all digits. Throws
+// UsageError if there is none, because the network is always right, or no better than chance.
+double fit_temperature(const LabelledOutputs& samples);
+
+// The greatest threshold, half-way between two samples, with which at most this fraction of the samples of the class are decided for
+// another one. Throws UsageError if there are none of the class.
+inference::OperatingPoint::Threshold fit_threshold(const torch::Tensor& probabilities, const torch::Tensor& labels, int64_t label,
+                                                   double miss_at_most);
+
+// A measured value and its 95 % interval by bootstrap: percentiles of 1,000 samples of the samples.
+struct Measured {
+  double value = 0;
+  double low = 0;
+  double high = 0;
+};
+
+struct CalibrationResult {
+  double loss = 0;             // mean cross-entropy
+  Measured calibration_error;  // of 15 bins, as `trainer eval` measures it
+};
+CalibrationResult measure_calibration(const torch::Tensor& probabilities, const torch::Tensor& labels);
+
+// What the decisions of an operating point are worth.
+struct DecisionResult {
+  Measured accuracy;  // of the samples that are not rejected
+  Measured rejected;  // part of all samples
+  // Of the class with a threshold: the part of its samples that are decided for another class, and of the others that are decided for it.
+  Measured misses;
+  Measured false_alarms;
+};
+DecisionResult measure_decisions(const inference::OperatingPoint& point, const torch::Tensor& probabilities, const torch::Tensor& labels);
+
+}  // namespace trainer::session

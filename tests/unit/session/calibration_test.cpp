@@ -1,0 +1,61 @@
+#include "run/session/calibration.h"
+
+#include <gmock/gmock.h>
+
+#include "trainer/error.h"
+
+namespace trainer::session {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+TEST(Calibration, ATemperatureThatDoesNotExistIsRefused) {
+  const auto labels = torch::arange(3);
+  const auto always_right = torch::eye(3, torch::kFloat64);
+  EXPECT_THAT([&] { fit_temperature({always_right, labels}); }, ThrowsMessage<UsageError>(HasSubstr("the network is right on all")));
+  EXPECT_THAT(
+      [&] {
+        fit_temperature({-always_right, labels});
+      },
+      ThrowsMessage<UsageError>(HasSubstr("the network is no better than chance")));
+}
+
+TEST(Calibration, TheTemperatureOfTwoClasses) {
+  // Three of four are right with the same margin: it has to mean a probability of 3/4.
+  const auto logits = torch::tensor({{5.0, 0.0}, {5.0, 0.0}, {5.0, 0.0}, {5.0, 0.0}}, torch::kFloat64);
+  const auto labels = torch::tensor({0, 0, 0, 1}, torch::kLong);
+  EXPECT_NEAR(fit_temperature({logits, labels}), 5 / std::log(3.0), 1e-12);
+}
+
+TEST(Calibration, AThresholdLiesBetweenTwoSamples) {
+  const auto of_first = torch::tensor({0.9, 0.2, 0.6, 0.1, 0.5}, torch::kFloat64);
+  const auto probabilities = torch::stack({of_first, 1 - of_first}, 1);
+  const auto labels = torch::tensor({0, 0, 0, 1, 1}, torch::kLong);
+  EXPECT_DOUBLE_EQ(fit_threshold(probabilities, labels, 0, 0).probability, (0.2 + 0.1) / 2);
+  EXPECT_DOUBLE_EQ(fit_threshold(probabilities, labels, 0, 0.34).probability, (0.6 + 0.5) / 2);
+  EXPECT_DOUBLE_EQ(fit_threshold(probabilities, torch::zeros(5, torch::kLong), 0, 0).probability, 0.05);
+  EXPECT_THAT([&] { fit_threshold(probabilities, torch::zeros(5, torch::kLong), 1, 0); },
+              ThrowsMessage<UsageError>(HasSubstr("no images of this class")));
+}
+
+TEST(Calibration, DecisionsAndTheirIntervals) {
+  const inference::OperatingPoint point{.temperature = 1, .reject_below = 0.7, .threshold = inference::OperatingPoint::Threshold{0, 0.3}};
+  const auto of_first = torch::tensor({0.9, 0.35, 0.2, 0.29, 0.1}, torch::kFloat64);
+  const auto probabilities = torch::stack({of_first, 1 - of_first}, 1);
+  const auto labels = torch::tensor({0, 1, 1, 0, 1}, torch::kLong);
+  const auto result = measure_decisions(point, probabilities, labels);
+  EXPECT_DOUBLE_EQ(result.misses.value, 0.5);
+  EXPECT_DOUBLE_EQ(result.false_alarms.value, 1.0 / 3);
+  EXPECT_DOUBLE_EQ(result.rejected.value, 0);
+  EXPECT_DOUBLE_EQ(result.accuracy.value, 0.6);
+  EXPECT_LT(result.accuracy.low, 0.6);
+  EXPECT_GT(result.accuracy.high, 0.6);
+  // Of the second class only what is not rejected.
+  const auto strict = measure_decisions({.temperature = 1, .reject_below = 0.75}, probabilities, labels);
+  EXPECT_DOUBLE_EQ(strict.rejected.value, 0.4);
+  EXPECT_DOUBLE_EQ(strict.accuracy.value, 1);
+}
+
+}  // namespace
+}  // namespace trainer::session
