@@ -27,7 +27,9 @@ install(FILES "${CMAKE_BINARY_DIR}/generated/trainerConfig.cmake" "${CMAKE_BINAR
 set(_package "${CMAKE_INSTALL_LIBDIR}/cmake/trainer_predict")
 file(RELATIVE_PATH TRAINER_PREFIX_FROM_PREDICT_CONFIG "/${_package}" "/")
 configure_file(cmake/trainer_predictConfig.cmake.in "${CMAKE_BINARY_DIR}/generated/trainer_predictConfig.cmake" @ONLY)
-install(FILES "${CMAKE_BINARY_DIR}/generated/trainer_predictConfig.cmake" DESTINATION "${_package}")
+write_basic_package_version_file("${CMAKE_BINARY_DIR}/generated/trainer_predictConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
+install(FILES "${CMAKE_BINARY_DIR}/generated/trainer_predictConfig.cmake" "${CMAKE_BINARY_DIR}/generated/trainer_predictConfigVersion.cmake"
+        DESTINATION "${_package}")
 file(RELATIVE_PATH TRAINER_PREFIX_FROM_PKG_CONFIG "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
 configure_file(cmake/trainer_predict.pc.in "${CMAKE_BINARY_DIR}/generated/trainer_predict.pc" @ONLY)
 install(FILES "${CMAKE_BINARY_DIR}/generated/trainer_predict.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")

@@ -1,13 +1,9 @@
 #include "datasets/image_files.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <cerrno>
 #include <stdexcept>
-#include <system_error>
 #include <unordered_set>
 #include <utility>
 

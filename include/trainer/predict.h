@@ -6,8 +6,9 @@
  * predict` to the last bit, with as many threads (OMP_NUM_THREADS) on the same kind of processor. The part of trainer that trains is not
  * loaded.
  *
- * A function that can fail returns 0, or another number, or a null pointer, and then writes a sentence in UTF-8 to `error`, which has room
- * for `error_size` bytes with the null byte that ends it, and is cut off if it is longer; it may be null.
+ * Functions that return int return 0 if they succeed, else another number; trainer_predict_open() returns null if it fails. A function that
+ * fails writes one sentence in UTF-8 to `error`, which has room for `error_size` bytes with the null byte at the end; a longer sentence is
+ * cut off. `error` may be null.
  *
  * Several threads may use a predictor at the same time. They decode images at the same time, and take turns in the network, which uses
  * several cores itself. There is no state outside of predictors; LibTorch's, such as its number of threads, is not changed. */
@@ -37,7 +38,8 @@ typedef struct trainer_image {
 enum { TRAINER_AVERAGED = 1 /* the averaged parameters, of a training with training.ema */ };
 
 /* Opens a checkpoint that `trainer` has written. `device`: "cpu", "cuda", or null for that of its experiment, which is by default the GPU
- * where there is one. `flags`: 0, or flags as above. Release the predictor with trainer_predict_close(). */
+ * where there is one. A process that uses a GPU has to open its first predictor there, before it uses LibTorch. `flags`: 0, or flags as
+ * above. Release the predictor with trainer_predict_close(). */
 trainer_predictor* trainer_predict_open(const char* checkpoint, const char* device, int flags, char* error, size_t error_size);
 
 /* May be null. No other call may still use it. */
@@ -49,8 +51,8 @@ int64_t trainer_predict_num_classes(const trainer_predictor* predictor);
  * It lives as long as the predictor. */
 const char* trainer_predict_class_name(const trainer_predictor* predictor, int64_t label);
 
-/* The number of features that the last layer gets; 0 if the network does not tell them from its last layer. */
-int64_t trainer_predict_num_features(trainer_predictor* predictor);
+/* The number of features, the values that the last layer of the network gets; 0 if the network does not separate them from that layer. */
+int64_t trainer_predict_num_features(const trainer_predictor* predictor);
 
 /* Each of the next three writes the probabilities of all classes to `probabilities`, and the features to `features` if it is not null; both
  * have room for one row for each image. The second takes the content of an image file, the third `count` images of any sizes as one batch.

@@ -262,7 +262,7 @@ bool is_yaml_file(std::string_view argument) {
 
 namespace {
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 19> kExamples = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 20> kExamples = {{
     {"train",
      "trainer --config configs/quickstart.yaml\n"
      "trainer --config my.yaml --run-dir runs/slow optimizer.lr=0.01"},
@@ -273,6 +273,9 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 19> kExample
     {"predict",
      "trainer predict --checkpoint runs/my_run photo.jpg folder/\n"
      "find . -name '*.jpg' -print0 | trainer predict --checkpoint best.pt -0 -"},
+    {"calibrate",
+     "trainer calibrate --checkpoint runs/my_run\n"
+     "trainer calibrate --checkpoint runs/my_run --class defect --miss-at-most 1%"},
     {"launch",
      "trainer launch --config my.yaml\n"
      "trainer launch --nproc-per-node 4 --config my.yaml training.epochs=5"},

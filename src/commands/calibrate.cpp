@@ -2,18 +2,21 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "base/text.h"
-#include "checkpoint/pytorch_file.h"
 #include "cli/arguments.h"
 #include "cli/output.h"
 #include "commands/command.h"
 #include "datasets/folder_listing.h"
 #include "inference/operating_point.h"
+#include "report/history/run_record.h"
 #include "reporting/evaluation.h"
 #include "reporting/values.h"
+#include "run/run_directory.h"
 #include "run/session/calibration.h"
 #include "trainer/checkpoint.h"
 
@@ -37,7 +40,7 @@ double parse_part(const std::string& text) {
   const auto result = std::from_chars(text.data(), end, value);
   if (is_percent) value /= 100;
   if (result.ec != std::errc() || result.ptr != end || !(value >= 0 && value < 1)) {
-    throw UsageError(fmt::format("--miss-at-most {}: give a part from 0 to 1, such as 0.001 or 0.1%", text));
+    throw UsageError(fmt::format("--miss-at-most {}: give a part below 1, such as 0.001 or 0.1%", text));
   }
   return value;
 }
@@ -62,7 +65,8 @@ CalibrateArguments parse_calibrate_arguments(const std::vector<std::string>& arg
                    ->type_name("PART")
                    ->needs(name);
   name->needs(miss);
-  app.add_option("--reject-below", arguments.reject_below, "reject an image if the class that is decided for is less probable than this")
+  app.add_option("--reject-below", arguments.reject_below,
+                 "reject an image if the class that is decided for is less probable than this; the class of --class is never rejected")
       ->check(CLI::Range(0.0, 1.0))
       ->default_str("");
   app.add_flag("--ema", request.averaged, "calibrate the averaged parameters (training.ema)");
@@ -71,7 +75,7 @@ CalibrateArguments parse_calibrate_arguments(const std::vector<std::string>& arg
       ->type_name("key=value");
   add_plugin_option(app);
   cli::parse(app, args);
-  if (!miss_at_most.empty()) arguments.miss_at_most = parse_part(miss_at_most);
+  if (miss->count() > 0) arguments.miss_at_most = parse_part(miss_at_most);
   return arguments;
 }
 
@@ -81,6 +85,13 @@ int64_t label_of(const std::string& name, const std::vector<std::string>& class_
   const auto found = std::ranges::find(names, name);
   if (found != names.end()) return found - names.begin();
   throw UsageError(fmt::format("--class {}: the network has no such class{}", name, datasets::look_alike_hint(name, names)));
+}
+
+// The lock of the run that the checkpoint belongs to, so that no training writes there meanwhile; null: it belongs to none.
+std::unique_ptr<run::RunDirectory> lock_run_of(const std::filesystem::path& file) {
+  const auto folder = file.parent_path().parent_path();
+  if (run::RunDirectory::checkpoint_folder_of(folder) != file.parent_path() || !history::is_run_directory(folder)) return nullptr;
+  return std::make_unique<run::RunDirectory>(folder);
 }
 
 // The checkpoint with the operating point in place of an earlier one.
@@ -132,14 +143,20 @@ void print_result(const CalibrateArguments& arguments, const Result& result, con
     }
     return cli::print_json(json);
   }
-  print("{} of {}; in brackets 95% intervals of these images (bootstrap)\n", counted(outputs.samples.labels.size(0), "image"),
-        outputs.name);
+  print("{} of {}; in brackets 95% intervals\n", counted(outputs.samples.labels.size(0), "image"), outputs.name);
   print("temperature        {:.4f}\n", point.temperature);
   print("loss               {:.4f} before, {:.4f} after\n", before.loss, after.loss);
   print("calibration error  {} before, {} after\n", percent(before.calibration_error), percent(after.calibration_error));
   if (threshold) {
     print("class              {} if it is at least {:.6g} probable: {} of its images are missed, {} of the others are taken for it\n",
           printable_line(name), threshold->probability, percent(decisions.misses), percent(decisions.false_alarms));
+  }
+  if (threshold) {
+    const auto num_images = (outputs.samples.labels == threshold->label).sum().item<int64_t>();
+    if (*arguments.miss_at_most * static_cast<double>(num_images) < 1) {
+      print("                   {} of the class are too few to promise that {:g}% are missed at most; give about {:.0f} or more\n",
+            counted(num_images, "image"), 100 * *arguments.miss_at_most, *arguments.miss_at_most > 0 ? 3 / *arguments.miss_at_most : 1e4);
+    }
   }
   if (point.reject_below > 0) print("rejected           {} are less than {} probable\n", percent(decisions.rejected), point.reject_below);
   print("accuracy           {}{}\n", percent(decisions.accuracy), point.reject_below > 0 ? " of the others" : "");
@@ -153,9 +170,15 @@ ExitCode calibrate(const std::vector<std::string>& args) {
   session::RankProcess process;
   if (process.rank_env().world_size > 1) throw UsageError("calibrate runs in one process; start it without a launcher");
   return process.run([&] {
+    // best.pt and last.pt are links to the checkpoint of a step.
+    std::error_code missing;
+    const auto given = session::checkpoint_of(arguments.checkpoint);
+    auto path = std::filesystem::canonical(given, missing);
+    if (missing) path = given;
+    const auto lock = lock_run_of(path);
     std::optional<session::NetworkFile> file;
     session::RankContext context(process, [&](const config::Registries& registries) {
-      file.emplace(arguments.checkpoint);
+      file.emplace(path);
       if (!file->has_experiment()) {
         throw UsageError(fmt::format("{}: it holds weights without their experiment; give a checkpoint", file->path()));
       }

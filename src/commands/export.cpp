@@ -31,6 +31,8 @@ config::Experiment load_experiment(const session::NetworkFile& file) {
   auto experiment = file.load_experiment({}, session::all_registries());
   experiment.runtime.device = device::DeviceChoice::kCpu;
   experiment.runtime.channels_last.value = false;
+  experiment.runtime.dtype = device::FloatType::kFloat32;
+  experiment.runtime.cuda_graph = device::CudaGraphChoice::kOff;
   experiment.amp.enabled.value = false;
   experiment.distributed.sync_batch_norm = false;
   return experiment;
@@ -145,7 +147,8 @@ exported::Interface interface_of(const ExportArguments& arguments, const config:
   const bool can_be_images = samples.is_image && (samples.shape.at(0) == 1 || samples.shape.at(0) == 3);
   if (arguments.input.empty() ? can_be_images : arguments.input == "images") {
     const auto input = inference::input_of_image_files(samples, experiment.dataset.validation_transforms);
-    interface.preprocessing = exported::read_preprocessing(input.transforms, input.samples);
+    interface.preprocessing =
+        exported::read_preprocessing(input.transforms, experiment.dataset.validation_transforms.size(), input.samples);
   }
   if (!arguments.image_size.empty()) {
     if (!interface.preprocessing) throw UsageError("--image-size is for --input images; leave it out");
@@ -172,7 +175,12 @@ std::string describe_interface(const exported::Interface& interface, const std::
                      size ? fmt::format("{} x {} pixels", size->height, size->width) : "any size", outputs);
 }
 
-std::string read_license(const std::filesystem::path& file) { return file.empty() ? "" : read_file(file); }
+std::string read_license(const std::filesystem::path& file) {
+  if (file.empty()) return "";
+  auto text = read_file(file);
+  if (!is_utf8(text)) throw UsageError(fmt::format("--license {}: it is not text in UTF-8; save it as UTF-8", file.string()));
+  return text;
+}
 
 // Returns what a user has to know of the file besides; empty: nothing.
 std::string write(const ExportArguments& arguments, config::Experiment& experiment, const session::NetworkFile& file,
@@ -185,8 +193,12 @@ std::string write(const ExportArguments& arguments, config::Experiment& experime
     const auto info = session::samples_of(experiment, file);
     const auto shape = data::Pipeline(experiment.dataset.validation_transforms, info, {}).output_shape();
     const auto interface =
-        interface_of(arguments, experiment, info, inference::read_operating_point(file.tree(), file.path(), arguments.ema).temperature);
+        interface_of(arguments, experiment, info,
+                     inference::read_operating_point(file.tree(), file.path(), arguments.ema, info.num_classes).temperature);
     note = describe_interface(interface, shape);
+    if (experiment.validation.tta != task::TestTimeAugmentation::kNone) {
+      note += "\nvalidation.tta is not part of the file: it computes one view of each image";
+    }
     if (format == "onnx") {
       auto network = onnx::convert(engine::trace_network(model, shape), shape, interface);
       network.metadata["trainer"] = description;

@@ -44,7 +44,7 @@ struct PredictArguments {
   int64_t top_k = 5;
   fs::path grid;
   fs::path embeddings;
-  double reject_below = 0;
+  std::optional<double> reject_below;
   char list_separator = '\n';
   bool ema = false;
   bool json = false;
@@ -86,7 +86,7 @@ PredictArguments parse_predict_arguments(const std::vector<std::string>& args) {
          "for a file that cannot be used")
       ->type_name("FILE.npy");
   app.add_option("--reject-below", arguments.reject_below,
-                 "mark an image as rejected if its most probable class is less probable than this")
+                 "mark an image as rejected if its class is less probable than this; default: that of the checkpoint (trainer calibrate)")
       ->check(CLI::Range(0.0, 1.0))
       ->default_str("");
   cli::add_tta(app, arguments.tta);
@@ -283,7 +283,7 @@ ExitCode predict(const std::vector<std::string>& args) {
   if (arguments.tta) experiment.validation.tta = *arguments.tta;
   const session::RankContext context(std::move(experiment), {.num_threads = num_threads}, logger);
   inference::Predictor predictor(session::description_of(context.experiment(), file), file.tree(), arguments.ema, context.placement());
-  if (arguments.reject_below > 0) predictor.set_reject_below(arguments.reject_below);
+  if (arguments.reject_below) predictor.set_reject_below(*arguments.reject_below);
   std::vector<std::string> problems;
   const auto files = find_files(arguments, problems);
   for (const auto& problem : problems) logger->warn("{}", problem);
@@ -295,7 +295,7 @@ ExitCode predict(const std::vector<std::string>& args) {
   if (!arguments.embeddings.empty()) {
     refuse_output_over_input(arguments.embeddings, "--embeddings", arguments, files);
     if (!predictor.has_features()) {
-      throw UsageError("--embeddings: this network does not tell its features from its last layer (models::BackboneModel); leave it out");
+      throw UsageError("--embeddings: this network does not separate its features from its last layer; leave it out");
     }
   }
   const auto num_best = std::min(arguments.top_k, predictor.num_classes());

@@ -8,7 +8,7 @@
 
 namespace trainer::exported {
 
-Preprocessing read_preprocessing(const std::vector<ComponentConfig>& transforms, const data::DatasetInfo& info) {
+Preprocessing read_preprocessing(const std::vector<ComponentConfig>& transforms, size_t num_given, const data::DatasetInfo& info) {
   Preprocessing result;
   result.channels = info.shape.at(0);
   const auto num_channels = static_cast<size_t>(result.channels);
@@ -32,7 +32,7 @@ Preprocessing read_preprocessing(const std::vector<ComponentConfig>& transforms,
       throw UsageError(
           fmt::format("dataset.validation_transforms[{}]: {} cannot be part of an exported network, only resize, center_crop and normalize "
                       "can; change it, or add --input tensor for a network without its transforms",
-                      i, transforms[i].name));
+                      i + num_given - transforms.size(), transforms[i].name));
     }
     if (image != nullptr) least = image->plan(least);
   }

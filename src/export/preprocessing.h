@@ -34,7 +34,8 @@ struct Preprocessing {
   std::vector<float> std = {};
 };
 
-// `transforms`: of images of any size, as `info` tells. Throws UsageError that names the first one that is random or unknown here.
-Preprocessing read_preprocessing(const std::vector<ComponentConfig>& transforms, const data::DatasetInfo& info);
+// `transforms`: of images of any size, as `info` tells; the last `num_given` of them are dataset.validation_transforms. Throws UsageError
+// that names the first one that is random or unknown here.
+Preprocessing read_preprocessing(const std::vector<ComponentConfig>& transforms, size_t num_given, const data::DatasetInfo& info);
 
 }  // namespace trainer::exported

@@ -53,7 +53,7 @@ def weights(self, before: int, after: int, is_cubic: bool, device: Device) -> Tu
         weight = (1.0 - x).clamp(min=0.0)
     share = weight / weight.sum(0, keepdim=True) * 4194304.0
     whole = (share.abs() + 0.5).floor() * share.sign()
-    high = (whole / 2048.0).floor()
+    high = (whole / 2048.0 + 0.5).floor()
     return high.to(6), (whole - high * 2048.0).to(6)
 
 def to_pixels(self, high: Tensor, low: Tensor) -> Tensor:
@@ -143,6 +143,10 @@ std::string to_torchscript(models::Model& model, const std::vector<int64_t>& sam
     if (!same_shape || (actual - expected).abs().max().item<double>() > 1e-5 * expected.abs().max().item<double>()) {
       throw Error(fmt::format("the outputs of the traced network differ from those of the network for a batch of {}", batch_size));
     }
+  }
+  if (const auto& preprocessing = interface.preprocessing) {
+    // Whether it computes at all; its pixels are compared with Pillow's in tests.
+    loaded.forward({torch::zeros({2, 40, 60, preprocessing->channels}, torch::kUInt8)});
   }
   return written.str();
 }

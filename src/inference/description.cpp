@@ -89,6 +89,12 @@ Description read_description(const state::Tree& checkpoint, const std::string& s
   const state::View file(checkpoint, source);
   if (!file.find("config")) file.fail("it holds weights without their experiment; give a checkpoint of trainer");
   const auto tree = config::parse_yaml(file.at("config").text(), source + ": config");
+  if (const auto* task = config::find_value(tree, "task.name"); task != nullptr && task->text != "classification") {
+    file.fail(fmt::format("its network was trained for the task {}; give one that classifies images", task->text));
+  }
+  if (const auto* plugins = config::find_value(tree, "plugins"); plugins != nullptr && !plugins->items.empty()) {
+    file.fail("its experiment uses plug-ins, which this library does not load; predict with `trainer predict --plugin`");
+  }
   Settings settings;
   config::Problems problems;
   config::read_section(

@@ -12,7 +12,7 @@ namespace trainer::inference {
 
 struct OperatingPoint {
   double temperature = 1;   // by which the outputs are divided before the softmax
-  double reject_below = 0;  // an image is rejected if the class that is decided for is less probable
+  double reject_below = 0;  // an image is rejected if the class that is decided for is less probable, but not for the threshold's class
   // An image is of this class if the class is at least that probable, whatever else is more probable, and only then.
   struct Threshold {
     int64_t label = 0;
@@ -28,13 +28,14 @@ struct Decision {
   int64_t label = 0;
   bool is_rejected = false;
 };
-// `probabilities`: of two classes at least. What the threshold decides for is never rejected.
+// What the threshold decides for is never rejected. An image with a probability that is not finite is rejected.
 Decision decide(const OperatingPoint& point, std::span<const double> probabilities);
 
 // The key of a checkpoint, for its parameters or for the moving averages of them.
 const char* operating_point_key(bool averaged);
 state::Dict tree_of(const OperatingPoint& point);
-// Of a checkpoint; the default, which changes nothing, if it was not calibrated. Throws CheckpointError.
-OperatingPoint read_operating_point(const state::Tree& file, const std::string& source, bool averaged);
+// Of the checkpoint of a network with so many classes; the default, which changes nothing, if it was not calibrated. Throws
+// CheckpointError.
+OperatingPoint read_operating_point(const state::Tree& file, const std::string& source, bool averaged, int64_t num_classes);
 
 }  // namespace trainer::inference

@@ -8,7 +8,11 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <stdexcept>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "device/cuda_module.h"
 #include "inference/description.h"
@@ -26,6 +30,7 @@ struct trainer_predictor {
       const auto& named = predictor.class_names();
       class_names.push_back(named.empty() ? std::to_string(label) : named[static_cast<size_t>(label)]);
     }
+    if (predictor.has_features()) num_features = compute(predictor.make_batch(1), /*with_features=*/true).features.size(1);
   }
 
   trainer::inference::Outputs compute(const torch::Tensor& images, bool with_features) {
@@ -36,7 +41,6 @@ struct trainer_predictor {
   trainer::inference::Predictor predictor;
   std::vector<std::string> class_names;
   std::mutex mutex;  // of the network
-  std::once_flag has_num_features;
   int64_t num_features = 0;
 };
 
@@ -44,13 +48,16 @@ namespace {
 
 void write_error(std::string_view text, char* error, size_t error_size) {
   if (error == nullptr || error_size == 0) return;
-  const auto length = std::min(text.size(), error_size - 1);
+  auto length = std::min(text.size(), error_size - 1);
+  // Not within a character.
+  while (length > 0 && length < text.size() && (static_cast<unsigned char>(text[length]) & 0xC0) == 0x80) --length;
   std::memcpy(error, text.data(), length);
   error[length] = '\0';
 }
 
 // Calls `work`, and writes what it throws to `error`. Returns whether it has thrown nothing.
-bool succeeds(char* error, size_t error_size, const std::function<void()>& work) {
+template <class Work>
+bool succeeds(char* error, size_t error_size, const Work& work) noexcept {
   try {
     work();
     return true;
@@ -58,6 +65,8 @@ bool succeeds(char* error, size_t error_size, const std::function<void()>& work)
     write_error(failure.what_without_backtrace(), error, error_size);
   } catch (const std::exception& failure) {
     write_error(failure.what(), error, error_size);
+  } catch (...) {
+    write_error("an unknown failure", error, error_size);
   }
   return false;
 }
@@ -66,9 +75,11 @@ trainer::device::Placement place(trainer::device::PlacementOptions options, cons
   using trainer::device::DeviceChoice;
   if (device != nullptr) {
     const std::string_view name(device);
-    if (name != "cpu" && name != "cuda") throw UsageError(fmt::format("device: \"{}\" is not one of cpu, cuda", name));
+    if (name != "cpu" && name != "cuda") throw UsageError(fmt::format("the device \"{}\" is neither cpu nor cuda", name));
     options.device = name == "cpu" ? DeviceChoice::kCpu : DeviceChoice::kCuda;
   }
+  // Predictions are not recorded.
+  options.cuda_graph = trainer::device::CudaGraphChoice::kOff;
   trainer::device::CudaAccess cuda;
   if (options.device != DeviceChoice::kCpu) cuda = trainer::device::open_cuda_module();
   return trainer::device::choose_placement(options, {.num_threads = at::get_num_threads()}, cuda);
@@ -83,15 +94,15 @@ constexpr std::array<PixelForm, 5> kForms = {{{3, {0, 1, 2}}, {3, {2, 1, 0}}, {4
 
 void check(const trainer_image& image) {
   constexpr int32_t kMost = 32768;
-  if (image.pixels == nullptr) throw UsageError("pixels: null");
+  if (image.pixels == nullptr) throw UsageError("its pixels are a null pointer");
   if (image.height < 1 || image.width < 1 || image.height > kMost || image.width > kMost) {
-    throw UsageError(fmt::format("{} x {} pixels: height and width are from 1 to {}", image.height, image.width, kMost));
+    throw UsageError(fmt::format("it has {} x {} pixels; height and width must be from 1 to {}", image.height, image.width, kMost));
   }
   if (image.order < 0 || image.order >= static_cast<int32_t>(kForms.size()))
-    throw UsageError(fmt::format("order: there is no {}", image.order));
+    throw UsageError(fmt::format("its order {} is none of TRAINER_RGB and the others", image.order));
   const auto row = kForms[static_cast<size_t>(image.order)].size * image.width;
   if (image.stride != 0 && image.stride < row) {
-    throw UsageError(fmt::format("stride: a row of {} pixels has {} bytes, more than {}", image.width, row, image.stride));
+    throw UsageError(fmt::format("its stride {2} is too small: a row of {0} pixels has {1} bytes", image.width, row, image.stride));
   }
 }
 
@@ -112,9 +123,9 @@ void copy_colours(const trainer_image& image, std::vector<uint8_t>& to) {
 using ReadImage = std::function<void(size_t i, const ImageReader& reader, ImageReader::Memory& memory, void* out)>;
 
 void predict(trainer_predictor& predictor, size_t count, const ReadImage& read, double* probabilities, float* features) {
-  if (probabilities == nullptr) throw UsageError("probabilities: null");
+  if (probabilities == nullptr) throw UsageError("the argument probabilities is a null pointer");
   if (features != nullptr && !predictor.predictor.has_features()) {
-    throw UsageError("features: this network does not tell its features from its last layer");
+    throw UsageError("this network does not separate its features from its last layer; give a null pointer for features");
   }
   if (count == 0) return;
   const auto images = predictor.predictor.make_batch(static_cast<int64_t>(count));
@@ -132,8 +143,8 @@ void predict(trainer_predictor& predictor, size_t count, const ReadImage& read, 
 trainer_predictor* trainer_predict_open(const char* checkpoint, const char* device, int flags, char* error, size_t error_size) {
   trainer_predictor* opened = nullptr;
   succeeds(error, error_size, [&] {
-    if (checkpoint == nullptr) throw UsageError("checkpoint: null");
-    if ((flags & ~TRAINER_AVERAGED) != 0) throw UsageError(fmt::format("flags: there is no {}", flags));
+    if (checkpoint == nullptr) throw UsageError("the argument checkpoint is a null pointer");
+    if ((flags & ~TRAINER_AVERAGED) != 0) throw UsageError(fmt::format("the flags {} are neither 0 nor TRAINER_AVERAGED", flags));
     const auto tree = trainer::checkpoint::load(checkpoint);
     const auto description = trainer::inference::read_description(tree, checkpoint);
     const auto placement = place(description.placement, device);
@@ -151,18 +162,12 @@ const char* trainer_predict_class_name(const trainer_predictor* predictor, int64
   return label < 0 || label >= static_cast<int64_t>(names.size()) ? nullptr : names[static_cast<size_t>(label)].c_str();
 }
 
-int64_t trainer_predict_num_features(trainer_predictor* predictor) {
-  if (!predictor->predictor.has_features()) return 0;
-  std::call_once(predictor->has_num_features, [&] {
-    predictor->num_features = predictor->compute(predictor->predictor.make_batch(1), /*with_features=*/true).features.size(1);
-  });
-  return predictor->num_features;
-}
+int64_t trainer_predict_num_features(const trainer_predictor* predictor) { return predictor->num_features; }
 
 int trainer_predict_file(trainer_predictor* predictor, const char* path, double* probabilities, float* features, char* error,
                          size_t error_size) {
   return !succeeds(error, error_size, [&] {
-    if (path == nullptr) throw UsageError("path: null");
+    if (path == nullptr) throw UsageError("the argument path is a null pointer");
     const auto read = [&](size_t, const ImageReader& reader, ImageReader::Memory& memory, void* out) {
       try {
         reader.read_file(path, memory, out);
@@ -179,7 +184,7 @@ int trainer_predict_file(trainer_predictor* predictor, const char* path, double*
 int trainer_predict_encoded(trainer_predictor* predictor, const void* bytes, size_t size, double* probabilities, float* features,
                             char* error, size_t error_size) {
   return !succeeds(error, error_size, [&] {
-    if (bytes == nullptr || size == 0) throw UsageError("bytes: there are none");
+    if (bytes == nullptr || size == 0) throw UsageError("there are no bytes of an image file");
     const auto read = [&](size_t, const ImageReader& reader, ImageReader::Memory& memory, void* out) {
       reader.read_encoded({static_cast<const uint8_t*>(bytes), size}, memory, out);
     };
@@ -190,7 +195,7 @@ int trainer_predict_encoded(trainer_predictor* predictor, const void* bytes, siz
 int trainer_predict_images(trainer_predictor* predictor, const trainer_image* images, size_t count, double* probabilities, float* features,
                            char* error, size_t error_size) {
   return !succeeds(error, error_size, [&] {
-    if (images == nullptr && count > 0) throw UsageError("images: null");
+    if (images == nullptr && count > 0) throw UsageError("the argument images is a null pointer");
     const auto read = [&](size_t i, const ImageReader& reader, ImageReader::Memory& memory, void* out) {
       const auto& image = images[i];
       try {

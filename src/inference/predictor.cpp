@@ -1,10 +1,12 @@
 #include "inference/predictor.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <functional>
 #include <numeric>
 #include <thread>
 
@@ -78,7 +80,7 @@ Predictor::Predictor(const Description& description, const state::Tree& file, bo
       model_(make_model(description, placement)),
       placement_(placement_for(*model_, placement)),
       tta_(description.tta),
-      point_(read_operating_point(file, description.source, averaged)),
+      point_(read_operating_point(file, description.source, averaged, samples_.num_classes)),
       reader_(samples_, description.transforms, layout_of(placement_)) {
   place_model(*model_, placement_);
   load_weights(file, description.source, averaged, *model_);
@@ -109,6 +111,10 @@ Outputs Predictor::compute(const torch::Tensor& images, bool with_features) {
     return backbone_model->forward_head(features);
   };
   const auto logits = task::average_over_views(images.to(placement_.device), tta_, forward);
+  if (logits.dim() != 2 || logits.size(0) != images.size(0) || logits.size(1) != num_classes()) {
+    throw UsageError(fmt::format("the network returns values of the shape {}, not one for each of {} classes of {} images",
+                                 fmt::join(logits.sizes(), "x"), num_classes(), images.size(0)));
+  }
   outputs.probabilities = (logits.to(torch::kFloat64) / point_.temperature).softmax(1).cpu();
   return outputs;
 }
@@ -169,7 +175,7 @@ data::ImageView make_grey(std::vector<uint8_t>& pixels, int height, int width) {
 
 ImageFileInput input_of_image_files(data::DatasetInfo samples, std::vector<ComponentConfig> transforms) {
   const bool is_readable = samples.is_image && samples.shape.size() == 3 && (samples.shape[0] == 1 || samples.shape[0] == 3);
-  if (!is_readable) throw UsageError("the network was not trained on grey or colour images, so that image files cannot be its input");
+  if (!is_readable) throw UsageError("the network was not trained on grey or colour images, so that images cannot be its input");
   if (samples.shape[1] != data::kAnySize) {
     const auto resize = fmt::format("[{{resize: {{size: [{}, {}]}}}}]", samples.shape[1], samples.shape[2]);
     transforms.insert(transforms.begin(), config::read_components(resize, "the size of an image", data::transform_registry()).front());

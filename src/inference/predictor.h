@@ -86,7 +86,7 @@ class Predictor {
   // That of the file. Probabilities are those with its temperature.
   const OperatingPoint& operating_point() const { return point_; }
   void set_reject_below(double probability) { point_.reject_below = probability; }
-  // Whether the network tells its features from its last layer.
+  // Whether the network separates its features, the input of the last layer, from that layer.
   bool has_features() const { return backbone() != nullptr; }
 
   // An empty batch of inputs in the memory format of reader(), on the CPU.

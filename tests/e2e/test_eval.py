@@ -346,7 +346,7 @@ class PredictTest(ImageExperiment):
 
     def test_embeddings(self):
         (self.folder / "bad.png").write_bytes(b"no image")
-        self.assertIn("--embeddings: this network does not tell its features from its last layer",
+        self.assertIn("--embeddings: this network does not separate its features from its last layer",
                       self.refusal("predict", "--checkpoint", self.checkpoint, "moved/val", "--embeddings", "features.npy", code=2))
         self.printed("--config", "config.yaml", "--run-dir", "resnet", "dataset.root=moved", "model.name=resnet20", "training.epochs=1")
         args = ("predict", "--checkpoint", "resnet", "moved/val", "bad.png", "--embeddings")

@@ -38,7 +38,7 @@ class InstallTest(unittest.TestCase):
         """With find_package and with pkg-config, without LibTorch's headers. Called without images, it only opens the network."""
         source = folder / "predict"
         source.mkdir()
-        (source / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.25)\nproject(predict C)\nfind_package(trainer_predict CONFIG REQUIRED)\n"
+        (source / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.25)\nproject(predict C)\nfind_package(trainer_predict 0.1 CONFIG REQUIRED)\n"
                                                f"add_executable(predict {ROOT}/examples/predict/predict.c)\ntarget_link_libraries(predict trainer::predict)\n")
         subprocess.run(["cmake", "-S", source, "-B", source / "build", f"-DCMAKE_PREFIX_PATH={prefix}"], check=True, stdout=subprocess.DEVNULL)
         subprocess.run(["cmake", "--build", source / "build"], check=True, stdout=subprocess.DEVNULL)

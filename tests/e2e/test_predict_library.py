@@ -116,6 +116,10 @@ class PredictLibraryTest(ImageExperiment):
         needed = subprocess.run(["readelf", "-d", LIBRARY], capture_output=True, text=True, check=True).stdout
         for name in ("libtrainer.so", "libcurl", "liblmdb", "libarchive"):
             self.assertNotIn(name, needed)
+        code = subprocess.run(["nm", "-C", LIBRARY], capture_output=True, text=True, check=True).stdout
+        self.assertIn("trainer::inference::", code)
+        for name in ("trainer::optim::", "trainer::datasets::", "trainer::session::", "TrainMeter"):
+            self.assertNotIn(name, code)
         symbols = subprocess.run(["nm", "-D", "--defined-only", LIBRARY], capture_output=True, text=True, check=True).stdout
         functions = {line.split()[2].split("@")[0] for line in symbols.splitlines() if " T " in line}
         self.assertEqual(functions, {f"trainer_predict_{name}" for name in ("open", "close", "num_classes", "class_name", "num_features", "file",
@@ -162,9 +166,9 @@ class PredictLibraryTest(ImageExperiment):
         empty.write_bytes(b"")
         weights = self.folder / "weights.pt"
         self.printed("export", "--checkpoint", self.checkpoint, "--format", "state_dict", "--output", weights)
-        for args, text in ((("none.pt",), "none.pt: there is no such file; check the path"), ((empty,), f"{empty}: "), ((self.checkpoint, b"tpu"), 'device: "tpu" is not one of cpu, cuda'),
+        for args, text in ((("none.pt",), "none.pt: there is no such file; check the path"), ((empty,), f"{empty}: "), ((self.checkpoint, b"tpu"), 'the device "tpu" is neither cpu nor cuda'),
                            ((weights,), f"{weights}: it holds weights without their experiment; give a checkpoint of trainer"),
-                           ((self.checkpoint, None, 6), "flags: there is no 6")):
+                           ((self.checkpoint, None, 6), "the flags 6 are neither 0 nor TRAINER_AVERAGED")):
             found = self.library.open(*args)
             self.assertIsInstance(found, str)
             self.assertIn(text, found)
@@ -173,11 +177,11 @@ class PredictLibraryTest(ImageExperiment):
                 (self.predictor.file(empty), f"{empty}: cannot be read: the file is empty"),
                 (self.predictor.file(self.checkpoint), f"{self.checkpoint}: "),
                 (self.predictor.encoded(b"no image"), "not an image"),
-                (self.predictor.encoded(b""), "bytes: there are none"),
-                (self.predictor.images(self.pixels(0), Image(None, 1, 1, 0, RGB)), "image 1: pixels: null"),
-                (self.predictor.images(Image(b"abc", 0, 1, 0, RGB)), "image 0: 0 x 1 pixels: height and width are from 1 to 32768"),
-                (self.predictor.images(Image(b"abc", 1, 1, 0, 7)), "image 0: order: there is no 7"),
-                (self.predictor.images(Image(b"abc", 1, 1, 2, RGB)), "image 0: stride: a row of 1 pixels has 3 bytes, more than 2")):
+                (self.predictor.encoded(b""), "there are no bytes of an image file"),
+                (self.predictor.images(self.pixels(0), Image(None, 1, 1, 0, RGB)), "image 1: its pixels are a null pointer"),
+                (self.predictor.images(Image(b"abc", 0, 1, 0, RGB)), "image 0: it has 0 x 1 pixels; height and width must be from 1 to 32768"),
+                (self.predictor.images(Image(b"abc", 1, 1, 0, 7)), "image 0: its order 7 is none of TRAINER_RGB and the others"),
+                (self.predictor.images(Image(b"abc", 1, 1, 2, RGB)), "image 0: its stride 2 is too small: a row of 1 pixels has 3 bytes")):
             self.assertIsInstance(found, str)
             self.assertIn(text, found)
         short = ctypes.create_string_buffer(8)

@@ -163,14 +163,18 @@ class CalibrateTest(unittest.TestCase):
         content = torch.load(self.checkpoint, weights_only=True)
         before = self.folder / "before.pt"
         before.write_bytes(self.original)
+        step = self.checkpoint.resolve()
+        self.assertNotEqual(step, self.checkpoint)
         self.assertEqual(set(content) - set(torch.load(before, weights_only=True)), {"operating_point"})
         self.assertIn("temperature        ", self.trainer("calibrate", "--checkpoint", self.checkpoint))
-        self.trainer("--config", "config.yaml", "--run-dir", "run", "--resume", "auto", "training.epochs=7")
+        self.assertTrue(self.checkpoint.is_symlink())
+        self.trainer("--config", "config.yaml", "--run-dir", "run", "--resume", self.checkpoint, "training.epochs=7")
+        self.assertNotIn("operating_point", torch.load(self.checkpoint, weights_only=True))
 
     def test_refusals(self):
         for args, text in ((["--class", "dent"], "--class requires --miss-at-most"),
                            (["--class", "crack", "--miss-at-most", "0"], "--class crack: the network has no such class"),
-                           (["--class", "dent", "--miss-at-most", "2"], "--miss-at-most 2: give a part from 0 to 1, such as 0.001 or 0.1%"),
+                           (["--class", "dent", "--miss-at-most", "2"], "--miss-at-most 2: give a part below 1, such as 0.001 or 0.1%"),
                            (["--reject-below", "2"], "--reject-below")):
             with self.subTest(args):
                 self.assertIn(text, self.trainer("calibrate", "--checkpoint", self.checkpoint, *args, code=2))

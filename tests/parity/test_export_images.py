@@ -118,6 +118,28 @@ class ExportImagesTest(unittest.TestCase):
                         self.assertLess(abs(values - row).max(), 1e-5, path.name)
                         self.assertEqual(values.argmax(), row.argmax(), path.name)
 
+    def test_pixels_of_strong_reductions(self):
+        """Sums of many weighted pixels stay exact; of TorchScript the functions that resize are compared too."""
+        self.make("shorter edge")
+        config = torch.load(self.checkpoint, weights_only=True)
+        random = numpy.random.default_rng(1)
+        stripes = numpy.tile(numpy.array([255, 254], dtype=numpy.uint8), (2000, 1500))[..., None].repeat(3, 2)
+        images = [stripes, random.integers(200, 256, (1500, 2000, 3), dtype=numpy.uint8), numpy.full((1200, 300, 3), 255, dtype=numpy.uint8)]
+        for interpolation, mode in (("bilinear", InterpolationMode.BILINEAR), ("bicubic", InterpolationMode.BICUBIC)):
+            resize = f"[resize: {{size: [32, 40], interpolation: {interpolation}}}]"
+            text = config["config"].replace(CASES["shorter edge"][3], resize)
+            self.assertIn(resize, text)
+            torch.save({**config, "config": text}, self.checkpoint)
+            exported = onnx.load(self.export("onnx"))
+            exported.graph.output.append(onnx.helper.make_tensor_value_info("images", onnx.TensorProto.FLOAT, None))
+            script = torch.jit.load(self.export("torchscript"))
+            for image in images:
+                expected = numpy.asarray(Resize([32, 40], mode)(Image.fromarray(image))).astype(numpy.float32)
+                prepared = self.run_onnx(exported, image[None], ["images"])[0]
+                numpy.testing.assert_array_equal((prepared[0] * 255).round().transpose(1, 2, 0), expected)
+                found = script.resize(torch.from_numpy(image).permute(2, 0, 1)[None].float(), 32, 40, interpolation == "bicubic")
+                numpy.testing.assert_array_equal(found[0].permute(1, 2, 0).numpy(), expected)
+
     def test_a_batch_and_fixed_sizes(self):
         self.make("shorter edge")
         images = numpy.stack([numpy.asarray(Image.open(self.images[0])), numpy.asarray(Image.open(self.images[0]).transpose(Image.ROTATE_180))])
@@ -191,6 +213,19 @@ class ExportImagesTest(unittest.TestCase):
         self.assertIn("dataset.validation_transforms[1]: random_crop cannot be part of an exported network, only resize, center_crop and normalize can; "
                       "change it, or add --input tensor for a network without its transforms", self.trainer(*args, code=2))
         self.trainer(*args, "--input", "tensor")
+        # Images of one size are resized to it first, which is not one of the experiment's transforms.
+        self.make("one size")
+        state = torch.load(self.checkpoint, weights_only=True)
+        torch.save({**state, "config": state["config"].replace("[normalize", "[random_horizontal_flip, normalize")}, self.checkpoint)
+        self.assertIn("dataset.validation_transforms[0]: random_horizontal_flip cannot be part", self.trainer(*args, code=2))
+        self.make("shorter edge")
+        latin = self.folder / "latin.txt"
+        latin.write_bytes(b"\xa9 1990")
+        self.assertIn(f"--license {latin}: it is not text in UTF-8; save it as UTF-8", self.trainer(*args, "--license", latin, code=2))
+        state = torch.load(self.checkpoint, weights_only=True)
+        state["model"]["bn1.running_var"][3] = 1e6
+        torch.save(state, self.checkpoint)
+        self.assertIn("--fp16: bn1.running_var has values beyond 65504", self.trainer(*args, "--fp16", code=2))
         for form, flag in (("safetensors", "--input=images"), ("state_dict", "--outputs=logits"), ("torchscript", "--fp16"), ("torchscript", "--batch-size=2")):
             text = self.trainer("export", "--checkpoint", self.checkpoint, "--format", form, "--output", self.folder / "y", flag, code=2)
             self.assertIn(f"{flag.split('=')[0]} is for --format onnx", text)

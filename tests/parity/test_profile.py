@@ -66,7 +66,8 @@ class ProfileTest(unittest.TestCase):
                          {operation.key: operation.count for operation in expected if operation.key in OPERATIONS})
         # The table has the operations that are the dearest in Python too, in nearly the same order.
         table = dict(re.findall(r"^  (\S+) +(\d+) +\d+\.\d\d ms +\d+\.\d %$", result.stderr, re.MULTILINE))
-        for operation in expected[:4]:
+        # Without what torch.optim adds in Python, whose time is that of a busy machine.
+        for operation in [one for one in expected if one.key.startswith("aten::")][:4]:
             self.assertIn(operation.key, table, result.stderr)
             # The program also copies the statistics of batch normalisation in each step, to restore them if the step is not finite.
             if operation.key != "aten::copy_":

@@ -63,7 +63,7 @@ class SegmentationTest(unittest.TestCase):
 
     def test_mean_iou_equals_torchmetrics(self):
         measured = json.loads(self.run_trainer("eval", "--checkpoint", self.best, "--plugin", PLUGIN, "--json"))["metrics"]
-        self.run_trainer("export", "--checkpoint", self.best, "--plugin", PLUGIN, "--format", "torchscript", "--output", "net.pt")
+        self.run_trainer("export", "--checkpoint", self.best, "--plugin", PLUGIN, "--format", "torchscript", "--input", "tensor", "--output", "net.pt")
         network = torch.jit.load(self.folder / "net.pt")
         iou = torchmetrics.classification.MulticlassJaccardIndex(3, ignore_index=NO_CLASS)
         accuracy = torchmetrics.classification.MulticlassAccuracy(3, average="micro", ignore_index=NO_CLASS)

@@ -334,6 +334,9 @@ const std::unordered_map<std::string, Conversion>& conversions() {
 
 Tensor to_constant(std::string name, const torch::Tensor& tensor, bool is_half) {
   const bool is_float = tensor.is_floating_point();
+  if (is_half && is_float && tensor.isfinite().ne(tensor.to(torch::kHalf).isfinite()).any().item<bool>()) {
+    throw UsageError(fmt::format("--fp16: {} has values beyond 65504, the largest of float16; leave it out", name));
+  }
   const auto stored = tensor.detach().to(!is_float ? torch::kLong : is_half ? torch::kHalf : torch::kFloat).contiguous();
   return {.name = std::move(name),
           .shape = stored.sizes().vec(),

@@ -99,7 +99,7 @@ class Preprocessor {
     const auto share = node("Div", {weight, node("ReduceSum", {weight, graph_.add_constant(torch::tensor(Ints{0}))})});
     const auto size = node("Floor", {node("Add", {node("Abs", {node("Mul", {share, exact(1 << 22)})}), exact(0.5)})});
     const auto whole = node("Mul", {size, node("Sign", {share})});
-    const auto high = node("Floor", {node("Div", {whole, exact(1 << 11)})});
+    const auto high = node("Floor", {node("Add", {node("Div", {whole, exact(1 << 11)}), exact(0.5)})});
     const auto low = node("Sub", {whole, node("Mul", {high, exact(1 << 11)})});
     return {cast(high, ElementType::kFloat), cast(low, ElementType::kFloat)};
   }

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <functional>
 
-#include "base/text.h"
 #include "trainer/error.h"
 #include "trainer/random.h"
 
@@ -57,16 +56,22 @@ Measured bootstrap(int64_t num_samples, const std::function<double(const std::ve
   return with_interval(value, std::move(resampled));
 }
 
-Measured mean_of_shares(const std::vector<Share>& shares) {
-  return bootstrap(static_cast<int64_t>(shares.size()), [&](const std::vector<uint32_t>& indices) {
-    double sum = 0;
-    int64_t count = 0;
-    for (const auto index : indices) {
-      sum += shares[index].counts ? shares[index].value : 0;
-      count += shares[index].counts ? 1 : 0;
-    }
-    return count == 0 ? 0.0 : sum / static_cast<double>(count);
-  });
+// The part of the counted samples that have a value of 1, and its interval by Wilson ("Probable Inference", 1927), which is right for small
+// numbers and where none has been seen too.
+Measured part_of(const std::vector<Share>& shares) {
+  double count = 0;
+  double hits = 0;
+  for (const auto& share : shares) {
+    count += share.counts ? 1 : 0;
+    hits += share.counts ? share.value : 0;
+  }
+  if (count == 0) return {};
+  constexpr double kQuantile = 1.959963984540054;  // of 97.5 % of the normal distribution
+  const double part = hits / count;
+  const double square = kQuantile * kQuantile / count;
+  const double middle = (part + square / 2) / (1 + square);
+  const double reach = std::sqrt(part * (1 - part) * square + square * square / 4) / (1 + square);
+  return {part, std::max(middle - reach, 0.0), std::min(middle + reach, 1.0)};
 }
 
 }  // namespace
@@ -82,8 +87,20 @@ std::optional<Outputs> compute_outputs(RankContext& context, const NetworkFile& 
   };
   const auto result = evaluate(context, file, request);
   if (!result) return std::nullopt;
-  if (logits.empty()) throw DataError(fmt::format("{} holds no images", result->name));
-  return Outputs{{torch::cat(logits), torch::cat(labels)}, result->class_names, result->name};
+  if (result->measured.num_samples == 0) throw DataError(fmt::format("{} holds no images", result->name));
+  if (logits.empty())
+    throw UsageError(fmt::format("{}: its task gives no outputs to the loss, so that nothing can be calibrated", file.path()));
+  Outputs outputs{{torch::cat(logits), torch::cat(labels)}, result->class_names, result->name};
+  if (outputs.samples.labels.size(0) != result->measured.num_samples) {
+    throw UsageError(fmt::format("{}: its task gives {} outputs to the loss for {} images, so that nothing can be calibrated", file.path(),
+                                 outputs.samples.labels.size(0), result->measured.num_samples));
+  }
+  const auto num_bad = outputs.samples.logits.isfinite().all(1).logical_not().sum().item<int64_t>();
+  if (num_bad > 0) {
+    throw UsageError(fmt::format("{}: the network's outputs for {} of {} images are not finite numbers, so that nothing can be calibrated",
+                                 file.path(), num_bad, result->measured.num_samples));
+  }
+  return outputs;
 }
 
 double fit_temperature(const LabelledOutputs& samples) {
@@ -169,10 +186,10 @@ DecisionResult measure_decisions(const inference::OperatingPoint& point, const t
     misses.push_back({is_of_class, is_decided ? 0.0 : 1.0});
     false_alarms.push_back({!is_of_class, is_decided ? 1.0 : 0.0});
   }
-  DecisionResult result{.accuracy = mean_of_shares(right), .rejected = mean_of_shares(rejected), .misses = {}, .false_alarms = {}};
+  DecisionResult result{.accuracy = part_of(right), .rejected = part_of(rejected), .misses = {}, .false_alarms = {}};
   if (!point.threshold) return result;
-  result.misses = mean_of_shares(misses);
-  result.false_alarms = mean_of_shares(false_alarms);
+  result.misses = part_of(misses);
+  result.false_alarms = part_of(false_alarms);
   return result;
 }
 

@@ -36,7 +36,8 @@ double fit_temperature(const LabelledOutputs& samples);
 inference::OperatingPoint::Threshold fit_threshold(const torch::Tensor& probabilities, const torch::Tensor& labels, int64_t label,
                                                    double miss_at_most);
 
-// A measured value and its 95 % interval by bootstrap: percentiles of 1,000 samples of the samples.
+// A measured value and its 95 % interval: by bootstrap of the calibration error (percentiles of 1,000 resamples), of parts by Wilson's
+// formula.
 struct Measured {
   double value = 0;
   double low = 0;

@@ -150,7 +150,8 @@ std::string describe_network(config::Experiment& experiment, const NetworkFile& 
       {"input_shape", data::Pipeline(experiment.dataset.validation_transforms, info, {}).output_shape()},
       {"transforms", to_json(transforms)},
   };
-  if (const auto point = inference::read_operating_point(file.tree(), file.path(), averaged); point != inference::OperatingPoint()) {
+  if (const auto point = inference::read_operating_point(file.tree(), file.path(), averaged, info.num_classes);
+      point != inference::OperatingPoint()) {
     auto& json = description["operating_point"];
     json = {{"temperature", point.temperature}, {"reject_below", point.reject_below}};
     if (point.threshold) json["threshold"] = {{"label", point.threshold->label}, {"probability", point.threshold->probability}};

@@ -9,7 +9,6 @@
 #include "base/text.h"
 #include "distributed/shared_memory.h"
 #include "inference/place_model.h"
-#include "nn/layers.h"
 #include "nn/sync_batch_norm.h"
 #include "train/engine/failure_message.h"
 #include "trainer/error.h"

@@ -2,6 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include <array>
+#include <cmath>
+
 #include "trainer/error.h"
 
 namespace trainer::session {
@@ -49,12 +52,33 @@ TEST(Calibration, DecisionsAndTheirIntervals) {
   EXPECT_DOUBLE_EQ(result.false_alarms.value, 1.0 / 3);
   EXPECT_DOUBLE_EQ(result.rejected.value, 0);
   EXPECT_DOUBLE_EQ(result.accuracy.value, 0.6);
+  // Wilson's interval of one of two, and of none of five.
+  EXPECT_NEAR(result.misses.low, 0.0945, 1e-4);
+  EXPECT_NEAR(result.misses.high, 0.9055, 1e-4);
+  EXPECT_NEAR(result.rejected.high, 0.4345, 1e-4);
   EXPECT_LT(result.accuracy.low, 0.6);
   EXPECT_GT(result.accuracy.high, 0.6);
   // Of the second class only what is not rejected.
   const auto strict = measure_decisions({.temperature = 1, .reject_below = 0.75}, probabilities, labels);
   EXPECT_DOUBLE_EQ(strict.rejected.value, 0.4);
   EXPECT_DOUBLE_EQ(strict.accuracy.value, 1);
+}
+
+TEST(Calibration, ProbabilitiesThatAreNotFiniteAreRejected) {
+  const std::array<double, 2> values = {std::nan(""), std::nan("")};
+  EXPECT_TRUE(inference::decide({}, values).is_rejected);
+}
+
+TEST(Calibration, StoredValuesAreChecked) {
+  const auto read = [](double temperature, int64_t label) {
+    state::Dict file;
+    const inference::OperatingPoint::Threshold threshold{label, 0.5};
+    file.add("operating_point", inference::tree_of({.temperature = temperature, .reject_below = 0, .threshold = threshold}));
+    return inference::read_operating_point(file, "a.pt", /*averaged=*/false, /*num_classes=*/3);
+  };
+  EXPECT_EQ(read(2, 1).threshold->label, 1);
+  EXPECT_THAT([&] { read(0, 1); }, ThrowsMessage<CheckpointError>(HasSubstr("calibrate the checkpoint again")));
+  EXPECT_THAT([&] { read(2, 3); }, ThrowsMessage<CheckpointError>(HasSubstr("calibrate the checkpoint again")));
 }
 
 }  // namespace
