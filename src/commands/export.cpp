@@ -31,7 +31,6 @@ config::Experiment load_experiment(const session::NetworkFile& file) {
   auto experiment = file.load_experiment({}, session::all_registries());
   experiment.runtime.device = device::DeviceChoice::kCpu;
   experiment.runtime.channels_last.value = false;
-  experiment.runtime.dtype = device::FloatType::kFloat32;
   experiment.runtime.cuda_graph = device::CudaGraphChoice::kOff;
   experiment.amp.enabled.value = false;
   experiment.distributed.sync_batch_norm = false;

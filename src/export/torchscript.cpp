@@ -97,7 +97,8 @@ std::string line_of(const exported::CropStep& step) {
 }
 
 // Adds forward(), which prepares the input of the method logits_of() and returns what the interface names.
-void add_forward(torch::jit::Module& module, const exported::Interface& interface) {
+// `dtype`: of the network's parameters.
+void add_forward(torch::jit::Module& module, const exported::Interface& interface, torch::ScalarType dtype) {
   std::string prepare;
   if (const auto& preprocessing = interface.preprocessing) {
     module.define(kResize);
@@ -106,7 +107,8 @@ void add_forward(torch::jit::Module& module, const exported::Interface& interfac
     const auto of_channels = [](const std::vector<float>& values) {
       return fmt::format("torch.tensor([{:#}], device=x.device).view(-1, 1, 1)", fmt::join(values, ", "));
     };
-    prepare += fmt::format("    x = (x / 255.0 - {}) / {}\n", of_channels(preprocessing->mean), of_channels(preprocessing->std));
+    prepare += fmt::format("    x = ((x / 255.0 - {}) / {}).to({})\n", of_channels(preprocessing->mean), of_channels(preprocessing->std),
+                           static_cast<int>(dtype));
   }
   const auto probabilities = fmt::format("torch.softmax(logits / {:#}, 1)", interface.temperature);
   const auto returned = interface.outputs == exported::Outputs::kLogits          ? std::string("logits")
@@ -129,7 +131,7 @@ std::string to_torchscript(models::Model& model, const std::vector<int64_t>& sam
   const bool is_network = !interface.preprocessing && interface.outputs == exported::Outputs::kLogits;
   const auto* const method = is_network ? "forward" : "logits_of";
   auto traced = trace_network(model, sample_shape, method);
-  if (!is_network) add_forward(traced, interface);
+  if (!is_network) add_forward(traced, interface, model.parameters().at(0).scalar_type());
   std::ostringstream written;
   traced.save(written, {{kTorchscriptDescription, description}});
   std::istringstream file(written.str());

@@ -31,9 +31,9 @@ struct InitReport {
 // The last layer that gives the network's outputs, "fc" or "heads.head"; empty: none was found.
 std::string head_of(const models::Model& model);
 
-// The same for initial weights. If not `strict`, loads the entries that fit, and throws only if none does. If the file tells other names of
-// its classes than `class_names`, which may be empty, and is not `strict`, each class gets the row of the last layer that has its name in
-// the file, and the others keep their initial values.
+// Initial weights, as load_weights(). If not `strict`, loads the entries that fit, and throws only if none does. If the file tells other
+// names of its classes than `class_names`, which may be empty, and is not `strict`, each class gets the row of the last layer that has its
+// name in the file, and the others keep their initial values.
 InitReport init_model(const state::Tree& file, const std::string& source, bool strict, torch::nn::Module& model,
                       const std::vector<std::string>& class_names = {});
 // From that file, which `checkpoint::read_any` reads.

@@ -158,6 +158,16 @@ class ExportImagesTest(unittest.TestCase):
         numpy.testing.assert_allclose(logits.detach().numpy(), both[0], rtol=1e-4, atol=1e-5)
         numpy.testing.assert_allclose(probabilities.detach().numpy(), both[1], atol=1e-5)
 
+    def test_a_network_in_float64(self):
+        self.make("shorter edge")
+        state = torch.load(self.checkpoint, weights_only=True)
+        torch.save({**state, "config": state["config"].replace("device: cpu", "device: cpu, dtype: float64")}, self.checkpoint)
+        image = torch.from_numpy(numpy.asarray(Image.open(self.images[0])).copy())[None]
+        found = torch.jit.load(self.export("torchscript"))(image)
+        self.assertEqual(found.dtype, torch.float64)
+        numpy.testing.assert_allclose(found[0].detach().numpy(), self.predicted()[0], atol=1e-6)
+        numpy.testing.assert_allclose(self.run_onnx(self.export("onnx"), image.numpy())[0][0], self.predicted()[0], atol=1e-5)
+
     def test_the_example(self):
         self.make("shorter edge")
         run = subprocess.run([sys.executable, ROOT / "examples" / "predict_onnx.py", self.export("onnx"), *self.images], capture_output=True, text=True, check=True)
