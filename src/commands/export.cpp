@@ -187,7 +187,8 @@ std::string write(const ExportArguments& arguments, config::Experiment& experime
   std::string content, note;
   const auto& format = arguments.format;
   const auto license = read_license(arguments.license);
-  const auto description = session::describe_network(experiment, file, arguments.ema);
+  // A state_dict holds none, and the checksum of a large checkpoint takes a while.
+  const auto description = format == "state_dict" ? "" : session::describe_network(experiment, file, arguments.ema);
   if (format == "onnx" || format == "torchscript") {
     const auto info = session::samples_of(experiment, file);
     const auto shape = data::Pipeline(experiment.dataset.validation_transforms, info, {}).output_shape();

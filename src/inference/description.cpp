@@ -52,21 +52,23 @@ Node without_others(Node experiment) {
   return experiment;
 }
 
-data::DatasetInfo read_samples(const state::View& file, int64_t num_outputs) {
-  const auto shape = file.find("sample_shape");
-  if (!shape) {
-    file.fail("an earlier version of trainer wrote it, without the shape of its samples; predict with `trainer predict`, or train again");
-  }
-  data::DatasetInfo samples{.shape = {}, .num_classes = num_outputs};
-  for (const auto& length : shape->elements()) samples.shape.push_back(length.integer());
-  if (const auto names = file.find("class_names")) {
-    for (const auto& name : names->elements()) samples.class_names.push_back(name.text());
-  }
-  if (static_cast<int64_t>(samples.class_names.size()) != num_outputs) samples.class_names.clear();
-  return samples;
+}  // namespace
+
+std::vector<std::string> read_class_names(const state::Tree& file, const std::string& source) {
+  std::vector<std::string> names;
+  const auto stored = state::View(file, source).find("class_names");
+  if (!stored) return names;
+  for (const auto& name : stored->elements()) names.push_back(name.text());
+  return names;
 }
 
-}  // namespace
+std::vector<int64_t> read_sample_shape(const state::Tree& file, const std::string& source) {
+  std::vector<int64_t> shape;
+  const auto stored = state::View(file, source).find("sample_shape");
+  if (!stored) return shape;
+  for (const auto& length : stored->elements()) shape.push_back(length.integer());
+  return shape;
+}
 
 device::PlacementOptions placement_options(const config::RuntimeSection& runtime, const config::AmpSection& amp,
                                            std::optional<bool> pin_memory) {
@@ -103,9 +105,16 @@ Description read_description(const state::Tree& checkpoint, const std::string& s
   Description description{.source = source, .model = settings.model.component};
   if (const auto* dataset = config::find_value(tree, "dataset.name")) description.dataset = dataset->text;
   const auto& model = dynamic_cast<const models::ModelOptions&>(*description.model.options);
-  description.samples = read_samples(file, model.num_outputs());
+  auto& samples = description.samples;
+  samples.num_classes = model.num_outputs();
+  samples.shape = read_sample_shape(checkpoint, source);
+  if (samples.shape.empty()) {
+    file.fail("an earlier version of trainer wrote it, without the shape of its samples; predict with `trainer predict`, or train again");
+  }
+  samples.class_names = read_class_names(checkpoint, source);
+  if (static_cast<int64_t>(samples.class_names.size()) != samples.num_classes) samples.class_names.clear();
   // The only data set of the program whose samples can have three dimensions and are no images.
-  description.samples.is_image = description.dataset != "synthetic";
+  samples.is_image = description.dataset != "synthetic";
   description.transforms = std::move(settings.transforms);
   description.tta = settings.validation.tta;
   description.placement = placement_options(settings.runtime, settings.amp);

@@ -22,6 +22,11 @@ struct Description {
   device::PlacementOptions placement = {};
 };
 
+// What a checkpoint tells about the samples that its network was trained on; empty if it does not tell. `source`: its file, for messages.
+// Throw CheckpointError.
+std::vector<std::string> read_class_names(const state::Tree& file, const std::string& source);
+std::vector<int64_t> read_sample_shape(const state::Tree& file, const std::string& source);
+
 // What the sections runtime and amp ask for, and dataloader.pin_memory.
 device::PlacementOptions placement_options(const config::RuntimeSection& runtime, const config::AmpSection& amp,
                                            std::optional<bool> pin_memory = {});

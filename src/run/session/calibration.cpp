@@ -27,20 +27,8 @@ Derivatives derivatives_at(double factor, const LabelledOutputs& samples) {
   return {(mean - of_label).mean().item<double>(), (mean_of_squares - mean.square()).mean().item<double>()};
 }
 
-// What a sample adds to a mean.
-struct Share {
-  bool counts = false;
-  double value = 0;
-};
-
 constexpr int kResamples = 1000;
 constexpr double kOutside = 0.025;  // on each side of the interval
-
-Measured with_interval(double value, std::vector<double> resampled) {
-  std::ranges::sort(resampled);
-  const auto at = [&](double part) { return resampled[static_cast<size_t>(part * static_cast<double>(resampled.size() - 1) + 0.5)]; };
-  return {value, at(kOutside), at(1 - kOutside)};
-}
 
 // `statistic` of the samples at these indices.
 Measured bootstrap(int64_t num_samples, const std::function<double(const std::vector<uint32_t>& indices)>& statistic) {
@@ -53,18 +41,25 @@ Measured bootstrap(int64_t num_samples, const std::function<double(const std::ve
     for (auto& index : indices) index = static_cast<uint32_t>(((next_splitmix64(state) >> 32) * static_cast<uint64_t>(num_samples)) >> 32);
     resampled.push_back(statistic(indices));
   }
-  return with_interval(value, std::move(resampled));
+  std::ranges::sort(resampled);
+  const auto at = [&](double part) { return resampled[static_cast<size_t>(part * static_cast<double>(resampled.size() - 1) + 0.5)]; };
+  return {value, at(kOutside), at(1 - kOutside)};
 }
 
-// The part of the counted samples that have a value of 1, and its interval by Wilson ("Probable Inference", 1927), which is right for small
-// numbers and where none has been seen too.
-Measured part_of(const std::vector<Share>& shares) {
-  double count = 0;
+struct Counted {
   double hits = 0;
-  for (const auto& share : shares) {
-    count += share.counts ? 1 : 0;
-    hits += share.counts ? share.value : 0;
+  double count = 0;
+
+  void add(bool is_hit) {
+    hits += is_hit ? 1 : 0;
+    count += 1;
   }
+};
+
+// The part of the counted samples that are hits, and its interval by Wilson ("Probable Inference", 1927), which is right for small numbers
+// and where none has been seen too.
+Measured part_of(const Counted& counted) {
+  const auto& [hits, count] = counted;
   if (count == 0) return {};
   constexpr double kQuantile = 1.959963984540054;  // of 97.5 % of the normal distribution
   const double part = hits / count;
@@ -174,17 +169,19 @@ CalibrationResult measure_calibration(const torch::Tensor& probabilities, const 
 DecisionResult measure_decisions(const inference::OperatingPoint& point, const torch::Tensor& probabilities, const torch::Tensor& labels) {
   const auto rows = probabilities.contiguous();
   const auto num_classes = static_cast<size_t>(rows.size(1));
-  std::vector<Share> right, rejected, misses, false_alarms;
+  Counted right, rejected, misses, false_alarms;
   for (int64_t i = 0; i < rows.size(0); ++i) {
     const auto decision = inference::decide(point, {rows[i].const_data_ptr<double>(), num_classes});
     const auto label = labels[i].item<int64_t>();
-    right.push_back({!decision.is_rejected, decision.label == label ? 1.0 : 0.0});
-    rejected.push_back({true, decision.is_rejected ? 1.0 : 0.0});
+    if (!decision.is_rejected) right.add(decision.label == label);
+    rejected.add(decision.is_rejected);
     if (!point.threshold) continue;
-    const bool is_of_class = label == point.threshold->label;
     const bool is_decided = decision.label == point.threshold->label;
-    misses.push_back({is_of_class, is_decided ? 0.0 : 1.0});
-    false_alarms.push_back({!is_of_class, is_decided ? 1.0 : 0.0});
+    if (label == point.threshold->label) {
+      misses.add(!is_decided);
+    } else {
+      false_alarms.add(is_decided);
+    }
   }
   DecisionResult result{.accuracy = part_of(right), .rejected = part_of(rejected), .misses = {}, .false_alarms = {}};
   if (!point.threshold) return result;

@@ -69,21 +69,9 @@ config::Experiment NetworkFile::load_experiment(const std::filesystem::path& con
   return experiment;
 }
 
-std::vector<std::string> NetworkFile::class_names() const {
-  std::vector<std::string> names;
-  const auto stored = state::View(tree_, path_).find("class_names");
-  if (!stored) return names;
-  for (const auto& name : stored->elements()) names.push_back(name.text());
-  return names;
-}
+std::vector<std::string> NetworkFile::class_names() const { return inference::read_class_names(tree_, path_); }
 
-std::vector<int64_t> NetworkFile::sample_shape() const {
-  std::vector<int64_t> shape;
-  const auto stored = state::View(tree_, path_).find("sample_shape");
-  if (!stored) return shape;
-  for (const auto& length : stored->elements()) shape.push_back(length.integer());
-  return shape;
-}
+std::vector<int64_t> NetworkFile::sample_shape() const { return inference::read_sample_shape(tree_, path_); }
 
 std::optional<NetworkFile::Progress> NetworkFile::progress() const {
   const state::View file(tree_, path_);
