@@ -262,7 +262,7 @@ bool is_yaml_file(std::string_view argument) {
 
 namespace {
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 20> kExamples = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 21> kExamples = {{
     {"train",
      "trainer --config configs/quickstart.yaml\n"
      "trainer --config my.yaml --run-dir runs/slow optimizer.lr=0.01"},
@@ -293,6 +293,9 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 20> kExample
     {"export",
      "trainer export --checkpoint runs/my_run --output network.onnx\n"
      "trainer export --checkpoint runs/my_run --format state_dict --output w.pt"},
+    {"verify-export",
+     "trainer verify-export network.onnx --checkpoint runs/my_run\n"
+     "trainer verify-export network.onnx --checkpoint best.pt --data photos/ --preprocess opencv"},
     {"verify-resume", "trainer verify-resume --config my.yaml --steps 20"},
     {"lr-find", "trainer lr-find --config my.yaml"},
     {"report",

@@ -39,6 +39,7 @@ constexpr std::array kCommands = {
     Command{"weights", "show, fetch and check published weights, from which a training can begin", &weights},
     Command{"checkpoint", "show, check, compare and average checkpoints", &checkpoint},
     Command{"export", "write the network of a checkpoint for other programs", &export_model},
+    Command{"verify-export", "compare an exported file with its checkpoint on real images", &verify_export},
     Command{"verify-resume", "check that a resumed run equals an uninterrupted one, bit for bit", &verify_resume},
     Command{"lr-find", "find a learning rate: train while it grows, and show where the loss falls fastest", &lr_find},
     Command{"report", "write a page with the curves and results of runs, or serve it", &report},

@@ -39,6 +39,7 @@ ExitCode replay(const std::vector<std::string>& args);
 ExitCode export_model(const std::vector<std::string>& args);
 ExitCode weights(const std::vector<std::string>& args);
 ExitCode checkpoint(const std::vector<std::string>& args);
+ExitCode verify_export(const std::vector<std::string>& args);
 ExitCode verify_resume(const std::vector<std::string>& args);
 ExitCode lr_find(const std::vector<std::string>& args);
 ExitCode list(const std::vector<std::string>& args);

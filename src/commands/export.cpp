@@ -187,8 +187,10 @@ std::string write(const ExportArguments& arguments, config::Experiment& experime
   std::string content, note;
   const auto& format = arguments.format;
   const auto license = read_license(arguments.license);
-  // A state_dict holds none, and the checksum of a large checkpoint takes a while.
-  const auto description = format == "state_dict" ? "" : session::describe_network(experiment, file, arguments.ema);
+  // The checksum of a large checkpoint takes a while, and a state_dict holds no description.
+  const auto describe = [&](const std::optional<exported::Interface>& interface) {
+    return session::describe_network(experiment, file, arguments.ema, interface);
+  };
   if (format == "onnx" || format == "torchscript") {
     const auto info = session::samples_of(experiment, file);
     const auto shape = data::Pipeline(experiment.dataset.validation_transforms, info, {}).output_shape();
@@ -201,19 +203,19 @@ std::string write(const ExportArguments& arguments, config::Experiment& experime
     }
     if (format == "onnx") {
       auto network = onnx::convert(engine::trace_network(model, shape), shape, interface);
-      network.metadata["trainer"] = description;
+      network.metadata["trainer"] = describe(interface);
       if (!info.class_names.empty()) network.metadata["class_names"] = nlohmann::json(info.class_names).dump();
       if (!license.empty()) network.metadata["license"] = license;
       content = onnx::to_file(network);
     } else {
-      content = engine::to_torchscript(model, shape, description, interface);
+      content = engine::to_torchscript(model, shape, describe(interface), interface);
     }
   }
   OutputFile target(arguments.output);
   if (format == "state_dict") {
     checkpoint::write_pytorch_file(state::state_of(model), arguments.output.stem().string(), target);
   } else if (format == "safetensors") {
-    std::map<std::string, std::string> metadata = {{"format", "pt"}, {"trainer", description}};
+    std::map<std::string, std::string> metadata = {{"format", "pt"}, {"trainer", describe({})}};
     if (!license.empty()) metadata["license"] = license;
     checkpoint::write_safetensors({.tensors = state::state_of(model), .metadata = std::move(metadata)}, target);
   } else {

@@ -282,11 +282,12 @@ ExitCode predict(const std::vector<std::string>& args) {
   auto experiment = file.load_experiment(arguments.config, arguments.overrides, registries);
   if (arguments.tta) experiment.validation.tta = *arguments.tta;
   const session::RankContext context(std::move(experiment), {.num_threads = num_threads}, logger);
-  inference::Predictor predictor(session::description_of(context.experiment(), file), file.tree(), arguments.ema, context.placement());
-  if (arguments.reject_below) predictor.set_reject_below(*arguments.reject_below);
   std::vector<std::string> problems;
   const auto files = find_files(arguments, problems);
   for (const auto& problem : problems) logger->warn("{}", problem);
+  inference::Predictor predictor(session::description_of(context.experiment(), file), file.tree(), arguments.ema, context.placement(),
+                                 static_cast<int64_t>(std::min(files.size(), kFilesAtOnce)));
+  if (arguments.reject_below) predictor.set_reject_below(*arguments.reject_below);
   if (!arguments.grid.empty()) {
     refuse_output_over_input(arguments.grid, "--save-grid", arguments, files);
     data::check_image_extension(arguments.grid);

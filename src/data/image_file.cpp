@@ -85,4 +85,9 @@ std::vector<uint8_t> encode_jpeg(const uint8_t* pixels, int height, int width, i
   return file;
 }
 
+void resize_without_antialiasing(const uint8_t* pixels, int height, int width, int new_height, int new_width, uint8_t* out) {
+  std::string refusal;
+  if (!image_module().resize_linear(pixels, height, width, new_height, new_width, out, refusal)) throw std::runtime_error(refusal);
+}
+
 }  // namespace trainer::data

@@ -39,4 +39,8 @@ ImageTraits find_traits(std::span<const uint8_t> file);
 // A JPEG file of that quality (1 to 100) of RGB pixels, [height][width][3]. Throws as decode_image(). May be called by several threads.
 std::vector<uint8_t> encode_jpeg(const uint8_t* pixels, int height, int width, int quality);
 
+// cv::resize with cv::INTER_LINEAR, as many applications resize images: an image of RGB pixels, [height][width][3], to `out`,
+// [new_height][new_width][3]. Throws as decode_image(). May be called by several threads.
+void resize_without_antialiasing(const uint8_t* pixels, int height, int width, int new_height, int new_width, uint8_t* out);
+
 }  // namespace trainer::data

@@ -25,6 +25,8 @@ struct ImageModule {
   // Returns whether `file` is a JPEG file of that quality (1 to 100) of these pixels, [height][width][3].
   bool (*encode_jpeg)(const uint8_t* pixels, int height, int width, int quality, std::vector<uint8_t>& file, std::string& refusal);
   ImageTraits (*read_traits)(std::span<const uint8_t> file);
+  // Returns whether `out`, [new_height][new_width][3], has these pixels in its size.
+  bool (*resize_linear)(const uint8_t* pixels, int height, int width, int new_height, int new_width, uint8_t* out, std::string& refusal);
 };
 
 // Name and type of the module's one exported function.

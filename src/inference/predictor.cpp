@@ -47,6 +47,9 @@ std::shared_ptr<models::Model> make_model(const Description& description, const 
   }
 }
 
+// In a resnet18, five images of 224 x 224 pixels save as much time as the transformation of the weights takes.
+constexpr int64_t kImagesForWinograd = 8;
+
 data::BatchLayout layout_of(const device::Placement& placement) {
   return {placement.input_dtype, placement.memory_format == torch::MemoryFormat::ChannelsLast};
 }
@@ -75,13 +78,17 @@ void for_each_file(size_t count, int num_threads, const std::function<void(size_
 
 }  // namespace
 
-Predictor::Predictor(const Description& description, const state::Tree& file, bool averaged, const device::Placement& placement)
+Predictor::Predictor(const Description& description, const state::Tree& file, bool averaged, const device::Placement& placement,
+                     int64_t images_at_once)
     : samples_(require_classes(description).samples),
       model_(make_model(description, placement)),
       placement_(placement_for(*model_, placement)),
       tta_(description.tta),
       point_(read_operating_point(file, description.source, averaged, samples_.num_classes)),
       reader_(samples_, description.transforms, layout_of(placement_)) {
+  if (description.placement.convolution == device::ConvolutionChoice::kAuto && images_at_once < kImagesForWinograd) {
+    placement_.convolution = device::ConvolutionChoice::kDirect;
+  }
   place_model(*model_, placement_);
   load_weights(file, description.source, averaged, *model_);
   model_->eval();

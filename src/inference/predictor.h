@@ -74,9 +74,12 @@ struct Outputs {
 
 class Predictor {
  public:
-  // Builds the network and loads its weights from the tree of its file. `averaged`: the moving averages of its parameters. Throws
-  // UsageError if it does not classify images, and CheckpointError if the weights do not fit.
-  Predictor(const Description& description, const state::Tree& file, bool averaged, const device::Placement& placement);
+  // Builds the network and loads its weights from the tree of its file. `averaged`: the moving averages of its parameters.
+  // `images_at_once`: in most batches; where runtime.convolution is auto, few of them are convolved directly, because the transformation of
+  // the weights for Winograd's algorithm would take longer than it saves. Throws UsageError if the network does not classify images, and
+  // CheckpointError if the weights do not fit.
+  Predictor(const Description& description, const state::Tree& file, bool averaged, const device::Placement& placement,
+            int64_t images_at_once);
 
   int64_t num_classes() const { return samples_.num_classes; }
   // Of each class; empty: the classes have only numbers.

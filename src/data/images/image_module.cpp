@@ -71,11 +71,20 @@ bool encode_jpeg(const uint8_t* pixels, int height, int width, int quality, std:
   return try_to([&] { file = encoded(".jpg", pixels, height, width, {cv::IMWRITE_JPEG_QUALITY, quality}); }, refusal);
 }
 
+bool resize_linear(const uint8_t* pixels, int height, int width, int new_height, int new_width, uint8_t* out, std::string& refusal) {
+  return try_to(
+      [&] {
+        cv::Mat resized(new_height, new_width, CV_8UC3, out);
+        cv::resize(cv::Mat(height, width, CV_8UC3, const_cast<uint8_t*>(pixels)), resized, resized.size(), 0, 0, cv::INTER_LINEAR);
+      },
+      refusal);
+}
+
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) const trainer::data::ImageModule* trainer_image_module() {
-  static constexpr trainer::data::ImageModule kModule{&encode,      &decode,      &find_size,
-                                                      &decode_part, &encode_jpeg, &trainer::images::read_traits};
+  static constexpr trainer::data::ImageModule kModule{
+      &encode, &decode, &find_size, &decode_part, &encode_jpeg, &trainer::images::read_traits, &resize_linear};
   cv::utils::logging::setLogLevel(cv::utils::logging::LOG_LEVEL_SILENT);
   // The caller's threads each have their own image.
   cv::setNumThreads(1);

@@ -126,7 +126,8 @@ inference::Description description_of(const config::Experiment& experiment, cons
           .placement = placement_options(experiment)};
 }
 
-std::string describe_network(config::Experiment& experiment, const NetworkFile& file, bool averaged) {
+std::string describe_network(config::Experiment& experiment, const NetworkFile& file, bool averaged,
+                             const std::optional<exported::Interface>& interface) {
   const auto info = samples_of(experiment, file);
   const auto tree = config::parse_yaml(config::to_yaml(experiment, all_registries()), file.path());
   const auto& transforms = tree.find("dataset")->value.find("validation_transforms")->value;
@@ -143,6 +144,12 @@ std::string describe_network(config::Experiment& experiment, const NetworkFile& 
     auto& json = description["operating_point"];
     json = {{"temperature", point.temperature}, {"reject_below", point.reject_below}};
     if (point.threshold) json["threshold"] = {{"label", point.threshold->label}, {"probability", point.threshold->probability}};
+  }
+  if (interface) {
+    description["input"] = interface->preprocessing ? "images" : "tensor";
+    auto& outputs = description["outputs"] = Json::array();
+    if (interface->outputs != exported::Outputs::kProbabilities) outputs.push_back("logits");
+    if (interface->outputs != exported::Outputs::kLogits) outputs.push_back("probabilities");
   }
   return description.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

@@ -1,0 +1,99 @@
+#include "export/exported_network.h"
+
+#include <fmt/format.h>
+#include <torch/script.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+#include "export/onnx/runtime.h"
+#include "export/torchscript.h"
+#include "trainer/error.h"
+
+namespace trainer::exported {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The first line of what LibTorch says, without its backtrace.
+std::string reason_of(const std::exception& error) {
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+  const std::string text = torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
+  return printable_line(text.substr(0, text.find('\n')));
+}
+
+class ScriptNetwork : public ExportedNetwork {
+ public:
+  explicit ScriptNetwork(const fs::path& file) : file_(file) {
+    torch::jit::ExtraFilesMap extra = {{engine::kTorchscriptDescription, ""}};
+    try {
+      module_ = torch::jit::load(file.string(), torch::kCPU, extra);
+      module_.eval();
+    } catch (const std::exception& error) {
+      throw UsageError(
+          fmt::format("{}: LibTorch cannot read it as TorchScript: {}; give a file that trainer export or torch.jit.save has written",
+                      file.string(), reason_of(error)));
+    }
+    const auto forward = module_.find_method("forward");
+    const auto num_inputs = forward ? forward->num_inputs() - 1 : 0;
+    if (num_inputs != 1) {
+      throw UsageError(fmt::format("{}: it takes {} inputs; give a file of a network that takes one", file.string(), num_inputs));
+    }
+    for (const auto& parameter : module_.parameters()) dtype_ = parameter.scalar_type();
+    description_ = extra.at(engine::kTorchscriptDescription);
+    const auto json = nlohmann::json::parse(description_, nullptr, /*allow_exceptions=*/false);
+    if (!json.is_object()) return;
+    if (json.value("input", "") == "images") dtype_ = torch::kUInt8;
+    gives_probabilities_ = json.value("outputs", std::vector<std::string>()).back() == "probabilities";
+  }
+
+  const std::vector<int64_t>& input_shape() const override { return any_shape_; }
+  torch::ScalarType input_dtype() const override { return dtype_; }
+  bool gives_probabilities() const override { return gives_probabilities_; }
+  const std::string& description() const override { return description_; }
+  std::string engine() const override { return "LibTorch " TORCH_VERSION; }
+
+  torch::Tensor run(const torch::Tensor& input) override {
+    const torch::NoGradGuard no_grad;
+    torch::IValue output;
+    try {
+      output = module_.forward({input});
+    } catch (const std::exception& error) {
+      throw Error(fmt::format("{}: {} cannot run it: {}", file_.string(), engine(), reason_of(error)));
+    }
+    // Of the logits and probabilities of trainer export, the latter.
+    if (output.isTuple()) output = output.toTupleRef().elements().back();
+    if (output.isTensor()) return output.toTensor();
+    throw Error(fmt::format("{}: its forward() returns no tensor", file_.string()));
+  }
+
+ private:
+  fs::path file_;
+  torch::jit::Module module_;
+  std::vector<int64_t> any_shape_;
+  torch::ScalarType dtype_ = torch::kFloat32;
+  bool gives_probabilities_ = false;
+  std::string description_;
+};
+
+}  // namespace
+
+std::unique_ptr<ExportedNetwork> open_network(const fs::path& file, const fs::path& runtime) {
+  std::array<char, 2> begin{};
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) throw UsageError(fmt::format("{}: {}; give a file that trainer export has written", file.string(), std::strerror(errno)));
+  // TorchScript files are zip files, ONNX files begin with a number of a field.
+  stream.read(begin.data(), begin.size());
+  if (stream.gcount() < 2) {
+    throw UsageError(fmt::format("{}: it is {}; give a file that trainer export has written", file.string(),
+                                 fs::is_directory(file) ? "a folder" : "empty"));
+  }
+  if (begin[0] == 'P' && begin[1] == 'K') return std::make_unique<ScriptNetwork>(file);
+  return onnx::open_network(file, runtime, torch::get_num_threads());
+}
+
+}  // namespace trainer::exported

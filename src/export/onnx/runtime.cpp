@@ -1,0 +1,227 @@
+#include "export/onnx/runtime.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdio>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/text.h"
+#include "export/onnx/runtime_api.h"
+#include "trainer/error.h"
+
+namespace trainer::onnx {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The library of the package onnxruntime; empty: python3 or the package is not there.
+std::string find_python_package() {
+  constexpr auto kCommand =
+      "python3 -c 'import glob, importlib.util as u; s = u.find_spec(\"onnxruntime\"); "
+      "print(*glob.glob((s.submodule_search_locations[0] if s else \"/none\") + \"/capi/libonnxruntime.so*\"), sep=\"\\n\")' 2> /dev/null";
+  std::string output;
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(kCommand, "re"), &::pclose);
+  std::array<char, 4096> part{};
+  while (pipe && std::fgets(part.data(), part.size(), pipe.get()) != nullptr) output += part.data();
+  return output.substr(0, output.find('\n'));
+}
+
+// Never closed: its threads may outlive a session.
+const api::Base& load_runtime(const fs::path& runtime) {
+  void* library = nullptr;
+  if (!runtime.empty()) {
+    library = ::dlopen(runtime.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) throw UsageError(fmt::format("--runtime {}: it cannot be loaded: {}", runtime.string(), ::dlerror()));
+  } else {
+    library = ::dlopen("libonnxruntime.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) library = ::dlopen("libonnxruntime.so", RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) {
+      const auto file = find_python_package();
+      if (!file.empty()) library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+    }
+    if (library == nullptr) {
+      throw UsageError(
+          "ONNX Runtime, which runs .onnx files, is not on this machine: install it for the python3 in PATH (pip install onnxruntime), or "
+          "name its library, libonnxruntime.so, with --runtime");
+    }
+  }
+  const auto entry = reinterpret_cast<api::Entry>(::dlsym(library, api::kEntry));
+  if (entry != nullptr) return *entry();
+  throw UsageError(fmt::format("--runtime {}: it is not the library of ONNX Runtime; give libonnxruntime.so", runtime.string()));
+}
+
+// ONNX's numbers of the types that a network's input and output can have.
+constexpr std::array<std::pair<int, torch::ScalarType>, 4> kTypes = {
+    {{1, torch::kFloat32}, {2, torch::kUInt8}, {10, torch::kFloat16}, {11, torch::kFloat64}}};
+
+std::optional<torch::ScalarType> dtype_of(int type) {
+  for (const auto& [number, dtype] : kTypes) {
+    if (number == type) return dtype;
+  }
+  return std::nullopt;
+}
+
+int type_of(torch::ScalarType dtype) {
+  for (const auto& [number, other] : kTypes) {
+    if (other == dtype) return number;
+  }
+  throw std::logic_error("not a type of an input");
+}
+
+class Network : public exported::ExportedNetwork {
+ public:
+  Network(const fs::path& file, const fs::path& runtime, int num_threads) : file_(file), base_(load_runtime(runtime)) {
+    functions_ = base_.get_functions(api::kApiVersion);
+    if (functions_ == nullptr) throw UsageError(fmt::format("{} is too old; install 1.2 or later", engine()));
+    env_ = create<api::Env>(&api::Functions::release_env,
+                            [&](api::Env** out) { return functions_->create_env(api::kLogFatal, "trainer", out); });
+    memory_ = create<api::MemoryInfo>(&api::Functions::release_memory_info, [&](api::MemoryInfo** out) {
+      return functions_->create_cpu_memory_info(api::kArenaAllocator, api::kDefaultMemory, out);
+    });
+    check(functions_->get_default_allocator(&allocator_));
+    const auto options = create<api::SessionOptions>(&api::Functions::release_session_options,
+                                                     [&](auto** out) { return functions_->create_session_options(out); });
+    check(functions_->set_intra_op_num_threads(options.get(), num_threads));
+    session_ = create<api::Session>(&api::Functions::release_session, [&](api::Session** out) {
+      return functions_->create_session(env_.get(), file_.c_str(), options.get(), out);
+    });
+    read_input();
+    read_output();
+    read_description();
+  }
+
+  const std::vector<int64_t>& input_shape() const override { return input_shape_; }
+  torch::ScalarType input_dtype() const override { return input_dtype_; }
+  bool gives_probabilities() const override { return output_name_ == "probabilities"; }
+  const std::string& description() const override { return description_; }
+  std::string engine() const override { return fmt::format("ONNX Runtime {}", base_.get_version()); }
+
+  torch::Tensor run(const torch::Tensor& input) override {
+    const auto value = create<api::Value>(&api::Functions::release_value, [&](api::Value** out) {
+      return functions_->create_tensor_with_data(memory_.get(), input.data_ptr(), input.nbytes(), input.sizes().data(),
+                                                 input.sizes().size(), type_of(input.scalar_type()), out);
+    });
+    const std::array<const api::Value*, 1> values = {value.get()};
+    const std::array<const char*, 1> input_names = {input_name_.c_str()};
+    const std::array<const char*, 1> output_names = {output_name_.c_str()};
+    const auto output = create<api::Value>(&api::Functions::release_value, [&](api::Value** out) {
+      return functions_->run(session_.get(), nullptr, input_names.data(), values.data(), 1, output_names.data(), 1, out);
+    });
+    const auto info = create<api::TensorInfo>(&api::Functions::release_tensor_info, [&](api::TensorInfo** out) {
+      return functions_->get_tensor_type_and_shape(output.get(), out);
+    });
+    int type = 0;
+    check(functions_->get_tensor_element_type(info.get(), &type));
+    const auto dtype = dtype_of(type);
+    if (!dtype) throw Error(fmt::format("{}: its output {} does not consist of floating-point numbers", file_.string(), output_name_));
+    void* data = nullptr;
+    check(functions_->get_tensor_mutable_data(output.get(), &data));
+    return torch::from_blob(data, shape_of(info.get()), *dtype).clone();
+  }
+
+ private:
+  // Owns what the library has created.
+  template <class T>
+  using Owner = std::unique_ptr<T, std::function<void(T*)>>;
+
+  template <class T, class Create>
+  Owner<T> create(void (*api::Functions::*release)(T*), const Create& call) {
+    T* created = nullptr;
+    check(call(&created));
+    return {created, functions_->*release};
+  }
+
+  void check(api::Status* status) const {
+    if (status == nullptr) return;
+    const auto message = printable_line(functions_->get_error_message(status));
+    functions_->release_status(status);
+    const auto text = fmt::format("{}: {} cannot run it: {}", file_.string(), engine(), message);
+    if (session_ == nullptr) throw UsageError(text);
+    throw Error(text);
+  }
+
+  std::string take_text(char* text) const {
+    if (text == nullptr) return "";
+    std::string copy = text;
+    check(functions_->allocator_free(allocator_, text));
+    return copy;
+  }
+
+  std::vector<int64_t> shape_of(const api::TensorInfo* info) const {
+    size_t count = 0;
+    check(functions_->get_dimensions_count(info, &count));
+    std::vector<int64_t> shape(count);
+    check(functions_->get_dimensions(info, shape.data(), count));
+    return shape;
+  }
+
+  void read_input() {
+    size_t count = 0;
+    check(functions_->session_get_input_count(session_.get(), &count));
+    if (count != 1) throw UsageError(fmt::format("{}: it takes {} inputs; give a file of a network that takes one", file_.string(), count));
+    char* name = nullptr;
+    check(functions_->session_get_input_name(session_.get(), 0, allocator_, &name));
+    input_name_ = take_text(name);
+    const auto type_info = create<api::TypeInfo>(&api::Functions::release_type_info, [&](api::TypeInfo** out) {
+      return functions_->session_get_input_type_info(session_.get(), 0, out);
+    });
+    const api::TensorInfo* info = nullptr;
+    check(functions_->cast_type_info_to_tensor_info(type_info.get(), &info));
+    int type = 0;
+    if (info != nullptr) check(functions_->get_tensor_element_type(info, &type));
+    const auto dtype = dtype_of(type);
+    if (!dtype) {
+      throw UsageError(
+          fmt::format("{}: its input {} consists neither of pixels (uint8) nor of floating-point numbers", file_.string(), input_name_));
+    }
+    input_dtype_ = *dtype;
+    input_shape_ = shape_of(info);
+  }
+
+  void read_output() {
+    size_t count = 0;
+    check(functions_->session_get_output_count(session_.get(), &count));
+    for (size_t i = 0; i < count && !gives_probabilities(); ++i) {
+      char* name = nullptr;
+      check(functions_->session_get_output_name(session_.get(), i, allocator_, &name));
+      const auto text = take_text(name);
+      if (i == 0 || text == "probabilities") output_name_ = text;
+    }
+  }
+
+  void read_description() {
+    const auto metadata = create<api::ModelMetadata>(&api::Functions::release_model_metadata, [&](api::ModelMetadata** out) {
+      return functions_->session_get_model_metadata(session_.get(), out);
+    });
+    char* text = nullptr;
+    check(functions_->metadata_lookup(metadata.get(), allocator_, "trainer", &text));
+    description_ = take_text(text);
+  }
+
+  fs::path file_;
+  const api::Base& base_;
+  const api::Functions* functions_ = nullptr;
+  Owner<api::Env> env_;
+  Owner<api::MemoryInfo> memory_;
+  api::Allocator* allocator_ = nullptr;
+  Owner<api::Session> session_;
+  std::string input_name_;
+  std::vector<int64_t> input_shape_;
+  torch::ScalarType input_dtype_ = torch::kFloat32;
+  std::string output_name_;
+  std::string description_;
+};
+
+}  // namespace
+
+std::unique_ptr<exported::ExportedNetwork> open_network(const fs::path& file, const fs::path& runtime, int num_threads) {
+  return std::make_unique<Network>(file, runtime, num_threads);
+}
+
+}  // namespace trainer::onnx
