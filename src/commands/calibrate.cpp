@@ -7,10 +7,12 @@
 #include <optional>
 #include <string>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "cli/arguments.h"
 #include "cli/output.h"
 #include "commands/command.h"
+#include "commands/operating_point.h"
 #include "datasets/folder_listing.h"
 #include "inference/operating_point.h"
 #include "report/history/run_record.h"
@@ -106,12 +108,15 @@ void store(const session::NetworkFile& file, bool averaged, const inference::Ope
   checkpoint::save(file.path(), changed);
 }
 
-reporting::Json to_json(const session::Measured& measured) {
-  return {{"value", measured.value}, {"low", measured.low}, {"high", measured.high}};
-}
-
-std::string percent(const session::Measured& measured) {
-  return fmt::format("{:.2f}% ({:.2f}% to {:.2f}%)", 100 * measured.value, 100 * measured.low, 100 * measured.high);
+// Beside the files of the run that the checkpoint belongs to, for `trainer report`.
+void write_for_report(const run::RunDirectory& directory, const session::NetworkFile& file, bool averaged, const std::string& images,
+                      reporting::Json json) {
+  const auto progress = file.progress();
+  json["step"] = progress ? progress->step : 0;
+  json["averaged"] = averaged;
+  json["images"] = images;
+  directory.written_files().add(directory.calibration_file());
+  write_file_atomically(directory.calibration_file(), reporting::to_text(json) + '\n');
 }
 
 struct Result {
@@ -121,45 +126,59 @@ struct Result {
   session::DecisionResult decisions;
 };
 
+reporting::Json json_of_bins(const std::vector<reporting::CalibrationBin>& bins) {
+  auto json = reporting::Json::array();
+  for (const auto& bin : bins) json.push_back({{"confidence", bin.confidence}, {"accuracy", bin.accuracy}, {"count", bin.count}});
+  return json;
+}
+
+// How well each class can be told from the others, by its probability at this temperature.
+reporting::Json classes_of(const session::Outputs& outputs, double temperature) {
+  // The curves of more would be a file of many megabytes.
+  constexpr int64_t kMostClasses = 200;
+  auto classes = reporting::Json::array();
+  const auto& [logits, labels] = outputs.samples;
+  if (logits.size(1) > kMostClasses) return classes;
+  const auto probabilities = (logits / temperature).softmax(1);
+  for (int64_t label = 0; label < logits.size(1); ++label) {
+    const auto measured = session::measure_precision_recall(probabilities, labels, label);
+    auto points = reporting::Json::array();
+    for (const auto& point : measured.points) {
+      points.push_back({{"threshold", point.threshold}, {"recall", point.recall}, {"precision", point.precision}});
+    }
+    classes.push_back({{"name", reporting::name_of_class(outputs.class_names, label)},
+                       {"num_samples", measured.num_samples},
+                       {"average_precision", measured.average_precision},
+                       {"precision_recall", std::move(points)}});
+  }
+  return classes;
+}
+
+reporting::Json json_of(const Result& result, const session::Outputs& outputs) {
+  const auto& [point, before, after, decisions] = result;
+  auto json = to_json(point, decisions, outputs.class_names);
+  json["num_samples"] = outputs.samples.labels.size(0);
+  json["loss"] = {{"before", before.loss}, {"after", after.loss}};
+  json["calibration_error"] = {{"before", to_json(before.calibration_error)}, {"after", to_json(after.calibration_error)}};
+  json["calibration"] = {{"before", json_of_bins(before.bins)}, {"after", json_of_bins(after.bins)}};
+  json["classes"] = classes_of(outputs, point.temperature);
+  return json;
+}
+
 void print_result(const CalibrateArguments& arguments, const Result& result, const session::Outputs& outputs, const std::string& file) {
   const auto& [point, before, after, decisions] = result;
-  const auto& threshold = point.threshold;
-  const auto name = threshold ? reporting::name_of_class(outputs.class_names, threshold->label) : "";
-  if (arguments.json) {
-    reporting::Json json = {
-        {"num_samples", outputs.samples.labels.size(0)},
-        {"temperature", point.temperature},
-        {"loss", {{"before", before.loss}, {"after", after.loss}}},
-        {"calibration_error", {{"before", to_json(before.calibration_error)}, {"after", to_json(after.calibration_error)}}},
-        {"reject_below", point.reject_below},
-        {"accuracy", to_json(decisions.accuracy)},
-        {"rejected", to_json(decisions.rejected)}};
-    if (threshold) {
-      json["threshold"] = {{"class", name},
-                           {"label", threshold->label},
-                           {"probability", threshold->probability},
-                           {"misses", to_json(decisions.misses)},
-                           {"false_alarms", to_json(decisions.false_alarms)}};
-    }
-    return cli::print_json(json);
-  }
   print("{} of {}; in brackets 95% intervals\n", counted(outputs.samples.labels.size(0), "image"), outputs.name);
   print("temperature        {:.4f}\n", point.temperature);
   print("loss               {:.4f} before, {:.4f} after\n", before.loss, after.loss);
   print("calibration error  {} before, {} after\n", percent(before.calibration_error), percent(after.calibration_error));
-  if (threshold) {
-    print("class              {} if it is at least {:.6g} probable: {} of its images are missed, {} of the others are taken for it\n",
-          printable_line(name), threshold->probability, percent(decisions.misses), percent(decisions.false_alarms));
-  }
-  if (threshold) {
+  print("{}", decisions_text(point, decisions, outputs.class_names));
+  if (const auto& threshold = point.threshold) {
     const auto num_images = (outputs.samples.labels == threshold->label).sum().item<int64_t>();
     if (*arguments.miss_at_most * static_cast<double>(num_images) < 1) {
       print("                   {} of the class are too few to promise that {:g}% are missed at most; give about {:.0f} or more\n",
             counted(num_images, "image"), 100 * *arguments.miss_at_most, *arguments.miss_at_most > 0 ? 3 / *arguments.miss_at_most : 1e4);
     }
   }
-  if (point.reject_below > 0) print("rejected           {} are less than {} probable\n", percent(decisions.rejected), point.reject_below);
-  print("accuracy           {}{}\n", percent(decisions.accuracy), point.reject_below > 0 ? " of the others" : "");
   print("stored in {}\n", file);
 }
 
@@ -197,9 +216,17 @@ ExitCode calibrate(const std::vector<std::string>& args) {
       }
       result.before = session::measure_calibration(logits.softmax(1), labels);
       result.after = session::measure_calibration(probabilities, labels);
-      result.decisions = session::measure_decisions(result.point, probabilities, labels);
+      session::DecisionMeter decisions(result.point);
+      decisions.add(probabilities, labels);
+      result.decisions = decisions.result();
       store(*file, arguments.request.averaged, result.point);
-      print_result(arguments, result, *outputs, file->path());
+      auto json = json_of(result, *outputs);
+      if (lock) write_for_report(*lock, *file, arguments.request.averaged, outputs->name, json);
+      if (arguments.json) {
+        cli::print_json(json);
+      } else {
+        print_result(arguments, result, *outputs, file->path());
+      }
       return ExitCode::kDone;
     });
   });

@@ -10,6 +10,7 @@
 #include "cli/arguments.h"
 #include "cli/output.h"
 #include "commands/command.h"
+#include "commands/operating_point.h"
 #include "reporting/evaluation.h"
 #include "reporting/values.h"
 #include "run/session/evaluation.h"
@@ -28,6 +29,7 @@ EvalArguments parse_eval_arguments(const std::vector<std::string>& args) {
   EvalArguments arguments;
   CLI::App app(
       "Evaluates the network of a checkpoint on the validation set: metrics, a table of the classes and the confusion matrix.\n"
+      "Of a calibrated checkpoint also what its temperature and thresholds are worth (trainer calibrate).\n"
       "On other images: trainer eval --checkpoint FILE --data FOLDER\n"
       "On several processes: trainer launch eval --checkpoint FILE",
       "trainer eval");
@@ -67,12 +69,24 @@ void print_result(const EvalArguments& arguments, const std::string& model, cons
                                                    .num_samples = measured.num_samples,
                                                    .classes = std::move(measured.classes)},
                                          .class_names = std::move(result.class_names)};
-  if (arguments.json) return trainer::print_text(reporting::to_json_text(evaluation) + '\n');
+  const auto& operating = result.operating;
+  if (arguments.json) {
+    auto json = reporting::Json::parse(reporting::to_json_text(evaluation));
+    if (operating) {
+      auto& object = json["operating_point"] = to_json(operating->point, operating->decisions, evaluation.class_names);
+      object["calibration_error"] = operating->calibration_error;
+    }
+    return cli::print_json(json);
+  }
   const auto of_step = progress ? fmt::format(", epoch {}, step {}", progress->epoch + 1, progress->step) : "";
   const reporting::Fields of_what = {
       {fmt::format("{} of {}:", counted(evaluation.event.num_samples, result.is_image ? "image" : "sample"), result.name)},
       {fmt::format("{} of {}{}{}", model, file.path(), of_step, arguments.request.averaged ? ", averaged parameters" : "")}};
   print("{}", evaluation_text(evaluation, of_what, reporting::line_width(stdout)));
+  if (!operating) return;
+  print("\nas calibrated, with temperature {:.4f}; in brackets 95% intervals\n", operating->point.temperature);
+  print("calibration error  {:.2f}%\n", 100 * operating->calibration_error);
+  print("{}", decisions_text(operating->point, operating->decisions, evaluation.class_names));
 }
 
 }  // namespace

@@ -77,41 +77,97 @@ function withBar(value) {
   return element("span", {}, formatPercent(value), element("span", { class: "bar-box", "aria-hidden": "true" }, bar));
 }
 
-// The accuracy of the predictions in each range of confidence, as a bar; perfectly calibrated bars end on the diagonal.
-function reliabilityDiagram(evaluation) {
-  const drawn = (tag, attributes, ...children) => {
-    const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
-    for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
-    node.append(...children);
-    return node;
-  };
-  const size = 240, margin = 34, numBins = evaluation.calibration.length;
-  const at = (share) => margin + share * size, up = (share) => margin / 2 + (1 - share) * size;
-  const picture = drawn("svg", { class: "reliability", viewBox: `0 0 ${size + 1.5 * margin} ${size + 1.5 * margin}`, role: "img",
-                                 "aria-label": "Reliability diagram: accuracy over confidence; the table has the values" });
+const SIZE = 240, MARGIN = 34;
+
+function drawn(tag, attributes, ...children) {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  node.append(...children);
+  return node;
+}
+
+const across = (share) => MARGIN + share * SIZE;
+const up = (share) => MARGIN / 2 + (1 - share) * SIZE;
+
+// A square whose sides are 0% to 100%.
+function squareDiagram(label) {
+  const picture = drawn("svg", { class: "reliability", viewBox: `0 0 ${SIZE + 1.5 * MARGIN} ${SIZE + 1.5 * MARGIN}`, role: "img", "aria-label": label });
   for (const share of [0, 0.5, 1]) {
-    picture.append(drawn("line", { x1: at(0), x2: at(1), y1: up(share), y2: up(share), class: "grid" }),
-                   drawn("text", { x: at(0) - 6, y: up(share) + 4, "text-anchor": "end" }, `${100 * share}%`),
-                   drawn("text", { x: at(share), y: up(0) + 15, "text-anchor": "middle" }, `${100 * share}%`));
+    picture.append(drawn("line", { x1: across(0), x2: across(1), y1: up(share), y2: up(share), class: "grid" }),
+                   drawn("text", { x: across(0) - 6, y: up(share) + 4, "text-anchor": "end" }, `${100 * share}%`),
+                   drawn("text", { x: across(share), y: up(0) + 15, "text-anchor": "middle" }, `${100 * share}%`));
   }
-  evaluation.calibration.forEach((bin, index) => {
-    if (bin.count === 0) return;
-    const words = `Confidence ${formatPercent(bin.confidence)}: ${formatPercent(bin.accuracy)} of ${bin.count.toLocaleString("en")} are right`;
-    picture.append(drawn("rect", { x: at(index / numBins) + 1, y: up(bin.accuracy), width: size / numBins - 2, height: size * bin.accuracy },
-                         drawn("title", {}, words)),
-                   drawn("circle", { cx: at(bin.confidence), cy: up(bin.accuracy), r: 3 }));
-  });
-  picture.append(drawn("line", { x1: at(0), y1: up(0), x2: at(1), y2: up(1), class: "ideal" }));
   return picture;
 }
 
+// The accuracy of the predictions in each range of confidence, as a bar; perfectly calibrated bars end on the diagonal.
+function reliabilityDiagram(bins) {
+  const picture = squareDiagram("Reliability diagram: accuracy over confidence; the table has the values");
+  bins.forEach((bin, index) => {
+    if (bin.count === 0) return;
+    const words = `Confidence ${formatPercent(bin.confidence)}: ${formatPercent(bin.accuracy)} of ${bin.count.toLocaleString("en")} are right`;
+    picture.append(drawn("rect", { x: across(index / bins.length) + 1, y: up(bin.accuracy), width: SIZE / bins.length - 2, height: SIZE * bin.accuracy },
+                         drawn("title", {}, words)),
+                   drawn("circle", { cx: across(bin.confidence), cy: up(bin.accuracy), r: 3 }));
+  });
+  picture.append(drawn("line", { x1: across(0), y1: up(0), x2: across(1), y2: up(1), class: "ideal" }));
+  return picture;
+}
+
+function reliabilityTable(bins) {
+  const rows = bins.filter((bin) => bin.count > 0).map((bin) => [formatPercent(bin.confidence), withBar(bin.accuracy), bin.count.toLocaleString("en")]);
+  return dataTable("How often predictions of a confidence are right", ["Confidence", "Accuracy", "Images"], rows, { numbersFrom: 0 });
+}
+
 function calibrationPanel(evaluation) {
-  const rows = evaluation.calibration.filter((bin) => bin.count > 0).map((bin) => [
-    formatPercent(bin.confidence), withBar(bin.accuracy), bin.count.toLocaleString("en")]);
   return panel("Calibration", element("p", { class: "muted small" }, "Accuracy (upwards) of the predictions of each confidence (to the right). Bars below the dashed line: too confident."),
-               reliabilityDiagram(evaluation),
-               element("details", {}, element("summary", {}, "As a table"),
-                       dataTable("How often predictions of a confidence are right", ["Confidence", "Accuracy", "Images"], rows, { numbersFrom: 0 })));
+               reliabilityDiagram(evaluation.calibration),
+               element("details", {}, element("summary", {}, "As a table"), reliabilityTable(evaluation.calibration)));
+}
+
+const withInterval = (measured) =>
+  measured ? `${formatPercent(measured.value)} (${formatPercent(measured.low)} to ${formatPercent(measured.high)})` : "unknown";
+
+// What `trainer calibrate` has measured: the temperature's effect, and what is decided.
+function operatingPointPanel(calibration) {
+  const rows = [["Temperature", calibration.temperature.toFixed(4)]];
+  const threshold = calibration.threshold;
+  if (threshold) {
+    rows.push([`Class ${threshold.class}`, `if it is at least ${formatPercent(threshold.probability)} probable`],
+              ["… its images that are missed", withInterval(threshold.misses)], ["… others that are taken for it", withInterval(threshold.false_alarms)]);
+  }
+  if (calibration.reject_below > 0) rows.push([`Rejected, less than ${formatPercent(calibration.reject_below)} probable`, withInterval(calibration.rejected)]);
+  rows.push([calibration.reject_below > 0 ? "Accuracy of the others" : "Accuracy", withInterval(calibration.accuracy)]);
+  const figures = [["before", "Before"], ["after", "With the temperature"]].map(([when, words]) => element("figure", {}, reliabilityDiagram(calibration[when].calibration), element(
+    "figcaption", { class: "small" }, words, element("br"), `calibration error ${withInterval(calibration[when].error)}`)));
+  const node = panel("Operating point",
+                     element("p", { class: "muted small" }, `Of trainer calibrate with ${calibration.num_samples.toLocaleString("en")} images of ${calibration.images}, after step ` +
+                                                            `${calibration.step.toLocaleString("en")}. In brackets: 95% intervals.`),
+                     element("div", { class: "pair" }, ...figures), dataTable("What is decided", ["Of these images", "Value"], rows, { numbersFrom: 1 }));
+  return node;
+}
+
+// Of one class, which a list chooses.
+function precisionRecallPanel(calibration) {
+  const choice = element("select", {}, ...calibration.classes.map((one, index) => element("option", { value: index }, one.name)));
+  const box = element("div");
+  const show = () => {
+    const one = calibration.classes[Number(choice.value)];
+    const picture = squareDiagram(`Precision over recall of ${one.name}; the table has the values`);
+    picture.append(drawn("polyline", { class: "curve", points: one.points.map((point) => `${across(point.recall)},${up(point.precision)}`).join(" ") }));
+    for (const point of one.points) {
+      const words = `At least ${formatPercent(point.threshold)} probable: ${formatPercent(point.recall)} of the class are found, ${formatPercent(point.precision)} of these are right`;
+      picture.append(drawn("circle", { cx: across(point.recall), cy: up(point.precision), r: 2.5 }, drawn("title", {}, words)));
+    }
+    const rows = one.points.map((point) => [formatPercent(point.threshold), formatPercent(point.recall), formatPercent(point.precision)]);
+    box.replaceChildren(picture, element("p", { class: "small" }, `${one.num_samples.toLocaleString("en")} images; average precision ${formatPercent(one.average_precision)}`),
+                        element("details", {}, element("summary", {}, "As a table"),
+                                dataTable("What a threshold finds", ["At least", "Recall", "Precision"], rows, { numbersFrom: 0 })));
+  };
+  choice.addEventListener("change", show);
+  show();
+  return panel("Precision and recall", element("p", { class: "muted small" }, "Of the images that are taken for the class from a threshold on: how many are right (upwards), and how many of the class are found (to the right)."),
+               element("label", { class: "controls" }, "Class ", choice), box);
 }
 
 function mistakesPanel(evaluation) {
@@ -149,6 +205,10 @@ function showEvaluation() {
   if (evaluation.classes.length > 0) panels.append(classPanel(evaluation));
   if (evaluation.pairs.length > 0) panels.append(pairsPanel(evaluation));
   if (evaluation.calibration.length > 0) panels.append(calibrationPanel(evaluation));
+  if (run.calibration) {
+    panels.append(operatingPointPanel(run.calibration));
+    if (run.calibration.classes.length > 0) panels.append(precisionRecallPanel(run.calibration));
+  }
   if (evaluation.mistakes.length > 0) panels.append(mistakesPanel(evaluation));
   byId("evaluation").replaceChildren(element("p", { class: "muted" }, [place, ...metrics].join(" · ")), panels);
 }

@@ -149,7 +149,7 @@ function show() {
   showRuns();
   showIfChanged("run-table", [data.runs.map((run) => [run.name, run.state, run.best, run.seconds]), data.config], showRunTable);
   showIfChanged("curves", data.runs.map((run) => [run.name, run.train, run.validation, run.steps_per_epoch]), showCurves);
-  showIfChanged("evaluation", data.runs.map((run) => [run.name, run.evaluation, run.best_evaluation]), showEvaluation);
+  showIfChanged("evaluation", data.runs.map((run) => [run.name, run.evaluation, run.best_evaluation, run.calibration]), showEvaluation);
   showIfChanged("config", data.config, () => valueTable(byId("config"), data.config, "configuration"));
   showIfChanged("environment", data.environment, () => valueTable(byId("environment"), data.environment, "environment"));
 }

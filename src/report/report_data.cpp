@@ -105,7 +105,8 @@ Json make_data(std::span<const RunRecord> runs, const DataOptions& options) {
                             {"train", series_of(run.train, max_points)},
                             {"validation", series_of(run.validation, max_points)},
                             {"evaluation", with_pictures(make_evaluation(run), run, options.read_pictures)},
-                            {"best_evaluation", with_pictures(make_best_evaluation(run), run, options.read_pictures)}});
+                            {"best_evaluation", with_pictures(make_best_evaluation(run), run, options.read_pictures)},
+                            {"calibration", make_calibration(run)}});
   }
   std::set<std::string> percentages;
   for (const auto& run : runs) percentages.insert(run.percentages.begin(), run.percentages.end());
@@ -280,6 +281,50 @@ Json make_best_evaluation(const history::RunRecord& run) {
   const auto& best = run.best_evaluation;
   if (!best.is_object() || integer_of(best, "step") == integer_of(run.evaluation, "step")) return {};
   return evaluation_from(run, best, member_of(best, "metrics"));
+}
+
+Json make_calibration(const history::RunRecord& run) {
+  const auto& source = run.calibration;
+  const auto temperature = number_of(source, "temperature");
+  if (!temperature) return {};
+  const auto measured = [](const Json& object) {
+    Json result;
+    for (const auto* name : {"value", "low", "high"}) {
+      const auto value = number_of(object, name);
+      if (!value) return Json();
+      result[name] = *value;
+    }
+    return result;
+  };
+  const auto& bins = member_of(source, "calibration");
+  const auto& error = member_of(source, "calibration_error");
+  const auto bins_of = [&](const char* when) { return with_numbers(member_of(bins, when), {"confidence", "accuracy", "count"}, 100); };
+  Json result = {{"temperature", *temperature},
+                 {"step", integer_of(source, "step").value_or(0)},
+                 {"images", text_of(source, "images")},
+                 {"num_samples", integer_of(source, "num_samples").value_or(0)},
+                 {"before", {{"calibration", bins_of("before")}, {"error", measured(member_of(error, "before"))}}},
+                 {"after", {{"calibration", bins_of("after")}, {"error", measured(member_of(error, "after"))}}},
+                 {"accuracy", measured(member_of(source, "accuracy"))},
+                 {"rejected", measured(member_of(source, "rejected"))},
+                 {"reject_below", number_of(source, "reject_below").value_or(0)},
+                 {"classes", Json::array()}};
+  if (const auto& threshold = member_of(source, "threshold"); threshold.is_object()) {
+    result["threshold"] = {{"class", text_of(threshold, "class")},
+                           {"probability", number_of(threshold, "probability").value_or(0)},
+                           {"misses", measured(member_of(threshold, "misses"))},
+                           {"false_alarms", measured(member_of(threshold, "false_alarms"))}};
+  }
+  if (const auto& classes = member_of(source, "classes"); classes.is_array()) {
+    for (const auto& one : classes) {
+      result["classes"].push_back(
+          {{"name", text_of(one, "name")},
+           {"num_samples", integer_of(one, "num_samples").value_or(0)},
+           {"average_precision", number_of(one, "average_precision").value_or(0)},
+           {"points", with_numbers(member_of(one, "precision_recall"), {"threshold", "recall", "precision"}, 100)}});
+    }
+  }
+  return result;
 }
 
 }  // namespace trainer::report

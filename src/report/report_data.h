@@ -40,6 +40,9 @@ history::Json make_evaluation(const history::RunRecord& run);
 // The same from best_evaluation.json; null also if the best validation is the latest one.
 history::Json make_best_evaluation(const history::RunRecord& run);
 
+// What calibration.json tells, for the page. Null if the run was not calibrated. What is damaged is left out.
+history::Json make_calibration(const history::RunRecord& run);
+
 inline constexpr size_t kMostMatrixClasses = 50;
 
 }  // namespace trainer::report

@@ -93,9 +93,9 @@ bool is_event_file(std::string_view name) {
 }
 
 // Those of a fixed name, without the lock, the list and the logs.
-constexpr std::array<std::string_view, 9> kNamedFiles = {"config.yaml",     "environment.json",     "classes.txt",
-                                                         "metrics.jsonl",   "metrics.csv",          "profile.json",
-                                                         "evaluation.json", "best_evaluation.json", "summary.json"};
+constexpr std::array<std::string_view, 10> kNamedFiles = {"config.yaml",      "environment.json", "classes.txt",     "metrics.jsonl",
+                                                          "metrics.csv",      "profile.json",     "evaluation.json", "best_evaluation.json",
+                                                          "calibration.json", "summary.json"};
 
 bool is_log(std::string_view name) {
   return name == "train.log" || (name.starts_with("rank_") && name.ends_with(".log") && is_number(name.substr(5, name.size() - 9)));
@@ -350,7 +350,7 @@ void RunDirectory::truncate_event_files(const std::map<std::string, uint64_t>& e
 }
 
 void RunDirectory::remove_later_evaluations(int64_t step) const {
-  for (const auto& file : existing({evaluation_file(), best_evaluation_file()})) {
+  for (const auto& file : existing({evaluation_file(), best_evaluation_file(), calibration_file()})) {
     const auto evaluation = read_json(file);
     const auto then = evaluation.is_object() ? evaluation.value("step", nlohmann::json()) : nlohmann::json();
     if (!then.is_number_integer() || then.get<int64_t>() > step) std::filesystem::remove(file);

@@ -57,6 +57,8 @@ class RunDirectory {
   std::filesystem::path evaluation_file() const { return path_ / "evaluation.json"; }
   // The same of the best validation, whose checkpoint is best.pt.
   std::filesystem::path best_evaluation_file() const { return path_ / "best_evaluation.json"; }
+  // What `trainer calibrate` has measured.
+  std::filesystem::path calibration_file() const { return path_ / "calibration.json"; }
   std::filesystem::path summary_file() const { return path_ / "summary.json"; }
   // To be called before any of the files above is written, but for the logs: adds their names to written_files().
   void begin() const;

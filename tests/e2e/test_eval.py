@@ -439,7 +439,7 @@ class PredictTest(ImageExperiment):
         self.assertEqual(json.loads(header["__metadata__"]["trainer"]), expected)
         with zipfile.ZipFile(self.folder / "torchscript") as file:
             name, = (name for name in file.namelist() if name.endswith("/extra/trainer.json"))
-            self.assertEqual(json.loads(file.read(name)), expected)
+            self.assertEqual(json.loads(file.read(name)), {**expected, "input": "images", "outputs": ["probabilities"]})
 
     @plants("The classes have other names than in the training")
     def test_refused(self, row):

@@ -47,6 +47,17 @@ def evaluation(num_samples):
             "mistakes": [{"index": index, "label": 0, "predicted": 1, "confidence": 0.9} for index in (3, num_samples - 1)]}
 
 
+def calibration():
+    """The same of `trainer calibrate`."""
+    measured = {"value": 0.25, "low": 0.125, "high": 0.5}
+    bins = evaluation(500)["calibration"]
+    return {"temperature": 1.25, "reject_below": 0.5, "accuracy": measured, "rejected": measured, "num_samples": 500, "step": 4, "images": "the validation set",
+            "threshold": {"class": HOSTILE, "label": 0, "probability": 0.0625, "misses": measured, "false_alarms": measured},
+            "calibration_error": {"before": measured, "after": measured}, "calibration": {"before": bins, "after": bins[5:]},
+            "classes": [{"name": HOSTILE if label == 0 else f"class {label}", "num_samples": 50, "average_precision": (label + 1) / 16,
+                         "precision_recall": [{"threshold": 0.5 - at / 50, "recall": at / 20, "precision": 1 - at / 40} for at in range(1, 21)]} for label in range(10)]}
+
+
 class ReportTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -59,6 +70,7 @@ class ReportTest(unittest.TestCase):
             assert run.returncode == 0, run.stderr
         (cls.runs / "images" / "evaluation.json").write_text(json.dumps(evaluation(500)))
         (cls.runs / "images" / "best_evaluation.json").write_text(json.dumps(evaluation(400) | {"step": 2}))
+        (cls.runs / "images" / "calibration.json").write_text(json.dumps(calibration()))
 
     def report(self, *args):
         page = self.folder / f"{self.id()}.html"
@@ -189,7 +201,15 @@ class ReportTest(unittest.TestCase):
                 self.assertEqual([request for request in view.requests if not request.startswith("data:")], [address])
         self.assertRegex(view.evaluate("document.querySelector('#run-table').textContent"), r"images.*linear")
         self.assertEqual(view.evaluate("document.querySelector('#diagnostics').open"), False)
-        self.assertEqual(view.evaluate("document.querySelectorAll('svg.reliability rect').length"), 14)
+        # Of the evaluation, before and after a calibration.
+        self.assertEqual(view.evaluate("[...document.querySelectorAll('svg.reliability')].map((node) => node.querySelectorAll('rect').length).join()"), "14,14,10,0")
+        text = view.evaluate("document.querySelector('#evaluation').textContent")
+        for words in ("with 500 images of the validation set, after step 4", "calibration error 25.00% (12.50% to 50.00%)", "Temperature1.2500",
+                      "if it is at least 6.25% probable", "50 images; average precision 6.25%"):
+            self.assertIn(words, text)
+        self.assertEqual(view.evaluate("document.querySelector('svg .curve').points.length"), 20)
+        view.evaluate("{const choice = document.querySelector('label.controls select'); choice.value = '3'; choice.dispatchEvent(new Event('change'))}")
+        self.assertIn("50 images; average precision 25.00%", view.evaluate("document.querySelector('#evaluation').textContent"))
         self.assertIn("500 images", view.evaluate("document.querySelector('#evaluation').textContent"))
         view.evaluate("{const which = document.querySelector('#evaluation-which select'); which.value = 'best_evaluation';"
                       " which.dispatchEvent(new Event('change', {bubbles: true}))}")
@@ -198,6 +218,8 @@ class ReportTest(unittest.TestCase):
         self.assertIn(HOSTILE, view.evaluate("document.querySelector('#evaluation').textContent"))
         self.assertEqual(view.evaluate("document.querySelectorAll('script').length"), 6)
         self.assertIn("model.name", view.evaluate("document.querySelector('#config').textContent"))
+        # Pictures far below the window are not loaded.
+        view.evaluate("document.querySelector('.mistakes').scrollIntoView()")
         pictures = view.evaluate("[...document.querySelectorAll('.mistakes img')].map((image) => image.decode().then(() => image.naturalWidth))"
                                  ".reduce((all, one) => all.then((widths) => one.then((width) => [...widths, width])), Promise.resolve([]))")
         self.assertEqual(pictures, [32, 32] if HAS_IMAGES else [])

@@ -14,7 +14,7 @@ import onnx
 import onnxruntime
 import torch
 from PIL import Image
-from torchmetrics.functional.classification import multiclass_calibration_error
+from torchmetrics.functional.classification import binary_average_precision, binary_precision_recall_curve, multiclass_calibration_error
 
 BINARY = os.environ["TRAINER_BINARY"]
 LIBRARY = pathlib.Path(BINARY).with_name("libtrainer_predict.so")
@@ -140,6 +140,48 @@ class CalibrateTest(unittest.TestCase):
             found.append(library.trainer_predict_decide(predictor, probabilities))
         library.trainer_predict_close(predictor)
         self.assertEqual(found, decisions)
+
+    def test_eval_shows_the_operating_point(self):
+        """On one process and on two."""
+        self.assertNotIn("operating_point", json.loads(self.trainer("eval", "--checkpoint", self.checkpoint, "--json")))
+        calibrated = self.calibrate("--class", "dent", "--miss-at-most", "5%", "--reject-below", 0.5)
+        for command in (["eval"], ["launch", "--nproc-per-node", 2, "eval"]):
+            with self.subTest(command[0]):
+                found = json.loads(self.trainer(*command, "--checkpoint", self.checkpoint, "--json", "validation.batch_size=7"))
+                point = found["operating_point"]
+                self.assertAlmostEqual(found["metrics"]["calibration_error"], calibrated["calibration_error"]["before"]["value"], places=6)
+                self.assertAlmostEqual(point.pop("calibration_error"), calibrated["calibration_error"]["after"]["value"], places=6)
+                self.assertEqual(point, {key: calibrated[key] for key in point})
+                self.assertEqual(set(point), {"temperature", "reject_below", "accuracy", "rejected", "threshold"})
+        text = self.trainer("eval", "--checkpoint", self.checkpoint)
+        self.assertRegex(text, r"\nas calibrated, with temperature \d\.\d{4}; in brackets 95% intervals\ncalibration error  \d+\.\d\d%\n"
+                               r"class              dent if it is at least [\d.]+ probable: 5\.00% \([\d.]+% to [\d.]+%\) of its images are missed, .*\n"
+                               r"rejected           [\d.]+% .* are less than 0\.5 probable\naccuracy           .* of the others\n$")
+        self.assertNotIn("as calibrated", self.trainer("eval", "--checkpoint", self.checkpoint, "--ema"))
+
+    def test_what_the_report_gets(self):
+        """Reliability before and after, and the curve of each class, which are those of torchmetrics."""
+        result = self.calibrate()
+        stored = json.loads((self.folder / "run" / "calibration.json").read_text())
+        self.assertEqual((stored.pop("step"), stored.pop("averaged"), stored.pop("images")), (72, False, "the validation set"))
+        self.assertEqual(stored, result)
+        probabilities = self.probabilities()
+        for when in ("before", "after"):
+            bins = result["calibration"][when]
+            self.assertEqual(sum(one["count"] for one in bins), 180)
+            error = sum(one["count"] * abs(one["accuracy"] - one["confidence"]) for one in bins) / 180
+            self.assertAlmostEqual(error, result["calibration_error"][when]["value"], places=9)
+        for label, one in enumerate(result["classes"]):
+            self.assertEqual((one["name"], one["num_samples"]), (CLASSES[label], 60))
+            scores, is_of_class = probabilities[:, label], (self.labels == label).long()
+            self.assertAlmostEqual(one["average_precision"], binary_average_precision(scores, is_of_class).item(), places=5)
+            precision, recall, thresholds = binary_precision_recall_curve(scores, is_of_class)
+            self.assertLessEqual(len(one["precision_recall"]), 50)
+            self.assertEqual(one["precision_recall"][-1]["recall"], 1)
+            for point in one["precision_recall"]:
+                at = (thresholds - point["threshold"]).abs().argmin()
+                self.assertAlmostEqual(point["precision"], precision[at].item(), places=6)
+                self.assertAlmostEqual(point["recall"], recall[at].item(), places=6)
 
     def test_exported_files(self):
         temperature = self.calibrate("--class", "scratch", "--miss-at-most", "0.1")["temperature"]

@@ -130,6 +130,7 @@ RunRecord read_run(const std::filesystem::path& folder, Detail detail) {
   if (detail == Detail::kAll) {
     run.evaluation = read_json(folder / "evaluation.json");
     run.best_evaluation = read_json(folder / "best_evaluation.json");
+    run.calibration = read_json(folder / "calibration.json");
     run.class_names = read_lines(read_if_there(folder / "classes.txt"));
   }
   read_metrics_file(folder / "metrics.jsonl", detail, run);
@@ -140,8 +141,8 @@ RunRecord read_run(const std::filesystem::path& folder, Detail detail) {
 
 std::string version_of(const std::filesystem::path& folder) {
   std::string version = is_locked(folder / ".lock") ? "running" : "ended";
-  for (const char* name :
-       {"metrics.jsonl", "summary.json", "evaluation.json", "best_evaluation.json", "environment.json", "config.yaml", "classes.txt"}) {
+  for (const char* name : {"metrics.jsonl", "summary.json", "evaluation.json", "best_evaluation.json", "calibration.json",
+                           "environment.json", "config.yaml", "classes.txt"}) {
     std::error_code missing;
     const auto size = std::filesystem::file_size(folder / name, missing);
     const auto time = std::filesystem::last_write_time(folder / name, missing).time_since_epoch().count();

@@ -74,6 +74,7 @@ struct RunRecord {
   Json summary;
   Json evaluation;
   Json best_evaluation;
+  Json calibration;
   std::string config;                    // the resolved experiment file
   std::vector<std::string> class_names;  // empty: the classes have only numbers
 };

@@ -46,33 +46,11 @@ Measured bootstrap(int64_t num_samples, const std::function<double(const std::ve
   return {value, at(kOutside), at(1 - kOutside)};
 }
 
-struct Counted {
-  double hits = 0;
-  double count = 0;
-
-  void add(bool is_hit) {
-    hits += is_hit ? 1 : 0;
-    count += 1;
-  }
-};
-
-// The part of the counted samples that are hits, and its interval by Wilson ("Probable Inference", 1927), which is right for small numbers
-// and where none has been seen too.
-Measured part_of(const Counted& counted) {
-  const auto& [hits, count] = counted;
-  if (count == 0) return {};
-  constexpr double kQuantile = 1.959963984540054;  // of 97.5 % of the normal distribution
-  const double part = hits / count;
-  const double square = kQuantile * kQuantile / count;
-  const double middle = (part + square / 2) / (1 + square);
-  const double reach = std::sqrt(part * (1 - part) * square + square * square / 4) / (1 + square);
-  return {part, std::max(middle - reach, 0.0), std::min(middle + reach, 1.0)};
-}
-
 }  // namespace
 
 std::optional<Outputs> compute_outputs(RankContext& context, const NetworkFile& file, EvaluationRequest request) {
   std::vector<torch::Tensor> logits, labels;
+  request.with_operating_point = false;
   request.observe = [&](const torch::Tensor& outputs, const torch::Tensor& targets) {
     if (outputs.dim() != 2 || targets.scalar_type() != torch::kLong || outputs.size(1) < 2) {
       throw UsageError(fmt::format("{}: its network does not tell two or more classes apart; there is nothing to calibrate", file.path()));
@@ -163,30 +141,45 @@ CalibrationResult measure_calibration(const torch::Tensor& probabilities, const 
     for (const double of_bin : difference) sum += std::abs(of_bin);
     return sum / static_cast<double>(indices.size());
   });
-  return {.loss = -of_label.log().mean().item<double>(), .calibration_error = error};
+  std::vector<reporting::CalibrationBin> bins(kBins);
+  for (size_t i = 0; i < bin.size(); ++i) {
+    auto& of_sample = bins[bin[i]];
+    ++of_sample.count;
+    of_sample.confidence += confidence[i];
+    of_sample.accuracy += is_right[i];
+  }
+  for (auto& one : bins) {
+    const auto count = static_cast<double>(std::max<int64_t>(one.count, 1));
+    one.confidence /= count;
+    one.accuracy /= count;
+  }
+  return {.loss = -of_label.log().mean().item<double>(), .calibration_error = error, .bins = std::move(bins)};
 }
 
-DecisionResult measure_decisions(const inference::OperatingPoint& point, const torch::Tensor& probabilities, const torch::Tensor& labels) {
-  const auto rows = probabilities.contiguous();
-  const auto num_classes = static_cast<size_t>(rows.size(1));
-  Counted right, rejected, misses, false_alarms;
-  for (int64_t i = 0; i < rows.size(0); ++i) {
-    const auto decision = inference::decide(point, {rows[i].const_data_ptr<double>(), num_classes});
-    const auto label = labels[i].item<int64_t>();
-    if (!decision.is_rejected) right.add(decision.label == label);
-    rejected.add(decision.is_rejected);
-    if (!point.threshold) continue;
-    const bool is_decided = decision.label == point.threshold->label;
-    if (label == point.threshold->label) {
-      misses.add(!is_decided);
-    } else {
-      false_alarms.add(is_decided);
-    }
+PrecisionRecall measure_precision_recall(const torch::Tensor& probabilities, const torch::Tensor& labels, int64_t label) {
+  constexpr int64_t kMostPoints = 50;
+  const auto [sorted, order] = probabilities.select(1, label).sort(/*dim=*/0, /*descending=*/true);
+  const auto is_of_class = labels.eq(label).index_select(0, order).contiguous();
+  const auto scores = sorted.contiguous();
+  const auto* score = scores.const_data_ptr<double>();
+  const auto* hit = is_of_class.const_data_ptr<bool>();
+  PrecisionRecall result;
+  result.num_samples = is_of_class.sum().item<int64_t>();
+  const auto num_samples = static_cast<double>(result.num_samples);
+  int64_t hits = 0;
+  int64_t hits_before = 0;  // at a greater threshold
+  int64_t next_point = 1;
+  for (int64_t i = 0; i < scores.size(0); ++i) {
+    hits += hit[i] ? 1 : 0;
+    // Samples that are equally probable have one threshold.
+    if ((i + 1 < scores.size(0) && score[i + 1] == score[i]) || hits == hits_before) continue;
+    const auto precision = static_cast<double>(hits) / static_cast<double>(i + 1);
+    result.average_precision += static_cast<double>(hits - hits_before) / num_samples * precision;
+    hits_before = hits;
+    if (hits * kMostPoints < next_point * result.num_samples) continue;
+    result.points.push_back({score[i], static_cast<double>(hits) / num_samples, precision});
+    next_point = hits * kMostPoints / result.num_samples + 1;
   }
-  DecisionResult result{.accuracy = part_of(right), .rejected = part_of(rejected), .misses = {}, .false_alarms = {}};
-  if (!point.threshold) return result;
-  result.misses = part_of(misses);
-  result.false_alarms = part_of(false_alarms);
   return result;
 }
 

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "inference/operating_point.h"
+#include "run/session/decisions.h"
 #include "run/session/evaluation.h"
+#include "trainer/events.h"
 
 namespace trainer::session {
 
@@ -36,28 +38,24 @@ double fit_temperature(const LabelledOutputs& samples);
 inference::OperatingPoint::Threshold fit_threshold(const torch::Tensor& probabilities, const torch::Tensor& labels, int64_t label,
                                                    double miss_at_most);
 
-// A measured value and its 95 % interval: by bootstrap of the calibration error (percentiles of 1,000 resamples), of parts by Wilson's
-// formula.
-struct Measured {
-  double value = 0;
-  double low = 0;
-  double high = 0;
-};
-
 struct CalibrationResult {
   double loss = 0;             // mean cross-entropy
   Measured calibration_error;  // of 15 bins, as `trainer eval` measures it
+  std::vector<reporting::CalibrationBin> bins;
 };
 CalibrationResult measure_calibration(const torch::Tensor& probabilities, const torch::Tensor& labels);
 
-// What the decisions of an operating point are worth.
-struct DecisionResult {
-  Measured accuracy;  // of the samples that are not rejected
-  Measured rejected;  // part of all samples
-  // Of the class with a threshold: the part of its samples that are decided for another class, and of the others that are decided for it.
-  Measured misses;
-  Measured false_alarms;
+// How well the probability of one class tells its samples from the others.
+struct PrecisionRecall {
+  int64_t num_samples = 0;       // of the class
+  double average_precision = 0;  // that of sklearn.metrics.average_precision_score; 0 without samples
+  struct Point {
+    double threshold = 0;  // of the samples that are at least that probable
+    double recall = 0;
+    double precision = 0;
+  };
+  std::vector<Point> points;  // at most 50, of ascending recall
 };
-DecisionResult measure_decisions(const inference::OperatingPoint& point, const torch::Tensor& probabilities, const torch::Tensor& labels);
+PrecisionRecall measure_precision_recall(const torch::Tensor& probabilities, const torch::Tensor& labels, int64_t label);
 
 }  // namespace trainer::session

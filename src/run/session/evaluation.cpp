@@ -19,6 +19,7 @@
 #include "run/session/resume.h"
 #include "run/session/shared_samples.h"
 #include "train/engine/validations.h"
+#include "train/task/classification.h"
 #include "trainer/error.h"
 #include "trainer/nn.h"
 #include "trainer/task.h"
@@ -53,17 +54,56 @@ class ObservedLoss : public nn::Loss {
   Observe observe_;
 };
 
+// Of a network that was calibrated, unless it is not asked for.
+std::optional<inference::OperatingPoint> operating_point_of(const config::Experiment& experiment, const NetworkFile& file,
+                                                            const EvaluationRequest& request) {
+  if (!request.with_operating_point) return std::nullopt;
+  if (!state::View(file.tree(), file.path()).find(inference::operating_point_key(request.averaged))) return std::nullopt;
+  return inference::read_operating_point(file.tree(), file.path(), request.averaged, samples_of(experiment, file).num_classes);
+}
+
+// What an operating point is worth, on the ranks together.
+class OperatingPointMeter {
+ public:
+  explicit OperatingPointMeter(const inference::OperatingPoint& point) : point_(point), decisions_(point), calibration_(torch::kCPU) {}
+
+  // As the loss gets them.
+  void add(const torch::Tensor& outputs, const torch::Tensor& targets) {
+    const auto probabilities = (outputs.to(torch::kFloat64) / point_.temperature).softmax(1).cpu();
+    const auto labels = targets.cpu();
+    const auto [confidence, predicted] = probabilities.max(1);
+    calibration_.add(confidence.nan_to_num(/*nan=*/0), predicted.eq(labels));
+    decisions_.add(probabilities, labels);
+  }
+  void reduce(const distributed::ProcessGroup& group) {
+    calibration_.reduce(group);
+    decisions_.reduce(group);
+  }
+  EvaluationResult::Operating result() const { return {point_, calibration_.expected_error(), decisions_.result()}; }
+
+ private:
+  inference::OperatingPoint point_;
+  DecisionMeter decisions_;
+  task::CalibrationMeter calibration_;
+};
+
 }  // namespace
 
 std::optional<EvaluationResult> evaluate(RankContext& context, const NetworkFile& file, const EvaluationRequest& request) {
   const auto& ranks = context.ranks();
   context.begin_run("");
+  std::optional<OperatingPointMeter> operating;
+  auto observe = request.observe;
+  if (const auto point = operating_point_of(context.experiment(), file, request)) {
+    operating.emplace(*point);
+    observe = [&](const torch::Tensor& outputs, const torch::Tensor& targets) { operating->add(outputs, targets); };
+  }
   auto network = context.barrier().make_on_all_ranks([&] {
     auto built = build_network(context.experiment(), context.placement(), ranks);
     file.load_weights(request.averaged, *built.model);
-    if (request.observe) {
+    if (observe) {
       const auto& experiment = context.experiment();
-      auto loss = std::make_unique<ObservedLoss>(nn::loss_registry().make(experiment.loss.component), request.observe);
+      auto loss = std::make_unique<ObservedLoss>(nn::loss_registry().make(experiment.loss.component), observe);
       built.task = task::task_registry().make(experiment.task.component, std::move(loss));
     }
     return built;
@@ -87,11 +127,13 @@ std::optional<EvaluationResult> evaluate(RankContext& context, const NetworkFile
                                            [&] { return stop_consensus.any_requested(stop_signal() != 0); });
     stop_consensus.finish();
     if (!measured) return std::nullopt;
+    if (operating) operating->reduce(*ranks.world);
     return EvaluationResult{.measured = std::move(*measured),
                             .class_names = info.class_names,
                             .is_image = info.is_image,
                             .is_all = evaluated && evaluated->is_all,
-                            .name = evaluated ? evaluated->name : ""};
+                            .name = evaluated ? evaluated->name : "",
+                            .operating = operating ? std::optional(operating->result()) : std::nullopt};
   } catch (const std::exception& error) {
     context.end_failed_gpu(error);
     throw;

@@ -9,6 +9,8 @@
 
 #include "config/experiment.h"
 #include "datasets/registry.h"
+#include "inference/operating_point.h"
+#include "run/session/decisions.h"
 #include "run/session/network_file.h"
 #include "run/session/rank_context.h"
 #include "trainer/task.h"
@@ -30,6 +32,7 @@ struct EvaluationRequest {
   bool averaged = false;  // the moving averages of the parameters
   // Called with each batch of this process, in the order of the samples, with what the loss gets (nn::Loss); may be empty.
   std::function<void(const torch::Tensor& outputs, const torch::Tensor& targets)> observe = {};
+  bool with_operating_point = true;  // measure that of a calibrated checkpoint too
 };
 
 // The experiment of the network on the data that is evaluated. If these are others than those of the training, dataset.validation_split
@@ -57,6 +60,13 @@ struct EvaluationResult {
   bool is_image = true;                  // what the samples are
   bool is_all = false;                   // as in EvaluationData, on rank 0, like the next
   std::string name;                      // of the samples
+  // Of a checkpoint that was calibrated.
+  struct Operating {
+    inference::OperatingPoint point;
+    double calibration_error = 0;  // with its temperature
+    DecisionResult decisions;
+  };
+  std::optional<Operating> operating = {};
 };
 
 // Collective: the measurements of the network of `file` over every sample of the data that is evaluated, each transformed by

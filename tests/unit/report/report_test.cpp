@@ -82,6 +82,26 @@ TEST(Evaluation, DamagedPartsAreLeftOut) {
   EXPECT_EQ(evaluation["mistakes"], Json::parse(R"([{"index": 3, "label": 0, "predicted": 1, "confidence": 0.75}])"));
 }
 
+TEST(CalibrationData, DamagedPartsAreLeftOut) {
+  RunRecord run = run_named("a");
+  EXPECT_TRUE(make_calibration(run).is_null());
+  run.calibration = Json::parse(R"({"temperature": "x"})");
+  EXPECT_TRUE(make_calibration(run).is_null());
+  run.calibration =
+      Json::parse(R"({"temperature": 2, "accuracy": {"value": 0.5, "low": 0.25, "high": 0.75}, "rejected": {"value": 1}, "threshold": 3,
+    "calibration": {"before": [{"confidence": 0.5, "accuracy": 0.25, "count": 4}, 5]}, "classes": [7, {"name": "cat", "precision_recall": 3}]})");
+  const auto calibration = make_calibration(run);
+  EXPECT_EQ(calibration["temperature"], 2);
+  EXPECT_EQ(calibration["accuracy"]["high"], 0.75);
+  EXPECT_TRUE(calibration["rejected"].is_null());
+  EXPECT_FALSE(calibration.contains("threshold"));
+  EXPECT_EQ(calibration["before"]["calibration"].size(), 1);
+  EXPECT_TRUE(calibration["after"]["calibration"].empty());
+  EXPECT_EQ(calibration["classes"][0]["name"], "");
+  EXPECT_EQ(calibration["classes"][1]["name"], "cat");
+  EXPECT_TRUE(calibration["classes"][1]["points"].empty());
+}
+
 TEST(Evaluation, OfManyClassesHasTheMostConfusedPairsInsteadOfAMatrix) {
   RunRecord run = run_named("a");
   const auto size = kMostMatrixClasses + 1;

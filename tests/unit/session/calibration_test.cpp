@@ -43,11 +43,18 @@ TEST(Calibration, AThresholdLiesBetweenTwoSamples) {
 }
 
 TEST(Calibration, DecisionsAndTheirIntervals) {
+  const auto measure = [](const inference::OperatingPoint& point, const torch::Tensor& probabilities, const torch::Tensor& labels) {
+    DecisionMeter meter(point);
+    // As two batches.
+    meter.add(probabilities.slice(0, 0, 2), labels.slice(0, 0, 2));
+    meter.add(probabilities.slice(0, 2), labels.slice(0, 2));
+    return meter.result();
+  };
   const inference::OperatingPoint point{.temperature = 1, .reject_below = 0.7, .threshold = inference::OperatingPoint::Threshold{0, 0.3}};
   const auto of_first = torch::tensor({0.9, 0.35, 0.2, 0.29, 0.1}, torch::kFloat64);
   const auto probabilities = torch::stack({of_first, 1 - of_first}, 1);
   const auto labels = torch::tensor({0, 1, 1, 0, 1}, torch::kLong);
-  const auto result = measure_decisions(point, probabilities, labels);
+  const auto result = measure(point, probabilities, labels);
   EXPECT_DOUBLE_EQ(result.misses.value, 0.5);
   EXPECT_DOUBLE_EQ(result.false_alarms.value, 1.0 / 3);
   EXPECT_DOUBLE_EQ(result.rejected.value, 0);
@@ -59,9 +66,27 @@ TEST(Calibration, DecisionsAndTheirIntervals) {
   EXPECT_LT(result.accuracy.low, 0.6);
   EXPECT_GT(result.accuracy.high, 0.6);
   // Of the second class only what is not rejected.
-  const auto strict = measure_decisions({.temperature = 1, .reject_below = 0.75}, probabilities, labels);
+  const auto strict = measure({.temperature = 1, .reject_below = 0.75}, probabilities, labels);
   EXPECT_DOUBLE_EQ(strict.rejected.value, 0.4);
   EXPECT_DOUBLE_EQ(strict.accuracy.value, 1);
+}
+
+TEST(Calibration, PrecisionAndRecall) {
+  const auto of_first = torch::tensor({0.9, 0.8, 0.8, 0.5, 0.1, 0.7}, torch::kFloat64);
+  const auto measured =
+      measure_precision_recall(torch::stack({of_first, 1 - of_first}, 1), torch::tensor({0, 0, 1, 1, 1, 0}, torch::kLong), /*label=*/0);
+  EXPECT_EQ(measured.num_samples, 3);
+  ASSERT_EQ(measured.points.size(), 3);
+  // The second threshold takes the two samples of 0.8 together.
+  EXPECT_DOUBLE_EQ(measured.points[1].threshold, 0.8);
+  EXPECT_DOUBLE_EQ(measured.points[1].recall, 2.0 / 3);
+  EXPECT_DOUBLE_EQ(measured.points[1].precision, 2.0 / 3);
+  EXPECT_DOUBLE_EQ(measured.average_precision, (1 + 2.0 / 3 + 3.0 / 4) / 3);
+  const auto many = torch::rand({1000, 2}, torch::kFloat64);
+  const auto thinned = measure_precision_recall(many, torch::zeros(1000, torch::kLong), 0);
+  EXPECT_EQ(thinned.points.size(), 50);
+  EXPECT_DOUBLE_EQ(thinned.points.back().recall, 1);
+  EXPECT_TRUE(measure_precision_recall(many, torch::zeros(1000, torch::kLong), 1).points.empty());
 }
 
 TEST(Calibration, ProbabilitiesThatAreNotFiniteAreRejected) {
