@@ -32,6 +32,7 @@ CASES = {
     "grey": ("resnet20", "mnist", [1, 28, 28], "[normalize: {mean: [0.13], std: [0.31]}]",
              [Grayscale(), Resize([28, 28]), ToTensor(), Normalize([0.13], [0.31])]),
 }
+HEADERS = [folder for folder in (os.environ.get("ONNXRUNTIME_INCLUDE", ""), "/usr/include/onnxruntime") if (pathlib.Path(folder) / "onnxruntime_cxx_api.h").is_file()]
 SIZES = ((375, 500), (61, 47), (64, 64), (73, 300), (1000, 97), (30, 31), (97, 64))
 
 
@@ -177,6 +178,19 @@ class ExportImagesTest(unittest.TestCase):
         self.assertEqual([tuple(line[:2]) for line in found], [row[:2] for row in expected])
         for line, row in zip(found, expected):
             self.assertAlmostEqual(float(line[2][:-1]), 100 * row[2], delta=0.006)
+
+    @unittest.skipUnless(HEADERS, "no header of ONNX Runtime: Debian 13 has libonnxruntime-dev, or set ONNXRUNTIME_INCLUDE")
+    def test_the_example_in_cpp(self):
+        self.make("shorter edge")
+        library = next(pathlib.Path(onnxruntime.__file__).parent.glob("capi/libonnxruntime.so.*"))
+        (self.folder / "libonnxruntime.so.1").symlink_to(library)
+        program = self.folder / "predict_onnx"
+        subprocess.run(["g++", "-std=c++17", "-Wall", "-Wextra", "-Werror", ROOT / "examples" / "predict_onnx.cpp", "-isystem", HEADERS[0], library, "-isystem",
+                        "/usr/include/opencv4", "-lopencv_core", "-lopencv_imgproc", "-lopencv_imgcodecs", "-o", program], check=True)
+        run = subprocess.run([program, self.export("onnx"), *self.images], capture_output=True, text=True, check=True,
+                             env={**os.environ, "LD_LIBRARY_PATH": str(self.folder)})
+        rows = [json.loads(line) for line in self.trainer("predict", "--checkpoint", self.checkpoint, "--json", *self.images).splitlines()]
+        self.assertEqual(run.stdout, "".join(f"{row['file']}  class {row['classes'][0]['label']}  {100 * row['classes'][0]['probability']:.2f}%\n" for row in rows))
 
     def test_metadata(self):
         self.make("shorter edge")
