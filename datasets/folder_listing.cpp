@@ -427,12 +427,15 @@ ImageList list_images(const ClassFolders& folders, data::Split split, int num_th
   return images;
 }
 
-std::vector<std::string> list_image_files(const fs::path& folder) {
-  const auto files = ClassLister(folder.string(), {}).list();
-  if (files.images.empty()) throw_no_images(folder, files.others);
+std::vector<std::string> find_image_files(const fs::path& path) {
+  if (std::error_code none; !fs::is_directory(path, none)) return {path.string()};
+  const auto files = ClassLister(path.string(), {}).list();
+  if (files.images.empty()) throw_no_images(path, files.others);
   std::vector<std::string> paths;
-  for (size_t begin = 0; begin < files.images.size(); begin += paths.back().size() + 1) {
-    paths.push_back(files.images.substr(begin, files.images.find('\0', begin) - begin));
+  for (size_t begin = 0; begin < files.images.size();) {
+    const auto end = files.images.find('\0', begin);
+    paths.push_back((path / files.images.substr(begin, end - begin)).string());
+    begin = end + 1;
   }
   return paths;
 }

@@ -70,9 +70,9 @@ inline constexpr int kListingThreads = 8;
 // training folder lacks; Error with ExitCode::kStopped after a stop request.
 ImageList list_images(const ClassFolders& folders, data::Split split, int num_threads);
 
-// The files with an image's extension in a folder and in all folders below it, in the same order, without `folder` itself in their paths.
-// Throws DataError that names the folder when it cannot be listed or has no images.
-std::vector<std::string> list_image_files(const std::filesystem::path& folder);
+// Of a folder the files with an image's extension in it and in all folders below it, in the same order; otherwise the path itself. Throws
+// DataError that names the folder when it cannot be listed or has no images.
+std::vector<std::string> find_image_files(const std::filesystem::path& path);
 
 // Names that a reader takes for the same although their bytes differ: in spaces at their ends, or in the form of letters with accents (one
 // character, or a letter and its accents; Unicode NFC and NFD).

@@ -1,4 +1,5 @@
-// Classifies image files with a network of `trainer export --output network.onnx`, as `trainer predict` does:
+// Classifies image files with a network of `trainer export --output network.onnx`, as `trainer predict` does (if the network is for grey
+// images, OpenCV's grey values can differ by one from the program's):
 //
 //   g++ -std=c++17 predict_onnx.cpp -I ONNXRUNTIME/include -L ONNXRUNTIME/lib -lonnxruntime
 //       -I /usr/include/opencv4 -lopencv_core -lopencv_imgproc -lopencv_imgcodecs -o predict_onnx
@@ -12,6 +13,7 @@
 #include <opencv2/imgproc.hpp>
 
 int main(int argc, char** argv) {
+  if (argc < 3) return std::puts("usage: predict_onnx network.onnx photo.png ..."), 2;
   Ort::Env env;
   Ort::Session session(env, argv[1], Ort::SessionOptions());
   const int64_t channels = session.GetInputTypeInfo(0).GetTensorTypeAndShapeInfo().GetShape()[3];
@@ -19,6 +21,7 @@ int main(int argc, char** argv) {
   for (int i = 2; i < argc; ++i) {
     // OpenCV reads blue first, and turns images as their EXIF data says unless it is told not to.
     cv::Mat image = cv::imread(argv[i], cv::IMREAD_COLOR | cv::IMREAD_IGNORE_ORIENTATION);
+    if (image.empty()) return std::fprintf(stderr, "%s: cannot be read as an image\n", argv[i]), 3;
     cv::cvtColor(image, image, channels == 1 ? cv::COLOR_BGR2GRAY : cv::COLOR_BGR2RGB);
     const int64_t shape[] = {1, image.rows, image.cols, channels};
     const auto input = Ort::Value::CreateTensor<uint8_t>(memory, image.data, image.total() * image.elemSize(), shape, 4);

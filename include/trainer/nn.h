@@ -135,7 +135,7 @@ class Conv2d : public torch::nn::Module {
   torch::Tensor forward(const torch::Tensor& input);  // [N, C, H, W]
   // Uses the kernels of this program from now on where they are faster: Winograd's algorithm (convolution::fastest_tile), and the gradient
   // of the weights of a strided 3×3 convolution.
-  void use_winograd(convolution::Tile largest_tile) { largest_tile_ = largest_tile; }
+  void use_winograd(std::optional<convolution::Tile> largest_tile) { largest_tile_ = largest_tile; }
 
   // The tile of Winograd's algorithm for this input, which under autocast has its type already; empty: LibTorch's convolution.
   std::optional<convolution::Tile> winograd_tile(const torch::Tensor& x) const;

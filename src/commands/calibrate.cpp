@@ -133,15 +133,13 @@ reporting::Json json_of_bins(const std::vector<reporting::CalibrationBin>& bins)
 }
 
 // How well each class can be told from the others, by its probability at this temperature.
-reporting::Json classes_of(const session::Outputs& outputs, double temperature) {
+reporting::Json classes_of(const session::Outputs& outputs, const torch::Tensor& probabilities) {
   // The curves of more would be a file of many megabytes.
   constexpr int64_t kMostClasses = 200;
   auto classes = reporting::Json::array();
-  const auto& [logits, labels] = outputs.samples;
-  if (logits.size(1) > kMostClasses) return classes;
-  const auto probabilities = (logits / temperature).softmax(1);
-  for (int64_t label = 0; label < logits.size(1); ++label) {
-    const auto measured = session::measure_precision_recall(probabilities, labels, label);
+  if (probabilities.size(1) > kMostClasses) return classes;
+  for (int64_t label = 0; label < probabilities.size(1); ++label) {
+    const auto measured = session::measure_precision_recall(probabilities, outputs.samples.labels, label);
     auto points = reporting::Json::array();
     for (const auto& point : measured.points) {
       points.push_back({{"threshold", point.threshold}, {"recall", point.recall}, {"precision", point.precision}});
@@ -154,14 +152,14 @@ reporting::Json classes_of(const session::Outputs& outputs, double temperature) 
   return classes;
 }
 
-reporting::Json json_of(const Result& result, const session::Outputs& outputs) {
+reporting::Json json_of(const Result& result, const session::Outputs& outputs, const torch::Tensor& probabilities) {
   const auto& [point, before, after, decisions] = result;
   auto json = to_json(point, decisions, outputs.class_names);
   json["num_samples"] = outputs.samples.labels.size(0);
   json["loss"] = {{"before", before.loss}, {"after", after.loss}};
   json["calibration_error"] = {{"before", to_json(before.calibration_error)}, {"after", to_json(after.calibration_error)}};
   json["calibration"] = {{"before", json_of_bins(before.bins)}, {"after", json_of_bins(after.bins)}};
-  json["classes"] = classes_of(outputs, point.temperature);
+  json["classes"] = classes_of(outputs, probabilities);
   return json;
 }
 
@@ -220,7 +218,7 @@ ExitCode calibrate(const std::vector<std::string>& args) {
       decisions.add(probabilities, labels);
       result.decisions = decisions.result();
       store(*file, arguments.request.averaged, result.point);
-      auto json = json_of(result, *outputs);
+      auto json = json_of(result, *outputs, probabilities);
       if (lock) write_for_report(*lock, *file, arguments.request.averaged, outputs->name, json);
       if (arguments.json) {
         cli::print_json(json);

@@ -69,7 +69,7 @@ void print_result(const EvalArguments& arguments, const std::string& model, cons
                                                    .num_samples = measured.num_samples,
                                                    .classes = std::move(measured.classes)},
                                          .class_names = std::move(result.class_names)};
-  const auto& operating = result.operating;
+  const auto& operating = result.operating_point;
   if (arguments.json) {
     auto json = reporting::Json::parse(reporting::to_json_text(evaluation));
     if (operating) {

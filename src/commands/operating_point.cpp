@@ -15,6 +15,8 @@ std::string percent(const session::Measured& measured) {
   return fmt::format("{:.2f}% ({:.2f}% to {:.2f}%)", 100 * measured.value, 100 * measured.low, 100 * measured.high);
 }
 
+reporting::Json to_json(const std::optional<session::Measured>& measured) { return measured ? to_json(*measured) : reporting::Json(); }
+
 reporting::Json to_json(const inference::OperatingPoint& point, const session::DecisionResult& decisions,
                         const std::vector<std::string>& class_names) {
   reporting::Json json = {{"temperature", point.temperature},
@@ -33,17 +35,22 @@ reporting::Json to_json(const inference::OperatingPoint& point, const session::D
 
 std::string decisions_text(const inference::OperatingPoint& point, const session::DecisionResult& decisions,
                            const std::vector<std::string>& class_names) {
+  const auto part = [](const std::optional<session::Measured>& measured, const char* words, const char* words_of_none) {
+    return measured ? percent(*measured) + words : words_of_none;
+  };
   std::string text;
   if (const auto& threshold = point.threshold) {
-    text += fmt::format(
-        "class              {} if it is at least {:.6g} probable: {} of its images are missed, {} of the others are taken for it\n",
-        printable_line(reporting::name_of_class(class_names, threshold->label)), threshold->probability, percent(decisions.misses),
-        percent(decisions.false_alarms));
+    text += fmt::format("class              {} if it is at least {:.6g} probable: {}, {}\n",
+                        printable_line(reporting::name_of_class(class_names, threshold->label)), threshold->probability,
+                        part(decisions.misses, " of its images are missed", "there are no images of it"),
+                        part(decisions.false_alarms, " of the others are taken for it", "there are no others"));
   }
   if (point.reject_below > 0) {
-    text += fmt::format("rejected           {} are less than {} probable\n", percent(decisions.rejected), point.reject_below);
+    text += fmt::format("rejected           {} {} probable\n", part(decisions.rejected, " are less than", "no images are less than"),
+                        point.reject_below);
   }
-  text += fmt::format("accuracy           {}{}\n", percent(decisions.accuracy), point.reject_below > 0 ? " of the others" : "");
+  text += fmt::format("accuracy           {}\n",
+                      part(decisions.accuracy, point.reject_below > 0 ? " of the others" : "", "unknown, because no image is left"));
   return text;
 }
 

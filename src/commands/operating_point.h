@@ -15,7 +15,7 @@ reporting::Json to_json(const session::Measured& measured);
 // "1.20% (0.80% to 1.90%)", with the 95 % interval.
 std::string percent(const session::Measured& measured);
 
-// temperature, reject_below, accuracy, rejected, and with a threshold that.
+// temperature, reject_below, accuracy and rejected, and if there is one the threshold. What is not known is null.
 reporting::Json to_json(const inference::OperatingPoint& point, const session::DecisionResult& decisions,
                         const std::vector<std::string>& class_names);
 // The lines of what is decided, with titles of 19 characters.

@@ -109,20 +109,17 @@ PredictArguments parse_predict_arguments(const std::vector<std::string>& args) {
 std::vector<std::string> find_files(const PredictArguments& arguments, std::vector<std::string>& problems) {
   std::vector<std::string> files;
   for (const auto& path : arguments.paths) {
-    std::error_code none;
     if (path == "-") {
       std::istringstream list(read_standard_input(kMostListBytes));
       for (std::string file; std::getline(list, file, arguments.list_separator);) {
         if (!file.empty()) files.push_back(file);
       }
-    } else if (fs::is_directory(path, none)) {
+    } else {
       try {
-        for (const auto& file : datasets::list_image_files(path)) files.push_back((fs::path(path) / file).string());
+        std::ranges::copy(datasets::find_image_files(path), std::back_inserter(files));
       } catch (const DataError& error) {
         problems.emplace_back(error.what());
       }
-    } else {
-      files.push_back(path);
     }
   }
   return files;
@@ -285,8 +282,7 @@ ExitCode predict(const std::vector<std::string>& args) {
   std::vector<std::string> problems;
   const auto files = find_files(arguments, problems);
   for (const auto& problem : problems) logger->warn("{}", problem);
-  inference::Predictor predictor(session::description_of(context.experiment(), file), file.tree(), arguments.ema, context.placement(),
-                                 static_cast<int64_t>(std::min(files.size(), kFilesAtOnce)));
+  inference::Predictor predictor(session::description_of(context.experiment(), file), file.tree(), arguments.ema, context.placement());
   if (arguments.reject_below) predictor.set_reject_below(*arguments.reject_below);
   if (!arguments.grid.empty()) {
     refuse_output_over_input(arguments.grid, "--save-grid", arguments, files);

@@ -99,83 +99,69 @@ VerifyArguments parse_verify_arguments(const std::vector<std::string>& args) {
 }
 
 // The images that are compared, of any size.
-class Images {
- public:
-  virtual ~Images() = default;
-  virtual int64_t size() const = 0;
-  virtual std::string name(int64_t index) const = 0;
+struct Images {
+  int64_t size = 0;
+  std::function<std::string(int64_t index)> name;
   // Sets `pixels` to [height][width][3]. Throws std::runtime_error with only the reason.
-  virtual data::Frame read(int64_t index, std::vector<uint8_t>& pixels) = 0;
+  std::function<data::Frame(int64_t index, std::vector<uint8_t>& pixels)> read;
 };
 
-class ImageFiles : public Images {
- public:
-  explicit ImageFiles(const fs::path& path) {
-    std::error_code none;
-    if (!fs::is_directory(path, none)) {
-      files_.push_back(path.string());
-      return;
+Images images_of_files(std::vector<std::string> files) {
+  const auto all = std::make_shared<const std::vector<std::string>>(std::move(files));
+  return {.size = static_cast<int64_t>(all->size()),
+          .name = [all](int64_t index) { return all->at(static_cast<size_t>(index)); },
+          .read =
+              [all, file = std::vector<uint8_t>()](int64_t index, std::vector<uint8_t>& pixels) mutable {
+                const auto image = data::decode_image(read_bytes(all->at(static_cast<size_t>(index)), file), pixels);
+                return data::Frame{image.height, image.width};
+              }};
+}
+
+// `image`: its whole pixels, grey or RGB.
+data::Frame copy_colours(const data::ImageView& image, std::vector<uint8_t>& pixels) {
+  const auto num_pixels = static_cast<size_t>(image.height) * static_cast<size_t>(image.width);
+  const auto channels = static_cast<size_t>(image.channels);
+  const bool is_planar = image.order == data::PixelOrder::kPlanar;
+  pixels.resize(num_pixels * 3);
+  for (size_t i = 0; i < num_pixels; ++i) {
+    for (size_t c = 0; c < 3; ++c) {
+      const auto channel = std::min(c, channels - 1);
+      pixels[3 * i + c] = image.pixels[is_planar ? channel * num_pixels + i : i * channels + channel];
     }
-    for (const auto& file : datasets::list_image_files(path)) files_.push_back((path / file).string());
   }
-  int64_t size() const override { return static_cast<int64_t>(files_.size()); }
-  std::string name(int64_t index) const override { return files_.at(static_cast<size_t>(index)); }
-  data::Frame read(int64_t index, std::vector<uint8_t>& pixels) override {
-    const auto image = data::decode_image(read_bytes(name(index), file_), pixels);
-    pixels.resize(static_cast<size_t>(image.height) * static_cast<size_t>(image.width) * 3);
-    return {image.height, image.width};
-  }
+  return {image.height, image.width};
+}
 
- private:
-  std::vector<std::string> files_;
-  std::vector<uint8_t> file_;
-};
+Images images_of_split(engine::Samples samples) {
+  const auto all = std::make_shared<const engine::Samples>(std::move(samples));
+  return {.size = all->size(),
+          .name = [all](int64_t index) { return all->dataset().describe(index); },
+          .read =
+              [all, scratch = std::make_shared<data::Scratch>()](int64_t index, std::vector<uint8_t>& pixels) {
+                const auto sample = all->dataset().read(index, *scratch);
+                if (sample.encoded.empty()) return copy_colours(sample.image, pixels);
+                const auto image = data::decode_image(sample.encoded, pixels);
+                return data::Frame{image.height, image.width};
+              }};
+}
 
-class ImagesOfSplit : public Images {
- public:
-  explicit ImagesOfSplit(engine::Samples samples) : samples_(std::move(samples)) {}
-  int64_t size() const override { return samples_.size(); }
-  std::string name(int64_t index) const override { return samples_.dataset().describe(index); }
-  data::Frame read(int64_t index, std::vector<uint8_t>& pixels) override {
-    const auto sample = samples_.dataset().read(index, scratch_);
-    auto image = sample.image;
-    if (!sample.encoded.empty()) image = data::decode_image(sample.encoded, decoded_);
-    const auto height = static_cast<size_t>(image.height);
-    const auto width = static_cast<size_t>(image.width);
-    const auto channels = static_cast<size_t>(image.channels);
-    const bool is_planar = image.order == data::PixelOrder::kPlanar;
-    pixels.resize(height * width * 3);
-    for (size_t i = 0; i < height * width; ++i) {
-      for (size_t c = 0; c < 3; ++c) {
-        const auto channel = std::min(c, channels - 1);  // a grey image has one
-        pixels[3 * i + c] = image.pixels[is_planar ? channel * height * width + i : i * channels + channel];
-      }
-    }
-    return {image.height, image.width};
-  }
-
- private:
-  engine::Samples samples_;
-  data::Scratch scratch_;
-  std::vector<uint8_t> decoded_;
-};
-
-// Resizes images in place to the size that the first transform which resizes gives them, but in another way.
+// Resizes images to the size that the checkpoint's first transform gives them, but in another way.
 class Resizer {
  public:
-  // `way`: of --preprocess. Throws UsageError if no transform resizes.
+  // `way`: of --preprocess. Throws UsageError if the first transform does not resize.
   Resizer(std::string way, const inference::ImageFileInput& input) : way_(std::move(way)) {
     if (way_ == "none") return;
-    for (const auto& component : input.transforms) {
-      const auto transform = data::transform_registry().make(component);
+    if (!input.transforms.empty()) {
+      const auto transform = data::transform_registry().make(input.transforms.front());
       const auto* image_transform = std::get_if<std::shared_ptr<const data::ImageTransform>>(&transform);
       if (image_transform != nullptr) resize_ = std::dynamic_pointer_cast<const data::Resize>(*image_transform);
-      if (resize_) return;
     }
+    if (resize_) return;
     throw UsageError(
-        fmt::format("--preprocess {}: dataset.validation_transforms of the checkpoint do not resize images; leave it out", way_));
+        fmt::format("--preprocess {}: dataset.validation_transforms of the checkpoint do not begin with resize; leave it out", way_));
   }
 
+  // In place; returns the size after it.
   data::Frame resize(const data::Frame& size, std::vector<uint8_t>& pixels) {
     if (!resize_) return size;
     const auto target = resize_->plan(size);
@@ -203,8 +189,8 @@ class Resizer {
 class Comparison {
  public:
   // Throws UsageError if the file takes another kind of input than the checkpoint's network.
-  Comparison(inference::Predictor& predictor, exported::ExportedNetwork& network, std::string file)
-      : predictor_(predictor), network_(network), file_(std::move(file)) {
+  Comparison(inference::Predictor& predictor, exported::ExportedNetwork& network, std::string file, std::string checkpoint)
+      : predictor_(predictor), network_(network), file_(std::move(file)), checkpoint_(std::move(checkpoint)) {
     const auto& shape = network_.input_shape();
     if (shape.empty()) return;
     auto wanted = predictor_.reader().shape();
@@ -219,11 +205,13 @@ class Comparison {
     torch::Tensor probabilities;  // float64 [classes]
     double milliseconds = 0;      // from pixels to probabilities
   };
-  Answer by_checkpoint(const data::Frame& size, const std::vector<uint8_t>& pixels) {
-    return timed([&] { return predictor_.compute(prepare(size, pixels), false).probabilities[0]; });
+  // Both throw std::runtime_error with only the reason if the image cannot be used, and Error if a probability is not a number. `image`:
+  // its name.
+  Answer by_checkpoint(const data::Frame& size, const std::vector<uint8_t>& pixels, const std::string& image) {
+    const auto answer = timed([&] { return predictor_.compute(prepare(size, pixels), false).probabilities[0]; });
+    return require_numbers(answer, checkpoint_, image);
   }
-  // Throws std::runtime_error if the file takes images of another size alone.
-  Answer by_file(const data::Frame& size, const std::vector<uint8_t>& pixels) {
+  Answer by_file(const data::Frame& size, const std::vector<uint8_t>& pixels, const std::string& image) {
     const auto& shape = network_.input_shape();
     const auto batch = shape.empty() ? 1 : std::max<int64_t>(shape[0], 1);
     auto answer = timed([&] {
@@ -238,7 +226,7 @@ class Comparison {
       return network_.gives_probabilities() ? output[0] : (output[0] / predictor_.operating_point().temperature).softmax(0);
     });
     answer.milliseconds /= static_cast<double>(batch);
-    return answer;
+    return require_numbers(answer, file_, image);
   }
 
  private:
@@ -246,6 +234,11 @@ class Comparison {
 
   // -1 stands for any size.
   static bool is_size(int64_t one, int64_t other) { return one < 0 || other < 0 || one == other; }
+
+  static const Answer& require_numbers(const Answer& answer, const std::string& file, const std::string& image) {
+    if (answer.probabilities.isfinite().all().item<bool>()) return answer;
+    throw Error(fmt::format("{}: its probabilities for {} are not finite numbers, so that there is nothing to compare", file, image));
+  }
 
   template <class Compute>
   static Answer timed(const Compute& compute) {
@@ -266,7 +259,9 @@ class Comparison {
     const auto& shape = network_.input_shape();
     if (!shape.empty() && !(is_size(shape[1], size.height) && is_size(shape[2], size.width))) {
       throw std::runtime_error(
-          fmt::format("it has {} x {} pixels, and the file takes {} x {} alone", size.height, size.width, shape[1], shape[2]));
+          fmt::format("it is {} pixels wide and {} high, but the file takes images {} wide and {} high alone; resize it, or export the "
+                      "network without --image-size",
+                      size.width, size.height, shape[2], shape[1]));
     }
     memory_.pixels = pixels;
     const bool is_grey = predictor_.samples().shape[0] == 1;
@@ -278,10 +273,11 @@ class Comparison {
   inference::Predictor& predictor_;
   exported::ExportedNetwork& network_;
   std::string file_;
+  std::string checkpoint_;
   inference::ImageReader::Memory memory_;
 };
 
-struct Flip {
+struct OtherClass {
   std::string image;
   int64_t label = 0;  // the most probable class by the checkpoint
   double probability = 0;
@@ -289,12 +285,14 @@ struct Flip {
   double probability_of_file = 0;
 };
 
+// What has been compared.
 struct Difference {
   int64_t num_images = 0;
-  double largest = 0;  // infinity: a probability is not a number
+  int64_t num_unusable = 0;
+  double largest = 0;
   std::string image_of_largest;
   double mean = 0;
-  std::vector<Flip> flips;
+  std::vector<OtherClass> other_classes;
   double milliseconds = 0;  // medians
   double milliseconds_of_file = 0;
 };
@@ -305,40 +303,105 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-class Differences {
+class Verification {
  public:
+  Verification(const Images& images, Comparison& comparison, Resizer& resizer, Logger& logger)
+      : images_(images), comparison_(comparison), resizer_(resizer), logger_(logger) {}
+
+  // Images that cannot be used are logged and counted. Throws DataError if none can be used, and Error when asked to stop.
+  Difference compare(const std::vector<int64_t>& indices) {
+    constexpr size_t kWorthShowing = 100;
+    if (indices.size() >= kWorthShowing) progress_.emplace("compared", 0, static_cast<int64_t>(indices.size()), logger_);
+    for (size_t begin = 0; begin < indices.size(); begin += kAtOnce) {
+      if (stop_signal() != 0) throw Error("stopped on request before all images were compared", ExitCode::kStopped);
+      const auto part = std::span(indices).subspan(begin, std::min(kAtOnce, indices.size() - begin));
+      compare_some(part);
+      if (progress_) progress_->update(static_cast<int64_t>(begin + part.size()));
+    }
+    progress_.reset();
+    if (result_.num_images == 0) {
+      throw DataError(indices.empty() ? "there are no images to compare" : "no image could be compared, as named above");
+    }
+    result_.mean /= static_cast<double>(result_.num_images);
+    result_.milliseconds = median(milliseconds_);
+    result_.milliseconds_of_file = median(milliseconds_of_file_);
+    return result_;
+  }
+
+ private:
+  // The threads of one library look for more work for a while, and slow the other down, so that the first times after a change between them
+  // are not typical.
+  static constexpr size_t kAtOnce = 8;
+
+  struct Loaded {
+    std::string name;
+    data::Frame size = {};
+    std::vector<uint8_t> pixels = {};
+    Comparison::Answer answer = {};
+  };
+
+  void compare_some(std::span<const int64_t> indices) {
+    std::vector<Loaded> loaded;
+    for (const auto index : indices) {
+      Loaded one{.name = images_.name(index)};
+      use(one.name, [&] {
+        one.size = images_.read(index, one.pixels);
+        one.pixels.resize(static_cast<size_t>(one.size.height) * static_cast<size_t>(one.size.width) * 3);
+        loaded.push_back(std::move(one));
+      });
+    }
+    std::vector<Loaded> answered;
+    for (auto& one : loaded) {
+      use(one.name, [&] {
+        one.answer = comparison_.by_checkpoint(one.size, one.pixels, one.name);
+        answered.push_back(std::move(one));
+      });
+    }
+    for (auto& one : answered) {
+      use(one.name, [&] {
+        one.size = resizer_.resize(one.size, one.pixels);
+        add(one.name, one.answer, comparison_.by_file(one.size, one.pixels, one.name));
+      });
+    }
+  }
+
+  void use(const std::string& name, const std::function<void()>& work) {
+    try {
+      work();
+    } catch (const Error&) {
+      throw;
+    } catch (const std::runtime_error& error) {
+      ++result_.num_unusable;
+      const auto log = [&] { logger_.warn("{}: {}", printable_line(name), error.what()); };
+      progress_ ? progress_->log_above(log) : log();
+    }
+  }
+
   void add(const std::string& image, const Comparison::Answer& checkpoint, const Comparison::Answer& file) {
     const auto difference = (checkpoint.probabilities - file.probabilities).abs();
-    auto largest = difference.max().item<double>();
-    if (!(largest <= 1)) largest = std::numeric_limits<double>::infinity();
+    const auto largest = difference.max().item<double>();
     if (result_.num_images == 0 || largest > result_.largest) {
       result_.largest = largest;
       result_.image_of_largest = image;
     }
-    sum_ += difference.mean().item<double>();
+    result_.mean += difference.mean().item<double>();
     ++result_.num_images;
     milliseconds_.push_back(checkpoint.milliseconds);
     milliseconds_of_file_.push_back(file.milliseconds);
     const auto label = checkpoint.probabilities.argmax().item<int64_t>();
     const auto label_of_file = file.probabilities.argmax().item<int64_t>();
     if (label == label_of_file) return;
-    result_.flips.push_back(
+    result_.other_classes.push_back(
         {image, label, checkpoint.probabilities[label].item<double>(), label_of_file, file.probabilities[label_of_file].item<double>()});
   }
 
-  // After one image at least.
-  Difference result() const {
-    auto result = result_;
-    result.mean = sum_ / static_cast<double>(result.num_images);
-    result.milliseconds = median(milliseconds_);
-    result.milliseconds_of_file = median(milliseconds_of_file_);
-    return result;
-  }
-
- private:
+  const Images& images_;
+  Comparison& comparison_;
+  Resizer& resizer_;
+  Logger& logger_;
   Difference result_;
-  double sum_ = 0;
   std::vector<double> milliseconds_, milliseconds_of_file_;
+  std::optional<SampleProgress> progress_;
 };
 
 void print_difference(const VerifyArguments& arguments, const Difference& difference, const std::string& engine,
@@ -346,44 +409,35 @@ void print_difference(const VerifyArguments& arguments, const Difference& differ
   const auto name_of = [&](int64_t label) { return reporting::name_of_class(class_names, label); };
   const auto file = arguments.file.string();
   if (arguments.json) {
-    auto flips = reporting::Json::array();
-    for (const auto& flip : difference.flips) {
-      flips.push_back(
-          {{"image", flip.image},
-           {"checkpoint", {{"name", name_of(flip.label)}, {"label", flip.label}, {"probability", flip.probability}}},
-           {"file", {{"name", name_of(flip.label_of_file)}, {"label", flip.label_of_file}, {"probability", flip.probability_of_file}}}});
+    auto others = reporting::Json::array();
+    for (const auto& one : difference.other_classes) {
+      others.push_back(
+          {{"image", one.image},
+           {"checkpoint", {{"name", name_of(one.label)}, {"label", one.label}, {"probability", one.probability}}},
+           {"file", {{"name", name_of(one.label_of_file)}, {"label", one.label_of_file}, {"probability", one.probability_of_file}}}});
     }
     return cli::print_json({{"file", file},
                             {"checkpoint", checkpoint},
                             {"engine", engine},
                             {"preprocess", arguments.preprocess},
                             {"num_images", difference.num_images},
+                            {"num_unusable", difference.num_unusable},
                             {"largest_difference", difference.largest},
                             {"image_of_largest_difference", difference.image_of_largest},
                             {"mean_difference", difference.mean},
-                            {"other_first_class", std::move(flips)},
+                            {"other_first_class", std::move(others)},
                             {"milliseconds", {{"file", difference.milliseconds_of_file}, {"checkpoint", difference.milliseconds}}}});
   }
   print("{}: {} with {}, and {}\n", counted(difference.num_images, "image"), file, engine, checkpoint);
   print("largest difference of a probability  {:.2e}, of {}\n", difference.largest, printable_line(difference.image_of_largest));
   print("mean difference                      {:.2e}\n", difference.mean);
-  print("another most probable class          {}\n", counted(difference.flips.size(), "image"));
-  for (const auto& flip : difference.flips) {
-    print("  {}: {} {:.2f}%, by the checkpoint {} {:.2f}%\n", printable_line(flip.image), printable_line(name_of(flip.label_of_file)),
-          100 * flip.probability_of_file, printable_line(name_of(flip.label)), 100 * flip.probability);
+  print("another most probable class          {}\n", counted(difference.other_classes.size(), "image"));
+  for (const auto& one : difference.other_classes) {
+    print("  {}: {} {:.2f}%, by the checkpoint {} {:.2f}%\n", printable_line(one.image), printable_line(name_of(one.label_of_file)),
+          100 * one.probability_of_file, printable_line(name_of(one.label)), 100 * one.probability);
   }
   print("milliseconds an image                {:.2f}, by the checkpoint {:.2f}\n", difference.milliseconds_of_file,
         difference.milliseconds);
-}
-
-// Empty: it was exported from this file, or does not tell.
-std::string note_on_origin(const exported::ExportedNetwork& network, const fs::path& file, const std::string& checkpoint) {
-  const auto description = nlohmann::json::parse(network.description(), nullptr, /*allow_exceptions=*/false);
-  const auto digest = description.is_object() ? description.value("checkpoint_sha256", "") : "";
-  if (digest.empty() || digest == datasets::digest_of(checkpoint, "SHA256")) return "";
-  return fmt::format(
-      "{} was not exported from {} as it is now, but from another checkpoint or before a change, such as by trainer calibrate",
-      file.string(), checkpoint);
 }
 
 config::Experiment load_experiment(const VerifyArguments& arguments, const session::NetworkFile& file) {
@@ -398,84 +452,22 @@ config::Experiment load_experiment(const VerifyArguments& arguments, const sessi
   return experiment;
 }
 
-std::unique_ptr<Images> open_images(const VerifyArguments& arguments, const config::Experiment& experiment,
-                                    const session::NetworkFile& file, Logger& logger) {
-  if (!arguments.data.empty()) return std::make_unique<ImageFiles>(arguments.data);
+Images open_images(const VerifyArguments& arguments, const config::Experiment& experiment, const session::NetworkFile& file,
+                   Logger& logger) {
+  if (!arguments.data.empty()) return images_of_files(datasets::find_image_files(arguments.data));
   const auto data = session::find_evaluation_data(experiment, file, arguments.request);
-  return std::make_unique<ImagesOfSplit>(session::open_split(experiment, data.dataset, data.split, logger));
+  if (!data.note.empty()) logger.warn("{}", data.note);
+  return images_of_split(session::open_split(experiment, data.dataset, data.split, logger));
 }
 
-// Compares the images at these indices, of which there is one at least; those that cannot be used are logged and counted.
-class Run {
- public:
-  Run(Images& images, Comparison& comparison, Resizer& resizer, Logger& logger)
-      : images_(images), comparison_(comparison), resizer_(resizer), logger_(logger) {}
+enum class SameCheckpoint { kYes, kNo, kUnknown };
 
-  void compare(const std::vector<int64_t>& indices) {
-    constexpr size_t kWorthShowing = 100;
-    if (indices.size() >= kWorthShowing) progress_.emplace("compared", 0, static_cast<int64_t>(indices.size()), logger_);
-    for (size_t begin = 0; begin < indices.size(); begin += kAtOnce) {
-      if (stop_signal() != 0) throw Error("stopped on request before all images were compared", ExitCode::kStopped);
-      const auto part = std::span(indices).subspan(begin, std::min(kAtOnce, indices.size() - begin));
-      compare_some(part);
-      if (progress_) progress_->update(static_cast<int64_t>(begin + part.size()));
-    }
-    progress_.reset();
-  }
-
-  const Differences& differences() const { return differences_; }
-  int64_t num_unusable() const { return num_unusable_; }
-
- private:
-  // The threads of one library look for more work for a while, and slow the other down, so that the first times after a change between them
-  // are not typical.
-  static constexpr size_t kAtOnce = 8;
-
-  struct Compared {
-    std::string name;
-    data::Frame size;
-    std::vector<uint8_t> pixels;
-    Comparison::Answer answer;
-  };
-
-  void compare_some(std::span<const int64_t> indices) {
-    std::vector<Compared> loaded;
-    for (const auto index : indices) {
-      Compared one{.name = images_.name(index), .size = {}, .pixels = {}, .answer = {}};
-      use(one.name, [&] {
-        one.size = images_.read(index, one.pixels);
-        loaded.push_back(std::move(one));
-      });
-    }
-    for (auto& one : loaded) one.answer = comparison_.by_checkpoint(one.size, one.pixels);
-    for (auto& one : loaded) {
-      use(one.name, [&] {
-        one.size = resizer_.resize(one.size, one.pixels);
-        differences_.add(one.name, one.answer, comparison_.by_file(one.size, one.pixels));
-      });
-    }
-  }
-
-  void use(const std::string& name, const std::function<void()>& work) {
-    try {
-      work();
-    } catch (const Error&) {
-      throw;
-    } catch (const std::runtime_error& error) {
-      ++num_unusable_;
-      const auto log = [&] { logger_.warn("{}: {}", printable_line(name), error.what()); };
-      progress_ ? progress_->log_above(log) : log();
-    }
-  }
-
-  Images& images_;
-  Comparison& comparison_;
-  Resizer& resizer_;
-  Logger& logger_;
-  Differences differences_;
-  int64_t num_unusable_ = 0;
-  std::optional<SampleProgress> progress_;
-};
+std::string advice(const VerifyArguments& arguments, SameCheckpoint is_same) {
+  if (arguments.preprocess != "none") return "this is what --preprocess " + arguments.preprocess + " costs";
+  if (is_same == SameCheckpoint::kNo) return "export it again from this checkpoint";
+  if (is_same == SameCheckpoint::kYes) return "if the file computes in float16, give a greater --tolerance";
+  return "give the checkpoint that it was exported from";
+}
 
 }  // namespace
 
@@ -489,27 +481,28 @@ ExitCode verify_export(const std::vector<std::string>& args) {
   }
   const session::RankContext context(load_experiment(arguments, file), {.num_threads = world::default_compute_threads().count}, logger);
   const auto& experiment = context.experiment();
-  inference::Predictor predictor(session::description_of(experiment, file), file.tree(), arguments.request.averaged, context.placement(),
-                                 /*images_at_once=*/1);
+  inference::Predictor predictor(session::description_of(experiment, file), file.tree(), arguments.request.averaged, context.placement());
   const auto network = exported::open_network(arguments.file, arguments.runtime);
-  if (const auto note = note_on_origin(*network, arguments.file, file.path()); !note.empty()) logger->warn("{}", note);
-  Comparison comparison(predictor, *network, arguments.file.string());
+  auto is_same = SameCheckpoint::kUnknown;
+  if (const auto& digest = network->checkpoint_sha256(); !digest.empty()) {
+    is_same = digest == datasets::digest_of(file.path(), "SHA256") ? SameCheckpoint::kYes : SameCheckpoint::kNo;
+  }
+  if (is_same == SameCheckpoint::kNo) {
+    logger->warn("{} was not exported from {} as it is now, but from another checkpoint or before a change, such as by trainer calibrate",
+                 arguments.file.string(), file.path());
+  }
+  Comparison comparison(predictor, *network, arguments.file.string(), file.path());
   Resizer resizer(arguments.preprocess, inference::input_of_image_files(predictor.samples(), experiment.dataset.validation_transforms));
   const auto images = open_images(arguments, experiment, file, *logger);
-  const auto indices = data::evenly_spaced(images->size(), arguments.limit.value_or(images->size()));
-  Run run(*images, comparison, resizer, *logger);
-  run.compare(indices);
-  if (run.num_unusable() == static_cast<int64_t>(indices.size())) throw DataError("no image could be compared, as named above");
-  const auto difference = run.differences().result();
+  const auto indices = data::evenly_spaced(images.size, arguments.limit.value_or(images.size));
+  const auto difference = Verification(images, comparison, resizer, *logger).compare(indices);
   print_difference(arguments, difference, network->engine(), file.path(), predictor.class_names());
-  if (!(difference.largest <= arguments.tolerance)) {
+  if (difference.largest > arguments.tolerance) {
     throw Error(fmt::format("{}: a probability differs by {:.2e}, more than --tolerance {:g}, from that of {}; {}", arguments.file.string(),
-                            difference.largest, arguments.tolerance, file.path(),
-                            arguments.preprocess == "none" ? "export it again from this checkpoint"
-                                                           : "this is what --preprocess " + arguments.preprocess + " costs"));
+                            difference.largest, arguments.tolerance, file.path(), advice(arguments, is_same)));
   }
-  if (run.num_unusable() == 0) return ExitCode::kDone;
-  throw DataError(fmt::format("{} cannot be used, as named above; all others were compared", counted(run.num_unusable(), "image")));
+  if (difference.num_unusable == 0) return ExitCode::kDone;
+  throw DataError(fmt::format("{} cannot be used, as named above; all others were compared", counted(difference.num_unusable, "image")));
 }
 
 }  // namespace trainer::commands

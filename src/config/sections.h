@@ -400,7 +400,8 @@ struct RuntimeSection {
         {.doc = "Algorithm of 3×3 convolutions with stride 1, on a CPU in float32 and channels_last: direct, or Winograd's with "
                 "tiles of 2×2 or 4×4 (faster), for the layers that gain from it. Winograd's rounds relative to the largest values nearby: "
                 "in usual networks 2×2 as direct does, 4×4 three to six times more, and without a bound beside much larger values. "
-                "auto: winograd4, but direct with bfloat16 autocast on a processor with AMX. Always direct elsewhere, "
+                "auto: winograd4, but direct with bfloat16 autocast on a processor with AMX, and to predict less than eight images at "
+                "once. Always direct elsewhere, "
                 "with float16 and under deterministic."});
     keys.add_choice("fuse", fuse, {{"auto", FuseChoice::kAuto}, {"off", FuseChoice::kOff}},
                     {.doc = "auto: on a CPU, batch normalisation, the addition of a residual and the ReLU behind it are one operator; off: "

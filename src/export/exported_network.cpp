@@ -44,17 +44,14 @@ class ScriptNetwork : public ExportedNetwork {
       throw UsageError(fmt::format("{}: it takes {} inputs; give a file of a network that takes one", file.string(), num_inputs));
     }
     for (const auto& parameter : module_.parameters()) dtype_ = parameter.scalar_type();
-    description_ = extra.at(engine::kTorchscriptDescription);
-    const auto json = nlohmann::json::parse(description_, nullptr, /*allow_exceptions=*/false);
-    if (!json.is_object()) return;
-    if (json.value("input", "") == "images") dtype_ = torch::kUInt8;
-    gives_probabilities_ = json.value("outputs", std::vector<std::string>()).back() == "probabilities";
+    description_ = read_description(extra.at(engine::kTorchscriptDescription), file.string());
+    if (description_.takes_images) dtype_ = torch::kUInt8;
   }
 
   const std::vector<int64_t>& input_shape() const override { return any_shape_; }
   torch::ScalarType input_dtype() const override { return dtype_; }
-  bool gives_probabilities() const override { return gives_probabilities_; }
-  const std::string& description() const override { return description_; }
+  bool gives_probabilities() const override { return description_.gives_probabilities; }
+  const std::string& checkpoint_sha256() const override { return description_.checkpoint_sha256; }
   std::string engine() const override { return "LibTorch " TORCH_VERSION; }
 
   torch::Tensor run(const torch::Tensor& input) override {
@@ -65,8 +62,12 @@ class ScriptNetwork : public ExportedNetwork {
     } catch (const std::exception& error) {
       throw Error(fmt::format("{}: {} cannot run it: {}", file_.string(), engine(), reason_of(error)));
     }
-    // Of the logits and probabilities of trainer export, the latter.
-    if (output.isTuple()) output = output.toTupleRef().elements().back();
+    if (output.isTuple() && !output.toTupleRef().elements().empty()) {
+      // trainer export returns the probabilities after the logits.
+      const auto& elements = output.toTupleRef().elements();
+      const auto chosen = gives_probabilities() ? elements.back() : elements[0];
+      output = chosen;
+    }
     if (output.isTensor()) return output.toTensor();
     throw Error(fmt::format("{}: its forward() returns no tensor", file_.string()));
   }
@@ -76,11 +77,27 @@ class ScriptNetwork : public ExportedNetwork {
   torch::jit::Module module_;
   std::vector<int64_t> any_shape_;
   torch::ScalarType dtype_ = torch::kFloat32;
-  bool gives_probabilities_ = false;
-  std::string description_;
+  FileDescription description_;
 };
 
 }  // namespace
+
+FileDescription read_description(const std::string& json, const std::string& source) {
+  const auto tree = nlohmann::json::parse(json, nullptr, /*allow_exceptions=*/false);
+  if (!tree.is_object() || !tree.contains("trainer")) return {};
+  try {
+    const auto outputs = tree.at("outputs").get<std::vector<std::string>>();
+    return {.is_of_trainer = true,
+            .checkpoint_sha256 = tree.at("checkpoint_sha256"),
+            .takes_images = tree.at("input") == "images",
+            .gives_probabilities = outputs.at(outputs.size() - 1) == "probabilities"};
+  } catch (const std::exception&) {  // of nlohmann-json, or an empty list
+    throw UsageError(
+        fmt::format("{}: its description by trainer export does not tell its input and outputs, as that of earlier versions; "
+                    "export it again",
+                    source));
+  }
+}
 
 std::unique_ptr<ExportedNetwork> open_network(const fs::path& file, const fs::path& runtime) {
   std::array<char, 2> begin{};

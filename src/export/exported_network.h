@@ -11,6 +11,17 @@
 
 namespace trainer::exported {
 
+// What trainer export says of a network in its file (docs/evaluation.md).
+struct FileDescription {
+  bool is_of_trainer = false;  // otherwise another program has written the file, and the other members are not set
+  std::string checkpoint_sha256;
+  bool takes_images = false;
+  bool gives_probabilities = false;
+};
+// `json`: the content of trainer.json, or of the metadata `trainer`; may be empty. `source`: the file, for messages. Throws UsageError if
+// trainer export has written it, but does not say what the network takes and returns.
+FileDescription read_description(const std::string& json, const std::string& source);
+
 class ExportedNetwork {
  public:
   virtual ~ExportedNetwork() = default;
@@ -21,16 +32,15 @@ class ExportedNetwork {
   virtual torch::ScalarType input_dtype() const = 0;
   // Whether run() returns probabilities, not logits.
   virtual bool gives_probabilities() const = 0;
-  // What trainer export says of the network (docs/evaluation.md), a JSON object; empty: another program wrote the file.
-  virtual const std::string& description() const = 0;
+  // The checksum of the checkpoint that it was exported from; empty: another program has written the file.
+  virtual const std::string& checkpoint_sha256() const = 0;
   // What runs it: "ONNX Runtime 1.20.1".
   virtual std::string engine() const = 0;
-  // `input`: contiguous, on the CPU. Returns the probabilities of a file that gives them and the logits, on the CPU. Throws Error that
-  // names the file.
+  // `input`: contiguous, on the CPU. Returns [batch, classes] in a floating type, on the CPU. Throws Error that names the file.
   virtual torch::Tensor run(const torch::Tensor& input) = 0;
 };
 
-// Opens a TorchScript file, or an ONNX file with onnx::load_runtime(runtime), to run on the CPU with LibTorch's number of threads. Throws
+// Opens a TorchScript file, or an ONNX file as onnx::open_network(), to run on the CPU with LibTorch's number of threads. Throws
 // UsageError if the file cannot be opened, is no such file, or is not a network with one input.
 std::unique_ptr<ExportedNetwork> open_network(const std::filesystem::path& file, const std::filesystem::path& runtime);
 

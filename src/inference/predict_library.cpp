@@ -148,7 +148,7 @@ trainer_predictor* trainer_predict_open(const char* checkpoint, const char* devi
     const auto tree = trainer::checkpoint::load(checkpoint);
     const auto description = trainer::inference::read_description(tree, checkpoint);
     const auto placement = place(description.placement, device);
-    opened = new trainer_predictor({description, tree, (flags & TRAINER_AVERAGED) != 0, placement, /*images_at_once=*/1});
+    opened = new trainer_predictor({description, tree, (flags & TRAINER_AVERAGED) != 0, placement});
   });
   return opened;
 }

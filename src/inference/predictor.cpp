@@ -18,6 +18,7 @@
 #include "inference/weights_by_name.h"
 #include "models/registry.h"
 #include "nn/batch_norm.h"
+#include "nn/layers.h"
 #include "trainer/error.h"
 #include "trainer/inference.h"
 #include "trainer/nn.h"
@@ -47,7 +48,8 @@ std::shared_ptr<models::Model> make_model(const Description& description, const 
   }
 }
 
-// In a resnet18, five images of 224 x 224 pixels save as much time as the transformation of the weights takes.
+// The transformation of the weights for Winograd's algorithm takes as long as five images of 224 x 224 pixels save in a resnet18, and more
+// of smaller ones.
 constexpr int64_t kImagesForWinograd = 8;
 
 data::BatchLayout layout_of(const device::Placement& placement) {
@@ -78,17 +80,16 @@ void for_each_file(size_t count, int num_threads, const std::function<void(size_
 
 }  // namespace
 
-Predictor::Predictor(const Description& description, const state::Tree& file, bool averaged, const device::Placement& placement,
-                     int64_t images_at_once)
+Predictor::Predictor(const Description& description, const state::Tree& file, bool averaged, const device::Placement& placement)
     : samples_(require_classes(description).samples),
       model_(make_model(description, placement)),
       placement_(placement_for(*model_, placement)),
       tta_(description.tta),
       point_(read_operating_point(file, description.source, averaged, samples_.num_classes)),
-      reader_(samples_, description.transforms, layout_of(placement_)) {
-  if (description.placement.convolution == device::ConvolutionChoice::kAuto && images_at_once < kImagesForWinograd) {
-    placement_.convolution = device::ConvolutionChoice::kDirect;
-  }
+      reader_(samples_, description.transforms, layout_of(placement_)),
+      chooses_convolution_(description.placement.convolution == device::ConvolutionChoice::kAuto &&
+                           placement_.convolution == device::ConvolutionChoice::kWinograd4) {
+  if (chooses_convolution_) placement_.convolution = device::ConvolutionChoice::kDirect;
   place_model(*model_, placement_);
   load_weights(file, description.source, averaged, *model_);
   model_->eval();
@@ -107,6 +108,10 @@ torch::Tensor Predictor::make_batch(int64_t num_images) const {
 Outputs Predictor::compute(const torch::Tensor& images, bool with_features) {
   auto* const backbone_model = backbone();
   if (with_features && backbone_model == nullptr) throw std::logic_error("the network does not tell its features from its last layer");
+  if (const bool pays = images.size(0) >= kImagesForWinograd; chooses_convolution_ && pays != uses_winograd_) {
+    nn::use_winograd(*model_, pays ? std::optional(nn::convolution::Tile::k4) : std::nullopt);
+    uses_winograd_ = pays;
+  }
   const torch::InferenceMode inference;
   const amp::AutocastGuard autocast(placement_.device.type(), placement_.autocast_dtype);
   Outputs outputs;

@@ -75,11 +75,8 @@ struct Outputs {
 class Predictor {
  public:
   // Builds the network and loads its weights from the tree of its file. `averaged`: the moving averages of its parameters.
-  // `images_at_once`: in most batches; where runtime.convolution is auto, few of them are convolved directly, because the transformation of
-  // the weights for Winograd's algorithm would take longer than it saves. Throws UsageError if the network does not classify images, and
-  // CheckpointError if the weights do not fit.
-  Predictor(const Description& description, const state::Tree& file, bool averaged, const device::Placement& placement,
-            int64_t images_at_once);
+  // Throws UsageError if it does not classify images, and CheckpointError if the weights do not fit.
+  Predictor(const Description& description, const state::Tree& file, bool averaged, const device::Placement& placement);
 
   int64_t num_classes() const { return samples_.num_classes; }
   // Of each class; empty: the classes have only numbers.
@@ -94,7 +91,8 @@ class Predictor {
 
   // An empty batch of inputs in the memory format of reader(), on the CPU.
   torch::Tensor make_batch(int64_t num_images) const;
-  // Of such a batch. Throws std::logic_error if features are asked for that the network does not have.
+  // Of such a batch. Where runtime.convolution is auto, a batch of less than eight images is convolved directly. Throws std::logic_error if
+  // features are asked for that the network does not have.
   Outputs compute(const torch::Tensor& images, bool with_features);
   // The `num_best` most probable classes of each file, as one batch, read by up to `num_threads` threads.
   std::vector<Prediction> predict(std::span<const std::string> files, int64_t num_best, int num_threads, bool with_features);
@@ -108,6 +106,8 @@ class Predictor {
   task::TestTimeAugmentation tta_;
   OperatingPoint point_;
   ImageReader reader_;
+  bool chooses_convolution_;  // by the size of each batch
+  bool uses_winograd_ = false;
 };
 
 }  // namespace trainer::inference

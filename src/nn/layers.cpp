@@ -59,7 +59,7 @@ std::shared_ptr<Conv2d> conv1x1(int64_t in_channels, int64_t out_channels, int64
   return std::make_shared<Conv2d>(in_channels, out_channels, 1, Conv2dOptions{.stride = stride});
 }
 
-void use_winograd(const torch::nn::Module& network, convolution::Tile largest_tile) {
+void use_winograd(const torch::nn::Module& network, std::optional<convolution::Tile> largest_tile) {
   for (const auto& module : network.modules(/*include_self=*/false)) {
     if (auto* convolution = module->as<Conv2d>()) convolution->use_winograd(largest_tile);
   }

@@ -13,7 +13,7 @@
 namespace trainer::nn {
 
 // Calls Conv2d::use_winograd of every convolution below `network`.
-void use_winograd(const torch::nn::Module& network, convolution::Tile largest_tile);
+void use_winograd(const torch::nn::Module& network, std::optional<convolution::Tile> largest_tile);
 
 // The parameters of all convolutions and linear layers of `network` that are trained.
 std::vector<torch::Tensor> trained_weights(const torch::nn::Module& network);

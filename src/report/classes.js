@@ -133,18 +133,17 @@ function operatingPointPanel(calibration) {
   const rows = [["Temperature", calibration.temperature.toFixed(4)]];
   const threshold = calibration.threshold;
   if (threshold) {
-    rows.push([`Class ${threshold.class}`, `if it is at least ${formatPercent(threshold.probability)} probable`],
+    rows.push([`Class ${threshold.class}`, `if it is at least ${Number((100 * threshold.probability).toPrecision(4))}% probable`],
               ["… its images that are missed", withInterval(threshold.misses)], ["… others that are taken for it", withInterval(threshold.false_alarms)]);
   }
   if (calibration.reject_below > 0) rows.push([`Rejected, less than ${formatPercent(calibration.reject_below)} probable`, withInterval(calibration.rejected)]);
   rows.push([calibration.reject_below > 0 ? "Accuracy of the others" : "Accuracy", withInterval(calibration.accuracy)]);
   const figures = [["before", "Before"], ["after", "With the temperature"]].map(([when, words]) => element("figure", {}, reliabilityDiagram(calibration[when].calibration), element(
     "figcaption", { class: "small" }, words, element("br"), `calibration error ${withInterval(calibration[when].error)}`)));
-  const node = panel("Operating point",
-                     element("p", { class: "muted small" }, `Of trainer calibrate with ${calibration.num_samples.toLocaleString("en")} images of ${calibration.images}, after step ` +
+  return panel("Operating point",
+                     element("p", { class: "muted small" }, `Of trainer calibrate${calibration.averaged ? " --ema, so of the averaged parameters," : ""} with ${calibration.num_samples.toLocaleString("en")} images of ${calibration.images}, after step ` +
                                                             `${calibration.step.toLocaleString("en")}. In brackets: 95% intervals.`),
                      element("div", { class: "pair" }, ...figures), dataTable("What is decided", ["Of these images", "Value"], rows, { numbersFrom: 1 }));
-  return node;
 }
 
 // Of one class, which a list chooses.

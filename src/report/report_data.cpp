@@ -302,6 +302,7 @@ Json make_calibration(const history::RunRecord& run) {
   Json result = {{"temperature", *temperature},
                  {"step", integer_of(source, "step").value_or(0)},
                  {"images", text_of(source, "images")},
+                 {"averaged", member_of(source, "averaged") == true},
                  {"num_samples", integer_of(source, "num_samples").value_or(0)},
                  {"before", {{"calibration", bins_of("before")}, {"error", measured(member_of(error, "before"))}}},
                  {"after", {{"calibration", bins_of("after")}, {"error", measured(member_of(error, "after"))}}},

@@ -5,6 +5,7 @@ import ctypes
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -158,6 +159,24 @@ class CalibrateTest(unittest.TestCase):
                                r"class              dent if it is at least [\d.]+ probable: 5\.00% \([\d.]+% to [\d.]+%\) of its images are missed, .*\n"
                                r"rejected           [\d.]+% .* are less than 0\.5 probable\naccuracy           .* of the others\n$")
         self.assertNotIn("as calibrated", self.trainer("eval", "--checkpoint", self.checkpoint, "--ema"))
+        averaged = self.calibrate("--ema")
+        found = json.loads(self.trainer("eval", "--checkpoint", self.checkpoint, "--ema", "--json"))["operating_point"]
+        self.assertEqual(found["temperature"], averaged["temperature"])
+        self.assertNotEqual(found["temperature"], calibrated["temperature"])
+
+    def test_eval_without_images_of_the_class(self):
+        """What cannot be measured is not shown as perfect."""
+        self.calibrate("--class", "dent", "--miss-at-most", "5%", "--reject-below", 1)
+        others = self.folder / "others"
+        (others / "good").mkdir(parents=True)
+        for i in range(3):
+            shutil.copy(self.folder / "data" / "val" / "good" / f"{i}.png", others / "good")
+        found = json.loads(self.trainer("eval", "--checkpoint", self.checkpoint, "--data", others, "--json"))["operating_point"]
+        self.assertIsNone(found["threshold"]["misses"])
+        text = self.trainer("eval", "--checkpoint", self.checkpoint, "--data", others)
+        self.assertIn("probable: there are no images of it, ", text)
+        if found["accuracy"] is None:
+            self.assertIn("accuracy           unknown, because no image is left\n", text)
 
     def test_what_the_report_gets(self):
         """Reliability before and after, and the curve of each class, which are those of torchmetrics."""

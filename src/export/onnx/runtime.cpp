@@ -34,26 +34,35 @@ std::string find_python_package() {
 
 // Never closed: its threads may outlive a session.
 const api::Base& load_runtime(const fs::path& runtime) {
+  std::string file = runtime.string();
   void* library = nullptr;
   if (!runtime.empty()) {
-    library = ::dlopen(runtime.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) throw UsageError(fmt::format("--runtime {}: it cannot be loaded: {}", runtime.string(), ::dlerror()));
-  } else {
-    library = ::dlopen("libonnxruntime.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) library = ::dlopen("libonnxruntime.so", RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) {
-      const auto file = find_python_package();
-      if (!file.empty()) library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+    library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) throw UsageError(fmt::format("--runtime {}: it cannot be loaded: {}", file, ::dlerror()));
+  }
+  for (const char* name : {"libonnxruntime.so.1", "libonnxruntime.so"}) {
+    if (library != nullptr) break;
+    file = name;
+    library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  }
+  if (library == nullptr) {
+    std::string reason = ::dlerror();
+    if (const auto package = find_python_package(); !package.empty()) {
+      file = package;
+      library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+      if (library == nullptr) reason = ::dlerror();
     }
     if (library == nullptr) {
       throw UsageError(
-          "ONNX Runtime, which runs .onnx files, is not on this machine: install it for the python3 in PATH (pip install onnxruntime), or "
-          "name its library, libonnxruntime.so, with --runtime");
+          fmt::format("ONNX Runtime, which runs .onnx files, cannot be loaded: {}; install it for the python3 in PATH (pip install "
+                      "onnxruntime), or name "
+                      "its library with --runtime",
+                      reason));
     }
   }
   const auto entry = reinterpret_cast<api::Entry>(::dlsym(library, api::kEntry));
   if (entry != nullptr) return *entry();
-  throw UsageError(fmt::format("--runtime {}: it is not the library of ONNX Runtime; give libonnxruntime.so", runtime.string()));
+  throw UsageError(fmt::format("{}: it is not the library of ONNX Runtime; give libonnxruntime.so with --runtime", file));
 }
 
 // ONNX's numbers of the types that a network's input and output can have.
@@ -99,7 +108,7 @@ class Network : public exported::ExportedNetwork {
   const std::vector<int64_t>& input_shape() const override { return input_shape_; }
   torch::ScalarType input_dtype() const override { return input_dtype_; }
   bool gives_probabilities() const override { return output_name_ == "probabilities"; }
-  const std::string& description() const override { return description_; }
+  const std::string& checkpoint_sha256() const override { return description_.checkpoint_sha256; }
   std::string engine() const override { return fmt::format("ONNX Runtime {}", base_.get_version()); }
 
   torch::Tensor run(const torch::Tensor& input) override {
@@ -201,7 +210,7 @@ class Network : public exported::ExportedNetwork {
     });
     char* text = nullptr;
     check(functions_->metadata_lookup(metadata.get(), allocator_, "trainer", &text));
-    description_ = take_text(text);
+    description_ = exported::read_description(take_text(text), file_.string());
   }
 
   fs::path file_;
@@ -215,7 +224,7 @@ class Network : public exported::ExportedNetwork {
   std::vector<int64_t> input_shape_;
   torch::ScalarType input_dtype_ = torch::kFloat32;
   std::string output_name_;
-  std::string description_;
+  exported::FileDescription description_;
 };
 
 }  // namespace

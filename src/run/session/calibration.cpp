@@ -7,6 +7,7 @@
 #include <cmath>
 #include <functional>
 
+#include "train/task/classification.h"
 #include "trainer/error.h"
 #include "trainer/random.h"
 
@@ -50,7 +51,6 @@ Measured bootstrap(int64_t num_samples, const std::function<double(const std::ve
 
 std::optional<Outputs> compute_outputs(RankContext& context, const NetworkFile& file, EvaluationRequest request) {
   std::vector<torch::Tensor> logits, labels;
-  request.with_operating_point = false;
   request.observe = [&](const torch::Tensor& outputs, const torch::Tensor& targets) {
     if (outputs.dim() != 2 || targets.scalar_type() != torch::kLong || outputs.size(1) < 2) {
       throw UsageError(fmt::format("{}: its network does not tell two or more classes apart; there is nothing to calibrate", file.path()));
@@ -120,40 +120,25 @@ inference::OperatingPoint::Threshold fit_threshold(const torch::Tensor& probabil
 }
 
 CalibrationResult measure_calibration(const torch::Tensor& probabilities, const torch::Tensor& labels) {
-  constexpr int64_t kBins = 15;
   const auto [confidences, predicted] = probabilities.max(1);
   const auto of_label = probabilities.gather(1, labels.unsqueeze(1)).squeeze(1);
-  const auto num_samples = labels.size(0);
-  std::vector<double> confidence(static_cast<size_t>(num_samples));
-  std::vector<double> is_right(confidence.size());
-  std::vector<size_t> bin(confidence.size());
-  const auto right = predicted.eq(labels);
-  for (int64_t i = 0; i < num_samples; ++i) {
-    const auto at = static_cast<size_t>(i);
-    confidence[at] = confidences[i].item<double>();
-    is_right[at] = right[i].item<bool>() ? 1 : 0;
-    bin[at] = static_cast<size_t>(std::min(static_cast<int64_t>(confidence[at] * kBins), kBins - 1));
-  }
-  const auto error = bootstrap(num_samples, [&](const std::vector<uint32_t>& indices) {
-    std::array<double, kBins> difference{};
-    for (const auto index : indices) difference[bin[index]] += is_right[index] - confidence[index];
+  const auto is_right = predicted.eq(labels);
+  task::CalibrationMeter meter(torch::kCPU);
+  meter.add(confidences, is_right);
+  // Those of the meter, for each sample.
+  const auto limits = torch::linspace(0, 1, task::kCalibrationBins + 1, torch::kFloat64);
+  const auto bins = (torch::bucketize(confidences, limits, /*out_int32=*/false, /*right=*/true) - 1).contiguous();
+  const auto differences = (is_right.to(torch::kFloat64) - confidences).contiguous();
+  const auto* bin = bins.const_data_ptr<int64_t>();
+  const auto* difference = differences.const_data_ptr<double>();
+  const auto error = bootstrap(labels.size(0), [&](const std::vector<uint32_t>& indices) {
+    std::array<double, task::kCalibrationBins + 1> sums{};
+    for (const auto index : indices) sums[static_cast<size_t>(bin[index])] += difference[index];
     double sum = 0;
-    for (const double of_bin : difference) sum += std::abs(of_bin);
+    for (const double of_bin : sums) sum += std::abs(of_bin);
     return sum / static_cast<double>(indices.size());
   });
-  std::vector<reporting::CalibrationBin> bins(kBins);
-  for (size_t i = 0; i < bin.size(); ++i) {
-    auto& of_sample = bins[bin[i]];
-    ++of_sample.count;
-    of_sample.confidence += confidence[i];
-    of_sample.accuracy += is_right[i];
-  }
-  for (auto& one : bins) {
-    const auto count = static_cast<double>(std::max<int64_t>(one.count, 1));
-    one.confidence /= count;
-    one.accuracy /= count;
-  }
-  return {.loss = -of_label.log().mean().item<double>(), .calibration_error = error, .bins = std::move(bins)};
+  return {.loss = -of_label.log().mean().item<double>(), .calibration_error = error, .bins = meter.bins()};
 }
 
 PrecisionRecall measure_precision_recall(const torch::Tensor& probabilities, const torch::Tensor& labels, int64_t label) {

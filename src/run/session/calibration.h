@@ -56,6 +56,7 @@ struct PrecisionRecall {
   };
   std::vector<Point> points;  // at most 50, of ascending recall
 };
+// `probabilities`: float64 [N, classes]; `labels`: int64 [N]; both on the CPU.
 PrecisionRecall measure_precision_recall(const torch::Tensor& probabilities, const torch::Tensor& labels, int64_t label);
 
 }  // namespace trainer::session

@@ -10,14 +10,14 @@ namespace {
 
 // The part of the counted samples that are hits, and its interval by Wilson ("Probable Inference", 1927), which is right for small numbers
 // and where none has been seen too.
-Measured part_of(double hits, double count) {
-  if (count == 0) return {};
+std::optional<Measured> part_of(double hits, double count) {
+  if (count == 0) return std::nullopt;
   constexpr double kQuantile = 1.959963984540054;  // of 97.5 % of the normal distribution
   const double part = hits / count;
   const double square = kQuantile * kQuantile / count;
   const double middle = (part + square / 2) / (1 + square);
   const double reach = std::sqrt(part * (1 - part) * square + square * square / 4) / (1 + square);
-  return {part, std::max(middle - reach, 0.0), std::min(middle + reach, 1.0)};
+  return Measured{part, std::max(middle - reach, 0.0), std::min(middle + reach, 1.0)};
 }
 
 enum Counted : int64_t { kRight, kRejected, kMissed, kFalseAlarms, kNumParts };

@@ -3,6 +3,8 @@
 
 #include <torch/types.h>
 
+#include <optional>
+
 #include "inference/operating_point.h"
 #include "trainer/distributed.h"
 
@@ -17,12 +19,13 @@ struct Measured {
 };
 
 // What the decisions of an operating point are worth.
+// Not set: there are no samples of which it would be a part.
 struct DecisionResult {
-  Measured accuracy;  // of the samples that are not rejected
-  Measured rejected;  // part of all samples
+  std::optional<Measured> accuracy;  // of the samples that are not rejected
+  std::optional<Measured> rejected;  // part of all samples
   // Of the class with a threshold: the part of its samples that are decided for another class, and of the others that are decided for it.
-  Measured misses;
-  Measured false_alarms;
+  std::optional<Measured> misses;
+  std::optional<Measured> false_alarms;
 };
 
 class DecisionMeter {

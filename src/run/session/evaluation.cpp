@@ -54,10 +54,10 @@ class ObservedLoss : public nn::Loss {
   Observe observe_;
 };
 
-// Of a network that was calibrated, unless it is not asked for.
+// Of a network that was calibrated, unless its outputs are for the caller.
 std::optional<inference::OperatingPoint> operating_point_of(const config::Experiment& experiment, const NetworkFile& file,
                                                             const EvaluationRequest& request) {
-  if (!request.with_operating_point) return std::nullopt;
+  if (request.observe) return std::nullopt;
   if (!state::View(file.tree(), file.path()).find(inference::operating_point_key(request.averaged))) return std::nullopt;
   return inference::read_operating_point(file.tree(), file.path(), request.averaged, samples_of(experiment, file).num_classes);
 }
@@ -79,7 +79,7 @@ class OperatingPointMeter {
     calibration_.reduce(group);
     decisions_.reduce(group);
   }
-  EvaluationResult::Operating result() const { return {point_, calibration_.expected_error(), decisions_.result()}; }
+  EvaluationResult::OperatingPointResult result() const { return {point_, calibration_.expected_error(), decisions_.result()}; }
 
  private:
   inference::OperatingPoint point_;
@@ -133,7 +133,7 @@ std::optional<EvaluationResult> evaluate(RankContext& context, const NetworkFile
                             .is_image = info.is_image,
                             .is_all = evaluated && evaluated->is_all,
                             .name = evaluated ? evaluated->name : "",
-                            .operating = operating ? std::optional(operating->result()) : std::nullopt};
+                            .operating_point = operating ? std::optional(operating->result()) : std::nullopt};
   } catch (const std::exception& error) {
     context.end_failed_gpu(error);
     throw;

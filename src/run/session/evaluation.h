@@ -32,7 +32,6 @@ struct EvaluationRequest {
   bool averaged = false;  // the moving averages of the parameters
   // Called with each batch of this process, in the order of the samples, with what the loss gets (nn::Loss); may be empty.
   std::function<void(const torch::Tensor& outputs, const torch::Tensor& targets)> observe = {};
-  bool with_operating_point = true;  // measure that of a calibrated checkpoint too
 };
 
 // The experiment of the network on the data that is evaluated. If these are others than those of the training, dataset.validation_split
@@ -60,13 +59,13 @@ struct EvaluationResult {
   bool is_image = true;                  // what the samples are
   bool is_all = false;                   // as in EvaluationData, on rank 0, like the next
   std::string name;                      // of the samples
-  // Of a checkpoint that was calibrated.
-  struct Operating {
+  // What the operating point of a calibrated checkpoint is worth; on rank 0, unless the request has an `observe`.
+  struct OperatingPointResult {
     inference::OperatingPoint point;
     double calibration_error = 0;  // with its temperature
     DecisionResult decisions;
   };
-  std::optional<Operating> operating = {};
+  std::optional<OperatingPointResult> operating_point = {};
 };
 
 // Collective: the measurements of the network of `file` over every sample of the data that is evaluated, each transformed by

@@ -436,8 +436,10 @@ TEST(RunDirectory, RemovesTheEvaluationOfALaterStep) {
   const auto is_kept = [&](const std::string& text) {
     write_text(directory.evaluation_file(), text);
     write_text(directory.best_evaluation_file(), "{\"step\": 10}");
+    write_text(directory.calibration_file(), text);
     directory.remove_later_evaluations(/*step=*/20);
     EXPECT_TRUE(std::filesystem::exists(directory.best_evaluation_file()));
+    EXPECT_EQ(std::filesystem::exists(directory.calibration_file()), std::filesystem::exists(directory.evaluation_file()));
     return std::filesystem::exists(directory.evaluation_file());
   };
   EXPECT_TRUE(is_kept("{\"step\": 20}"));

@@ -55,20 +55,25 @@ TEST(Calibration, DecisionsAndTheirIntervals) {
   const auto probabilities = torch::stack({of_first, 1 - of_first}, 1);
   const auto labels = torch::tensor({0, 1, 1, 0, 1}, torch::kLong);
   const auto result = measure(point, probabilities, labels);
-  EXPECT_DOUBLE_EQ(result.misses.value, 0.5);
-  EXPECT_DOUBLE_EQ(result.false_alarms.value, 1.0 / 3);
-  EXPECT_DOUBLE_EQ(result.rejected.value, 0);
-  EXPECT_DOUBLE_EQ(result.accuracy.value, 0.6);
+  ASSERT_TRUE(result.misses && result.false_alarms && result.rejected && result.accuracy);
+  EXPECT_DOUBLE_EQ(result.misses->value, 0.5);
+  EXPECT_DOUBLE_EQ(result.false_alarms->value, 1.0 / 3);
+  EXPECT_DOUBLE_EQ(result.rejected->value, 0);
+  EXPECT_DOUBLE_EQ(result.accuracy->value, 0.6);
   // Wilson's interval of one of two, and of none of five.
-  EXPECT_NEAR(result.misses.low, 0.0945, 1e-4);
-  EXPECT_NEAR(result.misses.high, 0.9055, 1e-4);
-  EXPECT_NEAR(result.rejected.high, 0.4345, 1e-4);
-  EXPECT_LT(result.accuracy.low, 0.6);
-  EXPECT_GT(result.accuracy.high, 0.6);
+  EXPECT_NEAR(result.misses->low, 0.0945, 1e-4);
+  EXPECT_NEAR(result.misses->high, 0.9055, 1e-4);
+  EXPECT_NEAR(result.rejected->high, 0.4345, 1e-4);
+  EXPECT_LT(result.accuracy->low, 0.6);
+  EXPECT_GT(result.accuracy->high, 0.6);
   // Of the second class only what is not rejected.
   const auto strict = measure({.temperature = 1, .reject_below = 0.75}, probabilities, labels);
-  EXPECT_DOUBLE_EQ(strict.rejected.value, 0.4);
-  EXPECT_DOUBLE_EQ(strict.accuracy.value, 1);
+  EXPECT_DOUBLE_EQ(strict.rejected->value, 0.4);
+  EXPECT_DOUBLE_EQ(strict.accuracy->value, 1);
+  // What nothing is a part of is not known.
+  const auto of_second = measure(point, probabilities, torch::ones(5, torch::kLong));
+  EXPECT_FALSE(of_second.misses.has_value());
+  EXPECT_FALSE(measure({.temperature = 1, .reject_below = 1}, probabilities, labels).accuracy.has_value());
 }
 
 TEST(Calibration, PrecisionAndRecall) {
