@@ -354,7 +354,11 @@ std::string describe_dataloader(const DatasetFacts& facts, const Schedule& sched
     text += fmt::format(
         "# The classes have from {} to {} images. To give all of them the same weight, so that the rare ones are not neglected,\n"
         "# draw from each equally often:\n"
-        "# dataloader: {{{}, sampler: {{name: class_balanced}}}}\n",
+        "# dataloader: {{{}, sampler: {{name: class_balanced}}}}\n"
+        "# or count images that are classified well less, which most images of frequent classes are:\n"
+        "# loss: {{name: focal}}\n"
+        "# top1, by which the best checkpoint is chosen, says little of rare classes. To choose it by the mean recall of the classes:\n"
+        "# checkpoint: {{monitor: validation/balanced_accuracy}}\n",
         least, most, keys);
   }
   return text;

@@ -51,6 +51,42 @@ class BinaryCrossEntropy : public Loss {
   double label_smoothing_;
 };
 
+struct FocalOptions {
+  double gamma = 2.0;
+
+  void describe(KeyTable& keys) {
+    keys.add("gamma", gamma, {.min = 0.0, .doc = "How much less the samples count that are classified well; 0: cross entropy."});
+  }
+};
+
+// Lin et al., "Focal Loss for Dense Object Detection", 2017, of a softmax: the cross entropy times (1 - p)^gamma, where p is the probability
+// of the class.
+class Focal : public Loss {
+ public:
+  explicit Focal(double gamma) : gamma_(gamma) {}
+
+  torch::Tensor operator()(const torch::Tensor& outputs, const torch::Tensor& targets) const override {
+    auto log_probabilities = at_least_float32(outputs).log_softmax(1);
+    if (!targets.is_floating_point()) {
+      return mean_of(log_probabilities.gather(1, targets.unsqueeze(1)));
+    }
+    return mean_of(log_probabilities, targets.to(log_probabilities.scalar_type()));
+  }
+  bool has_classes() const override { return true; }
+
+ private:
+  // `share`: of each class in the target of a sample; not defined: 1.
+  torch::Tensor mean_of(const torch::Tensor& log_probabilities, const torch::Tensor& share = {}) const {
+    // The gradient of a power below 1 is infinite at 0.
+    constexpr double kLeast = 1e-30;
+    auto losses = (-log_probabilities.expm1()).clamp_min(kLeast).pow(gamma_) * log_probabilities;
+    if (share.defined()) losses = losses * share;
+    return -losses.sum(1).mean();
+  }
+
+  double gamma_;
+};
+
 struct MeanSquaredErrorOptions {
   void describe(KeyTable&) {}
 };
@@ -80,6 +116,8 @@ LossRegistry& loss_registry() {
         "Binary cross entropy of each class for itself, its mean over samples and classes, as in recipes with mixed "
         "images. Probabilities that are shown are those of a softmax.",
         [](const auto& options) { return std::make_unique<BinaryCrossEntropy>(options.label_smoothing); });
+    registry.add<FocalOptions>("focal", "Cross entropy in which samples that are classified well count less, for rare classes.",
+                               [](const auto& options) { return std::make_unique<Focal>(options.gamma); });
     registry.add<MeanSquaredErrorOptions>("mse", "Mean squared difference between outputs and targets.",
                                           [](const auto&) { return std::make_unique<MeanSquaredError>(); });
     return registry;

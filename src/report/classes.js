@@ -3,7 +3,7 @@
 
 const MANY_CLASSES = 50;
 const FEW_PAIRS = 10;
-const EVALUATION_WORDS = { calibration_error: "calibration error", macro_f1: "macro F1", top1: "top-1", top5: "top-5" };
+const EVALUATION_WORDS = { balanced_accuracy: "balanced accuracy", calibration_error: "calibration error", macro_f1: "macro F1", mcc: "Matthews correlation", top1: "top-1", top5: "top-5" };
 
 const className = (evaluation, index) => evaluation.classes[index]?.name ?? String(index);
 const panel = (title, ...children) => element("article", { class: "panel" }, element("header", {}, element("h3", {}, title)), ...children);

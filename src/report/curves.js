@@ -2,7 +2,7 @@
 "use strict";
 
 // In this order; then all others by name.
-const CHART_ORDER = ["loss", "top1", "top5", "macro_f1", "lr", "images_per_second", "data_wait", "memory_bytes"];
+const CHART_ORDER = ["loss", "top1", "top5", "macro_f1", "balanced_accuracy", "mcc", "lr", "images_per_second", "data_wait", "memory_bytes"];
 // What the training did rather than what it learnt: folded.
 const DIAGNOSTICS = new Set(["lr", "images_per_second", "data_wait", "queue_depth", "memory_bytes", "grad_scale", "skipped_steps", "grad_norm"]);
 // A greatest value that is so many times the median flattens the rest of a linear axis.

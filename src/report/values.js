@@ -3,7 +3,7 @@
 "use strict";
 
 const LABELS = {
-  loss: "Loss", top1: "Top-1 accuracy", top5: "Top-5 accuracy", macro_f1: "Macro F1", calibration_error: "Calibration error",
+  loss: "Loss", top1: "Top-1 accuracy", top5: "Top-5 accuracy", macro_f1: "Macro F1", balanced_accuracy: "Balanced accuracy", mcc: "Matthews correlation", calibration_error: "Calibration error",
   lr: "Learning rate", images_per_second: "Images per second", data_wait: "Time spent waiting for data", queue_depth: "Batches ready",
   memory_bytes: "Memory", grad_scale: "Gradient scale", skipped_steps: "Skipped steps", grad_norm: "Gradient norm",
 };

@@ -100,7 +100,7 @@ class EvalTest(Experiment):
         averaged = written.pop("ema_metrics")
         self.assertEqual(list(written), ["split", "epoch", "step", "num_samples", "metrics", "classes", "confusion", "calibration", "mistakes"])
         self.assertEqual((written["epoch"], written["step"], written["num_samples"]), (1, 20, 250))
-        self.assertEqual(list(written["metrics"]), ["loss", "top1", "top5", "macro_f1", "calibration_error"])
+        self.assertEqual(list(written["metrics"]), ["loss", "top1", "top5", "macro_f1", "balanced_accuracy", "mcc", "calibration_error"])
         self.assertEqual(self.eval(), written)
         found = self.eval("--ema")["metrics"]
         self.assertEqual({name: found[name] for name in averaged}, averaged)

@@ -29,11 +29,11 @@ dataset:
   num_validation: 31
   train_transforms: [random_shift: {{pixels: 2}}, normalize: {{mean: [0.5], std: [0.5]}}]
   validation_transforms: [normalize: {{mean: [0.5], std: [0.5]}}]
-loss: {{name: focal, gamma: 1}}
+loss: {{name: poly, epsilon: 1}}
 optimizer: {{name: lion, lr: 0.001, weight_decay: 0.1}}
 dataloader: {{global_batch_size: 16}}
 training: {{epochs: 4}}
-checkpoint: {{monitor: validation/balanced_accuracy}}
+checkpoint: {{monitor: validation/worst_recall}}
 runtime: {{device: cpu, threads: 1}}
 logging: {{sinks: [best_file: {{file: notes/best.txt}}]}}
 """
@@ -89,7 +89,7 @@ class PluginsTest(unittest.TestCase):
         self.refused('model.name: "mobilenet_v2_small" is not one of demo_linear', "validate", *MOBILENET)
         reference = self.done(TRAINER, "config", "reference", "model.mobilenet_v2_small", "--plugin", NETWORK)
         self.assertIn("What the channels of each layer are multiplied by.", reference)
-        for family, name in (("datasets", "stripes"), ("transforms", "random_shift"), ("losses", "focal"), ("sinks", "best_file"), ("layers", "blur_pool")):
+        for family, name in (("datasets", "stripes"), ("transforms", "random_shift"), ("losses", "poly"), ("sinks", "best_file"), ("layers", "blur_pool")):
             self.assertIn(name, self.done(TRAINER, "list", family, "--plugin", COMPONENTS))
         self.assertIn("lion", self.done(BUILD / "lion", "list", "optimizers"))
 
@@ -104,13 +104,14 @@ class PluginsTest(unittest.TestCase):
         losses = self.validation_losses(self.folder / "run")
         self.assertLess(losses[-1], 0.5 * losses[0])
         summary = json.loads((self.folder / "run/summary.json").read_text())
-        self.assertEqual(summary["monitor"], "validation/balanced_accuracy")
-        self.assertAlmostEqual(summary["final"]["balanced_accuracy"], sum(entry["top1"] for entry in summary["final"]["per_class"]) / 2, delta=1e-12)
-        # Without gamma it is the cross entropy.
-        for name, gamma in (("focal", ", gamma: 0"), ("cross_entropy", "")):
-            self.done(lion, "--config", "stripes.yaml", "--run-dir", name, "logging.sinks=[]", f"loss={{name: {name}{gamma}}}", "training.epochs=1",
+        self.assertEqual(summary["monitor"], "validation/worst_recall")
+        self.assertAlmostEqual(summary["final"]["worst_recall"], min(entry["top1"] for entry in summary["final"]["per_class"]), delta=1e-12)
+        # With 0 it is the cross entropy, and so is the focal loss, which is no plug-in.
+        for name, option in (("poly", ", epsilon: 0"), ("focal", ", gamma: 0"), ("cross_entropy", "")):
+            self.done(lion, "--config", "stripes.yaml", "--run-dir", name, "logging.sinks=[]", f"loss={{name: {name}{option}}}", "training.epochs=1",
                       "runtime.dtype=float64", folder=self.folder)
-        focal, cross_entropy = (self.validation_losses(self.folder / name)[0] for name in ("focal", "cross_entropy"))
+        poly, focal, cross_entropy = (self.validation_losses(self.folder / name)[0] for name in ("poly", "focal", "cross_entropy"))
+        self.assertAlmostEqual(poly, cross_entropy, delta=1e-12)
         self.assertAlmostEqual(focal, cross_entropy, delta=1e-12)
         layers = "model={name: layers, layers: [conv_norm: {channels: 8}, blur_pool: {name: half}, conv_norm: {channels: 8}, global_avg_pool, linear]}"
         self.done(lion, "--config", "stripes.yaml", "--run-dir", "layers", "logging.sinks=[]", layers, "training.epochs=1", folder=self.folder)
@@ -161,7 +162,7 @@ extern "C" void trainer_plugin_register() {{}}\n""")
     def test_the_docs_show_the_code(self):
         shown = (ROOT / "docs/extending.md").read_text()
         for file in ("own_network/mobilenet_v2.cpp", "own_optimizer/lion.cpp", "components/stripes.cpp", "components/random_shift.cpp",
-                     "components/focal.cpp", "components/best_file.cpp", "components/balanced_accuracy.cpp", "components/blur_pool.cpp"):
+                     "components/poly_loss.cpp", "components/best_file.cpp", "components/worst_recall.cpp", "components/blur_pool.cpp"):
             self.assertTrue(f"```cpp\n{(ROOT / 'examples' / file).read_text()}```\n" in shown, file)
         code = (ROOT / "examples/segmentation/segmentation.cpp").read_text()
         task = shown[shown.index("class PixelMeter"):]

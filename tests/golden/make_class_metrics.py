@@ -35,6 +35,9 @@ def measure(case):
         "top1": classification.multiclass_accuracy(outputs, labels, count, average="micro").item(),
         "top5": classification.multiclass_accuracy(outputs, labels, count, average="micro", top_k=5).item(),
         "macro_f1": classification.multiclass_f1_score(outputs, labels, count, average="macro").item(),
+        # Over the classes that occur in the labels.
+        "balanced_accuracy": classification.multiclass_recall(outputs, labels, count, average=None)[labels.unique()].double().mean().item(),
+        "mcc": classification.multiclass_matthews_corrcoef(outputs, labels, count).item(),
         "calibration_error": classification.multiclass_calibration_error(outputs, labels, count, n_bins=15, norm="l1").item(),
         "confusion": classification.multiclass_confusion_matrix(outputs, labels, count).flatten().tolist(),
     }

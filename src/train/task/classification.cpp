@@ -30,6 +30,26 @@ double macro_f1(const torch::Tensor& confusion) {
   return mean_of((2 * hits / seen.clamp_min(1)).masked_select(occurs).sum().item<double>(), occurs.sum().item<double>());
 }
 
+// Mean over the classes that occur of the fraction of their samples that is right, as sklearn.metrics.balanced_accuracy_score.
+double balanced_accuracy(const torch::Tensor& confusion) {
+  const auto num_samples = confusion.sum(1);
+  const auto recall = confusion.diagonal().to(torch::kFloat64) / num_samples.clamp_min(1);
+  const auto occurs = num_samples > 0;
+  return mean_of(recall.masked_select(occurs).sum().item<double>(), occurs.sum().item<double>());
+}
+
+// The correlation between labels and predictions (Gorodkin, 2004); 0 if there is only one of them.
+double matthews_correlation(const torch::Tensor& confusion) {
+  const auto counts = confusion.to(torch::kFloat64);
+  const auto actual = counts.sum(1);
+  const auto predicted = counts.sum(0);
+  const auto all = counts.sum();
+  const auto of = [&](const torch::Tensor& one, const torch::Tensor& other) { return (all * all - (one * other).sum()).item<double>(); };
+  const double covariance = (counts.trace() * all - (actual * predicted).sum()).item<double>();
+  const double product = of(actual, actual) * of(predicted, predicted);
+  return product > 0 ? covariance / std::sqrt(product) : 0;
+}
+
 // The label of a sample that was mixed of several is that of its largest part.
 torch::Tensor count_top1(const torch::Tensor& outputs, const torch::Tensor& targets) {
   return outputs.argmax(1).eq(targets.is_floating_point() ? targets.argmax(1) : targets).sum();
@@ -46,6 +66,9 @@ std::vector<ClassMetric>& modifiable_class_metrics() {
       {.info = top1_info(), .from_confusion = top1},
       {.info = {.name = "top5", .higher_is_better = true, .format = MetricFormat::kPercent}, .min_classes = 5, .count = count_top5},
       {.info = {.name = "macro_f1", .higher_is_better = true, .is_detail = true}, .from_confusion = macro_f1},
+      {.info = {.name = "balanced_accuracy", .higher_is_better = true, .format = MetricFormat::kPercent, .is_detail = true},
+       .from_confusion = balanced_accuracy},
+      {.info = {.name = "mcc", .higher_is_better = true, .is_detail = true}, .from_confusion = matthews_correlation},
       {.info = {.name = "calibration_error", .is_detail = true},
        .from_calibration = [](const CalibrationMeter& calibration) { return calibration.expected_error(); }},
   };

@@ -76,6 +76,27 @@ TEST(BinaryCrossEntropy, IsThatOfEachClassForItself) {
   EXPECT_EQ((*loss)(outputs.to(torch::kBFloat16), classes).scalar_type(), torch::kFloat32);
 }
 
+// Of two classes with the outputs 0 and x it is torchvision.ops.sigmoid_focal_loss(x, y, alpha=-1, gamma, reduction="mean").
+TEST(Focal, OfTwoClassesIsThatOfTorchvision) {
+  const auto x = torch::tensor({-2.0, 0.5, 3.0, -0.25}, torch::kFloat64);
+  const auto outputs = torch::stack({torch::zeros_like(x), x}, 1);
+  const auto classes = torch::tensor({0, 1, 0, 1}, torch::kInt64);
+  const auto loss = configured_loss("focal");
+  EXPECT_TRUE(loss->has_classes());
+  EXPECT_NEAR((*loss)(outputs, classes).item<double>(), 0.7741723464701095, 1e-15);
+  EXPECT_NEAR((*configured_loss("focal", "gamma: 0.5"))(outputs, classes).item<double>(), 0.9824527719912746, 1e-15);
+  EXPECT_NEAR((*loss)(outputs, at::one_hot(classes, 2).to(torch::kFloat32)).item<double>(), 0.7741723464701095, 1e-15);
+}
+
+TEST(Focal, HasAGradientWhereTheNetworkIsSure) {
+  for (const char* gamma : {"0", "0.5", "1", "2"}) {
+    const auto outputs = torch::tensor({{100.0F, 0.0F}, {0.0F, 100.0F}}).requires_grad_();
+    (*configured_loss("focal", std::string("gamma: ") + gamma))(outputs, torch::zeros({2}, torch::kInt64)).backward();
+    EXPECT_TRUE(outputs.grad().isfinite().all().item<bool>()) << gamma;
+    EXPECT_GT(outputs.grad()[1][1].item<float>(), 0.4F) << gamma;
+  }
+}
+
 TEST(MeanSquaredError, IsTheMeanOverAllElements) {
   const torch::Tensor outputs = torch::tensor({{1.0, 2.0}, {3.0, 4.0}});
   const torch::Tensor targets = torch::tensor({{1.0, 0.0}, {0.0, 4.0}});

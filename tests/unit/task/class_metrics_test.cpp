@@ -57,7 +57,7 @@ TEST(ClassMetrics, EqualThoseOfTorchmetrics) {
     const auto measured = measure(make_outputs(golden), 64);
     EXPECT_EQ(measured.classes.confusion, expected.at("confusion").get<std::vector<int64_t>>());
     // torchmetrics divides these in float32, and adds the confidences in it, whose sums reach hundreds.
-    for (const char* name : {"top1", "top5", "macro_f1"}) {
+    for (const char* name : {"top1", "top5", "macro_f1", "balanced_accuracy", "mcc"}) {
       EXPECT_NEAR(value_of(measured, name).value(), expected.at(name).get<double>(), 2e-7) << name;
     }
     EXPECT_NEAR(value_of(measured, "calibration_error").value(), expected.at("calibration_error").get<double>(), 1e-6);

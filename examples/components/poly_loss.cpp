@@ -1,0 +1,36 @@
+// The Poly-1 loss of Leng et al., "PolyLoss", 2022: cross entropy plus a term that is linear in the probability of the class.
+
+#include <torch/torch.h>
+#include <trainer/registry.h>
+
+namespace {
+
+struct PolyOptions {
+  double epsilon = 1;
+
+  void describe(trainer::KeyTable& keys) {
+    keys.add("epsilon", epsilon, {.min = -1, .doc = "What 1 - p is multiplied by, with the probability p of the class; 0: cross entropy."});
+  }
+};
+
+class PolyLoss : public trainer::nn::Loss {
+ public:
+  explicit PolyLoss(double epsilon) : epsilon_(epsilon) {}
+
+  torch::Tensor operator()(const torch::Tensor& outputs, const torch::Tensor& targets) const override {
+    const auto of_each =
+        torch::nn::functional::cross_entropy(outputs, targets, torch::nn::CrossEntropyLossOptions().reduction(torch::kNone));
+    return (of_each + epsilon_ * (1 - (-of_each).exp())).mean();
+  }
+  bool has_classes() const override { return true; }
+
+ private:
+  double epsilon_;
+};
+
+}  // namespace
+
+void add_poly_loss() {
+  trainer::register_loss<PolyOptions>("poly", "Cross entropy plus a multiple of 1 - p, with the probability p of the class.",
+                                      [](const PolyOptions& options) { return std::make_unique<PolyLoss>(options.epsilon); });
+}
