@@ -14,6 +14,7 @@ double worst_recall(const torch::Tensor& confusion) {
 }  // namespace
 
 void add_worst_recall() {
-  trainer::register_metric({.info = {.name = "worst_recall", .higher_is_better = true, .format = trainer::reporting::MetricFormat::kPercent},
-                            .from_confusion = worst_recall});
+  trainer::register_metric(
+      {.info = {.name = "worst_recall", .higher_is_better = true, .format = trainer::reporting::MetricFormat::kPercent},
+       .from_confusion = worst_recall});
 }

@@ -271,6 +271,14 @@ class Loss {
   virtual torch::Tensor operator()(const torch::Tensor& outputs, const torch::Tensor& targets) const = 0;
   // True when targets are class labels.
   virtual bool has_classes() const = 0;
+
+  // Whether samples count differently in the mean: then it is the sum of their losses times their weights, divided by the sum of the
+  // weights, and so it is over several batches and ranks.
+  virtual bool weighs_samples() const { return false; }
+  // Of each sample, [N] in a floating type; for a loss that weighs samples.
+  virtual torch::Tensor sample_weights(const torch::Tensor& targets) const { return torch::ones({targets.size(0)}, targets.device()); }
+  // Why its class_weights do not fit so many classes; empty: they do.
+  virtual std::string refusal_of_classes(int64_t /*num_classes*/) const { return ""; }
 };
 
 using LossRegistry = Registry<std::unique_ptr<Loss>>;

@@ -50,9 +50,12 @@ struct MeanMetric {
 // The mean training loss and other metrics since the last reset().
 class TrainMeter {
  public:
-  TrainMeter(torch::Device device, std::vector<MeanMetric> metrics);
-  // `loss`: mean over the batch's `size` samples, a scalar tensor. `outputs` and `targets` as in nn::Loss. A batch of size 0 adds nothing.
-  void add(const torch::Tensor& loss, const torch::Tensor& outputs, const torch::Tensor& targets, int64_t size);
+  // `weighs_samples`: as nn::Loss tells.
+  TrainMeter(torch::Device device, std::vector<MeanMetric> metrics, bool weighs_samples = false);
+  // `loss`: mean over the batch's `size` samples, a scalar tensor. `outputs` and `targets` as in nn::Loss. `weight`: as in Task::Pass. A
+  // batch of size 0 adds nothing.
+  void add(const torch::Tensor& loss, const torch::Tensor& outputs, const torch::Tensor& targets, int64_t size,
+           const torch::Tensor& weight = {});
   // Collective: over all ranks of `group`. Waits for the device.
   Measurement read(const distributed::ProcessGroup& group) const;
   void reset();
@@ -68,7 +71,8 @@ class TrainMeter {
 
  private:
   std::vector<MeanMetric> metrics_;
-  torch::Tensor sums_;    // float64 on the device: loss, each other metric, samples
+  bool weighs_samples_;
+  torch::Tensor sums_;    // float64 on the device: loss, each other metric, the weights of the samples if they are weighed, samples
   torch::Tensor marked_;  // their values at the last mark
 };
 
@@ -78,6 +82,7 @@ struct EvaluatedBatch {
   // The index of its first sample, which the others follow; empty if some were left out.
   std::optional<int64_t> first_sample = {};
   int64_t size = 0;
+  torch::Tensor weight = {};  // as in Task::Pass
 };
 
 // For a validation in which each batch is evaluated by one rank. The results are the same to the last digit for any number of ranks: counts
@@ -96,7 +101,7 @@ class ValidationMeter {
   virtual Measurement read(const distributed::ProcessGroup& group);
 
  private:
-  torch::Tensor sums_;  // float64 [num_batches + 1]: the sum of losses of each batch, and the number of samples
+  torch::Tensor sums_;  // float64 [2 * num_batches + 1]: the sum of losses of each batch, the weight of each, and the number of samples
 };
 
 class Task {
@@ -105,6 +110,8 @@ class Task {
   struct Pass {
     torch::Tensor outputs;
     torch::Tensor loss;  // mean over the batch, a scalar; 0 for an empty batch
+    // Of a loss that weighs samples: the sum of their weights, a scalar; otherwise not defined.
+    torch::Tensor weight = {};
   };
 
   // The parts of a configuration that must fit the task.
@@ -148,7 +155,11 @@ class Task {
   // Empty if the setup can be trained.
   virtual std::vector<Mismatch> mismatches(const Setup& setup) const = 0;
 
-  TrainMeter make_train_meter(torch::Device device) const { return {device, train_metrics()}; }
+  TrainMeter make_train_meter(torch::Device device) const { return {device, train_metrics(), weighs_samples()}; }
+  // Whether the passes have a weight.
+  bool weighs_samples() const { return loss_ != nullptr && loss_->weighs_samples(); }
+  // As nn::Loss::refusal_of_classes().
+  std::string refusal_of_classes(int64_t num_classes) const { return loss_ == nullptr ? "" : loss_->refusal_of_classes(num_classes); }
   // All metrics, the loss first.
   reporting::MetricColumns metrics() const;
 

@@ -344,6 +344,19 @@ Schedule choose_schedule(int64_t num_train, int64_t size, bool has_weights) {
   return schedule;
 }
 
+// As sklearn's class_weight="balanced". Empty for more classes than fit into a line.
+std::string describe_class_weights(const DatasetFacts& facts) {
+  constexpr size_t kMostWeights = 16;
+  const auto num_classes = facts.images_per_class.size();
+  if (num_classes > kMostWeights) return "";
+  std::vector<std::string> weights;
+  for (const auto count : facts.images_per_class) {
+    const auto mean = static_cast<double>(num_train_images(facts)) / static_cast<double>(num_classes);
+    weights.push_back(fmt::format("{:.3g}", mean / static_cast<double>(std::max<int64_t>(count, 1))));
+  }
+  return fmt::format("# or count the loss of each image by its class:\n# loss: {{class_weights: [{}]}}\n", fmt::join(weights, ", "));
+}
+
 std::string describe_dataloader(const DatasetFacts& facts, const Schedule& schedule, bool decodes) {
   auto keys = fmt::format("global_batch_size: {}", schedule.batch_size);
   if (decodes) keys += ", num_workers: 4";
@@ -354,12 +367,12 @@ std::string describe_dataloader(const DatasetFacts& facts, const Schedule& sched
     text += fmt::format(
         "# The classes have from {} to {} images. To give all of them the same weight, so that the rare ones are not neglected,\n"
         "# draw from each equally often:\n"
-        "# dataloader: {{{}, sampler: {{name: class_balanced}}}}\n"
-        "# or count images that are classified well less, which most images of frequent classes are:\n"
-        "# loss: {{name: focal}}\n"
-        "# top1, by which the best checkpoint is chosen, says little of rare classes. To choose it by the mean recall of the classes:\n"
-        "# checkpoint: {{monitor: validation/balanced_accuracy}}\n",
+        "# dataloader: {{{}, sampler: {{name: class_balanced}}}}\n",
         least, most, keys);
+    text +=
+        describe_class_weights(facts) +
+        "# top1, by which the best checkpoint is chosen, tells little of rare classes. To choose it by the mean recall of all classes:\n"
+        "# checkpoint: {monitor: validation/balanced_accuracy}\n";
   }
   return text;
 }

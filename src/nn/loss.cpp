@@ -1,3 +1,9 @@
+#include <torch/torch.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "trainer/error.h"
 #include "trainer/nn.h"
 
@@ -18,18 +24,56 @@ struct SmoothedOptions {
   }
 };
 
+struct CrossEntropyOptions : SmoothedOptions {
+  std::vector<double> class_weights;
+
+  void describe(KeyTable& keys) {
+    SmoothedOptions::describe(keys);
+    keys.add(
+        "class_weights", class_weights,
+        {.min = 0.0,
+         .min_excluded = true,
+         .doc = "How much the samples of each class count, in the order of the classes, as the weight of torch.nn.CrossEntropyLoss; "
+                "empty: all the same. The mean is divided by the sum of the weights of the samples of a step, on all ranks together."});
+  }
+};
+
 class CrossEntropy : public Loss {
  public:
-  explicit CrossEntropy(double label_smoothing) : label_smoothing_(label_smoothing) {}
+  explicit CrossEntropy(const CrossEntropyOptions& options)
+      : label_smoothing_(options.label_smoothing),
+        class_weights_(options.class_weights.empty() ? torch::Tensor() : torch::tensor(options.class_weights, torch::kFloat64)),
+        used_weights_(class_weights_) {}
 
   torch::Tensor operator()(const torch::Tensor& outputs, const torch::Tensor& targets) const override {
     constexpr int64_t kIgnoredClass = -100;  // PyTorch's default; no dataset has it
-    return at::cross_entropy_loss(at_least_float32(outputs), targets, /*weight=*/{}, at::Reduction::Mean, kIgnoredClass, label_smoothing_);
+    if (const auto refusal = refusal_of_classes(outputs.size(1)); !refusal.empty()) throw UsageError("loss.class_weights: " + refusal);
+    const auto wide = at_least_float32(outputs);
+    if (weighs_samples() && (used_weights_.device() != wide.device() || used_weights_.scalar_type() != wide.scalar_type())) {
+      used_weights_ = class_weights_.to(wide.options());
+    }
+    return at::cross_entropy_loss(wide, targets, weighs_samples() ? std::optional(used_weights_) : std::nullopt, at::Reduction::Mean,
+                                  kIgnoredClass, label_smoothing_);
   }
   bool has_classes() const override { return true; }
 
+  bool weighs_samples() const override { return class_weights_.defined(); }
+  torch::Tensor sample_weights(const torch::Tensor& targets) const override {
+    // PyTorch divides the losses of probabilities by the number of samples.
+    if (targets.is_floating_point()) return Loss::sample_weights(targets);
+    // Those by which the losses were multiplied, with the same roundings.
+    return used_weights_.to(targets.device()).index_select(0, targets).to(torch::kFloat64);
+  }
+  std::string refusal_of_classes(int64_t num_classes) const override {
+    if (!weighs_samples() || class_weights_.size(0) == num_classes) return "";
+    return c10::str("has ", class_weights_.size(0), " numbers, but there are ", num_classes, " classes; give one for each");
+  }
+
  private:
   double label_smoothing_;
+  torch::Tensor class_weights_;  // float64 [classes], on the CPU; not defined: all are 1
+  // On the device, in the type of the outputs: a CUDA graph cannot copy from the host.
+  mutable torch::Tensor used_weights_;
 };
 
 // timm's BinaryCrossEntropy, but without smoothing unless it is asked for.
@@ -59,8 +103,8 @@ struct FocalOptions {
   }
 };
 
-// Lin et al., "Focal Loss for Dense Object Detection", 2017, of a softmax: the cross entropy times (1 - p)^gamma, where p is the probability
-// of the class.
+// Lin et al., "Focal Loss for Dense Object Detection", 2017, of a softmax: the cross entropy times (1 - p)^gamma, where p is the
+// probability of the class.
 class Focal : public Loss {
  public:
   explicit Focal(double gamma) : gamma_(gamma) {}
@@ -109,8 +153,8 @@ class MeanSquaredError : public Loss {
 LossRegistry& loss_registry() {
   static LossRegistry all = [] {
     LossRegistry registry("loss");
-    registry.add<SmoothedOptions>("cross_entropy", "Softmax and negative log-likelihood of the target class.",
-                                  [](const auto& options) { return std::make_unique<CrossEntropy>(options.label_smoothing); });
+    registry.add<CrossEntropyOptions>("cross_entropy", "Softmax and negative log-likelihood of the target class.",
+                                      [](const auto& options) { return std::make_unique<CrossEntropy>(options); });
     registry.add<SmoothedOptions>(
         "bce",
         "Binary cross entropy of each class for itself, its mean over samples and classes, as in recipes with mixed "

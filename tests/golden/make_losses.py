@@ -9,7 +9,7 @@ Contiguous tensors, one thread, no autocast, training mode, mean cross entropy. 
 `sum` and `sum_of_squares` are over all parameters after the last update, in float64.
 
 With `batch_transforms` (in YAML) each batch is mixed by torchvision before the step, with PyTorch's CPU generator seeded as in the program,
-and with `label_smoothing` the loss has it.
+and with `label_smoothing` and `class_weights` the loss has these.
 
 A case with `ranks` is for that many ranks, which share each batch: rank r trains on the samples r, r + ranks, …; its losses are means
 over the whole batch. Without `sync_batch_norm` Python uses DistributedDataParallel over gloo, with one process for each rank. With it
@@ -43,6 +43,7 @@ OPTIMIZERS = {
 }
 MIXES = {"[mixup: {alpha: 0.4}, cutmix]": v2.RandomChoice([v2.MixUp(alpha=0.4), v2.CutMix()])}
 BATCH_MIX_STREAM = 4  # src/train/engine/parts.h
+CLASS_WEIGHTS = [0.5, 0.25, 3.0, 1.0, 0.125, 2.0, 1.5, 0.75, 4.0, 1.25]
 STEPS = {"float64": 10, "float32": 5}
 
 
@@ -57,7 +58,8 @@ def cases(dtype):
         return alone
     together = [("demo_conv", False), ("resnet20", False), ("resnet20", True)]
     together = [{**case_of(network, "sgd", dtype, 16), "ranks": 2, "sync_batch_norm": sync} for network, sync in together]
-    return alone + together + [{**together[0], "batch_transforms": mix, "label_smoothing": 0.1} for mix in MIXES]
+    weighted = [{**together[2], "class_weights": CLASS_WEIGHTS, "label_smoothing": smoothing} for smoothing in (0, 0.1)]
+    return alone + together + [{**together[0], "batch_transforms": mix, "label_smoothing": 0.1} for mix in MIXES] + weighted
 
 
 def mix_seed(seed, a, b=0):
@@ -122,7 +124,8 @@ def train_part(case, rank=0, ranks=1, memory_format=torch.contiguous_format, nud
         if "batch_transforms" in case:
             x, y = mix(case, step, rank, x, y)
         optimizer.zero_grad()
-        loss = F.cross_entropy(model(x.contiguous(memory_format=memory_format)), y, label_smoothing=case.get("label_smoothing", 0))
+        weight = torch.tensor(case["class_weights"], dtype=dtype) if "class_weights" in case else None
+        loss = F.cross_entropy(model(x.contiguous(memory_format=memory_format)), y, weight=weight, label_smoothing=case.get("label_smoothing", 0))
         loss.backward()
         optimizer.step()
         loss = loss.detach()

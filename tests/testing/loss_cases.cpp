@@ -29,12 +29,13 @@ config::Experiment experiment_of(const nlohmann::json& case_json) {
   if (case_json.contains("momentum")) optimizer += ", momentum: " + number("momentum");
   const auto text = fmt::format(
       "experiment: losses\nseed: {}\nmodel: {{name: {}{}}}\ndataset: {{name: synthetic, shape: [3, 32, 32], batch_transforms: {}}}\n"
-      "loss: {{label_smoothing: {}}}\noptimizer: {}}}\ntraining: {{epochs: 1}}\n"
+      "loss: {{label_smoothing: {}, class_weights: {}}}\noptimizer: {}}}\ntraining: {{epochs: 1}}\n"
       "runtime: {{device: cpu, dtype: {}, threads: 1, channels_last: {}, convolution: {}}}\namp: {{enabled: false}}\n"
       "distributed: {{sync_batch_norm: {}}}\n",
       number("seed"), network, network == "resnet18" ? ", stem: cifar" : "", case_json.value("batch_transforms", "[]"),
-      case_json.value("label_smoothing", 0.0), optimizer, case_json.at("dtype").get<std::string>(), case_json.contains("convolution"),
-      case_json.value("convolution", "direct"), case_json.value("sync_batch_norm", true));
+      case_json.value("label_smoothing", 0.0), case_json.value("class_weights", nlohmann::json::array()).dump(), optimizer,
+      case_json.at("dtype").get<std::string>(), case_json.contains("convolution"), case_json.value("convolution", "direct"),
+      case_json.value("sync_batch_norm", true));
   return config::load_text(text, "case", {}, registries);
 }
 

@@ -50,6 +50,8 @@ void check_task(const config::Experiment& experiment, const data::DatasetInfo& i
                                             .has_masks = info.has_masks,
                                             .monitor = section.best.metric});
   for (const auto& mismatch : mismatches) findings.refuse(mismatch.key, mismatch.text);
+  const auto refusal = info.num_classes > 0 ? task->refusal_of_classes(info.num_classes) : "";
+  if (!refusal.empty()) findings.refuse("loss.class_weights", refusal);
   const auto measured = task->metrics().validation;
   const auto is_monitored = [&](const reporting::MetricInfo& metric) { return section.best.metric == "validation/" + metric.name; };
   if (section.best.metric != "auto" && std::ranges::none_of(measured, is_monitored)) {

@@ -48,6 +48,8 @@ class ObservedLoss : public nn::Loss {
     return (*loss_)(outputs, targets);
   }
   bool has_classes() const override { return loss_->has_classes(); }
+  bool weighs_samples() const override { return loss_->weighs_samples(); }
+  torch::Tensor sample_weights(const torch::Tensor& targets) const override { return loss_->sample_weights(targets); }
 
  private:
   std::unique_ptr<nn::Loss> loss_;

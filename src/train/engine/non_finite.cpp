@@ -201,7 +201,7 @@ void observe_pass(Parts& parts, TrainStep& train_step, const torch::Tensor& imag
     pass = train_step.forward(images, targets, micro_step);
   }
   observations.push_back(observe("the loss", pass.loss));
-  train_step.weighted(pass.loss, images.size(0), micro_step).backward();
+  train_step.weighted(pass, images.size(0), micro_step).backward();
   // The backward pass runs from the last layer to the first.
   const auto parameters = parts.model->named_parameters();
   for (size_t i = parameters.size(); i-- > 0;) {

@@ -114,6 +114,7 @@ void run_passes(optim::Optimizer& optimizer, const models::Model& model, const s
 
 TrainStep::TrainStep(Parts& parts, uint64_t seed, std::optional<double> max_grad_norm, task::TrainMeter& meter)
     : parts_(parts), seed_(seed), max_grad_norm_(max_grad_norm), meter_(meter), guard_(parts, meter) {
+  if (parts_.task->weighs_samples()) step_weight_ = torch::zeros({}, torch::TensorOptions(parts_.placement.device).dtype(torch::kFloat64));
   restart();
 }
 
@@ -161,6 +162,7 @@ void TrainStep::compute(const std::vector<MicroStep>& micro_steps, const std::fu
   auto& data_parallel = *parts_.data_parallel;
   const auto step = micro_steps.front().step;
   guard_.begin_step();
+  if (step_weight_.defined()) step_weight_.zero_();
   for (const auto& micro_step : micro_steps) {
     const auto [images, targets] = next(micro_step);
     const auto size = images.size(0);
@@ -170,11 +172,13 @@ void TrainStep::compute(const std::vector<MicroStep>& micro_steps, const std::fu
       // 1. Forward and loss.
       const auto pass = forward(images, targets, micro_step);
       // 2. Backward. During a pass that reduces, buckets of gradients are summed over the ranks.
-      const auto loss = guard_.mark(weighted(pass.loss, size, micro_step), pass.loss);
+      const auto loss = guard_.mark(weighted(pass, size, micro_step), pass.loss);
       data_parallel.backward(loss, pass.outputs, reduces);
-      if (number == 0) meter_.add(pass.loss, pass.outputs, targets, size);
+      if (number == 0) meter_.add(pass.loss, pass.outputs, targets, size, pass.weight);
+      if (number == 0 && step_weight_.defined()) pass.weight.defined() ? step_weight_.add_(pass.weight) : step_weight_.add_(size);
     });
   }
+  if (step_weight_.defined()) divide_by_weights(micro_steps.front().num_group_samples);
   for (auto* hook : readers) hook->on_gradients(step);
   // 3. Unscale, so that clipping sees the true gradients, which are the same on all ranks now.
   if (scaler) scaler->unscale(optimizer.parameters());
@@ -216,10 +220,25 @@ task::Task::Pass TrainStep::forward(const torch::Tensor& images, const torch::Te
 }
 
 // Micro-steps and ranks of unequal size add up to the mean over all their samples. Nothing else is divided.
-torch::Tensor TrainStep::weighted(const torch::Tensor& loss, int64_t size, const MicroStep& micro_step) const {
-  const auto share = static_cast<double>(size) / static_cast<double>(micro_step.num_group_samples);
-  const auto weighted = size == micro_step.num_group_samples ? loss : loss * share;
+torch::Tensor TrainStep::weighted(const task::Task::Pass& pass, int64_t size, const MicroStep& micro_step) const {
+  const auto& loss = pass.loss;
+  const auto num_group_samples = static_cast<double>(micro_step.num_group_samples);
+  const auto weighted = pass.weight.defined()                  ? loss * (pass.weight / num_group_samples).to(loss.scalar_type())
+                        : size == micro_step.num_group_samples ? loss
+                                                               : loss * (static_cast<double>(size) / num_group_samples);
   return parts_.grad_scaler ? parts_.grad_scaler->scale(weighted) : weighted;
+}
+
+void TrainStep::divide_by_weights(int64_t num_group_samples) {
+  // The weights of later micro-steps are not known before the first backward pass.
+  const torch::NoGradGuard no_grad;
+  parts_.ranks.world->all_reduce(step_weight_);
+  const auto factor = static_cast<double>(num_group_samples) / step_weight_;
+  std::vector<torch::Tensor> gradients;
+  for (const auto& parameter : parts_.optimizer->parameters()) {
+    if (parameter.grad().defined()) gradients.push_back(parameter.grad());
+  }
+  at::_foreach_mul_(gradients, factor);
 }
 
 }  // namespace trainer::engine

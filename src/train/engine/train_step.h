@@ -103,13 +103,16 @@ class TrainStep {
   DeviceBatch prepare(const data::Batch& batch, const MicroStep& micro_step) const;
   // The forward pass and loss of a micro-step, under autocast and with its random numbers. Takes the tensors of prepare().
   task::Task::Pass forward(const torch::Tensor& images, const torch::Tensor& targets, const MicroStep& micro_step);
-  // The loss whose gradients add up over micro-steps and ranks, multiplied by the GradScaler's scale. `size`: samples of the batch.
-  torch::Tensor weighted(const torch::Tensor& loss, int64_t size, const MicroStep& micro_step) const;
+  // The loss whose gradients add up over micro-steps and ranks, multiplied by the GradScaler's scale; of a loss that weighs samples times
+  // their weights, by whose sum the gradients are still to be divided. `size`: samples of the batch.
+  torch::Tensor weighted(const task::Task::Pass& pass, int64_t size, const MicroStep& micro_step) const;
 
  private:
   // All that a step asks of the device. `next`: the batch of a micro-step. `readers`: the hooks that need the gradients.
   void compute(const std::vector<MicroStep>& micro_steps, const std::function<DeviceBatch(const MicroStep& micro_step)>& next, double lr,
                const std::vector<TrainingHook*>& readers);
+  // Collective: of a loss that weighs samples, divides the summed gradients by the weights of the step.
+  void divide_by_weights(int64_t num_group_samples);
   // The random numbers belong to this micro-step and rank, so that a resumed run draws what an uninterrupted one draws. While a graph is
   // recorded, they have to be the present ones.
   void set_random_numbers(const MicroStep& micro_step);
@@ -121,6 +124,7 @@ class TrainStep {
   NonFiniteGuard guard_;
   std::unique_ptr<StepGraph> graph_;         // null: without one
   std::vector<torch::Tensor> cast_weights_;  // by nn::WeightCasts
+  torch::Tensor step_weight_;                // float64 scalar on the device: of this rank's samples in the step, if they are weighed
 };
 
 }  // namespace trainer::engine

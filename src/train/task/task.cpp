@@ -73,7 +73,8 @@ reporting::MetricColumns Task::metrics() const {
 Task::Pass Task::with_loss(torch::Tensor outputs, const torch::Tensor& targets) const {
   // A mean over no samples is NaN, but the gradient of an empty batch is zero.
   auto loss = outputs.size(0) > 0 ? (*loss_)(outputs, targets) : outputs.sum() * 0;
-  return {.outputs = std::move(outputs), .loss = std::move(loss)};
+  auto weight = weighs_samples() ? loss_->sample_weights(targets).sum() : torch::Tensor();
+  return {.outputs = std::move(outputs), .loss = std::move(loss), .weight = std::move(weight)};
 }
 
 std::unique_ptr<Task> make_regression(std::unique_ptr<nn::Loss> loss) {
@@ -116,16 +117,23 @@ constexpr size_t kFewestSums = 3;
 
 }  // namespace
 
-TrainMeter::TrainMeter(torch::Device device, std::vector<MeanMetric> metrics) : metrics_(std::move(metrics)) {
-  const auto num_sums = std::max(kFewestSums, metrics_.size() + 2);
+TrainMeter::TrainMeter(torch::Device device, std::vector<MeanMetric> metrics, bool weighs_samples)
+    : metrics_(std::move(metrics)), weighs_samples_(weighs_samples) {
+  const auto num_sums = std::max(kFewestSums, metrics_.size() + 2) + (weighs_samples_ ? 1 : 0);
   sums_ = torch::zeros({static_cast<int64_t>(num_sums)}, torch::TensorOptions(device).dtype(torch::kFloat64));
   marked_ = sums_.clone();
 }
 
-void TrainMeter::add(const torch::Tensor& loss, const torch::Tensor& outputs, const torch::Tensor& targets, int64_t size) {
+void TrainMeter::add(const torch::Tensor& loss, const torch::Tensor& outputs, const torch::Tensor& targets, int64_t size,
+                     const torch::Tensor& weight) {
   if (size == 0) return;
   const torch::NoGradGuard no_grad;
-  sums_[0].add_(loss, size);
+  if (weight.defined()) {
+    sums_[0].add_(loss.to(torch::kFloat64) * weight);
+  } else {
+    sums_[0].add_(loss, size);
+  }
+  if (weighs_samples_) weight.defined() ? sums_[-2].add_(weight) : sums_[-2].add_(size);
   for (size_t i = 0; i < metrics_.size(); ++i) {
     sums_[static_cast<int64_t>(i) + 1].add_(metrics_[i].sum(outputs, targets));
   }
@@ -139,7 +147,7 @@ Measurement TrainMeter::read(const distributed::ProcessGroup& group) const {
   const auto* values = host.const_data_ptr<double>();
   const double num_samples = values[host.numel() - 1];
   Measurement measured{.num_samples = static_cast<int64_t>(num_samples)};
-  measured.metrics[0].value = mean_of(values[0], num_samples);
+  measured.metrics[0].value = mean_of(values[0], weighs_samples_ ? values[host.numel() - 2] : num_samples);
   for (size_t i = 0; i < metrics_.size(); ++i) measured.metrics.push_back({metrics_[i].info, mean_of(values[i + 1], num_samples)});
   return measured;
 }
@@ -152,12 +160,14 @@ state::Tree TrainMeter::state() const { return sums_.to(torch::kCPU, /*non_block
 void TrainMeter::load_state(const state::View& view) { view.copy_to(sums_); }
 
 ValidationMeter::ValidationMeter(torch::Device device, int64_t num_batches)
-    : sums_(torch::zeros({num_batches + 1}, torch::TensorOptions(device).dtype(torch::kFloat64))) {}
+    : sums_(torch::zeros({2 * num_batches + 1}, torch::TensorOptions(device).dtype(torch::kFloat64))) {}
 
 void ValidationMeter::add(const EvaluatedBatch& batch, const torch::Tensor& loss, const torch::Tensor& /*outputs*/,
                           const torch::Tensor& /*targets*/) {
   const torch::NoGradGuard no_grad;
-  sums_[batch.number] = loss.to(torch::kFloat64) * batch.size;
+  auto weight = sums_[sums_.numel() / 2 + batch.number];
+  batch.weight.defined() ? weight.copy_(batch.weight) : weight.fill_(batch.size);
+  sums_[batch.number] = loss.to(torch::kFloat64) * weight;
   sums_[-1].add_(batch.size);
 }
 
@@ -166,11 +176,15 @@ Measurement ValidationMeter::read(const distributed::ProcessGroup& group) {
   group.all_reduce(sums_);
   const auto host = group.to_host(sums_);
   const auto* values = host.const_data_ptr<double>();
-  const auto num_batches = host.numel() - 1;
+  const auto num_batches = host.numel() / 2;
   double sum = 0;
-  for (int64_t i = 0; i < num_batches; ++i) sum += values[i];
-  Measurement measured{.num_samples = static_cast<int64_t>(values[num_batches])};
-  measured.metrics[0].value = mean_of(sum, values[num_batches]);
+  double weight = 0;
+  for (int64_t i = 0; i < num_batches; ++i) {
+    sum += values[i];
+    weight += values[num_batches + i];
+  }
+  Measurement measured{.num_samples = static_cast<int64_t>(values[2 * num_batches])};
+  measured.metrics[0].value = mean_of(sum, weight);
   return measured;
 }
 

@@ -94,8 +94,10 @@ std::vector<torch::Tensor> one_step(const std::string& text, const Ranks& ranks,
 }
 
 TEST(Ranks, AStepFromEqualWeightsEqualsThatOfTheJointBatch) {
-  for (const auto& model : {kResNet, kWithoutNorm, kFrozen}) {
-    const auto text = experiment_text(model);
+  const std::string none;
+  const std::string weights = "loss: {class_weights: [0.5, 0.25, 3, 1, 0.125, 2, 1.5, 0.75, 4, 1.25]}\n";
+  for (const auto& [model, loss] : {std::pair(kResNet, none), {kResNet, weights}, {kWithoutNorm, none}, {kFrozen, none}}) {
+    const auto text = experiment_text(model) + loss;
     for (const int64_t step : {0, 2}) {
       const auto expected = one_step(text, {}, step);
       for (const int world_size : {2, 3, 4}) {

@@ -56,10 +56,29 @@ TEST(CrossEntropy, SmoothingMustBeBelowOne) {
   const auto options = loss_registry().configure("cross_entropy").options;
   KeyTable keys;
   options->add_keys(keys);
-  ASSERT_EQ(keys.keys().size(), 1U);
+  ASSERT_EQ(keys.keys().size(), 2U);
   EXPECT_EQ(keys.keys()[0].name, "label_smoothing");
   EXPECT_TRUE(keys.keys()[0].read(Node::scalar("1.0")).has_value());
   EXPECT_TRUE(keys.keys()[0].read(Node::scalar("-0.1")).has_value());
+}
+
+TEST(CrossEntropy, WeighsSamplesByTheirClass) {
+  const auto outputs = some_outputs();
+  const auto weights = torch::tensor({0.5, 2.0, 1.0, 4.0}, torch::kFloat64);
+  const auto log_probability = outputs - outputs.logsumexp(1, /*keepdim=*/true);
+  const auto of_each = -log_probability.gather(1, some_classes().unsqueeze(1)).squeeze(1);
+  const auto loss = configured_loss("cross_entropy", "class_weights: [0.5, 2, 1, 4]");
+  ASSERT_TRUE(loss->weighs_samples());
+  const auto of_samples = loss->sample_weights(some_classes());
+  EXPECT_TRUE(of_samples.equal(weights.index_select(0, some_classes())));
+  EXPECT_NEAR((*loss)(outputs, some_classes()).item<double>(), ((of_each * of_samples).sum() / of_samples.sum()).item<double>(), 1e-12);
+  // Of probabilities the mean is over the samples.
+  const auto probabilities = at::one_hot(some_classes(), 4).to(torch::kFloat64);
+  EXPECT_NEAR((*loss)(outputs, probabilities).item<double>(), (of_each * of_samples).mean().item<double>(), 1e-12);
+  EXPECT_EQ(loss->sample_weights(probabilities).sum().item<double>(), 6);
+  EXPECT_FALSE(configured_loss("cross_entropy")->weighs_samples());
+  EXPECT_EQ(loss->refusal_of_classes(3), "has 4 numbers, but there are 3 classes; give one for each");
+  EXPECT_THROW((*loss)(torch::zeros({2, 3}), torch::zeros({2}, torch::kInt64)), UsageError);
 }
 
 // The values are those of torch.nn.functional.binary_cross_entropy_with_logits, with the targets of timm's BinaryCrossEntropy.

@@ -87,6 +87,9 @@ TEST(CheckComponents, RefusesContradictions) {
       {{"dataloader.sampler.name=class_balanced", "dataset.num_classes=0", "loss.name=mse"},
        "command line: dataloader.sampler.name: class_balanced needs classes, but synthetic has targets that are numbers; choose another "
        "sampler"},
+      {{"loss={name: cross_entropy, class_weights: [1, 2]}"},
+       "command line: loss.class_weights: has 2 numbers, but there are 10 classes; give one for each"},
+      {{"loss.class_weights=[1, 0]"}, "command line: loss.class_weights: expected a list, each item a number > 0, got [1, 0]"},
       {{"dataloader.sampler.repeats=2"}, "command line: dataloader.sampler.repeats: not a key of shuffled, but of repeated_augmentation"},
       {{"dataloader.sampler=weighted"},
        "command line: dataloader.sampler: expected a section of keys and values, got weighted; write {name: weighted}"},
@@ -200,7 +203,7 @@ TEST(CheckComponents, ASectionWithProblemsIsNotComparedWithOthers) {
       {{"training.epochs=x", "lr_scheduler={name: multistep, milestones: [5]}"},
        "command line: training.epochs: expected an integer >= 1 or null, got x"},
       {{"loss.name=x", "dataset.num_classes=4", "model.num_classes=4", "checkpoint.monitor=validation/top5"},
-       "command line: loss.name: \"x\" is not one of cross_entropy, bce, mse"},
+       "command line: loss.name: \"x\" is not one of cross_entropy, bce, focal, mse"},
   };
   for (const auto& [overrides, text] : findings) EXPECT_EQ(findings_of(overrides), text);
 }
