@@ -126,12 +126,6 @@ struct Result {
   session::DecisionResult decisions;
 };
 
-reporting::Json json_of_bins(const std::vector<reporting::CalibrationBin>& bins) {
-  auto json = reporting::Json::array();
-  for (const auto& bin : bins) json.push_back({{"confidence", bin.confidence}, {"accuracy", bin.accuracy}, {"count", bin.count}});
-  return json;
-}
-
 // How well each class can be told from the others, by its probability at this temperature.
 reporting::Json classes_of(const session::Outputs& outputs, const torch::Tensor& probabilities) {
   // The curves of more would be a file of many megabytes.
@@ -158,7 +152,7 @@ reporting::Json json_of(const Result& result, const session::Outputs& outputs, c
   json["num_samples"] = outputs.samples.labels.size(0);
   json["loss"] = {{"before", before.loss}, {"after", after.loss}};
   json["calibration_error"] = {{"before", to_json(before.calibration_error)}, {"after", to_json(after.calibration_error)}};
-  json["calibration"] = {{"before", json_of_bins(before.bins)}, {"after", json_of_bins(after.bins)}};
+  json["calibration"] = {{"before", reporting::to_json(before.bins)}, {"after", reporting::to_json(after.bins)}};
   json["classes"] = classes_of(outputs, probabilities);
   return json;
 }

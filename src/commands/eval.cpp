@@ -71,7 +71,7 @@ void print_result(const EvalArguments& arguments, const std::string& model, cons
                                          .class_names = std::move(result.class_names)};
   const auto& operating = result.operating_point;
   if (arguments.json) {
-    auto json = reporting::Json::parse(reporting::to_json_text(evaluation));
+    auto json = reporting::to_json(evaluation);
     if (operating) {
       auto& object = json["operating_point"] = to_json(operating->point, operating->decisions, evaluation.class_names);
       object["calibration_error"] = operating->calibration_error;

@@ -5,9 +5,7 @@
 #include <chrono>
 #include <filesystem>
 #include <functional>
-#include <limits>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -20,7 +18,6 @@
 #include "cli/arguments.h"
 #include "cli/output.h"
 #include "commands/command.h"
-#include "commands/run_end.h"
 #include "commands/sample_progress.h"
 #include "data/image_file.h"
 #include "data/operations/operations.h"

@@ -87,8 +87,7 @@ FileDescription read_description(const std::string& json, const std::string& sou
   if (!tree.is_object() || !tree.contains("trainer")) return {};
   try {
     const auto outputs = tree.at("outputs").get<std::vector<std::string>>();
-    return {.is_of_trainer = true,
-            .checkpoint_sha256 = tree.at("checkpoint_sha256"),
+    return {.checkpoint_sha256 = tree.at("checkpoint_sha256"),
             .takes_images = tree.at("input") == "images",
             .gives_probabilities = outputs.at(outputs.size() - 1) == "probabilities"};
   } catch (const std::exception&) {  // of nlohmann-json, or an empty list

@@ -13,8 +13,7 @@ namespace trainer::exported {
 
 // What trainer export says of a network in its file (docs/evaluation.md).
 struct FileDescription {
-  bool is_of_trainer = false;  // otherwise another program has written the file, and the other members are not set
-  std::string checkpoint_sha256;
+  std::string checkpoint_sha256;  // empty: another program has written the file, and the other members are not set
   bool takes_images = false;
   bool gives_probabilities = false;
 };

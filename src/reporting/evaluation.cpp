@@ -43,11 +43,7 @@ void add_class_results(Json& object, const Evaluation& evaluation, bool with_con
     }
     object["confusion"] = std::move(rows);
   }
-  auto bins = Json::array();
-  for (const auto& bin : results.calibration) {
-    bins.push_back({{"confidence", bin.confidence}, {"accuracy", bin.accuracy}, {"count", bin.count}});
-  }
-  object["calibration"] = std::move(bins);
+  object["calibration"] = to_json(results.calibration);
   auto mistakes = Json::array();
   for (const auto& mistake : results.mistakes) {
     mistakes.push_back(
@@ -107,7 +103,13 @@ std::string name_of_class(const std::vector<std::string>& class_names, int64_t l
   return index < class_names.size() ? class_names[index] : std::to_string(label);
 }
 
-std::string to_json_text(const Evaluation& evaluation, bool with_confusion) {
+Json to_json(const std::vector<CalibrationBin>& bins) {
+  auto json = Json::array();
+  for (const auto& bin : bins) json.push_back({{"confidence", bin.confidence}, {"accuracy", bin.accuracy}, {"count", bin.count}});
+  return json;
+}
+
+Json to_json(const Evaluation& evaluation, bool with_confusion) {
   const auto& event = evaluation.event;
   Json object = {{"split", evaluation.split},
                  {"epoch", event.epoch},
@@ -116,8 +118,10 @@ std::string to_json_text(const Evaluation& evaluation, bool with_confusion) {
                  {"metrics", metrics_object(event.metrics)}};
   if (!event.ema_metrics.empty()) object["ema_metrics"] = metrics_object(event.ema_metrics);
   if (!event.classes.confusion.empty()) add_class_results(object, evaluation, with_confusion);
-  return to_text(object);
+  return object;
 }
+
+std::string to_json_text(const Evaluation& evaluation, bool with_confusion) { return to_text(to_json(evaluation, with_confusion)); }
 
 std::unique_ptr<Sink> make_evaluation(const std::filesystem::path& file, Validations which, std::vector<std::string> class_names,
                                       Logger& logger) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "reporting/values.h"
 #include "trainer/events.h"
 
 namespace trainer::reporting {
@@ -31,7 +32,11 @@ size_t num_classes_of(const std::vector<int64_t>& confusion);
 // The name of the class, or its number.
 std::string name_of_class(const std::vector<std::string>& class_names, int64_t label);
 
-// One line of JSON. What belongs to classes is left out if there are none.
+Json to_json(const std::vector<CalibrationBin>& bins);
+
+// What belongs to classes is left out if there are none.
+Json to_json(const Evaluation& evaluation, bool with_confusion = true);
+// The same as one line.
 std::string to_json_text(const Evaluation& evaluation, bool with_confusion = true);
 
 }  // namespace trainer::reporting

@@ -54,9 +54,8 @@ const api::Base& load_runtime(const fs::path& runtime) {
     }
     if (library == nullptr) {
       throw UsageError(
-          fmt::format("ONNX Runtime, which runs .onnx files, cannot be loaded: {}; install it for the python3 in PATH (pip install "
-                      "onnxruntime), or name "
-                      "its library with --runtime",
+          fmt::format("ONNX Runtime, which runs .onnx files, cannot be loaded: {}; install it for the python3 in PATH "
+                      "(pip install onnxruntime), or name its library with --runtime",
                       reason));
     }
   }
