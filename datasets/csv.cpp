@@ -3,12 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
+#include <span>
 #include <stdexcept>
+#include <string>
 #include <string_view>
 #include <system_error>
 #include <tuple>
@@ -31,6 +36,13 @@ bool is_integer(const std::string& text) {
   return std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; }) && (text.size() == 1 || text[0] != '0');
 }
 
+std::optional<float> number_of(std::string_view text) {
+  float value = 0;
+  const auto* const end = text.data() + text.size();
+  const auto result = std::from_chars(text.data(), end, value);
+  return result.ec == std::errc() && result.ptr == end && std::isfinite(value) ? std::optional(value) : std::nullopt;
+}
+
 const char* key_of(data::Split split) { return split == data::Split::kTrain ? "train" : "validation"; }
 fs::path file_of(const CsvOptions& options, data::Split split) { return split == data::Split::kTrain ? options.train : options.validation; }
 // To which the paths in that file refer.
@@ -38,41 +50,122 @@ fs::path folder_of(const CsvOptions& options, data::Split split) {
   return options.root.empty() ? file_of(options, split).parent_path() : fs::path(options.root);
 }
 
-// The distinct labels of the training file, in the order of the classes.
-std::vector<std::string> read_classes(const CsvOptions& options) {
-  std::set<std::string> labels;
-  read_label_table(options.train, folder_of(options, data::Split::kTrain),
-                   [&labels](const LabelledPath& row) { labels.insert(row.label); });
-  std::vector<std::string> classes(labels.begin(), labels.end());
-  if (std::ranges::all_of(classes, is_integer)) {
-    // Without leading zeros, a longer number is a greater one.
-    std::ranges::sort(classes, {}, [](const std::string& label) { return std::tuple(label.size(), label); });
-  }
-  return classes;
-}
+// An image and its targets as text.
+struct Row {
+  int64_t line = 0;  // from 1
+  std::string path;
+  std::vector<std::string> fields = {};
+};
 
-[[noreturn]] void throw_unknown_label(const CsvOptions& options, const std::vector<std::string>& classes, data::Split split,
-                                      const LabelledPath& row) {
-  if (split == data::Split::kTrain) {
-    throw DataError(
-        fmt::format("{}: line {} has the label \"{}\" now, but no line had it when the program started; start it again when the "
-                    "file no longer changes",
-                    options.train, row.line, row.label));
-  }
-  throw DataError(
-      fmt::format("{}: line {} has the label \"{}\", which {} does not have; correct it, or add training images of that class{}",
-                  options.validation, row.line, row.label, options.train, look_alike_hint(row.label, classes)));
-}
+// A CSV file in memory.
+class Table {
+ public:
+  // `options`: which columns are targets, and where the images are. Throws std::runtime_error that names the file, the line and what to do.
+  Table(const CsvOptions& options, data::Split split);
 
-// As read_label_table(), but throws DataError that names the key too.
-void read_table(const CsvOptions& options, data::Split split, const std::function<void(const LabelledPath&)>& use) {
+  // The names of the columns of the targets; empty: the file has no header.
+  const std::vector<std::string>& names() const { return names_; }
+  size_t num_fields() const { return fields_.size(); }
+  // Calls `use` with each line but a header. Throws as the constructor; an Error of `use` passes.
+  void read(const std::function<void(const Row&)>& use) const;
+
+ private:
+  void find_columns();
+
+  const CsvOptions& options_;
+  fs::path file_;
+  fs::path folder_;
+  std::string text_;
+  std::vector<std::string> header_;  // the whole first line; empty: it is an image
+  std::vector<std::string> names_;
+  std::vector<size_t> fields_;  // the numbers of the columns
+};
+
+// Calls `act`, whose reasons why a file cannot be used get the name of its key.
+template <class Act>
+auto with_key(data::Split split, const Act& act) {
   try {
-    read_label_table(file_of(options, split), folder_of(options, split), use);
+    return act();
   } catch (const Error&) {
     throw;
   } catch (const std::runtime_error& reason) {
     throw DataError(fmt::format("dataset.{}: {}", key_of(split), reason.what()));
   }
+}
+
+std::vector<std::string> split_list(std::string_view list) {
+  std::vector<std::string> labels;
+  while (!list.empty()) {
+    const auto end = std::min(list.find(';'), list.size());
+    if (end > 0) labels.emplace_back(list.substr(0, end));
+    list.remove_prefix(std::min(end + 1, list.size()));
+  }
+  return labels;
+}
+
+// What the targets of the training file are.
+struct Targets {
+  std::vector<std::string> class_names = {};  // in the order of the classes
+  std::vector<std::string> columns = {};      // of the numbers, or of the classes that have one each; empty: the columns have no names
+  int64_t num_targets = 1;
+
+  bool operator==(const Targets&) const = default;
+};
+
+Targets read_targets(const CsvOptions& options) {
+  const Table table(options, data::Split::kTrain);
+  std::set<std::string> labels;
+  table.read([&](const Row& row) {
+    if (options.targets == CsvTargets::kClass) labels.insert(row.fields[0]);
+    if (options.targets == CsvTargets::kClasses && table.num_fields() == 1) {
+      for (auto& label : split_list(row.fields[0])) labels.insert(std::move(label));
+    }
+  });
+  const bool is_list = options.targets == CsvTargets::kClass || (options.targets == CsvTargets::kClasses && table.num_fields() == 1);
+  if (!is_list) {
+    const bool are_classes = options.targets == CsvTargets::kClasses;
+    return {.class_names = are_classes ? table.names() : std::vector<std::string>(),
+            .columns = table.names(),
+            .num_targets = static_cast<int64_t>(table.num_fields())};
+  }
+  std::vector<std::string> classes(labels.begin(), labels.end());
+  if (classes.empty()) throw std::runtime_error(options.train + ": no image has a class; add their names");
+  if (std::ranges::all_of(classes, is_integer)) {
+    // Without leading zeros, a longer number is a greater one.
+    std::ranges::sort(classes, {}, [](const std::string& label) { return std::tuple(label.size(), label); });
+  }
+  return {.class_names = std::move(classes)};
+}
+
+[[noreturn]] void throw_unknown_label(const CsvOptions& options, const std::vector<std::string>& classes, data::Split split, int64_t line,
+                                      const std::string& label) {
+  if (split == data::Split::kTrain) {
+    throw DataError(
+        fmt::format("{}: line {} has the label \"{}\" now, but no line had it when the program started; start it again when the "
+                    "file no longer changes",
+                    options.train, line, label));
+  }
+  throw DataError(
+      fmt::format("{}: line {} has the label \"{}\", which {} does not have; correct it, or add training images of that class{}",
+                  options.validation, line, label, options.train, look_alike_hint(label, classes)));
+}
+
+// The values of the columns, each of which is a class or a number.
+std::vector<float> values_of(const CsvOptions& options, const fs::path& file, const Targets& targets, const Row& row) {
+  const bool are_classes = options.targets == CsvTargets::kClasses;
+  std::vector<float> values;
+  for (size_t i = 0; i < row.fields.size(); ++i) {
+    const auto& field = row.fields[i];
+    const auto value = number_of(field);
+    if (value && (!are_classes || *value == 0 || *value == 1)) {
+      values.push_back(*value);
+      continue;
+    }
+    const auto column = targets.columns.empty() ? "" : fmt::format(" in the column {}", targets.columns[i]);
+    throw DataError(fmt::format("{}: line {} has \"{}\"{}; write {}", file.string(), row.line, field, column,
+                                are_classes ? "1 for an image of that class, else 0" : "a finite number, such as 0.25"));
+  }
+  return values;
 }
 
 // To which the paths in both files refer.
@@ -95,7 +188,7 @@ std::vector<fs::path> list_images(const CsvOptions& options) {
   for (const auto split : {data::Split::kTrain, data::Split::kValidation}) {
     const auto file = file_of(options, split);
     if (file.empty()) continue;
-    read_table(options, split, [&](const LabelledPath& row) {
+    const auto use = [&](const Row& row) {
       const fs::path path = row.path;
       if (path.is_absolute() || std::ranges::find(path, fs::path("..")) != path.end()) {
         throw DataError(
@@ -104,24 +197,58 @@ std::vector<fs::path> list_images(const CsvOptions& options) {
                         file.string(), row.line, row.path, common_folder(options).string()));
       }
       paths.insert(path.lexically_normal().string());
-    });
+    };
+    with_key(split, [&] { Table(options, split).read(use); });
   }
   return {paths.begin(), paths.end()};
 }
 
-std::unique_ptr<data::Dataset> open_csv(const CsvOptions& options, const std::vector<std::string>& classes, data::Split split,
-                                        Logger& logger) {
+data::DatasetInfo info_of(const CsvOptions& options, const Targets& targets) {
+  auto info = image_files_info(targets.class_names);
+  info.is_multi_label = options.targets == CsvTargets::kClasses;
+  if (options.targets == CsvTargets::kNumbers) {
+    info.num_targets = targets.num_targets;
+    info.target_names = targets.columns;
+  }
+  return info;
+}
+
+ImageList read_images(const CsvOptions& options, const Targets& targets, data::Split split) {
+  // Those of the training file by their names, whatever their order here.
+  auto same_columns = options;
+  same_columns.columns = targets.columns.empty() ? options.columns : targets.columns;
+  const Table table(same_columns, split);
+  if (targets.class_names.empty() && static_cast<int64_t>(table.num_fields()) != targets.num_targets) {
+    throw std::runtime_error(fmt::format("{} has {} for each image, but {} has {}; give both the same", file_of(options, split).string(),
+                                         counted(table.num_fields(), "number"), options.train, targets.num_targets));
+  }
+  std::unordered_map<std::string, int64_t> labels;
+  for (const auto& name : targets.class_names) labels.emplace(name, static_cast<int64_t>(labels.size()));
+  const auto label_of = [&](const Row& row, const std::string& name) {
+    const auto label = labels.find(name);
+    if (label == labels.end()) throw_unknown_label(options, targets.class_names, split, row.line, name);
+    return label->second;
+  };
+  ImageList images(folder_of(options, split));
+  table.read([&](const Row& row) {
+    if (options.targets == CsvTargets::kClass) {
+      images.add(row.path, label_of(row, row.fields[0]));
+    } else if (!targets.columns.empty() || options.targets == CsvTargets::kNumbers) {
+      images.add(row.path, values_of(options, file_of(options, split), targets, row));
+    } else {
+      std::vector<float> values(targets.class_names.size());
+      for (const auto& name : split_list(row.fields[0])) values[static_cast<size_t>(label_of(row, name))] = 1;
+      images.add(row.path, values);
+    }
+  });
+  return images;
+}
+
+std::unique_ptr<data::Dataset> open_csv(const CsvOptions& options, const Targets& targets, data::Split split, Logger& logger) {
   const auto file = file_of(options, split);
   if (file.empty()) throw DataError("dataset.validation: it is empty; name the CSV file of the images for validation");
-  std::unordered_map<std::string, int64_t> labels;
-  for (const auto& name : classes) labels.emplace(name, static_cast<int64_t>(labels.size()));
-  ImageList images(folder_of(options, split));
-  read_table(options, split, [&](const LabelledPath& row) {
-    const auto label = labels.find(row.label);
-    if (label == labels.end()) throw_unknown_label(options, classes, split, row);
-    images.add(row.path, label->second);
-  });
-  return open_image_files(image_files_info(classes), std::move(images), file, logger);
+  auto images = with_key(split, [&] { return read_images(options, targets, split); });
+  return open_image_files(info_of(options, targets), std::move(images), file, logger);
 }
 
 }  // namespace
@@ -138,26 +265,36 @@ void CsvOptions::describe(KeyTable& keys) {
            {.doc = "The CSV file of the images for validation; empty: some of the training images are held out.", .is_path = true});
   keys.add("root", root,
            {.doc = "The folder to which relative paths in the CSV files refer; empty: the folder of the CSV file.", .is_path = true});
+  keys.add_choice<CsvTargets>(
+      "targets", targets, {{"class", CsvTargets::kClass}, {"classes", CsvTargets::kClasses}, {"numbers", CsvTargets::kNumbers}},
+      {.doc = "What a line gives an image. class: one label. classes: any number of classes, in one column of names (cat;dog), or in a "
+              "column for each class with 1 or 0. numbers: one or more numbers, each in a column."});
+  keys.add("columns", columns,
+           {.doc = "The columns of the targets, by their names in the first line of the CSV files; []: all after the path.",
+            .may_be_empty = false});
 }
 
 data::DatasetFactory csv_factory(const CsvOptions& options) {
-  data::DatasetFactory factory{.info = image_files_info({}),
+  data::DatasetFactory factory{.info = info_of(options, {}),
                                .open = {},
                                .default_transforms = imagenet_transforms(),
                                .has_validation = !options.validation.empty(),
                                .missing_key = "train"};
+  Targets targets;
   try {
-    factory.info = image_files_info(read_classes(options));
+    targets = read_targets(options);
+    factory.info = info_of(options, targets);
   } catch (const std::runtime_error& reason) {
-    factory.info.num_classes = data::kUnknownClasses;
+    factory.info.num_classes = options.targets == CsvTargets::kNumbers ? 0 : data::kUnknownClasses;
+    factory.info.num_targets = data::kUnknownClasses;
     factory.missing = reason.what();
   }
   const auto check = [missing = factory.missing] {
     if (!missing.empty()) throw DataError("dataset.train: " + missing);
   };
-  factory.open = [options, check, classes = factory.info.class_names](data::Split split, Logger& logger) {
+  factory.open = [options, check, targets](data::Split split, Logger& logger) {
     check();
-    return open_csv(options, classes, split, logger);
+    return open_csv(options, targets, split, logger);
   };
   factory.locate = [options, check](Logger&) {
     check();
@@ -174,7 +311,7 @@ data::DatasetFactory csv_factory(const CsvOptions& options) {
 }
 
 void add_csv(DatasetRegistry& registry) {
-  registry.add<CsvOptions>("csv", "Image files of any size, whose labels are in CSV files with lines path,label.", csv_factory);
+  registry.add<CsvOptions>("csv", "Image files of any size, whose classes or numbers are in CSV files with lines path,label.", csv_factory);
 }
 
 namespace {
@@ -241,26 +378,14 @@ class RecordReader {
   int64_t next_line_ = 1;
 };
 
-void check_record(const RecordReader& reader) {
-  const auto& fields = reader.fields();
-  if (fields.size() != 2) {
-    throw std::runtime_error(fmt::format("line {} has {} instead of path,label; write a path that contains a comma in quotation marks",
-                                         reader.line(), counted(fields.size(), "field")));
-  }
-  for (const size_t i : {size_t{0}, size_t{1}}) {
-    if (fields[i].empty()) throw std::runtime_error(fmt::format("line {} has no {}; add it", reader.line(), i == 0 ? "path" : "label"));
-  }
-  if (!is_utf8(fields[1])) {
-    throw std::runtime_error(
-        fmt::format("line {} has the label \"{}\", which is not text in UTF-8; save the file as UTF-8", reader.line(), fields[1]));
-  }
-}
+bool is_empty_line(const RecordReader& reader) { return reader.fields().size() == 1 && reader.fields()[0].empty(); }
 
-// Whether the record at which the reader stands, the first, names the columns. `folder`: to which paths refer.
-bool is_header(RecordReader reader, const std::filesystem::path& folder) {
+// Of a file with one column of labels: whether the record at which the reader stands, the first, names the columns. `folder`: to which
+// paths refer.
+bool is_header_of_labels(RecordReader reader, const fs::path& folder) {
   const auto header = reader.fields();
   std::error_code unknown;
-  if (is_image_name(header[0]) || std::filesystem::is_regular_file(folder / header[0], unknown)) return false;
+  if (is_image_name(header[0]) || fs::is_regular_file(folder / header[0], unknown)) return false;
   if (lower_case(header[1]) == "label") return true;
   while (reader.next()) {
     // Files that were joined repeat it.
@@ -270,42 +395,121 @@ bool is_header(RecordReader reader, const std::filesystem::path& folder) {
   return true;
 }
 
-void read_records(std::string_view text, const std::filesystem::path& folder, const std::function<void(const LabelledPath&)>& use) {
-  text = without_byte_order_mark(text);
-  if (text.find('\0') != std::string_view::npos) throw std::runtime_error("it is not text in UTF-8; save it as such");
-  RecordReader reader(text);
-  int64_t num_records = 0;
-  bool is_first = true;
-  std::vector<std::string> header;
-  while (reader.next()) {
-    const auto& fields = reader.fields();
-    if (fields.size() == 1 && fields[0].empty()) continue;
-    check_record(reader);
-    if (std::exchange(is_first, false) && is_header(reader, folder)) header = fields;
-    if (fields == header) continue;
-    use({reader.line(), fields[0], fields[1]});
-    ++num_records;
+// The rules that csv.h tells.
+bool is_header(const RecordReader& first, const CsvOptions& options, const fs::path& folder) {
+  const auto& fields = first.fields();
+  const bool names_columns = !options.columns.empty() || (options.targets == CsvTargets::kClasses && fields.size() > 2);
+  if (names_columns) {
+    if (!is_image_name(fields[0])) return true;
+    throw std::runtime_error(fmt::format("line {} is an image; {} a first line that names the columns, such as path,cat,dog: add it",
+                                         first.line(), options.columns.empty() ? "several classes need" : "dataset.columns needs"));
   }
-  if (num_records == 0) throw std::runtime_error("it has no images; add a line path,label for each");
+  if (options.targets != CsvTargets::kNumbers) return is_header_of_labels(first, folder);
+  return std::ranges::any_of(fields.begin() + 1, fields.end(), [](const std::string& field) { return !number_of(field); }) &&
+         !is_image_name(fields[0]);
 }
 
-}  // namespace
+void check_number_of_fields(const RecordReader& reader, const CsvOptions& options, size_t num_fields) {
+  const auto& fields = reader.fields();
+  const bool is_path_and_label = options.targets == CsvTargets::kClass && options.columns.empty();
+  if (is_path_and_label ? fields.size() == 2 : fields.size() == num_fields && num_fields > 1) return;
+  const auto found = fmt::format("line {} has {}", reader.line(), counted(fields.size(), "field"));
+  if (is_path_and_label) {
+    throw std::runtime_error(found + " instead of path,label; write a path that contains a comma in quotation marks" +
+                             (fields.size() > 2 ? ", or choose the column of the labels with dataset.columns" : ""));
+  }
+  throw std::runtime_error(
+      num_fields > 1 ? fmt::format("{}, but the first line has {}; write what contains a comma in quotation marks", found, num_fields)
+                     : found + " instead of a path and its targets; add them after a comma");
+}
 
-void read_label_table(const std::filesystem::path& file, const std::filesystem::path& folder,
-                      const std::function<void(const LabelledPath&)>& use) {
-  std::string text;
+void check_label(const RecordReader& reader, const std::string& label) {
+  if (is_utf8(label)) return;
+  throw std::runtime_error(
+      fmt::format("line {} has the label \"{}\", which is not text in UTF-8; save the file as UTF-8", reader.line(), label));
+}
+
+Table::Table(const CsvOptions& options, data::Split split)
+    : options_(options), file_(file_of(options, split)), folder_(folder_of(options, split)) {
   try {
-    text = read_file(file);
+    text_ = read_file(file_);
   } catch (const Error& error) {
     throw std::runtime_error(fmt::format("{}; name a CSV file with a line path,label for each image", error.what()));
   }
   try {
-    read_records(text, folder, use);
+    find_columns();
+  } catch (const std::runtime_error& reason) {
+    throw std::runtime_error(fmt::format("{}: {}", file_.string(), reason.what()));
+  }
+}
+
+void Table::find_columns() {
+  const auto text = without_byte_order_mark(text_);
+  if (text.find('\0') != std::string_view::npos) throw std::runtime_error("it is not text in UTF-8; save it as such");
+  RecordReader reader(text);
+  do {
+    if (!reader.next()) throw std::runtime_error("it has no images; add a line path,label for each");
+  } while (is_empty_line(reader));
+  check_number_of_fields(reader, options_, reader.fields().size());
+  if (is_header(reader, options_, folder_)) header_ = reader.fields();
+  for (const auto& name : options_.columns) {
+    const auto column = std::ranges::find(header_.begin() + 1, header_.end(), name);
+    if (column == header_.end()) {
+      throw std::runtime_error(fmt::format("line {} names no column \"{}\", but {}; correct it, or dataset.columns", reader.line(), name,
+                                           join(std::span(header_).subspan(1), ", ")));
+    }
+    fields_.push_back(static_cast<size_t>(column - header_.begin()));
+  }
+  if (options_.targets == CsvTargets::kClass && fields_.size() > 1) {
+    throw std::runtime_error(
+        fmt::format("dataset.columns names {} columns, but dataset.targets: class takes one; choose classes or "
+                    "numbers, or name one column",
+                    fields_.size()));
+  }
+  if (fields_.empty()) {
+    for (size_t i = 1; i < reader.fields().size(); ++i) fields_.push_back(i);
+  }
+  for (const auto field : fields_) {
+    if (header_.empty()) return;
+    check_label(reader, header_[field]);
+    if (std::ranges::find(names_, header_[field]) != names_.end()) {
+      throw std::runtime_error(fmt::format("line {} names two columns \"{}\"; rename one of them", reader.line(), header_[field]));
+    }
+    names_.push_back(header_[field]);
+  }
+}
+
+void Table::read(const std::function<void(const Row&)>& use) const {
+  try {
+    RecordReader reader(without_byte_order_mark(text_));
+    size_t num_fields = 0;
+    int64_t num_rows = 0;
+    while (reader.next()) {
+      const auto& fields = reader.fields();
+      if (is_empty_line(reader)) continue;
+      if (num_fields == 0) num_fields = fields.size();
+      check_number_of_fields(reader, options_, num_fields);
+      if (fields[0].empty()) throw std::runtime_error(fmt::format("line {} has no path; add it", reader.line()));
+      if (fields == header_) continue;
+      Row row{.line = reader.line(), .path = fields[0]};
+      for (const auto field : fields_) {
+        check_label(reader, fields[field]);
+        row.fields.push_back(fields[field]);
+      }
+      if (options_.targets == CsvTargets::kClass && row.fields[0].empty()) {
+        throw std::runtime_error(fmt::format("line {} has no label; add it", reader.line()));
+      }
+      use(row);
+      ++num_rows;
+    }
+    if (num_rows == 0) throw std::runtime_error("it has no images; add a line path,label for each");
   } catch (const Error&) {
     throw;
   } catch (const std::runtime_error& reason) {
-    throw std::runtime_error(fmt::format("{}: {}", file.string(), reason.what()));
+    throw std::runtime_error(fmt::format("{}: {}", file_.string(), reason.what()));
   }
 }
+
+}  // namespace
 
 }  // namespace trainer::datasets

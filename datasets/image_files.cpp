@@ -28,18 +28,27 @@ class ImageFiles : public data::Dataset {
   const data::DatasetInfo& info() const override { return info_; }
   int64_t size() const override { return images_.size(); }
   std::string name(int64_t index) const override { return images_.path(index); }
-  int64_t label(int64_t index) const override { return images_.label(index); }
+  int64_t label(int64_t index) const override { return info_.has_labels() ? images_.label(index) : 0; }
 
   void list(const std::function<void(const ListedSample&)>& use) const override {
     for (int64_t i = 0; i < size(); ++i) {
       auto name = images_.name(i);
       if (name.starts_with('/')) name.remove_prefix(name.rfind('/') + 1);
-      use({.name = name, .label = images_.label(i), .num_bytes = lists_size(i, size()) ? num_bytes_of(images_.path(i)) : 0});
+      use({.name = name,
+           .label = label(i),
+           .num_bytes = lists_size(i, size()) ? num_bytes_of(images_.path(i)) : 0,
+           .target_values = images_.target_values(i)});
     }
   }
 
+  std::vector<float> target_values(int64_t index) const override {
+    const auto values = images_.target_values(index);
+    return {values.begin(), values.end()};
+  }
+
   data::Sample read(int64_t index, data::Scratch& scratch) const override {
-    return {.encoded = read_bytes(images_.path(index), scratch.bytes), .target = {.label = images_.label(index)}};
+    return {.encoded = read_bytes(images_.path(index), scratch.bytes),
+            .target = {.label = label(index), .values = images_.target_values(index)}};
   }
 
  private:
@@ -49,10 +58,24 @@ class ImageFiles : public data::Dataset {
 
 }  // namespace
 
-void ImageList::add(std::string_view path, int64_t label) {
+void ImageList::add_path(std::string_view path) {
   offsets_.push_back(paths_.size());
   paths_.append(path).push_back('\0');
+}
+
+void ImageList::add(std::string_view path, int64_t label) {
+  add_path(path);
   labels_.push_back(static_cast<int32_t>(label));
+}
+
+void ImageList::add(std::string_view path, std::span<const float> target_values) {
+  add_path(path);
+  values_.insert(values_.end(), target_values.begin(), target_values.end());
+}
+
+std::span<const float> ImageList::target_values(int64_t index) const {
+  const auto count = values_.size() / offsets_.size();
+  return std::span(values_).subspan(static_cast<size_t>(index) * count, count);
 }
 
 int64_t ImageList::num_classes_with_images() const {
@@ -66,9 +89,15 @@ data::DatasetInfo image_files_info(std::vector<std::string> class_names, int64_t
 
 std::unique_ptr<data::Dataset> open_image_files(data::DatasetInfo info, ImageList images, const std::filesystem::path& source,
                                                 Logger& logger) {
-  const int64_t num_used = images.num_classes_with_images();
-  logger.info("{}: {} in {}{}", source.string(), counted(images.size(), "image"),
-              num_used == info.num_classes ? "" : fmt::format("{} of ", num_used), counted(info.num_classes, "class", "classes"));
+  const auto num_images = counted(images.size(), "image");
+  if (info.has_labels()) {
+    const int64_t num_used = images.num_classes_with_images();
+    logger.info("{}: {} in {}{}", source.string(), num_images, num_used == info.num_classes ? "" : fmt::format("{} of ", num_used),
+                counted(info.num_classes, "class", "classes"));
+  } else {
+    logger.info("{}: {} with {} each", source.string(), num_images,
+                info.is_multi_label ? "any of " + counted(info.num_classes, "class", "classes") : counted(info.num_targets, "number"));
+  }
   if (!images.warning().empty()) logger.warn("{}: {}", source.string(), images.warning());
   return std::make_unique<ImageFiles>(std::move(info), std::move(images));
 }

@@ -20,6 +20,8 @@ class ImageList {
 
   // `path`: relative to the folder, or absolute; without a '\0'.
   void add(std::string_view path, int64_t label);
+  // With target values, as many for each image.
+  void add(std::string_view path, std::span<const float> target_values);
 
   // What to say about files that are not in the list; empty: nothing.
   void set_warning(std::string warning) { warning_ = std::move(warning); }
@@ -30,13 +32,18 @@ class ImageList {
   // As it was added.
   std::string_view name(int64_t index) const { return paths_.data() + offsets_[static_cast<size_t>(index)]; }
   std::string path(int64_t index) const { return (folder_ / name(index)).string(); }
+  // Empty if the images have labels.
+  std::span<const float> target_values(int64_t index) const;
   int64_t num_classes_with_images() const;
 
  private:
+  void add_path(std::string_view path);
+
   std::filesystem::path folder_;
   std::string paths_;              // a '\0' ends each
   std::vector<uint64_t> offsets_;  // of each path
-  std::vector<int32_t> labels_;    // of each path
+  std::vector<int32_t> labels_;    // of each path, if they have labels
+  std::vector<float> values_;      // otherwise the target values of each path
   std::string warning_;
 };
 

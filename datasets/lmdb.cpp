@@ -43,12 +43,25 @@ class Lmdb : public data::Dataset {
   const data::DatasetInfo& info() const override { return pack_.samples; }
   int64_t size() const override { return pack_.num_samples; }
 
-  data::Sample read(int64_t index, data::Scratch&) const override {
+  data::Sample read(int64_t index, data::Scratch& scratch) const override {
     auto sample = read_entry(find(index));
     sample.target.label = label(index);
+    if (info().has_values()) {
+      scratch.values = target_values(index);
+      sample.target.values = scratch.values;
+    }
     return sample;
   }
+  std::vector<float> target_values(int64_t index) const override {
+    std::vector<float> values;
+    for (int64_t i = 0; info().has_values() && i < info().num_outputs(); ++i) {
+      const auto position = num_target_bytes(info()) * index + int64_t{sizeof(float)} * i;
+      values.push_back(std::bit_cast<float>(little_endian::load<uint32_t>(labels_.data() + position)));
+    }
+    return values;
+  }
   int64_t label(int64_t index) const override {
+    if (!info().has_labels()) return 0;
     return static_cast<int64_t>(little_endian::load<uint64_t>(labels_.data() + sizeof(int64_t) * static_cast<size_t>(index)));
   }
   void check(int64_t index) const override { check_entry(find(index)); }
@@ -67,7 +80,8 @@ class Lmdb : public data::Dataset {
       auto name = rest.substr(0, rest.find('\0'));
       rest.remove_prefix(std::min(rest.size(), name.size() + 1));
       name.remove_prefix(name.rfind('/') + 1);
-      use({.name = name, .label = label(i), .num_bytes = lists_size(i, size()) ? num_bytes(i) : 0});
+      const auto values = target_values(i);
+      use({.name = name, .label = label(i), .num_bytes = lists_size(i, size()) ? num_bytes(i) : 0, .target_values = values});
     }
   }
 
@@ -91,7 +105,7 @@ class Lmdb : public data::Dataset {
     pack_ = parse_pack_info(as_text(info));
     labels_ = reader_.find(kLabelsKey);
     names_ = reader_.find(kNamesKey);
-    if (labels_.size() != sizeof(int64_t) * static_cast<size_t>(pack_.num_samples)) {
+    if (static_cast<int64_t>(labels_.size()) != num_target_bytes(pack_.samples) * pack_.num_samples) {
       throw std::runtime_error("its entry #labels is damaged");
     }
     if (pack_.version == 1) return;

@@ -73,6 +73,14 @@ std::string sample_key(int64_t index, int64_t num_samples) {
   return fmt::format("{:0{}}", index, std::max(kLeastDigits, fmt::formatted_size("{}", num_samples - 1)));
 }
 
+namespace {
+
+// What targets are that are no labels.
+constexpr const char* kClasses = "classes";
+constexpr const char* kNumbers = "numbers";
+
+}  // namespace
+
 std::string to_json(const PackInfo& info) {
   const auto& samples = info.samples;
   nlohmann::ordered_json json = {{"format", kFormat},
@@ -87,6 +95,11 @@ std::string to_json(const PackInfo& info) {
                                  {"train_transforms", info.transforms.train},
                                  {"validation_transforms", info.transforms.validation}};
   if (info.options.resize) json["resize"] = *info.options.resize;
+  if (samples.has_values()) json["targets"] = samples.is_multi_label ? kClasses : kNumbers;
+  if (samples.num_classes == 0) {
+    json["num_targets"] = samples.num_targets;
+    json["target_names"] = samples.target_names;
+  }
   // The names of folders are not always UTF-8.
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -109,9 +122,16 @@ PackInfo parse_pack_info(std::string_view text) {
     info.options.raw = json.at("raw");
     if (!json.at("resize").is_null()) info.options.resize = json.at("resize").get<int64_t>();
     info.transforms = {.train = json.at("train_transforms"), .validation = json.at("validation_transforms")};
+    const auto targets = json.value("targets", "");
+    info.samples.is_multi_label = targets == kClasses;
+    if (targets == kNumbers) {
+      info.samples.num_targets = json.at("num_targets");
+      info.samples.target_names = json.at("target_names").get<std::vector<std::string>>();
+    }
     const auto& samples = info.samples;
+    const bool has_outputs = targets == kNumbers ? samples.num_classes == 0 && samples.num_targets > 0 : samples.num_classes > 0;
     const bool names_fit = samples.class_names.empty() || static_cast<int64_t>(samples.class_names.size()) == samples.num_classes;
-    if (info.num_samples < 1 || samples.shape.size() != 3 || samples.num_classes < 1 || !names_fit) {
+    if (info.num_samples < 1 || samples.shape.size() != 3 || !has_outputs || !names_fit) {
       throw std::runtime_error("its entry #info is damaged");
     }
     return info;
@@ -124,6 +144,10 @@ std::string checksums_entry(std::string_view info, std::string_view labels, std:
   std::string entry;
   for (const auto part : {info, labels, names}) little_endian::append(entry, libdeflate_crc32(0, part.data(), part.size()));
   return entry;
+}
+
+int64_t num_target_bytes(const data::DatasetInfo& samples) {
+  return samples.has_labels() ? int64_t{sizeof(int64_t)} : samples.num_outputs() * int64_t{sizeof(float)};
 }
 
 int64_t num_other_entries(int version) { return version == 1 ? 3 : 4; }
@@ -554,7 +578,13 @@ constexpr std::chrono::seconds kCommitInterval{1};
 
 std::string labels_of(const data::Dataset& dataset) {
   std::string labels;
-  for (int64_t i = 0; i < dataset.size(); ++i) little_endian::append(labels, static_cast<uint64_t>(dataset.label(i)));
+  for (int64_t i = 0; i < dataset.size(); ++i) {
+    if (dataset.info().has_labels()) {
+      little_endian::append(labels, static_cast<uint64_t>(dataset.label(i)));
+    } else {
+      for (const auto value : dataset.target_values(i)) little_endian::append(labels, std::bit_cast<uint32_t>(value));
+    }
+  }
   return labels;
 }
 
@@ -565,8 +595,8 @@ std::string names_of(const data::Dataset& dataset) {
 }
 
 // The number of the first sample that two entries #labels or #names describe differently.
-int64_t first_different_label(const std::string& a, const std::string& b) {
-  return (std::ranges::mismatch(a, b).in1 - a.begin()) / static_cast<int64_t>(sizeof(int64_t));
+int64_t first_different_label(const std::string& a, const std::string& b, const data::DatasetInfo& info) {
+  return (std::ranges::mismatch(a, b).in1 - a.begin()) / num_target_bytes(info);
 }
 int64_t first_different_name(const std::string& a, const std::string& b) {
   return std::count(a.begin(), std::ranges::mismatch(a, b).in1, '\0');
@@ -586,6 +616,8 @@ std::pair<std::string, std::string> difference(const PackInfo& before, const Pac
   if (before.samples.shape != now.samples.shape) return {"images of another shape", "this one"};
   const auto num_classes = [](const PackInfo& info) { return counted(info.samples.num_classes, "class", "classes"); };
   if (before.samples.num_classes != now.samples.num_classes) return {num_classes(before), num_classes(now)};
+  const auto targets = [](const data::DatasetInfo& info) { return std::tuple(info.is_multi_label, info.num_targets, info.target_names); };
+  if (targets(before.samples) != targets(now.samples)) return {"other targets", "these"};
   const auto& names = before.samples.class_names;
   const auto& names_now = now.samples.class_names;
   if (names != names_now) {
@@ -624,8 +656,10 @@ PackWriter::PackWriter(const std::filesystem::path& folder, const PackInfo& info
     refuse_change(fmt::format("another sample {}", index), source.describe(index));
   }
   if (const auto before = writer_.find(kLabelsKey); before != labels) {
-    const auto index = first_different_label(before, labels);
-    refuse_change(fmt::format("another label of {}", source.describe(index)), fmt::format("{}", source.label(index)));
+    const auto index = first_different_label(before, labels, source.info());
+    const bool has_labels = source.info().has_labels();
+    refuse_change(fmt::format("another {} of {}", has_labels ? "label" : "target", source.describe(index)),
+                  has_labels ? fmt::format("{}", source.label(index)) : fmt::format("{}", fmt::join(source.target_values(index), " ")));
   }
 }
 

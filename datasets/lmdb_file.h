@@ -28,11 +28,14 @@ inline constexpr const char* kUnfinished = "unfinished";
 // Keys of what is not a sample. They sort before those of the samples.
 inline constexpr std::string_view kChecksumsKey = "#checksums";  // the CRC-32 of each of the next three; not in version 1
 inline constexpr std::string_view kInfoKey = "#info";            // a PackInfo as JSON
-inline constexpr std::string_view kLabelsKey = "#labels";        // 64-bit integers, lowest byte first
-inline constexpr std::string_view kNamesKey = "#names";          // of the samples in the source; a '\0' ends each
+// 64-bit integers, or of samples with has_values() their values as float32; lowest byte first.
+inline constexpr std::string_view kLabelsKey = "#labels";
+inline constexpr std::string_view kNamesKey = "#names";  // of the samples in the source; a '\0' ends each
 // Of the format. Version 1 is still read.
 inline constexpr int kPackVersion = 2;
 int64_t num_other_entries(int version);
+// Of the entry #labels, for each sample.
+int64_t num_target_bytes(const data::DatasetInfo& samples);
 // "00000017": at least eight digits, as many for each sample.
 std::string sample_key(int64_t index, int64_t num_samples);
 

@@ -65,21 +65,37 @@ struct ImageView {
 
 // Height and width of `DatasetInfo::shape` where they differ from image to image.
 inline constexpr int64_t kAnySize = -1;
-// `DatasetInfo::num_classes` before the files that tell it can be read.
+// `DatasetInfo::num_classes`, or `num_targets` without classes, before the files that tell it can be read.
 inline constexpr int64_t kUnknownClasses = -1;
 
 // The properties of all samples of a data set.
 struct DatasetInfo {
-  std::vector<int64_t> shape;  // of one sample: {channels, height, width}, or {features}
-  bool is_image = true;        // uint8 pixels, to which transforms apply; false: floating-point values that are used as they are
-  int64_t num_classes = 0;     // 0: targets are floating-point vectors
-  int64_t num_targets = 1;     // length of a floating-point target
-  std::vector<std::string> class_names = {};  // of each label; empty: the classes have only numbers
-  bool has_masks = false;                     // each pixel of an image has a label of its own; needs classes
+  std::vector<int64_t> shape = {};  // of one sample: {channels, height, width}, or {features}
+  bool is_image = true;             // uint8 pixels, to which transforms apply; false: floating-point values that are used as they are
+  int64_t num_classes = 0;          // 0: targets are floating-point vectors
+  int64_t num_targets = 1;          // length of a floating-point target
+  std::vector<std::string> class_names = {};   // of each label; empty: the classes have only numbers
+  bool has_masks = false;                      // each pixel of an image has a label of its own; needs classes
+  bool is_multi_label = false;                 // a sample belongs to any number of the classes; needs classes
+  std::vector<std::string> target_names = {};  // of the numbers of a floating-point target; empty: they have none
 
-  bool has_labels() const { return num_classes != 0 && !has_masks; }
-  // Which a network needs, for each sample or pixel.
-  int64_t num_outputs() const { return num_classes > 0 ? num_classes : num_targets; }
+  bool has_labels() const { return num_classes != 0 && !has_masks && !is_multi_label; }
+  // Whether targets are num_outputs() values: a floating-point vector, or with is_multi_label 1 for each class of the sample, else 0.
+  bool has_values() const { return !has_labels() && !has_masks; }
+  // Of each class or number; empty: they have no names.
+  const std::vector<std::string>& output_names() const { return num_classes != 0 ? class_names : target_names; }
+  // Which a network needs, for each sample or pixel; kUnknownClasses before the files that tell it can be read.
+  int64_t num_outputs() const { return num_classes != 0 ? num_classes : num_targets; }
+  void set_num_outputs(int64_t count) { (num_classes != 0 ? num_classes : num_targets) = count; }
+};
+
+// What the targets of training samples are like, for losses and tasks that depend on it.
+struct TargetSummary {
+  int64_t num_samples = 0;
+  std::vector<int64_t> class_counts = {};  // of the samples of each class, with classes
+  // Otherwise of each number: its mean, and its deviation, the square root of the mean squared difference from it; 1 for a constant.
+  std::vector<double> mean = {};
+  std::vector<double> deviation = {};
 };
 
 // The label in a mask of a pixel that belongs to no class.
@@ -89,7 +105,7 @@ inline constexpr uint8_t kNoClass = 255;
 struct Target {
   int64_t label = 0;                   // if has_labels()
   ImageView mask = {};                 // if has_masks: the label of each pixel of the image, in one channel, or kNoClass
-  std::span<const float> values = {};  // otherwise: num_targets values
+  std::span<const float> values = {};  // if has_values(): num_outputs() values
 };
 
 // One stored sample. Views are valid while the data set exists, or until the next read into the same scratch.
@@ -126,6 +142,12 @@ class Dataset {
     Scratch scratch;
     return read(index, scratch).target.label;
   }
+  // The same of its target values, if has_values().
+  virtual std::vector<float> target_values(int64_t index) const {
+    Scratch scratch;
+    const auto values = read(index, scratch).target.values;
+    return {values.begin(), values.end()};
+  }
   // Looks for damage of the stored sample that read() does not look for, because that would take too long in training. Thread-safe. Throws
   // std::runtime_error with only the reason.
   virtual void check(int64_t /*index*/) const {}
@@ -142,7 +164,8 @@ class Dataset {
   struct ListedSample {
     std::string_view name = {};  // as in the data set's own folder, which may lie elsewhere on another host; empty: it has only its index
     int64_t label = 0;
-    int64_t num_bytes = 0;  // 0: not known
+    int64_t num_bytes = 0;                      // 0: not known
+    std::span<const float> target_values = {};  // if has_values()
   };
   // Calls `use` for each sample, in their order. Generated samples, which have no copies, are not listed.
   virtual void list(const std::function<void(const ListedSample&)>& /*use*/) const {}

@@ -80,6 +80,35 @@ struct ClassResults {
   std::vector<Mistake> mistakes = {};  // the most confident ones, the most confident first, of equal ones that with the smallest index
 };
 
+// The result for one class of a task in which samples belong to any number of classes.
+struct LabelResult {
+  int64_t num_samples = 0;       // of the class
+  double average_precision = 0;  // 0 without samples, as the next three
+  double precision = 0;          // at the threshold
+  double recall = 0;
+  double f1 = 0;
+  double threshold = 0.5;  // the probability from which on a sample is taken to be of the class: the one with the best F1
+};
+
+struct LabelResults {
+  std::vector<LabelResult> classes = {};
+  std::vector<int64_t> co_occurrence = {};  // the samples of both of two classes, [class][class] row by row
+};
+
+// The result for one of the numbers of a regression.
+struct NumberResult {
+  double mae = 0;
+  double rmse = 0;
+  double r2 = 0;
+};
+
+struct NumberResults {
+  std::vector<NumberResult> numbers = {};
+  // Of some of the samples, evenly spread: the targets and the predictions, [sample][number] row by row.
+  std::vector<float> targets = {};
+  std::vector<float> predictions = {};
+};
+
 // How the elements of a tensor are distributed.
 struct Histogram {
   std::string name = {};  // "layer1.0.conv1.weight"
@@ -164,7 +193,9 @@ struct ValidationEvent {
   Metrics metrics = {};
   int64_t num_samples = 0;
   ClassResults classes = {};
-  Metrics ema_metrics = {};  // with the averaged parameters, if the run has them; written as ema_<name>
+  LabelResults labels = {};    // if samples belong to any number of classes
+  NumberResults numbers = {};  // of a regression
+  Metrics ema_metrics = {};    // with the averaged parameters, if the run has them; written as ema_<name>
   double seconds = 0;
   bool is_best = false;          // better than every validation of the run before it
   bool is_within_epoch = false;  // neither after the last step of an epoch nor at the end of the training

@@ -63,7 +63,7 @@ template <class T, class... Types>
 concept OneOf = (std::same_as<T, Types> || ...);
 template <class T>
 concept KeyType = OneOf<T, bool, int64_t, double, std::string, std::optional<int64_t>, std::optional<double>, Auto<int64_t>, Auto<double>,
-                        Auto<bool>, std::vector<int64_t>, std::vector<double>, std::vector<std::string>>;
+                        Auto<bool>, Auto<std::vector<double>>, std::vector<int64_t>, std::vector<double>, std::vector<std::string>>;
 
 // The keys of one section, in the order of the reference. It refers to the section's struct, which must outlive it.
 class KeyTable {

@@ -271,14 +271,21 @@ class Loss {
   virtual torch::Tensor operator()(const torch::Tensor& outputs, const torch::Tensor& targets) const = 0;
   // True when targets are class labels.
   virtual bool has_classes() const = 0;
+  // Of a loss with classes: whether it decides about each class for itself, so that a sample may belong to any number of them.
+  virtual bool has_independent_classes() const { return false; }
 
   // Whether samples count differently in the mean: then it is the sum of their losses times their weights, divided by the sum of the
   // weights, and so it is over several batches and ranks.
   virtual bool weighs_samples() const { return false; }
   // Of each sample, [N] in a floating type; for a loss that weighs samples.
   virtual torch::Tensor sample_weights(const torch::Tensor& targets) const { return torch::ones({targets.size(0)}, targets.device()); }
-  // Why its class_weights do not fit so many classes; empty: they do.
+  // Why its weights of the classes do not fit so many classes; empty: they do. And the key that sets them.
   virtual std::string refusal_of_classes(int64_t /*num_classes*/) const { return ""; }
+  virtual std::string class_weights_key() const { return "class_weights"; }
+  // Whether its weights of the classes follow from the training samples; then it needs set_class_counts() before it is used.
+  virtual bool needs_class_counts() const { return false; }
+  // `counts`: of the training samples of each class. Returns the weights.
+  virtual std::vector<double> set_class_counts(int64_t /*num_samples*/, const std::vector<int64_t>& /*counts*/) { return {}; }
 };
 
 using LossRegistry = Registry<std::unique_ptr<Loss>>;

@@ -45,7 +45,18 @@ trainer_predictor* trainer_predict_open(const char* checkpoint, const char* devi
 /* May be null. No other call may still use it. */
 void trainer_predict_close(trainer_predictor* predictor);
 
+/* What the network tells of an image. */
+enum {
+  TRAINER_ONE_CLASS = 0,   /* the probabilities of classes of which one is right; their sum is 1 */
+  TRAINER_ANY_CLASSES = 1, /* the probability of each class for itself (task multi_label) */
+  TRAINER_NUMBERS = 2      /* numbers (task regression): "class" and "probability" below stand for them */
+};
+int trainer_predict_kind(const trainer_predictor* predictor);
+
 int64_t trainer_predict_num_classes(const trainer_predictor* predictor);
+
+/* Of TRAINER_ANY_CLASSES: the probability from which on an image belongs to the class, 0 <= label < number of classes; otherwise NaN. */
+double trainer_predict_threshold(const trainer_predictor* predictor, int64_t label);
 
 /* The name of a class, 0 <= label < number of classes; the label itself as text where the classes have only numbers; null for other labels.
  * It lives as long as the predictor. */
@@ -65,7 +76,7 @@ int trainer_predict_images(trainer_predictor* predictor, const trainer_image* im
                            char* error, size_t error_size);
 
 /* The label that the operating point of the checkpoint (`trainer calibrate`) decides for, or -1 if the image is rejected; for a checkpoint
- * that was not calibrated the most probable class. `probabilities`: one row. */
+ * that was not calibrated the most probable class. `probabilities`: one row. Only of TRAINER_ONE_CLASS; otherwise -1. */
 int64_t trainer_predict_decide(const trainer_predictor* predictor, const double* probabilities);
 
 #ifdef __cplusplus

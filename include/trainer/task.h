@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "trainer/component.h"
+#include "trainer/dataset.h"
 #include "trainer/distributed.h"
 #include "trainer/events.h"
 #include "trainer/inference.h"
@@ -34,7 +35,9 @@ struct Measurement {
   int64_t num_samples = 0;
   // The loss first. All are 0 if there are no samples.
   reporting::Metrics metrics = {{.info = loss_info()}};
-  reporting::ClassResults classes = {};  // of a validation with classes
+  reporting::ClassResults classes = {};   // of a validation with classes
+  reporting::LabelResults labels = {};    // of one in which samples belong to any number of classes
+  reporting::NumberResults numbers = {};  // of one of a regression
 };
 
 // A sum over the samples of a batch, such as the number of those that are right: a scalar on the device of `outputs`. Both arguments as in
@@ -118,9 +121,10 @@ class Task {
   struct Setup {
     std::string loss;
     std::string dataset;
-    int64_t num_classes = 0;  // of the data set; 0: the targets are floating-point vectors
-    bool has_masks = false;   // of the data set
-    std::string monitor;      // "validation/loss", or "auto"
+    int64_t num_classes = 0;      // of the data set; 0: the targets are floating-point vectors
+    bool has_masks = false;       // of the data set
+    bool is_multi_label = false;  // of the data set
+    std::string monitor;          // "validation/loss", or "auto"
   };
 
   // A reason why a setup cannot be trained.
@@ -148,18 +152,25 @@ class Task {
   virtual std::vector<reporting::MetricInfo> validation_metrics() const { return {}; }
   // The name of the validation metric that chooses the best checkpoint if checkpoint.monitor is `auto`.
   virtual std::string default_metric() const { return loss_info().name; }
-  // `num_classes` as in Setup; `num_batches`: of the whole validation, on all ranks together.
-  virtual std::unique_ptr<ValidationMeter> make_validation_meter(torch::Device device, int64_t num_classes, int64_t num_batches) const;
+  // `num_outputs`: the number of classes, or without classes of the numbers of a target; `num_batches`: of the whole validation, on all
+  // ranks together.
+  virtual std::unique_ptr<ValidationMeter> make_validation_meter(torch::Device device, int64_t num_outputs, int64_t num_batches) const;
   // Metrics of each class, from a validation's confusion matrix; empty without classes.
   virtual std::vector<reporting::ClassMetrics> per_class(const std::vector<int64_t>& /*confusion*/) const { return {}; }
   // Empty if the setup can be trained.
   virtual std::vector<Mismatch> mismatches(const Setup& setup) const = 0;
+  // Whether the task or its loss depends on what the targets of the training samples are like, and wants set_target_summary() before its
+  // first pass.
+  virtual bool needs_target_summary() const { return loss_ != nullptr && loss_->needs_class_counts(); }
+  // Returns what follows from it, for the log; may be empty. Nothing: of a checkpoint of a version without it.
+  virtual std::string set_target_summary(const std::optional<data::TargetSummary>& summary);
+  const std::optional<data::TargetSummary>& target_summary() const { return target_summary_; }
 
   TrainMeter make_train_meter(torch::Device device) const { return {device, train_metrics(), weighs_samples()}; }
   // Whether the passes have a weight.
   bool weighs_samples() const { return loss_ != nullptr && loss_->weighs_samples(); }
-  // As nn::Loss::refusal_of_classes().
-  std::string refusal_of_classes(int64_t num_classes) const { return loss_ == nullptr ? "" : loss_->refusal_of_classes(num_classes); }
+  // As nn::Loss::refusal_of_classes(), with the key of the loss.
+  std::optional<Mismatch> refusal_of_classes(int64_t num_classes) const;
   // All metrics, the loss first.
   reporting::MetricColumns metrics() const;
 
@@ -169,6 +180,7 @@ class Task {
 
  private:
   std::unique_ptr<nn::Loss> loss_;
+  std::optional<data::TargetSummary> target_summary_;
 };
 
 // A task is made with the loss of the experiment, and with null and its default options to learn its metrics. It throws UsageError for a

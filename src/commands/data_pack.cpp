@@ -154,9 +154,8 @@ void pack(const config::Experiment& experiment, const PackArguments& arguments, 
   if (!factory.info.is_image) {
     throw UsageError(fmt::format("dataset.name: {} has no images to pack", experiment.dataset.component.name));
   }
-  if (!factory.info.has_labels()) {
-    throw UsageError(fmt::format("dataset.name: {} has images without class labels, which a packed data set cannot hold",
-                                 experiment.dataset.component.name));
+  if (factory.info.has_masks) {
+    throw UsageError(fmt::format("dataset.name: {} has masks, which a packed data set cannot hold", experiment.dataset.component.name));
   }
   std::vector<Part> parts;
   parts.push_back({"training", datasets::kPackedTrain, Split::kTrain, factory.open(Split::kTrain, *logger)});

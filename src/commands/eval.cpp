@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -67,13 +68,15 @@ void print_result(const EvalArguments& arguments, const std::string& model, cons
                                                    .step = progress ? progress->step : 0,
                                                    .metrics = std::move(measured.metrics),
                                                    .num_samples = measured.num_samples,
-                                                   .classes = std::move(measured.classes)},
-                                         .class_names = std::move(result.class_names)};
+                                                   .classes = std::move(measured.classes),
+                                                   .labels = std::move(measured.labels),
+                                                   .numbers = std::move(measured.numbers)},
+                                         .output_names = std::move(result.output_names)};
   const auto& operating = result.operating_point;
   if (arguments.json) {
     auto json = reporting::to_json(evaluation);
     if (operating) {
-      auto& object = json["operating_point"] = to_json(operating->point, operating->decisions, evaluation.class_names);
+      auto& object = json["operating_point"] = to_json(operating->point, operating->decisions, evaluation.output_names);
       object["calibration_error"] = operating->calibration_error;
     }
     return cli::print_json(json);
@@ -86,7 +89,7 @@ void print_result(const EvalArguments& arguments, const std::string& model, cons
   if (!operating) return;
   print("\nas calibrated, with temperature {:.4f}; in brackets 95% intervals\n", operating->point.temperature);
   print("calibration error  {:.2f}%\n", 100 * operating->calibration_error);
-  print("{}", decisions_text(operating->point, operating->decisions, evaluation.class_names));
+  print("{}", decisions_text(operating->point, operating->decisions, evaluation.output_names));
 }
 
 }  // namespace
@@ -131,14 +134,47 @@ std::string heading(const reporting::Evaluation& evaluation, const reporting::Fi
   return line(of_what) + line(fields);
 }
 
-std::string table_of_classes(const std::vector<std::string>& names, const std::vector<reporting::ClassScores>& scores, size_t name_width) {
-  auto text = fmt::format("\n{}  {:>8}  {:>9}  {:>9}  {:>9}\n", padded("class", name_width), "samples", "recall", "precision", "f1");
-  const auto percent = [](double part) { return fmt::format("{:.2f}%", 100 * part); };
+// Names of classes or numbers, and their columns.
+std::string table_of(const std::string& title, const std::vector<std::string>& names, const std::vector<std::string>& titles,
+                     const std::function<std::vector<std::string>(size_t row)>& cells_of) {
+  size_t name_width = title.size();
+  for (const auto& name : names) name_width = std::max(name_width, cli::text_width(name));
+  std::string text = '\n' + padded(title, name_width);
+  for (const auto& column : titles) text += fmt::format("  {:>9}", column);
+  text += '\n';
   for (size_t i = 0; i < names.size(); ++i) {
-    text += fmt::format("{}  {:>8}  {:>9}  {:>9}  {:>9}\n", padded(names[i], name_width), scores[i].num_samples, percent(scores[i].recall),
-                        percent(scores[i].precision), percent(scores[i].f1));
+    text += padded(names[i], name_width);
+    for (const auto& cell : cells_of(i)) text += fmt::format("  {:>9}", cell);
+    text += '\n';
   }
   return text;
+}
+
+std::string percent(double part) { return fmt::format("{:.2f}%", 100 * part); }
+
+std::string table_of_classes(const std::vector<std::string>& names, const std::vector<int64_t>& confusion) {
+  const auto scores = reporting::scores_of_classes(confusion);
+  return table_of("class", names, {"samples", "recall", "precision", "f1"}, [&](size_t i) -> std::vector<std::string> {
+    return {std::to_string(scores[i].num_samples), percent(scores[i].recall), percent(scores[i].precision), percent(scores[i].f1)};
+  });
+}
+
+std::string table_of_labels(const std::vector<std::string>& names, const std::vector<reporting::LabelResult>& labels) {
+  return table_of("class", names, {"samples", "AP", "threshold", "recall", "precision", "f1"}, [&](size_t i) -> std::vector<std::string> {
+    const auto& one = labels[i];
+    return {std::to_string(one.num_samples),
+            fmt::format("{:.4f}", one.average_precision),
+            fmt::format("{:.4f}", one.threshold),
+            percent(one.recall),
+            percent(one.precision),
+            percent(one.f1)};
+  });
+}
+
+std::string table_of_numbers(const std::vector<std::string>& names, const std::vector<reporting::NumberResult>& numbers) {
+  return table_of("number", names, {"mae", "rmse", "r2"}, [&](size_t i) -> std::vector<std::string> {
+    return {fmt::format("{:.6g}", numbers[i].mae), fmt::format("{:.6g}", numbers[i].rmse), fmt::format("{:.4f}", numbers[i].r2)};
+  });
 }
 
 std::string confusion_matrix(const std::vector<std::string>& names, const std::vector<int64_t>& confusion, size_t name_width,
@@ -159,17 +195,21 @@ std::string confusion_matrix(const std::vector<std::string>& names, const std::v
 }  // namespace
 
 std::string evaluation_text(const reporting::Evaluation& evaluation, const reporting::Fields& of_what, std::optional<size_t> width) {
-  auto text = heading(evaluation, of_what, width);
   const auto& confusion = evaluation.event.classes.confusion;
-  if (confusion.empty()) return text;
-  const auto scores = reporting::scores_of_classes(confusion);
+  const auto& labels = evaluation.event.labels.classes;
+  const auto& numbers = evaluation.event.numbers.numbers;
   std::vector<std::string> names;
   size_t name_width = 5;
-  for (size_t i = 0; i < scores.size(); ++i) {
-    names.push_back(printable_line(reporting::name_of_class(evaluation.class_names, static_cast<int64_t>(i))));
+  const auto count = std::max({reporting::num_classes_of(confusion), labels.size(), numbers.size()});
+  for (size_t i = 0; i < count; ++i) {
+    names.push_back(printable_line(reporting::name_of_class(evaluation.output_names, static_cast<int64_t>(i))));
     name_width = std::max(name_width, cli::text_width(names.back()));
   }
-  return text + table_of_classes(names, scores, name_width) + confusion_matrix(names, confusion, name_width, width);
+  auto text = heading(evaluation, of_what, width);
+  if (!confusion.empty()) text += table_of_classes(names, confusion) + confusion_matrix(names, confusion, name_width, width);
+  if (!labels.empty()) text += table_of_labels(names, labels);
+  if (!numbers.empty()) text += table_of_numbers(names, numbers);
+  return text;
 }
 
 }  // namespace trainer::commands

@@ -88,10 +88,11 @@ ExportArguments parse_export_arguments(const std::vector<std::string>& args) {
          "what an onnx or torchscript file takes: images (uint8 pixels of images of any size, which the file resizes and normalizes as "
          "dataset.validation_transforms) or tensor (the network's input); default: images, if the network was trained on images")
       ->check(CLI::IsMember({"images", "tensor"}));
-  app.add_option("--outputs", arguments.outputs,
-                 "what an onnx or torchscript file returns: probabilities, logits or both; default: probabilities with --input images, "
-                 "logits with --input tensor")
-      ->check(CLI::IsMember({"probabilities", "logits", "both"}));
+  app.add_option(
+         "--outputs", arguments.outputs,
+         "what an onnx or torchscript file returns: probabilities (of a regression: values, its numbers), logits, or both; default: "
+         "probabilities with --input images, logits with --input tensor, values of a regression")
+      ->check(CLI::IsMember({"probabilities", "values", "logits", "both"}));
   app.add_flag("--fp16", arguments.half, "onnx: store and compute the network in float16; input and outputs keep their types");
   app.add_option("--batch-size", arguments.batch_size, "onnx: take batches of this size alone; default: of any size")
       ->check(CLI::PositiveNumber);
@@ -127,20 +128,34 @@ exported::Interface::Size parse_image_size(const std::string& text) {
   return size;
 }
 
-exported::Outputs outputs_of(const ExportArguments& arguments, bool has_images, bool is_classifier) {
+exported::Answers answers_of(const inference::OperatingPoint& point) {
+  using Kind = exported::Answers::Kind;
+  const auto kind = point.kind == inference::AnswerKind::kClass     ? Kind::kSoftmax
+                    : point.kind == inference::AnswerKind::kClasses ? Kind::kSigmoid
+                                                                    : Kind::kNumbers;
+  return {.kind = kind, .temperature = point.temperature, .deviation = point.deviation, .mean = point.mean};
+}
+
+exported::Outputs outputs_of(const ExportArguments& arguments, const exported::Interface& interface, bool has_masks) {
   using exported::Outputs;
   const auto& given = arguments.outputs;
-  if (!is_classifier && !given.empty() && given != "logits") {
+  if (has_masks && !given.empty() && given != "logits") {
     throw UsageError(fmt::format("--outputs {}: the network does not classify, so that it has no probabilities; leave it out", given));
   }
-  if (given.empty()) return has_images && is_classifier ? Outputs::kProbabilities : Outputs::kLogits;
-  return given == "logits" ? Outputs::kLogits : given == "probabilities" ? Outputs::kProbabilities : Outputs::kBoth;
+  const std::string answers = exported::name_of_answers(interface);
+  if (exported::are_answers(given) && given != answers) {
+    throw UsageError(fmt::format("--outputs {}: the network computes {}; choose {}", given,
+                                 answers == "values" ? "numbers" : "probabilities of classes", answers));
+  }
+  const bool has_answers = !has_masks && (interface.preprocessing || answers == "values");
+  if (given.empty()) return has_answers ? Outputs::kAnswers : Outputs::kLogits;
+  return given == "logits" ? Outputs::kLogits : given == "both" ? Outputs::kBoth : Outputs::kAnswers;
 }
 
 exported::Interface interface_of(const ExportArguments& arguments, const config::Experiment& experiment, const data::DatasetInfo& samples,
-                                 double temperature) {
+                                 const inference::OperatingPoint& point) {
   exported::Interface interface;
-  interface.temperature = temperature;
+  interface.answers = answers_of(point);
   interface.is_half = arguments.half;
   interface.batch_size = arguments.batch_size;
   const bool can_be_images = samples.is_image && (samples.shape.at(0) == 1 || samples.shape.at(0) == 3);
@@ -153,16 +168,17 @@ exported::Interface interface_of(const ExportArguments& arguments, const config:
     if (!interface.preprocessing) throw UsageError("--image-size is for --input images; leave it out");
     interface.image_size = parse_image_size(arguments.image_size);
   }
-  interface.outputs = outputs_of(arguments, interface.preprocessing.has_value(), samples.has_labels());
+  interface.outputs = outputs_of(arguments, interface, samples.has_masks);
   return interface;
 }
 
 // The second line of what the command prints.
 std::string describe_interface(const exported::Interface& interface, const std::vector<int64_t>& sample_shape) {
   using exported::Outputs;
-  const auto* const outputs = interface.outputs == Outputs::kLogits          ? "logits"
-                              : interface.outputs == Outputs::kProbabilities ? "probabilities"
-                                                                             : "logits and probabilities";
+  const std::string answers = exported::name_of_answers(interface);
+  const auto outputs = interface.outputs == Outputs::kLogits    ? "logits"
+                       : interface.outputs == Outputs::kAnswers ? answers
+                                                                : "logits and " + answers;
   const auto batch = interface.batch_size ? counted(static_cast<size_t>(*interface.batch_size), "image") : "any number of images";
   if (!interface.preprocessing) {
     return fmt::format("\ninput: samples of shape {}, in batches of {}; output: {}", fmt::join(sample_shape, "x"),
@@ -195,8 +211,7 @@ std::string write(const ExportArguments& arguments, config::Experiment& experime
     const auto info = session::samples_of(experiment, file);
     const auto shape = data::Pipeline(experiment.dataset.validation_transforms, info, {}).output_shape();
     const auto interface =
-        interface_of(arguments, experiment, info,
-                     inference::read_operating_point(file.tree(), file.path(), arguments.ema, info.num_classes).temperature);
+        interface_of(arguments, experiment, info, inference::read_operating_point(file.tree(), file.path(), arguments.ema, info));
     note = describe_interface(interface, shape);
     if (experiment.validation.tta != task::TestTimeAugmentation::kNone) {
       note += "\nvalidation.tta is not part of the file: it computes one view of each image";

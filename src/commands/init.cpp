@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <numeric>
@@ -40,18 +41,30 @@ Node section_of(const std::string& dataset, const std::string& key, const fs::pa
   return section;
 }
 
+// The sections `dataset` for a CSV file, with each kind of targets that it may have.
+void add_csv_sections(const Node& section, std::vector<Node>& sections) {
+  for (const char* targets : {"class", "classes", "numbers"}) {
+    sections.push_back(section);
+    if (std::string_view(targets) != "class") sections.back().set("targets", Node::scalar(targets));
+  }
+}
+
 // The sections `dataset` that `data` may belong to.
 std::vector<Node> candidates(const fs::path& data) {
-  if (data.extension() == ".csv") return {section_of("csv", "train", data)};
   std::vector<Node> sections;
+  if (data.extension() == ".csv") {
+    add_csv_sections(section_of("csv", "train", data), sections);
+    return sections;
+  }
   for (const char* name : {"lmdb", "cifar10", "cifar100", "mnist", "fashion_mnist", "tiny_imagenet"}) {
     sections.push_back(section_of(name, "root", data));
   }
   if (fs::exists(data / "train.csv")) {
-    sections.push_back(section_of("csv", "train", data / "train.csv"));
+    auto section = section_of("csv", "train", data / "train.csv");
     for (const char* name : {"val.csv", "validation.csv"}) {
-      if (fs::exists(data / name)) sections.back().set("validation", Node::scalar((data / name).string()));
+      if (fs::exists(data / name)) section.set("validation", Node::scalar((data / name).string()));
     }
+    add_csv_sections(section, sections);
   }
   sections.push_back(section_of("image_folder", "root", data));
   return sections;
@@ -75,23 +88,40 @@ struct FoundData {
   std::unique_ptr<data::Dataset> train;
 };
 
+// Whether the labels of a CSV file are lists of several classes, or measured numbers: one with a fraction.
+bool are_other_targets(const data::DatasetInfo& info) {
+  const auto& names = info.class_names;
+  const auto is_number = [](const std::string& name) {
+    double value = 0;
+    const auto result = std::from_chars(name.data(), name.data() + name.size(), value);
+    return result.ec == std::errc() && result.ptr == name.data() + name.size();
+  };
+  const auto has = [&](char c) {
+    return std::ranges::any_of(names, [&](const std::string& name) { return name.find(c) != std::string::npos; });
+  };
+  return has(';') || (has('.') && std::ranges::all_of(names, is_number));
+}
+
 FoundData find_data(const fs::path& data, Logger& logger) {
   if (!fs::exists(data)) throw UsageError(fmt::format("--data {}: there is no such folder", data.string()));
   auto sections = candidates(data);
+  const bool is_csv = data.extension() == ".csv";
+  std::string problem;  // of the first one
   for (auto& section : sections) {
     auto factory = make_factory(section);
-    const bool is_last = &section == &sections.back();
-    if (!factory.missing.empty() || !factory.info.is_image) {
-      if (!is_last || sections.size() > 1) continue;
-      throw DataError(fmt::format("--data {}: {}", data.string(), factory.missing));
-    }
+    if (problem.empty()) problem = factory.missing;
+    const auto* targets = section.find("targets");
+    const bool is_label = section.find("name")->value.text == "csv" && targets == nullptr;
+    if (!factory.missing.empty() || !factory.info.is_image || (is_label && are_other_targets(factory.info))) continue;
     try {
       auto train = factory.open(Split::kTrain, logger);
       return {std::move(section), std::move(factory), std::move(train)};
-    } catch (const DataError&) {
-      if (is_last) throw;
+    } catch (const DataError& error) {
+      if (&section == &sections.back() && !is_csv) throw;
+      if (problem.empty()) problem = error.what();
     }
   }
+  if (is_csv) throw DataError(fmt::format("--data {}: {}", data.string(), problem));
   throw DataError(
       fmt::format("--data {}: no data set is recognised there: it has neither folders of images (CLASS/..., or train/CLASS/... and "
                   "val/CLASS/...) nor train.csv nor the files of lmdb, cifar10, cifar100, mnist, fashion_mnist or tiny_imagenet",
@@ -128,13 +158,11 @@ std::string file_for(const fs::path& data, Logger& logger) {
   auto found = find_data(data, *warnings);
   const auto& train = *found.train;
   DatasetFacts facts{.name = experiment_name(data), .section = found.section, .info = train.info()};
-  facts.images_per_class.resize(static_cast<size_t>(facts.info.num_classes));
-  for (int64_t i = 0; i < train.size(); ++i) {
-    const auto label = train.label(i);
-    const auto refusal = data::refusal_of_label(label, facts.info.num_classes);
+  for (int64_t i = 0; facts.info.has_labels() && i < train.size(); ++i) {
+    const auto refusal = data::refusal_of_label(train.label(i), facts.info.num_classes);
     if (!refusal.empty()) throw DataError(fmt::format("{}: {}", train.describe(i), refusal));
-    ++facts.images_per_class[static_cast<size_t>(label)];
   }
+  facts.targets = data::summarize_targets(train);
   const auto indices = data::evenly_spaced(train.size(), kMostMeasured);
   if (indices.size() >= kWorthShowing && !world::can_redraw_lines()) {
     logger.info("measures the sizes and the pixels of {} training images", indices.size());
@@ -207,8 +235,8 @@ ExitCode init(const std::vector<std::string>& args) {
   fs::path output = "experiment.yaml";
   app.add_option(
          "--data", data,
-         "a folder with a folder of images for each class, or with train/ and val/ that hold such folders; or what holds the files of a "
-         "known data set; default: CIFAR-10, which is downloaded")
+         "a folder with a folder of images for each class, or with train/ and val/ that hold such folders; a CSV file; or what holds the "
+         "files of a known data set; default: CIFAR-10, which is downloaded")
       ->type_name("DIR");
   app.add_option("--output", output, "the file, which must not exist yet; default: experiment.yaml")->type_name("FILE");
   cli::parse(app, args);
@@ -234,16 +262,14 @@ constexpr size_t kMostListed = 20;
 // A set of fewer images is small: each of them counts, and a tenth of them would measure little.
 constexpr int64_t kFewImages = 2000;
 
-int64_t num_train_images(const DatasetFacts& facts) {
-  return std::accumulate(facts.images_per_class.begin(), facts.images_per_class.end(), int64_t{0});
-}
+int64_t num_train_images(const DatasetFacts& facts) { return facts.targets.num_samples; }
 
 bool has_few_images(const DatasetFacts& facts) { return num_train_images(facts) < kFewImages; }
 
 // Whether a class has more than twice as many images as another one.
 bool is_uneven(const DatasetFacts& facts) {
-  const auto [least, most] = std::ranges::minmax(facts.images_per_class);
-  return most > 2 * least;
+  const auto& counts = facts.targets.class_counts;
+  return !counts.empty() && std::ranges::max(counts) > 2 * std::ranges::min(counts);
 }
 
 std::string class_name(const DatasetFacts& facts, size_t label) {
@@ -266,17 +292,31 @@ std::string wrapped(const std::vector<std::string>& parts) {
   return text;
 }
 
-std::string describe_classes(const DatasetFacts& facts) {
-  const auto& counts = facts.images_per_class;
-  const auto [least, most] = std::ranges::minmax(counts);
-  auto text = fmt::format("# {} of {}", counted(num_train_images(facts), "training image"), counted(counts.size(), "class", "classes"));
-  if (counts.size() <= kMostListed) {
-    std::vector<std::string> parts;
-    for (size_t label = 0; label < counts.size(); ++label) parts.push_back(fmt::format("{} {}", class_name(facts, label), counts[label]));
-    text += ":\n" + wrapped(parts);
-  } else {
-    text += fmt::format(", {} to {} of each\n", least, most);
+std::string describe_numbers(const DatasetFacts& facts) {
+  const auto& [num_samples, counts, mean, deviation] = facts.targets;
+  std::vector<std::string> parts;
+  for (size_t i = 0; i < std::min(mean.size(), kMostListed); ++i) {
+    const auto& names = facts.info.target_names;
+    const auto name = names.empty() ? std::to_string(i + 1) : config::to_inline_yaml(Node::scalar(names[i]));
+    parts.push_back(fmt::format("{} {:.4g} ± {:.4g}", name, mean[i], deviation[i]));
   }
+  return fmt::format("# {} with {} each; mean and deviation:\n", counted(num_samples, "training image"), counted(mean.size(), "number")) +
+         wrapped(parts);
+}
+
+std::string describe_counts(const DatasetFacts& facts) {
+  const auto& counts = facts.targets.class_counts;
+  const auto [least, most] = std::ranges::minmax(counts);
+  auto text = fmt::format("# {} of {}{}", counted(num_train_images(facts), "training image"),
+                          facts.info.is_multi_label ? "any number of " : "", counted(counts.size(), "class", "classes"));
+  if (counts.size() > kMostListed) return text + fmt::format(", {} to {} of each\n", least, most);
+  std::vector<std::string> parts;
+  for (size_t label = 0; label < counts.size(); ++label) parts.push_back(fmt::format("{} {}", class_name(facts, label), counts[label]));
+  return text + ":\n" + wrapped(parts);
+}
+
+std::string describe_targets(const DatasetFacts& facts) {
+  auto text = facts.info.num_classes > 0 ? describe_counts(facts) : describe_numbers(facts);
   if (facts.num_validation) {
     text += fmt::format("# {} for validation\n", counted(*facts.num_validation, "image"));
   } else {
@@ -284,6 +324,18 @@ std::string describe_classes(const DatasetFacts& facts) {
                         has_few_images(facts) ? "fifth" : "tenth");
   }
   return text;
+}
+
+// The section `loss`, where its default does not fit.
+std::string describe_loss(const DatasetFacts& facts) {
+  if (facts.info.num_classes == 0) {
+    return "# The mean squared error of the numbers, each divided by its deviation; huber and l1 count outliers less.\n"
+           "loss: {name: mse}\n\n";
+  }
+  if (!facts.info.is_multi_label) return "";
+  if (!is_uneven(facts)) return "# Each class is decided for itself.\nloss: {name: bce}\n\n";
+  return "# Each class is decided for itself. The images that are of a rare class count more, so that they are not neglected.\n"
+         "loss: {name: bce, pos_weight: auto}\n\n";
 }
 
 std::string describe_sizes(const DatasetFacts& facts) {
@@ -344,33 +396,20 @@ Schedule choose_schedule(int64_t num_train, int64_t size, bool has_weights) {
   return schedule;
 }
 
-// As sklearn's class_weight="balanced". Empty for more classes than fit into a line.
-std::string describe_class_weights(const DatasetFacts& facts) {
-  constexpr size_t kMostWeights = 16;
-  const auto num_classes = facts.images_per_class.size();
-  if (num_classes > kMostWeights) return "";
-  std::vector<std::string> weights;
-  for (const auto count : facts.images_per_class) {
-    const auto mean = static_cast<double>(num_train_images(facts)) / static_cast<double>(num_classes);
-    weights.push_back(fmt::format("{:.3g}", mean / static_cast<double>(std::max<int64_t>(count, 1))));
-  }
-  return fmt::format("# or count the loss of each image by its class:\n# loss: {{class_weights: [{}]}}\n", fmt::join(weights, ", "));
-}
-
 std::string describe_dataloader(const DatasetFacts& facts, const Schedule& schedule, bool decodes) {
   auto keys = fmt::format("global_batch_size: {}", schedule.batch_size);
   if (decodes) keys += ", num_workers: 4";
   if (has_few_images(facts)) keys += ", drop_last: false";
   auto text = fmt::format("dataloader: {{{}}}\n", keys);
-  if (is_uneven(facts)) {
-    const auto [least, most] = std::ranges::minmax(facts.images_per_class);
+  if (facts.info.has_labels() && is_uneven(facts)) {
+    const auto [least, most] = std::ranges::minmax(facts.targets.class_counts);
     text += fmt::format(
         "# The classes have from {} to {} images. To give all of them the same weight, so that the rare ones are not neglected,\n"
         "# draw from each equally often:\n"
         "# dataloader: {{{}, sampler: {{name: class_balanced}}}}\n",
         least, most, keys);
     text +=
-        describe_class_weights(facts) +
+        "# or count the loss of each image by its class:\n# loss: {class_weights: auto}\n"
         "# top1, by which the best checkpoint is chosen, tells little of rare classes. To choose it by the mean recall of all classes:\n"
         "# checkpoint: {monitor: validation/balanced_accuracy}\n";
   }
@@ -397,7 +436,8 @@ std::string describe_dataset(const DatasetFacts& facts, const ImagePreparation& 
   for (double& value : std) value = value < 0.00005 ? 1 : value;
   const auto normalize = fmt::format("    - normalize: {{mean: {}, std: {}}}", numbers(pixels.mean), numbers(std));
   if (!facts.num_validation && has_few_images(facts)) {
-    text += "  validation_split: 0.2                                # of each class; a tenth of so few images would measure little\n";
+    text += fmt::format("  validation_split: 0.2                                # {}a tenth of so few images would measure little\n",
+                        facts.info.has_labels() ? "of each class; " : "");
   }
   text += fmt::format("  # The mean and the deviation are {}.\n", origin_of(pixels, facts));
   text += fmt::format("  train_transforms:\n{}\n{}\n", fmt::join(preparation.train, "\n"), normalize);
@@ -413,8 +453,10 @@ ImagePreparation choose_preparation(const DatasetFacts& facts) {
   const auto edge = median_edge(facts.sizes.sizes);
   const auto is_square = [&](const ImageSize& size) { return size.height == edge && size.width == edge; };
   ImagePreparation chosen;
+  // Moving or scaling an image may change what was measured in it.
+  const bool are_numbers = facts.info.num_classes == 0;
   const auto add_flip = [&] {
-    if (!is_digits(facts))
+    if (!is_digits(facts) && !are_numbers)
       chosen.train.emplace_back(
           "    - random_horizontal_flip: {p: 0.5}                 # leave it out where left and right differ, as in text");
   };
@@ -426,17 +468,18 @@ ImagePreparation choose_preparation(const DatasetFacts& facts) {
       chosen.validation.push_back(same);
     }
     const auto crop = fmt::format("    - random_crop: {{size: {}, padding: {}}}", edge, std::max<int64_t>(edge / 8, 1));
-    chosen.train.push_back(fmt::format("{:<54} # shifted at random by up to an eighth", crop));
+    if (!are_numbers) chosen.train.push_back(fmt::format("{:<54} # shifted at random by up to an eighth", crop));
     add_flip();
     return chosen;
   }
   chosen.size = edge < 48 ? 32 : edge < 96 ? 64 : edge < 160 ? 128 : 224;
   const auto crop = fmt::format("    - random_resized_crop: {{size: {}, scale: [0.35, 1]}}", chosen.size);
-  chosen.train.push_back(fmt::format("{:<54} # a random part of at least 35 % of the image", crop));
+  if (!are_numbers) chosen.train.push_back(fmt::format("{:<54} # a random part of at least 35 % of the image", crop));
   add_flip();
   // As usual for ImageNet: 256 for 224.
   chosen.validation.push_back(fmt::format("{:<54} # the shorter edge", fmt::format("    - resize: {{size: {}}}", chosen.size * 8 / 7)));
   chosen.validation.push_back(fmt::format("    - center_crop: {{size: {}}}", chosen.size));
+  if (are_numbers) chosen.train = chosen.validation;
   return chosen;
 }
 
@@ -471,13 +514,13 @@ std::string starting_file(const DatasetFacts& facts, const ImagePreparation& pre
   const bool decodes = facts.info.shape[1] == data::kAnySize;
   auto text = std::string(kBeginning);
   text += fmt::format("experiment: {:<36} # the run lives in runs/{}\n\n", facts.name, facts.name);
-  text += describe_classes(facts) + describe_sizes(facts) + '\n';
+  text += describe_targets(facts) + describe_sizes(facts) + '\n';
   text += fmt::format("{}\n{}\n\n", why, model);
   text += describe_dataset(facts, preparation, has_weights ? kImagenet : pixels) + '\n';
   text += fmt::format(
       "# The batch of all processes together, so that the result does not depend on their number. With less memory, lower it{}.\n",
       has_weights ? "" : " and lr\n# by the same factor");
-  text += describe_dataloader(facts, schedule, decodes) + '\n';
+  text += describe_dataloader(facts, schedule, decodes) + '\n' + describe_loss(facts);
   if (has_weights) {
     return text +
            "# The first layers learn at a fraction of the last one's rate (layer_decay), because what they see is the same in all images.\n"

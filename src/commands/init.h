@@ -16,7 +16,7 @@ struct DatasetFacts {
   std::string name;   // of the experiment
   Node section = {};  // name and keys of `dataset`
   data::DatasetInfo info = {};
-  std::vector<int64_t> images_per_class = {};  // of training
+  data::TargetSummary targets = {};            // of the training images
   std::optional<int64_t> num_validation = {};  // not set: it has no images for validation
   ImageSizes sizes = {};                       // of a sample of the training images, which has at least one
   int64_t num_read = 0;                        // images of that sample and of one of the validation images

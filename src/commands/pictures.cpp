@@ -85,6 +85,23 @@ std::vector<ComponentConfig> without_normalize(std::vector<ComponentConfig> tran
   return transforms;
 }
 
+namespace {
+
+// The names of the classes, or the numbers; empty of masks.
+std::string caption_of(const data::Target& target, const data::DatasetInfo& info) {
+  if (info.has_labels()) return drawable_class_name(info.class_names, target.label);
+  std::string caption;
+  for (size_t i = 0; i < target.values.size(); ++i) {
+    if (info.is_multi_label && target.values[i] < 0.5F) continue;
+    const auto text =
+        info.is_multi_label ? drawable_class_name(info.class_names, static_cast<int64_t>(i)) : fmt::format("{:.4g}", target.values[i]);
+    caption += (caption.empty() ? "" : ", ") + text;
+  }
+  return caption;
+}
+
+}  // namespace
+
 data::RgbImage draw_sample_grid(const config::Experiment& experiment, const data::Dataset& dataset, const data::SampleList& samples,
                                 int64_t epoch) {
   const data::Pipeline pipeline(without_normalize(experiment.dataset.train_transforms), dataset.info(),
@@ -97,7 +114,7 @@ data::RgbImage draw_sample_grid(const config::Experiment& experiment, const data
     try {
       const auto sample = dataset.read(which.index, scratch);
       pipeline.write(sample, seeds, which, memory, out);
-      return dataset.info().has_labels() ? drawable_class_name(dataset.info().class_names, sample.target.label) : "";
+      return caption_of(sample.target, dataset.info());
     } catch (const std::runtime_error& error) {
       throw DataError(fmt::format("{}: {}", dataset.describe(which.index), error.what()));
     }
@@ -165,6 +182,12 @@ std::string caption_of(const torch::Tensor& target, const std::vector<std::strin
   return caption;
 }
 
+std::string caption_of(const torch::Tensor& target, const data::DatasetInfo& info) {
+  if (info.has_masks) return "";
+  const auto values = target.to(torch::kFloat32).contiguous();
+  return caption_of({.values = {values.const_data_ptr<float>(), static_cast<size_t>(values.numel())}}, info);
+}
+
 }  // namespace
 
 std::optional<drawing::RgbImage> draw_first_batch(const config::Experiment& experiment, engine::Parts& parts) {
@@ -186,7 +209,7 @@ std::optional<drawing::RgbImage> draw_first_batch(const config::Experiment& expe
   return draw_image_grid(parts.train.pipeline.output_shape(), count, [&](int64_t i, float* out) {
     const auto image = images[i];
     std::memcpy(out, image.const_data_ptr<float>(), image.nbytes());
-    return info.has_labels() ? caption_of(batch.targets[i], info.class_names) : "";
+    return info.has_labels() ? caption_of(batch.targets[i], info.class_names) : caption_of(batch.targets[i], info);
   });
 }
 

@@ -41,7 +41,7 @@ struct PredictArguments {
   std::vector<std::string> paths;
   std::vector<std::string> overrides;
   std::optional<task::TestTimeAugmentation> tta;
-  int64_t top_k = 5;
+  std::optional<int64_t> top_k;
   fs::path grid;
   fs::path embeddings;
   std::optional<double> reject_below;
@@ -64,7 +64,8 @@ bool is_override(const std::string& argument) {
 
 PredictArguments parse_predict_arguments(const std::vector<std::string>& args) {
   PredictArguments arguments;
-  CLI::App app("Prints the most probable classes of image files, by the network of a checkpoint.", "trainer predict");
+  CLI::App app("Prints the most probable classes of image files, or the numbers of a regression, by the network of a checkpoint.",
+               "trainer predict");
   cli::add_network_file(app, arguments.checkpoint, arguments.config);
   std::vector<std::string> given;
   app.add_option(
@@ -75,7 +76,10 @@ PredictArguments parse_predict_arguments(const std::vector<std::string>& args) {
       ->type_name("PATH");
   bool has_nul_list = false;
   app.add_flag("-0,--null", has_nul_list, "the paths of the list on stdin end with NUL, as those of `find -print0`");
-  app.add_option("--top-k", arguments.top_k, "number of classes to print of each image; default: 5, or all if there are fewer")
+  app.add_option(
+         "--top-k", arguments.top_k,
+         "number of classes to print of each image; default: 5, or all if there are fewer; of a network for any number of classes, all "
+         "that the image belongs to")
       ->check(CLI::PositiveNumber)
       ->default_str("");
   app.add_option("--save-grid", arguments.grid, "also write a picture of the images, as the network receives them, and their classes")
@@ -130,32 +134,34 @@ class Printer {
  public:
   // The table's first column fits these files. Prints the header of comma-separated values.
   Printer(const inference::Predictor& predictor, const PredictArguments& arguments, int64_t num_best, const std::vector<std::string>& files)
-      : class_names_(predictor.class_names()),
+      : names_(predictor.output_names()),
+        num_outputs_(predictor.num_outputs()),
+        kind_(predictor.operating_point().kind),
         can_reject_(predictor.operating_point().reject_below > 0),
         arguments_(arguments),
         num_best_(num_best),
         width_(reporting::line_width(stdout)) {
     constexpr size_t kWidest = 60;
     for (const auto& file : files) file_width_ = std::max(file_width_, std::min(kWidest, printable_line(file).size()));
-    if (!arguments.csv) return;
-    std::vector<std::string> header = {"file", "error"};
-    if (can_reject_) header.emplace_back("rejected");
-    for (int64_t i = 1; i <= num_best; ++i) {
-      header.push_back(fmt::format("class_{}", i));
-      header.push_back(fmt::format("probability_{}", i));
-    }
-    print("{}", cli::csv_line(header));
+    if (arguments.csv) print_csv_header();
   }
 
   // `prediction`: also one with a problem, which the table leaves out.
-  void print_classes(const std::string& file, const inference::Prediction& prediction) const {
+  void print_answers(const std::string& file, const inference::Prediction& prediction) const {
     if (arguments_.json) return print_json(file, prediction);
     if (arguments_.csv) return print_csv(file, prediction);
     if (!prediction.problem.empty()) return;
     reporting::Fields fields = {{fmt::format("{:<{}}", printable_line(file), file_width_)}};
+    for (size_t i = 0; i < prediction.numbers.size(); ++i) {
+      fields.push_back({fmt::format("{}{:.6g}", names_.empty() ? "" : printable_line(names_[i]) + " ", prediction.numbers[i])});
+    }
     if (prediction.is_rejected) fields.push_back({"rejected:"});
-    auto importance = static_cast<int>(prediction.classes.size());
-    for (size_t i = 0; i < prediction.classes.size(); ++i) {
+    // Of any number of classes those that the image is taken to be of.
+    const auto num_shown =
+        kind_ == AnswerKind::kClasses ? std::min(prediction.num_decided, prediction.classes.size()) : prediction.classes.size();
+    if (kind_ == AnswerKind::kClasses && num_shown == 0) fields.push_back({"no class"});
+    auto importance = static_cast<int>(num_shown);
+    for (size_t i = 0; i < num_shown; ++i) {
       const auto text = fmt::format("{} {:.2f}%", printable_line(name_of(prediction.classes[i])), 100 * prediction.probabilities[i]);
       fields.push_back({text, i == 0 ? reporting::Field::kAlways : importance});
       --importance;
@@ -163,43 +169,94 @@ class Printer {
     print("{}\n", reporting::to_line(width_ ? reporting::fitted(fields, *width_) : fields));
   }
 
-  std::string name_of(int64_t label) const { return reporting::name_of_class(class_names_, label); }
+  // In a picture.
+  std::string caption_of(const inference::Prediction& prediction) const {
+    std::string caption;
+    const auto add = [&](const std::string& text) { caption += (caption.empty() ? "" : ", ") + text; };
+    for (const auto number : prediction.numbers) add(fmt::format("{:.4g}", number));
+    if (kind_ == AnswerKind::kNumbers) return caption;
+    if (kind_ == AnswerKind::kClass) {
+      return fmt::format("{} {:.0f}%", drawable_class_name(names_, prediction.classes[0]), 100 * prediction.probabilities[0]);
+    }
+    for (size_t i = 0; i < std::min(prediction.num_decided, prediction.classes.size()); ++i)
+      add(drawable_class_name(names_, prediction.classes[i]));
+    return caption.empty() ? "no class" : caption;
+  }
 
  private:
+  using AnswerKind = inference::AnswerKind;
+
+  std::string name_of(int64_t label) const { return reporting::name_of_class(names_, label); }
+
   void print_json(const std::string& file, const inference::Prediction& prediction) const {
     reporting::Json line = {{"file", file}};
-    if (prediction.problem.empty()) {
+    if (!prediction.problem.empty()) {
+      line["error"] = prediction.problem;
+    } else if (kind_ == AnswerKind::kNumbers) {
+      auto values = names_.empty() ? reporting::Json::array() : reporting::Json::object();
+      for (size_t i = 0; i < prediction.numbers.size(); ++i) {
+        names_.empty() ? values.push_back(prediction.numbers[i]) : void(values[names_[i]] = prediction.numbers[i]);
+      }
+      line["values"] = std::move(values);
+    } else {
       if (can_reject_) line["rejected"] = prediction.is_rejected;
       auto classes = reporting::Json::array();
       for (size_t i = 0; i < prediction.classes.size(); ++i) {
-        classes.push_back(
-            {{"name", name_of(prediction.classes[i])}, {"label", prediction.classes[i]}, {"probability", prediction.probabilities[i]}});
+        reporting::Json one = {
+            {"name", name_of(prediction.classes[i])}, {"label", prediction.classes[i]}, {"probability", prediction.probabilities[i]}};
+        if (kind_ == AnswerKind::kClasses) one["predicted"] = i < prediction.num_decided;
+        classes.push_back(std::move(one));
       }
       line["classes"] = std::move(classes);
-    } else {
-      line["error"] = prediction.problem;
     }
     cli::print_json(line);
   }
 
+  void print_csv_header() {
+    std::vector<std::string> header = {"file", "error"};
+    if (kind_ == AnswerKind::kNumbers) {
+      for (int64_t i = 0; i < num_outputs_; ++i) header.push_back(names_.empty() ? fmt::format("value_{}", i + 1) : name_of(i));
+    } else {
+      if (can_reject_) header.emplace_back("rejected");
+      if (kind_ == AnswerKind::kClasses) header.emplace_back("classes");
+      for (int64_t i = 1; i <= num_best_; ++i) {
+        header.push_back(fmt::format("class_{}", i));
+        header.push_back(fmt::format("probability_{}", i));
+      }
+    }
+    num_columns_ = header.size();
+    print("{}", cli::csv_line(header));
+  }
+
   void print_csv(const std::string& file, const inference::Prediction& prediction) const {
     std::vector<std::string> cells = {file, prediction.problem};
+    for (const auto number : prediction.numbers) cells.push_back(fmt::format("{}", number));
     if (can_reject_) cells.emplace_back(!prediction.problem.empty() ? "" : prediction.is_rejected ? "true" : "false");
+    if (kind_ == AnswerKind::kClasses) {
+      std::string decided;
+      for (size_t i = 0; i < std::min(prediction.num_decided, prediction.classes.size()); ++i) {
+        decided += (i == 0 ? "" : ";") + name_of(prediction.classes[i]);
+      }
+      cells.push_back(std::move(decided));
+    }
     for (size_t i = 0; i < prediction.classes.size(); ++i) {
       cells.push_back(name_of(prediction.classes[i]));
       cells.push_back(fmt::format("{}", prediction.probabilities[i]));
     }
     // An error has none.
-    cells.resize(2 + (can_reject_ ? 1 : 0) + 2 * static_cast<size_t>(num_best_));
+    cells.resize(num_columns_);
     print("{}", cli::csv_line(cells));
   }
 
-  std::vector<std::string> class_names_;
+  std::vector<std::string> names_;
+  int64_t num_outputs_;
+  inference::AnswerKind kind_;
   bool can_reject_;
   const PredictArguments& arguments_;
   int64_t num_best_;
   std::optional<size_t> width_;
   size_t file_width_ = 0;
+  size_t num_columns_ = 0;  // of comma-separated values
 };
 
 // The features of all images, as a file of numpy.load().
@@ -295,7 +352,13 @@ ExitCode predict(const std::vector<std::string>& args) {
       throw UsageError("--embeddings: this network does not separate its features from its last layer; leave it out");
     }
   }
-  const auto num_best = std::min(arguments.top_k, predictor.num_classes());
+  const auto kind = predictor.operating_point().kind;
+  // Of any number of classes all that the image is of are shown.
+  const auto most = kind == inference::AnswerKind::kClasses && !arguments.top_k ? predictor.num_outputs() : arguments.top_k.value_or(5);
+  const auto num_best = std::min(most, predictor.num_outputs());
+  if (arguments.reject_below && kind != inference::AnswerKind::kClass) {
+    throw UsageError("--reject-below: the network does not decide for one class of each image; leave it out");
+  }
   const Printer printer(predictor, arguments, num_best, files);
   std::vector<GridImage> grid;
   size_t num_classified = 0;
@@ -310,12 +373,10 @@ ExitCode predict(const std::vector<std::string>& args) {
         logger->warn("{}", problems.back());
       } else {
         ++num_classified;
-        const auto caption = fmt::format("{} {:.0f}%", drawable_class_name(predictor.class_names(), prediction.classes[0]),
-                                         100 * prediction.probabilities[0]);
-        if (grid.size() < kMostInGrid) grid.push_back({part[i], caption});
+        if (grid.size() < kMostInGrid) grid.push_back({part[i], printer.caption_of(prediction)});
       }
       if (!arguments.embeddings.empty()) embeddings.add(prediction);
-      printer.print_classes(part[i], prediction);
+      printer.print_answers(part[i], prediction);
     }
     flush_standard_output();
   }

@@ -132,9 +132,12 @@ void add_files(reporting::Reporter& reporter, const session::RankContext& contex
                                            describe_for_tensorboard(experiment, context.config_text(), session, context.logger()),
                                            &directory.written_files()));
   }
-  const auto& class_names = session.parts().train.samples.info().class_names;
-  files->add(reporting::make_evaluation(directory.evaluation_file(), reporting::Validations::kAll, class_names, context.logger()));
-  files->add(reporting::make_evaluation(directory.best_evaluation_file(), reporting::Validations::kBest, class_names, context.logger()));
+  const auto& info = session.parts().train.samples.info();
+  const auto& class_names = info.class_names;
+  for (const auto which : {reporting::Validations::kAll, reporting::Validations::kBest}) {
+    const auto file = which == reporting::Validations::kAll ? directory.evaluation_file() : directory.best_evaluation_file();
+    files->add(reporting::make_evaluation(file, which, info.output_names(), context.logger()));
+  }
   files->add(reporting::make_summary(directory.summary_file(), class_names));
   reporter.add(std::move(files));
   for (const auto& sink : experiment.logging.sinks) {

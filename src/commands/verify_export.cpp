@@ -54,7 +54,7 @@ struct VerifyArguments {
 VerifyArguments parse_verify_arguments(const std::vector<std::string>& args) {
   VerifyArguments arguments;
   CLI::App app(
-      "Runs an exported file and its checkpoint on the same images, and compares their probabilities.\n"
+      "Runs an exported file and its checkpoint on the same images, and compares their probabilities, or the numbers that they predict.\n"
       "Exits with 1 if they differ by more than --tolerance. Both compute on the CPU, without mixed precision.",
       "trainer verify-export");
   auto& request = arguments.request;
@@ -77,8 +77,8 @@ VerifyArguments parse_verify_arguments(const std::vector<std::string>& args) {
                  "(bilinear without antialiasing, cv::INTER_LINEAR), pillow-bilinear, or none: as the checkpoint resizes it")
       ->check(CLI::IsMember({"opencv", "pillow-bilinear", "none"}))
       ->capture_default_str();
-  app.add_option("--tolerance", arguments.tolerance, "the largest difference of a probability that is accepted")
-      ->check(CLI::Range(0.0, 1.0))
+  app.add_option("--tolerance", arguments.tolerance, "the largest difference of a probability, or of a number, that is accepted")
+      ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   app.add_option(
          "--runtime", arguments.runtime,
@@ -198,14 +198,17 @@ class Comparison {
                                  fmt::join(shape, ", "), fmt::join(wanted, ", "), kOtherCheckpoint));
   }
 
+  // Whether one class of an image is the right one.
+  bool has_first_class() const { return predictor_.operating_point().kind == inference::AnswerKind::kClass; }
+
   struct Answer {
-    torch::Tensor probabilities;  // float64 [classes]
-    double milliseconds = 0;      // from pixels to probabilities
+    torch::Tensor values;     // probabilities of the classes, or numbers: float64 [outputs]
+    double milliseconds = 0;  // from pixels to values
   };
-  // Both throw std::runtime_error with only the reason if the image cannot be used, and Error if a probability is not a number. `image`:
+  // Both throw std::runtime_error with only the reason if the image cannot be used, and Error if a value is not a number. `image`:
   // its name.
   Answer by_checkpoint(const data::Frame& size, const std::vector<uint8_t>& pixels, const std::string& image) {
-    const auto answer = timed([&] { return predictor_.compute(prepare(size, pixels), false).probabilities[0]; });
+    const auto answer = timed([&] { return predictor_.compute(prepare(size, pixels), false).answers[0]; });
     return require_numbers(answer, checkpoint_, image);
   }
   Answer by_file(const data::Frame& size, const std::vector<uint8_t>& pixels, const std::string& image) {
@@ -215,12 +218,14 @@ class Comparison {
       auto input = network_.input_dtype() == torch::kUInt8 ? image_of(size, pixels) : prepare(size, pixels).to(network_.input_dtype());
       input = input.expand({batch, -1, -1, -1}).contiguous();
       const auto output = network_.run(input).to(torch::kFloat64);
-      const auto num_classes = predictor_.num_classes();
-      if (output.dim() != 2 || output.size(0) != batch || output.size(1) != num_classes) {
-        throw UsageError(fmt::format("{}: its output has the shape [{}], and the checkpoint has {}; {}", file_,
-                                     fmt::join(output.sizes(), ", "), counted(num_classes, "class", "classes"), kOtherCheckpoint));
+      const auto num_outputs = predictor_.num_outputs();
+      if (output.dim() != 2 || output.size(0) != batch || output.size(1) != num_outputs) {
+        throw UsageError(
+            fmt::format("{}: its output has the shape [{}], and the checkpoint has {}; {}", file_, fmt::join(output.sizes(), ", "),
+                        predictor_.samples().num_classes > 0 ? counted(num_outputs, "class", "classes") : counted(num_outputs, "number"),
+                        kOtherCheckpoint));
       }
-      return network_.gives_probabilities() ? output[0] : (output[0] / predictor_.operating_point().temperature).softmax(0);
+      return (network_.gives_answers() ? output : inference::answers_of(predictor_.operating_point(), output))[0];
     });
     answer.milliseconds /= static_cast<double>(batch);
     return require_numbers(answer, file_, image);
@@ -233,16 +238,16 @@ class Comparison {
   static bool is_size(int64_t one, int64_t other) { return one < 0 || other < 0 || one == other; }
 
   static const Answer& require_numbers(const Answer& answer, const std::string& file, const std::string& image) {
-    if (answer.probabilities.isfinite().all().item<bool>()) return answer;
-    throw Error(fmt::format("{}: its probabilities for {} are not finite numbers, so that there is nothing to compare", file, image));
+    if (answer.values.isfinite().all().item<bool>()) return answer;
+    throw Error(fmt::format("{}: its values for {} are not finite numbers, so that there is nothing to compare", file, image));
   }
 
   template <class Compute>
   static Answer timed(const Compute& compute) {
     const auto begin = std::chrono::steady_clock::now();
-    const auto probabilities = compute();
+    const auto values = compute();
     const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - begin;
-    return {probabilities, time.count()};
+    return {values, time.count()};
   }
 
   torch::Tensor prepare(const data::Frame& size, const std::vector<uint8_t>& pixels) {
@@ -375,7 +380,7 @@ class Verification {
   }
 
   void add(const std::string& image, const Comparison::Answer& checkpoint, const Comparison::Answer& file) {
-    const auto difference = (checkpoint.probabilities - file.probabilities).abs();
+    const auto difference = (checkpoint.values - file.values).abs();
     const auto largest = difference.max().item<double>();
     if (result_.num_images == 0 || largest > result_.largest) {
       result_.largest = largest;
@@ -385,11 +390,12 @@ class Verification {
     ++result_.num_images;
     milliseconds_.push_back(checkpoint.milliseconds);
     milliseconds_of_file_.push_back(file.milliseconds);
-    const auto label = checkpoint.probabilities.argmax().item<int64_t>();
-    const auto label_of_file = file.probabilities.argmax().item<int64_t>();
+    if (!comparison_.has_first_class()) return;
+    const auto label = checkpoint.values.argmax().item<int64_t>();
+    const auto label_of_file = file.values.argmax().item<int64_t>();
     if (label == label_of_file) return;
     result_.other_classes.push_back(
-        {image, label, checkpoint.probabilities[label].item<double>(), label_of_file, file.probabilities[label_of_file].item<double>()});
+        {image, label, checkpoint.values[label].item<double>(), label_of_file, file.values[label_of_file].item<double>()});
   }
 
   const Images& images_;
@@ -402,8 +408,8 @@ class Verification {
 };
 
 void print_difference(const VerifyArguments& arguments, const Difference& difference, const std::string& engine,
-                      const std::string& checkpoint, const std::vector<std::string>& class_names) {
-  const auto name_of = [&](int64_t label) { return reporting::name_of_class(class_names, label); };
+                      const std::string& checkpoint, const inference::Predictor& predictor) {
+  const auto name_of = [&](int64_t label) { return reporting::name_of_class(predictor.output_names(), label); };
   const auto file = arguments.file.string();
   if (arguments.json) {
     auto others = reporting::Json::array();
@@ -426,9 +432,12 @@ void print_difference(const VerifyArguments& arguments, const Difference& differ
                             {"milliseconds", {{"file", difference.milliseconds_of_file}, {"checkpoint", difference.milliseconds}}}});
   }
   print("{}: {} with {}, and {}\n", counted(difference.num_images, "image"), file, engine, checkpoint);
-  print("largest difference of a probability  {:.2e}, of {}\n", difference.largest, printable_line(difference.image_of_largest));
+  print("largest difference of a {}  {:.2e}, of {}\n", predictor.samples().num_classes > 0 ? "probability" : "number     ",
+        difference.largest, printable_line(difference.image_of_largest));
   print("mean difference                      {:.2e}\n", difference.mean);
-  print("another most probable class          {}\n", counted(difference.other_classes.size(), "image"));
+  if (predictor.operating_point().kind == inference::AnswerKind::kClass) {
+    print("another most probable class          {}\n", counted(difference.other_classes.size(), "image"));
+  }
   for (const auto& one : difference.other_classes) {
     print("  {}: {} {:.2f}%, by the checkpoint {} {:.2f}%\n", printable_line(one.image), printable_line(name_of(one.label_of_file)),
           100 * one.probability_of_file, printable_line(name_of(one.label)), 100 * one.probability);
@@ -493,9 +502,9 @@ ExitCode verify_export(const std::vector<std::string>& args) {
   const auto images = open_images(arguments, experiment, file, *logger);
   const auto indices = data::evenly_spaced(images.size, arguments.limit.value_or(images.size));
   const auto difference = Verification(images, comparison, resizer, *logger).compare(indices);
-  print_difference(arguments, difference, network->engine(), file.path(), predictor.class_names());
+  print_difference(arguments, difference, network->engine(), file.path(), predictor);
   if (difference.largest > arguments.tolerance) {
-    throw Error(fmt::format("{}: a probability differs by {:.2e}, more than --tolerance {:g}, from that of {}; {}", arguments.file.string(),
+    throw Error(fmt::format("{}: a value differs by {:.2e}, more than --tolerance {:g}, from that of {}; {}", arguments.file.string(),
                             difference.largest, arguments.tolerance, file.path(), advice(arguments, is_same)));
   }
   if (difference.num_unusable == 0) return ExitCode::kDone;

@@ -47,7 +47,7 @@ void write_target(const Target& target, const DatasetInfo& info, const BatchTens
     *static_cast<int64_t*>(out) = target.label;
   } else {
     const auto& values = target.values;
-    TORCH_CHECK(static_cast<int64_t>(values.size()) == info.num_targets, "it has ", values.size(), " targets, not ", info.num_targets);
+    TORCH_CHECK(static_cast<int64_t>(values.size()) == info.num_outputs(), "it has ", values.size(), " targets, not ", info.num_outputs());
     AT_DISPATCH_FLOATING_TYPES_AND(torch::kBFloat16, batch.targets.scalar_type(), "write_target", [&] {
       std::transform(values.begin(), values.end(), static_cast<scalar_t*>(out), [](float value) { return static_cast<scalar_t>(value); });
     });
@@ -59,7 +59,7 @@ torch::Tensor make_targets(const DatasetInfo& info, const std::vector<int64_t>& 
   const auto size = image_sizes.front();
   if (!info.has_masks) {
     return info.has_labels() ? at::empty({size}, in_memory.dtype(torch::kInt64))
-                             : at::empty({size, info.num_targets}, in_memory.dtype(dtype));
+                             : at::empty({size, info.num_outputs()}, in_memory.dtype(dtype));
   }
   TORCH_CHECK(info.is_image && info.num_classes > 0 && info.num_classes <= kNoClass, "masks need images and at most ", int{kNoClass},
               " classes");

@@ -29,7 +29,7 @@ class CopyEvent {
 
 struct Batch {
   torch::Tensor images;  // [size, …] in the pipeline's dtype and layout, on the CPU (pinned if requested)
-  // int64 [size]; of masks uint8 [size, height, width]; or floating point [size, num_targets] in `target_dtype`
+  // int64 [size]; of masks uint8 [size, height, width]; or floating point [size, num_outputs()] in `target_dtype`
   torch::Tensor targets;
   int64_t size = 0;
   CopyEvent* copied = nullptr;  // of the loader; null: the batch has to be copied by the time of the next call of next()

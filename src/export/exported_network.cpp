@@ -50,7 +50,7 @@ class ScriptNetwork : public ExportedNetwork {
 
   const std::vector<int64_t>& input_shape() const override { return any_shape_; }
   torch::ScalarType input_dtype() const override { return dtype_; }
-  bool gives_probabilities() const override { return description_.gives_probabilities; }
+  bool gives_answers() const override { return description_.gives_answers; }
   const std::string& checkpoint_sha256() const override { return description_.checkpoint_sha256; }
   std::string engine() const override { return "LibTorch " TORCH_VERSION; }
 
@@ -65,7 +65,7 @@ class ScriptNetwork : public ExportedNetwork {
     if (output.isTuple() && !output.toTupleRef().elements().empty()) {
       // trainer export returns the probabilities after the logits.
       const auto& elements = output.toTupleRef().elements();
-      const auto chosen = gives_probabilities() ? elements.back() : elements[0];
+      const auto chosen = gives_answers() ? elements.back() : elements[0];
       output = chosen;
     }
     if (output.isTensor()) return output.toTensor();
@@ -89,7 +89,7 @@ FileDescription read_description(const std::string& json, const std::string& sou
     const auto outputs = tree.at("outputs").get<std::vector<std::string>>();
     return {.checkpoint_sha256 = tree.at("checkpoint_sha256"),
             .takes_images = tree.at("input") == "images",
-            .gives_probabilities = outputs.at(outputs.size() - 1) == "probabilities"};
+            .gives_answers = are_answers(outputs.at(outputs.size() - 1))};
   } catch (const std::exception&) {  // of nlohmann-json, or an empty list
     throw UsageError(
         fmt::format("{}: its description by trainer export does not tell its input and outputs, as that of earlier versions; "

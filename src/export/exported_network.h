@@ -15,7 +15,7 @@ namespace trainer::exported {
 struct FileDescription {
   std::string checkpoint_sha256;  // empty: another program has written the file, and the other members are not set
   bool takes_images = false;
-  bool gives_probabilities = false;
+  bool gives_answers = false;
 };
 // `json`: the content of trainer.json, or of the metadata `trainer`; may be empty. `source`: the file, for messages. Throws UsageError if
 // trainer export has written it, but does not say what the network takes and returns.
@@ -29,8 +29,8 @@ class ExportedNetwork {
   virtual const std::vector<int64_t>& input_shape() const = 0;
   // uint8: pixels of images [batch, height, width, channels]; otherwise the network's input [batch, channels, height, width].
   virtual torch::ScalarType input_dtype() const = 0;
-  // Whether run() returns probabilities, not logits.
-  virtual bool gives_probabilities() const = 0;
+  // Whether run() returns probabilities or numbers in the unit of the targets, not logits.
+  virtual bool gives_answers() const = 0;
   // The checksum of the checkpoint that it was exported from; empty: another program has written the file.
   virtual const std::string& checkpoint_sha256() const = 0;
   // What runs it: "ONNX Runtime 1.20.1".

@@ -96,6 +96,18 @@ std::string line_of(const exported::CropStep& step) {
   return fmt::format("    x = self.center_crop(x, {}, {})\n", step.height, step.width);
 }
 
+// An expression of `logits`.
+std::string code_of(const exported::Answers& answers) {
+  using Kind = exported::Answers::Kind;
+  if (answers.kind == Kind::kSoftmax) return fmt::format("torch.softmax(logits / {:#}, 1)", answers.temperature);
+  if (answers.kind == Kind::kSigmoid) return "torch.sigmoid(logits)";
+  if (answers.deviation.empty()) return "logits";
+  const auto tensor = [](const std::vector<double>& values) {
+    return fmt::format("torch.tensor([{:#}], device=logits.device).to(logits.dtype)", fmt::join(values, ", "));
+  };
+  return fmt::format("logits * {} + {}", tensor(answers.deviation), tensor(answers.mean));
+}
+
 // Adds forward(), which prepares the input of the method logits_of() and returns what the interface names.
 // `dtype`: of the network's parameters.
 void add_forward(torch::jit::Module& module, const exported::Interface& interface, torch::ScalarType dtype) {
@@ -110,10 +122,10 @@ void add_forward(torch::jit::Module& module, const exported::Interface& interfac
     prepare += fmt::format("    x = ((x / 255.0 - {}) / {}).to({})\n", of_channels(preprocessing->mean), of_channels(preprocessing->std),
                            static_cast<int>(dtype));
   }
-  const auto probabilities = fmt::format("torch.softmax(logits / {:#}, 1)", interface.temperature);
-  const auto returned = interface.outputs == exported::Outputs::kLogits          ? std::string("logits")
-                        : interface.outputs == exported::Outputs::kProbabilities ? probabilities
-                                                                                 : "logits, " + probabilities;
+  const auto answers = code_of(interface.answers);
+  const auto returned = interface.outputs == exported::Outputs::kLogits    ? std::string("logits")
+                        : interface.outputs == exported::Outputs::kAnswers ? answers
+                                                                           : "logits, " + answers;
   module.define(fmt::format("def forward(self, x):\n{}    logits = self.logits_of(x)\n    return {}\n", prepare, returned));
 }
 

@@ -54,12 +54,24 @@ Node without_others(Node experiment) {
 
 }  // namespace
 
-std::vector<std::string> read_class_names(const state::Tree& file, const std::string& source) {
+namespace {
+
+std::vector<std::string> read_names(const state::Tree& file, const std::string& source, const char* key) {
   std::vector<std::string> names;
-  const auto stored = state::View(file, source).find("class_names");
+  const auto stored = state::View(file, source).find(key);
   if (!stored) return names;
   for (const auto& name : stored->elements()) names.push_back(name.text());
   return names;
+}
+
+}  // namespace
+
+std::vector<std::string> read_class_names(const state::Tree& file, const std::string& source) {
+  return read_names(file, source, "class_names");
+}
+
+std::vector<std::string> read_target_names(const state::Tree& file, const std::string& source) {
+  return read_names(file, source, "target_names");
 }
 
 std::vector<int64_t> read_sample_shape(const state::Tree& file, const std::string& source) {
@@ -68,6 +80,26 @@ std::vector<int64_t> read_sample_shape(const state::Tree& file, const std::strin
   if (!stored) return shape;
   for (const auto& length : stored->elements()) shape.push_back(length.integer());
   return shape;
+}
+
+std::optional<data::TargetSummary> read_target_summary(const state::View& file) {
+  const auto stored = file.find("target_summary");
+  if (!stored) return std::nullopt;
+  data::TargetSummary summary{.num_samples = stored->at("num_samples").integer()};
+  for (const auto& count : stored->at("class_counts").elements()) summary.class_counts.push_back(count.integer());
+  for (const auto& mean : stored->at("mean").elements()) summary.mean.push_back(mean.number());
+  for (const auto& deviation : stored->at("deviation").elements()) summary.deviation.push_back(deviation.number());
+  return summary;
+}
+
+state::Dict tree_of(const data::TargetSummary& summary) {
+  const auto list_of = [](const auto& values) { return state::List(values.begin(), values.end()); };
+  state::Dict tree;
+  tree.add("num_samples", summary.num_samples);
+  tree.add("class_counts", list_of(summary.class_counts));
+  tree.add("mean", list_of(summary.mean));
+  tree.add("deviation", list_of(summary.deviation));
+  return tree;
 }
 
 device::PlacementOptions placement_options(const config::RuntimeSection& runtime, const config::AmpSection& amp,
@@ -91,8 +123,10 @@ Description read_description(const state::Tree& checkpoint, const std::string& s
   const state::View file(checkpoint, source);
   if (!file.find("config")) file.fail("it holds weights without their experiment; give a checkpoint of trainer");
   const auto tree = config::parse_yaml(file.at("config").text(), source + ": config");
-  if (const auto* task = config::find_value(tree, "task.name"); task != nullptr && task->text != "classification") {
-    file.fail(fmt::format("its network was trained for the task {}; give one that classifies images", task->text));
+  const auto* task_name = config::find_value(tree, "task.name");
+  const std::string task = task_name == nullptr ? "classification" : task_name->text;
+  if (task != "classification" && task != "multi_label" && task != "regression") {
+    file.fail(fmt::format("its network was trained for the task {}; give one that classifies images", task));
   }
   if (const auto* plugins = config::find_value(tree, "plugins"); plugins != nullptr && !plugins->items.empty()) {
     file.fail("its experiment uses plug-ins, which this library does not load; predict with `trainer predict --plugin`");
@@ -106,12 +140,14 @@ Description read_description(const state::Tree& checkpoint, const std::string& s
   if (const auto* dataset = config::find_value(tree, "dataset.name")) description.dataset = dataset->text;
   const auto& model = dynamic_cast<const models::ModelOptions&>(*description.model.options);
   auto& samples = description.samples;
-  samples.num_classes = model.num_outputs();
+  (task == "regression" ? samples.num_targets : samples.num_classes) = model.num_outputs();
+  samples.is_multi_label = task == "multi_label";
   samples.shape = read_sample_shape(checkpoint, source);
   if (samples.shape.empty()) {
     file.fail("an earlier version of trainer wrote it, without the shape of its samples; predict with `trainer predict`, or train again");
   }
   samples.class_names = read_class_names(checkpoint, source);
+  samples.target_names = read_target_names(checkpoint, source);
   if (static_cast<int64_t>(samples.class_names.size()) != samples.num_classes) samples.class_names.clear();
   // The only data set of the program whose samples can have three dimensions and are no images.
   samples.is_image = description.dataset != "synthetic";

@@ -25,7 +25,11 @@ struct Description {
 // What a checkpoint tells about the samples that its network was trained on; empty if it does not tell. `source`: its file, for messages.
 // Throw CheckpointError.
 std::vector<std::string> read_class_names(const state::Tree& file, const std::string& source);
+std::vector<std::string> read_target_names(const state::Tree& file, const std::string& source);
 std::vector<int64_t> read_sample_shape(const state::Tree& file, const std::string& source);
+// Nothing if the task does not need it, or an earlier version wrote the checkpoint.
+std::optional<data::TargetSummary> read_target_summary(const state::View& file);
+state::Dict tree_of(const data::TargetSummary& summary);
 
 // What the sections runtime and amp ask for, and dataloader.pin_memory.
 device::PlacementOptions placement_options(const config::RuntimeSection& runtime, const config::AmpSection& amp,

@@ -31,19 +31,73 @@ state::Dict tree_of(const OperatingPoint& point) {
   return tree;
 }
 
-OperatingPoint read_operating_point(const state::Tree& file, const std::string& source, bool averaged, int64_t num_classes) {
-  const auto stored = state::View(file, source).find(operating_point_key(averaged));
-  if (!stored) return {};
-  OperatingPoint point{.temperature = stored->at("temperature").number(), .reject_below = stored->at("reject_below").number()};
-  if (stored->find("label")) {
-    point.threshold = OperatingPoint::Threshold{.label = stored->at("label").integer(), .probability = stored->at("probability").number()};
+AnswerKind answer_kind(const data::DatasetInfo& samples) {
+  return samples.is_multi_label ? AnswerKind::kClasses : samples.num_classes == 0 ? AnswerKind::kNumbers : AnswerKind::kClass;
+}
+
+namespace {
+
+void read_calibration(const state::View& stored, int64_t num_classes, OperatingPoint& point) {
+  point.temperature = stored.at("temperature").number();
+  point.reject_below = stored.at("reject_below").number();
+  if (stored.find("label")) {
+    point.threshold = OperatingPoint::Threshold{.label = stored.at("label").integer(), .probability = stored.at("probability").number()};
   }
   const auto is_part = [](double value) { return value >= 0 && value <= 1; };
   const bool is_usable = std::isfinite(point.temperature) && point.temperature > 0 && is_part(point.reject_below) &&
                          (!point.threshold || (is_part(point.threshold->probability) && point.threshold->label >= 0 &&
                                                point.threshold->label < num_classes && num_classes > 1));
-  if (!is_usable) stored->fail("its values are not those that `trainer calibrate` stores; calibrate the checkpoint again");
+  if (!is_usable) stored.fail("its values are not those that `trainer calibrate` stores; calibrate the checkpoint again");
+}
+
+std::vector<double> read_numbers(const state::View& stored, int64_t count) {
+  std::vector<double> numbers;
+  for (const auto& number : stored.elements()) numbers.push_back(number.number());
+  if (static_cast<int64_t>(numbers.size()) != count) {
+    stored.fail("has " + std::to_string(numbers.size()) + " numbers, but the network has " + std::to_string(count) + " outputs");
+  }
+  return numbers;
+}
+
+void read_thresholds(const state::View& file, int64_t num_classes, OperatingPoint& point) {
+  constexpr double kDefault = 0.5;
+  point.thresholds.assign(static_cast<size_t>(num_classes), kDefault);
+  const auto validation = file.find("last_validation");
+  if (!validation || validation->is_none()) return;
+  if (const auto stored = validation->find("thresholds")) point.thresholds = read_numbers(*stored, num_classes);
+}
+
+}  // namespace
+
+OperatingPoint read_operating_point(const state::Tree& tree, const std::string& source, bool averaged, const data::DatasetInfo& samples) {
+  const state::View file(tree, source);
+  OperatingPoint point{.kind = answer_kind(samples)};
+  if (point.kind == AnswerKind::kClasses) {
+    read_thresholds(file, samples.num_classes, point);
+  } else if (point.kind == AnswerKind::kNumbers) {
+    if (const auto summary = file.find("target_summary")) {
+      point.mean = read_numbers(summary->at("mean"), samples.num_targets);
+      point.deviation = read_numbers(summary->at("deviation"), samples.num_targets);
+    }
+  } else if (const auto stored = file.find(operating_point_key(averaged))) {
+    read_calibration(*stored, samples.num_classes, point);
+  }
   return point;
+}
+
+torch::Tensor answers_of(const OperatingPoint& point, const torch::Tensor& outputs) {
+  const auto wide = outputs.to(torch::kFloat64);
+  switch (point.kind) {
+    case AnswerKind::kClass:
+      return (wide / point.temperature).softmax(1);
+    case AnswerKind::kClasses:
+      return wide.sigmoid();
+    case AnswerKind::kNumbers:
+      break;
+  }
+  if (point.deviation.empty()) return wide;
+  const auto on_device = [&](const std::vector<double>& values) { return torch::tensor(values, torch::kFloat64).to(wide.device()); };
+  return wide * on_device(point.deviation) + on_device(point.mean);
 }
 
 }  // namespace trainer::inference

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <exception>
 #include <functional>
@@ -26,8 +27,8 @@ using trainer::inference::ImageReader;
 
 struct trainer_predictor {
   explicit trainer_predictor(trainer::inference::Predictor made) : predictor(std::move(made)) {
-    for (int64_t label = 0; label < predictor.num_classes(); ++label) {
-      const auto& named = predictor.class_names();
+    for (int64_t label = 0; label < predictor.num_outputs(); ++label) {
+      const auto& named = predictor.output_names();
       class_names.push_back(named.empty() ? std::to_string(label) : named[static_cast<size_t>(label)]);
     }
     if (predictor.has_features()) num_features = compute(predictor.make_batch(1), /*with_features=*/true).features.size(1);
@@ -134,7 +135,7 @@ void predict(trainer_predictor& predictor, size_t count, const ReadImage& read, 
   ImageReader::Memory memory;
   for (size_t i = 0; i < count; ++i) read(i, predictor.predictor.reader(), memory, bytes + i * bytes_of_image);
   const auto outputs = predictor.compute(images, features != nullptr);
-  std::memcpy(probabilities, outputs.probabilities.contiguous().const_data_ptr(), outputs.probabilities.nbytes());
+  std::memcpy(probabilities, outputs.answers.contiguous().const_data_ptr(), outputs.answers.nbytes());
   if (features != nullptr) std::memcpy(features, outputs.features.contiguous().const_data_ptr(), outputs.features.nbytes());
 }
 
@@ -155,7 +156,18 @@ trainer_predictor* trainer_predict_open(const char* checkpoint, const char* devi
 
 void trainer_predict_close(trainer_predictor* predictor) { delete predictor; }
 
-int64_t trainer_predict_num_classes(const trainer_predictor* predictor) { return predictor->predictor.num_classes(); }
+int64_t trainer_predict_num_classes(const trainer_predictor* predictor) { return predictor->predictor.num_outputs(); }
+
+int trainer_predict_kind(const trainer_predictor* predictor) {
+  using trainer::inference::AnswerKind;
+  const auto kind = predictor->predictor.operating_point().kind;
+  return kind == AnswerKind::kClass ? TRAINER_ONE_CLASS : kind == AnswerKind::kClasses ? TRAINER_ANY_CLASSES : TRAINER_NUMBERS;
+}
+
+double trainer_predict_threshold(const trainer_predictor* predictor, int64_t label) {
+  const auto& thresholds = predictor->predictor.operating_point().thresholds;
+  return label < 0 || label >= static_cast<int64_t>(thresholds.size()) ? NAN : thresholds[static_cast<size_t>(label)];
+}
 
 const char* trainer_predict_class_name(const trainer_predictor* predictor, int64_t label) {
   const auto& names = predictor->class_names;
@@ -212,6 +224,7 @@ int trainer_predict_images(trainer_predictor* predictor, const trainer_image* im
 
 int64_t trainer_predict_decide(const trainer_predictor* predictor, const double* probabilities) {
   const auto& network = predictor->predictor;
-  const auto decision = trainer::inference::decide(network.operating_point(), {probabilities, static_cast<size_t>(network.num_classes())});
+  if (network.operating_point().kind != trainer::inference::AnswerKind::kClass) return -1;
+  const auto decision = trainer::inference::decide(network.operating_point(), {probabilities, static_cast<size_t>(network.num_outputs())});
   return decision.is_rejected ? -1 : decision.label;
 }

@@ -26,14 +26,11 @@
 namespace trainer::inference {
 namespace {
 
-const Description& require_classes(const Description& description) {
+const Description& require_images(const Description& description) {
   const auto& samples = description.samples;
-  if (samples.is_image && samples.has_labels()) return description;
+  if (samples.is_image && !samples.has_masks) return description;
   throw UsageError(fmt::format("{}: its network was trained on {}, which has no {}; give a network that classifies images",
-                               description.source, description.dataset,
-                               !samples.is_image   ? "images"
-                               : samples.has_masks ? "labels of whole images"
-                                                   : "classes"));
+                               description.source, description.dataset, samples.is_image ? "labels of whole images" : "images"));
 }
 
 std::shared_ptr<models::Model> make_model(const Description& description, const device::Placement& placement) {
@@ -81,11 +78,11 @@ void for_each_file(size_t count, int num_threads, const std::function<void(size_
 }  // namespace
 
 Predictor::Predictor(const Description& description, const state::Tree& file, bool averaged, const device::Placement& placement)
-    : samples_(require_classes(description).samples),
+    : samples_(require_images(description).samples),
       model_(make_model(description, placement)),
       placement_(placement_for(*model_, placement)),
       tta_(description.tta),
-      point_(read_operating_point(file, description.source, averaged, samples_.num_classes)),
+      point_(read_operating_point(file, description.source, averaged, samples_)),
       reader_(samples_, description.transforms, layout_of(placement_)),
       chooses_convolution_(description.placement.convolution == device::ConvolutionChoice::kAuto &&
                            placement_.convolution == device::ConvolutionChoice::kWinograd4) {
@@ -123,11 +120,12 @@ Outputs Predictor::compute(const torch::Tensor& images, bool with_features) {
     return backbone_model->forward_head(features);
   };
   const auto logits = task::average_over_views(images.to(placement_.device), tta_, forward);
-  if (logits.dim() != 2 || logits.size(0) != images.size(0) || logits.size(1) != num_classes()) {
-    throw UsageError(fmt::format("the network returns values of the shape {}, not one for each of {} classes of {} images",
-                                 fmt::join(logits.sizes(), "x"), num_classes(), images.size(0)));
+  if (logits.dim() != 2 || logits.size(0) != images.size(0) || logits.size(1) != num_outputs()) {
+    throw UsageError(fmt::format("the network returns values of the shape {}, not one for each of {} {} of {} images",
+                                 fmt::join(logits.sizes(), "x"), num_outputs(), point_.kind == AnswerKind::kNumbers ? "numbers" : "classes",
+                                 images.size(0)));
   }
-  outputs.probabilities = (logits.to(torch::kFloat64) / point_.temperature).softmax(1).cpu();
+  outputs.answers = answers_of(point_, logits).cpu();
   return outputs;
 }
 
@@ -148,29 +146,43 @@ std::vector<Prediction> Predictor::predict(std::span<const std::string> files, i
     }
   });
   const auto outputs = compute(images, with_features);
-  const auto& probabilities = outputs.probabilities;
-  const auto num_all = static_cast<size_t>(num_classes());
+  const auto num_all = static_cast<size_t>(num_outputs());
   for (size_t i = 0; i < predictions.size(); ++i) {
     if (!predictions[i].problem.empty()) continue;
     const auto row = static_cast<int64_t>(i);
-    const std::span<const double> values(probabilities[row].const_data_ptr<double>(), num_all);
-    const auto decision = decide(point_, values);
-    predictions[i].is_rejected = decision.is_rejected;
-    auto& classes = predictions[i].classes;
-    classes.resize(num_all);
-    std::iota(classes.begin(), classes.end(), 0);
-    const auto is_before = [&](int64_t one, int64_t other) {
-      if (one == decision.label || other == decision.label) return one == decision.label && other != decision.label;
-      return values[static_cast<size_t>(one)] > values[static_cast<size_t>(other)];
-    };
-    std::ranges::stable_sort(classes, is_before);
-    classes.resize(static_cast<size_t>(num_best));
-    for (const auto label : classes) predictions[i].probabilities.push_back(values[static_cast<size_t>(label)]);
+    const std::span<const double> values(outputs.answers[row].const_data_ptr<double>(), num_all);
+    if (point_.kind == AnswerKind::kNumbers) {
+      predictions[i].numbers = {values.begin(), values.end()};
+    } else {
+      sort_classes(values, num_best, predictions[i]);
+    }
     if (!with_features) continue;
     const auto* feature = outputs.features[row].const_data_ptr<float>();
     predictions[i].features = {feature, feature + outputs.features.size(1)};
   }
   return predictions;
+}
+
+void Predictor::sort_classes(std::span<const double> probabilities, int64_t num_best, Prediction& prediction) const {
+  const auto at = [](const auto& values, int64_t label) { return values[static_cast<size_t>(label)]; };
+  std::function<bool(int64_t)> is_decided;
+  if (point_.kind == AnswerKind::kClasses) {
+    is_decided = [&](int64_t label) { return at(probabilities, label) >= at(point_.thresholds, label); };
+  } else {
+    const auto decision = decide(point_, probabilities);
+    prediction.is_rejected = decision.is_rejected;
+    is_decided = [label = decision.label](int64_t other) { return other == label; };
+  }
+  auto& classes = prediction.classes;
+  classes.resize(probabilities.size());
+  std::iota(classes.begin(), classes.end(), 0);
+  const auto others = std::ranges::stable_partition(classes, is_decided);
+  prediction.num_decided = classes.size() - others.size();
+  const auto is_more_probable = [&](int64_t one, int64_t other) { return at(probabilities, one) > at(probabilities, other); };
+  std::stable_sort(classes.begin(), others.begin(), is_more_probable);
+  std::stable_sort(others.begin(), classes.end(), is_more_probable);
+  classes.resize(static_cast<size_t>(num_best));
+  for (const auto label : classes) prediction.probabilities.push_back(at(probabilities, label));
 }
 
 namespace {

@@ -1,5 +1,5 @@
 #pragma once
-// Classifies image files with a trained network.
+// Predictions of a trained network for image files.
 
 #include <torch/torch.h>
 
@@ -59,8 +59,11 @@ class ImageReader {
 };
 
 struct Prediction {
-  std::vector<int64_t> classes = {};       // the one that is decided for (inference/operating_point.h), then the most probable first
+  // The most probable first, but those that are decided for (inference/operating_point.h) before all others.
+  std::vector<int64_t> classes = {};
   std::vector<double> probabilities = {};  // of each of them
+  size_t num_decided = 0;                  // of the classes, also of those that were not asked for
+  std::vector<double> numbers = {};        // if the network computes numbers
   std::vector<float> features = {};        // what the last layer gets, if it was asked for
   bool is_rejected = false;
   std::string problem = {};  // why the file cannot be used; empty: it was
@@ -68,19 +71,19 @@ struct Prediction {
 
 // What a network computes for a batch of images.
 struct Outputs {
-  torch::Tensor probabilities;  // float64 [images, classes] on the CPU
-  torch::Tensor features;       // float32 [images, features] on the CPU; undefined if they were not asked for
+  torch::Tensor answers;   // probabilities or numbers, float64 [images, outputs] on the CPU
+  torch::Tensor features;  // float32 [images, features] on the CPU; undefined if they were not asked for
 };
 
 class Predictor {
  public:
   // Builds the network and loads its weights from the tree of its file. `averaged`: the moving averages of its parameters.
-  // Throws UsageError if it does not classify images, and CheckpointError if the weights do not fit.
+  // Throws UsageError if its answers are not classes or numbers of images, and CheckpointError if the weights do not fit.
   Predictor(const Description& description, const state::Tree& file, bool averaged, const device::Placement& placement);
 
-  int64_t num_classes() const { return samples_.num_classes; }
-  // Of each class; empty: the classes have only numbers.
-  const std::vector<std::string>& class_names() const { return samples_.class_names; }
+  int64_t num_outputs() const { return samples_.num_outputs(); }
+  // Of each class, or of each number; empty: they have no names.
+  const std::vector<std::string>& output_names() const { return samples_.output_names(); }
   const data::DatasetInfo& samples() const { return samples_; }
   const ImageReader& reader() const { return reader_; }
   // That of the file. Probabilities are those with its temperature.
@@ -94,10 +97,11 @@ class Predictor {
   // Of such a batch. Where runtime.convolution is auto, a batch of less than eight images is convolved directly. Throws std::logic_error if
   // features are asked for that the network does not have.
   Outputs compute(const torch::Tensor& images, bool with_features);
-  // The `num_best` most probable classes of each file, as one batch, read by up to `num_threads` threads.
+  // The `num_best` most probable classes of each file, or its numbers, as one batch, read by up to `num_threads` threads.
   std::vector<Prediction> predict(std::span<const std::string> files, int64_t num_best, int num_threads, bool with_features);
 
  private:
+  void sort_classes(std::span<const double> probabilities, int64_t num_best, Prediction& prediction) const;
   models::BackboneModel* backbone() const { return dynamic_cast<models::BackboneModel*>(model_.get()); }
 
   data::DatasetInfo samples_;

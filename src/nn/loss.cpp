@@ -1,7 +1,11 @@
 #include <torch/torch.h>
 
+#include <algorithm>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "trainer/error.h"
@@ -25,61 +29,109 @@ struct SmoothedOptions {
 };
 
 struct CrossEntropyOptions : SmoothedOptions {
-  std::vector<double> class_weights;
+  Auto<std::vector<double>> class_weights = {std::vector<double>()};
 
   void describe(KeyTable& keys) {
     SmoothedOptions::describe(keys);
-    keys.add(
-        "class_weights", class_weights,
-        {.min = 0.0,
-         .min_excluded = true,
-         .doc = "How much the samples of each class count, in the order of the classes, as the weight of torch.nn.CrossEntropyLoss; "
-                "empty: all the same. The mean is divided by the sum of the weights of the samples of a step, on all ranks together."});
+    keys.add("class_weights", class_weights,
+             {.min = 0.0,
+              .min_excluded = true,
+              .doc = "How much the samples of each class count, in the order of the classes, as the weight of "
+                     "torch.nn.CrossEntropyLoss; []: all the same; auto: the number of all training samples divided by that of the class "
+                     "and by the number of classes (scikit-learn's `balanced`). The mean is divided by the sum of the weights of the "
+                     "samples of a step, on all ranks together."});
   }
+};
+
+struct BinaryCrossEntropyOptions : SmoothedOptions {
+  Auto<std::vector<double>> pos_weight = {std::vector<double>()};
+
+  void describe(KeyTable& keys) {
+    SmoothedOptions::describe(keys);
+    keys.add("pos_weight", pos_weight,
+             {.min = 0.0,
+              .min_excluded = true,
+              .doc = "How much it counts for each class that a sample belongs to it, beside 1 that it does not, as the pos_weight of "
+                     "torch.nn.BCEWithLogitsLoss; []: 1; auto: the number of training samples that do not belong to the class divided by "
+                     "the number of those that do."});
+  }
+};
+
+// The weights of classes, on the device and in the type of the outputs.
+class ClassWeights {
+ public:
+  // Not set: they follow from the training samples.
+  explicit ClassWeights(const Auto<std::vector<double>>& weights) : is_auto_(!weights.value) {
+    if (weights.value && !weights.value->empty()) set(*weights.value);
+  }
+
+  void set(const std::vector<double>& weights) { weights_ = used_ = torch::tensor(weights, torch::kFloat64); }
+  bool is_auto() const { return is_auto_; }
+  bool are_given() const { return is_auto_ || weights_.defined(); }
+
+  // Nothing if there are none. `outputs`: [N, classes].
+  std::optional<torch::Tensor> for_outputs(const torch::Tensor& outputs, const char* key) const {
+    if (!are_given()) return std::nullopt;
+    TORCH_CHECK(weights_.defined(), "loss.", key, ": auto was not computed");
+    if (const auto refusal = refusal_of_classes(outputs.size(1)); !refusal.empty()) throw UsageError(c10::str("loss.", key, ": ", refusal));
+    if (used_.device() != outputs.device() || used_.scalar_type() != outputs.scalar_type()) used_ = weights_.to(outputs.options());
+    return used_;
+  }
+  // Those by which the losses of `targets`, int64 [N], were multiplied, with the same roundings.
+  torch::Tensor of_labels(const torch::Tensor& targets) const {
+    return used_.to(targets.device()).index_select(0, targets).to(torch::kFloat64);
+  }
+  std::string refusal_of_classes(int64_t num_classes) const {
+    if (!weights_.defined() || weights_.size(0) == num_classes) return "";
+    return c10::str("has ", weights_.size(0), " numbers, but there are ", num_classes, " classes; give one for each");
+  }
+
+ private:
+  bool is_auto_;
+  torch::Tensor weights_;  // float64 [classes], on the CPU; not defined: there are none (yet)
+  // A CUDA graph cannot copy from the host.
+  mutable torch::Tensor used_;
 };
 
 class CrossEntropy : public Loss {
  public:
-  explicit CrossEntropy(const CrossEntropyOptions& options)
-      : label_smoothing_(options.label_smoothing),
-        class_weights_(options.class_weights.empty() ? torch::Tensor() : torch::tensor(options.class_weights, torch::kFloat64)),
-        used_weights_(class_weights_) {}
+  explicit CrossEntropy(const CrossEntropyOptions& options) : label_smoothing_(options.label_smoothing), weights_(options.class_weights) {}
 
   torch::Tensor operator()(const torch::Tensor& outputs, const torch::Tensor& targets) const override {
     constexpr int64_t kIgnoredClass = -100;  // PyTorch's default; no dataset has it
-    if (const auto refusal = refusal_of_classes(outputs.size(1)); !refusal.empty()) throw UsageError("loss.class_weights: " + refusal);
     const auto wide = at_least_float32(outputs);
-    if (weighs_samples() && (used_weights_.device() != wide.device() || used_weights_.scalar_type() != wide.scalar_type())) {
-      used_weights_ = class_weights_.to(wide.options());
-    }
-    return at::cross_entropy_loss(wide, targets, weighs_samples() ? std::optional(used_weights_) : std::nullopt, at::Reduction::Mean,
-                                  kIgnoredClass, label_smoothing_);
+    return at::cross_entropy_loss(wide, targets, weights_.for_outputs(wide, "class_weights"), at::Reduction::Mean, kIgnoredClass,
+                                  label_smoothing_);
   }
   bool has_classes() const override { return true; }
 
-  bool weighs_samples() const override { return class_weights_.defined(); }
+  bool weighs_samples() const override { return weights_.are_given(); }
   torch::Tensor sample_weights(const torch::Tensor& targets) const override {
     // PyTorch divides the losses of probabilities by the number of samples.
-    if (targets.is_floating_point()) return Loss::sample_weights(targets);
-    // Those by which the losses were multiplied, with the same roundings.
-    return used_weights_.to(targets.device()).index_select(0, targets).to(torch::kFloat64);
+    return targets.is_floating_point() ? Loss::sample_weights(targets) : weights_.of_labels(targets);
   }
-  std::string refusal_of_classes(int64_t num_classes) const override {
-    if (!weighs_samples() || class_weights_.size(0) == num_classes) return "";
-    return c10::str("has ", class_weights_.size(0), " numbers, but there are ", num_classes, " classes; give one for each");
+  std::string refusal_of_classes(int64_t num_classes) const override { return weights_.refusal_of_classes(num_classes); }
+  bool needs_class_counts() const override { return weights_.is_auto(); }
+  std::vector<double> set_class_counts(int64_t num_samples, const std::vector<int64_t>& counts) override {
+    std::vector<double> weights;
+    for (const auto count : counts) {
+      const auto share = static_cast<double>(std::max<int64_t>(count, 1)) * static_cast<double>(counts.size());
+      weights.push_back(static_cast<double>(num_samples) / share);
+    }
+    weights_.set(weights);
+    return weights;
   }
 
  private:
   double label_smoothing_;
-  torch::Tensor class_weights_;  // float64 [classes], on the CPU; not defined: all are 1
-  // On the device, in the type of the outputs: a CUDA graph cannot copy from the host.
-  mutable torch::Tensor used_weights_;
+  ClassWeights weights_;
 };
 
 // timm's BinaryCrossEntropy, but without smoothing unless it is asked for.
 class BinaryCrossEntropy : public Loss {
  public:
-  explicit BinaryCrossEntropy(double label_smoothing) : label_smoothing_(label_smoothing) {}
+  explicit BinaryCrossEntropy(const BinaryCrossEntropyOptions& options)
+      : label_smoothing_(options.label_smoothing), weights_(options.pos_weight) {}
 
   torch::Tensor operator()(const torch::Tensor& outputs, const torch::Tensor& targets) const override {
     const auto wide = at_least_float32(outputs);
@@ -87,12 +139,27 @@ class BinaryCrossEntropy : public Loss {
     auto probabilities =
         targets.is_floating_point() ? targets.to(wide.scalar_type()) : at::zeros_like(wide).scatter_(1, targets.unsqueeze(1), 1);
     if (label_smoothing_ > 0) probabilities = probabilities * (1 - label_smoothing_) + label_smoothing_ / static_cast<double>(num_classes);
-    return at::binary_cross_entropy_with_logits(wide, probabilities, /*weight=*/{}, /*pos_weight=*/{}, at::Reduction::Mean);
+    return at::binary_cross_entropy_with_logits(wide, probabilities, /*weight=*/{}, weights_.for_outputs(wide, "pos_weight"),
+                                                at::Reduction::Mean);
   }
   bool has_classes() const override { return true; }
+  bool has_independent_classes() const override { return true; }
+
+  std::string refusal_of_classes(int64_t num_classes) const override { return weights_.refusal_of_classes(num_classes); }
+  std::string class_weights_key() const override { return "pos_weight"; }
+  bool needs_class_counts() const override { return weights_.is_auto(); }
+  std::vector<double> set_class_counts(int64_t num_samples, const std::vector<int64_t>& counts) override {
+    std::vector<double> weights;
+    for (const auto count : counts) {
+      weights.push_back(static_cast<double>(std::max<int64_t>(num_samples - count, 1)) / static_cast<double>(std::max<int64_t>(count, 1)));
+    }
+    weights_.set(weights);
+    return weights;
+  }
 
  private:
   double label_smoothing_;
+  ClassWeights weights_;
 };
 
 struct FocalOptions {
@@ -131,22 +198,53 @@ class Focal : public Loss {
   double gamma_;
 };
 
-struct MeanSquaredErrorOptions {
-  void describe(KeyTable&) {}
-};
-
-class MeanSquaredError : public Loss {
+// A mean over all differences between outputs and targets.
+class LossOfNumbers : public Loss {
  public:
+  using Compute = std::function<torch::Tensor(const torch::Tensor& outputs, const torch::Tensor& targets)>;
+  LossOfNumbers(std::string name, Compute compute) : name_(std::move(name)), compute_(std::move(compute)) {}
+
   torch::Tensor operator()(const torch::Tensor& outputs, const torch::Tensor& targets) const override {
     if (outputs.sizes() != targets.sizes()) {
-      throw UsageError(c10::str("loss mse needs targets of the outputs' shape, but the model's outputs are ", outputs.sizes(),
+      throw UsageError(c10::str("loss ", name_, " needs targets of the outputs' shape, but the model's outputs are ", outputs.sizes(),
                                 " and the dataset's targets ", targets.sizes(), "; choose another loss, model or dataset"));
     }
     const torch::Tensor wide = at_least_float32(outputs);
-    return at::mse_loss(wide, targets.to(wide.scalar_type()), at::Reduction::Mean);
+    return compute_(wide, targets.to(wide.scalar_type()));
   }
   bool has_classes() const override { return false; }
+
+ private:
+  std::string name_;
+  Compute compute_;
 };
+
+struct NoOptions {
+  void describe(KeyTable&) {}
+};
+
+struct HuberOptions {
+  double delta = 1.0;
+
+  void describe(KeyTable& keys) {
+    keys.add("delta", delta,
+             {.min = 0.0,
+              .min_excluded = true,
+              .doc = "The difference above which the loss is linear; of targets that the task normalises, in units of their deviation."});
+  }
+};
+
+std::unique_ptr<Loss> make_huber(const HuberOptions& options) {
+  return std::make_unique<LossOfNumbers>("huber", [delta = options.delta](const torch::Tensor& outputs, const torch::Tensor& targets) {
+    return at::huber_loss(outputs, targets, at::Reduction::Mean, delta);
+  });
+}
+
+std::unique_ptr<Loss> make_loss_of_numbers(const char* name, at::Tensor (*compute)(const at::Tensor&, const at::Tensor&, int64_t)) {
+  return std::make_unique<LossOfNumbers>(name, [compute](const torch::Tensor& outputs, const torch::Tensor& targets) {
+    return compute(outputs, targets, at::Reduction::Mean);
+  });
+}
 
 }  // namespace
 
@@ -155,15 +253,18 @@ LossRegistry& loss_registry() {
     LossRegistry registry("loss");
     registry.add<CrossEntropyOptions>("cross_entropy", "Softmax and negative log-likelihood of the target class.",
                                       [](const auto& options) { return std::make_unique<CrossEntropy>(options); });
-    registry.add<SmoothedOptions>(
+    registry.add<BinaryCrossEntropyOptions>(
         "bce",
-        "Binary cross entropy of each class for itself, its mean over samples and classes, as in recipes with mixed "
-        "images. Probabilities that are shown are those of a softmax.",
-        [](const auto& options) { return std::make_unique<BinaryCrossEntropy>(options.label_smoothing); });
+        "Binary cross entropy of each class for itself, its mean over samples and classes: for images that belong to any number of "
+        "classes, and for recipes with mixed images. In the task classification, probabilities that are shown are those of a softmax.",
+        [](const auto& options) { return std::make_unique<BinaryCrossEntropy>(options); });
     registry.add<FocalOptions>("focal", "Cross entropy in which samples that are classified well count less, for rare classes.",
                                [](const auto& options) { return std::make_unique<Focal>(options.gamma); });
-    registry.add<MeanSquaredErrorOptions>("mse", "Mean squared difference between outputs and targets.",
-                                          [](const auto&) { return std::make_unique<MeanSquaredError>(); });
+    registry.add<NoOptions>("mse", "Mean squared difference between outputs and targets.",
+                            [](const auto&) { return make_loss_of_numbers("mse", at::mse_loss); });
+    registry.add<NoOptions>("l1", "Mean absolute difference between outputs and targets.",
+                            [](const auto&) { return make_loss_of_numbers("l1", at::l1_loss); });
+    registry.add<HuberOptions>("huber", "mse for small differences and l1 for large ones, so that outliers count less.", make_huber);
     return registry;
   }();
   return all;

@@ -3,38 +3,52 @@
 
 const MANY_CLASSES = 50;
 const FEW_PAIRS = 10;
-const EVALUATION_WORDS = { balanced_accuracy: "balanced accuracy", calibration_error: "calibration error", macro_f1: "macro F1", mcc: "Matthews correlation", top1: "top-1", top5: "top-5" };
+const EVALUATION_WORDS = {
+  balanced_accuracy: "balanced accuracy", calibration_error: "calibration error", exact_match: "exact match", macro_f1: "macro F1",
+  mae: "mean absolute error", map: "mean average precision", mcc: "Matthews correlation", r2: "R²", rmse: "RMSE", top1: "top-1", top5: "top-5",
+};
 
 const className = (evaluation, index) => evaluation.classes[index]?.name ?? String(index);
 const panel = (title, ...children) => element("article", { class: "panel" }, element("header", {}, element("h3", {}, title)), ...children);
 
-function matrixPanel(evaluation) {
-  const matrix = evaluation.confusion;
+// `wholeOf`: of a row, of which each count is a share. `words`: of a cell.
+function matrixTable(evaluation, matrix, caption, wholeOf, words) {
   const isDense = matrix.length > 15;
-  const table = element("table", { class: `matrix ${isDense ? "dense" : ""}` },
-                        element("caption", { class: "hidden-text" }, "Confusion matrix: a row for each actual class, a column for each predicted class"),
+  const table = element("table", { class: `matrix ${isDense ? "dense" : ""}` }, element("caption", { class: "hidden-text" }, caption),
                         element("colgroup", {}, element("col", { class: "names" })));
   if (!isDense) {
     table.append(element("thead", {}, element("tr", {}, element("td"), ...matrix.map((row, column) => element(
       "th", { scope: "col", title: className(evaluation, column) }, element("span", {}, className(evaluation, column)))))));
   }
   const body = element("tbody");
-  matrix.forEach((row, actual) => {
-    const sum = row.reduce((total, count) => total + count, 0);
-    const cells = row.map((count, predicted) => {
-      const share = sum > 0 ? count / sum : 0;
-      const cell = element("td", {
-        class: actual === predicted ? "right" : null,
-        title: `${className(evaluation, actual)}, predicted as ${className(evaluation, predicted)}: ${count} of ${sum} (${formatPercent(share)})`,
-      }, String(count));
+  matrix.forEach((row, index) => {
+    const whole = wholeOf(row, index);
+    const cells = row.map((count, column) => {
+      const share = whole > 0 ? count / whole : 0;
+      const cell = element("td", { class: index === column ? "right" : null, title: words(className(evaluation, index), className(evaluation, column), count, whole, share) },
+                           String(count));
       cell.style.background = `color-mix(in srgb, var(--accent) ${Math.round(100 * share)}%, var(--grid))`;
       if (share > 0.55) cell.style.color = "var(--on-accent)";
       return cell;
     });
-    body.append(element("tr", {}, element("th", { scope: "row", title: className(evaluation, actual) }, className(evaluation, actual)), ...cells));
+    body.append(element("tr", {}, element("th", { scope: "row", title: className(evaluation, index) }, className(evaluation, index)), ...cells));
   });
   table.append(body);
+  return table;
+}
+
+function matrixPanel(evaluation) {
+  const table = matrixTable(evaluation, evaluation.confusion, "Confusion matrix: a row for each actual class, a column for each predicted class",
+                            (row) => row.reduce((total, count) => total + count, 0),
+                            (actual, predicted, count, sum, share) => `${actual}, predicted as ${predicted}: ${count} of ${sum} (${formatPercent(share)})`);
   return panel("Confusion matrix", element("p", { class: "muted small" }, "Rows: actual class. Columns: predicted class. Colour: share of the row."), table);
+}
+
+function coOccurrencePanel(evaluation) {
+  const table = matrixTable(evaluation, evaluation.co_occurrence, "Images that belong to two classes: a row and a column for each class",
+                            (row, index) => row[index],
+                            (one, other, count, whole, share) => `${count} of ${whole} images of ${one} (${formatPercent(share)}) are of ${other} too`);
+  return panel("Classes together", element("p", { class: "muted small" }, "Images of both classes. Colour: share of the images of the row's class."), table);
 }
 
 function pairsPanel(evaluation) {
@@ -52,6 +66,11 @@ function classPanel(evaluation) {
     { title: "Precision", key: (one) => one.precision, cell: percent("precision"), isNumber: true },
     { title: "F1", key: (one) => one.f1, cell: (one) => withBar(one.f1), isNumber: true },
   ];
+  const areIndependent = evaluation.classes.some((one) => one.threshold !== undefined);
+  if (areIndependent) {
+    columns.splice(2, 0, { title: "Average precision", key: (one) => one.average_precision, cell: (one) => one.average_precision.toFixed(4), isNumber: true },
+                   { title: "Threshold", key: (one) => one.threshold, cell: percent("threshold"), isNumber: true });
+  }
   const isLong = evaluation.classes.length > MANY_CLASSES;
   const state = isLong ? { sorted: { column: columns.length - 1, direction: 1 }, limit: MANY_CLASSES } : { sorted: null };
   const box = element("div");
@@ -68,7 +87,8 @@ function classPanel(evaluation) {
     return box;
   };
   show();
-  return panel("Classes", box);
+  const note = areIndependent ? element("p", { class: "muted small" }, "Recall, precision and F1 from the probability on (threshold) that gives the best F1 here.") : null;
+  return panel("Classes", note, box);
 }
 
 function withBar(value) {
@@ -98,6 +118,42 @@ function squareDiagram(label) {
                    drawn("text", { x: across(share), y: up(0) + 15, "text-anchor": "middle" }, `${100 * share}%`));
   }
   return picture;
+}
+
+// A short number for an axis.
+const axisNumber = (value) => String(Number(value.toPrecision(3)));
+
+// Predictions (upwards) over targets, both on the same scale; right ones lie on the diagonal.
+function scatterDiagram(number) {
+  const values = number.pairs.flat();
+  const least = Math.min(...values), greatest = Math.max(...values);
+  const share = (value) => (greatest > least ? (value - least) / (greatest - least) : 0.5);
+  const picture = drawn("svg", { class: "reliability", viewBox: `0 0 ${SIZE + 1.5 * MARGIN} ${SIZE + 1.5 * MARGIN}`, role: "img", "aria-label": `Predicted over actual ${number.name}` });
+  for (const part of [0, 0.5, 1]) {
+    const words = axisNumber(least + part * (greatest - least));
+    picture.append(drawn("line", { x1: across(0), x2: across(1), y1: up(part), y2: up(part), class: "grid" }),
+                   drawn("text", { x: across(0) - 6, y: up(part) + 4, "text-anchor": "end" }, words),
+                   drawn("text", { x: across(part), y: up(0) + 15, "text-anchor": "middle" }, words));
+  }
+  picture.append(drawn("line", { x1: across(0), y1: up(0), x2: across(1), y2: up(1), class: "ideal" }));
+  for (const [target, prediction] of number.pairs) {
+    picture.append(drawn("circle", { cx: across(share(target)), cy: up(share(prediction)), r: 2, "fill-opacity": 0.5 },
+                         drawn("title", {}, `${formatNumber(target)}, predicted ${formatNumber(prediction)}`)));
+  }
+  return picture;
+}
+
+function numbersPanel(evaluation) {
+  const numbers = evaluation.numbers;
+  const rows = numbers.map((one) => [one.name, formatNumber(one.mae), formatNumber(one.rmse), formatNumber(one.r2)]);
+  const choice = element("select", {}, ...numbers.map((one, index) => element("option", { value: index }, one.name)));
+  const box = element("div");
+  const show = () => box.replaceChildren(scatterDiagram(numbers[Number(choice.value)]));
+  choice.addEventListener("change", show);
+  show();
+  return panel("Predicted and actual numbers", element("p", { class: "muted small" }, `Predicted (upwards) over actual (to the right) of ${numbers[0].pairs.length.toLocaleString("en")} images. Right predictions lie on the dashed line.`),
+               numbers.length > 1 ? element("label", { class: "controls" }, "Number ", choice) : null, box,
+               dataTable("Errors of each number", ["Number", "Mean absolute error", "RMSE", "R²"], rows, { numbersFrom: 1 }));
 }
 
 // The accuracy of the predictions in each range of confidence, as a bar; perfectly calibrated bars end on the diagonal.
@@ -201,7 +257,9 @@ function showEvaluation() {
   const place = `${evaluation.num_samples.toLocaleString("en")} images of the ${evaluation.split} split after step ${evaluation.step.toLocaleString("en")}`;
   const panels = element("div", { class: "evaluation" });
   if (evaluation.confusion) panels.append(matrixPanel(evaluation));
+  if (evaluation.numbers) panels.append(numbersPanel(evaluation));
   if (evaluation.classes.length > 0) panels.append(classPanel(evaluation));
+  if (evaluation.co_occurrence) panels.append(coOccurrencePanel(evaluation));
   if (evaluation.pairs.length > 0) panels.append(pairsPanel(evaluation));
   if (evaluation.calibration.length > 0) panels.append(calibrationPanel(evaluation));
   if (run.calibration) {

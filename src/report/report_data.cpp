@@ -149,6 +149,7 @@ using history::text_of;
 
 constexpr size_t kMostPairs = 20;
 constexpr size_t kMostMistakes = 64;
+constexpr size_t kMostNumbers = 50;
 
 using Matrix = std::vector<std::vector<int64_t>>;
 
@@ -203,6 +204,10 @@ Json known_classes(const Json& given) {
                        {"recall", optional("recall")},
                        {"precision", optional("precision")},
                        {"f1", optional("f1")}});
+    // Of samples that belong to any number of classes.
+    for (const auto* name : {"average_precision", "threshold"}) {
+      if (const auto value = number_of(one, name)) classes.back()[name] = *value;
+    }
     if (text_of(one, "name").empty()) classes.back()["name"] = std::to_string(classes.size() - 1);
   }
   return classes;
@@ -252,6 +257,33 @@ Json metrics_of(const Json& object) {
   return metrics;
 }
 
+// The results of a regression: each of its numbers with the pairs of target and prediction that are known.
+Json numbers_of(const Json& source) {
+  auto result = Json::array();
+  const auto& given = member_of(source, "numbers");
+  if (!given.is_array()) return result;
+  const auto& targets = member_of(source, "targets");
+  const auto& predictions = member_of(source, "predictions");
+  const bool has_pairs = targets.is_array() && predictions.is_array() && targets.size() == predictions.size();
+  for (const auto& one : given) {
+    if (result.size() == kMostNumbers) break;
+    Json number = {{"name", text_of(one, "name")}, {"pairs", Json::array()}};
+    for (const auto* name : {"mae", "rmse", "r2"}) {
+      if (const auto value = number_of(one, name)) number[name] = *value;
+    }
+    for (size_t i = 0; has_pairs && i < targets.size(); ++i) {
+      const auto at = [&](const Json& rows) {
+        return rows[i].is_array() && result.size() < rows[i].size() ? rows[i][result.size()] : Json();
+      };
+      const auto target = at(targets);
+      const auto prediction = at(predictions);
+      if (target.is_number() && prediction.is_number()) number["pairs"].push_back(Json::array({target, prediction}));
+    }
+    result.push_back(std::move(number));
+  }
+  return result;
+}
+
 // `source`: an object with the results of the classes; null if it has none. `metrics`: the object with its metrics.
 Json evaluation_from(const history::RunRecord& run, const Json& source, const Json& metrics) {
   const auto matrix = read_matrix(member_of(source, "confusion"));
@@ -266,6 +298,10 @@ Json evaluation_from(const history::RunRecord& run, const Json& source, const Js
                  {"calibration", with_numbers(member_of(source, "calibration"), {"confidence", "accuracy", "count"}, 100)},
                  {"mistakes", with_numbers(member_of(source, "mistakes"), {"index", "label", "predicted", "confidence"}, kMostMistakes)}};
   if (!matrix.empty() && matrix.size() <= kMostMatrixClasses) result["confusion"] = matrix;
+  if (const auto together = read_matrix(member_of(source, "co_occurrence")); !together.empty() && together.size() <= kMostMatrixClasses) {
+    result["co_occurrence"] = together;
+  }
+  if (auto numbers = numbers_of(source); !numbers.empty()) result["numbers"] = std::move(numbers);
   return result;
 }
 

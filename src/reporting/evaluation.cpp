@@ -22,11 +22,51 @@ Json metrics_object(const Metrics& metrics) {
   return object;
 }
 
+// `values`: so many in each row.
+template <class T>
+Json rows_of(const std::vector<T>& values, size_t width) {
+  auto rows = Json::array();
+  for (auto row = values.begin(); row != values.end(); row += static_cast<std::ptrdiff_t>(width)) {
+    rows.push_back(std::vector<T>(row, row + static_cast<std::ptrdiff_t>(width)));
+  }
+  return rows;
+}
+
+void add_label_results(Json& object, const Evaluation& evaluation, bool with_matrix) {
+  const auto& results = evaluation.event.labels;
+  auto classes = Json::array();
+  for (const auto& one : results.classes) {
+    classes.push_back({{"name", name_of_class(evaluation.output_names, static_cast<int64_t>(classes.size()))},
+                       {"num_samples", one.num_samples},
+                       {"average_precision", one.average_precision},
+                       {"recall", one.recall},
+                       {"precision", one.precision},
+                       {"f1", one.f1},
+                       {"threshold", one.threshold}});
+  }
+  object["classes"] = std::move(classes);
+  if (with_matrix) object["co_occurrence"] = rows_of(results.co_occurrence, results.classes.size());
+}
+
+void add_number_results(Json& object, const Evaluation& evaluation) {
+  const auto& results = evaluation.event.numbers;
+  auto numbers = Json::array();
+  for (const auto& one : results.numbers) {
+    numbers.push_back({{"name", name_of_class(evaluation.output_names, static_cast<int64_t>(numbers.size()))},
+                       {"mae", one.mae},
+                       {"rmse", one.rmse},
+                       {"r2", one.r2}});
+  }
+  object["targets"] = rows_of(results.targets, results.numbers.size());
+  object["predictions"] = rows_of(results.predictions, results.numbers.size());
+  object["numbers"] = std::move(numbers);
+}
+
 void add_class_results(Json& object, const Evaluation& evaluation, bool with_confusion) {
   const auto& results = evaluation.event.classes;
   auto classes = Json::array();
   for (const auto& scores : scores_of_classes(results.confusion)) {
-    classes.push_back({{"name", name_of_class(evaluation.class_names, static_cast<int64_t>(classes.size()))},
+    classes.push_back({{"name", name_of_class(evaluation.output_names, static_cast<int64_t>(classes.size()))},
                        {"num_samples", scores.num_samples},
                        {"recall", scores.recall},
                        {"precision", scores.precision},
@@ -34,15 +74,7 @@ void add_class_results(Json& object, const Evaluation& evaluation, bool with_con
   }
   const size_t num_classes = classes.size();
   object["classes"] = std::move(classes);
-  if (with_confusion) {
-    auto rows = Json::array();
-    for (auto row = results.confusion.begin(); row != results.confusion.end();) {
-      const auto end = row + static_cast<std::ptrdiff_t>(num_classes);
-      rows.push_back(std::vector<int64_t>(row, end));
-      row = end;
-    }
-    object["confusion"] = std::move(rows);
-  }
+  if (with_confusion) object["confusion"] = rows_of(results.confusion, num_classes);
   object["calibration"] = to_json(results.calibration);
   auto mistakes = Json::array();
   for (const auto& mistake : results.mistakes) {
@@ -54,14 +86,15 @@ void add_class_results(Json& object, const Evaluation& evaluation, bool with_con
 
 class EvaluationFile : public Sink {
  public:
-  EvaluationFile(std::filesystem::path file, Validations which, std::vector<std::string> class_names, Logger& logger)
-      : file_(std::move(file)), which_(which), class_names_(std::move(class_names)), logger_(logger) {}
+  EvaluationFile(std::filesystem::path file, Validations which, std::vector<std::string> output_names, Logger& logger)
+      : file_(std::move(file)), which_(which), output_names_(std::move(output_names)), logger_(logger) {}
 
   void on_validation(const ValidationEvent& event) override {
-    if (event.classes.confusion.empty() || (which_ == Validations::kBest && !event.is_best)) return;
-    const bool with_confusion = num_classes_of(event.classes.confusion) <= kMostClassesOfFile;
+    const auto num_classes = std::max(num_classes_of(event.classes.confusion), event.labels.classes.size());
+    if ((num_classes == 0 && event.numbers.numbers.empty()) || (which_ == Validations::kBest && !event.is_best)) return;
+    const bool with_confusion = num_classes <= kMostClassesOfFile;
     try {
-      write_file_atomically(file_, to_json_text({.event = event, .class_names = class_names_}, with_confusion) + '\n');
+      write_file_atomically(file_, to_json_text({.event = event, .output_names = output_names_}, with_confusion) + '\n');
     } catch (const Error& error) {
       logger_.warn("{}; training continues, and `trainer eval` with a checkpoint gives the same results", error.what());
     }
@@ -70,7 +103,7 @@ class EvaluationFile : public Sink {
  private:
   std::filesystem::path file_;
   Validations which_;
-  std::vector<std::string> class_names_;
+  std::vector<std::string> output_names_;
   Logger& logger_;
 };
 
@@ -118,14 +151,16 @@ Json to_json(const Evaluation& evaluation, bool with_confusion) {
                  {"metrics", metrics_object(event.metrics)}};
   if (!event.ema_metrics.empty()) object["ema_metrics"] = metrics_object(event.ema_metrics);
   if (!event.classes.confusion.empty()) add_class_results(object, evaluation, with_confusion);
+  if (!event.labels.classes.empty()) add_label_results(object, evaluation, with_confusion);
+  if (!event.numbers.numbers.empty()) add_number_results(object, evaluation);
   return object;
 }
 
 std::string to_json_text(const Evaluation& evaluation, bool with_confusion) { return to_text(to_json(evaluation, with_confusion)); }
 
-std::unique_ptr<Sink> make_evaluation(const std::filesystem::path& file, Validations which, std::vector<std::string> class_names,
+std::unique_ptr<Sink> make_evaluation(const std::filesystem::path& file, Validations which, std::vector<std::string> output_names,
                                       Logger& logger) {
-  return std::make_unique<EvaluationFile>(file, which, std::move(class_names), logger);
+  return std::make_unique<EvaluationFile>(file, which, std::move(output_names), logger);
 }
 
 }  // namespace trainer::reporting

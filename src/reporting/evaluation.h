@@ -23,7 +23,7 @@ std::vector<ClassScores> scores_of_classes(const std::vector<int64_t>& confusion
 struct Evaluation {
   std::string split = "validation";
   ValidationEvent event = {};
-  std::vector<std::string> class_names = {};  // of each class; empty: the classes have only numbers
+  std::vector<std::string> output_names = {};  // of each class, or of each number of a regression; empty: they have no names
 };
 
 // Of a confusion matrix.

@@ -53,9 +53,9 @@ std::unique_ptr<Sink> make_csv(const std::filesystem::path& file, const MetricCo
 std::unique_ptr<Sink> make_summary(const std::filesystem::path& file, std::vector<std::string> class_names = {});
 enum class Validations { kAll, kBest };
 // The result of the latest of these validations with classes (evaluation.h), replaced atomically; without the confusion matrix if there are
-// more than 200 classes. `class_names`: of each class; empty: the classes have only numbers. `logger`, which must outlive the sink, gets a
+// more than 200 classes. `output_names`: of each class or number; empty: they have no names. `logger`, which must outlive the sink, gets a
 // warning if the file cannot be written.
-std::unique_ptr<Sink> make_evaluation(const std::filesystem::path& file, Validations which, std::vector<std::string> class_names,
+std::unique_ptr<Sink> make_evaluation(const std::filesystem::path& file, Validations which, std::vector<std::string> output_names,
                                       Logger& logger);
 
 // What TensorBoard shows beside the events.

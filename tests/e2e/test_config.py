@@ -175,9 +175,9 @@ class ConfigTest(FolderCase):
         self.assertRegex(text, r"(?m)^  validation_split: 0.2 +# of each class")
         self.assertRegex(text, r"(?m)^# dataloader: \{global_batch_size: \d+, .*, sampler: \{name: class_balanced\}\}$")
         # 520 images / 2 classes / 480 or 40 images.
-        self.assertIn("\n# loss: {class_weights: [0.542, 6.5]}\n", text)
+        self.assertIn("\n# loss: {class_weights: auto}\n", text)
         self.assertIn("\n# checkpoint: {monitor: validation/balanced_accuracy}\n", text)
-        self.train_one_step("loss={class_weights: [0.542, 6.5]}", "checkpoint.monitor=validation/balanced_accuracy")
+        self.train_one_step("loss={class_weights: auto}", "checkpoint.monitor=validation/balanced_accuracy")
 
     def test_init_tries_first_whether_it_can_write(self):
         absent = self.folder / "absent" / "new.yaml"

@@ -236,6 +236,27 @@ Key key_of(std::string name, Auto<bool>& field, const KeyInfo& info) {
 }
 
 template <class T>
+bool parse_numbers(const Node& node, const KeyInfo& info, std::vector<T>& values) {
+  if (T one{}; info.may_be_one && parse_scalar(node, info, one)) {
+    values = {one};
+    return true;
+  }
+  std::vector<T> given(node.items.size());
+  bool valid = node.kind == Node::Kind::kList;
+  for (size_t i = 0; i < given.size(); ++i) valid = valid && parse_scalar(node.items[i], info, given[i]);
+  if (valid) values = std::move(given);
+  return valid;
+}
+
+template <class T>
+Node write_numbers(const std::vector<T>& values, const KeyInfo& info) {
+  if (info.may_be_one && values.size() == 1) return write_scalar(values.front());
+  std::vector<Node> items;
+  for (const auto value : values) items.push_back(write_scalar(value));
+  return Node::list(std::move(items));
+}
+
+template <class T>
 Key key_of(std::string name, std::vector<T>& field, const KeyInfo& info) {
   std::vector<std::string> refused;
   if (!info.may_be_one) refused.emplace_back("1");
@@ -248,23 +269,24 @@ Key key_of(std::string name, std::vector<T>& field, const KeyInfo& info) {
   }
   return bind_field(
       make_key(std::move(name), std::move(type), info, std::move(refused)), field, std::move(expected),
-      [info](const Node& node, std::vector<T>& values) {
-        if (T one{}; info.may_be_one && parse_scalar(node, info, one)) {
-          values = {one};
-          return true;
-        }
-        std::vector<T> given(node.items.size());
-        bool valid = node.kind == Node::Kind::kList;
-        for (size_t i = 0; i < given.size(); ++i) valid = valid && parse_scalar(node.items[i], info, given[i]);
-        if (valid) values = std::move(given);
-        return valid;
+      [info](const Node& node, std::vector<T>& values) { return parse_numbers(node, info, values); },
+      [info](const std::vector<T>& values) { return write_numbers(values, info); });
+}
+
+Key key_of(std::string name, Auto<std::vector<double>>& field, const KeyInfo& info) {
+  std::vector<std::string> refused = {"1"};
+  for (const auto& number : refused_numbers<double>(info)) refused.push_back("[" + number + "]");
+  return bind_field(
+      make_key(std::move(name), "list of numbers or auto", info, std::move(refused)), field,
+      fmt::format("auto or a list, each item {}", expected_number<double>(info)),
+      [info](const Node& node, Auto<std::vector<double>>& given) {
+        std::vector<double> values;
+        const bool is_auto = is_word(node, "auto");
+        if (!is_auto && !parse_numbers(node, info, values)) return false;
+        given.value = is_auto ? std::nullopt : std::optional(values);
+        return true;
       },
-      [info](const std::vector<T>& values) {
-        if (info.may_be_one && values.size() == 1) return write_scalar(values.front());
-        std::vector<Node> items;
-        for (const auto value : values) items.push_back(write_scalar(value));
-        return Node::list(std::move(items));
-      });
+      [info](const Auto<std::vector<double>>& given) { return given.value ? write_numbers(*given.value, info) : Node::scalar("auto"); });
 }
 
 }  // namespace
@@ -286,6 +308,7 @@ template void KeyTable::add(std::string, std::optional<double>&, KeyInfo);
 template void KeyTable::add(std::string, Auto<int64_t>&, KeyInfo);
 template void KeyTable::add(std::string, Auto<double>&, KeyInfo);
 template void KeyTable::add(std::string, Auto<bool>&, KeyInfo);
+template void KeyTable::add(std::string, Auto<std::vector<double>>&, KeyInfo);
 template void KeyTable::add(std::string, std::vector<int64_t>&, KeyInfo);
 template void KeyTable::add(std::string, std::vector<double>&, KeyInfo);
 template void KeyTable::add(std::string, std::vector<std::string>&, KeyInfo);

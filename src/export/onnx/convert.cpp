@@ -60,13 +60,21 @@ void add_outputs(Graph& graph, std::string logits, const std::vector<int64_t>& s
     model.outputs.back().shape.insert(model.outputs.back().shape.end(), shape.begin() + 1, shape.end());
   };
   if (interface.is_half) logits = cast(graph, logits, ElementType::kFloat);
-  if (interface.outputs != exported::Outputs::kProbabilities) add("logits", "Identity", {logits});
+  if (interface.outputs != exported::Outputs::kAnswers) add("logits", "Identity", {logits});
   if (interface.outputs == exported::Outputs::kLogits) return;
-  if (interface.temperature != 1) {
-    logits = graph.add_node("Div", {logits, graph.add_constant(torch::tensor(static_cast<float>(interface.temperature)))});
+  using Kind = exported::Answers::Kind;
+  const auto& answers = interface.answers;
+  const auto combine = [&](const char* op, const std::vector<double>& numbers) {
+    logits = graph.add_node(op, {logits, graph.add_constant(torch::tensor(numbers, torch::kFloat32))});
+  };
+  if (answers.kind == Kind::kSoftmax && answers.temperature != 1) combine("Div", {answers.temperature});
+  if (!answers.deviation.empty()) {
+    combine("Mul", answers.deviation);
+    combine("Add", answers.mean);
   }
-  // Along the last axis by default, which is that of the classes.
-  add("probabilities", "Softmax", {logits});
+  // A softmax is along the last axis by default, which is that of the classes.
+  const auto* const op = answers.kind == Kind::kSoftmax ? "Softmax" : answers.kind == Kind::kSigmoid ? "Sigmoid" : "Identity";
+  add(exported::name_of_answers(interface), op, {logits});
 }
 
 }  // namespace

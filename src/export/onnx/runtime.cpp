@@ -106,7 +106,7 @@ class Network : public exported::ExportedNetwork {
 
   const std::vector<int64_t>& input_shape() const override { return input_shape_; }
   torch::ScalarType input_dtype() const override { return input_dtype_; }
-  bool gives_probabilities() const override { return output_name_ == "probabilities"; }
+  bool gives_answers() const override { return exported::are_answers(output_name_); }
   const std::string& checkpoint_sha256() const override { return description_.checkpoint_sha256; }
   std::string engine() const override { return fmt::format("ONNX Runtime {}", base_.get_version()); }
 
@@ -195,11 +195,11 @@ class Network : public exported::ExportedNetwork {
   void read_output() {
     size_t count = 0;
     check(functions_->session_get_output_count(session_.get(), &count));
-    for (size_t i = 0; i < count && !gives_probabilities(); ++i) {
+    for (size_t i = 0; i < count && !gives_answers(); ++i) {
       char* name = nullptr;
       check(functions_->session_get_output_name(session_.get(), i, allocator_, &name));
       const auto text = take_text(name);
-      if (i == 0 || text == "probabilities") output_name_ = text;
+      if (i == 0 || exported::are_answers(text)) output_name_ = text;
     }
   }
 

@@ -48,7 +48,7 @@ struct RandomBatch {
     const auto& info = setup.info;
     targets = info.has_masks      ? torch::zeros({size, shape[1], shape[2]}, torch::kUInt8)
               : info.has_labels() ? torch::zeros({size}, torch::kInt64)
-                                  : torch::zeros({size, info.num_targets}, placement.dtype);
+                                  : torch::zeros({size, info.num_outputs()}, placement.dtype);
   }
 };
 
@@ -85,12 +85,30 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 
 }  // namespace
 
+namespace {
+
+// Of targets that are all equally frequent.
+data::TargetSummary assumed_summary(const data::DatasetInfo& info) {
+  const auto count = static_cast<size_t>(info.num_outputs());
+  data::TargetSummary summary{.num_samples = info.num_outputs()};
+  if (info.num_classes > 0) {
+    summary.class_counts.assign(count, 1);
+  } else {
+    summary.mean.assign(count, 0);
+    summary.deviation.assign(count, 1);
+  }
+  return summary;
+}
+
+}  // namespace
+
 int64_t MemoryEstimate::total() const {
   return std::accumulate(items.begin(), items.end(), int64_t{0}, [](int64_t sum, const MemoryItem& item) { return sum + item.bytes; });
 }
 
 MeasuredMemory::MeasuredMemory(engine::Network& network, const MemorySetup& setup, int64_t flops, int64_t batch_size, int64_t num_joined) {
   const auto& placement = network.placement;
+  if (network.task->needs_target_summary()) network.task->set_target_summary(assumed_summary(setup.info));
   auto& optimizer = *network.optimizer;
   const auto parameters = network.model->parameters();
   parameter_bytes_ = bytes_of(parameters);

@@ -63,7 +63,7 @@ std::optional<Outputs> compute_outputs(RankContext& context, const NetworkFile& 
   if (result->measured.num_samples == 0) throw DataError(fmt::format("{} holds no images", result->name));
   if (logits.empty())
     throw UsageError(fmt::format("{}: its task gives no outputs to the loss, so that nothing can be calibrated", file.path()));
-  Outputs outputs{{torch::cat(logits), torch::cat(labels)}, result->class_names, result->name};
+  Outputs outputs{{torch::cat(logits), torch::cat(labels)}, result->output_names, result->name};
   if (outputs.samples.labels.size(0) != result->measured.num_samples) {
     throw UsageError(fmt::format("{}: its task gives {} outputs to the loss for {} images, so that nothing can be calibrated", file.path(),
                                  outputs.samples.labels.size(0), result->measured.num_samples));

@@ -48,10 +48,11 @@ void check_task(const config::Experiment& experiment, const data::DatasetInfo& i
                                             .dataset = experiment.dataset.component.name,
                                             .num_classes = info.num_classes,
                                             .has_masks = info.has_masks,
+                                            .is_multi_label = info.is_multi_label,
                                             .monitor = section.best.metric});
   for (const auto& mismatch : mismatches) findings.refuse(mismatch.key, mismatch.text);
-  const auto refusal = info.num_classes > 0 ? task->refusal_of_classes(info.num_classes) : "";
-  if (!refusal.empty()) findings.refuse("loss.class_weights", refusal);
+  const auto refusal = info.num_classes > 0 ? task->refusal_of_classes(info.num_classes) : std::nullopt;
+  if (refusal) findings.refuse(refusal->key, refusal->text);
   const auto measured = task->metrics().validation;
   const auto is_monitored = [&](const reporting::MetricInfo& metric) { return section.best.metric == "validation/" + metric.name; };
   if (section.best.metric != "auto" && std::ranges::none_of(measured, is_monitored)) {
@@ -106,13 +107,18 @@ bool check_inputs(const config::Experiment& experiment, const models::ModelOptio
   return false;
 }
 
+// Of targets that are no labels.
+const char* targets_text(const data::DatasetInfo& info) {
+  return info.has_masks ? "masks" : info.is_multi_label ? "any number of classes" : "numbers";
+}
+
 void check_sampler(const config::Experiment& experiment, const data::DatasetInfo& info, config::Findings& findings) {
   if (!findings.are_readable({"dataloader"}) || info.has_labels()) return;
   const auto& sampler = experiment.dataloader.sampler;
   if (!dynamic_cast<const data::SamplerOptions&>(*sampler.options).needs_classes()) return;
   findings.refuse("dataloader.sampler.name",
-                  fmt::format("{} needs classes, but {} has targets that are {}; choose another sampler", sampler.name,
-                              experiment.dataset.component.name, info.has_masks ? "masks" : "numbers"));
+                  fmt::format("{} needs one class of each sample, but {} has targets that are {}; choose another sampler", sampler.name,
+                              experiment.dataset.component.name, targets_text(info)));
 }
 
 void check_views(const config::Experiment& experiment, const data::DatasetInfo& info, config::Findings& findings) {
@@ -131,8 +137,7 @@ void check_batch_transforms(const config::Experiment& experiment, const data::Da
     const auto& name = transforms[i].name;
     const auto refuse = [&](const std::string& text) { findings.refuse(fmt::format("dataset.batch_transforms[{}]", i), text); };
     if (!info.has_labels()) {
-      refuse(fmt::format("{} mixes class labels, but {} gives {}; remove it", name, dataset,
-                         info.has_masks ? "masks" : "floating-point targets"));
+      refuse(fmt::format("{} mixes class labels, but {} gives {}; remove it", name, dataset, targets_text(info)));
     }
     if (info.shape.size() != 3 && data::batch_transform_registry().make(transforms[i])->needs_images()) {
       refuse(fmt::format("{} needs samples with channels, height and width, but those of {} have the shape {}; remove it", name, dataset,
@@ -259,11 +264,12 @@ void complete_dataset(config::Experiment& experiment, const data::DatasetFactory
   }
 }
 
-// Sets the task, if the experiment leaves it to the loss.
-void complete_task(config::Experiment& experiment, const config::Findings& findings) {
+// Sets the task, if the experiment leaves it to the loss and the data.
+void complete_task(config::Experiment& experiment, bool is_multi_label, const config::Findings& findings) {
   if (findings.is_given("task.name") || !findings.are_readable({"loss"})) return;
   const auto loss = nn::loss_registry().make(experiment.loss.component);
-  experiment.task.component = task::task_registry().configure(task::default_task(*loss));
+  const auto name = task::default_task(*loss, is_multi_label);
+  if (experiment.task.component.name != name) experiment.task.component = task::task_registry().configure(name);
 }
 
 // Sets what an experiment leaves to its data set: the network's number of outputs, the transforms, and whether some of the training set are
@@ -280,7 +286,7 @@ void complete_experiment(config::Experiment& experiment, const data::DatasetFact
                                                  experiment.dataset.component.name, model.input_shape().front()));
   }
   if (!model.takes_num_outputs()) return;
-  if (info.num_classes == data::kUnknownClasses) {
+  if (info.num_outputs() == data::kUnknownClasses) {
     findings.refuse("dataset." + dataset.missing_key, dataset.missing);
   } else {
     model.set_num_outputs(info.num_outputs());
@@ -303,12 +309,13 @@ void check_components(config::Experiment& experiment, config::Findings& findings
     const auto refusal = device::refusal_of_allocator(experiment.runtime.cuda_allocator);
     if (!refusal.empty()) findings.refuse("runtime.cuda_allocator", refusal);
   }
-  complete_task(experiment, findings);
+  complete_task(experiment, /*is_multi_label=*/false, findings);
   check_weights(experiment, findings);
   check_lr_schedule(experiment, findings);
   check_optimizer(experiment, findings);
   if (!findings.are_consistent({"dataset"})) return;
   const auto dataset = make_dataset();
+  complete_task(experiment, dataset.info.is_multi_label, findings);
   if (!experiment.dataset.stage_to.empty() && !dataset.locate) {
     findings.refuse("dataset.stage_to",
                     fmt::format("{} has no folder of its own that could be copied; leave this key out", experiment.dataset.component.name));
@@ -319,7 +326,7 @@ void check_components(config::Experiment& experiment, config::Findings& findings
   auto* model = has_model ? dynamic_cast<models::ModelOptions*>(experiment.model.component.options.get()) : nullptr;
   auto info = dataset.info;
   // Compared once the data set is opened (run/session/build.cpp).
-  if (info.num_classes == data::kUnknownClasses && has_model) info.num_classes = model->num_outputs();
+  if (info.num_outputs() == data::kUnknownClasses && has_model) info.set_num_outputs(model->num_outputs());
   if (info.has_masks && (!info.is_image || info.num_classes < 1 || info.num_classes > data::kNoClass)) {
     findings.refuse("dataset.name",
                     fmt::format("{} gives masks, which need images and 1 to {} classes, but it has {}; use another data set",
@@ -327,10 +334,10 @@ void check_components(config::Experiment& experiment, config::Findings& findings
                                 info.is_image ? counted(info.num_classes, "class", "classes") : "no images"));
     return;
   }
-  if (info.num_classes == 1)
+  if (info.num_classes == 1 && !info.is_multi_label)
     findings.warn("dataset.name", fmt::format("{} has one class, so that there is nothing to learn", experiment.dataset.component.name));
   if (const auto text = datasets::describe_look_alikes(info.class_names); !text.empty()) findings.warn("dataset.name", text);
-  if (info.num_classes != data::kUnknownClasses) check_task(experiment, info, findings);
+  if (info.num_outputs() != data::kUnknownClasses) check_task(experiment, info, findings);
   check_views(experiment, info, findings);
   check_batch_transforms(experiment, info, findings);
   check_sampler(experiment, info, findings);

@@ -50,6 +50,11 @@ class ObservedLoss : public nn::Loss {
   bool has_classes() const override { return loss_->has_classes(); }
   bool weighs_samples() const override { return loss_->weighs_samples(); }
   torch::Tensor sample_weights(const torch::Tensor& targets) const override { return loss_->sample_weights(targets); }
+  bool has_independent_classes() const override { return loss_->has_independent_classes(); }
+  bool needs_class_counts() const override { return loss_->needs_class_counts(); }
+  std::vector<double> set_class_counts(int64_t num_samples, const std::vector<int64_t>& counts) override {
+    return loss_->set_class_counts(num_samples, counts);
+  }
 
  private:
   std::unique_ptr<nn::Loss> loss_;
@@ -61,7 +66,7 @@ std::optional<inference::OperatingPoint> operating_point_of(const config::Experi
                                                             const EvaluationRequest& request) {
   if (request.observe) return std::nullopt;
   if (!state::View(file.tree(), file.path()).find(inference::operating_point_key(request.averaged))) return std::nullopt;
-  return inference::read_operating_point(file.tree(), file.path(), request.averaged, samples_of(experiment, file).num_classes);
+  return inference::read_operating_point(file.tree(), file.path(), request.averaged, samples_of(experiment, file));
 }
 
 // What an operating point is worth, on the ranks together.
@@ -71,7 +76,7 @@ class OperatingPointMeter {
 
   // As the loss gets them.
   void add(const torch::Tensor& outputs, const torch::Tensor& targets) {
-    const auto probabilities = (outputs.to(torch::kFloat64) / point_.temperature).softmax(1).cpu();
+    const auto probabilities = inference::answers_of(point_, outputs).cpu();
     const auto labels = targets.cpu();
     const auto [confidence, predicted] = probabilities.max(1);
     calibration_.add(confidence.nan_to_num(/*nan=*/0), predicted.eq(labels));
@@ -108,6 +113,9 @@ std::optional<EvaluationResult> evaluate(RankContext& context, const NetworkFile
       auto loss = std::make_unique<ObservedLoss>(nn::loss_registry().make(experiment.loss.component), observe);
       built.task = task::task_registry().make(experiment.task.component, std::move(loss));
     }
+    if (built.task->needs_target_summary()) {
+      built.task->set_target_summary(inference::read_target_summary(state::View(file.tree(), file.path())));
+    }
     return built;
   });
   std::optional<EvaluationData> evaluated;
@@ -131,7 +139,7 @@ std::optional<EvaluationResult> evaluate(RankContext& context, const NetworkFile
     if (!measured) return std::nullopt;
     if (operating) operating->reduce(*ranks.world);
     return EvaluationResult{.measured = std::move(*measured),
-                            .class_names = info.class_names,
+                            .output_names = info.output_names(),
                             .is_image = info.is_image,
                             .is_all = evaluated && evaluated->is_all,
                             .name = evaluated ? evaluated->name : "",
@@ -159,15 +167,23 @@ class Relabelled : public data::Dataset {
   int64_t size() const override { return dataset_->size(); }
   data::Sample read(int64_t index, data::Scratch& scratch) const override {
     auto sample = dataset_->read(index, scratch);
-    sample.target.label = relabel(sample.target.label);
+    if (info_.is_multi_label) {
+      scratch.values = relabel(sample.target.values);
+      sample.target.values = scratch.values;
+    } else {
+      sample.target.label = relabel(sample.target.label);
+    }
     return sample;
   }
+  std::vector<float> target_values(int64_t index) const override { return relabel(dataset_->target_values(index)); }
   int64_t label(int64_t index) const override { return relabel(dataset_->label(index)); }
   void check(int64_t index) const override { dataset_->check(index); }
   std::string name(int64_t index) const override { return dataset_->name(index); }
   void list(const std::function<void(const ListedSample&)>& use) const override {
     dataset_->list([&](ListedSample sample) {
-      sample.label = relabel(sample.label);
+      sample.label = info_.is_multi_label ? 0 : relabel(sample.label);
+      const auto values = relabel(sample.target_values);
+      sample.target_values = values;
       use(sample);
     });
   }
@@ -177,6 +193,12 @@ class Relabelled : public data::Dataset {
   // A label of no class, in a damaged file, stays one.
   int64_t relabel(int64_t label) const {
     return label >= 0 && label < static_cast<int64_t>(labels_.size()) ? labels_[static_cast<size_t>(label)] : -1;
+  }
+  // Of each class; classes of the training that the data lacks have 0.
+  std::vector<float> relabel(std::span<const float> of_classes) const {
+    std::vector<float> values(of_classes.empty() ? 0 : static_cast<size_t>(info_.num_classes));
+    for (size_t i = 0; i < of_classes.size(); ++i) values[static_cast<size_t>(labels_[i])] = of_classes[i];
+    return values;
   }
 
   std::unique_ptr<data::Dataset> dataset_;
@@ -231,7 +253,7 @@ void refuse_split_folders(const fs::path& folder, const std::vector<std::string>
   }
 }
 
-ComponentConfig component_of(const fs::path& data, const ComponentConfig& of_training, const std::vector<std::string>& trained) {
+ComponentConfig component_of(const fs::path& data, const ComponentConfig& of_training, const NetworkFile& file) {
   const auto& registry = datasets::dataset_registry();
   // It becomes a key of the experiment.
   if (!is_utf8(data.string())) throw UsageError(fmt::format("--data {}: the name is not text in UTF-8; rename it", data.string()));
@@ -240,7 +262,11 @@ ComponentConfig component_of(const fs::path& data, const ComponentConfig& of_tra
     auto component = registry.configure("csv");
     auto& options = dynamic_cast<datasets::CsvOptions&>(*component.options);
     options.train = data.string();
-    if (const auto* csv = dynamic_cast<const datasets::CsvOptions*>(of_training.options.get())) options.root = csv->root;
+    if (const auto* csv = dynamic_cast<const datasets::CsvOptions*>(of_training.options.get())) {
+      options.root = csv->root;
+      options.targets = csv->targets;
+      options.columns = csv->columns.empty() ? file.target_names() : csv->columns;
+    }
     return component;
   }
   if (fs::exists(data / datasets::kPackedTrain / "data.mdb")) {
@@ -253,7 +279,7 @@ ComponentConfig component_of(const fs::path& data, const ComponentConfig& of_tra
         "--data {}: this is one part of a packed data set; give the folder that holds it, and --split train or --split validation",
         data.string()));
   }
-  refuse_split_folders(data, trained);
+  refuse_split_folders(data, file.class_names());
   auto component = registry.configure("image_folder");
   dynamic_cast<datasets::ImageFolderOptions&>(*component.options).root = data.string();
   return component;
@@ -311,7 +337,7 @@ void choose_data(config::Experiment& experiment, const NetworkFile& file, const 
       if (!is_on_command_line(experiment, key)) continue;
       throw UsageError(fmt::format("{}: --data {} takes the place of this key; give one of the two", key, request.data.string()));
     }
-    section.component = component_of(request.data, section.component, file.class_names());
+    section.component = component_of(request.data, section.component, file);
     section.validation_split.value = 0;
     return;
   }

@@ -55,10 +55,10 @@ EvaluationData find_evaluation_data(const config::Experiment& experiment, const 
 
 struct EvaluationResult {
   task::Measurement measured;
-  std::vector<std::string> class_names;  // of the network; on rank 0
-  bool is_image = true;                  // what the samples are
-  bool is_all = false;                   // as in EvaluationData, on rank 0, like the next
-  std::string name;                      // of the samples
+  std::vector<std::string> output_names;  // of the network's classes or numbers; on rank 0
+  bool is_image = true;                   // what the samples are
+  bool is_all = false;                    // as in EvaluationData, on rank 0, like the next
+  std::string name;                       // of the samples
   // What the operating point of a calibrated checkpoint is worth; on rank 0, unless the request has an `observe`.
   struct OperatingPointResult {
     inference::OperatingPoint point;

@@ -71,6 +71,8 @@ config::Experiment NetworkFile::load_experiment(const std::filesystem::path& con
 
 std::vector<std::string> NetworkFile::class_names() const { return inference::read_class_names(tree_, path_); }
 
+std::vector<std::string> NetworkFile::target_names() const { return inference::read_target_names(tree_, path_); }
+
 std::vector<int64_t> NetworkFile::sample_shape() const { return inference::read_sample_shape(tree_, path_); }
 
 std::optional<NetworkFile::Progress> NetworkFile::progress() const {
@@ -109,9 +111,10 @@ Json to_json(const Node& node) {
 data::DatasetInfo samples_of(const config::Experiment& experiment, const NetworkFile& file) {
   auto info = datasets::dataset_registry().make(experiment.dataset.component).info;
   if (const auto names = file.class_names(); !names.empty()) info.class_names = names;
+  if (const auto names = file.target_names(); !names.empty()) info.target_names = names;
   if (const auto shape = file.sample_shape(); !shape.empty()) info.shape = shape;
   const auto& model = dynamic_cast<const models::ModelOptions&>(*experiment.model.component.options);
-  if (info.num_classes != 0) info.num_classes = model.num_outputs();
+  info.set_num_outputs(model.num_outputs());
   if (static_cast<int64_t>(info.class_names.size()) != info.num_classes) info.class_names.clear();
   return info;
 }
@@ -139,8 +142,13 @@ std::string describe_network(config::Experiment& experiment, const NetworkFile& 
       {"input_shape", data::Pipeline(experiment.dataset.validation_transforms, info, {}).output_shape()},
       {"transforms", to_json(transforms)},
   };
-  if (const auto point = inference::read_operating_point(file.tree(), file.path(), averaged, info.num_classes);
-      point != inference::OperatingPoint()) {
+  const auto point = inference::read_operating_point(file.tree(), file.path(), averaged, info);
+  if (point.kind == inference::AnswerKind::kClasses) description["thresholds"] = point.thresholds;
+  if (point.kind == inference::AnswerKind::kNumbers) {
+    description.erase("class_names");
+    description["target_names"] = info.target_names;
+  }
+  if (point.kind == inference::AnswerKind::kClass && point != inference::OperatingPoint()) {
     auto& json = description["operating_point"];
     json = {{"temperature", point.temperature}, {"reject_below", point.reject_below}};
     if (point.threshold) json["threshold"] = {{"label", point.threshold->label}, {"probability", point.threshold->probability}};
@@ -148,8 +156,8 @@ std::string describe_network(config::Experiment& experiment, const NetworkFile& 
   if (interface) {
     description["input"] = interface->preprocessing ? "images" : "tensor";
     auto& outputs = description["outputs"] = Json::array();
-    if (interface->outputs != exported::Outputs::kProbabilities) outputs.push_back("logits");
-    if (interface->outputs != exported::Outputs::kLogits) outputs.push_back("probabilities");
+    if (interface->outputs != exported::Outputs::kAnswers) outputs.push_back("logits");
+    if (interface->outputs != exported::Outputs::kLogits) outputs.push_back(exported::name_of_answers(*interface));
   }
   return description.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

@@ -44,6 +44,8 @@ class NetworkFile {
                                      const config::Registries& registries) const;
   // Of a checkpoint's classes; empty if the file does not name them.
   std::vector<std::string> class_names() const;
+  // Of the numbers that the network computes; empty if they have none.
+  std::vector<std::string> target_names() const;
   // Of the samples that the network was trained on; empty if the file does not tell.
   std::vector<int64_t> sample_shape() const;
   // Of the latest step of a checkpoint.

@@ -160,14 +160,20 @@ data::DatasetFactory Session::place_dataset() {
   return dataset.in_folder(staged_->path());
 }
 
-engine::Data Session::open_data(const engine::Network& network) {
+engine::Data Session::open_data(engine::Network& network) {
   const auto& experiment = context_.experiment();
   const auto& ranks = context_.ranks();
   auto samples = open_together(context_, [&] {
     auto opened = open_samples(experiment, place_dataset(), context_.logger(), num_overfit_samples(experiment, ranks.world->size()));
     auto sampler = make_sampler(experiment, opened.train);
-    return engine::make_training_samples(std::move(opened), std::move(sampler), experiment.dataloader.shards, ranks);
+    auto training = engine::make_training_samples(std::move(opened), std::move(sampler), experiment.dataloader.shards, ranks);
+    if (network.task->needs_target_summary()) training.targets = data::summarize_targets(training.train.dataset());
+    return training;
   });
+  if (samples.targets) {
+    const auto text = network.task->set_target_summary(samples.targets);
+    if (directory_ && !text.empty()) context_.logger().info("{}", text);
+  }
   return context_.barrier().make_on_all_ranks(
       [&] { return make_data(experiment, network.placement, ranks, context_.logger(), std::move(samples)); });
 }

@@ -65,7 +65,7 @@ class Session {
   void open_log();
   // The data set of the experiment, copied to a disk of this host if that is asked for.
   data::DatasetFactory place_dataset();
-  engine::Data open_data(const engine::Network& network);
+  engine::Data open_data(engine::Network& network);
   void warn_of_plan(const engine::Plan& plan) const;
   void warn_of_autocast(engine::Network& network, const std::vector<int64_t>& sample_shape) const;
   void report_frozen(const engine::Network& network) const;

@@ -16,8 +16,13 @@ namespace {
 
 nlohmann::json to_json(const engine::Samples& samples) {
   const auto& info = samples.info();
-  return {{"size", samples.size()},          {"shape", info.shape},        {"is_image", info.is_image}, {"num_classes", info.num_classes},
-          {"num_targets", info.num_targets}, {"has_masks", info.has_masks}};
+  return {{"size", samples.size()},
+          {"shape", info.shape},
+          {"is_image", info.is_image},
+          {"num_classes", info.num_classes},
+          {"num_targets", info.num_targets},
+          {"has_masks", info.has_masks},
+          {"is_multi_label", info.is_multi_label}};
 }
 
 engine::Samples samples_from(const nlohmann::json& json) {
@@ -26,18 +31,33 @@ engine::Samples samples_from(const nlohmann::json& json) {
            .is_image = json["is_image"],
            .num_classes = json["num_classes"],
            .num_targets = json["num_targets"],
-           .has_masks = json["has_masks"]}};
+           .has_masks = json["has_masks"],
+           .is_multi_label = json["is_multi_label"]}};
+}
+
+nlohmann::json to_json(const data::TargetSummary& summary) {
+  return {{"num_samples", summary.num_samples},
+          {"class_counts", summary.class_counts},
+          {"mean", summary.mean},
+          {"deviation", summary.deviation}};
 }
 
 nlohmann::json to_json(const engine::TrainingSamples& samples) {
   return {{"train", to_json(samples.train)},
           {"validation", samples.validation ? to_json(*samples.validation) : nlohmann::json()},
-          {"samples_per_epoch", samples.samples_per_epoch}};
+          {"samples_per_epoch", samples.samples_per_epoch},
+          {"targets", samples.targets ? to_json(*samples.targets) : nlohmann::json()}};
 }
 
 engine::TrainingSamples training_samples_from(const nlohmann::json& json) {
   engine::TrainingSamples samples{{.train = samples_from(json["train"])}, nullptr, json["samples_per_epoch"]};
   if (!json["validation"].is_null()) samples.validation = samples_from(json["validation"]);
+  if (const auto& targets = json["targets"]; !targets.is_null()) {
+    samples.targets = {.num_samples = targets["num_samples"],
+                       .class_counts = targets["class_counts"],
+                       .mean = targets["mean"],
+                       .deviation = targets["deviation"]};
+  }
   return samples;
 }
 
@@ -120,6 +140,7 @@ void add_parts(const data::Dataset& files, const std::string& kind, std::vector<
                        [&files](const UseText& use) {
                          use(fmt::format("{}", files.info().shape));
                          for (const auto& name : files.info().class_names) use(name);
+                         for (const auto& name : files.info().target_names) use(name);
                        }});
   parts.push_back({.noun = noun,
                    .another = another,
@@ -128,7 +149,10 @@ void add_parts(const data::Dataset& files, const std::string& kind, std::vector<
                    .list_texts =
                        [&files](const UseText& use) {
                          files.list([&](const data::Dataset::ListedSample& sample) {
-                           auto text = fmt::format("{}{}of class {}", sample.name, sample.name.empty() ? "" : " ", sample.label);
+                           const auto targets = sample.target_values.empty()
+                                                    ? fmt::format("of class {}", sample.label)
+                                                    : fmt::format("with the targets {}", fmt::join(sample.target_values, " "));
+                           auto text = fmt::format("{}{}{}", sample.name, sample.name.empty() ? "" : " ", targets);
                            if (sample.num_bytes > 0) text += fmt::format(" with {}", counted(sample.num_bytes, "byte"));
                            use(text);
                          });

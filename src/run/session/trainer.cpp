@@ -140,6 +140,7 @@ void check_fit(const TrainerParts& parts, const TrainerOptions& options, const e
                                                     .dataset = "the training set",
                                                     .num_classes = info.num_classes,
                                                     .has_masks = info.has_masks,
+                                                    .is_multi_label = info.is_multi_label,
                                                     .monitor = options.loop.monitor.metric});
   if (!mismatches.empty()) throw UsageError(mismatches.front().text);
   engine::monitored_metric(options.loop.monitor, *network.task);
@@ -164,6 +165,7 @@ engine::Parts assemble(distributed::Context& context, TrainerParts& parts, const
   auto data = make_data(parts, options, network.placement, ranks);
   check_fit(parts, options, network, data);
   const auto& samples = data.train.samples;
+  if (network.task->needs_target_summary()) network.task->set_target_summary(data::summarize_targets(samples.dataset()));
   if (context.rank() == 0 && network.model->num_fitted_images() > 0) {
     inference::fit_model(*network.model, samples.dataset(),
                          engine::make_pipeline(parts.validation_transforms, samples.info(), network.placement));

@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "inference/description.h"
 #include "trainer/error.h"
 #include "trainer/state.h"
 
@@ -64,6 +65,8 @@ state::Dict Checkpoints::make_tree(const torch::Tensor& sums) const {
   tree.add("num_train", parts_.train.samples.size());
   const auto& info = parts_.train.samples.info();
   if (!info.class_names.empty()) tree.add("class_names", state::List(info.class_names.begin(), info.class_names.end()));
+  if (!info.target_names.empty()) tree.add("target_names", state::List(info.target_names.begin(), info.target_names.end()));
+  if (const auto& summary = parts_.task->target_summary()) tree.add("target_summary", inference::tree_of(*summary));
   const auto& shape = parts_.train.samples.stored_shape();
   tree.add("sample_shape", state::List(shape.begin(), shape.end()));
   target_.complete(tree);
@@ -80,6 +83,7 @@ void Checkpoints::load(const state::View& view) {
   if (num_train.integer() != size) {
     num_train.fail(fmt::format("was trained on {} images, but the data set has {}; use the same data set", num_train.integer(), size));
   }
+  if (parts_.task->needs_target_summary()) parts_.task->set_target_summary(inference::read_target_summary(view));
   state::load_state_of(*parts_.model, view.at("model"));
   const auto ema = view.at("ema");
   if (parts_.ema && !ema.is_none()) parts_.ema->load_state(ema);

@@ -100,8 +100,9 @@ struct OpenedSamples {
 
 // The samples of a training, and the order in which it takes them.
 struct TrainingSamples : OpenedSamples {
-  std::unique_ptr<data::ShardedSampler> sampler;  // null where another rank reads
-  int64_t samples_per_epoch = 0;                  // of the sampler
+  std::unique_ptr<data::ShardedSampler> sampler;    // null where another rank reads
+  int64_t samples_per_epoch = 0;                    // of the sampler
+  std::optional<data::TargetSummary> targets = {};  // of the training samples, for a task that needs it
 };
 // Each rank takes its part of the order that the sampler gives. Not collective.
 TrainingSamples make_training_samples(OpenedSamples samples, std::unique_ptr<const data::Sampler> sampler, data::Shards shards,

@@ -79,6 +79,11 @@ state::Tree tree_of(const std::optional<reporting::ValidationEvent>& event) {
   add_metrics(dict, "", event->metrics, columns);
   dict.add("num_samples", event->num_samples);
   dict.add("confusion", torch::tensor(event->classes.confusion, torch::kInt64));
+  if (!event->labels.classes.empty()) {
+    state::List thresholds;
+    for (const auto& label : event->labels.classes) thresholds.emplace_back(label.threshold);
+    dict.add("thresholds", std::move(thresholds));
+  }
   add_metrics(dict, "ema_", event->ema_metrics, without_details(columns));
   dict.add("seconds", event->seconds);
   return dict;
@@ -89,11 +94,16 @@ std::optional<reporting::ValidationEvent> read_validation(const state::View& vie
   const auto confusion = view.at("confusion").tensor().to(torch::kInt64).contiguous();
   const auto* cells = confusion.const_data_ptr<int64_t>();
   const auto columns = task::all_metrics().validation;
+  reporting::LabelResults labels;
+  if (const auto thresholds = view.find("thresholds")) {
+    for (const auto& threshold : thresholds->elements()) labels.classes.push_back({.threshold = threshold.number()});
+  }
   return reporting::ValidationEvent{.epoch = view.at("epoch").integer(),
                                     .step = view.at("step").integer(),
                                     .metrics = read_metrics(view, "", columns),
                                     .num_samples = view.at("num_samples").integer(),
                                     .classes = {.confusion = {cells, cells + confusion.numel()}},
+                                    .labels = std::move(labels),
                                     .ema_metrics = read_metrics(view, "ema_", without_details(columns)),
                                     .seconds = view.at("seconds").number()};
 }

@@ -49,6 +49,8 @@ bool Validations::validate(const EpochPart& part, bool is_within_epoch) {
                                    .metrics = evaluation->model.metrics,
                                    .num_samples = evaluation->model.num_samples,
                                    .classes = evaluation->model.classes,
+                                   .labels = evaluation->model.labels,
+                                   .numbers = evaluation->model.numbers,
                                    .seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(),
                                    .is_within_epoch = is_within_epoch};
   if (evaluation->ema) {
@@ -114,7 +116,7 @@ std::optional<task::Measurement> evaluate_model(Network& network, const Ranks& r
   });
 
   ranks.activity->enter(distributed::Phase::kValidation);
-  const auto meter = network.task->make_validation_meter(placement.device, source.samples.info().num_classes, num_batches);
+  const auto meter = network.task->make_validation_meter(placement.device, source.samples.info().num_outputs(), num_batches);
   const torch::InferenceMode inference;
   network.model->eval();
   bool stopped = should_stop();

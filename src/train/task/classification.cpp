@@ -182,6 +182,10 @@ class Classification : public Task {
                                     "task of a plug-in that takes masks",
                                     setup.dataset)});
     }
+    if (setup.is_multi_label) {
+      found.push_back({"loss.name", fmt::format("{} needs one class of each image, but {} gives any number of them; set loss.name: bce",
+                                                setup.loss, setup.dataset)});
+    }
     if (setup.num_classes == 0) {
       found.push_back({"loss.name", fmt::format("{} needs class labels, but {} gives floating-point targets", setup.loss, setup.dataset)});
     }

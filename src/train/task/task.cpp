@@ -7,6 +7,8 @@
 #include <stdexcept>
 
 #include "train/task/classification.h"
+#include "train/task/multi_label.h"
+#include "train/task/regression.h"
 #include "trainer/error.h"
 
 namespace trainer::task {
@@ -14,19 +16,6 @@ namespace {
 
 struct NoOptions {
   void describe(KeyTable&) {}
-};
-
-class Regression : public Task {
- public:
-  using Task::Task;
-
-  std::vector<Mismatch> mismatches(const Setup& setup) const override {
-    std::vector<Mismatch> found;
-    if (setup.num_classes > 0) {
-      found.push_back({"loss.name", fmt::format("{} needs floating-point targets, but {} gives class labels", setup.loss, setup.dataset)});
-    }
-    return found;
-  }
 };
 
 void add_missing(std::vector<reporting::MetricInfo>& to, const std::vector<reporting::MetricInfo>& from) {
@@ -45,7 +34,7 @@ Task::Pass Task::evaluate(models::Model& model, const torch::Tensor& images, con
   return with_loss(average_over_views(images, tta, [&model](const torch::Tensor& view) { return model.forward(view); }), targets);
 }
 
-std::unique_ptr<ValidationMeter> Task::make_validation_meter(torch::Device device, int64_t /*num_classes*/, int64_t num_batches) const {
+std::unique_ptr<ValidationMeter> Task::make_validation_meter(torch::Device device, int64_t /*num_outputs*/, int64_t num_batches) const {
   return std::make_unique<ValidationMeter>(device, num_batches);
 }
 
@@ -77,11 +66,17 @@ Task::Pass Task::with_loss(torch::Tensor outputs, const torch::Tensor& targets) 
   return {.outputs = std::move(outputs), .loss = std::move(loss), .weight = std::move(weight)};
 }
 
-std::unique_ptr<Task> make_regression(std::unique_ptr<nn::Loss> loss) {
-  if (loss != nullptr && loss->has_classes()) {
-    throw UsageError("regression needs a loss of numbers, such as mse; choose one, or leave the task out");
-  }
-  return std::make_unique<Regression>(std::move(loss));
+std::string Task::set_target_summary(const std::optional<data::TargetSummary>& summary) {
+  target_summary_ = summary;
+  if (!summary || loss_ == nullptr || !loss_->needs_class_counts()) return "";
+  std::string text;
+  for (const auto weight : loss_->set_class_counts(summary->num_samples, summary->class_counts)) text += fmt::format(" {:.4g}", weight);
+  return fmt::format("loss.{}: auto is{}", loss_->class_weights_key(), text);
+}
+
+std::optional<Task::Mismatch> Task::refusal_of_classes(int64_t num_classes) const {
+  const auto text = loss_ == nullptr ? "" : loss_->refusal_of_classes(num_classes);
+  return text.empty() ? std::nullopt : std::optional(Mismatch{"loss." + loss_->class_weights_key(), text});
 }
 
 TaskRegistry& task_registry() {
@@ -89,14 +84,22 @@ TaskRegistry& task_registry() {
     TaskRegistry tasks("task");
     tasks.add<NoOptions>("classification", "One class of each image; measures top1, top5, macro F1 and the calibration error.",
                          [](const NoOptions&, std::unique_ptr<nn::Loss> loss) { return make_classification(std::move(loss)); });
-    tasks.add<NoOptions>("regression", "Numbers for each sample; measures the loss.",
-                         [](const NoOptions&, std::unique_ptr<nn::Loss> loss) { return make_regression(std::move(loss)); });
+    tasks.add<NoOptions>("multi_label",
+                         "Any number of classes of each image; measures the mean average precision, and F1 and exact matches with the best "
+                         "threshold of each class.",
+                         [](const NoOptions&, std::unique_ptr<nn::Loss> loss) { return make_multi_label(std::move(loss)); });
+    tasks.add<RegressionOptions>(
+        "regression", "Numbers for each sample; measures their mean absolute error, RMSE and R².",
+        [](const RegressionOptions& options, std::unique_ptr<nn::Loss> loss) { return make_regression(std::move(loss), options); });
     return tasks;
   }();
   return registry;
 }
 
-std::string default_task(const nn::Loss& loss) { return loss.has_classes() ? "classification" : "regression"; }
+std::string default_task(const nn::Loss& loss, bool is_multi_label) {
+  if (is_multi_label && loss.has_independent_classes()) return "multi_label";
+  return loss.has_classes() ? "classification" : "regression";
+}
 
 reporting::MetricColumns all_metrics() {
   reporting::MetricColumns all;

@@ -5,11 +5,8 @@
 
 namespace trainer::task {
 
-// Targets are floating-point vectors; the loss is the only metric. Throws UsageError for a loss of other targets.
-std::unique_ptr<Task> make_regression(std::unique_ptr<nn::Loss> loss);
-
-// The task of an experiment that names none.
-std::string default_task(const nn::Loss& loss);
+// The task of an experiment that names none. `is_multi_label`: of its data set.
+std::string default_task(const nn::Loss& loss, bool is_multi_label = false);
 
 // The metrics of all tasks, each once. Tables and checkpoints have these columns for every task, empty if the task lacks the metric.
 reporting::MetricColumns all_metrics();

@@ -1,5 +1,7 @@
 #include <gmock/gmock.h>
 
+#include <numeric>
+
 #include "commands/init.h"
 #include "config/load.h"
 #include "run/session/registries.h"
@@ -16,7 +18,8 @@ DatasetFacts photos(std::vector<int64_t> images_per_class, std::vector<ImageSize
   facts.section.set("name", Node::scalar("image_folder"));
   facts.section.set("root", Node::scalar("my photos"));
   facts.info = {.shape = {3, data::kAnySize, data::kAnySize}, .num_classes = static_cast<int64_t>(images_per_class.size())};
-  facts.images_per_class = std::move(images_per_class);
+  facts.targets = {.num_samples = std::accumulate(images_per_class.begin(), images_per_class.end(), int64_t{0}),
+                   .class_counts = std::move(images_per_class)};
   facts.num_read = static_cast<int64_t>(sizes.size());
   facts.sizes.sizes = std::move(sizes);
   return facts;

@@ -1,5 +1,6 @@
 #include "datasets/csv.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -189,9 +190,11 @@ TEST_F(CsvTest, MalformedTrainingFilesAreExplained) {
   EXPECT_EQ(what_is_wrong_with("1.jpg,a\n\n2.jpg\n"),
             "line 3 has 1 field instead of path,label; write a path that contains a comma in quotation marks");
   EXPECT_EQ(what_is_wrong_with("1.jpg,a\n2,b.jpg,a\n"),
-            "line 2 has 3 fields instead of path,label; write a path that contains a comma in quotation marks");
+            "line 2 has 3 fields instead of path,label; write a path that contains a comma in quotation marks, or choose the column of the "
+            "labels with dataset.columns");
   EXPECT_EQ(what_is_wrong_with("path,label,split\n1.jpg,a,train\n"),
-            "line 1 has 3 fields instead of path,label; write a path that contains a comma in quotation marks");
+            "line 1 has 3 fields instead of path,label; write a path that contains a comma in quotation marks, or choose the column of the "
+            "labels with dataset.columns");
   EXPECT_EQ(what_is_wrong_with("1.jpg,\n"), "line 1 has no label; add it");
   EXPECT_EQ(what_is_wrong_with("\"1\n.jpg\",a\n\"\",a\n"), "line 3 has no path; add it");
   EXPECT_EQ(what_is_wrong_with("1.jpg,a\n\"2.jpg,a\n3.jpg,a\n"), "line 2 has a quotation mark that no other one closes; add it");
@@ -281,6 +284,102 @@ TEST_F(CsvTest, ImagesThatDoNotExistAreFoundWhenTheyAreRead) {
   } catch (const std::runtime_error& error) {
     EXPECT_STREQ(error.what(), "cannot be read: No such file or directory");
   }
+}
+
+// Other targets than a label.
+class CsvTargetsTest : public CsvTest {
+ protected:
+  // "PATH VALUE VALUE ..." of each image.
+  std::vector<std::string> targets_in(const data::Dataset& dataset) const {
+    std::vector<std::string> lines;
+    for (int64_t i = 0; i < dataset.size(); ++i) {
+      lines.push_back(dataset.name(i).substr(path("").size()));
+      for (const auto value : dataset.target_values(i)) lines.back() += fmt::format(" {}", value);
+    }
+    return lines;
+  }
+  std::vector<std::string> targets_of(const std::string& content) const {
+    write_train(content);
+    const auto made = factory();
+    EXPECT_EQ(made.missing, "");
+    return made.missing.empty() ? targets_in(*open(made)) : std::vector<std::string>{};
+  }
+  // After the name of the file.
+  std::string problem_with(const std::string& content) const {
+    write_train(content);
+    const auto made = factory();
+    const auto text = made.missing.empty() ? failure_of(made, data::Split::kTrain) : made.missing;
+    const auto begin = path("train.csv") + ": ";
+    EXPECT_EQ(text.substr(0, begin.size()), begin);
+    return text.substr(begin.size());
+  }
+};
+
+TEST_F(CsvTargetsTest, AColumnOfLabelsIsChosenByItsName) {
+  options_.columns = {"kind"};
+  EXPECT_THAT(images_of("image,patient,kind\n1.jpg,p1,cat\n2.jpg,p2,dog\n"), ElementsAre("0 1.jpg", "1 2.jpg"));
+  EXPECT_EQ(problem_with("image,patient,label\n1.jpg,p1,cat\n"),
+            "line 1 names no column \"kind\", but patient, label; correct it, or dataset.columns");
+  EXPECT_EQ(problem_with("1.jpg,p1,cat\n"),
+            "line 1 is an image; dataset.columns needs a first line that names the columns, such as path,cat,dog: add it");
+  EXPECT_EQ(problem_with("image,patient,kind\n1.jpg,p1\n"),
+            "line 2 has 2 fields, but the first line has 3; write what contains a comma in quotation marks");
+  EXPECT_EQ(problem_with("image,patient,kind\n1.jpg,p1,\n"), "line 2 has no label; add it");
+  options_.columns = {"kind", "patient"};
+  EXPECT_EQ(problem_with("image,patient,kind\n1.jpg,p1,cat\n"),
+            "dataset.columns names 2 columns, but dataset.targets: class takes one; choose classes or numbers, or name one column");
+}
+
+TEST_F(CsvTargetsTest, SeveralClassesHaveAColumnEach) {
+  options_.targets = CsvTargets::kClasses;
+  EXPECT_THAT(targets_of("path,dog,cat\n1.jpg,1,0\n2.jpg,0,0\npath,dog,cat\n3.jpg,1.0,1\n"),
+              ElementsAre("1.jpg 1 0", "2.jpg 0 0", "3.jpg 1 1"));
+  const auto made = factory();
+  EXPECT_TRUE(made.info.is_multi_label);
+  EXPECT_FALSE(made.info.has_labels());
+  EXPECT_EQ(made.info.num_outputs(), 2);
+  EXPECT_THAT(made.info.class_names, ElementsAre("dog", "cat"));
+  // By their names.
+  write_validation("path,cat,age,dog\n4.jpg,0,7,1\n");
+  EXPECT_THAT(targets_in(*open(factory(), data::Split::kValidation)), ElementsAre("4.jpg 1 0"));
+  EXPECT_EQ(problem_with("path,dog,cat\n1.jpg,1,2\n"), "line 2 has \"2\" in the column cat; write 1 for an image of that class, else 0");
+  EXPECT_EQ(problem_with("path,dog,dog\n1.jpg,1,0\n"), "line 1 names two columns \"dog\"; rename one of them");
+  EXPECT_EQ(problem_with("1.jpg,1,0\n"),
+            "line 1 is an image; several classes need a first line that names the columns, such as path,cat,dog: add it");
+}
+
+TEST_F(CsvTargetsTest, SeveralClassesAreAList) {
+  options_.targets = CsvTargets::kClasses;
+  EXPECT_THAT(targets_of("path,labels\n1.jpg,dog;cat\n2.jpg,\n3.jpg,cow;\n"), ElementsAre("1.jpg 1 0 1", "2.jpg 0 0 0", "3.jpg 0 1 0"));
+  EXPECT_THAT(factory().info.class_names, ElementsAre("cat", "cow", "dog"));
+  write_validation("4.jpg,cat;pig\n");
+  EXPECT_THAT(failure_of(factory(), data::Split::kValidation), HasSubstr("line 1 has the label \"pig\", which"));
+  EXPECT_EQ(problem_with("path,labels\n1.jpg,\n"), "no image has a class; add their names");
+  EXPECT_EQ(problem_with("1.jpg\n"), "line 1 has 1 field instead of a path and its targets; add them after a comma");
+}
+
+TEST_F(CsvTargetsTest, Numbers) {
+  options_.targets = CsvTargets::kNumbers;
+  EXPECT_THAT(targets_of("1.jpg,1.5,-2\n2.jpg,1e3,0\n"), ElementsAre("1.jpg 1.5 -2", "2.jpg 1000 0"));
+  EXPECT_EQ(factory().info.num_outputs(), 2);
+  EXPECT_THAT(factory().info.target_names, IsEmpty());
+  write_validation("3.jpg,1\n");
+  EXPECT_EQ(
+      failure_of(factory(), data::Split::kValidation),
+      "dataset.validation: " + path("val.csv") + " has 1 number for each image, but " + path("train.csv") + " has 2; give both the same");
+  EXPECT_THAT(targets_of("path,length,weight\n1.jpg,1.5,2\n"), ElementsAre("1.jpg 1.5 2"));
+  EXPECT_THAT(factory().info.target_names, ElementsAre("length", "weight"));
+  options_.columns = {"weight"};
+  EXPECT_THAT(targets_of("path,length,weight\n1.jpg,,2\n"), ElementsAre("1.jpg 2"));
+  EXPECT_EQ(problem_with("path,length,weight\n1.jpg,,heavy\n"),
+            "line 2 has \"heavy\" in the column weight; write a finite number, such as 0.25");
+  for (const std::string wrong : {"", "nan", "inf", "1e99", "1,5", "0x10"}) {
+    EXPECT_THAT(problem_with("path,weight\n1.jpg,\"" + wrong + "\"\n"), HasSubstr("write a finite number")) << wrong;
+  }
+  options_.columns = {};
+  write_train("path,weight\n");
+  EXPECT_EQ(factory().info.num_outputs(), data::kUnknownClasses);
+  EXPECT_EQ(factory().info.num_classes, 0);
 }
 
 }  // namespace

@@ -96,7 +96,8 @@ data::DatasetFactory make_in(const std::string& name, const std::filesystem::pat
   component.options->add_keys(table);
   for (const auto& key : table.keys()) {
     if (key.name == "root") set_key(component, key.name, root.string());
-    if (name == "csv" && key.name != "root") set_key(component, key.name, (root / (key.name + ".csv")).string());
+    if (name == "csv" && (key.name == "train" || key.name == "validation"))
+      set_key(component, key.name, (root / (key.name + ".csv")).string());
   }
   return dataset_registry().make(component);
 }

@@ -104,7 +104,7 @@ TEST(Calibration, StoredValuesAreChecked) {
     state::Dict file;
     const inference::OperatingPoint::Threshold threshold{label, 0.5};
     file.add("operating_point", inference::tree_of({.temperature = temperature, .reject_below = 0, .threshold = threshold}));
-    return inference::read_operating_point(file, "a.pt", /*averaged=*/false, /*num_classes=*/3);
+    return inference::read_operating_point(file, "a.pt", /*averaged=*/false, {.shape = {3, 8, 8}, .num_classes = 3});
   };
   EXPECT_EQ(read(2, 1).threshold->label, 1);
   EXPECT_THAT([&] { read(0, 1); }, ThrowsMessage<CheckpointError>(HasSubstr("calibrate the checkpoint again")));

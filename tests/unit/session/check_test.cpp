@@ -85,11 +85,12 @@ TEST(CheckComponents, RefusesContradictions) {
       {{"runtime.dtype=float64", "amp.enabled=true"},
        "command line: amp.enabled: autocast lowers the precision that runtime.dtype: float64 asks for; choose one of them"},
       {{"dataloader.sampler.name=class_balanced", "dataset.num_classes=0", "loss.name=mse"},
-       "command line: dataloader.sampler.name: class_balanced needs classes, but synthetic has targets that are numbers; choose another "
+       "command line: dataloader.sampler.name: class_balanced needs one class of each sample, but synthetic has targets that are numbers; "
+       "choose another "
        "sampler"},
       {{"loss={name: cross_entropy, class_weights: [1, 2]}"},
        "command line: loss.class_weights: has 2 numbers, but there are 10 classes; give one for each"},
-      {{"loss.class_weights=[1, 0]"}, "command line: loss.class_weights: expected a list, each item a number > 0, got [1, 0]"},
+      {{"loss.class_weights=[1, 0]"}, "command line: loss.class_weights: expected auto or a list, each item a number > 0, got [1, 0]"},
       {{"dataloader.sampler.repeats=2"}, "command line: dataloader.sampler.repeats: not a key of shuffled, but of repeated_augmentation"},
       {{"dataloader.sampler=weighted"},
        "command line: dataloader.sampler: expected a section of keys and values, got weighted; write {name: weighted}"},
@@ -138,7 +139,7 @@ TEST(CheckComponents, RefusesContradictions) {
        "command line: dataset.batch_transforms[1]: cutmix needs samples with channels, height and width, but those of synthetic have the "
        "shape 10; remove it"},
       {{"dataset={name: synthetic, num_classes: 0, num_targets: 10, batch_transforms: [mixup]}", "loss={name: mse}"},
-       "command line: dataset.batch_transforms[0]: mixup mixes class labels, but synthetic gives floating-point targets; remove it"},
+       "command line: dataset.batch_transforms[0]: mixup mixes class labels, but synthetic gives numbers; remove it"},
       {{"dataset.batch_transforms=[mixup, flip]"}, "command line: dataset.batch_transforms[1]: \"flip\" is not one of mixup, cutmix"},
       {{"dataset.batch_transforms=[mixup: {alpha: 0}]"},
        "command line: dataset.batch_transforms[0].mixup.alpha: expected a number from 0 to 1000 (0 excluded), got 0"},
@@ -203,7 +204,7 @@ TEST(CheckComponents, ASectionWithProblemsIsNotComparedWithOthers) {
       {{"training.epochs=x", "lr_scheduler={name: multistep, milestones: [5]}"},
        "command line: training.epochs: expected an integer >= 1 or null, got x"},
       {{"loss.name=x", "dataset.num_classes=4", "model.num_classes=4", "checkpoint.monitor=validation/top5"},
-       "command line: loss.name: \"x\" is not one of cross_entropy, bce, focal, mse"},
+       "command line: loss.name: \"x\" is not one of cross_entropy, bce, focal, mse, l1, huber"},
   };
   for (const auto& [overrides, text] : findings) EXPECT_EQ(findings_of(overrides), text);
 }

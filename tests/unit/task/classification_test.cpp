@@ -34,7 +34,7 @@ const distributed::ProcessGroup& one_process() {
 }
 
 TrainMeter classes_meter() { return make_classification(nullptr)->make_train_meter(torch::kCPU); }
-TrainMeter loss_meter() { return make_regression(nullptr)->make_train_meter(torch::kCPU); }
+TrainMeter loss_meter() { return {torch::kCPU, {}}; }
 
 TEST(TrainMeter, WeightsBatchesByTheirSize) {
   auto meter = classes_meter();
@@ -207,10 +207,10 @@ TEST(ValidationMeter, HasTheSameDigitsForAnyNumberOfRanks) {
 }
 
 TEST(ValidationMeter, WithoutClasses) {
-  const auto meter = make_regression(nullptr)->make_validation_meter(torch::kCPU, 0, 2);
-  meter->add({.number = 0, .size = 3}, torch::tensor(1.0), torch::ones({3, 2}), torch::ones({3, 2}));
-  meter->add({.number = 1, .size = 1}, torch::tensor(5.0), torch::ones({1, 2}), torch::ones({1, 2}));
-  const auto scores = meter->read(one_process());
+  ValidationMeter meter(torch::kCPU, 2);
+  meter.add({.number = 0, .size = 3}, torch::tensor(1.0), torch::ones({3, 2}), torch::ones({3, 2}));
+  meter.add({.number = 1, .size = 1}, torch::tensor(5.0), torch::ones({1, 2}), torch::ones({1, 2}));
+  const auto scores = meter.read(one_process());
   EXPECT_DOUBLE_EQ(loss_of(scores), 2);
   EXPECT_FALSE(value_of(scores, "top1").has_value());
   EXPECT_FALSE(value_of(scores, "macro_f1").has_value());

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "train/task/classification.h"
+#include "train/task/regression.h"
 #include "trainer/error.h"
 
 namespace trainer::task {
@@ -95,8 +96,8 @@ TEST(Task, TheLossIsTheFirstMetric) {
   EXPECT_EQ(names_of(classification.validation).front(), "loss");
   EXPECT_THAT(names_of(classification.validation), Contains(make_classification(nullptr)->default_metric()));
   const auto regression = make_regression(nullptr)->metrics();
-  EXPECT_THAT(names_of(regression.train), ElementsAre("loss"));
-  EXPECT_THAT(names_of(regression.validation), ElementsAre("loss"));
+  EXPECT_THAT(names_of(regression.train), ElementsAre("loss", "mae"));
+  EXPECT_THAT(names_of(regression.validation), ElementsAre("loss", "mae", "rmse", "r2"));
   EXPECT_FALSE(regression.validation[0].higher_is_better);
 }
 

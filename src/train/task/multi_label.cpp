@@ -1,0 +1,155 @@
+#include "train/task/multi_label.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstring>
+
+#include "trainer/error.h"
+
+namespace trainer::task {
+namespace {
+
+using reporting::MetricFormat;
+
+const std::array<reporting::MetricInfo, 3>& label_metrics() {
+  static const std::array<reporting::MetricInfo, 3> infos = {
+      {{.name = "map", .higher_is_better = true},
+       {.name = "macro_f1", .higher_is_better = true, .is_detail = true},
+       {.name = "exact_match", .higher_is_better = true, .format = MetricFormat::kPercent}}};
+  return infos;
+}
+
+// `scores` and `is_of_class` of all samples, the greatest score first.
+reporting::LabelResult measure_label(const float* scores, const bool* is_of_class, int64_t count) {
+  reporting::LabelResult result;
+  result.num_samples = std::count(is_of_class, is_of_class + count, true);
+  if (result.num_samples == 0) return result;
+  const auto num_samples = static_cast<double>(result.num_samples);
+  int64_t hits = 0;
+  int64_t hits_before = 0;  // at a greater threshold
+  for (int64_t i = 0; i < count; ++i) {
+    hits += is_of_class[i] ? 1 : 0;
+    // Samples with the same score have one threshold.
+    const bool is_last = i + 1 == count;
+    if (!is_last && scores[i + 1] == scores[i]) continue;
+    const auto found = static_cast<double>(hits);
+    const auto num_taken = static_cast<double>(i + 1);
+    result.average_precision += static_cast<double>(hits - hits_before) / num_samples * (found / num_taken);
+    hits_before = hits;
+    const double f1 = 2 * found / (num_taken + num_samples);
+    if (f1 <= result.f1) continue;
+    result.f1 = f1;
+    result.precision = found / num_taken;
+    result.recall = found / num_samples;
+    // Half-way to the next sample, because a batch of another size rounds otherwise.
+    result.threshold = (static_cast<double>(scores[i]) + (is_last ? 0 : static_cast<double>(scores[i + 1]))) / 2;
+  }
+  return result;
+}
+
+// Keeps the probabilities of all samples: 4 bytes for each class of a sample, and 1 for its target.
+class LabelMeter : public ValidationMeter {
+ public:
+  LabelMeter(torch::Device device, int64_t num_classes, int64_t num_batches)
+      : ValidationMeter(device, num_batches), num_classes_(num_classes) {}
+
+  void add(const EvaluatedBatch& batch, const torch::Tensor& loss, const torch::Tensor& outputs, const torch::Tensor& targets) override {
+    ValidationMeter::add(batch, loss, outputs, targets);
+    const torch::NoGradGuard no_grad;
+    probabilities_.push_back(
+        outputs.to(c10::promoteTypes(outputs.scalar_type(), torch::kFloat32)).sigmoid().nan_to_num(0).to(torch::kFloat32));
+    targets_.push_back(targets > 0.5);
+  }
+
+  Measurement read(const distributed::ProcessGroup& group) override {
+    auto measured = ValidationMeter::read(group);
+    const auto [probabilities, targets] = gather(group);
+    auto labels = measure_labels(probabilities, targets);
+    const std::array metrics = {labels.mean_average_precision, labels.mean_f1, labels.exact_match};
+    for (size_t i = 0; i < metrics.size(); ++i) measured.metrics.push_back({label_metrics()[i], metrics[i]});
+    measured.labels = std::move(labels.results);
+    return measured;
+  }
+
+ private:
+  // Of all ranks.
+  std::pair<torch::Tensor, torch::Tensor> gather(const distributed::ProcessGroup& group) const {
+    const auto joined = [&](const std::vector<torch::Tensor>& parts, torch::ScalarType dtype) {
+      return (parts.empty() ? torch::empty({0, num_classes_}, dtype) : at::cat(parts)).cpu().contiguous();
+    };
+    const auto all = [&](const torch::Tensor& mine) {
+      std::vector<torch::Tensor> parts;
+      for (const auto& bytes : group.all_gather_bytes({static_cast<const char*>(mine.const_data_ptr()), mine.nbytes()})) {
+        const auto size = static_cast<int64_t>(bytes.size() / mine.element_size()) / num_classes_;
+        parts.push_back(torch::empty({size, num_classes_}, mine.options()));
+        std::memcpy(parts.back().data_ptr(), bytes.data(), bytes.size());
+      }
+      return at::cat(parts);
+    };
+    return {all(joined(probabilities_, torch::kFloat32)), all(joined(targets_, torch::kBool))};
+  }
+
+  int64_t num_classes_;
+  std::vector<torch::Tensor> probabilities_;  // of each batch, [N, classes] on the device
+  std::vector<torch::Tensor> targets_;
+};
+
+class MultiLabel : public Task {
+ public:
+  using Task::Task;
+
+  std::vector<reporting::MetricInfo> validation_metrics() const override { return {label_metrics().begin(), label_metrics().end()}; }
+  std::string default_metric() const override { return label_metrics()[0].name; }
+  std::unique_ptr<ValidationMeter> make_validation_meter(torch::Device device, int64_t num_outputs, int64_t num_batches) const override {
+    return std::make_unique<LabelMeter>(device, num_outputs, num_batches);
+  }
+
+  std::vector<Mismatch> mismatches(const Setup& setup) const override {
+    if (setup.is_multi_label) return {};
+    return {{"task.name",
+             fmt::format("multi_label needs any number of classes of each image, but {} gives {}; leave the task out", setup.dataset,
+                         setup.num_classes == 0 ? "numbers"
+                         : setup.has_masks      ? "masks"
+                                                : "one")}};
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Task> make_multi_label(std::unique_ptr<nn::Loss> loss) {
+  if (loss != nullptr && !loss->has_independent_classes()) {
+    throw UsageError("multi_label needs a loss that decides about each class for itself, such as bce; choose it, or leave the task out");
+  }
+  return std::make_unique<MultiLabel>(std::move(loss));
+}
+
+LabelMeasurement measure_labels(const torch::Tensor& probabilities, const torch::Tensor& targets) {
+  const auto num_samples = probabilities.size(0);
+  const auto num_classes = probabilities.size(1);
+  const auto [scores, order] = probabilities.t().contiguous().sort(/*dim=*/1, /*descending=*/true);
+  const auto of_classes = targets.t().contiguous();
+  const auto is_of_class = of_classes.gather(1, order).contiguous();
+  LabelMeasurement measured;
+  auto& classes = measured.results.classes;
+  std::vector<double> thresholds;
+  int64_t num_used = 0;
+  for (int64_t label = 0; label < num_classes; ++label) {
+    const auto position = label * num_samples;
+    classes.push_back(measure_label(scores.const_data_ptr<float>() + position, is_of_class.const_data_ptr<bool>() + position, num_samples));
+    thresholds.push_back(classes.back().threshold);
+    if (classes.back().num_samples == 0) continue;
+    ++num_used;
+    measured.mean_average_precision += classes.back().average_precision;
+    measured.mean_f1 += classes.back().f1;
+  }
+  measured.mean_average_precision = mean_of(measured.mean_average_precision, static_cast<double>(num_used));
+  measured.mean_f1 = mean_of(measured.mean_f1, static_cast<double>(num_used));
+  const auto are_right = ((probabilities.to(torch::kFloat64) >= torch::tensor(thresholds, torch::kFloat64)) == targets).all(1);
+  measured.exact_match = mean_of(static_cast<double>(are_right.sum().item<int64_t>()), static_cast<double>(num_samples));
+  const auto counts = of_classes.to(torch::kFloat64).matmul(of_classes.to(torch::kFloat64).t()).to(torch::kInt64).contiguous();
+  measured.results.co_occurrence = {counts.const_data_ptr<int64_t>(), counts.const_data_ptr<int64_t>() + counts.numel()};
+  return measured;
+}
+
+}  // namespace trainer::task

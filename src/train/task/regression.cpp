@@ -1,0 +1,185 @@
+#include "train/task/regression.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "trainer/error.h"
+#include "trainer/inference.h"
+
+namespace trainer::task {
+namespace {
+
+// Means over all numbers of all samples; R² is the mean of those of the numbers, as torchmetrics' R2Score.
+const std::array<reporting::MetricInfo, 3>& regression_metrics() {
+  static const std::array<reporting::MetricInfo, 3> infos = {{{.name = "mae"}, {.name = "rmse"}, {.name = "r2", .higher_is_better = true}}};
+  return infos;
+}
+
+torch::Tensor sum_of_absolute_errors(const torch::Tensor& outputs, const torch::Tensor& targets) {
+  return (outputs.to(torch::kFloat64) - targets.to(torch::kFloat64)).abs().mean(1).sum();
+}
+
+// Sums the errors of each batch, and keeps some predictions.
+class RegressionMeter : public ValidationMeter {
+ public:
+  // `offset`: about the mean of the targets, float64 [numbers] on the device, so that little is lost beside a large one.
+  RegressionMeter(torch::Device device, int64_t num_batches, torch::Tensor offset)
+      : ValidationMeter(device, num_batches), offset_(std::move(offset)) {
+    const auto num_numbers = offset_.size(0);
+    const auto num_points = std::clamp(kMostValues / num_numbers, int64_t{1}, kMostPoints);
+    const auto points_of_batch = (num_points + num_batches - 1) / std::max<int64_t>(num_batches, 1);
+    sums_ = torch::zeros({num_batches, 4, num_numbers}, offset_.options());
+    points_ = torch::zeros({num_batches, points_of_batch, 2, num_numbers}, offset_.options().dtype(torch::kFloat32));
+    point_counts_ = torch::zeros({num_batches}, offset_.options().dtype(torch::kInt64));
+  }
+
+  void add(const EvaluatedBatch& batch, const torch::Tensor& loss, const torch::Tensor& outputs, const torch::Tensor& targets) override {
+    ValidationMeter::add(batch, loss, outputs, targets);
+    const torch::NoGradGuard no_grad;
+    const auto error = outputs.to(torch::kFloat64) - targets.to(torch::kFloat64);
+    const auto shifted = targets.to(torch::kFloat64) - offset_;
+    sums_[batch.number].copy_(at::stack({error.abs().sum(0), error.square().sum(0), shifted.sum(0), shifted.square().sum(0)}));
+    const auto count = std::min(points_.size(1), targets.size(0));
+    const auto pairs = at::stack({targets.slice(0, 0, count).to(torch::kFloat32), outputs.slice(0, 0, count).to(torch::kFloat32)}, 1);
+    points_[batch.number].slice(0, 0, count).copy_(pairs);
+    point_counts_[batch.number].fill_(count);
+  }
+
+  Measurement read(const distributed::ProcessGroup& group) override {
+    auto measured = ValidationMeter::read(group);
+    // Each batch belongs to one rank; the other ranks add zeros.
+    for (const auto& tensor : {sums_, points_, point_counts_}) group.all_reduce(tensor);
+    const auto sums = group.to_host(sums_).sum(0);
+    const auto* value = sums.const_data_ptr<double>();
+    const auto num_numbers = static_cast<size_t>(sums.size(1));
+    const auto num_samples = static_cast<double>(measured.num_samples);
+    double absolute = 0, squared = 0, r2 = 0;
+    for (size_t i = 0; i < num_numbers && measured.num_samples > 0; ++i) {
+      const double of_number = value[i];
+      const double squares = value[num_numbers + i];
+      const double sum = value[2 * num_numbers + i];
+      const double variation = value[3 * num_numbers + i] - sum * sum / num_samples;
+      // For targets that are all equal as torchmetrics.
+      const double explained = variation > 0 ? 1 - squares / variation : squares == 0 ? 1 : 0;
+      measured.numbers.numbers.push_back({of_number / num_samples, std::sqrt(squares / num_samples), explained});
+      absolute += of_number;
+      squared += squares;
+      r2 += explained;
+    }
+    const auto num_values = num_samples * static_cast<double>(num_numbers);
+    const std::array metrics = {mean_of(absolute, num_values), std::sqrt(mean_of(squared, num_values)),
+                                mean_of(r2, static_cast<double>(num_numbers))};
+    for (size_t i = 0; i < metrics.size(); ++i) measured.metrics.push_back({regression_metrics()[i], metrics[i]});
+    read_points(group, measured.numbers);
+    return measured;
+  }
+
+ private:
+  static constexpr int64_t kMostPoints = 1000;
+  static constexpr int64_t kMostValues = 100'000;
+
+  void read_points(const distributed::ProcessGroup& group, reporting::NumberResults& results) const {
+    const auto points = group.to_host(points_);
+    const auto counts = group.to_host(point_counts_);
+    const auto num_numbers = points.size(3);
+    const auto* value = points.const_data_ptr<float>();
+    for (int64_t batch = 0; batch < points.size(0); ++batch) {
+      for (int64_t i = 0; i < counts.const_data_ptr<int64_t>()[batch]; ++i) {
+        const auto* target = value + (batch * points.size(1) + i) * 2 * num_numbers;
+        results.targets.insert(results.targets.end(), target, target + num_numbers);
+        results.predictions.insert(results.predictions.end(), target + num_numbers, target + 2 * num_numbers);
+      }
+    }
+  }
+
+  torch::Tensor offset_;
+  torch::Tensor sums_;          // float64 [batches][|error|, error², shifted target, its square][numbers]
+  torch::Tensor points_;        // float32 [batches][some of its samples][target, prediction][numbers]
+  torch::Tensor point_counts_;  // int64 [batches]
+};
+
+class Regression : public Task {
+ public:
+  Regression(std::unique_ptr<nn::Loss> loss, const RegressionOptions& options)
+      : Task(std::move(loss)), normalize_targets_(options.normalize_targets) {}
+
+  Pass forward(models::Model& model, const torch::Tensor& images, const torch::Tensor& targets) const override {
+    return pass_of(model.forward(images), targets);
+  }
+  Pass evaluate(models::Model& model, const torch::Tensor& images, const torch::Tensor& targets, TestTimeAugmentation tta) const override {
+    return pass_of(average_over_views(images, tta, [&model](const torch::Tensor& view) { return model.forward(view); }), targets);
+  }
+
+  std::vector<MeanMetric> train_metrics() const override { return {{regression_metrics()[0], sum_of_absolute_errors}}; }
+  std::vector<reporting::MetricInfo> validation_metrics() const override {
+    return {regression_metrics().begin(), regression_metrics().end()};
+  }
+
+  std::unique_ptr<ValidationMeter> make_validation_meter(torch::Device device, int64_t num_outputs, int64_t num_batches) const override {
+    const auto in_memory = torch::TensorOptions(device).dtype(torch::kFloat64);
+    const auto& summary = target_summary();
+    auto offset = summary ? torch::tensor(summary->mean, torch::kFloat64).to(device) : torch::zeros({num_outputs}, in_memory);
+    return std::make_unique<RegressionMeter>(device, num_batches, std::move(offset));
+  }
+
+  std::vector<Mismatch> mismatches(const Setup& setup) const override {
+    if (setup.num_classes == 0) return {};
+    return {{"loss.name", fmt::format("{} needs floating-point targets, but {} gives class labels", setup.loss, setup.dataset)}};
+  }
+
+  bool needs_target_summary() const override { return normalize_targets_; }
+  std::string set_target_summary(const std::optional<data::TargetSummary>& given) override {
+    Task::set_target_summary(given);
+    mean_ = deviation_ = torch::Tensor();
+    if (!given) return "";
+    const auto& summary = *given;
+    mean_ = torch::tensor(summary.mean, torch::kFloat64);
+    deviation_ = torch::tensor(summary.deviation, torch::kFloat64);
+    const size_t kMostShown = 8;
+    const auto shown = [&](std::vector<double> values) {
+      const bool are_all = values.size() <= kMostShown;
+      values.resize(std::min(values.size(), kMostShown));
+      return fmt::format("{:.6g}{}", fmt::join(values, ", "), are_all ? "" : ", …");
+    };
+    return fmt::format("the targets of {} training samples: mean {}, deviation {} (task.normalize_targets)", summary.num_samples,
+                       shown(summary.mean), shown(summary.deviation));
+  }
+
+ private:
+  Pass pass_of(torch::Tensor outputs, const torch::Tensor& targets) const {
+    if (!mean_.defined()) return with_loss(std::move(outputs), targets);
+    // A CUDA graph cannot copy from the host.
+    if (mean_.device() != targets.device() || mean_.scalar_type() != targets.scalar_type()) {
+      mean_ = mean_.to(targets.options());
+      deviation_ = deviation_.to(targets.options());
+    }
+    auto pass = with_loss(std::move(outputs), (targets - mean_) / deviation_);
+    pass.outputs = pass.outputs * deviation_ + mean_;
+    return pass;
+  }
+
+  bool normalize_targets_;
+  mutable torch::Tensor mean_;  // [numbers]; not defined: targets stay as they are
+  mutable torch::Tensor deviation_;
+};
+
+}  // namespace
+
+void RegressionOptions::describe(KeyTable& keys) {
+  keys.add("normalize_targets", normalize_targets,
+           {.doc = "The network learns the targets less their mean over the training samples, divided by their deviation; predictions and "
+                   "metrics are in the unit of the targets. Checkpoints hold both."});
+}
+
+std::unique_ptr<Task> make_regression(std::unique_ptr<nn::Loss> loss, const RegressionOptions& options) {
+  if (loss != nullptr && loss->has_classes()) {
+    throw UsageError("regression needs a loss of numbers, such as mse; choose one, or leave the task out");
+  }
+  return std::make_unique<Regression>(std::move(loss), options);
+}
+
+}  // namespace trainer::task
