@@ -27,8 +27,8 @@ void log_warning(Logger& logger, const std::string& text);
 namespace trainer::data {
 
 enum class Padding { kZero, kReflect };
-// Both antialiased, as Pillow's.
-enum class Interpolation { kBilinear, kBicubic };
+// As Pillow's, antialiased but for kNearest.
+enum class Interpolation { kBilinear, kBicubic, kLanczos, kNearest };
 
 // Planar: [channels][height][width]. Interleaved: [height][width][channels].
 enum class PixelOrder { kPlanar, kInterleaved };

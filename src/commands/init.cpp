@@ -359,6 +359,15 @@ int64_t median_edge(std::vector<ImageSize> sizes) {
   return edge(*middle);
 }
 
+// Whether most images are more than 1.6 times as long as wide, or as wide as long.
+bool is_elongated(const std::vector<ImageSize>& sizes) {
+  const auto num_elongated = std::ranges::count_if(sizes, [](const ImageSize& size) {
+    constexpr double kRatio = 1.6;
+    return std::max(size.height, size.width) > kRatio * std::min(size.height, size.width);
+  });
+  return 2 * static_cast<size_t>(num_elongated) > sizes.size();
+}
+
 bool is_digits(const DatasetFacts& facts) { return facts.section.find("name")->value.text == "mnist"; }
 
 // Of the images of the published weights.
@@ -478,7 +487,11 @@ ImagePreparation choose_preparation(const DatasetFacts& facts) {
   add_flip();
   // As usual for ImageNet: 256 for 224.
   chosen.validation.push_back(fmt::format("{:<54} # the shorter edge", fmt::format("    - resize: {{size: {}}}", chosen.size * 8 / 7)));
-  chosen.validation.push_back(fmt::format("    - center_crop: {{size: {}}}", chosen.size));
+  const auto crop_middle = fmt::format("    - center_crop: {{size: {}}}", chosen.size);
+  chosen.validation.push_back(
+      is_elongated(facts.sizes.sizes)
+          ? fmt::format("{:<54} # cuts off the ends; `letterbox: {{size: {}}}` in place of these two keeps all", crop_middle, chosen.size)
+          : crop_middle);
   if (are_numbers) chosen.train = chosen.validation;
   return chosen;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <numbers>
 
 #include "data/resample_kernels.h"
 
@@ -21,12 +22,33 @@ double cubic(double x) {
   return x < 2 ? (((x - 5) * x + 8) * x - 4) * kA : 0;
 }
 
+double sinc(double x) {
+  if (x == 0) return 1;
+  x *= std::numbers::pi;
+  return std::sin(x) / x;
+}
+
+// A sinc within a window that is a sinc of three times its width.
+double lanczos(double x) { return x >= -3 && x < 3 ? sinc(x) * sinc(x / 3) : 0; }
+
 struct Filter {
-  double (*weight)(double x);
-  double support;  // how far from 0 it has weights
+  double (*weight)(double x);  // null: the nearest pixel alone
+  double support;              // how far from 0 it has weights
 };
 
-Filter filter_of(Interpolation interpolation) { return interpolation == Interpolation::kBicubic ? Filter{cubic, 2} : Filter{triangle, 1}; }
+Filter filter_of(Interpolation interpolation) {
+  switch (interpolation) {
+    case Interpolation::kBilinear:
+      return {triangle, 1};
+    case Interpolation::kBicubic:
+      return {cubic, 2};
+    case Interpolation::kLanczos:
+      return {lanczos, 3};
+    case Interpolation::kNearest:
+      break;
+  }
+  return {nullptr, 0};
+}
 
 // The pixels that an output is made of, before their weights are rounded.
 struct Support {
@@ -43,9 +65,21 @@ Support support_of(int output, double scale, double reach, int in_size) {
 
 int32_t to_fixed_point(double weight) { return static_cast<int32_t>((weight < 0 ? -0.5 : 0.5) + weight * (1 << kFractionBits)); }
 
+// As compute_taps() of the nearest pixel. Pillow adds the steps up, so that their roundings decide between two pixels of the same distance.
+void find_nearest(double scale, int first, int num_outputs, Taps& taps) {
+  taps.count = 1;
+  taps.begin.resize(static_cast<size_t>(num_outputs));
+  taps.weights.assign(static_cast<size_t>(num_outputs), 1 << kFractionBits);
+  double at = scale * 0.5;
+  for (int i = 0; i < first + num_outputs; ++i, at += scale) {
+    if (i >= first) taps.begin[static_cast<size_t>(i - first)] = static_cast<int>(at);
+  }
+}
+
 // The taps of the outputs first to first + num_outputs - 1 when `in_size` pixels are resampled to `out_size`.
 void compute_taps(int in_size, int out_size, int first, int num_outputs, const Filter& filter, std::vector<double>& unrounded, Taps& taps) {
   const double scale = static_cast<double>(in_size) / out_size;
+  if (filter.weight == nullptr) return find_nearest(scale, first, num_outputs, taps);
   const double filter_scale = std::max(scale, 1.0);
   const double reach = filter.support * filter_scale;
   taps.count = 0;

@@ -1,6 +1,6 @@
 #pragma once
-// Antialiased resampling that equals Pillow's Image.resize(…, BILINEAR or BICUBIC, box) bit for bit (src/libImaging/Resample.c of Pillow,
-// its 8-bit code): torchvision's resize of PIL images.
+// Resampling that equals Pillow's Image.resize(…, BILINEAR, BICUBIC, LANCZOS or NEAREST, box) bit for bit (src/libImaging/Resample.c of
+// Pillow, its 8-bit code, and Geometry.c): torchvision's resize of PIL images.
 
 #include <cstdint>
 #include <vector>

@@ -23,15 +23,27 @@ Preprocessing read_preprocessing(const std::vector<ComponentConfig>& transforms,
       result.mean.assign(normalize->mean.begin(), normalize->mean.end());
       result.std.assign(normalize->std.begin(), normalize->std.end());
     } else if (const auto* resize = dynamic_cast<const data::Resize*>(image)) {
+      using Fit = ResizeStep::Fit;
       const auto& size = resize->size();
-      result.steps.emplace_back(ResizeStep{size.is_one_number(), size.height(), size.width(), resize->interpolation()});
+      const auto& longest = resize->longest();
+      result.steps.emplace_back(
+          longest ? ResizeStep{Fit::kLonger, *longest, *longest, resize->interpolation()}
+                  : ResizeStep{size.is_one_number() ? Fit::kShorter : Fit::kExact, size.height(), size.width(), resize->interpolation()});
+    } else if (const auto* letterbox = dynamic_cast<const data::Letterbox*>(image)) {
+      const auto& size = letterbox->size();
+      result.steps.emplace_back(ResizeStep{ResizeStep::Fit::kInside, size.height(), size.width(), letterbox->interpolation()});
+      result.steps.emplace_back(PadStep{PadStep::Frame{size.height(), size.width()}, letterbox->fill()});
+    } else if (const auto* pad = dynamic_cast<const data::Pad*>(image); pad != nullptr && pad->mode() == data::Padding::kZero) {
+      const auto [left, top, right, bottom] = pad->margins();
+      result.steps.emplace_back(PadStep{PadStep::Margins{left, top, right, bottom}, pad->fill()});
     } else if (const auto* crop = dynamic_cast<const data::CenterCrop*>(image)) {
       const auto& size = crop->size();
       result.steps.emplace_back(CropStep{size.height(), size.width(), size.height() > least.height || size.width() > least.width});
     } else {
       throw UsageError(
-          fmt::format("dataset.validation_transforms[{}]: {} cannot be part of an exported network, only resize, center_crop and normalize "
-                      "can; change it, or add --input tensor for a network without its transforms",
+          fmt::format("dataset.validation_transforms[{}]: {} cannot be part of an exported network, only resize, letterbox, pad with "
+                      "padding_mode constant, center_crop and normalize can; change it, or add --input tensor for a network without its "
+                      "transforms",
                       i + num_given - transforms.size(), transforms[i].name));
     }
     if (image != nullptr) least = image->plan(least);

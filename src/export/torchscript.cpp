@@ -39,18 +39,32 @@ torch::Tensor random_images(models::Model& model, std::vector<int64_t> shape, in
   return at::randn(shape, generator, model.parameters().at(0).options().requires_grad(false));
 }
 
-// As onnx/preprocessing.cpp computes them. 6: float32, 7: float64.
+// As onnx/preprocessing.cpp computes them. 6: float32, 7: float64. An interpolation is the number of that of data/dataset.h.
 constexpr auto kResize = R"(
-def weights(self, before: int, after: int, is_cubic: bool, device: Device) -> Tuple[Tensor, Tensor]:
+def sinc(self, x: Tensor) -> Tensor:
+    x = x * 3.141592653589793
+    return torch.where(x == 0, torch.ones_like(x), torch.sin(x) / x)
+
+def kernel(self, x: Tensor, interpolation: int) -> Tensor:
+    if interpolation == 0:
+        return (1.0 - x).clamp(min=0.0)
+    if interpolation == 1:
+        near = (1.5 * x - 2.5) * x * x + 1.0
+        far = ((2.5 - 0.5 * x) * x - 4.0) * x + 2.0
+        return torch.where(x < 1, near, torch.where(x < 2, far, torch.zeros_like(x)))
+    return torch.where(x < 3, self.sinc(x) * self.sinc(x / 3.0), torch.zeros_like(x))
+
+def weights(self, before: int, after: int, interpolation: int, device: Device) -> Tuple[Tensor, Tensor]:
+    if interpolation == 3:
+        steps = torch.full([after], float(before) / float(after), dtype=7, device=device)
+        steps[0] = steps[0] * 0.5
+        nearest = steps.cumsum(0).floor()
+        high = (torch.arange(before, device=device).unsqueeze(1) == nearest.unsqueeze(0)).to(6) * 2048.0
+        return high, torch.zeros_like(high)
     to = (torch.arange(after, device=device) * 2 + 1) * before
     start = (torch.arange(before, device=device) * 2 + 1) * after
     x = ((to.unsqueeze(0) - start.unsqueeze(1)).to(7) / (2 * max(before, after))).abs()
-    if is_cubic:
-        near = (1.5 * x - 2.5) * x * x + 1.0
-        far = ((2.5 - 0.5 * x) * x - 4.0) * x + 2.0
-        weight = torch.where(x < 1, near, torch.where(x < 2, far, torch.zeros_like(x)))
-    else:
-        weight = (1.0 - x).clamp(min=0.0)
+    weight = self.kernel(x, interpolation)
     share = weight / weight.sum(0, keepdim=True) * 4194304.0
     whole = (share.abs() + 0.5).floor() * share.sign()
     high = (whole / 2048.0 + 0.5).floor()
@@ -59,25 +73,37 @@ def weights(self, before: int, after: int, is_cubic: bool, device: Device) -> Tu
 def to_pixels(self, high: Tensor, low: Tensor) -> Tensor:
     return ((high + ((low + 2097152.0) / 2048.0).floor()) / 2048.0).floor().clamp(0, 255)
 
-def resize_rows(self, x: Tensor, width: int, is_cubic: bool) -> Tensor:
-    high, low = self.weights(x.size(3), width, is_cubic, x.device)
+def resize_rows(self, x: Tensor, width: int, interpolation: int) -> Tensor:
+    high, low = self.weights(x.size(3), width, interpolation, x.device)
     return self.to_pixels(torch.matmul(x, high), torch.matmul(x, low))
 
-def resize_columns(self, x: Tensor, height: int, is_cubic: bool) -> Tensor:
-    high, low = self.weights(x.size(2), height, is_cubic, x.device)
+def resize_columns(self, x: Tensor, height: int, interpolation: int) -> Tensor:
+    high, low = self.weights(x.size(2), height, interpolation, x.device)
     return self.to_pixels(torch.matmul(high.t(), x), torch.matmul(low.t(), x))
 
-def resize(self, x: Tensor, height: int, width: int, is_cubic: bool) -> Tensor:
+def resize(self, x: Tensor, height: int, width: int, interpolation: int) -> Tensor:
     less_height = x.size(2) - height
     if less_height > 0 and less_height > 2 * (x.size(3) - width):
-        x = self.resize_rows(self.resize_columns(x, height, is_cubic), width, is_cubic)
+        x = self.resize_rows(self.resize_columns(x, height, interpolation), width, interpolation)
     else:
-        x = self.resize_columns(self.resize_rows(x, width, is_cubic), height, is_cubic)
+        x = self.resize_columns(self.resize_rows(x, width, interpolation), height, interpolation)
     return x
 
-def resize_shorter(self, x: Tensor, size: int, is_cubic: bool) -> Tensor:
-    shorter = min(x.size(2), x.size(3))
-    return self.resize(x, size * x.size(2) // shorter, size * x.size(3) // shorter, is_cubic)
+def resize_edge(self, x: Tensor, size: int, edge: int, interpolation: int) -> Tensor:
+    return self.resize(x, max(size * x.size(2) // edge, 1), max(size * x.size(3) // edge, 1), interpolation)
+
+def resize_inside(self, x: Tensor, height: int, width: int, interpolation: int) -> Tensor:
+    ratio, wanted = float(x.size(3)) / float(x.size(2)), float(width) / float(height)
+    if ratio > wanted:
+        height = max(int(round(float(x.size(2)) / float(x.size(3)) * width)), 1)
+    elif ratio < wanted:
+        width = max(int(round(float(x.size(3)) / float(x.size(2)) * height)), 1)
+    return self.resize(x, height, width, interpolation)
+
+def pad_to(self, x: Tensor, height: int, width: int, fill: float) -> Tensor:
+    rows, columns = height - x.size(2), width - x.size(3)
+    top, left = int(round(rows / 2)), int(round(columns / 2))
+    return torch.constant_pad_nd(x, [left, columns - left, top, rows - top], fill)
 
 def center_crop(self, x: Tensor, height: int, width: int) -> Tensor:
     rows, columns = max(height - x.size(2), 0), max(width - x.size(3), 0)
@@ -87,9 +113,28 @@ def center_crop(self, x: Tensor, height: int, width: int) -> Tensor:
 )";
 
 std::string line_of(const exported::ResizeStep& step) {
-  const auto* const is_cubic = step.interpolation == data::Interpolation::kBicubic ? "True" : "False";
-  if (step.keeps_proportions) return fmt::format("    x = self.resize_shorter(x, {}, {})\n", step.height, is_cubic);
-  return fmt::format("    x = self.resize(x, {}, {}, {})\n", step.height, step.width, is_cubic);
+  using Fit = exported::ResizeStep::Fit;
+  const auto interpolation = static_cast<int>(step.interpolation);
+  switch (step.fit) {
+    case Fit::kExact:
+      return fmt::format("    x = self.resize(x, {}, {}, {})\n", step.height, step.width, interpolation);
+    case Fit::kShorter:
+      return fmt::format("    x = self.resize_edge(x, {}, min(x.size(2), x.size(3)), {})\n", step.height, interpolation);
+    case Fit::kLonger:
+      return fmt::format("    x = self.resize_edge(x, {}, max(x.size(2), x.size(3)), {})\n", step.height, interpolation);
+    case Fit::kInside:
+      break;
+  }
+  return fmt::format("    x = self.resize_inside(x, {}, {}, {})\n", step.height, step.width, interpolation);
+}
+
+std::string line_of(const exported::PadStep& step) {
+  if (const auto* frame = std::get_if<exported::PadStep::Frame>(&step.size)) {
+    return fmt::format("    x = self.pad_to(x, {}, {}, {}.0)\n", frame->height, frame->width, step.fill);
+  }
+  const auto& margins = std::get<exported::PadStep::Margins>(step.size);
+  return fmt::format("    x = torch.constant_pad_nd(x, [{}, {}, {}, {}], {})\n", margins.left, margins.right, margins.top, margins.bottom,
+                     step.fill);
 }
 
 std::string line_of(const exported::CropStep& step) {

@@ -9,7 +9,8 @@ import pathlib
 import numpy
 import torchvision.transforms as T
 import torchvision.transforms.functional as F
-from PIL import Image
+from PIL import Image, ImageOps
+from torchvision.transforms import v2
 
 SIZES = [(1, 9), (7, 5), (31, 47), (64, 64), (100, 75), (375, 500)]
 
@@ -33,6 +34,21 @@ def lists():
     for height, width in (5, 8), (24, 24), (90, 33), (1, 1):
         yield f"resize: {{size: [{height}, {width}]}}", T.Resize((height, width))
         yield f"resize: {{size: [{height}, {width}], interpolation: bicubic}}", T.Resize((height, width), T.InterpolationMode.BICUBIC)
+        for name in "lanczos", "nearest":
+            yield f"resize: {{size: [{height}, {width}], interpolation: {name}}}", T.Resize((height, width), T.InterpolationMode(name))
+    for name in "bilinear", "bicubic", "lanczos", "nearest":
+        for size in 17, 96:
+            yield f"resize: {{longest: {size}, interpolation: {name}}}", v2.Resize(None, T.InterpolationMode(name), max_size=size)
+            yield f"resize: {{size: {size}, interpolation: {name}}}, center_crop: {{size: [9, 50]}}", T.Compose([T.Resize(size, T.InterpolationMode(name)), T.CenterCrop((9, 50))])
+    for height, width in (32, 32), (21, 40), (64, 9), (150, 151):
+        for name, fill in ("bilinear", 0), ("bicubic", 114), ("lanczos", 255), ("nearest", 7):
+            yield (f"letterbox: {{size: [{height}, {width}], fill: {fill}, interpolation: {name}}}",
+                   lambda image, height=height, width=width, name=name, fill=fill: ImageOps.pad(image, (width, height), Image.Resampling[name.upper()], (fill,) * 3))
+    yield "pad: {padding: 5}", T.Pad(5)
+    yield "pad: {padding: [1, 0, 7, 3], fill: 114}", T.Pad([1, 0, 7, 3], 114)
+    yield "random_horizontal_flip: {p: 1}, pad: {padding: [1, 0, 7, 3], fill: 9}, center_crop: {size: 12}", T.Compose([T.RandomHorizontalFlip(1), T.Pad([1, 0, 7, 3], 9), T.CenterCrop(12)])
+    yield "resize: {size: [20, 30]}, pad: {padding: [3, 9, 4, 1], padding_mode: reflect}", T.Compose([T.Resize((20, 30)), T.Pad([3, 9, 4, 1], padding_mode="reflect")])
+    yield "resize: {longest: 40}, pad: {padding: 2, fill: 50}, letterbox: {size: 32, fill: 3}", T.Compose([v2.Resize(None, max_size=40), T.Pad(2, 50), lambda image: ImageOps.pad(image, (32, 32), Image.Resampling.BILINEAR, (3,) * 3)])
     yield "resize: {size: 33, interpolation: bicubic}, center_crop: {size: 20}", T.Compose([T.Resize(33, T.InterpolationMode.BICUBIC), T.CenterCrop(20)])
     for height, width in (4, 4), (33, 48), (64, 64), (8, 51):
         yield f"center_crop: {{size: [{height}, {width}]}}", T.CenterCrop((height, width))

@@ -15,8 +15,8 @@ import onnx
 import onnxruntime
 import torch
 import torchvision
-from PIL import Image
-from torchvision.transforms import CenterCrop, Compose, Grayscale, InterpolationMode, Normalize, Resize, ToTensor
+from PIL import Image, ImageOps
+from torchvision.transforms import CenterCrop, Compose, Grayscale, InterpolationMode, Normalize, Pad, Resize, ToTensor, v2
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NORMALIZE = Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
@@ -28,6 +28,12 @@ CASES = {
     "bicubic": ("mobilenet_v2", "image_folder", [3, -1, -1], "[resize: {size: [48, 80], interpolation: bicubic}]",
                 [Resize([48, 80], InterpolationMode.BICUBIC), ToTensor()]),
     "crop with black": ("resnet18", "image_folder", [3, -1, -1], f"[center_crop: {{size: [65, 98]}}, {IMAGENET}]", [CenterCrop([65, 98]), ToTensor(), NORMALIZE]),
+    "letterbox": ("resnet18", "image_folder", [3, -1, -1], f"[letterbox: {{size: [64, 80], fill: 114}}, {IMAGENET}]",
+                  [lambda image: ImageOps.pad(image, (80, 64), Image.Resampling.BILINEAR, (114,) * 3), ToTensor(), NORMALIZE]),
+    "lanczos letterbox": ("resnet18", "image_folder", [3, -1, -1], "[letterbox: {size: 65, fill: 7, interpolation: lanczos}]",
+                          [lambda image: ImageOps.pad(image, (65, 65), Image.Resampling.LANCZOS, (7,) * 3), ToTensor()]),
+    "longer edge": ("resnet18", "image_folder", [3, -1, -1], "[resize: {longest: 70, interpolation: nearest}, pad: {padding: [1, 2, 3, 4], fill: 9}, center_crop: {size: 80}]",
+                    [v2.Resize(None, InterpolationMode.NEAREST, max_size=70), Pad([1, 2, 3, 4], 9), CenterCrop(80), ToTensor()]),
     "one size": ("resnet18", "cifar10", [3, 32, 32], f"[{IMAGENET}]", [Resize([32, 32]), ToTensor(), NORMALIZE]),
     "grey": ("resnet20", "mnist", [1, 28, 28], "[normalize: {mean: [0.13], std: [0.31]}]",
              [Grayscale(), Resize([28, 28]), ToTensor(), Normalize([0.13], [0.31])]),
@@ -126,7 +132,8 @@ class ExportImagesTest(unittest.TestCase):
         random = numpy.random.default_rng(1)
         stripes = numpy.tile(numpy.array([255, 254], dtype=numpy.uint8), (2000, 1500))[..., None].repeat(3, 2)
         images = [stripes, random.integers(200, 256, (1500, 2000, 3), dtype=numpy.uint8), numpy.full((1200, 300, 3), 255, dtype=numpy.uint8)]
-        for interpolation, mode in (("bilinear", InterpolationMode.BILINEAR), ("bicubic", InterpolationMode.BICUBIC)):
+        for number, interpolation in enumerate(("bilinear", "bicubic", "lanczos", "nearest")):
+            mode = InterpolationMode(interpolation)
             resize = f"[resize: {{size: [32, 40], interpolation: {interpolation}}}]"
             text = config["config"].replace(CASES["shorter edge"][3], resize)
             self.assertIn(resize, text)
@@ -138,7 +145,7 @@ class ExportImagesTest(unittest.TestCase):
                 expected = numpy.asarray(Resize([32, 40], mode)(Image.fromarray(image))).astype(numpy.float32)
                 prepared = self.run_onnx(exported, image[None], ["images"])[0]
                 numpy.testing.assert_array_equal((prepared[0] * 255).round().transpose(1, 2, 0), expected)
-                found = script.resize(torch.from_numpy(image).permute(2, 0, 1)[None].float(), 32, 40, interpolation == "bicubic")
+                found = script.resize(torch.from_numpy(image).permute(2, 0, 1)[None].float(), 32, 40, number)
                 numpy.testing.assert_array_equal(found[0].permute(1, 2, 0).numpy(), expected)
 
     def test_a_batch_and_fixed_sizes(self):
@@ -234,7 +241,7 @@ class ExportImagesTest(unittest.TestCase):
             self.assertIn(text, self.trainer(*args, *flags, code=2))
         state = torch.load(self.checkpoint, weights_only=True)
         torch.save({**state, "config": config.replace("center_crop", "random_crop")}, self.checkpoint)
-        self.assertIn("dataset.validation_transforms[1]: random_crop cannot be part of an exported network, only resize, center_crop and normalize can; "
+        self.assertIn("dataset.validation_transforms[1]: random_crop cannot be part of an exported network, only resize, letterbox, pad with padding_mode constant, center_crop and normalize can; "
                       "change it, or add --input tensor for a network without its transforms", self.trainer(*args, code=2))
         self.trainer(*args, "--input", "tensor")
         # Images of one size are resized to it first, which is not one of the experiment's transforms.

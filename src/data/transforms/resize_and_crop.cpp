@@ -12,25 +12,68 @@ namespace trainer::data {
 namespace {
 
 void describe_interpolation(KeyTable& keys, Interpolation& interpolation) {
-  keys.add_choice("interpolation", interpolation, {{"bilinear", Interpolation::kBilinear}, {"bicubic", Interpolation::kBicubic}},
-                  {.doc = "How pixels between those of the image are computed; antialiased, as Pillow does it."});
+  keys.add_choice("interpolation", interpolation,
+                  {{"bilinear", Interpolation::kBilinear},
+                   {"bicubic", Interpolation::kBicubic},
+                   {"lanczos", Interpolation::kLanczos},
+                   {"nearest", Interpolation::kNearest}},
+                  {.doc = "How pixels between those of the image are computed, as Pillow does it; antialiased but for nearest."});
 }
+
+// Python's round: halves to the even number.
+int rounded(double value) { return static_cast<int>(std::nearbyint(value)); }
 
 // The first pixel of the middle `size` pixels of an edge.
 int begin_of_middle(int extent, int size) {
   if (size > extent) return -((size - extent) / 2);
-  // Python's round: halves to the even number.
-  return static_cast<int>(std::nearbyint((extent - size) / 2.0));
+  return rounded((extent - size) / 2.0);
+}
+
+void describe_fill(KeyTable& keys, int64_t& fill) {
+  keys.add("fill", fill, {.min = 0, .max = 255, .doc = "The value of the added pixels, in all channels: 0 is black."});
+}
+
+// The window may extend beyond the picture, where pixels get this value.
+void crop_and_fill(Picture& picture, const Box& window, int64_t fill) {
+  const int height = picture.height();
+  const int width = picture.width();
+  picture.crop(window.top, window.left, window.height, window.width);
+  const bool is_inside = window.top >= 0 && window.left >= 0 && window.top + window.height <= height && window.left + window.width <= width;
+  if (fill == 0 || is_inside) return;
+  const auto pixels = picture.pixels();
+  const auto row_bytes = static_cast<size_t>(pixels.width) * static_cast<size_t>(pixels.channels);
+  const auto begin = static_cast<size_t>(std::clamp(-window.left, 0, pixels.width)) * static_cast<size_t>(pixels.channels);
+  const auto end = static_cast<size_t>(std::clamp(width - window.left, 0, pixels.width)) * static_cast<size_t>(pixels.channels);
+  for (int y = 0; y < pixels.height; ++y) {
+    auto* const row = pixels.data + static_cast<size_t>(y) * row_bytes;
+    const bool is_added = y + window.top < 0 || y + window.top >= height;
+    std::fill(row, row + (is_added ? row_bytes : begin), static_cast<uint8_t>(fill));
+    std::fill(row + end, row + row_bytes, static_cast<uint8_t>(fill));
+  }
 }
 
 }  // namespace
 
 void Resize::describe(KeyTable& keys) {
-  size_.describe(keys, "One number: the shorter edge, and the longer one keeps the image's proportions; or [height, width].");
+  size_.describe(keys, "One number: the shorter edge, and the longer one keeps the image's proportions; or [height, width].",
+                 /*is_required=*/false);
+  keys.add("longest", longest_,
+           {.min = 1,
+            .max = kMaxPixels,
+            .unit = "pixels",
+            .doc = "In place of size: the longer edge, and the shorter one keeps the image's proportions."});
+  keys.refuse("size", [this] { return !size_.is_given() && !longest_ ? "missing; give this or longest" : ""; });
+  keys.refuse("longest", [this] { return size_.is_given() && longest_ ? "given together with size; keep one of them" : ""; });
   describe_interpolation(keys, interpolation_);
 }
 
 Frame Resize::plan(Frame frame) const {
+  if (longest_) {
+    const int longer = std::max(frame.height, frame.width);
+    const auto size_of_edge = [&](int edge) { return std::max(static_cast<int>(static_cast<double>(*longest_) * edge / longer), 1); };
+    if (!frame.is_exact) return {1, 1, false};
+    return {size_of_edge(frame.height), size_of_edge(frame.width)};
+  }
   if (!size_.is_one_number()) return {size_.height(), size_.width()};
   if (!frame.is_exact) return {size_.height(), size_.height(), false};
   return {size_of(frame.height, frame), size_of(frame.width, frame)};
@@ -44,6 +87,73 @@ void Resize::apply(Picture& picture, SampleRandom&) const {
 int Resize::size_of(int edge, const Frame& frame) const {
   const int shorter = std::min(frame.height, frame.width);
   return static_cast<int>(static_cast<double>(size_.height()) * edge / shorter);
+}
+
+void Letterbox::describe(KeyTable& keys) {
+  size_.describe(keys, "Of the result: one number for height and width, or [height, width].");
+  describe_fill(keys, fill_);
+  describe_interpolation(keys, interpolation_);
+}
+
+void Letterbox::apply(Picture& picture, SampleRandom&) const {
+  int height = size_.height();
+  int width = size_.width();
+  const double ratio = static_cast<double>(picture.width()) / picture.height();
+  const double ratio_of_frame = static_cast<double>(width) / height;
+  if (ratio > ratio_of_frame) height = std::max(rounded(static_cast<double>(picture.height()) / picture.width() * width), 1);
+  if (ratio < ratio_of_frame) width = std::max(rounded(static_cast<double>(picture.width()) / picture.height() * height), 1);
+  picture.resize(height, width, interpolation_);
+  crop_and_fill(picture,
+                {-rounded((size_.height() - height) * 0.5), -rounded((size_.width() - width) * 0.5), size_.height(), size_.width()}, fill_);
+}
+
+void Pad::describe(KeyTable& keys) {
+  keys.add("padding", padding_,
+           {.min = 0,
+            .max = kMaxPixels,
+            .unit = "pixels",
+            .doc = "Added on each side; or [left, top, right, bottom].",
+            .required = true,
+            .may_be_one = true});
+  keys.refuse("padding", [this]() -> std::string {
+    if (padding_.size() == 1 || padding_.size() == 4) return "";
+    return fmt::format("{} numbers were given; give one, or [left, top, right, bottom]", padding_.size());
+  });
+  describe_fill(keys, fill_);
+  keys.add_choice("padding_mode", mode_, {{"constant", Padding::kZero}, {"reflect", Padding::kReflect}},
+                  {.doc = "fill, or the image mirrored at its edge (which is not repeated)."});
+}
+
+Pad::Margins Pad::margins() const {
+  const auto at = [&](size_t i) { return static_cast<int>(padding_[padding_.size() == 1 ? 0 : i]); };
+  return {at(0), at(1), at(2), at(3)};
+}
+
+Frame Pad::plan(Frame frame) const {
+  const auto [left, top, right, bottom] = margins();
+  const bool reaches_too_far = std::max(top, bottom) >= frame.height || std::max(left, right) >= frame.width;
+  if (mode_ == Padding::kReflect && reaches_too_far) {
+    throw UsageError(
+        fmt::format("transform pad: padding [{}, {}, {}, {}] with padding_mode reflect must be smaller than the image, which has {}", left,
+                    top, right, bottom, to_string(frame)));
+  }
+  frame.height += top + bottom;
+  frame.width += left + right;
+  if (std::max(frame.height, frame.width) > kMaxPixels) {
+    throw UsageError(fmt::format("transform pad: the image would have {}, more than {} in a direction; choose less padding",
+                                 to_string(frame), static_cast<int>(kMaxPixels)));
+  }
+  return frame;
+}
+
+void Pad::apply(Picture& picture, SampleRandom&) const {
+  const auto [left, top, right, bottom] = margins();
+  const Box window{-top, -left, picture.height() + top + bottom, picture.width() + left + right};
+  if (mode_ == Padding::kReflect) {
+    picture.crop(window.top, window.left, window.height, window.width, mode_);
+  } else {
+    crop_and_fill(picture, window, fill_);
+  }
 }
 
 void CenterCrop::describe(KeyTable& keys) {
@@ -140,6 +250,10 @@ class RandomResizedCrop : public ImageTransform {
 
 void add_resize_and_crop(TransformRegistry& registry) {
   add_transform<Resize>(registry, "resize", "Changes the size.");
+  add_transform<Letterbox>(registry, "letterbox",
+                           "Resizes the image as a whole, so that it fits into a frame, and adds pixels on two sides where its proportions "
+                           "are others.");
+  add_transform<Pad>(registry, "pad", "Adds pixels on the sides.");
   add_transform<CenterCrop>(registry, "center_crop", "Keeps the middle of the image.");
   add_transform<RandomCrop>(registry, "random_crop", "Cuts a part out of the image, with optional padding, at a random place.");
   add_transform<RandomResizedCrop>(registry, "random_resized_crop",

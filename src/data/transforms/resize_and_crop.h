@@ -1,19 +1,24 @@
 #pragma once
 // The transforms of an image's size that are not random, which exported networks contain too (export/preprocessing.h).
 
+#include <cstdint>
+#include <optional>
+#include <vector>
+
 #include "data/transforms/transform.h"
 
 namespace trainer::data {
 
-// Sizes as torchvision.transforms.Resize computes them (torchvision/transforms/functional.py).
+// Sizes as torchvision.transforms.v2.Resize computes them (torchvision/transforms/functional.py).
 class Resize : public ImageTransform {
  public:
   void describe(KeyTable& keys);
   Frame plan(Frame frame) const override;
   void apply(Picture& picture, SampleRandom& random) const override;
 
-  // One number: that of the shorter edge.
+  // One number: that of the shorter edge. Not given: longest() is that of the longer one.
   const SizeKey& size() const { return size_; }
+  const std::optional<int64_t>& longest() const { return longest_; }
   Interpolation interpolation() const { return interpolation_; }
 
  private:
@@ -21,7 +26,48 @@ class Resize : public ImageTransform {
   int size_of(int edge, const Frame& frame) const;
 
   SizeKey size_;
+  std::optional<int64_t> longest_;
   Interpolation interpolation_ = Interpolation::kBilinear;
+};
+
+// The whole image in a frame of a given size, as Pillow's ImageOps.pad.
+class Letterbox : public ImageTransform {
+ public:
+  void describe(KeyTable& keys);
+  Frame plan(Frame) const override { return {size_.height(), size_.width()}; }
+  void apply(Picture& picture, SampleRandom& random) const override;
+
+  const SizeKey& size() const { return size_; }
+  int64_t fill() const { return fill_; }
+  Interpolation interpolation() const { return interpolation_; }
+
+ private:
+  SizeKey size_;
+  int64_t fill_ = 0;
+  Interpolation interpolation_ = Interpolation::kBilinear;
+};
+
+// torchvision.transforms.Pad.
+class Pad : public ImageTransform {
+ public:
+  void describe(KeyTable& keys);
+  Frame plan(Frame frame) const override;
+  void apply(Picture& picture, SampleRandom& random) const override;
+
+  struct Margins {
+    int left = 0;
+    int top = 0;
+    int right = 0;
+    int bottom = 0;
+  };
+  Margins margins() const;
+  int64_t fill() const { return fill_; }
+  Padding mode() const { return mode_; }
+
+ private:
+  std::vector<int64_t> padding_;
+  int64_t fill_ = 0;
+  Padding mode_ = Padding::kZero;
 };
 
 // Positions as torchvision.transforms.CenterCrop computes them (torchvision/transforms/functional.py).

@@ -10,10 +10,10 @@
 
 namespace trainer::data {
 
-void SizeKey::describe(KeyTable& keys, const std::string& doc) {
-  keys.add("size", values_, {.min = 1, .max = kMaxPixels, .unit = "pixels", .doc = doc, .required = true, .may_be_one = true});
-  keys.refuse("size", [this]() -> std::string {
-    if (values_.size() == 1 || values_.size() == 2) return "";
+void SizeKey::describe(KeyTable& keys, const std::string& doc, bool is_required) {
+  keys.add("size", values_, {.min = 1, .max = kMaxPixels, .unit = "pixels", .doc = doc, .required = is_required, .may_be_one = true});
+  keys.refuse("size", [this, is_required]() -> std::string {
+    if (values_.size() == 1 || values_.size() == 2 || (!is_required && values_.empty())) return "";
     return fmt::format("{} were given; give one number, or [height, width]", counted(values_.size(), "number"));
   });
 }

@@ -23,8 +23,9 @@ void add_transform(TransformRegistry& registry, std::string name, std::string do
 class SizeKey {
  public:
   // It must outlive `keys`.
-  void describe(KeyTable& keys, const std::string& doc);
+  void describe(KeyTable& keys, const std::string& doc, bool is_required = true);
 
+  bool is_given() const { return !values_.empty(); }
   bool is_one_number() const { return values_.size() == 1; }
   int height() const { return static_cast<int>(values_.front()); }
   int width() const { return static_cast<int>(values_.back()); }

@@ -1,6 +1,10 @@
 #include "export/onnx/preprocessing.h"
 
+#include <numbers>
+#include <string>
+#include <tuple>
 #include <utility>
+#include <variant>
 
 namespace trainer::onnx {
 namespace {
@@ -20,12 +24,7 @@ class Preprocessor {
   }
 
   void add(const exported::ResizeStep& step) {
-    const auto shorter = step.keeps_proportions ? node("Min", {height_, width_}) : "";
-    const auto resized = [&](const std::string& edge, int64_t size) {
-      return step.keeps_proportions ? node("Div", {node("Mul", {edge, number(step.height)}), shorter}) : number(size);
-    };
-    const auto height = resized(height_, step.height);
-    const auto width = resized(width_, step.width);
+    const auto [height, width] = size_after(step);
     const auto of_columns = weights(width_, width, step.interpolation);
     const auto of_rows = weights(height_, height, step.interpolation);
     // Pillow's choice of the first pass (data/resample.cpp).
@@ -39,15 +38,30 @@ class Preprocessor {
     width_ = width;
   }
 
+  void add(const exported::PadStep& step) {
+    std::string left, top, right, bottom;
+    if (const auto* frame = std::get_if<exported::PadStep::Frame>(&step.size)) {
+      std::tie(top, bottom) = margins(height_, number(frame->height));
+      std::tie(left, right) = margins(width_, number(frame->width));
+    } else {
+      const auto& given = std::get<exported::PadStep::Margins>(step.size);
+      left = number(given.left);
+      top = number(given.top);
+      right = number(given.right);
+      bottom = number(given.bottom);
+    }
+    pad(top, left, bottom, right, static_cast<float>(step.fill));
+    height_ = node("Add", {height_, node("Add", {top, bottom})});
+    width_ = node("Add", {width_, node("Add", {left, right})});
+  }
+
   void add(const exported::CropStep& step) {
     const auto height = number(step.height);
     const auto width = number(step.width);
     if (step.may_pad) {
       const auto [top, bottom] = missing(height_, height);
       const auto [left, right] = missing(width_, width);
-      const auto none = graph_.add_constant(torch::tensor({0, 0}));
-      const auto pads = concatenate({none, list(top), list(left), none, list(bottom), list(right)});
-      pixels_ = node("Pad", {pixels_, pads, real(0)});
+      pad(top, left, bottom, right, 0);
       height_ = node("Max", {height_, height});
       width_ = node("Max", {width_, width});
     }
@@ -66,6 +80,40 @@ class Preprocessor {
   }
 
  private:
+  // Of the resized image.
+  std::pair<std::string, std::string> size_after(const exported::ResizeStep& step) {
+    using Fit = exported::ResizeStep::Fit;
+    if (step.fit == Fit::kExact) return {number(step.height), number(step.width)};
+    if (step.fit == Fit::kInside) {
+      const auto real_height = to_double(height_);
+      const auto real_width = to_double(width_);
+      const auto ratio = node("Div", {real_width, real_height});
+      const auto wanted = node("Div", {exact(static_cast<double>(step.width)), exact(static_cast<double>(step.height))});
+      const auto edge = [&](const std::string& one, const std::string& other, int64_t size) {
+        const auto proportional = node("Round", {node("Mul", {node("Div", {one, other}), exact(static_cast<double>(size))})});
+        return node("Max", {cast(proportional, ElementType::kInt64), number(1)});
+      };
+      return {node("Where", {node("Greater", {ratio, wanted}), edge(real_height, real_width, step.width), number(step.height)}),
+              node("Where", {node("Less", {ratio, wanted}), edge(real_width, real_height, step.height), number(step.width)})};
+    }
+    const auto edge = node(step.fit == Fit::kShorter ? "Min" : "Max", {height_, width_});
+    const auto resized = [&](const std::string& one) {
+      return node("Max", {node("Div", {node("Mul", {one, number(step.height)}), edge}), number(1)});
+    };
+    return {resized(height_), resized(width_)};
+  }
+
+  void pad(const std::string& top, const std::string& left, const std::string& bottom, const std::string& right, float fill) {
+    const auto none = graph_.add_constant(torch::tensor({0, 0}));
+    pixels_ = node("Pad", {pixels_, concatenate({none, list(top), list(left), none, list(bottom), list(right)}), real(fill)});
+  }
+
+  // Before and after an edge, so that it has `size`; the first is half of both, rounded as Python's round.
+  std::pair<std::string, std::string> margins(const std::string& extent, const std::string& size) {
+    const auto before = half_of_difference(size, extent);
+    return {before, node("Sub", {node("Sub", {size, extent}), before})};
+  }
+
   std::string node(const char* op, Names inputs) { return graph_.add_node(op, std::move(inputs)); }
   std::string number(int64_t value) { return graph_.add_constant(torch::tensor(value)); }
   std::string real(float value) { return graph_.add_constant(torch::tensor(value)); }
@@ -74,6 +122,17 @@ class Preprocessor {
 
   std::string transposed(const std::string& matrix) { return graph_.add_node("Transpose", {matrix}, {{"perm", Ints{1, 0}}}); }
   std::string exact(double value) { return cast(real(static_cast<float>(value)), ElementType::kFloat64); }
+
+  // Of a number that float32 does not hold.
+  std::string exact_of(double value) {
+    std::string sum = exact(0);
+    for (int part = 0; part < 3; ++part) {
+      const auto most = static_cast<float>(value);
+      sum = node("Add", {sum, exact(most)});
+      value -= most;
+    }
+    return sum;
+  }
 
   // 2i + 1 for each pixel i of an edge of `size` pixels, times `factor`: positions of the middles of pixels.
   std::string middles(const std::string& size, const std::string& factor) {
@@ -90,18 +149,32 @@ class Preprocessor {
   };
 
   Weights weights(const std::string& before, const std::string& after, data::Interpolation interpolation) {
+    if (interpolation == data::Interpolation::kNearest) return nearest(before, after);
     const auto to = middles(after, before);
     const auto from = node("Unsqueeze", {middles(before, after), graph_.add_constant(torch::tensor(Ints{1}))});
     const auto unit = node("Mul", {node("Max", {before, after}), number(2)});
     const auto distance = node("Abs", {node("Div", {to_double(node("Sub", {to, from})), to_double(unit)})});
-    const auto weight =
-        interpolation == data::Interpolation::kBicubic ? cubic(distance) : node("Relu", {node("Sub", {exact(1), distance})});
+    const auto weight = interpolation == data::Interpolation::kBicubic   ? cubic(distance)
+                        : interpolation == data::Interpolation::kLanczos ? lanczos(distance)
+                                                                         : node("Relu", {node("Sub", {exact(1), distance})});
     const auto share = node("Div", {weight, node("ReduceSum", {weight, graph_.add_constant(torch::tensor(Ints{0}))})});
     const auto size = node("Floor", {node("Add", {node("Abs", {node("Mul", {share, exact(1 << 22)})}), exact(0.5)})});
     const auto whole = node("Mul", {size, node("Sign", {share})});
     const auto high = node("Floor", {node("Add", {node("Div", {whole, exact(1 << 11)}), exact(0.5)})});
     const auto low = node("Sub", {whole, node("Mul", {high, exact(1 << 11)})});
     return {cast(high, ElementType::kFloat), cast(low, ElementType::kFloat)};
+  }
+
+  // Steps that are added up, as Pillow does.
+  Weights nearest(const std::string& before, const std::string& after) {
+    const auto step = node("Div", {to_double(before), to_double(after)});
+    const auto rest = node("Expand", {step, list(node("Sub", {after, number(1)}))});
+    const auto steps = concatenate({list(node("Mul", {step, exact(0.5)})), rest});
+    const auto positions = node("Floor", {node("CumSum", {steps, number(0)})});
+    const auto indices = node("Unsqueeze", {node("Range", {number(0), before, number(1)}), graph_.add_constant(torch::tensor(Ints{1}))});
+    const auto is_nearest = node("Equal", {indices, cast(positions, ElementType::kInt64)});
+    const auto high = node("Mul", {cast(is_nearest, ElementType::kFloat), real(1 << 11)});
+    return {high, node("Mul", {high, real(0)})};
   }
 
   std::string resized_rows(const std::string& pixels, const Weights& weights) {
@@ -134,6 +207,16 @@ class Preprocessor {
     const auto far = polynomial(distance, -0.5, 2.5, -4, 2);
     const auto beyond_one = node("Where", {node("Less", {distance, exact(2)}), far, exact(0)});
     return node("Where", {node("Less", {distance, exact(1)}), near, beyond_one});
+  }
+
+  std::string sinc(const std::string& x) {
+    const auto angle = node("Mul", {x, exact_of(std::numbers::pi)});
+    return node("Where", {node("Equal", {angle, exact(0)}), exact(1), node("Div", {node("Sin", {angle}), angle})});
+  }
+
+  std::string lanczos(const std::string& distance) {
+    const auto inside = node("Mul", {sinc(distance), sinc(node("Div", {distance, exact(3)}))});
+    return node("Where", {node("Less", {distance, exact(3)}), inside, exact(0)});
   }
 
   std::string cast(const std::string& value, ElementType type) {

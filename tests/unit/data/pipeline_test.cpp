@@ -140,6 +140,8 @@ TEST(Pipeline, EachOfTheRegistryIsAppliedToAnImage) {
   PictureMemory memory;
   const std::map<std::string, std::string> examples = {
       {"resize", "[resize: {size: 8}]"},
+      {"letterbox", "[letterbox: {size: [4, 9], fill: 114}]"},
+      {"pad", "[pad: {padding: [1, 2, 3, 4]}]"},
       {"center_crop", "[center_crop: {size: [4, 9]}]"},
       {"random_crop", "[random_crop: {size: 4, padding: 2}]"},
       {"random_resized_crop", "[random_resized_crop: {size: 4}]"},

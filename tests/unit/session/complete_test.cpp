@@ -82,9 +82,9 @@ TEST_F(CompleteFolder, TransformsOfTheDataSetReplaceThoseThatAreNotGiven) {
             "{random_horizontal_flip: {p: 0.5, alternate: false}}, " +
                 normalize);
   EXPECT_EQ(value_at(file, "dataset", "validation_transforms"),
-            "[{resize: {size: 256, interpolation: bilinear}}, {center_crop: {size: 224}}, " + normalize);
+            "[{resize: {size: 256, longest: null, interpolation: bilinear}}, {center_crop: {size: 224}}, " + normalize);
   const auto own = resolved("{name: resnet18}", dataset(), {"dataset.train_transforms=[resize: {size: [64, 48]}]"});
-  EXPECT_EQ(value_at(own, "dataset", "train_transforms"), "[{resize: {size: [64, 48], interpolation: bilinear}}]");
+  EXPECT_EQ(value_at(own, "dataset", "train_transforms"), "[{resize: {size: [64, 48], longest: null, interpolation: bilinear}}]");
   EXPECT_EQ(value_at(own, "dataset", "validation_transforms"), value_at(file, "dataset", "validation_transforms"));
 }
 
