@@ -37,10 +37,12 @@ bool is_integer(const std::string& text) {
 }
 
 std::optional<float> number_of(std::string_view text) {
-  float value = 0;
+  // Of double, because a float that underflows would count as an error.
+  double value = 0;
   const auto* const end = text.data() + text.size();
   const auto result = std::from_chars(text.data(), end, value);
-  return result.ec == std::errc() && result.ptr == end && std::isfinite(value) ? std::optional(value) : std::nullopt;
+  const bool is_number = result.ec == std::errc() && result.ptr == end && std::isfinite(static_cast<float>(value));
+  return is_number ? std::optional(static_cast<float>(value)) : std::nullopt;
 }
 
 const char* key_of(data::Split split) { return split == data::Split::kTrain ? "train" : "validation"; }
@@ -55,6 +57,7 @@ struct Row {
   int64_t line = 0;  // from 1
   std::string path;
   std::vector<std::string> fields = {};
+  std::string group = {};
 };
 
 // A CSV file in memory.
@@ -78,7 +81,8 @@ class Table {
   std::string text_;
   std::vector<std::string> header_;  // the whole first line; empty: it is an image
   std::vector<std::string> names_;
-  std::vector<size_t> fields_;  // the numbers of the columns
+  std::vector<size_t> fields_;   // the numbers of the columns
+  std::optional<size_t> group_;  // that of dataset.group_column
 };
 
 // Calls `act`, whose reasons why a file cannot be used get the name of its key.
@@ -115,13 +119,16 @@ struct Targets {
 Targets read_targets(const CsvOptions& options) {
   const Table table(options, data::Split::kTrain);
   std::set<std::string> labels;
+  bool are_all_binary = !table.names().empty();
   table.read([&](const Row& row) {
     if (options.targets == CsvTargets::kClass) labels.insert(row.fields[0]);
     if (options.targets == CsvTargets::kClasses && table.num_fields() == 1) {
+      are_all_binary = are_all_binary && (row.fields[0] == "0" || row.fields[0] == "1");
       for (auto& label : split_list(row.fields[0])) labels.insert(std::move(label));
     }
   });
-  const bool is_list = options.targets == CsvTargets::kClass || (options.targets == CsvTargets::kClasses && table.num_fields() == 1);
+  const bool is_list =
+      options.targets == CsvTargets::kClass || (options.targets == CsvTargets::kClasses && table.num_fields() == 1 && !are_all_binary);
   if (!is_list) {
     const bool are_classes = options.targets == CsvTargets::kClasses;
     return {.class_names = are_classes ? table.names() : std::vector<std::string>(),
@@ -213,10 +220,13 @@ data::DatasetInfo info_of(const CsvOptions& options, const Targets& targets) {
   return info;
 }
 
+// Whether the first line of that file names the columns, as far as it need not.
+bool has_header(const CsvOptions& options, data::Split split) { return !Table(options, split).names().empty(); }
+
 ImageList read_images(const CsvOptions& options, const Targets& targets, data::Split split) {
   // Those of the training file by their names, whatever their order here.
   auto same_columns = options;
-  same_columns.columns = targets.columns.empty() ? options.columns : targets.columns;
+  if (!targets.columns.empty() && has_header(options, split)) same_columns.columns = targets.columns;
   const Table table(same_columns, split);
   if (targets.class_names.empty() && static_cast<int64_t>(table.num_fields()) != targets.num_targets) {
     throw std::runtime_error(fmt::format("{} has {} for each image, but {} has {}; give both the same", file_of(options, split).string(),
@@ -240,6 +250,7 @@ ImageList read_images(const CsvOptions& options, const Targets& targets, data::S
       for (const auto& name : split_list(row.fields[0])) values[static_cast<size_t>(label_of(row, name))] = 1;
       images.add(row.path, values);
     }
+    if (!row.group.empty()) images.set_group(row.group);
   });
   return images;
 }
@@ -272,6 +283,8 @@ void CsvOptions::describe(KeyTable& keys) {
   keys.add("columns", columns,
            {.doc = "The columns of the targets, by their names in the first line of the CSV files; []: all after the path.",
             .may_be_empty = false});
+  keys.add("group_column", group_column,
+           {.doc = "The column that tells which images dataset.split must not separate, such as those of the same patient; empty: none."});
 }
 
 data::DatasetFactory csv_factory(const CsvOptions& options) {
@@ -398,20 +411,24 @@ bool is_header_of_labels(RecordReader reader, const fs::path& folder) {
 // The rules that csv.h tells.
 bool is_header(const RecordReader& first, const CsvOptions& options, const fs::path& folder) {
   const auto& fields = first.fields();
-  const bool names_columns = !options.columns.empty() || (options.targets == CsvTargets::kClasses && fields.size() > 2);
+  const bool names_columns =
+      !options.columns.empty() || !options.group_column.empty() || (options.targets == CsvTargets::kClasses && fields.size() > 2);
   if (names_columns) {
     if (!is_image_name(fields[0])) return true;
     throw std::runtime_error(fmt::format("line {} is an image; {} a first line that names the columns, such as path,cat,dog: add it",
-                                         first.line(), options.columns.empty() ? "several classes need" : "dataset.columns needs"));
+                                         first.line(),
+                                         !options.columns.empty()        ? "dataset.columns needs"
+                                         : !options.group_column.empty() ? "dataset.group_column needs"
+                                                                         : "several classes need"));
   }
   if (options.targets != CsvTargets::kNumbers) return is_header_of_labels(first, folder);
-  return std::ranges::any_of(fields.begin() + 1, fields.end(), [](const std::string& field) { return !number_of(field); }) &&
-         !is_image_name(fields[0]);
+  std::error_code unknown;
+  return !is_image_name(fields[0]) && !fs::is_regular_file(folder / fields[0], unknown);
 }
 
 void check_number_of_fields(const RecordReader& reader, const CsvOptions& options, size_t num_fields) {
   const auto& fields = reader.fields();
-  const bool is_path_and_label = options.targets == CsvTargets::kClass && options.columns.empty();
+  const bool is_path_and_label = options.targets == CsvTargets::kClass && options.columns.empty() && options.group_column.empty();
   if (is_path_and_label ? fields.size() == 2 : fields.size() == num_fields && num_fields > 1) return;
   const auto found = fmt::format("line {} has {}", reader.line(), counted(fields.size(), "field"));
   if (is_path_and_label) {
@@ -452,22 +469,29 @@ void Table::find_columns() {
   } while (is_empty_line(reader));
   check_number_of_fields(reader, options_, reader.fields().size());
   if (is_header(reader, options_, folder_)) header_ = reader.fields();
-  for (const auto& name : options_.columns) {
+  const auto find = [&](const std::string& name, const char* key) {
     const auto column = std::ranges::find(header_.begin() + 1, header_.end(), name);
     if (column == header_.end()) {
-      throw std::runtime_error(fmt::format("line {} names no column \"{}\", but {}; correct it, or dataset.columns", reader.line(), name,
-                                           join(std::span(header_).subspan(1), ", ")));
+      throw std::runtime_error(fmt::format("line {} names no column \"{}\", but {}; correct it, or dataset.{}", reader.line(), name,
+                                           join(std::span(header_).subspan(1), ", "), key));
     }
-    fields_.push_back(static_cast<size_t>(column - header_.begin()));
+    return static_cast<size_t>(column - header_.begin());
+  };
+  for (const auto& name : options_.columns) {
+    if (std::ranges::count(options_.columns, name) > 1) {
+      throw std::runtime_error(fmt::format("dataset.columns names \"{}\" twice; leave one of them out", name));
+    }
+    fields_.push_back(find(name, "columns"));
   }
-  if (options_.targets == CsvTargets::kClass && fields_.size() > 1) {
+  if (!options_.group_column.empty()) group_ = find(options_.group_column, "group_column");
+  for (size_t i = 1; options_.columns.empty() && i < reader.fields().size(); ++i) {
+    if (i != group_) fields_.push_back(i);
+  }
+  if (options_.targets == CsvTargets::kClass && fields_.size() != 1) {
     throw std::runtime_error(
-        fmt::format("dataset.columns names {} columns, but dataset.targets: class takes one; choose classes or "
-                    "numbers, or name one column",
+        fmt::format("it has {} columns of targets, but dataset.targets: class takes one; choose it with "
+                    "dataset.columns, or set dataset.targets to classes or numbers",
                     fields_.size()));
-  }
-  if (fields_.empty()) {
-    for (size_t i = 1; i < reader.fields().size(); ++i) fields_.push_back(i);
   }
   for (const auto field : fields_) {
     if (header_.empty()) return;
@@ -492,6 +516,11 @@ void Table::read(const std::function<void(const Row&)>& use) const {
       if (fields[0].empty()) throw std::runtime_error(fmt::format("line {} has no path; add it", reader.line()));
       if (fields == header_) continue;
       Row row{.line = reader.line(), .path = fields[0]};
+      if (group_ && fields[*group_].empty()) {
+        throw std::runtime_error(
+            fmt::format("line {} has nothing in the column {} of dataset.group_column; add it", reader.line(), options_.group_column));
+      }
+      if (group_) row.group = fields[*group_];
       for (const auto field : fields_) {
         check_label(reader, fields[field]);
         row.fields.push_back(fields[field]);
@@ -511,5 +540,18 @@ void Table::read(const std::function<void(const Row&)>& use) const {
 }
 
 }  // namespace
+
+size_t count_columns(const fs::path& file) {
+  try {
+    const auto text = read_file(file);
+    RecordReader reader(without_byte_order_mark(text));
+    while (reader.next()) {
+      if (!is_empty_line(reader)) return reader.fields().size();
+    }
+  } catch (const std::runtime_error&) {
+    // Whoever reads it says why.
+  }
+  return 0;
+}
 
 }  // namespace trainer::datasets

@@ -3,10 +3,11 @@
 //
 // A CSV file is in UTF-8, with a line for each image whose first column is its path. Quoting is that of RFC 4180; lines may end with CR LF,
 // a byte order mark is skipped, and empty lines are ignored. The first line may name the columns (a header). It has to where columns are
-// chosen, and where several columns are classes; otherwise it is one if its path is no file and has no image's extension, and its label is
-// "label" in any case or occurs in no other line, or, of numbers, if it has a field that is no number. Lines that repeat it are skipped.
+// chosen, and where several columns are classes; otherwise it is one if its path is no file and has no image's extension, and, of labels,
+// if its label is "label" in any case or occurs in no other line. Lines that repeat it are skipped.
 
-#include <cstdint>
+#include <cstddef>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,8 @@ enum class CsvTargets {
   // A label. The classes are the labels of the training file: sorted by number if all are non-negative integers without leading zeros, else
   // by their bytes.
   kClass,
-  // Any number of classes: one column lists their names, separated by semicolons, and they are sorted as above; or each column is a class
-  // and has 1 or 0, and the classes have the order of the columns.
+  // Any number of classes: each column that the header names is a class and has 1 or 0, and the classes have the order of the columns; or,
+  // if it has anything else, one column lists the names of classes, separated by semicolons, and they are sorted as above.
   kClasses,
   kNumbers,  // one or more finite numbers, a column for each
 };
@@ -29,9 +30,13 @@ struct CsvOptions {
   std::string validation;
   std::string root;
   CsvTargets targets = CsvTargets::kClass;
-  std::vector<std::string> columns = {};  // of the targets; empty: all after the path
+  std::vector<std::string> columns = {};  // of the targets; empty: all after the path, but for group_column
+  std::string group_column = {};          // of the groups of dataset.split
   void describe(KeyTable& keys);
 };
+
+// The columns of the first line, the path's among them; 0 if the file cannot be read.
+size_t count_columns(const std::filesystem::path& file);
 
 // Reads the training file for its classes or columns. If that fails, the factory tells the reason, and its open() throws that as a
 // DataError.

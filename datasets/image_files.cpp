@@ -28,6 +28,8 @@ class ImageFiles : public data::Dataset {
   const data::DatasetInfo& info() const override { return info_; }
   int64_t size() const override { return images_.size(); }
   std::string name(int64_t index) const override { return images_.path(index); }
+  std::string key(int64_t index) const override { return std::string(images_.name(index)); }
+  std::string group(int64_t index) const override { return images_.group(index); }
   int64_t label(int64_t index) const override { return info_.has_labels() ? images_.label(index) : 0; }
 
   void list(const std::function<void(const ListedSample&)>& use) const override {
@@ -73,6 +75,11 @@ void ImageList::add(std::string_view path, std::span<const float> target_values)
   values_.insert(values_.end(), target_values.begin(), target_values.end());
 }
 
+void ImageList::set_group(std::string_view group) {
+  groups_.resize(offsets_.size());
+  groups_.back() = group;
+}
+
 std::span<const float> ImageList::target_values(int64_t index) const {
   const auto count = values_.size() / offsets_.size();
   return std::span(values_).subspan(static_cast<size_t>(index) * count, count);
@@ -87,17 +94,18 @@ data::DatasetInfo image_files_info(std::vector<std::string> class_names, int64_t
   return {.shape = {3, side, side}, .is_image = true, .num_classes = num_classes, .num_targets = 1, .class_names = std::move(class_names)};
 }
 
+std::string describe_targets(const data::DatasetInfo& info) {
+  if (info.num_classes == 0) return fmt::format("with {} each", counted(info.num_targets, "number"));
+  const auto classes = counted(info.num_classes, "class", "classes");
+  return info.is_multi_label ? fmt::format("with any of {} each", classes) : "in " + classes;
+}
+
 std::unique_ptr<data::Dataset> open_image_files(data::DatasetInfo info, ImageList images, const std::filesystem::path& source,
                                                 Logger& logger) {
-  const auto num_images = counted(images.size(), "image");
-  if (info.has_labels()) {
-    const int64_t num_used = images.num_classes_with_images();
-    logger.info("{}: {} in {}{}", source.string(), num_images, num_used == info.num_classes ? "" : fmt::format("{} of ", num_used),
-                counted(info.num_classes, "class", "classes"));
-  } else {
-    logger.info("{}: {} with {} each", source.string(), num_images,
-                info.is_multi_label ? "any of " + counted(info.num_classes, "class", "classes") : counted(info.num_targets, "number"));
-  }
+  const int64_t num_used = info.has_labels() ? images.num_classes_with_images() : info.num_classes;
+  const auto targets = num_used == info.num_classes ? describe_targets(info)
+                                                    : fmt::format("in {} of {}", num_used, counted(info.num_classes, "class", "classes"));
+  logger.info("{}: {} {}", source.string(), counted(images.size(), "image"), targets);
   if (!images.warning().empty()) logger.warn("{}: {}", source.string(), images.warning());
   return std::make_unique<ImageFiles>(std::move(info), std::move(images));
 }

@@ -34,18 +34,25 @@ class ImageList {
   std::string path(int64_t index) const { return (folder_ / name(index)).string(); }
   // Empty if the images have labels.
   std::span<const float> target_values(int64_t index) const;
+  // Of the image that was added last.
+  void set_group(std::string_view group);
+  std::string group(int64_t index) const { return groups_.empty() ? "" : groups_[static_cast<size_t>(index)]; }
   int64_t num_classes_with_images() const;
 
  private:
   void add_path(std::string_view path);
 
   std::filesystem::path folder_;
-  std::string paths_;              // a '\0' ends each
-  std::vector<uint64_t> offsets_;  // of each path
-  std::vector<int32_t> labels_;    // of each path, if they have labels
-  std::vector<float> values_;      // otherwise the target values of each path
+  std::string paths_;                // a '\0' ends each
+  std::vector<uint64_t> offsets_;    // of each path
+  std::vector<int32_t> labels_;      // of each path, if they have labels
+  std::vector<float> values_;        // otherwise the target values of each path
+  std::vector<std::string> groups_;  // of each path; empty: they have none
   std::string warning_;
 };
+
+// "in 3 classes", "with 2 numbers each".
+std::string describe_targets(const data::DatasetInfo& info);
 
 // `side`: height and width of all images, or kAnySize.
 data::DatasetInfo image_files_info(std::vector<std::string> class_names, int64_t side = data::kAnySize);

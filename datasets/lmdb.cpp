@@ -15,6 +15,7 @@
 #include "base/bytes.h"
 #include "base/text.h"
 #include "datasets/files.h"
+#include "datasets/image_files.h"
 #include "datasets/lmdb_file.h"
 #include "trainer/error.h"
 
@@ -71,6 +72,21 @@ class Lmdb : public data::Dataset {
     auto rest = as_text(names_);
     for (; index > 0; --index) rest.remove_prefix(std::min(rest.size(), rest.find('\0') + 1));
     return std::string(rest.substr(0, rest.find('\0')));
+  }
+
+  std::string key(int64_t index) const override {
+    std::call_once(names_found_, [&] {
+      auto rest = as_text(names_);
+      while (!rest.empty()) {
+        const auto size = std::min(rest.find('\0'), rest.size());
+        name_list_.push_back(rest.substr(0, size));
+        rest.remove_prefix(std::min(size + 1, rest.size()));
+      }
+    });
+    if (index >= static_cast<int64_t>(name_list_.size())) return Dataset::key(index);
+    auto text = name_list_[static_cast<size_t>(index)];
+    if (text.starts_with(pack_.folder)) text.remove_prefix(pack_.folder.size());
+    return std::string(text);
   }
 
   // Names are those of the folder that was packed, of which only the files' own are the same on every host.
@@ -133,6 +149,8 @@ class Lmdb : public data::Dataset {
   PackInfo pack_;
   std::span<const uint8_t> labels_;
   std::span<const uint8_t> names_;
+  mutable std::once_flag names_found_;
+  mutable std::vector<std::string_view> name_list_;  // of all samples, once a key was asked for
 };
 
 fs::path folder_of(const fs::path& root, data::Split split) {
@@ -165,14 +183,16 @@ std::unique_ptr<data::Dataset> open_lmdb(const LmdbOptions& options, const data:
   try {
     auto dataset = open_split(options.root, split);
     const auto& info = dataset->info();
-    if (info.num_classes != expected.num_classes || info.class_names != expected.class_names || info.shape != expected.shape) {
+    const bool has_other_targets = info.num_classes != expected.num_classes || info.class_names != expected.class_names ||
+                                   info.is_multi_label != expected.is_multi_label || info.num_targets != expected.num_targets ||
+                                   info.target_names != expected.target_names;
+    if (has_other_targets || info.shape != expected.shape) {
       throw std::runtime_error(
-          fmt::format("{} has other classes, or images of another shape, than {} had when the program started; start it "
+          fmt::format("{} has other classes or numbers, or images of another shape, than {} had when the program started; start it "
                       "again, or pack the data set again",
                       options.root, kPackedTrain));
     }
-    logger.info("{}: {} in {}", folder_of(options.root, split).string(), counted(dataset->size(), "image"),
-                counted(info.num_classes, "class", "classes"));
+    logger.info("{}: {} {}", folder_of(options.root, split).string(), counted(dataset->size(), "image"), describe_targets(info));
     if (dataset->pack().version == 1) {
       logger.warn(
           "{}: its labels and names have no checksums, because an earlier version of this program has packed it; pack the data set "

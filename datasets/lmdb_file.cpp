@@ -95,6 +95,7 @@ std::string to_json(const PackInfo& info) {
                                  {"train_transforms", info.transforms.train},
                                  {"validation_transforms", info.transforms.validation}};
   if (info.options.resize) json["resize"] = *info.options.resize;
+  if (!info.folder.empty()) json["folder"] = info.folder;
   if (samples.has_values()) json["targets"] = samples.is_multi_label ? kClasses : kNumbers;
   if (samples.num_classes == 0) {
     json["num_targets"] = samples.num_targets;
@@ -122,6 +123,7 @@ PackInfo parse_pack_info(std::string_view text) {
     info.options.raw = json.at("raw");
     if (!json.at("resize").is_null()) info.options.resize = json.at("resize").get<int64_t>();
     info.transforms = {.train = json.at("train_transforms"), .validation = json.at("validation_transforms")};
+    info.folder = json.value("folder", "");
     const auto targets = json.value("targets", "");
     info.samples.is_multi_label = targets == kClasses;
     if (targets == kNumbers) {

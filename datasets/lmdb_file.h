@@ -55,6 +55,7 @@ struct PackInfo {
   int64_t num_samples = 0;
   data::DatasetInfo samples;
   data::DefaultTransforms transforms = {};  // of the source
+  std::string folder = {};                  // with which all names begin that are not the keys of the samples; not in earlier versions
   PackOptions options = {};
 };
 std::string to_json(const PackInfo& info);

@@ -155,6 +155,10 @@ class Dataset {
   virtual int64_t index_in_files(int64_t index) const { return index; }
   // What a message calls that sample, such as its file; empty: it has only its index.
   virtual std::string name(int64_t /*index*/) const { return ""; }
+  // What identifies that sample in all copies of the data set, such as the path of its file in the set's folder; by default its index.
+  virtual std::string key(int64_t index) const { return std::to_string(index); }
+  // What it has in common with other samples of the same part, place or person; empty: the data set does not tell.
+  virtual std::string group(int64_t /*index*/) const { return ""; }
   // "sample 17", or with its name "sample 17, data/cat/1.jpg".
   std::string describe(int64_t index) const {
     const auto text = name(index);
@@ -173,7 +177,8 @@ class Dataset {
   virtual void prefetch(int64_t /*index*/) const {}
 };
 
-enum class Split { kTrain, kValidation };
+// kTest: what `dataset.split` holds out of the training samples; a data set is not opened with it.
+enum class Split { kTrain, kValidation, kTest };
 
 // Numbers of samples.
 struct SplitSizes {

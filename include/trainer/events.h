@@ -193,9 +193,10 @@ struct ValidationEvent {
   Metrics metrics = {};
   int64_t num_samples = 0;
   ClassResults classes = {};
-  LabelResults labels = {};    // if samples belong to any number of classes
-  NumberResults numbers = {};  // of a regression
-  Metrics ema_metrics = {};    // with the averaged parameters, if the run has them; written as ema_<name>
+  LabelResults labels = {};      // if samples belong to any number of classes
+  NumberResults numbers = {};    // of a regression
+  LabelResults ema_labels = {};  // as labels, with the averaged parameters
+  Metrics ema_metrics = {};      // with the averaged parameters, if the run has them; written as ema_<name>
   double seconds = 0;
   bool is_best = false;          // better than every validation of the run before it
   bool is_within_epoch = false;  // neither after the last step of an epoch nor at the end of the training

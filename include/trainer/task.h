@@ -160,9 +160,11 @@ class Task {
   // Empty if the setup can be trained.
   virtual std::vector<Mismatch> mismatches(const Setup& setup) const = 0;
   // Whether the task or its loss depends on what the targets of the training samples are like, and wants set_target_summary() before its
-  // first pass.
+  // first pass. Not of masks. Checkpoints keep the summary; programs that predict numbers multiply the outputs by its deviation and add
+  // its mean.
   virtual bool needs_target_summary() const { return loss_ != nullptr && loss_->needs_class_counts(); }
-  // Returns what follows from it, for the log; may be empty. Nothing: of a checkpoint of a version without it.
+  // Returns what follows from it, for the log; may be empty. nullopt: the checkpoint that is loaded has none, because an earlier version
+  // wrote it; then the task works without.
   virtual std::string set_target_summary(const std::optional<data::TargetSummary>& summary);
   const std::optional<data::TargetSummary>& target_summary() const { return target_summary_; }
 

@@ -187,4 +187,22 @@ int count_json_levels(std::string_view text) {
   return most;
 }
 
+namespace {
+
+std::string csv_cell(const std::string& value) {
+  const auto text = printable_line(value);
+  if (text.find_first_of(",\"") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char byte : text) quoted += byte == '"' ? "\"\"" : std::string(1, byte);
+  return quoted + '"';
+}
+
+}  // namespace
+
+std::string csv_line(const std::vector<std::string>& cells) {
+  std::string line;
+  for (size_t i = 0; i < cells.size(); ++i) line += (i == 0 ? "" : ",") + csv_cell(cells[i]);
+  return line + '\n';
+}
+
 }  // namespace trainer

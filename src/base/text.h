@@ -68,4 +68,7 @@ constexpr int kMostJsonLevels = 100;
 // The most arrays and objects around a value of the text.
 int count_json_levels(std::string_view text);
 
+// A line of comma-separated values as RFC 4180, with what a terminal would execute shown instead (base/text.h).
+std::string csv_line(const std::vector<std::string>& cells);
+
 }  // namespace trainer

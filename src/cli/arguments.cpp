@@ -262,7 +262,7 @@ bool is_yaml_file(std::string_view argument) {
 
 namespace {
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 21> kExamples = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 22> kExamples = {{
     {"train",
      "trainer --config configs/quickstart.yaml\n"
      "trainer --config my.yaml --run-dir runs/slow optimizer.lr=0.01"},
@@ -279,6 +279,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 21> kExample
     {"launch",
      "trainer launch --config my.yaml\n"
      "trainer launch --nproc-per-node 4 --config my.yaml training.epochs=5"},
+    {"crossval", "trainer crossval --config my.yaml --folds 5"},
     {"init", "trainer init --data data/my_images --output my.yaml"},
     {"config",
      "trainer config reference optimizer.sgd\n"

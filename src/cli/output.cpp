@@ -22,21 +22,7 @@ int report_error(const std::string& message, ExitCode exit_code) {
   return static_cast<int>(exit_code);
 }
 
-std::string csv_cell(const std::string& value) {
-  const auto text = printable_line(value);
-  if (text.find_first_of(",\"") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char byte : text) quoted += byte == '"' ? "\"\"" : std::string(1, byte);
-  return quoted + '"';
-}
-
 }  // namespace
-
-std::string csv_line(const std::vector<std::string>& cells) {
-  std::string line;
-  for (size_t i = 0; i < cells.size(); ++i) line += (i == 0 ? "" : ",") + csv_cell(cells[i]);
-  return line + '\n';
-}
 
 int run_and_report(const std::function<ExitCode()>& command) {
   try {

@@ -15,9 +15,6 @@ namespace trainer::cli {
 // Prints a result as JSON and a newline. Not through printable() (base/text.h), whose \x7f JSON does not know. Throws as print_text().
 inline void print_json(const reporting::Json& value, int indent = -1) { print_text(reporting::to_text(value, indent) + '\n'); }
 
-// A line of comma-separated values as RFC 4180, with what a terminal would execute shown instead (base/text.h).
-std::string csv_line(const std::vector<std::string>& cells);
-
 // Runs a command. Prints its error to stderr, if there is one, and returns the exit code of the process. Does not throw.
 int run_and_report(const std::function<ExitCode()>& command);
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "base/text.h"
@@ -101,8 +102,23 @@ void write_average(const std::vector<fs::path>& files, const fs::path& output) {
   refuse_file_of_run(output);
   std::vector<state::Tree> models;
   std::optional<std::string> config;
+  // What the numbers of a regression are, and how the targets were normalised.
+  constexpr std::array kOfTargets = {"target_names", "target_summary"};
+  state::Dict of_targets;
   for (const auto& path : files) {
     const auto tree = checkpoint::load(path);
+    state::Dict here;
+    for (const auto* key : kOfTargets) {
+      const auto* dict = std::get_if<state::Dict>(&tree.value());
+      if (const auto* value = dict == nullptr ? nullptr : dict->find(key)) here.add(key, *value);
+    }
+    if (models.empty()) of_targets = here;
+    if (!state::differences(of_targets, here).empty()) {
+      throw UsageError(
+          fmt::format("{}: its targets have other names or another mean than those of {}, so that the mean of both networks is of "
+                      "no use; average checkpoints of one training",
+                      path.string(), files[0].string()));
+    }
     if (const auto text = state::View(tree, path.string()).find("config")) config = text->text();
     models.push_back(model_of(tree));
   }
@@ -114,6 +130,9 @@ void write_average(const std::vector<fs::path>& files, const fs::path& output) {
   state::Dict average;
   average.add("model", mean_of(views));
   if (config) average.add("config", *config);
+  for (const auto* key : kOfTargets) {
+    if (const auto* value = of_targets.find(key)) average.add(key, *value);
+  }
   OutputFile target(output);
   checkpoint::write_pytorch_file(average, output.stem().string(), target);
   target.commit();

@@ -33,6 +33,7 @@ constexpr std::array kCommands = {
     Command{"calibrate", "fit the temperature of a network's probabilities, and thresholds, to labelled images", &calibrate},
     Command{"predict", "print the classes of image files by the network of a checkpoint", &predict},
     Command{"launch", "train with one process per GPU, or several on the CPU", &cli::launch},
+    Command{"crossval", "train on all but one part of the images after another, and join the results", &crossval},
     Command{"init", "write an experiment file to start from, for your images", &init},
     Command{"config", "show the reference of all keys, or a file with its defaults", &config},
     Command{"data", "download, check, show and pack data sets", &data},

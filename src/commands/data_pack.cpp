@@ -64,12 +64,26 @@ Descriptor begin_output(const fs::path& output) {
   throw Error(fmt::format("cannot write {}: {}", marker.string(), explain_refusal(marker, {errno, std::generic_category()})));
 }
 
+// With which the names of all samples begin before their keys; empty: their names begin otherwise.
+std::string folder_of_names(const data::Dataset& source) {
+  std::string folder;
+  for (int64_t i = 0; i < source.size(); ++i) {
+    const auto name = source.name(i);
+    const auto key = source.key(i);
+    if (!name.ends_with(key)) return "";
+    if (i == 0) folder = name.substr(0, name.size() - key.size());
+    if (name != folder + key) return "";
+  }
+  return folder;
+}
+
 datasets::PackInfo pack_info(const config::Experiment& experiment, const data::DatasetFactory& factory, const data::Dataset& source,
                              const datasets::PackOptions& options) {
   datasets::PackInfo info{.source = experiment.dataset.component.name,
                           .num_samples = source.size(),
                           .samples = source.info(),
                           .transforms = factory.default_transforms,
+                          .folder = folder_of_names(source),
                           .options = options};
   auto& shape = info.samples.shape;
   if (options.resize && std::min(shape[1], shape[2]) > *options.resize) {

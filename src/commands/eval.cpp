@@ -42,8 +42,10 @@ EvalArguments parse_eval_arguments(const std::vector<std::string>& args) {
                  "follow the names of the classes")
       ->type_name("DIR|FILE");
   std::string split;
-  app.add_option("--split", split, "which part of the images, in any case with dataset.validation_transforms; default: validation")
-      ->check(CLI::IsMember({"validation", "train"}));
+  app.add_option("--split", split,
+                 "which part of the images, in any case with dataset.validation_transforms: validation (default), train, or test, which "
+                 "dataset.split holds out")
+      ->check(CLI::IsMember({"validation", "train", "test"}));
   cli::add_tta(app, request.tta);
   app.add_flag("--ema", request.averaged, "evaluate the averaged parameters (training.ema)");
   app.add_flag("--json", arguments.json, "print one JSON object instead of tables (docs/evaluation.md)");
@@ -52,7 +54,8 @@ EvalArguments parse_eval_arguments(const std::vector<std::string>& args) {
   cli::add_rank_flags(app, arguments.rank_env);
   add_plugin_option(app);
   cli::parse(app, args);
-  if (!split.empty()) request.split = split == "train" ? data::Split::kTrain : data::Split::kValidation;
+  if (!split.empty())
+    request.split = split == "train" ? data::Split::kTrain : split == "test" ? data::Split::kTest : data::Split::kValidation;
   return arguments;
 }
 
@@ -60,10 +63,11 @@ void print_result(const EvalArguments& arguments, const std::string& model, cons
                   session::EvaluationResult result) {
   auto& measured = result.measured;
   const auto progress = file.progress();
-  const bool is_training_set = arguments.request.split == data::Split::kTrain;
-  const reporting::Evaluation evaluation{.split = result.is_all     ? "all"
-                                                  : is_training_set ? "train"
-                                                                    : "validation",
+  const auto split = arguments.request.split.value_or(data::Split::kValidation);
+  const reporting::Evaluation evaluation{.split = result.is_all                  ? "all"
+                                                  : split == data::Split::kTrain ? "train"
+                                                  : split == data::Split::kTest  ? "test"
+                                                                                 : "validation",
                                          .event = {.epoch = progress ? progress->epoch : 0,
                                                    .step = progress ? progress->step : 0,
                                                    .metrics = std::move(measured.metrics),

@@ -20,6 +20,7 @@
 #include "commands/run_end.h"
 #include "config/reader.h"
 #include "data/transforms/transform.h"
+#include "datasets/csv.h"
 #include "datasets/registry.h"
 #include "launch/world/host_resources.h"
 #include "run/session/advice.h"
@@ -102,6 +103,17 @@ bool are_other_targets(const data::DatasetInfo& info) {
   return has(';') || (has('.') && std::ranges::all_of(names, is_number));
 }
 
+// Whether the targets that the section of a CSV file asks for are likely to be those of the file, which may have others.
+bool may_have_targets(const Node& section, const data::DatasetInfo& info) {
+  const auto* given = section.find("targets");
+  const fs::path file = section.find("train")->value.text;
+  // One column of labels, or lists of them.
+  const bool is_one_column = datasets::count_columns(file) == 2;
+  if (given == nullptr) return !are_other_targets(info);
+  if (!is_one_column) return true;
+  return given->value.text == "numbers" || read_file(file).find(';') != std::string::npos;
+}
+
 FoundData find_data(const fs::path& data, Logger& logger) {
   if (!fs::exists(data)) throw UsageError(fmt::format("--data {}: there is no such folder", data.string()));
   auto sections = candidates(data);
@@ -110,9 +122,9 @@ FoundData find_data(const fs::path& data, Logger& logger) {
   for (auto& section : sections) {
     auto factory = make_factory(section);
     if (problem.empty()) problem = factory.missing;
-    const auto* targets = section.find("targets");
-    const bool is_label = section.find("name")->value.text == "csv" && targets == nullptr;
-    if (!factory.missing.empty() || !factory.info.is_image || (is_label && are_other_targets(factory.info))) continue;
+    const bool is_of_csv = section.find("name")->value.text == "csv";
+    if (is_of_csv && !may_have_targets(section, factory.info)) continue;
+    if (!factory.missing.empty() || !factory.info.is_image) continue;
     try {
       auto train = factory.open(Split::kTrain, logger);
       return {std::move(section), std::move(factory), std::move(train)};

@@ -158,7 +158,7 @@ class Printer {
     if (prediction.is_rejected) fields.push_back({"rejected:"});
     // Of any number of classes those that the image is taken to be of.
     const auto num_shown =
-        kind_ == AnswerKind::kClasses ? std::min(prediction.num_decided, prediction.classes.size()) : prediction.classes.size();
+        kind_ == AnswerKind::kClasses ? std::min(prediction.decided.size(), prediction.classes.size()) : prediction.classes.size();
     if (kind_ == AnswerKind::kClasses && num_shown == 0) fields.push_back({"no class"});
     auto importance = static_cast<int>(num_shown);
     for (size_t i = 0; i < num_shown; ++i) {
@@ -178,8 +178,7 @@ class Printer {
     if (kind_ == AnswerKind::kClass) {
       return fmt::format("{} {:.0f}%", drawable_class_name(names_, prediction.classes[0]), 100 * prediction.probabilities[0]);
     }
-    for (size_t i = 0; i < std::min(prediction.num_decided, prediction.classes.size()); ++i)
-      add(drawable_class_name(names_, prediction.classes[i]));
+    for (const auto label : prediction.decided) add(drawable_class_name(names_, label));
     return caption.empty() ? "no class" : caption;
   }
 
@@ -204,7 +203,7 @@ class Printer {
       for (size_t i = 0; i < prediction.classes.size(); ++i) {
         reporting::Json one = {
             {"name", name_of(prediction.classes[i])}, {"label", prediction.classes[i]}, {"probability", prediction.probabilities[i]}};
-        if (kind_ == AnswerKind::kClasses) one["predicted"] = i < prediction.num_decided;
+        if (kind_ == AnswerKind::kClasses) one["predicted"] = i < prediction.decided.size();
         classes.push_back(std::move(one));
       }
       line["classes"] = std::move(classes);
@@ -225,7 +224,7 @@ class Printer {
       }
     }
     num_columns_ = header.size();
-    print("{}", cli::csv_line(header));
+    print("{}", csv_line(header));
   }
 
   void print_csv(const std::string& file, const inference::Prediction& prediction) const {
@@ -234,9 +233,7 @@ class Printer {
     if (can_reject_) cells.emplace_back(!prediction.problem.empty() ? "" : prediction.is_rejected ? "true" : "false");
     if (kind_ == AnswerKind::kClasses) {
       std::string decided;
-      for (size_t i = 0; i < std::min(prediction.num_decided, prediction.classes.size()); ++i) {
-        decided += (i == 0 ? "" : ";") + name_of(prediction.classes[i]);
-      }
+      for (const auto label : prediction.decided) decided += (decided.empty() ? "" : ";") + name_of(label);
       cells.push_back(std::move(decided));
     }
     for (size_t i = 0; i < prediction.classes.size(); ++i) {
@@ -245,7 +242,7 @@ class Printer {
     }
     // An error has none.
     cells.resize(num_columns_);
-    print("{}", cli::csv_line(cells));
+    print("{}", csv_line(cells));
   }
 
   std::vector<std::string> names_;

@@ -77,7 +77,8 @@ VerifyArguments parse_verify_arguments(const std::vector<std::string>& args) {
                  "(bilinear without antialiasing, cv::INTER_LINEAR), pillow-bilinear, or none: as the checkpoint resizes it")
       ->check(CLI::IsMember({"opencv", "pillow-bilinear", "none"}))
       ->capture_default_str();
-  app.add_option("--tolerance", arguments.tolerance, "the largest difference of a probability, or of a number, that is accepted")
+  app.add_option("--tolerance", arguments.tolerance,
+                 "the largest difference of a probability that is accepted, or of a number, in deviations of the training's targets")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   app.add_option(
@@ -196,6 +197,12 @@ class Comparison {
     if (fits) return;
     throw UsageError(fmt::format("{}: its input has the shape [{}], and the network of the checkpoint needs [-1, {}]; {}", file_,
                                  fmt::join(shape, ", "), fmt::join(wanted, ", "), kOtherCheckpoint));
+  }
+
+  // Differences of numbers in units of the deviation of the targets, so that one tolerance fits all; of probabilities as they are.
+  torch::Tensor in_deviations(const torch::Tensor& differences) const {
+    const auto& deviation = predictor_.operating_point().deviation;
+    return deviation.empty() ? differences : differences / torch::tensor(deviation, torch::kFloat64);
   }
 
   // Whether one class of an image is the right one.
@@ -380,7 +387,7 @@ class Verification {
   }
 
   void add(const std::string& image, const Comparison::Answer& checkpoint, const Comparison::Answer& file) {
-    const auto difference = (checkpoint.values - file.values).abs();
+    const auto difference = comparison_.in_deviations((checkpoint.values - file.values).abs());
     const auto largest = difference.max().item<double>();
     if (result_.num_images == 0 || largest > result_.largest) {
       result_.largest = largest;

@@ -47,6 +47,54 @@ struct ModelSection {
   }
 };
 
+struct SplitSection {
+  double validation = 0.2;
+  double test = 0;
+  std::string group = {};
+  bool stratify = false;
+  std::optional<int64_t> folds = {};
+  int64_t fold = 0;
+  int64_t seed = 0;
+};
+
+}  // namespace trainer::config
+
+namespace trainer {
+
+inline void describe(KeyTable& keys, config::SplitSection& section) {
+  KeyInfo part{.min = 0, .max = 1, .max_excluded = true};
+  part.doc = "Part of the training samples that is validated on.";
+  keys.add("validation", section.validation, part);
+  part.doc = "Part of them that is neither trained nor validated on, for `trainer eval --split test`.";
+  keys.add("test", section.test, part);
+  keys.add(
+      "group", section.group,
+      {.doc = "A regular expression (ECMAScript) in the path of an image below the data set's folder, such as \"^([^_]+)_\": images for "
+              "which its first group in brackets, or else what it finds, is the same stay together. Empty: those that "
+              "dataset.group_column of `csv` tells, or each image for itself."});
+  keys.add(
+      "stratify", section.stratify,
+      {.doc = "Take the exact parts of each class, of all its groups in the order of their hashes. Then a group may change its part when "
+              "others are added; false: by the hash of its name alone, so that it never does, and parts are about as large."});
+  keys.add("folds", section.folds,
+           {.min = 2, .max = 1000, .doc = "Divide what is not for the test into so many folds, of which one is validated on; null: none."});
+  keys.add("fold", section.fold, {.min = 0, .doc = "Which of the folds, from 0, is validated on."});
+  keys.add("seed", section.seed, {.min = 0, .doc = "Another seed gives another split; that of the run does not change it."});
+  keys.refuse("fold", [&section]() -> std::string {
+    if (!section.folds) return section.fold > 0 ? "has no effect without folds; set folds, or leave it out" : "";
+    return section.fold < *section.folds ? "" : "must be less than folds; the first is 0";
+  });
+  keys.refuse("validation", [&section]() -> std::string {
+    if (section.folds) return "";
+    if (section.validation <= 0) return "must be greater than 0; to hold nothing out, leave dataset.split out";
+    return section.validation + section.test < 1 ? "" : "leaves no training samples beside test; lower one of them";
+  });
+}
+
+}  // namespace trainer
+
+namespace trainer::config {
+
 // What to do about a sample that cannot be read or decoded.
 enum class OnError { kFail, kSkip };
 
@@ -57,10 +105,14 @@ struct DatasetSection {
   std::vector<ComponentConfig> batch_transforms;
   Auto<double> validation_split = {};
   bool stratify = true;
+  std::optional<SplitSection> split = {};
   OnError on_error = OnError::kFail;
   std::string stage_to = {};
   engine::Distribution distribution = engine::Distribution::kLocal;
   Auto<int64_t> distribution_group_size = {};
+
+  // Whether validation samples are some of the training files.
+  bool holds_out() const { return split || validation_split.value.value_or(0) > 0; }
 
   void describe(KeyTable& keys, const Registries& registries) {
     using engine::Distribution;
@@ -86,6 +138,14 @@ struct DatasetSection {
     keys.add("stratify", stratify,
              {.doc = "Whether validation_split holds out the same part of each class, as scikit-learn's train_test_split(stratify=labels); "
                      "false: of all images together, as runs without this key did."});
+    keys.add_section(
+        "split", split,
+        "Divides the training samples into parts for training, validation and test by the hash of their names, so that a sample "
+        "stays in its part when others are added, and samples of a group are in one part; `split.csv` of the run has them. {}: "
+        "with these defaults; null: not divided so.");
+    keys.refuse("split", [this] {
+      return split && validation_split.value.value_or(0) > 0 ? "given together with dataset.validation_split; keep one of them" : "";
+    });
     keys.add_choice("on_error", on_error, {{"fail", OnError::kFail}, {"skip", OnError::kSkip}},
                     {.doc = "About a sample that cannot be read or decoded: end the run, or leave it out and log its name and the reason. "
                             "A skipped sample adds nothing to its step, so that the result does not depend on the number of ranks."});
@@ -183,9 +243,9 @@ struct TaskSection {
   ComponentConfig component;
 
   void describe(KeyTable& keys, const RegistryBase& tasks) {
-    keys.add_component(
-        "name", component, tasks, "classification",
-        "What the network learns and what is measured. If left out: classification, or regression if the loss is one of numbers.");
+    keys.add_component("name", component, tasks, "classification",
+                       "What the network learns and what is measured. If left out: classification; multi_label if the data set gives "
+                       "any number of classes for each image and the loss fits; regression if the loss is one of numbers.");
   }
 };
 

@@ -148,7 +148,7 @@ std::string code_of(const exported::Answers& answers) {
   if (answers.kind == Kind::kSigmoid) return "torch.sigmoid(logits)";
   if (answers.deviation.empty()) return "logits";
   const auto tensor = [](const std::vector<double>& values) {
-    return fmt::format("torch.tensor([{:#}], device=logits.device).to(logits.dtype)", fmt::join(values, ", "));
+    return fmt::format("torch.tensor([{:.17e}], dtype=7, device=logits.device).to(logits.dtype)", fmt::join(values, ", "));
   };
   return fmt::format("logits * {} + {}", tensor(answers.deviation), tensor(answers.mean));
 }

@@ -59,12 +59,13 @@ std::vector<double> read_numbers(const state::View& stored, int64_t count) {
   return numbers;
 }
 
-void read_thresholds(const state::View& file, int64_t num_classes, OperatingPoint& point) {
+void read_thresholds(const state::View& file, bool averaged, int64_t num_classes, OperatingPoint& point) {
   constexpr double kDefault = 0.5;
   point.thresholds.assign(static_cast<size_t>(num_classes), kDefault);
   const auto validation = file.find("last_validation");
   if (!validation || validation->is_none()) return;
-  if (const auto stored = validation->find("thresholds")) point.thresholds = read_numbers(*stored, num_classes);
+  if (const auto stored = validation->find(averaged ? "ema_thresholds" : "thresholds"))
+    point.thresholds = read_numbers(*stored, num_classes);
 }
 
 }  // namespace
@@ -73,7 +74,7 @@ OperatingPoint read_operating_point(const state::Tree& tree, const std::string& 
   const state::View file(tree, source);
   OperatingPoint point{.kind = answer_kind(samples)};
   if (point.kind == AnswerKind::kClasses) {
-    read_thresholds(file, samples.num_classes, point);
+    read_thresholds(file, averaged, samples.num_classes, point);
   } else if (point.kind == AnswerKind::kNumbers) {
     if (const auto summary = file.find("target_summary")) {
       point.mean = read_numbers(summary->at("mean"), samples.num_targets);

@@ -177,10 +177,10 @@ void Predictor::sort_classes(std::span<const double> probabilities, int64_t num_
   classes.resize(probabilities.size());
   std::iota(classes.begin(), classes.end(), 0);
   const auto others = std::ranges::stable_partition(classes, is_decided);
-  prediction.num_decided = classes.size() - others.size();
   const auto is_more_probable = [&](int64_t one, int64_t other) { return at(probabilities, one) > at(probabilities, other); };
   std::stable_sort(classes.begin(), others.begin(), is_more_probable);
   std::stable_sort(others.begin(), classes.end(), is_more_probable);
+  prediction.decided.assign(classes.begin(), others.begin());
   classes.resize(static_cast<size_t>(num_best));
   for (const auto label : classes) prediction.probabilities.push_back(at(probabilities, label));
 }

@@ -62,7 +62,7 @@ struct Prediction {
   // The most probable first, but those that are decided for (inference/operating_point.h) before all others.
   std::vector<int64_t> classes = {};
   std::vector<double> probabilities = {};  // of each of them
-  size_t num_decided = 0;                  // of the classes, also of those that were not asked for
+  std::vector<int64_t> decided = {};       // all classes that are decided for, also beyond those that were asked for
   std::vector<double> numbers = {};        // if the network computes numbers
   std::vector<float> features = {};        // what the last layer gets, if it was asked for
   bool is_rejected = false;

@@ -72,9 +72,16 @@ class ClassWeights {
   // Nothing if there are none. `outputs`: [N, classes].
   std::optional<torch::Tensor> for_outputs(const torch::Tensor& outputs, const char* key) const {
     if (!are_given()) return std::nullopt;
-    TORCH_CHECK(weights_.defined(), "loss.", key, ": auto was not computed");
+    if (!weights_.defined()) {
+      throw UsageError(
+          c10::str("loss.", key, ": the numbers of training samples that auto follows from are not known here; give the weights"));
+    }
     if (const auto refusal = refusal_of_classes(outputs.size(1)); !refusal.empty()) throw UsageError(c10::str("loss.", key, ": ", refusal));
-    if (used_.device() != outputs.device() || used_.scalar_type() != outputs.scalar_type()) used_ = weights_.to(outputs.options());
+    if (used_.device() != outputs.device() || used_.scalar_type() != outputs.scalar_type()) {
+      // Also steps that record gradients will use them.
+      const torch::InferenceMode off(false);
+      used_ = weights_.to(outputs.options());
+    }
     return used_;
   }
   // Those by which the losses of `targets`, int64 [N], were multiplied, with the same roundings.

@@ -93,9 +93,9 @@ bool is_event_file(std::string_view name) {
 }
 
 // Those of a fixed name, without the lock, the list and the logs.
-constexpr std::array<std::string_view, 10> kNamedFiles = {"config.yaml",      "environment.json", "classes.txt",     "metrics.jsonl",
+constexpr std::array<std::string_view, 11> kNamedFiles = {"config.yaml",      "environment.json", "classes.txt",     "metrics.jsonl",
                                                           "metrics.csv",      "profile.json",     "evaluation.json", "best_evaluation.json",
-                                                          "calibration.json", "summary.json"};
+                                                          "calibration.json", "summary.json",     "split.csv"};
 
 bool is_log(std::string_view name) {
   return name == "train.log" || (name.starts_with("rank_") && name.ends_with(".log") && is_number(name.substr(5, name.size() - 9)));

@@ -43,6 +43,7 @@ class RunDirectory {
   std::filesystem::path environment_file() const { return path_ / "environment.json"; }
   // The names of the data set's classes, one a line, if they have names.
   std::filesystem::path class_names_file() const { return path_ / "classes.txt"; }
+  std::filesystem::path split_file() const { return path_ / "split.csv"; }
   std::filesystem::path log_file() const { return path_ / "train.log"; }
   std::filesystem::path metrics_file() const { return path_ / "metrics.jsonl"; }
   std::filesystem::path metrics_table_file() const { return path_ / "metrics.csv"; }

@@ -244,8 +244,12 @@ class TargetsTest(unittest.TestCase):
     def test_starting_files(self):
         with open(self.folder / "list.csv", "w") as file:
             file.writelines(f"train_{i}.png,{';'.join(c for c, has in zip(CLASSES, row) if has)}\n" for i, row in enumerate(self.classes["train"]))
+        (self.folder / "one_number.csv").write_text("path,x\n" + "".join(f"train_{i}.png,{i / 4}\n" for i in range(96)))
+        (self.folder / "incomplete.csv").write_text("train_0.png,cat\ntrain_1.png,\n")
+        self.assertIn("line 2 has no label; add it", self.refusal("init", "--data", "incomplete.csv", "--output", "no.yaml", code=3))
         for source, expected in (("train_classes.csv", ["targets: classes", "loss: {name: bce, pos_weight: auto}"]),
                                  ("list.csv", ["targets: classes", "dent", "rust"]),
+                                 ("one_number.csv", ["targets: numbers", "loss: {name: mse}", "with 1 number each"]),
                                  ("train_numbers.csv", ["targets: numbers", "loss: {name: mse}", "length 5659 ± 294.6", "- resize: {size: [20, 24]}"])):
             file = f"started_{source}.yaml"
             self.trainer("init", "--data", source, "--output", file)
@@ -271,6 +275,42 @@ class TargetsTest(unittest.TestCase):
                          "dataset={name: lmdb, root: packed_" + name + ", train_transforms: [resize: {size: [16, 16]}], "
                          "validation_transforms: [resize: {size: [16, 16]}], distribution: scatter, distribution_group_size: 2}")
             self.assertEqual(read_json(self.folder / f"run_packed_{name}" / "evaluation.json"), self.evaluation(name))
+            # Its predictions need no data.
+            checkpoint = self.folder / f"run_packed_{name}" / "checkpoints" / "last.pt"
+            with_data = self.trainer("predict", "--checkpoint", str(checkpoint), "--json", "val_0.png")
+            (self.folder / f"packed_{name}").rename(self.folder / f"moved_{name}")
+            self.assertEqual(self.trainer("predict", "--checkpoint", str(checkpoint), "--json", "val_0.png"), with_data)
+            self.trainer("export", "--checkpoint", str(checkpoint), "--output", f"packed_{name}.onnx")
+            evaluated = json.loads(self.trainer("eval", "--checkpoint", str(checkpoint), "--data", f"val_{name}.csv", "--json"))
+            self.assertEqual(evaluated["metrics"], json.loads(self.trainer("eval", "--checkpoint", str(self.checkpoint(name)), "--json"))["metrics"])
+
+    def test_averaged_parameters_have_thresholds_of_their_own(self):
+        self.trainer("--config", "classes.yaml", "--run-dir", "run_ema", "training={epochs: 2, ema: {decay: 0.5}}")
+        checkpoint = str(self.folder / "run_ema" / "checkpoints" / "last.pt")
+        evaluated = json.loads(self.trainer("eval", "--checkpoint", checkpoint, "--ema", "--json"))
+        stored = torch.load(checkpoint, weights_only=True)["last_validation"]
+        self.assertEqual(stored["ema_thresholds"], [one["threshold"] for one in evaluated["classes"]])
+        self.assertNotEqual(stored["ema_thresholds"], stored["thresholds"])
+        for line in self.trainer("predict", "--checkpoint", checkpoint, "--ema", "--json", *[f"val_{i}.png" for i in range(20)]).splitlines():
+            for one in json.loads(line)["classes"]:
+                self.assertEqual(one["predicted"], one["probability"] >= stored["ema_thresholds"][one["label"]])
+
+    def test_the_mean_of_the_targets_is_not_lost(self):
+        first = str(self.checkpoint("numbers").with_name("step_00000008.pt"))
+        self.trainer("checkpoint", "average", first, str(self.checkpoint("numbers")), "--output", "mean.pt")
+        self.assertGreater(json.loads(self.trainer("predict", "--checkpoint", "mean.pt", "--json", "val_0.png"))["values"]["length"], 3000)
+        self.trainer("export", "--checkpoint", str(self.checkpoint("numbers")), "--format", "safetensors", "--output", "numbers.safetensors")
+        text = self.refusal("predict", "--checkpoint", "numbers.safetensors", "--config", "numbers.yaml", "val_0.png")
+        self.assertIn("it does not hold the mean and the deviation of the targets", text)
+        swapped = [line.split(",") for line in (self.folder / "train_numbers.csv").read_text().splitlines()]
+        (self.folder / "swapped.csv").write_text("".join(f"{a},{c},{b}\n" for a, b, c in swapped))
+        text = self.refusal("--config", "numbers.yaml", "--run-dir", "run_swapped", "--resume", str(self.checkpoint("numbers")), "training.epochs=4", "dataset.train=swapped.csv")
+        self.assertIn("it was trained on the numbers length, weight, and those of the data are weight, length now", text)
+
+    def test_validate_needs_no_data(self):
+        for name in ("classes", "numbers"):
+            self.trainer("validate", "--config", f"{name}.yaml", "dataset.train=missing.csv", "dataset.validation=missing.csv")
+            self.assertNotIn("[W", self.trainer("validate", "--config", f"{name}.yaml"))
 
 
 if __name__ == "__main__":

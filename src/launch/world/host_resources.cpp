@@ -244,10 +244,12 @@ std::optional<int64_t> process_number(const std::string& name) {
   return error == std::errc{} && end == name.data() + name.size() ? std::optional(number) : std::nullopt;
 }
 
-// cmdline holds the arguments with a zero byte after each.
+// Whether it waits for processes that it has started. cmdline holds the arguments with a zero byte after each.
 bool is_launcher(const std::string& command_line) {
   const auto first = command_line.find('\0');
-  return first != std::string::npos && command_line.compare(first + 1, 7, std::string("launch\0", 7)) == 0;
+  if (first == std::string::npos) return false;
+  const auto command = command_line.substr(first + 1, command_line.find('\0', first + 1) - first - 1);
+  return command == "launch" || command == "crossval";
 }
 
 bool may_share_a_core(int64_t process) {

@@ -86,7 +86,7 @@ inline std::string read_system_file(const std::filesystem::path& path) {
 // Processes of other runs on this host.
 
 // The numbers of the processes with this process's program name that may use a core of this process, without those in `own`, this process
-// and launchers (`trainer launch`), in ascending order. Finds what `proc` shows: in a container, its own processes.
+// and launchers (`trainer launch` and `crossval`), in ascending order. Finds what `proc` shows: in a container, its own processes.
 std::vector<int64_t> processes_of_other_runs(std::span<const int64_t> own, const std::filesystem::path& proc = "/proc");
 
 // A line for the user about `others`, whose cores the ranks of this host share although each uses `num_threads` threads; empty without any.

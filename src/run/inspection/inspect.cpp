@@ -173,7 +173,9 @@ class Inspector {
   }
 
   void check_network(const config::Experiment& experiment) {
-    const auto info = datasets::dataset_registry().make(experiment.dataset.component).info;
+    auto info = datasets::dataset_registry().make(experiment.dataset.component).info;
+    const auto& model = dynamic_cast<const models::ModelOptions&>(*experiment.model.component.options);
+    if (info.num_outputs() == data::kUnknownClasses) info.set_num_outputs(model.num_outputs());
     MemorySetup setup{.experiment = experiment,
                       .info = info,
                       .train_shape = data::Pipeline(experiment.dataset.train_transforms, info, {}).output_shape(),

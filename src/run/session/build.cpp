@@ -186,8 +186,6 @@ uint64_t augmentation_seed(const config::Experiment& experiment) {
 
 namespace {
 
-bool holds_out(const config::Experiment& experiment) { return experiment.dataset.validation_split.value.value_or(0) > 0; }
-
 // What has a label that is not one of the classes is a class of its own; it is refused when it is read.
 std::vector<int64_t> labels_of(const data::Dataset& files) {
   const auto num_classes = files.info().num_classes;
@@ -199,8 +197,37 @@ std::vector<int64_t> labels_of(const data::Dataset& files) {
   return labels;
 }
 
-// Of the training files: the indices that are held out for validation, and the others.
-SampleSplit split_training_files(const config::Experiment& experiment, const data::Dataset& files, Logger& logger) {
+// By dataset.split.
+SampleSplit divide_training_files(const config::Experiment& experiment, const data::Dataset& files, data::Split held_out, Logger& logger) {
+  const auto parts = parts_of_files(experiment, files);
+  SampleSplit result;
+  int64_t num_others = 0;
+  for (int64_t i = 0; i < files.size(); ++i) {
+    const auto part = parts[static_cast<size_t>(i)];
+    if (part == held_out) {
+      result.first.push_back(i);
+    } else if (part == data::Split::kTrain) {
+      result.second.push_back(i);
+    } else {
+      ++num_others;
+    }
+  }
+  const bool is_test = held_out == data::Split::kTest;
+  if (result.first.empty() || result.second.empty()) {
+    throw UsageError(fmt::format("{}: of {} there are {} for {} and {} for training; choose another part{}",
+                                 experiment.place_of("dataset.split"), counted(files.size(), "image"), result.first.size(),
+                                 is_test ? "the test" : "validation", result.second.size(),
+                                 is_test ? " (dataset.split.test)" : ", or smaller groups (dataset.split.group)"));
+  }
+  logger.info("of {} {} are for training, {} for {} and {} for {} (dataset.split)", counted(files.size(), "image"), result.second.size(),
+              result.first.size(), is_test ? "the test" : "validation", num_others, is_test ? "validation" : "a test");
+  return result;
+}
+
+// Of the training files: the indices that are held out for `held_out`, and those to train on.
+SampleSplit split_training_files(const config::Experiment& experiment, const data::Dataset& files, Logger& logger,
+                                 data::Split chosen = data::Split::kValidation) {
+  if (experiment.dataset.split) return divide_training_files(experiment, files, chosen, logger);
   const auto size = files.size();
   const double part = experiment.dataset.validation_split.value.value_or(0);
   const auto count = static_cast<int64_t>(static_cast<double>(size) * part + 0.5);
@@ -239,13 +266,14 @@ engine::OpenedSamples open_samples_unguarded(const config::Experiment& experimen
   const auto files = open_files(experiment, dataset, data::Split::kTrain, logger);
   check_num_classes(experiment, files->info());
   std::vector<int64_t> held_out, rest;
-  if (holds_out(experiment)) std::tie(held_out, rest) = split_training_files(experiment, *files, logger);
-  if (num_overfit) rest = choose_overfit(experiment, *num_overfit, holds_out(experiment) ? rest : indices_up_to(files->size()));
-  engine::OpenedSamples samples{.train = holds_out(experiment) || num_overfit ? engine::Samples(files, rest) : engine::Samples(files)};
+  if (experiment.dataset.holds_out()) std::tie(held_out, rest) = split_training_files(experiment, *files, logger);
+  if (num_overfit) rest = choose_overfit(experiment, *num_overfit, experiment.dataset.holds_out() ? rest : indices_up_to(files->size()));
+  engine::OpenedSamples samples{.train =
+                                    experiment.dataset.holds_out() || num_overfit ? engine::Samples(files, rest) : engine::Samples(files)};
   if (experiment.validation.is_off()) return samples;
   if (num_overfit) {
     samples.validation = samples.train;
-  } else if (holds_out(experiment)) {
+  } else if (experiment.dataset.holds_out()) {
     samples.validation.emplace(files, held_out);
   } else {
     samples.validation.emplace(open_files(experiment, dataset, data::Split::kValidation, logger));
@@ -255,14 +283,21 @@ engine::OpenedSamples open_samples_unguarded(const config::Experiment& experimen
 
 engine::Samples open_split_unguarded(const config::Experiment& experiment, const data::DatasetFactory& dataset, data::Split split,
                                      Logger& logger) {
-  const auto files = open_files(experiment, dataset, holds_out(experiment) ? data::Split::kTrain : split, logger);
+  const auto files = open_files(experiment, dataset, experiment.dataset.holds_out() ? data::Split::kTrain : split, logger);
   check_num_classes(experiment, files->info());
-  if (!holds_out(experiment)) return engine::Samples(files);
-  const auto [held_out, rest] = split_training_files(experiment, *files, logger);
-  return {files, split == data::Split::kTrain ? rest : held_out};
+  if (!experiment.dataset.holds_out()) return engine::Samples(files);
+  const bool is_train = split == data::Split::kTrain;
+  const auto [held_out, rest] = split_training_files(experiment, *files, logger, is_train ? data::Split::kValidation : split);
+  return {files, is_train ? rest : held_out};
 }
 
 }  // namespace
+
+std::vector<data::Split> parts_of_files(const config::Experiment& experiment, const data::Dataset& files) {
+  const auto& options = *experiment.dataset.split;
+  const bool by_class = options.stratify && files.info().has_labels();
+  return divide(groups_of(files, options), by_class ? labels_of(files) : std::vector<int64_t>(), options);
+}
 
 std::optional<int64_t> num_overfit_samples(const config::Experiment& experiment, int world_size) {
   const auto& num_batches = experiment.training.overfit_batches;

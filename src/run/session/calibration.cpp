@@ -53,7 +53,8 @@ std::optional<Outputs> compute_outputs(RankContext& context, const NetworkFile& 
   std::vector<torch::Tensor> logits, labels;
   request.observe = [&](const torch::Tensor& outputs, const torch::Tensor& targets) {
     if (outputs.dim() != 2 || targets.scalar_type() != torch::kLong || outputs.size(1) < 2) {
-      throw UsageError(fmt::format("{}: its network does not tell two or more classes apart; there is nothing to calibrate", file.path()));
+      throw UsageError(
+          fmt::format("{}: its network does not choose one of two or more classes; there is nothing to calibrate", file.path()));
     }
     logits.push_back(outputs.to(torch::kFloat64).cpu());
     labels.push_back(targets.cpu());

@@ -259,8 +259,9 @@ void complete_dataset(config::Experiment& experiment, const data::DatasetFactory
   if (!findings.is_given("dataset.train_transforms")) section.train_transforms = read_transforms(defaults.train, name);
   if (!findings.is_given("dataset.validation_transforms")) section.validation_transforms = read_transforms(defaults.validation, name);
   const bool is_known = factory.missing.empty();
-  if (!section.validation_split.value && is_known) {
-    section.validation_split.value = factory.has_validation || experiment.validation.is_off() ? 0 : kHeldOut;
+  if (!section.validation_split.value && (is_known || section.split)) {
+    const bool needs_none = factory.has_validation || section.split || experiment.validation.is_off();
+    section.validation_split.value = needs_none ? 0 : kHeldOut;
   }
 }
 
@@ -326,7 +327,12 @@ void check_components(config::Experiment& experiment, config::Findings& findings
   auto* model = has_model ? dynamic_cast<models::ModelOptions*>(experiment.model.component.options.get()) : nullptr;
   auto info = dataset.info;
   // Compared once the data set is opened (run/session/build.cpp).
-  if (info.num_outputs() == data::kUnknownClasses && has_model) info.set_num_outputs(model->num_outputs());
+  if (info.num_outputs() == data::kUnknownClasses && has_model) {
+    const auto& task = experiment.task.component.name;
+    if (task == "multi_label") info.is_multi_label = true;
+    if (task == "regression") info.num_classes = 0;
+    info.set_num_outputs(model->num_outputs());
+  }
   if (info.has_masks && (!info.is_image || info.num_classes < 1 || info.num_classes > data::kNoClass)) {
     findings.refuse("dataset.name",
                     fmt::format("{} gives masks, which need images and 1 to {} classes, but it has {}; use another data set",
@@ -336,6 +342,10 @@ void check_components(config::Experiment& experiment, config::Findings& findings
   }
   if (info.num_classes == 1 && !info.is_multi_label)
     findings.warn("dataset.name", fmt::format("{} has one class, so that there is nothing to learn", experiment.dataset.component.name));
+  if (experiment.dataset.split && dataset.has_validation && dataset.missing.empty()) {
+    findings.warn("dataset.split",
+                  fmt::format("{} has validation images of its own, which are not used", experiment.dataset.component.name));
+  }
   if (const auto text = datasets::describe_look_alikes(info.class_names); !text.empty()) findings.warn("dataset.name", text);
   if (info.num_outputs() != data::kUnknownClasses) check_task(experiment, info, findings);
   check_views(experiment, info, findings);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "base/signal.h"
 #include "base/text.h"
@@ -99,6 +100,7 @@ class OperatingPointMeter {
 std::optional<EvaluationResult> evaluate(RankContext& context, const NetworkFile& file, const EvaluationRequest& request) {
   const auto& ranks = context.ranks();
   context.begin_run("");
+  context.barrier().on_all_ranks([&] { require_target_summary(context.experiment(), file); });
   std::optional<OperatingPointMeter> operating;
   auto observe = request.observe;
   if (const auto point = operating_point_of(context.experiment(), file, request)) {
@@ -129,6 +131,8 @@ std::optional<EvaluationResult> evaluate(RankContext& context, const NetworkFile
     if (const auto trained = file.class_names(); !trained.empty()) {
       check_class_names(file.path(), trained, info.class_names, "evaluate data with the classes of its training");
     }
+    check_target_names(file.path(), file.target_names(), info.target_names,
+                       "choose them with dataset.columns, in the order of the training");
     return std::string();
   });
   try {
@@ -177,6 +181,8 @@ class Relabelled : public data::Dataset {
   }
   std::vector<float> target_values(int64_t index) const override { return relabel(dataset_->target_values(index)); }
   int64_t label(int64_t index) const override { return relabel(dataset_->label(index)); }
+  std::string key(int64_t index) const override { return dataset_->key(index); }
+  std::string group(int64_t index) const override { return dataset_->group(index); }
   void check(int64_t index) const override { dataset_->check(index); }
   std::string name(int64_t index) const override { return dataset_->name(index); }
   void list(const std::function<void(const ListedSample&)>& use) const override {
@@ -253,7 +259,8 @@ void refuse_split_folders(const fs::path& folder, const std::vector<std::string>
   }
 }
 
-ComponentConfig component_of(const fs::path& data, const ComponentConfig& of_training, const NetworkFile& file) {
+// `task`: of the experiment.
+ComponentConfig component_of(const fs::path& data, const ComponentConfig& of_training, const std::string& task, const NetworkFile& file) {
   const auto& registry = datasets::dataset_registry();
   // It becomes a key of the experiment.
   if (!is_utf8(data.string())) throw UsageError(fmt::format("--data {}: the name is not text in UTF-8; rename it", data.string()));
@@ -264,9 +271,12 @@ ComponentConfig component_of(const fs::path& data, const ComponentConfig& of_tra
     options.train = data.string();
     if (const auto* csv = dynamic_cast<const datasets::CsvOptions*>(of_training.options.get())) {
       options.root = csv->root;
-      options.targets = csv->targets;
-      options.columns = csv->columns.empty() ? file.target_names() : csv->columns;
+      options.columns = csv->columns;
     }
+    if (options.columns.empty()) options.columns = file.target_names();
+    options.targets = task == "multi_label"  ? datasets::CsvTargets::kClasses
+                      : task == "regression" ? datasets::CsvTargets::kNumbers
+                                             : datasets::CsvTargets::kClass;
     return component;
   }
   if (fs::exists(data / datasets::kPackedTrain / "data.mdb")) {
@@ -337,12 +347,15 @@ void choose_data(config::Experiment& experiment, const NetworkFile& file, const 
       if (!is_on_command_line(experiment, key)) continue;
       throw UsageError(fmt::format("{}: --data {} takes the place of this key; give one of the two", key, request.data.string()));
     }
-    section.component = component_of(request.data, section.component, file);
+    section.component = component_of(request.data, section.component, experiment.task.component.name, file);
     section.validation_split.value = 0;
+    section.split.reset();
     return;
   }
   if (section.validation_split.value && is_on_command_line(experiment, "dataset.validation_split")) return;
-  if (!are_same_data(experiment, experiment_of_training(file, request))) section.validation_split.value = 0;
+  if (are_same_data(experiment, experiment_of_training(file, request))) return;
+  section.validation_split.value = 0;
+  section.split.reset();
 }
 
 }  // namespace
@@ -364,7 +377,10 @@ EvaluationData find_evaluation_data(const config::Experiment& experiment, const 
   const auto training = experiment_of_training(file, request);
   const bool is_other = !request.data.empty() || !are_same_data(experiment, training);
   const bool has_validation = data.dataset.has_validation || !data.dataset.missing.empty();
-  const bool holds_out = experiment.dataset.validation_split.value.value_or(0) > 0;
+  const bool holds_out = experiment.dataset.holds_out();
+  if (data.split == Split::kTest && !(experiment.dataset.split && experiment.dataset.split->test > 0)) {
+    throw UsageError("--split test: the experiment holds out no images for a test; dataset.split.test does, before the training");
+  }
   if (!request.data.empty() && !request.split && has_validation && data.dataset.missing.empty()) {
     throw UsageError(
         fmt::format("--data {}: it holds images for training and for validation; choose with --split train or --split validation",
@@ -372,10 +388,9 @@ EvaluationData find_evaluation_data(const config::Experiment& experiment, const 
   }
   data.is_all = is_other && !holds_out && !has_validation;
   if (data.is_all) data.split = Split::kTrain;
-  const auto place = place_of(dataset_keys(experiment), data.split).string();
-  data.name = data.is_all
-                  ? place
-                  : fmt::format("the {} set{}", data.split == Split::kTrain ? "training" : "validation", is_other ? " of " + place : "");
+  constexpr std::array kNames = {"training", "validation", "test"};
+  const auto place = place_of(dataset_keys(experiment), holds_out ? Split::kTrain : data.split).string();
+  data.name = data.is_all ? place : fmt::format("the {} set{}", kNames.at(static_cast<size_t>(data.split)), is_other ? " of " + place : "");
   const auto held_out_in_training = training.dataset.validation_split.value;
   if (data.is_all && request.data.empty() && held_out_in_training.value_or(1) > 0) {
     data.note = fmt::format(

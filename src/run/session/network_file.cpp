@@ -16,6 +16,7 @@
 #include "run/session/registries.h"
 #include "run/session/version.h"
 #include "train/engine/run_state.h"
+#include "train/task/regression.h"
 #include "trainer/checkpoint.h"
 #include "trainer/error.h"
 #include "trainer/model.h"
@@ -114,12 +115,27 @@ data::DatasetInfo samples_of(const config::Experiment& experiment, const Network
   if (const auto names = file.target_names(); !names.empty()) info.target_names = names;
   if (const auto shape = file.sample_shape(); !shape.empty()) info.shape = shape;
   const auto& model = dynamic_cast<const models::ModelOptions&>(*experiment.model.component.options);
+  // A data set whose files are not there does not tell what its targets are.
+  const auto& task = experiment.task.component.name;
+  if (task == "multi_label") info.is_multi_label = true;
+  if (task == "regression") info.num_classes = 0;
   info.set_num_outputs(model.num_outputs());
   if (static_cast<int64_t>(info.class_names.size()) != info.num_classes) info.class_names.clear();
   return info;
 }
 
+void require_target_summary(const config::Experiment& experiment, const NetworkFile& file) {
+  const auto* options = dynamic_cast<const task::RegressionOptions*>(experiment.task.component.options.get());
+  // Checkpoints of versions that did not normalise hold none.
+  if (options == nullptr || !options->normalize_targets || file.has_experiment()) return;
+  throw UsageError(
+      fmt::format("{}: it does not hold the mean and the deviation of the targets, by which the network's outputs become numbers; "
+                  "give a checkpoint, or, if the network did not learn normalised targets, set task.normalize_targets=false",
+                  file.path()));
+}
+
 inference::Description description_of(const config::Experiment& experiment, const NetworkFile& file) {
+  require_target_summary(experiment, file);
   return {.source = file.path(),
           .model = experiment.model.component,
           .dataset = experiment.dataset.component.name,
@@ -147,6 +163,10 @@ std::string describe_network(config::Experiment& experiment, const NetworkFile& 
   if (point.kind == inference::AnswerKind::kNumbers) {
     description.erase("class_names");
     description["target_names"] = info.target_names;
+    if (!point.mean.empty()) {
+      description["target_mean"] = point.mean;
+      description["target_deviation"] = point.deviation;
+    }
   }
   if (point.kind == inference::AnswerKind::kClass && point != inference::OperatingPoint()) {
     auto& json = description["operating_point"];

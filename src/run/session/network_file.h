@@ -68,7 +68,10 @@ class NetworkFile {
 // network's file if that has them.
 data::DatasetInfo samples_of(const config::Experiment& experiment, const NetworkFile& file);
 
-// What is needed to predict with the network.
+// Throws UsageError for a file of weights alone whose network learned normalised numbers, because it does not tell their mean.
+void require_target_summary(const config::Experiment& experiment, const NetworkFile& file);
+
+// What is needed to predict with the network. Throws as require_target_summary().
 inference::Description description_of(const config::Experiment& experiment, const NetworkFile& file);
 
 // The metadata of exported networks (docs/evaluation.md): a JSON object with the version of the program, the checksum of the network's

@@ -16,6 +16,7 @@
 #include "config/load.h"
 #include "config/yaml.h"
 #include "data/samplers/sampler.h"
+#include "inference/description.h"
 #include "run/session/check.h"
 #include "run/session/network_file.h"
 #include "run/session/registries.h"
@@ -38,8 +39,9 @@ bool prevents_resume(const config::Difference& difference) {
     return false;
   }
   return key == "seed" || key == "training.overfit_batches" || key.starts_with("model.") || key.starts_with("dataloader.sampler.") ||
-         key == "dataset.name" || key == "dataset.validation_split" || key == "dataset.stratify" || key == "optimizer.name" ||
-         key == "optimizer.groups" || key == "optimizer.layer_decay" || key == "training.unfreeze_after" || key == "task.name";
+         key == "dataset.name" || key == "dataset.validation_split" || key == "dataset.stratify" || key.starts_with("dataset.split") ||
+         key == "optimizer.name" || key == "optimizer.groups" || key == "optimizer.layer_decay" || key == "training.unfreeze_after" ||
+         key == "task.name";
 }
 
 // The configuration that a run wrote. Keys that an earlier version of this program did not have get the values that mean the same.
@@ -269,6 +271,19 @@ void check_class_names(const Checkpoint& checkpoint, const std::vector<std::stri
   std::vector<std::string> then;
   for (const auto& name : stored->elements()) then.push_back(name.text());
   check_class_names(source, then, class_names, "restore the data, or choose another --run-dir");
+}
+
+void check_target_names(const Checkpoint& checkpoint, const std::vector<std::string>& target_names) {
+  const auto source = checkpoint.file.string();
+  check_target_names(source, inference::read_target_names(checkpoint.tree, source), target_names,
+                     "restore the data, or choose another --run-dir");
+}
+
+void check_target_names(const std::string& file, const std::vector<std::string>& trained, const std::vector<std::string>& target_names,
+                        const std::string& remedy) {
+  if (trained.empty() || target_names.empty() || trained == target_names) return;
+  throw UsageError(fmt::format("{}: it was trained on the numbers {}, and those of the data are {} now; {}", file, join(trained, ", "),
+                               join(target_names, ", "), remedy));
 }
 
 void check_class_names(const std::string& file, const std::vector<std::string>& trained, const std::vector<std::string>& class_names,

@@ -74,6 +74,10 @@ void warn_of_other_threads(const Checkpoint& checkpoint, const std::vector<distr
 
 // Throws UsageError if the checkpoint's classes have other names than these; checkpoints without names are accepted.
 void check_class_names(const Checkpoint& checkpoint, const std::vector<std::string>& class_names);
+// The same of the names of the numbers of a regression.
+void check_target_names(const Checkpoint& checkpoint, const std::vector<std::string>& target_names);
+void check_target_names(const std::string& file, const std::vector<std::string>& trained, const std::vector<std::string>& target_names,
+                        const std::string& remedy);
 // The same for the names of the classes that the network in `file` was trained on. `remedy`: what to do.
 void check_class_names(const std::string& file, const std::vector<std::string>& trained, const std::vector<std::string>& class_names,
                        const std::string& remedy);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "base/crash.h"
@@ -15,6 +16,7 @@
 #include "run/session/build.h"
 #include "run/session/cached_features.h"
 #include "run/session/shared_samples.h"
+#include "run/session/split_samples.h"
 #include "run/session/version.h"
 #include "run/session/weights.h"
 #include "train/engine/histograms.h"
@@ -51,6 +53,19 @@ std::string environment_json(const std::vector<std::string>& command_line, const
   return environment.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
 }
 
+// The part of each training file, as comma-separated values.
+std::string split_table(const config::Experiment& experiment, const data::Dataset& files) {
+  constexpr std::array kParts = {"train", "validation", "test"};
+  const auto parts = parts_of_files(experiment, files);
+  const auto groups = groups_of(files, *experiment.dataset.split);
+  std::string table = "sample,group,part\n";
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const auto key = files.key(static_cast<int64_t>(i));
+    table += csv_line({key, groups[i], kParts.at(static_cast<size_t>(parts[i]))});
+  }
+  return table;
+}
+
 }  // namespace
 
 Session::Session(RankContext& context, SessionOptions options)
@@ -81,10 +96,14 @@ void Session::build() {
   report_frozen(network);
   barrier.on_all_ranks([&] { init_weights(network, images); });
   const auto class_names = images.train.samples.info().class_names;
+  const auto target_names = images.train.samples.info().target_names;
+  const auto split =
+      directory_ && context_.experiment().dataset.split ? split_table(context_.experiment(), images.train.samples.files()) : "";
   barrier.on_rank0([&] {
     sampler_digest_ = sampler_digest(context_.experiment());
     if (start_.checkpoint) {
       check_class_names(*start_.checkpoint, class_names);
+      check_target_names(*start_.checkpoint, target_names);
       check_sampler_digest(*start_.checkpoint, context_.experiment(), sampler_digest_);
       if (network.placement.device.is_cpu()) warn_of_other_threads(*start_.checkpoint, context_.rank_infos(), context_.logger());
     }
@@ -92,7 +111,7 @@ void Session::build() {
   });
   auto data = take_features(network, std::move(images));
   barrier.on_rank0([&] {
-    begin_run_directory(network.placement, class_names);
+    begin_run_directory(network.placement, class_names, split);
     return std::string();
   });
   const auto& experiment = context_.experiment();
@@ -116,7 +135,8 @@ std::string Session::open_run_directory() {
   return start_.checkpoint ? start_.checkpoint->file.string() : "";
 }
 
-void Session::begin_run_directory(const device::Placement& placement, const std::vector<std::string>& class_names) {
+void Session::begin_run_directory(const device::Placement& placement, const std::vector<std::string>& class_names,
+                                  const std::string& split) {
   if (!directory_) return;
   has_begun_ = true;
   directory_->begin();
@@ -124,6 +144,7 @@ void Session::begin_run_directory(const device::Placement& placement, const std:
   write_file_atomically(directory_->config_file(), context_.config_text());
   write_file_atomically(directory_->environment_file(), environment_json(options_.command_line, placement, context_.rank_infos()));
   if (!class_names.empty()) write_file_atomically(directory_->class_names_file(), fmt::format("{}\n", fmt::join(class_names, "\n")));
+  if (!split.empty()) write_file_atomically(directory_->split_file(), split);
 }
 
 void Session::open_log() {

@@ -61,7 +61,7 @@ class Session {
   // On rank 0. Returns the path of the checkpoint to resume from (empty: start at the first step), or kFinished.
   std::string open_run_directory();
   // On rank 0.
-  void begin_run_directory(const device::Placement& placement, const std::vector<std::string>& class_names);
+  void begin_run_directory(const device::Placement& placement, const std::vector<std::string>& class_names, const std::string& split);
   void open_log();
   // The data set of the experiment, copied to a disk of this host if that is asked for.
   data::DatasetFactory place_dataset();

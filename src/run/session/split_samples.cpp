@@ -1,9 +1,14 @@
 #include "run/session/split_samples.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <regex>
 
 #include "train/engine/parts.h"
+#include "trainer/error.h"
 #include "trainer/random.h"
 
 namespace trainer::session {
@@ -73,6 +78,110 @@ SampleSplit split_by_class(const std::vector<int64_t>& labels, int64_t count, ui
   std::ranges::sort(result.first);
   std::ranges::sort(result.second);
   return result;
+}
+
+namespace {
+
+// Independent of each other, so that another part for the test does not change who is in which fold.
+enum HashStream : uint64_t { kTestStream = 1, kValidationStream };
+
+struct Group {
+  std::string name;
+  std::map<int64_t, int64_t> num_of_class = {};
+  data::Split part = data::Split::kTrain;
+
+  // From 0 up to but not including 1.
+  double hash(uint64_t seed, HashStream stream) const {
+    // FNV-1a
+    uint64_t hash = 0xCBF29CE484222325ULL;
+    for (const unsigned char byte : name) hash = (hash ^ byte) * 0x100000001B3ULL;
+    return static_cast<double>(mix_seed(mix_seed(seed, stream), hash) >> 11) * 0x1.0p-53;
+  }
+  int64_t label() const {
+    const auto most = std::ranges::max_element(num_of_class, {}, [](const auto& entry) { return entry.second; });
+    return most == num_of_class.end() ? 0 : most->first;
+  }
+};
+
+// Of what is not for the test.
+double validation_share(const config::SplitSection& options) { return options.validation / (1 - options.test); }
+
+void divide_by_hash(std::vector<Group*>& groups, const config::SplitSection& options) {
+  const auto seed = static_cast<uint64_t>(options.seed);
+  for (auto* group : groups) {
+    const double place = group->hash(seed, kValidationStream);
+    const bool is_held_out = options.folds ? static_cast<int64_t>(place * static_cast<double>(*options.folds)) == options.fold
+                                           : place < validation_share(options);
+    if (group->hash(seed, kTestStream) < options.test) {
+      group->part = data::Split::kTest;
+    } else if (is_held_out) {
+      group->part = data::Split::kValidation;
+    }
+  }
+}
+
+// `groups`: of one class.
+void divide_exactly(std::vector<Group*> groups, const config::SplitSection& options) {
+  const auto sort = [&](HashStream stream) {
+    std::ranges::sort(groups, {},
+                      [&](const Group* group) { return std::pair(group->hash(static_cast<uint64_t>(options.seed), stream), group->name); });
+  };
+  const auto count_of = [](double part, size_t whole) { return static_cast<size_t>(part * static_cast<double>(whole) + 0.5); };
+  sort(kTestStream);
+  const auto num_test = std::min(count_of(options.test, groups.size()), groups.size() - 1);
+  for (size_t i = 0; i < num_test; ++i) groups[i]->part = data::Split::kTest;
+  groups.erase(groups.begin(), groups.begin() + static_cast<std::ptrdiff_t>(num_test));
+  sort(kValidationStream);
+  // A class keeps at least one group for the training.
+  const auto num_validation = std::min(count_of(validation_share(options), groups.size()), groups.size() - 1);
+  for (size_t i = 0; i < groups.size(); ++i) {
+    const bool is_held_out = options.folds ? static_cast<int64_t>(i) % *options.folds == options.fold : i < num_validation;
+    if (is_held_out) groups[i]->part = data::Split::kValidation;
+  }
+}
+
+}  // namespace
+
+std::vector<data::Split> divide(const std::vector<std::string>& groups, const std::vector<int64_t>& labels,
+                                const config::SplitSection& options) {
+  std::map<std::string, Group> by_name;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    auto& group = by_name.try_emplace(groups[i], Group{.name = groups[i]}).first->second;
+    if (!labels.empty()) ++group.num_of_class[labels[i]];
+  }
+  std::map<int64_t, std::vector<Group*>> by_class;
+  for (auto& [name, group] : by_name) by_class[group.label()].push_back(&group);
+  for (auto& [label, members] : by_class) labels.empty() ? divide_by_hash(members, options) : divide_exactly(members, options);
+  std::vector<data::Split> parts;
+  for (const auto& name : groups) parts.push_back(by_name.at(name).part);
+  return parts;
+}
+
+std::vector<std::string> groups_of(const data::Dataset& files, const config::SplitSection& options) {
+  std::vector<std::string> groups;
+  if (options.group.empty()) {
+    for (int64_t i = 0; i < files.size(); ++i) {
+      auto group = files.group(i);
+      groups.push_back(group.empty() ? files.key(i) : std::move(group));
+    }
+    return groups;
+  }
+  std::regex pattern;
+  try {
+    pattern = std::regex(options.group);
+  } catch (const std::regex_error& error) {
+    throw UsageError(fmt::format("dataset.split.group: \"{}\" is not a regular expression: {}", options.group, error.what()));
+  }
+  for (int64_t i = 0; i < files.size(); ++i) {
+    const auto key = files.key(i);
+    std::smatch found;
+    if (!std::regex_search(key, found, pattern)) {
+      throw UsageError(fmt::format("dataset.split.group: \"{}\" finds nothing in \"{}\"; change it, so that each image has a group",
+                                   options.group, key));
+    }
+    groups.push_back(found.size() > 1 ? found[1].str() : found[0].str());
+  }
+  return groups;
 }
 
 }  // namespace trainer::session

@@ -1,9 +1,13 @@
 #pragma once
-// Which of the training samples are held out for validation. All of it is a function of the arguments alone.
+// Which of the training samples are held out for validation and for a test. All of it is a function of the arguments alone.
 
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
+
+#include "config/sections.h"
+#include "data/dataset.h"
 
 namespace trainer::session {
 
@@ -16,5 +20,13 @@ SampleSplit split_samples(std::vector<int64_t> all, int64_t count, uint64_t seed
 SampleSplit split_by_class(const std::vector<int64_t>& labels, int64_t count, uint64_t seed);
 
 std::vector<int64_t> indices_up_to(int64_t size);
+
+// The part of each sample by dataset.split. `groups`: of each sample; all of a group are in one part. `labels`: of each sample, or none
+// where the classes do not count. A group has the class that most of its samples have.
+std::vector<data::Split> divide(const std::vector<std::string>& groups, const std::vector<int64_t>& labels,
+                                const config::SplitSection& options);
+
+// The group of each sample. Throws UsageError for a regular expression that is none, or that finds nothing in the path of a sample.
+std::vector<std::string> groups_of(const data::Dataset& files, const config::SplitSection& options);
 
 }  // namespace trainer::session

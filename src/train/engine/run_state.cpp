@@ -70,6 +70,22 @@ Interval read_interval(const state::View& view) {
   return interval;
 }
 
+// What predictions need of the results.
+void add_thresholds(state::Dict& dict, const char* key, const reporting::LabelResults& labels) {
+  if (labels.classes.empty()) return;
+  state::List thresholds;
+  for (const auto& label : labels.classes) thresholds.emplace_back(label.threshold);
+  dict.add(key, std::move(thresholds));
+}
+
+reporting::LabelResults read_thresholds(const state::View& view, const char* key) {
+  reporting::LabelResults labels;
+  const auto thresholds = view.find(key);
+  if (!thresholds) return labels;
+  for (const auto& threshold : thresholds->elements()) labels.classes.push_back({.threshold = threshold.number()});
+  return labels;
+}
+
 state::Tree tree_of(const std::optional<reporting::ValidationEvent>& event) {
   if (!event) return {};
   const auto columns = task::all_metrics().validation;
@@ -79,11 +95,8 @@ state::Tree tree_of(const std::optional<reporting::ValidationEvent>& event) {
   add_metrics(dict, "", event->metrics, columns);
   dict.add("num_samples", event->num_samples);
   dict.add("confusion", torch::tensor(event->classes.confusion, torch::kInt64));
-  if (!event->labels.classes.empty()) {
-    state::List thresholds;
-    for (const auto& label : event->labels.classes) thresholds.emplace_back(label.threshold);
-    dict.add("thresholds", std::move(thresholds));
-  }
+  add_thresholds(dict, "thresholds", event->labels);
+  add_thresholds(dict, "ema_thresholds", event->ema_labels);
   add_metrics(dict, "ema_", event->ema_metrics, without_details(columns));
   dict.add("seconds", event->seconds);
   return dict;
@@ -94,16 +107,13 @@ std::optional<reporting::ValidationEvent> read_validation(const state::View& vie
   const auto confusion = view.at("confusion").tensor().to(torch::kInt64).contiguous();
   const auto* cells = confusion.const_data_ptr<int64_t>();
   const auto columns = task::all_metrics().validation;
-  reporting::LabelResults labels;
-  if (const auto thresholds = view.find("thresholds")) {
-    for (const auto& threshold : thresholds->elements()) labels.classes.push_back({.threshold = threshold.number()});
-  }
   return reporting::ValidationEvent{.epoch = view.at("epoch").integer(),
                                     .step = view.at("step").integer(),
                                     .metrics = read_metrics(view, "", columns),
                                     .num_samples = view.at("num_samples").integer(),
                                     .classes = {.confusion = {cells, cells + confusion.numel()}},
-                                    .labels = std::move(labels),
+                                    .labels = read_thresholds(view, "thresholds"),
+                                    .ema_labels = read_thresholds(view, "ema_thresholds"),
                                     .ema_metrics = read_metrics(view, "ema_", without_details(columns)),
                                     .seconds = view.at("seconds").number()};
 }

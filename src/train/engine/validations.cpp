@@ -55,6 +55,7 @@ bool Validations::validate(const EpochPart& part, bool is_within_epoch) {
                                    .is_within_epoch = is_within_epoch};
   if (evaluation->ema) {
     event.ema_metrics = evaluation->ema->metrics;
+    event.ema_labels = evaluation->ema->labels;
     std::erase_if(event.ema_metrics, [](const reporting::Metric& metric) { return metric.info.is_detail; });
   }
   const double value = reporting::value_of(event.metrics, monitored_.name).value();

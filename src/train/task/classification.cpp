@@ -183,8 +183,14 @@ class Classification : public Task {
                                     setup.dataset)});
     }
     if (setup.is_multi_label) {
-      found.push_back({"loss.name", fmt::format("{} needs one class of each image, but {} gives any number of them; set loss.name: bce",
-                                                setup.loss, setup.dataset)});
+      // Of bce the task was chosen.
+      found.push_back(setup.loss == "bce"
+                          ? Mismatch{"task.name", fmt::format("classification needs one class of each image, but {} gives any number of "
+                                                              "them; leave the task out",
+                                                              setup.dataset)}
+                          : Mismatch{"loss.name", fmt::format("{} needs one class of each image, but {} gives any number of them; set "
+                                                              "loss.name: bce",
+                                                              setup.loss, setup.dataset)});
     }
     if (setup.num_classes == 0) {
       found.push_back({"loss.name", fmt::format("{} needs class labels, but {} gives floating-point targets", setup.loss, setup.dataset)});

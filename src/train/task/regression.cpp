@@ -31,10 +31,13 @@ class RegressionMeter : public ValidationMeter {
       : ValidationMeter(device, num_batches), offset_(std::move(offset)) {
     const auto num_numbers = offset_.size(0);
     const auto num_points = std::clamp(kMostValues / num_numbers, int64_t{1}, kMostPoints);
-    const auto points_of_batch = (num_points + num_batches - 1) / std::max<int64_t>(num_batches, 1);
+    // Of each batch, or of each of as many batches as there may be points.
+    stride_ = std::max<int64_t>((num_batches + num_points - 1) / num_points, 1);
+    const auto num_used = (num_batches + stride_ - 1) / stride_;
+    const auto points_of_batch = num_points / std::max<int64_t>(num_used, 1);
     sums_ = torch::zeros({num_batches, 4, num_numbers}, offset_.options());
-    points_ = torch::zeros({num_batches, points_of_batch, 2, num_numbers}, offset_.options().dtype(torch::kFloat32));
-    point_counts_ = torch::zeros({num_batches}, offset_.options().dtype(torch::kInt64));
+    points_ = torch::zeros({num_used, points_of_batch, 2, num_numbers}, offset_.options().dtype(torch::kFloat32));
+    point_counts_ = torch::zeros({num_used}, offset_.options().dtype(torch::kInt64));
   }
 
   void add(const EvaluatedBatch& batch, const torch::Tensor& loss, const torch::Tensor& outputs, const torch::Tensor& targets) override {
@@ -43,10 +46,12 @@ class RegressionMeter : public ValidationMeter {
     const auto error = outputs.to(torch::kFloat64) - targets.to(torch::kFloat64);
     const auto shifted = targets.to(torch::kFloat64) - offset_;
     sums_[batch.number].copy_(at::stack({error.abs().sum(0), error.square().sum(0), shifted.sum(0), shifted.square().sum(0)}));
+    if (batch.number % stride_ != 0) return;
+    const auto step = std::max<int64_t>(targets.size(0) / points_.size(1), 1);
     const auto count = std::min(points_.size(1), targets.size(0));
-    const auto pairs = at::stack({targets.slice(0, 0, count).to(torch::kFloat32), outputs.slice(0, 0, count).to(torch::kFloat32)}, 1);
-    points_[batch.number].slice(0, 0, count).copy_(pairs);
-    point_counts_[batch.number].fill_(count);
+    const auto some = [&](const torch::Tensor& all) { return all.slice(0, 0, count * step, step).to(torch::kFloat32); };
+    points_[batch.number / stride_].slice(0, 0, count).copy_(at::stack({some(targets), some(outputs)}, 1));
+    point_counts_[batch.number / stride_].fill_(count);
   }
 
   Measurement read(const distributed::ProcessGroup& group) override {
@@ -97,9 +102,10 @@ class RegressionMeter : public ValidationMeter {
   }
 
   torch::Tensor offset_;
+  int64_t stride_ = 1;          // from a batch with points to the next
   torch::Tensor sums_;          // float64 [batches][|error|, error², shifted target, its square][numbers]
-  torch::Tensor points_;        // float32 [batches][some of its samples][target, prediction][numbers]
-  torch::Tensor point_counts_;  // int64 [batches]
+  torch::Tensor points_;        // float32 [every stride_-th batch][some of its samples][target, prediction][numbers]
+  torch::Tensor point_counts_;  // int64, of these batches
 };
 
 class Regression : public Task {
@@ -137,8 +143,9 @@ class Regression : public Task {
     mean_ = deviation_ = torch::Tensor();
     if (!given) return "";
     const auto& summary = *given;
-    mean_ = torch::tensor(summary.mean, torch::kFloat64);
-    deviation_ = torch::tensor(summary.deviation, torch::kFloat64);
+    const torch::InferenceMode off(false);
+    used_mean_ = mean_ = torch::tensor(summary.mean, torch::kFloat64);
+    used_deviation_ = deviation_ = torch::tensor(summary.deviation, torch::kFloat64);
     const size_t kMostShown = 8;
     const auto shown = [&](std::vector<double> values) {
       const bool are_all = values.size() <= kMostShown;
@@ -152,19 +159,23 @@ class Regression : public Task {
  private:
   Pass pass_of(torch::Tensor outputs, const torch::Tensor& targets) const {
     if (!mean_.defined()) return with_loss(std::move(outputs), targets);
-    // A CUDA graph cannot copy from the host.
-    if (mean_.device() != targets.device() || mean_.scalar_type() != targets.scalar_type()) {
-      mean_ = mean_.to(targets.options());
-      deviation_ = deviation_.to(targets.options());
+    if (used_mean_.device() != targets.device() || used_mean_.scalar_type() != targets.scalar_type()) {
+      // Also steps that record gradients will use them.
+      const torch::InferenceMode off(false);
+      used_mean_ = mean_.to(targets.options());
+      used_deviation_ = deviation_.to(targets.options());
     }
-    auto pass = with_loss(std::move(outputs), (targets - mean_) / deviation_);
-    pass.outputs = pass.outputs * deviation_ + mean_;
+    auto pass = with_loss(std::move(outputs), (targets - used_mean_) / used_deviation_);
+    pass.outputs = pass.outputs * used_deviation_ + used_mean_;
     return pass;
   }
 
   bool normalize_targets_;
-  mutable torch::Tensor mean_;  // [numbers]; not defined: targets stay as they are
-  mutable torch::Tensor deviation_;
+  torch::Tensor mean_;  // float64 [numbers], on the CPU; not defined: targets stay as they are
+  torch::Tensor deviation_;
+  // The same on the device, in the type of the targets: a CUDA graph cannot copy from the host.
+  mutable torch::Tensor used_mean_;
+  mutable torch::Tensor used_deviation_;
 };
 
 }  // namespace

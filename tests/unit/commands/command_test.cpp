@@ -73,7 +73,7 @@ TEST(Commands, RefuseWrongCommandLines) {
       {{"lr-find", "--config", "a.yaml", "--min-lr", "1", "--max-lr", "0.5"},
        "--min-lr 1 is not below --max-lr 0.5; the learning rate has to grow"},
       {{"eval"}, "--checkpoint is required (see `trainer eval --help`)"},
-      {{"eval", "--checkpoint", "a.pt", "--split", "test"}, "--split: test not in {validation,train}"},
+      {{"eval", "--checkpoint", "a.pt", "--split", "all"}, "--split: all not in {validation,train,test}"},
       {{"eval", "--checkpoint", "a.pt", "--tta", "turn"}, "--tta: turn not in {none,flip,flip_and_shift}"},
       {{"predict", "a.png"}, "--checkpoint is required (see `trainer predict --help`)"},
       {{"predict", "--checkpoint", "a.pt"}, "the argument \"paths\" is missing (see `trainer predict --help`)"},

@@ -74,7 +74,8 @@ TEST(PipelineLists, TheFirstThatCannotBeAppliedIsFoundAndTheWarningsBeforeIt) {
       {"[random_crop: {size: 8, padding: 24, padding_mode: reflect}]",
        {"error 0: transform random_crop: padding 24 with padding_mode reflect must be smaller than the image, which has 32 x 24 pixels"}},
       {"[pad: {padding: [0, 32, 0, 0], padding_mode: reflect}]",
-       {"error 0: transform pad: padding [0, 32, 0, 0] with padding_mode reflect must be smaller than the image, which has 32 x 24 pixels"}},
+       {"error 0: transform pad: padding [0, 32, 0, 0] with padding_mode reflect must be smaller than the image, which has 32 x 24 "
+        "pixels"}},
       {"[pad: {padding: 30000}, pad: {padding: 3000}]",
        {"error 0: transform pad: the image would have 60032 x 60024 pixels, more than 32768 in a direction; choose less padding"}},
       {"[random_horizontal_flip, normalize: {mean: [0], std: [1]}]",

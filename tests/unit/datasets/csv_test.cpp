@@ -327,7 +327,22 @@ TEST_F(CsvTargetsTest, AColumnOfLabelsIsChosenByItsName) {
   EXPECT_EQ(problem_with("image,patient,kind\n1.jpg,p1,\n"), "line 2 has no label; add it");
   options_.columns = {"kind", "patient"};
   EXPECT_EQ(problem_with("image,patient,kind\n1.jpg,p1,cat\n"),
-            "dataset.columns names 2 columns, but dataset.targets: class takes one; choose classes or numbers, or name one column");
+            "it has 2 columns of targets, but dataset.targets: class takes one; choose it with dataset.columns, or set dataset.targets to "
+            "classes or numbers");
+}
+
+TEST_F(CsvTargetsTest, AColumnOfGroupsIsNoTarget) {
+  options_.group_column = "patient";
+  EXPECT_THAT(images_of("image,patient,kind\n1.jpg,p1,cat\n2.jpg,p2,dog\n"), ElementsAre("0 1.jpg", "1 2.jpg"));
+  const auto dataset = open(factory());
+  EXPECT_EQ(dataset->group(1), "p2");
+  EXPECT_EQ(dataset->key(1), "2.jpg");
+  EXPECT_EQ(problem_with("image,patient,kind\n1.jpg,,cat\n"), "line 2 has nothing in the column patient of dataset.group_column; add it");
+  EXPECT_EQ(problem_with("image,kind\n1.jpg,cat\n"), "line 1 names no column \"patient\", but kind; correct it, or dataset.group_column");
+  EXPECT_EQ(problem_with("1.jpg,p1,cat\n"),
+            "line 1 is an image; dataset.group_column needs a first line that names the columns, such as path,cat,dog: add it");
+  options_.targets = CsvTargets::kNumbers;
+  EXPECT_THAT(targets_of("image,patient,x,y\n1.jpg,p1,3,4\n"), ElementsAre("1.jpg 3 4"));
 }
 
 TEST_F(CsvTargetsTest, SeveralClassesHaveAColumnEach) {
@@ -354,6 +369,9 @@ TEST_F(CsvTargetsTest, SeveralClassesAreAList) {
   EXPECT_THAT(factory().info.class_names, ElementsAre("cat", "cow", "dog"));
   write_validation("4.jpg,cat;pig\n");
   EXPECT_THAT(failure_of(factory(), data::Split::kValidation), HasSubstr("line 1 has the label \"pig\", which"));
+  // One column of 1 and 0 is a class.
+  EXPECT_THAT(targets_of("path,cat\n1.jpg,1\n2.jpg,0\n"), ElementsAre("1.jpg 1", "2.jpg 0"));
+  EXPECT_THAT(factory().info.class_names, ElementsAre("cat"));
   EXPECT_EQ(problem_with("path,labels\n1.jpg,\n"), "no image has a class; add their names");
   EXPECT_EQ(problem_with("1.jpg\n"), "line 1 has 1 field instead of a path and its targets; add them after a comma");
 }
@@ -376,7 +394,18 @@ TEST_F(CsvTargetsTest, Numbers) {
   for (const std::string wrong : {"", "nan", "inf", "1e99", "1,5", "0x10"}) {
     EXPECT_THAT(problem_with("path,weight\n1.jpg,\"" + wrong + "\"\n"), HasSubstr("write a finite number")) << wrong;
   }
+  EXPECT_THAT(targets_of("path,weight\n1.jpg,1e-60\n"), ElementsAre("1.jpg 0"));
+  options_.columns = {"weight", "weight"};
+  EXPECT_EQ(problem_with("path,weight\n1.jpg,1\n"), "dataset.columns names \"weight\" twice; leave one of them out");
   options_.columns = {};
+  // What is no file and has no image's extension names the columns, also if they are years.
+  EXPECT_THAT(targets_of("path,2019,2020\n1.jpg,1,2\n"), ElementsAre("1.jpg 1 2"));
+  write_bytes(path("noext"), "image");
+  EXPECT_EQ(problem_with("noext,n/a\n"), "line 1 has \"n/a\"; write a finite number, such as 0.25");
+  write_validation("noext,1,2\n");
+  EXPECT_THAT(targets_of("path,a,b\n1.jpg,1,2\n"), ElementsAre("1.jpg 1 2"));
+  EXPECT_THAT(targets_in(*open(factory(), data::Split::kValidation)), ElementsAre("noext 1 2"));
+  options_.validation.clear();
   write_train("path,weight\n");
   EXPECT_EQ(factory().info.num_outputs(), data::kUnknownClasses);
   EXPECT_EQ(factory().info.num_classes, 0);

@@ -350,10 +350,10 @@ TEST_F(LmdbTest, SplitsOfDifferentDataSetsAreRefused) {
   pack(other, {file_entry_of("one"), file_entry_of("two"), file_entry_of("three")}, "val");
   const auto made = factory();
   EXPECT_TRUE(made.has_validation);
-  EXPECT_EQ(failure_of(made, data::Split::kValidation),
-            "dataset.root: " + root().string() +
-                " has other classes, or images of another shape, than train had when the program started; start it again, or pack the data "
-                "set again");
+  EXPECT_EQ(failure_of(made, data::Split::kValidation), "dataset.root: " + root().string() +
+                                                            " has other classes or numbers, or images of another shape, than train had "
+                                                            "when the program started; start it again, or pack the data "
+                                                            "set again");
 }
 
 TEST_F(LmdbTest, WhatWasWrittenBeforeAFullDiskStays) {

@@ -75,5 +75,74 @@ TEST(SplitByClass, RunsWithoutItsKeyKeepTheirSplit) {
   EXPECT_THAT(split_samples(indices_up_to(10), 3, 42).first, ElementsAre(1, 6, 7));
 }
 
+using data::Split;
+
+std::vector<std::string> names_up_to(int count) {
+  std::vector<std::string> names;
+  for (int i = 0; i < count; ++i) names.push_back("part_" + std::to_string(i));
+  return names;
+}
+
+double count_of(const std::vector<Split>& parts, Split part) { return static_cast<double>(std::ranges::count(parts, part)); }
+
+TEST(Divide, ByTheHashOfNamesAlone) {
+  const auto names = names_up_to(10000);
+  const config::SplitSection options{.validation = 0.2, .test = 0.1};
+  const auto parts = divide(names, {}, options);
+  EXPECT_NEAR(count_of(parts, Split::kValidation), 2000, 150);
+  EXPECT_NEAR(count_of(parts, Split::kTest), 1000, 110);
+  // Whatever else there is, and in any order.
+  auto fewer = names;
+  fewer.resize(100);
+  std::ranges::reverse(fewer);
+  const auto of_fewer = divide(fewer, {}, options);
+  for (size_t i = 0; i < fewer.size(); ++i) EXPECT_EQ(of_fewer[i], parts[99 - i]) << fewer[i];
+  // Another test part takes from both others, and moves nothing between them.
+  const auto without_test = divide(names, {}, {.validation = 0.2 / 0.9, .test = 0});
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (parts[i] != Split::kTest) {
+      EXPECT_EQ(without_test[i], parts[i]);
+    }
+  }
+  EXPECT_NE(divide(names, {}, {.validation = 0.2, .test = 0.1, .seed = 1}), parts);
+}
+
+TEST(Divide, GroupsStayTogether) {
+  std::vector<std::string> groups;
+  for (int i = 0; i < 3000; ++i) groups.push_back("patient_" + std::to_string(i / 7));
+  const auto parts = divide(groups, {}, {});
+  for (size_t i = 1; i < groups.size(); ++i) {
+    if (groups[i] == groups[i - 1]) {
+      EXPECT_EQ(parts[i], parts[i - 1]);
+    }
+  }
+}
+
+TEST(Divide, FoldsAreAPartition) {
+  const auto names = names_up_to(1000);
+  const auto labels = labels_of({700, 300});
+  for (const bool is_stratified : {false, true}) {
+    std::vector<int> times(names.size());
+    for (int64_t fold = 0; fold < 5; ++fold) {
+      const auto parts = divide(names, is_stratified ? labels : std::vector<int64_t>(), {.test = 0.1, .folds = 5, .fold = fold});
+      for (size_t i = 0; i < parts.size(); ++i) times[i] += parts[i] == Split::kValidation ? 1 : parts[i] == Split::kTest ? 10 : 0;
+      EXPECT_NEAR(count_of(parts, Split::kValidation), 180, is_stratified ? 2 : 50);
+    }
+    for (const auto count : times) EXPECT_TRUE(count == 1 || count == 50) << count;
+  }
+}
+
+TEST(Divide, ExactPartsOfEachClass) {
+  const auto labels = labels_of({200, 50, 1, 4});
+  const auto parts = divide(names_up_to(255), labels, {.validation = 0.2, .test = 0.1, .stratify = true});
+  const auto counts_in = [&](Split part) {
+    std::vector<int64_t> counts(4);
+    for (size_t i = 0; i < parts.size(); ++i) counts[static_cast<size_t>(labels[i])] += parts[i] == part ? 1 : 0;
+    return counts;
+  };
+  EXPECT_THAT(counts_in(Split::kTest), ElementsAre(20, 5, 0, 0));
+  EXPECT_THAT(counts_in(Split::kValidation), ElementsAre(40, 10, 0, 1));
+}
+
 }  // namespace
 }  // namespace trainer::session

@@ -88,6 +88,30 @@ TEST(Regression, TheLossComparesNormalisedTargets) {
   EXPECT_TRUE(torch::equal(task->forward(model, outputs, targets).outputs, outputs));
 }
 
+// A run that resumes may validate before its first step.
+TEST(Regression, TrainsAfterAValidation) {
+  const auto task = make_regression(make_loss("mse"));
+  task->set_target_summary(data::TargetSummary{.num_samples = 3, .mean = {10}, .deviation = {2}});
+  class Line : public models::Model {
+   public:
+    struct Options : models::ModelOptions {
+      void describe(KeyTable&) {}
+      std::vector<int64_t> input_shape() const override { return {1}; }
+      int64_t num_outputs() const override { return 1; }
+    };
+    Line() : Model(Options()) { weight = register_parameter("weight", torch::ones({1})); }
+    torch::Tensor forward(const torch::Tensor& x) override { return x * weight; }
+    torch::Tensor weight;
+  } model;
+  const auto x = torch::ones({4, 1});
+  {
+    const torch::InferenceMode inference;
+    task->evaluate(model, x, x, TestTimeAugmentation::kNone);
+  }
+  (task->forward(model, x, x).outputs * x).sum().backward();
+  EXPECT_EQ(model.weight.grad().item<float>(), 8);
+}
+
 TEST(Regression, MetricsDoNotDependOnBatches) {
   torch::manual_seed(1);
   const auto targets = torch::randn({50, 2}, torch::kFloat64) + 1e6;
@@ -114,6 +138,13 @@ TEST(Regression, MetricsDoNotDependOnBatches) {
   const auto parts = measure(7);
   for (const auto* name : {"mae", "rmse", "r2"}) EXPECT_NEAR(*value_of(parts, name), *value_of(whole, name), 1e-12) << name;
   EXPECT_EQ(parts.numbers.predictions, whole.numbers.predictions);
+  // Not more points than a picture can show, however small the batches are.
+  const auto many = task->make_validation_meter(torch::kCPU, 2, 2500);
+  for (int64_t i = 0; i < 2500; ++i)
+    many->add({.number = i, .size = 2}, torch::tensor(1.0), outputs.narrow(0, 0, 2), targets.narrow(0, 0, 2));
+  const auto points = many->read(distributed::ProcessGroup()).numbers.targets.size() / 2;
+  EXPECT_GT(points, 500U);
+  EXPECT_LE(points, 1000U);
 }
 
 TEST(Regression, ConstantTargetsHaveAnR2) {
@@ -167,7 +198,7 @@ TEST(Loss, WeightsOfClassesFollowFromTheirCounts) {
   EXPECT_TRUE(cross_entropy->needs_class_counts());
   EXPECT_TRUE(cross_entropy->weighs_samples());
   const auto outputs = torch::randn({4, 2}, torch::kFloat64);
-  EXPECT_THROW((*cross_entropy)(outputs, torch::tensor({0, 1, 1, 1})), c10::Error);
+  EXPECT_THROW((*cross_entropy)(outputs, torch::tensor({0, 1, 1, 1})), UsageError);
   EXPECT_THAT(cross_entropy->set_class_counts(8, {2, 6}), ElementsAre(2, 8.0 / 12));
   EXPECT_TRUE(torch::equal(cross_entropy->sample_weights(torch::tensor({0, 1})).to(torch::kFloat32), torch::tensor({2.0F, 8.0F / 12})));
   const auto bce = with_auto("bce", "pos_weight");

@@ -1,0 +1,159 @@
+"""Parts for training, validation and test by the hash of names and groups, and cross-validation. TRAINER_BINARY is the program."""
+
+import collections
+import csv
+import json
+import os
+import pathlib
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import time
+import unittest
+import zlib
+
+TESTS = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(TESTS / "testing"))
+from program import BINARY, FolderCase, trainer  # noqa: E402
+
+EXPERIMENT = """experiment: parts
+model: {name: resnet20}
+dataset: {name: image_folder, root: data, train_transforms: [], validation_transforms: [], split: {test: 0.1, group: "(p[0-9]+)_"}}
+dataloader: {batch_size: 16}
+optimizer: {name: sgd, lr: 0.05}
+training: {epochs: 1}
+logging: {tensorboard: false}
+runtime: {device: cpu, threads: 1}
+amp: {enabled: false}
+"""
+TRANSFORMS = "train_transforms: [resize: {size: [8, 8]}], validation_transforms: [resize: {size: [8, 8]}]"
+
+
+def png(value):
+    """8 x 8 pixels of one grey value."""
+    def chunk(kind, content):
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+    rows = (b"\0" + bytes([value]) * 8) * 8
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 8, 8, 8, 0, 0, 0, 0)) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+
+
+@unittest.skipIf(os.environ.get("TRAINER_OPENCV") == "0", "this build reads no image files")
+class SplitTest(FolderCase):
+    def setUp(self):
+        super().setUp()
+        for patient in range(40):
+            self.add_patient(patient)
+        (self.folder / "x.yaml").write_text(EXPERIMENT.replace("train_transforms: [], validation_transforms: []", TRANSFORMS))
+
+    def add_patient(self, number):
+        kind = "bad" if number % 3 == 0 else "good"
+        (self.folder / "data" / kind).mkdir(parents=True, exist_ok=True)
+        for view in range(4):
+            (self.folder / "data" / kind / f"p{number}_{view}.png").write_bytes(png((number * 6 + view + (100 if kind == "bad" else 0)) % 256))
+
+    def run_ok(self, *arguments):
+        run = trainer(*arguments, cwd=self.folder)
+        self.assertEqual(run.returncode, 0, run.out + run.err)
+        return run.out
+
+    def parts(self, run):
+        with open(self.folder / run / "split.csv", newline="") as file:
+            rows = list(csv.DictReader(file))
+        return {row["sample"]: (row["group"], row["part"]) for row in rows}
+
+    def test_parts_are_the_same_for_all_kinds_of_data_and_stay_when_files_are_added(self):
+        self.run_ok("--config", "x.yaml", "--run-dir", "a")
+        parts = self.parts("a")
+        self.assertEqual(len(parts), 160)
+        of_groups = collections.defaultdict(set)
+        for group, part in parts.values():
+            of_groups[group].add(part)
+        self.assertEqual(len(of_groups), 40)
+        self.assertTrue(all(len(found) == 1 for found in of_groups.values()))
+        counts = collections.Counter(part for _, part in parts.values())
+        self.assertEqual(set(counts), {"train", "validation", "test"})
+        self.assertIn(f"{counts['train']} are for training, {counts['validation']} for validation and {counts['test']} for a test", (self.folder / "a/train.log").read_text())
+        for split, count in (("test", counts["test"]), ("validation", counts["validation"]), ("train", counts["train"])):
+            evaluated = json.loads(self.run_ok("eval", "--checkpoint", "a", "--split", split, "--json"))
+            self.assertEqual((evaluated["split"], evaluated["num_samples"]), (split, count))
+        # Packed, and from a CSV file with a column of groups.
+        self.run_ok("data", "pack", "--config", "x.yaml", "--output", "packed")
+        self.run_ok("--config", "x.yaml", "--run-dir", "b", "dataset.name=lmdb", "dataset.root=packed")
+        self.assertEqual(self.parts("b"), parts)
+        with open(self.folder / "list.csv", "w", newline="") as file:
+            csv.writer(file).writerows([("path", "kind", "patient")] + [(sample, sample.split("/")[0], group) for sample, (group, _) in parts.items()])
+        data = "dataset={name: csv, train: list.csv, root: data, columns: [kind], group_column: patient, split: {test: 0.1}, " + TRANSFORMS + "}"
+        self.run_ok("--config", "x.yaml", "--run-dir", "c", data)
+        self.assertEqual(self.parts("c"), parts)
+        for number in range(40, 60):
+            self.add_patient(number)
+        self.run_ok("--config", "x.yaml", "--run-dir", "d")
+        self.assertEqual({sample: found for sample, found in self.parts("d").items() if sample in parts}, parts)
+        # The run was trained on other images.
+        run = trainer("--config", "x.yaml", "--run-dir", "a", "training.epochs=2", cwd=self.folder)
+        self.assertNotEqual(run.returncode, 0)
+
+    def test_what_does_not_fit_is_refused(self):
+        for override, text in (
+            ("dataset.split={validation: 0}", "dataset.split.validation: must be greater than 0; to hold nothing out, leave dataset.split out"),
+            ("dataset.split={validation: 0.6, test: 0.4}", "dataset.split.validation: leaves no training samples beside test; lower one of them"),
+            ("dataset.split={fold: 1}", "dataset.split.fold: has no effect without folds; set folds, or leave it out"),
+            ("dataset.split={folds: 3, fold: 3}", "dataset.split.fold: must be less than folds; the first is 0"),
+            ("dataset.split={folds: 1}", "dataset.split.folds: expected an integer from 2 to 1000 or null, got 1"),
+            ('dataset.split={group: "("}', 'dataset.split.group: "(" is not a regular expression'),
+            ('dataset.split={group: "zz"}', 'dataset.split.group: "zz" finds nothing in "bad/p0_0.png"; change it, so that each image has a group'),
+            ('dataset.split={group: "p"}', "of 160 images there are 0 for validation and 160 for training"),
+            ("dataset.validation_split=0.1", "dataset.split: given together with dataset.validation_split; keep one of them"),
+        ):
+            run = trainer("--config", "x.yaml", "--run-dir", "no", override, cwd=self.folder)
+            self.assertEqual(run.returncode, 2, run.err)
+            self.assertIn(text, run.err)
+        self.run_ok("--config", "x.yaml", "--run-dir", "a", "dataset.split.test=0")
+        run = trainer("eval", "--checkpoint", "a", "--split", "test", cwd=self.folder)
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("--split test: the experiment holds out no images for a test; dataset.split.test does, before the training", run.err)
+
+    def test_a_cross_validation_continues_after_a_kill(self):
+        command = ["crossval", "--config", "x.yaml", "--folds", "3", "--run-dir", "cv", "training.epochs=3", "dataset.split.test=0"]
+        process = subprocess.Popen([BINARY, *command], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        deadline = time.monotonic() + 120
+        while not list(self.folder.glob("cv/fold_1/checkpoints/step_*.pt")):
+            self.assertLess(time.monotonic(), deadline)
+            self.assertIsNone(process.poll())
+            time.sleep(0.02)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        first = (self.folder / "cv/fold_0/summary.json").read_bytes()
+        # The fold that was killed with it may still hold its lock.
+        while (run := trainer(*command, cwd=self.folder)).returncode != 0 and "is in use" in run.err:
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.1)
+        self.assertEqual(run.returncode, 0, run.out + run.err)
+        self.assertEqual((self.folder / "cv/fold_0/summary.json").read_bytes(), first)
+        joined = json.loads((self.folder / "cv/crossval.json").read_text())
+        top1 = [fold["metrics"]["top1"] for fold in joined["folds"]]
+        mean = sum(top1) / 3
+        self.assertAlmostEqual(joined["mean"]["top1"], mean, delta=1e-12)
+        self.assertAlmostEqual(joined["deviation"]["top1"], (sum((value - mean) ** 2 for value in top1) / 2) ** 0.5, delta=1e-12)
+        # Each image was validated on once.
+        self.assertEqual(sum(fold["num_samples"] for fold in joined["folds"]), 160)
+        self.assertEqual([sum(row) for row in joined["confusion"]], [56, 104])
+        self.assertRegex(run.out, r"\nmean +\d\.\d{4}")
+        # As without an interruption.
+        shutil.rmtree(self.folder / "cv")
+        self.run_ok(*command)
+        self.assertEqual(json.loads((self.folder / "cv/crossval.json").read_text()), joined)
+
+    def test_a_cross_validation_reports_what_went_wrong(self):
+        run = trainer("crossval", "--config", "x.yaml", "--run-dir", "cv", "optimizer.lr=fast", cwd=self.folder)
+        self.assertEqual(run.returncode, 2, run.err)
+        self.assertIn("error: the training of fold 0 ended with exit code 2, for the reason above; the same command continues", run.err)
+        run = trainer("crossval", "--config", "x.yaml", "--folds", "1", cwd=self.folder)
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("--folds", run.err)
+
+
+if __name__ == "__main__":
+    unittest.main()
