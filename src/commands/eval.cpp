@@ -143,12 +143,14 @@ std::string table_of(const std::string& title, const std::vector<std::string>& n
                      const std::function<std::vector<std::string>(size_t row)>& cells_of) {
   size_t name_width = title.size();
   for (const auto& name : names) name_width = std::max(name_width, cli::text_width(name));
+  const auto width_of = [&](size_t column) { return titles[column] == "samples" ? 8 : 9; };
   std::string text = '\n' + padded(title, name_width);
-  for (const auto& column : titles) text += fmt::format("  {:>9}", column);
+  for (size_t column = 0; column < titles.size(); ++column) text += fmt::format("  {:>{}}", titles[column], width_of(column));
   text += '\n';
   for (size_t i = 0; i < names.size(); ++i) {
     text += padded(names[i], name_width);
-    for (const auto& cell : cells_of(i)) text += fmt::format("  {:>9}", cell);
+    const auto cells = cells_of(i);
+    for (size_t column = 0; column < cells.size(); ++column) text += fmt::format("  {:>{}}", cells[column], width_of(column));
     text += '\n';
   }
   return text;
