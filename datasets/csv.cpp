@@ -76,6 +76,7 @@ class Table {
   void find_columns();
 
   const CsvOptions& options_;
+  bool is_train_;
   fs::path file_;
   fs::path folder_;
   std::string text_;
@@ -447,7 +448,7 @@ void check_label(const RecordReader& reader, const std::string& label) {
 }
 
 Table::Table(const CsvOptions& options, data::Split split)
-    : options_(options), file_(file_of(options, split)), folder_(folder_of(options, split)) {
+    : options_(options), is_train_(split == data::Split::kTrain), file_(file_of(options, split)), folder_(folder_of(options, split)) {
   try {
     text_ = read_file(file_);
   } catch (const Error& error) {
@@ -483,7 +484,9 @@ void Table::find_columns() {
     }
     fields_.push_back(find(name, "columns"));
   }
-  if (!options_.group_column.empty()) group_ = find(options_.group_column, "group_column");
+  // Only training images are divided.
+  const bool has_groups = is_train_ || std::ranges::find(header_, options_.group_column) != header_.end();
+  if (!options_.group_column.empty() && has_groups) group_ = find(options_.group_column, "group_column");
   for (size_t i = 1; options_.columns.empty() && i < reader.fields().size(); ++i) {
     if (i != group_) fields_.push_back(i);
   }
@@ -541,17 +544,17 @@ void Table::read(const std::function<void(const Row&)>& use) const {
 
 }  // namespace
 
-size_t count_columns(const fs::path& file) {
+std::vector<std::string> first_line_of(const fs::path& file) {
   try {
     const auto text = read_file(file);
     RecordReader reader(without_byte_order_mark(text));
     while (reader.next()) {
-      if (!is_empty_line(reader)) return reader.fields().size();
+      if (!is_empty_line(reader)) return reader.fields();
     }
   } catch (const std::runtime_error&) {
     // Whoever reads it says why.
   }
-  return 0;
+  return {};
 }
 
 }  // namespace trainer::datasets

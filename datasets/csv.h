@@ -6,7 +6,6 @@
 // chosen, and where several columns are classes; otherwise it is one if its path is no file and has no image's extension, and, of labels,
 // if its label is "label" in any case or occurs in no other line. Lines that repeat it are skipped.
 
-#include <cstddef>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -35,8 +34,8 @@ struct CsvOptions {
   void describe(KeyTable& keys);
 };
 
-// The columns of the first line, the path's among them; 0 if the file cannot be read.
-size_t count_columns(const std::filesystem::path& file);
+// The fields of the first line; none if the file cannot be read.
+std::vector<std::string> first_line_of(const std::filesystem::path& file);
 
 // Reads the training file for its classes or columns. If that fails, the factory tells the reason, and its open() throws that as a
 // DataError.

@@ -83,7 +83,8 @@ class Lmdb : public data::Dataset {
         rest.remove_prefix(std::min(size + 1, rest.size()));
       }
     });
-    if (index >= static_cast<int64_t>(name_list_.size())) return Dataset::key(index);
+    // Of a source without files, samples have no names.
+    if (index >= static_cast<int64_t>(name_list_.size()) || name_list_[static_cast<size_t>(index)].empty()) return Dataset::key(index);
     auto text = name_list_[static_cast<size_t>(index)];
     if (text.starts_with(pack_.folder)) text.remove_prefix(pack_.folder.size());
     return std::string(text);

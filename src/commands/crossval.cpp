@@ -10,19 +10,24 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <vector>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/arguments.h"
 #include "cli/output.h"
 #include "commands/command.h"
 #include "config/load.h"
+#include "datasets/registry.h"
 #include "launch/child_process.h"
 #include "launch/plan.h"
 #include "report/history/run_record.h"
+#include "run/session/build.h"
 #include "run/session/registries.h"
 
 namespace trainer::commands {
@@ -64,26 +69,45 @@ CrossvalArguments parse_crossval_arguments(const std::vector<std::string>& args)
   return arguments;
 }
 
-// The exit code of the process. A stop request is passed on to it.
-int run_process(const std::vector<std::string>& arguments) {
+struct Ended {
+  int code = 0;
+  bool was_asked_to_stop = false;  // also shortly before its end
+};
+
+// Passes stop requests on to the process.
+Ended run_process(const std::vector<std::string>& arguments) {
   launch::SignalQueue signals;
   const auto child = launch::start_process({.program = fs::read_symlink("/proc/self/exe").string(),
                                             .arguments = arguments,
                                             .environment = launch::inherited_environment(),
                                             .signal_mask = signals.mask_before(),
                                             .kept_descriptors = {}});
+  Ended ended;
   while (true) {
     pollfd queue{.fd = signals.descriptor(), .events = POLLIN, .revents = 0};
     ::poll(&queue, 1, -1);
     while (const auto signal = signals.next()) {
-      if (*signal != SIGCHLD) ::kill(child, *signal);
+      if (*signal == SIGCHLD) continue;
+      ended.was_asked_to_stop = true;
+      ::kill(child, *signal);
     }
     int status = 0;
-    if (::waitpid(child, &status, WNOHANG) == child) return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    if (::waitpid(child, &status, WNOHANG) != child) continue;
+    ended.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    return ended;
   }
 }
 
 fs::path folder_of(const CrossvalArguments& arguments, int64_t fold) { return arguments.run_directory / fmt::format("fold_{}", fold); }
+
+std::vector<std::string> overrides_of(const CrossvalArguments& arguments, int64_t fold) {
+  auto overrides = arguments.overrides;
+  overrides.push_back(fmt::format("dataset.split.folds={}", arguments.num_folds));
+  overrides.push_back(fmt::format("dataset.split.fold={}", fold));
+  // Of a file that holds a part out otherwise.
+  overrides.emplace_back("dataset.validation_split=0");
+  return overrides;
+}
 
 void train_fold(const CrossvalArguments& arguments, int64_t fold) {
   std::vector<std::string> command;
@@ -91,15 +115,38 @@ void train_fold(const CrossvalArguments& arguments, int64_t fold) {
   for (const auto& part : {"--config", arguments.config.c_str(), "--run-dir"}) command.emplace_back(part);
   command.push_back(folder_of(arguments, fold).string());
   command.insert(command.end(), {"--resume", "auto"});
-  command.insert(command.end(), arguments.overrides.begin(), arguments.overrides.end());
-  command.push_back(fmt::format("dataset.split.folds={}", arguments.num_folds));
-  command.push_back(fmt::format("dataset.split.fold={}", fold));
-  const auto code = run_process(command);
-  if (code == 0) return;
-  const auto is_stopped = code == static_cast<int>(ExitCode::kStopped);
-  throw Error(fmt::format("the training of fold {} {}; the same command continues", fold,
-                          is_stopped ? "was stopped on request" : fmt::format("ended with exit code {}, for the reason above", code)),
-              code < 128 ? static_cast<ExitCode>(code) : ExitCode::kFailure);
+  const auto of_fold = overrides_of(arguments, fold);
+  command.insert(command.end(), of_fold.begin(), of_fold.end());
+  const auto ended = run_process(command);
+  if (ended.was_asked_to_stop || ended.code == static_cast<int>(ExitCode::kStopped)) {
+    throw Error("stopped on request before all folds were trained; the same command continues", ExitCode::kStopped);
+  }
+  if (ended.code == 0) return;
+  const auto code = ended.code < 128 ? static_cast<ExitCode>(ended.code) : ExitCode::kFailure;
+  throw Error(fmt::format("the training of fold {} ended with exit code {}, for the reason above{}", fold, ended.code,
+                          code == ExitCode::kUsage ? "" : "; once it is mended, the same command continues"),
+              code);
+}
+
+// What a training would refuse in one of the folds, before the first is trained.
+void check_folds(const CrossvalArguments& arguments, Logger& logger) {
+  std::shared_ptr<const data::Dataset> files;
+  for (int64_t fold = 0; fold < arguments.num_folds; ++fold) {
+    const auto experiment = config::load(arguments.config, overrides_of(arguments, fold), session::all_registries());
+    if (experiment.validation.is_off()) {
+      throw UsageError(
+          "validation.every_epochs and validation.every_steps are null, but a cross-validation needs validations; set one of them");
+    }
+    if (!files) files = datasets::dataset_registry().make(experiment.dataset.component).open(data::Split::kTrain, logger);
+    const auto parts = session::parts_of_files(experiment, *files);
+    for (const auto part : {data::Split::kTrain, data::Split::kValidation}) {
+      if (std::ranges::find(parts, part) != parts.end()) continue;
+      throw UsageError(
+          fmt::format("fold {} of {} would have no images for {}; choose fewer folds, smaller groups, another dataset.split.seed, "
+                      "or dataset.split.stratify: true",
+                      fold, arguments.num_folds, part == data::Split::kTrain ? "training" : "validation"));
+    }
+  }
 }
 
 // The best validation of a fold, as its run has written it.
@@ -109,6 +156,33 @@ Json evaluation_of(const CrossvalArguments& arguments, int64_t fold) {
   if (evaluation.is_object() && evaluation.contains("metrics")) return evaluation;
   throw DataError(fmt::format("{}: it holds no best_evaluation.json, so that there is nothing to join; remove the folder, and start again",
                               folder_of(arguments, fold).string()));
+}
+
+// Whether each sample was validated on once, but for those of the test, and all folds had the same samples.
+void check_samples(const CrossvalArguments& arguments) {
+  std::vector<std::string> samples;  // of the first fold, without their parts
+  std::vector<int> times;
+  for (int64_t fold = 0; fold < arguments.num_folds; ++fold) {
+    std::istringstream table(read_file(folder_of(arguments, fold) / "split.csv"));
+    std::vector<std::string> of_fold;
+    for (std::string line; std::getline(table, line);) {
+      const auto part = line.substr(line.rfind(',') + 1);
+      of_fold.push_back(line.substr(0, line.rfind(',')));
+      times.resize(std::max(times.size(), of_fold.size()));
+      times[of_fold.size() - 1] += part == "validation" ? 1 : part == "test" ? static_cast<int>(arguments.num_folds) : 0;
+    }
+    if (fold == 0) samples = of_fold;
+    if (of_fold == samples) continue;
+    throw DataError(fmt::format("{} was trained on other images than {}; remove the older one, and start the same command again",
+                                folder_of(arguments, fold).string(), folder_of(arguments, 0).string()));
+  }
+  // The first line is the header.
+  const auto is_wrong = [&](int count) { return count != 1 && count != arguments.num_folds * arguments.num_folds; };
+  if (times.empty() || std::none_of(times.begin() + 1, times.end(), is_wrong)) return;
+  throw DataError(
+      fmt::format("{}: its folds were divided in different ways, so that images were validated on twice or never; remove it, and "
+                  "start the same command again",
+                  arguments.run_directory.string()));
 }
 
 // Joined results of all folds: the mean of each metric and its sample standard deviation, and the sum of the confusion matrices.
@@ -154,7 +228,7 @@ void print_folds(const Json& joined) {
   const auto print_row = [&](const std::string& title, const std::string& images, const Json& metrics) {
     print("{:<10} {:>8}", title, images);
     for (const auto& name : names) {
-      const auto text = metrics.contains(name) ? fmt::format("{:.4f}", metrics[name].get<double>()) : "";
+      const auto text = metrics.contains(name) && metrics[name].is_number() ? fmt::format("{:.4f}", metrics[name].get<double>()) : "";
       print("  {:>{}}", text, std::max<size_t>(name.size(), 8));
     }
     print("\n");
@@ -181,17 +255,19 @@ void print_folds(const Json& joined) {
 
 ExitCode crossval(const std::vector<std::string>& args) {
   auto arguments = parse_crossval_arguments(args);
+  const auto logger = make_console_logger();
   if (arguments.run_directory.empty()) {
     auto registries = session::all_registries();
     registries.check = {};
     const auto experiment = config::load(arguments.config, arguments.overrides, registries);
     arguments.run_directory = fs::path(experiment.output_dir) / (experiment.experiment + "_crossval");
   }
-  const auto logger = make_console_logger();
+  check_folds(arguments, *make_quiet_logger());
   for (int64_t fold = 0; fold < arguments.num_folds; ++fold) {
     logger->info("fold {} of {}: {}", fold + 1, arguments.num_folds, folder_of(arguments, fold).string());
     train_fold(arguments, fold);
   }
+  check_samples(arguments);
   const auto joined = join_folds(arguments);
   const auto file = arguments.run_directory / "crossval.json";
   write_file_atomically(file, joined.dump(2) + '\n');

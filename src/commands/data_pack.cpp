@@ -77,6 +77,15 @@ std::string folder_of_names(const data::Dataset& source) {
   return folder;
 }
 
+// The groups that a column of a CSV file gives would be lost, and samples of one would be divided.
+void refuse_groups(const data::Dataset& source) {
+  if (source.size() == 0 || source.group(0).empty()) return;
+  throw UsageError(
+      "dataset.group_column: a packed data set does not keep the groups of a CSV file; leave this key out, and let dataset.split.group "
+      "find "
+      "them in the paths");
+}
+
 datasets::PackInfo pack_info(const config::Experiment& experiment, const data::DatasetFactory& factory, const data::Dataset& source,
                              const datasets::PackOptions& options) {
   datasets::PackInfo info{.source = experiment.dataset.component.name,
@@ -176,6 +185,7 @@ void pack(const config::Experiment& experiment, const PackArguments& arguments, 
   if (factory.has_validation) {
     parts.push_back({"validation", datasets::kPackedValidation, Split::kValidation, factory.open(Split::kValidation, *logger)});
   }
+  for (const auto& part : parts) refuse_groups(*part.source);
   const auto lock = begin_output(output);
   if (!factory.has_validation && fs::exists(output / datasets::kPackedValidation)) {
     throw UsageError(

@@ -108,7 +108,7 @@ bool may_have_targets(const Node& section, const data::DatasetInfo& info) {
   const auto* given = section.find("targets");
   const fs::path file = section.find("train")->value.text;
   // One column of labels, or lists of them.
-  const bool is_one_column = datasets::count_columns(file) == 2;
+  const bool is_one_column = datasets::first_line_of(file).size() == 2;
   if (given == nullptr) return !are_other_targets(info);
   if (!is_one_column) return true;
   return given->value.text == "numbers" || read_file(file).find(';') != std::string::npos;

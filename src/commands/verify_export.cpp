@@ -511,8 +511,9 @@ ExitCode verify_export(const std::vector<std::string>& args) {
   const auto difference = Verification(images, comparison, resizer, *logger).compare(indices);
   print_difference(arguments, difference, network->engine(), file.path(), predictor);
   if (difference.largest > arguments.tolerance) {
-    throw Error(fmt::format("{}: a value differs by {:.2e}, more than --tolerance {:g}, from that of {}; {}", arguments.file.string(),
-                            difference.largest, arguments.tolerance, file.path(), advice(arguments, is_same)));
+    throw Error(fmt::format("{}: a {} differs by {:.2e}, more than --tolerance {:g}, from that of {}; {}", arguments.file.string(),
+                            predictor.samples().num_classes > 0 ? "probability" : "number", difference.largest, arguments.tolerance,
+                            file.path(), advice(arguments, is_same)));
   }
   if (difference.num_unusable == 0) return ExitCode::kDone;
   throw DataError(fmt::format("{} cannot be used, as named above; all others were compared", counted(difference.num_unusable, "image")));

@@ -55,6 +55,8 @@ struct SplitSection {
   std::optional<int64_t> folds = {};
   int64_t fold = 0;
   int64_t seed = 0;
+
+  bool operator==(const SplitSection&) const = default;
 };
 
 }  // namespace trainer::config

@@ -113,8 +113,8 @@ class LmdbTest(unittest.TestCase):
         self.assertEqual(labels[::8], records[::RECORD])
 
     def read_as_documented(self):
-        """The variables of the example in docs/data.md."""
-        text = (ROOT / "docs" / "data.md").read_text()
+        """The variables of the example in docs/packed_data.md."""
+        text = (ROOT / "docs" / "packed_data.md").read_text()
         code = re.search(r"```python\n(.*?)```", text, re.DOTALL)[1].replace("DIR", str(self.packed))
 
         class Entries(dict):

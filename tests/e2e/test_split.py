@@ -92,8 +92,39 @@ class SplitTest(FolderCase):
         self.run_ok("--config", "x.yaml", "--run-dir", "d")
         self.assertEqual({sample: found for sample, found in self.parts("d").items() if sample in parts}, parts)
         # The run was trained on other images.
-        run = trainer("--config", "x.yaml", "--run-dir", "a", "training.epochs=2", cwd=self.folder)
-        self.assertNotEqual(run.returncode, 0)
+        run = trainer("--config", "x.yaml", "--run-dir", "a2", "--resume", "a/checkpoints/last.pt", "training.epochs=2", cwd=self.folder)
+        self.assertEqual(run.returncode, 2, run.err)
+        self.assertIn("dataset.split divides other images than when it was saved, or divides them otherwise", run.err)
+
+    def test_what_was_trained_on_is_not_evaluated_in_silence(self):
+        self.run_ok("--config", "x.yaml", "--run-dir", "a")
+        warning = "dataset.split divides these images otherwise than the training divided its own"
+        for arguments, is_warned in (([], False), (["dataset.split.seed=3"], True), (["--split", "test", "dataset.split.test=0.3"], True)):
+            run = trainer("eval", "--checkpoint", "a", *arguments, cwd=self.folder)
+            self.assertEqual((run.returncode, warning in run.err), (0, is_warned), run.err)
+        self.add_patient(50)
+        self.assertNotIn(warning, trainer("eval", "--checkpoint", "a", "--split", "test", cwd=self.folder).err)
+        shutil.copytree(self.folder / "data", self.folder / "moved")
+        run = trainer("eval", "--checkpoint", "a", "dataset.root=moved", cwd=self.folder)
+        self.assertIn("to evaluate what a training there would hold out, give dataset.split on the command line as in the training", run.err)
+        run = trainer("eval", "--checkpoint", "a", "--split", "test", "dataset.root=moved", cwd=self.folder)
+        self.assertIn("--split test: these are not the data of the training, which are not divided", run.err)
+        split = 'dataset.split={test: 0.1, group: "(p[0-9]+)_"}'
+        self.assertEqual(trainer("eval", "--checkpoint", "a", "--split", "test", "dataset.root=moved", split, cwd=self.folder).returncode, 0)
+        self.assertEqual(trainer("eval", "--checkpoint", "a", "--data", "moved", split, cwd=self.folder).returncode, 2)
+
+    def test_groups_of_a_column(self):
+        rows = [(f"{kind}/p{number}_{view}.png", f"patient {number}", kind) for number in range(40) for kind in ["bad" if number % 3 == 0 else "good"] for view in range(4)]
+        with open(self.folder / "list.csv", "w", newline="") as file:
+            csv.writer(file).writerows([("path", "patient", "kind")] + rows)
+        data = "dataset={name: csv, train: list.csv, root: data, group_column: patient, split: {test: 0.1}, " + TRANSFORMS + "}"
+        self.run_ok("--config", "x.yaml", "--run-dir", "a", data)
+        (self.folder / "other.csv").write_text("path,kind\ngood/p1_0.png,good\n")
+        for file in ("list.csv", "other.csv"):
+            self.run_ok("eval", "--checkpoint", "a", "--data", file)
+        run = trainer("data", "pack", "--config", "x.yaml", data, "--output", "packed", cwd=self.folder)
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("dataset.group_column: a packed data set does not keep the groups of a CSV file", run.err)
 
     def test_what_does_not_fit_is_refused(self):
         for override, text in (
@@ -149,7 +180,22 @@ class SplitTest(FolderCase):
     def test_a_cross_validation_reports_what_went_wrong(self):
         run = trainer("crossval", "--config", "x.yaml", "--run-dir", "cv", "optimizer.lr=fast", cwd=self.folder)
         self.assertEqual(run.returncode, 2, run.err)
-        self.assertIn("error: the training of fold 0 ended with exit code 2, for the reason above; the same command continues", run.err)
+        self.assertIn("optimizer.lr: expected a number", run.err)
+        for override, text in (
+            ("validation.every_epochs=null", "a cross-validation needs validations; set one of them"),
+            ('dataset.split.group="(bad|good)"', "would have no images for validation; choose fewer folds, smaller groups, another dataset.split.seed"),
+        ):
+            run = trainer("crossval", "--config", "x.yaml", "--run-dir", "cv", override, cwd=self.folder)
+            self.assertEqual(run.returncode, 2, run.err)
+            self.assertIn(text, run.err)
+        self.assertFalse((self.folder / "cv").exists())
+        # A file that holds a part out otherwise, which every fold replaces.
+        self.run_ok("crossval", "--config", "x.yaml", "--folds", "2", "--run-dir", "cv", "dataset.validation_split=0.2", "dataset.split=null")
+        shutil.rmtree(self.folder / "cv" / "fold_1")
+        self.add_patient(70)
+        run = trainer("crossval", "--config", "x.yaml", "--folds", "2", "--run-dir", "cv", "dataset.validation_split=0.2", "dataset.split=null", cwd=self.folder)
+        self.assertEqual(run.returncode, 3, run.err)
+        self.assertIn("cv/fold_1 was trained on other images than cv/fold_0; remove the older one", run.err)
         run = trainer("crossval", "--config", "x.yaml", "--folds", "1", cwd=self.folder)
         self.assertEqual(run.returncode, 2)
         self.assertIn("--folds", run.err)

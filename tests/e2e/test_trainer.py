@@ -34,7 +34,7 @@ class TrainerTest(ProgramCase):
         self.assertEqual(run.returncode, 0, run.err)
         self.assertEqual(run.out, "")
         self.assertNotIn("\x1b", run.err)
-        self.assertRegex(run.err, r"epoch 1/5  step 10/32  loss \d\.\d{4}  lr 0\.0100  \d+ img/s  data \d+%  mem \d+\.\d [KMG]iB  ETA ")
+        self.assertRegex(run.err, r"epoch 1/5  step 10/32  loss \d\.\d{4}  mae \d\.\d{4}  lr 0\.0100  \d+ img/s  data \d+%  mem \d+\.\d [KMG]iB  ETA ")
         for name in ("config.yaml", "environment.json", "train.log", "metrics.jsonl", "metrics.csv", "tensorboard", "summary.json"):
             self.assertTrue((self.run_dir / name).exists(), name)
         train = events(self.run_dir, "train")

@@ -92,7 +92,7 @@ class SegmentationTest(unittest.TestCase):
         self.run_trainer("validate", *self.experiment)
         for override, refusal in (
             ("dataset.batch_transforms=[mixup]", "mixup mixes class labels, but masked_folder gives masks; remove it"),
-            ("dataloader.sampler.name=class_balanced", "class_balanced needs classes, but masked_folder has targets that are masks; choose another sampler"),
+            ("dataloader.sampler.name=class_balanced", "class_balanced needs one class of each sample, but masked_folder has targets that are masks; choose another sampler"),
             ("validation.tta=flip", "flip needs images with one target each, but masked_folder holds masks; set validation.tta: none"),
             ("task.name=regression", "regression needs a loss of numbers, such as mse; choose one, or leave the task out"),
             ("loss={name: cross_entropy}", "loss.name: cross_entropy is no loss of pixels; use pixel_cross_entropy"),
@@ -104,7 +104,7 @@ class SegmentationTest(unittest.TestCase):
                          refusal="have other classes than those of the training (background, disc, square); give the same classes in the same order")
         image = self.folder / "data/validation/images/0.png"
         self.run_trainer("predict", "--checkpoint", self.best, "--plugin", PLUGIN, image, refusal="masked_folder, which has no labels of whole images")
-        self.run_trainer("data", "pack", *self.experiment, "--output", "packed", refusal="masked_folder has images without class labels, which a packed")
+        self.run_trainer("data", "pack", *self.experiment, "--output", "packed", refusal="masked_folder has masks, which a packed")
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ import browser  # noqa: E402
 HAS_BROWSER = browser.BROWSER is not None or os.environ.get("CI") == "true"
 HAS_IMAGES = os.environ.get("TRAINER_OPENCV") != "0"
 SCREENSHOTS = os.environ.get("TRAINER_SCREENSHOTS")  # a folder for pictures of the pages
-SCALARS = {"train": ("loss", "top1", "lr", "images_per_second"), "validation": ("loss", "top1", "top5")}
+SCALARS = {"train": ("loss", "top1", "mae", "lr", "images_per_second"), "validation": ("loss", "top1", "top5", "mae", "rmse", "r2")}
 IMAGES = ["--config", REPOSITORY / "configs" / "quickstart.yaml", "training.epochs=null", "training.steps=4", "logging.every_steps=1",
           "logging.histograms_every_epochs=1"]
 # The second run mixes images, and has another optimizer, with keys of its own.

@@ -179,7 +179,7 @@ class VerifyExportTest(unittest.TestCase):
         file = self.export("nan.onnx", checkpoint=checkpoint)
         for given, named in ((self.checkpoint, file), (checkpoint, checkpoint)):
             self.assertRegex(self.verify(file, "--data", self.images, code=1, checkpoint=given).stderr,
-                             f"error: {named}: its probabilities for .*png are not finite numbers, so that there is nothing to compare\n")
+                             f"error: {named}: its values for .*png are not finite numbers, so that there is nothing to compare\n")
 
     def test_files_of_python(self):
         """TorchScript of torch.jit.trace, and ONNX of other tools: the network's input, and logits."""

@@ -67,7 +67,7 @@ class WeightsTest(unittest.TestCase):
             shown = self.trainer("config", "show", "--config", config).stdout
             keys = weights.transforms.keywords
             interpolation = f"interpolation: {weights.transforms().interpolation.value}"
-            for part in (f"resize: {{size: {keys['resize_size']}, {interpolation}}}", f"center_crop: {{size: {keys['crop_size']}}}",
+            for part in (f"resize: {{size: {keys['resize_size']}, longest: null, {interpolation}}}", f"center_crop: {{size: {keys['crop_size']}}}",
                          f"random_resized_crop: {{size: {keys['crop_size']}, ", f"1.3333333333333333], {interpolation}}}"):
                 self.assertIn(part, shown)
             own = self.trainer("config", "show", "--config", config, "dataset.validation_transforms=[]").stdout

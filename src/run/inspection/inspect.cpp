@@ -108,8 +108,10 @@ class Inspector {
     }
   }
 
-  Sizes read_sizes(const config::Experiment& experiment, data::DatasetFactory dataset, bool has_model) const {
+  Sizes read_sizes(config::Experiment experiment, data::DatasetFactory dataset, bool has_model) const {
     if (dataset.sizes) {
+      // Samples without files have no paths in which a group could be found.
+      if (experiment.dataset.split) experiment.dataset.split->group.clear();
       auto info = dataset.info;
       // Not compared with the network's outputs once more.
       if (!has_model || info.num_classes == data::kUnknownClasses) info.num_classes = 0;

@@ -214,10 +214,13 @@ SampleSplit divide_training_files(const config::Experiment& experiment, const da
   }
   const bool is_test = held_out == data::Split::kTest;
   if (result.first.empty() || result.second.empty()) {
-    throw UsageError(fmt::format("{}: of {} there are {} for {} and {} for training; choose another part{}",
-                                 experiment.place_of("dataset.split"), counted(files.size(), "image"), result.first.size(),
-                                 is_test ? "the test" : "validation", result.second.size(),
-                                 is_test ? " (dataset.split.test)" : ", or smaller groups (dataset.split.group)"));
+    throw UsageError(fmt::format(
+        "{}: of {} there are {} for {} and {} for training; choose another part{}", experiment.place_of("dataset.split"),
+        counted(files.size(), "image"), result.first.size(), is_test ? "the test" : "validation", result.second.size(),
+        is_test ? " (dataset.split.test)" : ", smaller groups (dataset.split.group), fewer folds, another seed, or stratify: true"));
+  }
+  if (!is_test && num_others == 0 && experiment.dataset.split->test > 0) {
+    logger.warn("{}: no image is for the test; choose a larger part, or another seed", experiment.place_of("dataset.split"));
   }
   logger.info("of {} {} are for training, {} for {} and {} for {} (dataset.split)", counted(files.size(), "image"), result.second.size(),
               result.first.size(), is_test ? "the test" : "validation", num_others, is_test ? "validation" : "a test");

@@ -19,6 +19,7 @@
 #include "run/session/registries.h"
 #include "run/session/resume.h"
 #include "run/session/shared_samples.h"
+#include "run/session/split_samples.h"
 #include "train/engine/validations.h"
 #include "train/task/classification.h"
 #include "trainer/error.h"
@@ -97,6 +98,21 @@ class OperatingPointMeter {
 
 }  // namespace
 
+namespace {
+
+config::Experiment experiment_of_training(const NetworkFile& file, const EvaluationRequest& request);
+
+// Whether a group may be in another part than in the training. By hashes alone, other images may come without moving one.
+bool may_be_divided_otherwise(const config::Experiment& experiment, const NetworkFile& file, const EvaluationRequest& request,
+                              const engine::Samples& samples) {
+  const auto& split = experiment.dataset.split;
+  const auto stored = state::View(file.tree(), file.path()).find("split_digest");
+  if (!split || !stored || stored->text() == digest_of(split_table(experiment, samples.files()))) return false;
+  return split->stratify || split != experiment_of_training(file, request).dataset.split;
+}
+
+}  // namespace
+
 std::optional<EvaluationResult> evaluate(RankContext& context, const NetworkFile& file, const EvaluationRequest& request) {
   const auto& ranks = context.ranks();
   context.begin_run("");
@@ -127,6 +143,11 @@ std::optional<EvaluationResult> evaluate(RankContext& context, const NetworkFile
   if (context.rank() == 0 && !evaluated->note.empty()) context.logger().warn("{}", evaluated->note);
   auto source = open_data(context, evaluated, network);
   const auto& info = source.samples.info();
+  if (context.rank() == 0 && may_be_divided_otherwise(context.experiment(), file, request, source.samples)) {
+    context.logger().warn(
+        "dataset.split divides these images otherwise than the training divided its own, so that it may have trained on some of those that "
+        "are evaluated");
+  }
   context.barrier().on_rank0([&] {
     if (const auto trained = file.class_names(); !trained.empty()) {
       check_class_names(file.path(), trained, info.class_names, "evaluate data with the classes of its training");
@@ -272,6 +293,8 @@ ComponentConfig component_of(const fs::path& data, const ComponentConfig& of_tra
     if (const auto* csv = dynamic_cast<const datasets::CsvOptions*>(of_training.options.get())) {
       options.root = csv->root;
       options.columns = csv->columns;
+      const auto columns = datasets::first_line_of(data);
+      if (std::ranges::find(columns, csv->group_column) != columns.end()) options.group_column = csv->group_column;
     }
     if (options.columns.empty()) options.columns = file.target_names();
     options.targets = task == "multi_label"  ? datasets::CsvTargets::kClasses
@@ -334,16 +357,23 @@ config::Experiment experiment_of_training(const NetworkFile& file, const Evaluat
   return file.load_experiment(request.config, {}, registries);
 }
 
+bool is_on_command_line(const Node& value) {
+  return value.position.source == "command line" ||
+         std::ranges::any_of(value.members, [](const Node::Member& member) { return is_on_command_line(member.value); });
+}
+
+// The key, or one of its section.
 bool is_on_command_line(const config::Experiment& experiment, const std::string& key) {
   const auto* value = config::find_value(experiment.tree, key);
-  return value != nullptr && value->position.source == "command line";
+  return value != nullptr && is_on_command_line(*value);
 }
 
 // Before the experiment is completed from its data set.
 void choose_data(config::Experiment& experiment, const NetworkFile& file, const EvaluationRequest& request) {
   auto& section = experiment.dataset;
   if (!request.data.empty()) {
-    for (const char* key : {"dataset.name", "dataset.root", "dataset.train", "dataset.validation", "dataset.validation_split"}) {
+    for (const char* key :
+         {"dataset.name", "dataset.root", "dataset.train", "dataset.validation", "dataset.validation_split", "dataset.split"}) {
       if (!is_on_command_line(experiment, key)) continue;
       throw UsageError(fmt::format("{}: --data {} takes the place of this key; give one of the two", key, request.data.string()));
     }
@@ -355,7 +385,7 @@ void choose_data(config::Experiment& experiment, const NetworkFile& file, const 
   if (section.validation_split.value && is_on_command_line(experiment, "dataset.validation_split")) return;
   if (are_same_data(experiment, experiment_of_training(file, request))) return;
   section.validation_split.value = 0;
-  section.split.reset();
+  if (!is_on_command_line(experiment, "dataset.split")) section.split.reset();
 }
 
 }  // namespace
@@ -379,7 +409,10 @@ EvaluationData find_evaluation_data(const config::Experiment& experiment, const 
   const bool has_validation = data.dataset.has_validation || !data.dataset.missing.empty();
   const bool holds_out = experiment.dataset.holds_out();
   if (data.split == Split::kTest && !(experiment.dataset.split && experiment.dataset.split->test > 0)) {
-    throw UsageError("--split test: the experiment holds out no images for a test; dataset.split.test does, before the training");
+    throw UsageError(is_other && training.dataset.split
+                         ? "--split test: these are not the data of the training, which are not divided; give dataset.split on the command "
+                           "line as in the training"
+                         : "--split test: the experiment holds out no images for a test; dataset.split.test does, before the training");
   }
   if (!request.data.empty() && !request.split && has_validation && data.dataset.missing.empty()) {
     throw UsageError(
@@ -392,11 +425,13 @@ EvaluationData find_evaluation_data(const config::Experiment& experiment, const 
   const auto place = place_of(dataset_keys(experiment), holds_out ? Split::kTrain : data.split).string();
   data.name = data.is_all ? place : fmt::format("the {} set{}", kNames.at(static_cast<size_t>(data.split)), is_other ? " of " + place : "");
   const auto held_out_in_training = training.dataset.validation_split.value;
-  if (data.is_all && request.data.empty() && held_out_in_training.value_or(1) > 0) {
+  if (data.is_all && request.data.empty() && (training.dataset.split || held_out_in_training.value_or(1) > 0)) {
     data.note = fmt::format(
         "{} is not the data of the training, so that all of its images are evaluated and nothing is held out; to evaluate what a training "
-        "there would hold out, set dataset.validation_split={}",
-        place, held_out_in_training.value_or(0.1));
+        "there would hold out, {}",
+        place,
+        training.dataset.split ? "give dataset.split on the command line as in the training"
+                               : fmt::format("set dataset.validation_split={}", held_out_in_training.value_or(0.1)));
   }
   return data;
 }

@@ -303,6 +303,16 @@ std::string sampler_file(const config::Experiment& experiment) {
 
 }  // namespace
 
+void check_split_digest(const Checkpoint& checkpoint, const std::string& digest) {
+  const auto source = checkpoint.file.string();
+  const auto stored = state::View(checkpoint.tree, source).find("split_digest");
+  if (!stored || stored->text() == digest) return;
+  throw UsageError(
+      fmt::format("{}: dataset.split divides other images than when it was saved, or divides them otherwise (split.csv of its run); "
+                  "restore the data, or choose another --run-dir",
+                  source));
+}
+
 std::string sampler_digest(const config::Experiment& experiment) {
   const auto file = sampler_file(experiment);
   return file.empty() ? "" : c10::sha1(read_file(file)).str();

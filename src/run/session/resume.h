@@ -84,6 +84,9 @@ void check_class_names(const std::string& file, const std::vector<std::string>& 
 
 // Of the content of the file by which the sampler draws; empty: the sampler has none. Throws Error if it cannot be read.
 std::string sampler_digest(const config::Experiment& experiment);
+// Throws UsageError if dataset.split divided other samples, or divided them otherwise, when the checkpoint was saved. `digest`: of its
+// table.
+void check_split_digest(const Checkpoint& checkpoint, const std::string& digest);
 // Throws UsageError if the run of the checkpoint drew by another content; checkpoints without a digest are accepted.
 void check_sampler_digest(const Checkpoint& checkpoint, const config::Experiment& experiment, const std::string& digest);
 

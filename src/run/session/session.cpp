@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <array>
 #include <nlohmann/json.hpp>
 
 #include "base/crash.h"
@@ -53,19 +52,6 @@ std::string environment_json(const std::vector<std::string>& command_line, const
   return environment.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
 }
 
-// The part of each training file, as comma-separated values.
-std::string split_table(const config::Experiment& experiment, const data::Dataset& files) {
-  constexpr std::array kParts = {"train", "validation", "test"};
-  const auto parts = parts_of_files(experiment, files);
-  const auto groups = groups_of(files, *experiment.dataset.split);
-  std::string table = "sample,group,part\n";
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const auto key = files.key(static_cast<int64_t>(i));
-    table += csv_line({key, groups[i], kParts.at(static_cast<size_t>(parts[i]))});
-  }
-  return table;
-}
-
 }  // namespace
 
 Session::Session(RankContext& context, SessionOptions options)
@@ -99,11 +85,13 @@ void Session::build() {
   const auto target_names = images.train.samples.info().target_names;
   const auto split =
       directory_ && context_.experiment().dataset.split ? split_table(context_.experiment(), images.train.samples.files()) : "";
+  if (!split.empty()) split_digest_ = digest_of(split);
   barrier.on_rank0([&] {
     sampler_digest_ = sampler_digest(context_.experiment());
     if (start_.checkpoint) {
       check_class_names(*start_.checkpoint, class_names);
       check_target_names(*start_.checkpoint, target_names);
+      check_split_digest(*start_.checkpoint, split_digest_);
       check_sampler_digest(*start_.checkpoint, context_.experiment(), sampler_digest_);
       if (network.placement.device.is_cpu()) warn_of_other_threads(*start_.checkpoint, context_.rank_infos(), context_.logger());
     }
@@ -312,6 +300,7 @@ engine::RunCallbacks Session::run_callbacks() {
     tree.add("event_files", std::move(sizes));
     tree.add("config", context_.config_text());
     if (!sampler_digest_.empty()) tree.add("sampler_digest", sampler_digest_);
+    if (!split_digest_.empty()) tree.add("split_digest", split_digest_);
     std::vector<int64_t> threads;
     for (const auto& rank : context_.rank_infos()) threads.push_back(rank.num_threads);
     tree.add("num_threads", state::List(threads.begin(), threads.end()));

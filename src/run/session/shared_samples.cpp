@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/random.h"
 #include "base/text.h"
 #include "trainer/error.h"
 #include "trainer/random.h"
@@ -102,17 +103,10 @@ struct Part {
   std::function<void(const UseText&)> list_texts;  // calls a function with each text
 };
 
-uint64_t hash_of(std::string_view text) {
-  // FNV-1a
-  uint64_t hash = 0xCBF29CE484222325ULL;
-  for (const unsigned char byte : text) hash = (hash ^ byte) * 0x100000001B3ULL;
-  return hash;
-}
-
 // For each number of texts, the digest of that many first ones.
 std::vector<uint64_t> digests_of(const Part& part) {
   std::vector<uint64_t> digests = {0};
-  part.list_texts([&digests](std::string_view text) { digests.push_back(mix_seed(digests.back(), hash_of(text))); });
+  part.list_texts([&digests](std::string_view text) { digests.push_back(mix_seed(digests.back(), fnv1a(text))); });
   return digests;
 }
 

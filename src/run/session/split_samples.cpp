@@ -3,10 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <numeric>
 #include <regex>
 
+#include "base/random.h"
+#include "base/text.h"
+#include "run/session/build.h"
 #include "train/engine/parts.h"
 #include "trainer/error.h"
 #include "trainer/random.h"
@@ -85,18 +89,21 @@ namespace {
 // Independent of each other, so that another part for the test does not change who is in which fold.
 enum HashStream : uint64_t { kTestStream = 1, kValidationStream };
 
+// From 0 up to but not including 1.
+double place_of(std::string_view name, uint64_t seed, HashStream stream) {
+  return static_cast<double>(mix_seed(mix_seed(seed, stream), fnv1a(name)) >> 11) * 0x1.0p-53;
+}
+
 struct Group {
-  std::string name;
+  Group(std::string_view of, uint64_t seed)
+      : name(of), in_test(place_of(of, seed, kTestStream)), in_validation(place_of(of, seed, kValidationStream)) {}
+
+  std::string_view name;
+  double in_test;        // its place between 0 and 1 in the order for the test
+  double in_validation;  // and in that for the validation
   std::map<int64_t, int64_t> num_of_class = {};
   data::Split part = data::Split::kTrain;
 
-  // From 0 up to but not including 1.
-  double hash(uint64_t seed, HashStream stream) const {
-    // FNV-1a
-    uint64_t hash = 0xCBF29CE484222325ULL;
-    for (const unsigned char byte : name) hash = (hash ^ byte) * 0x100000001B3ULL;
-    return static_cast<double>(mix_seed(mix_seed(seed, stream), hash) >> 11) * 0x1.0p-53;
-  }
   int64_t label() const {
     const auto most = std::ranges::max_element(num_of_class, {}, [](const auto& entry) { return entry.second; });
     return most == num_of_class.end() ? 0 : most->first;
@@ -106,13 +113,12 @@ struct Group {
 // Of what is not for the test.
 double validation_share(const config::SplitSection& options) { return options.validation / (1 - options.test); }
 
-void divide_by_hash(std::vector<Group*>& groups, const config::SplitSection& options) {
-  const auto seed = static_cast<uint64_t>(options.seed);
+void divide_by_hash(const std::vector<Group*>& groups, const config::SplitSection& options) {
   for (auto* group : groups) {
-    const double place = group->hash(seed, kValidationStream);
-    const bool is_held_out = options.folds ? static_cast<int64_t>(place * static_cast<double>(*options.folds)) == options.fold
-                                           : place < validation_share(options);
-    if (group->hash(seed, kTestStream) < options.test) {
+    const bool is_held_out = options.folds
+                                 ? static_cast<int64_t>(group->in_validation * static_cast<double>(*options.folds)) == options.fold
+                                 : group->in_validation < validation_share(options);
+    if (group->in_test < options.test) {
       group->part = data::Split::kTest;
     } else if (is_held_out) {
       group->part = data::Split::kValidation;
@@ -120,22 +126,22 @@ void divide_by_hash(std::vector<Group*>& groups, const config::SplitSection& opt
   }
 }
 
-// `groups`: of one class.
-void divide_exactly(std::vector<Group*> groups, const config::SplitSection& options) {
-  const auto sort = [&](HashStream stream) {
-    std::ranges::sort(groups, {},
-                      [&](const Group* group) { return std::pair(group->hash(static_cast<uint64_t>(options.seed), stream), group->name); });
+// `groups`: of one class, which keeps at least one for the training. `next_fold`: of the first group; the folds of all classes together are
+// about equally large.
+void divide_exactly(std::vector<Group*> groups, const config::SplitSection& options, int64_t& next_fold) {
+  const auto sort = [&](double Group::*place) {
+    std::ranges::sort(groups, {}, [&](const Group* group) { return std::pair(group->*place, group->name); });
   };
   const auto count_of = [](double part, size_t whole) { return static_cast<size_t>(part * static_cast<double>(whole) + 0.5); };
-  sort(kTestStream);
+  sort(&Group::in_test);
   const auto num_test = std::min(count_of(options.test, groups.size()), groups.size() - 1);
   for (size_t i = 0; i < num_test; ++i) groups[i]->part = data::Split::kTest;
   groups.erase(groups.begin(), groups.begin() + static_cast<std::ptrdiff_t>(num_test));
-  sort(kValidationStream);
-  // A class keeps at least one group for the training.
+  if (groups.size() == 1) return;
+  sort(&Group::in_validation);
   const auto num_validation = std::min(count_of(validation_share(options), groups.size()), groups.size() - 1);
   for (size_t i = 0; i < groups.size(); ++i) {
-    const bool is_held_out = options.folds ? static_cast<int64_t>(i) % *options.folds == options.fold : i < num_validation;
+    const bool is_held_out = options.folds ? next_fold++ % *options.folds == options.fold : i < num_validation;
     if (is_held_out) groups[i]->part = data::Split::kValidation;
   }
 }
@@ -144,18 +150,34 @@ void divide_exactly(std::vector<Group*> groups, const config::SplitSection& opti
 
 std::vector<data::Split> divide(const std::vector<std::string>& groups, const std::vector<int64_t>& labels,
                                 const config::SplitSection& options) {
-  std::map<std::string, Group> by_name;
+  std::map<std::string_view, Group> by_name;
   for (size_t i = 0; i < groups.size(); ++i) {
-    auto& group = by_name.try_emplace(groups[i], Group{.name = groups[i]}).first->second;
+    auto& group = by_name.try_emplace(groups[i], groups[i], static_cast<uint64_t>(options.seed)).first->second;
     if (!labels.empty()) ++group.num_of_class[labels[i]];
   }
   std::map<int64_t, std::vector<Group*>> by_class;
   for (auto& [name, group] : by_name) by_class[group.label()].push_back(&group);
-  for (auto& [label, members] : by_class) labels.empty() ? divide_by_hash(members, options) : divide_exactly(members, options);
+  int64_t next_fold = 0;
+  for (const auto& [label, members] : by_class) {
+    labels.empty() ? divide_by_hash(members, options) : divide_exactly(members, options, next_fold);
+  }
   std::vector<data::Split> parts;
   for (const auto& name : groups) parts.push_back(by_name.at(name).part);
   return parts;
 }
+
+std::string split_table(const config::Experiment& experiment, const data::Dataset& files) {
+  constexpr std::array kParts = {"train", "validation", "test"};
+  const auto parts = parts_of_files(experiment, files);
+  const auto groups = groups_of(files, *experiment.dataset.split);
+  std::string table = "sample,group,part\n";
+  for (size_t i = 0; i < parts.size(); ++i) {
+    table += csv_line({files.key(static_cast<int64_t>(i)), groups[i], kParts.at(static_cast<size_t>(parts[i]))});
+  }
+  return table;
+}
+
+std::string digest_of(const std::string& table) { return fmt::format("{:016x}", fnv1a(table)); }
 
 std::vector<std::string> groups_of(const data::Dataset& files, const config::SplitSection& options) {
   std::vector<std::string> groups;

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "config/sections.h"
+#include "config/experiment.h"
 #include "data/dataset.h"
 
 namespace trainer::session {
@@ -25,6 +25,11 @@ std::vector<int64_t> indices_up_to(int64_t size);
 // where the classes do not count. A group has the class that most of its samples have.
 std::vector<data::Split> divide(const std::vector<std::string>& groups, const std::vector<int64_t>& labels,
                                 const config::SplitSection& options);
+
+// Of each training file its key, its group and its part, as comma-separated values. The experiment has dataset.split. Throws UsageError.
+std::string split_table(const config::Experiment& experiment, const data::Dataset& files);
+// Of such a table: another text for another one.
+std::string digest_of(const std::string& table);
 
 // The group of each sample. Throws UsageError for a regular expression that is none, or that finds nothing in the path of a sample.
 std::vector<std::string> groups_of(const data::Dataset& files, const config::SplitSection& options);

@@ -146,14 +146,12 @@ class Regression : public Task {
     const torch::InferenceMode off(false);
     used_mean_ = mean_ = torch::tensor(summary.mean, torch::kFloat64);
     used_deviation_ = deviation_ = torch::tensor(summary.deviation, torch::kFloat64);
-    const size_t kMostShown = 8;
-    const auto shown = [&](std::vector<double> values) {
-      const bool are_all = values.size() <= kMostShown;
-      values.resize(std::min(values.size(), kMostShown));
-      return fmt::format("{:.6g}{}", fmt::join(values, ", "), are_all ? "" : ", …");
-    };
-    return fmt::format("the targets of {} training samples: mean {}, deviation {} (task.normalize_targets)", summary.num_samples,
-                       shown(summary.mean), shown(summary.deviation));
+    constexpr size_t kMostShown = 2;
+    if (summary.mean.size() > kMostShown) {
+      return fmt::format("{} numbers are normalised over {} training samples", summary.mean.size(), summary.num_samples);
+    }
+    return fmt::format("targets are normalised: mean {:.6g}, deviation {:.6g}", fmt::join(summary.mean, ", "),
+                       fmt::join(summary.deviation, ", "));
   }
 
  private:

@@ -69,9 +69,11 @@ Task::Pass Task::with_loss(torch::Tensor outputs, const torch::Tensor& targets) 
 std::string Task::set_target_summary(const std::optional<data::TargetSummary>& summary) {
   target_summary_ = summary;
   if (!summary || loss_ == nullptr || !loss_->needs_class_counts()) return "";
+  constexpr size_t kMostShown = 8;
+  const auto weights = loss_->set_class_counts(summary->num_samples, summary->class_counts);
   std::string text;
-  for (const auto weight : loss_->set_class_counts(summary->num_samples, summary->class_counts)) text += fmt::format(" {:.4g}", weight);
-  return fmt::format("loss.{}: auto is{}", loss_->class_weights_key(), text);
+  for (size_t i = 0; i < std::min(weights.size(), kMostShown); ++i) text += fmt::format(" {:.4g}", weights[i]);
+  return fmt::format("loss.{}: auto is{}{}", loss_->class_weights_key(), text, weights.size() > kMostShown ? " …" : "");
 }
 
 std::optional<Task::Mismatch> Task::refusal_of_classes(int64_t num_classes) const {
