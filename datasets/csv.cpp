@@ -113,8 +113,6 @@ struct Targets {
   std::vector<std::string> class_names = {};  // in the order of the classes
   std::vector<std::string> columns = {};      // of the numbers, or of the classes that have one each; empty: the columns have no names
   int64_t num_targets = 1;
-
-  bool operator==(const Targets&) const = default;
 };
 
 Targets read_targets(const CsvOptions& options) {
@@ -221,14 +219,14 @@ data::DatasetInfo info_of(const CsvOptions& options, const Targets& targets) {
   return info;
 }
 
-// Whether the first line of that file names the columns, as far as it need not.
-bool has_header(const CsvOptions& options, data::Split split) { return !Table(options, split).names().empty(); }
-
 ImageList read_images(const CsvOptions& options, const Targets& targets, data::Split split) {
-  // Those of the training file by their names, whatever their order here.
+  std::optional<Table> found(std::in_place, options, split);
+  // Those of the training file by their names, if they have another order here.
   auto same_columns = options;
-  if (!targets.columns.empty() && has_header(options, split)) same_columns.columns = targets.columns;
-  const Table table(same_columns, split);
+  same_columns.columns = targets.columns;
+  const auto& names = found->names();
+  if (!targets.columns.empty() && !names.empty() && names != targets.columns) found.emplace(same_columns, split);
+  const auto& table = *found;
   if (targets.class_names.empty() && static_cast<int64_t>(table.num_fields()) != targets.num_targets) {
     throw std::runtime_error(fmt::format("{} has {} for each image, but {} has {}; give both the same", file_of(options, split).string(),
                                          counted(table.num_fields(), "number"), options.train, targets.num_targets));

@@ -138,7 +138,7 @@ void check_folds(const CrossvalArguments& arguments, Logger& logger) {
           "validation.every_epochs and validation.every_steps are null, but a cross-validation needs validations; set one of them");
     }
     if (!files) files = datasets::dataset_registry().make(experiment.dataset.component).open(data::Split::kTrain, logger);
-    const auto parts = session::parts_of_files(experiment, *files);
+    const auto parts = session::divide_files(experiment, *files).parts;
     for (const auto part : {data::Split::kTrain, data::Split::kValidation}) {
       if (std::ranges::find(parts, part) != parts.end()) continue;
       throw UsageError(

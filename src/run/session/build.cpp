@@ -199,7 +199,7 @@ std::vector<int64_t> labels_of(const data::Dataset& files) {
 
 // By dataset.split.
 SampleSplit divide_training_files(const config::Experiment& experiment, const data::Dataset& files, data::Split held_out, Logger& logger) {
-  const auto parts = parts_of_files(experiment, files);
+  const auto parts = divide_files(experiment, files).parts;
   SampleSplit result;
   int64_t num_others = 0;
   for (int64_t i = 0; i < files.size(); ++i) {
@@ -296,10 +296,12 @@ engine::Samples open_split_unguarded(const config::Experiment& experiment, const
 
 }  // namespace
 
-std::vector<data::Split> parts_of_files(const config::Experiment& experiment, const data::Dataset& files) {
+Division divide_files(const config::Experiment& experiment, const data::Dataset& files) {
   const auto& options = *experiment.dataset.split;
   const bool by_class = options.stratify && files.info().has_labels();
-  return divide(groups_of(files, options), by_class ? labels_of(files) : std::vector<int64_t>(), options);
+  auto groups = groups_of(files, options);
+  auto parts = divide(groups, by_class ? labels_of(files) : std::vector<int64_t>(), options);
+  return {std::move(groups), std::move(parts)};
 }
 
 std::optional<int64_t> num_overfit_samples(const config::Experiment& experiment, int world_size) {

@@ -32,8 +32,12 @@ device::PlacementOptions placement_options(const config::Experiment& experiment)
 // UsageError for layers and parameters that the network does not have (parameter_names.h), and when memory does not suffice.
 engine::Network build_network(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks = {});
 
-// The part of each training file by dataset.split, which the experiment has. Throws UsageError.
-std::vector<data::Split> parts_of_files(const config::Experiment& experiment, const data::Dataset& files);
+// The group and the part of each training file by dataset.split, which the experiment has. Throws UsageError.
+struct Division {
+  std::vector<std::string> groups;
+  std::vector<data::Split> parts;
+};
+Division divide_files(const config::Experiment& experiment, const data::Dataset& files);
 
 // The seed of the random transforms of all samples.
 uint64_t augmentation_seed(const config::Experiment& experiment);

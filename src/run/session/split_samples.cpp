@@ -168,8 +168,7 @@ std::vector<data::Split> divide(const std::vector<std::string>& groups, const st
 
 std::string split_table(const config::Experiment& experiment, const data::Dataset& files) {
   constexpr std::array kParts = {"train", "validation", "test"};
-  const auto parts = parts_of_files(experiment, files);
-  const auto groups = groups_of(files, *experiment.dataset.split);
+  const auto [groups, parts] = divide_files(experiment, files);
   std::string table = "sample,group,part\n";
   for (size_t i = 0; i < parts.size(); ++i) {
     table += csv_line({files.key(static_cast<int64_t>(i)), groups[i], kParts.at(static_cast<size_t>(parts[i]))});
