@@ -82,6 +82,12 @@ std::vector<int64_t> read_sample_shape(const state::Tree& file, const std::strin
   return shape;
 }
 
+void set_targets(data::DatasetInfo& samples, const std::string& task, int64_t num_outputs) {
+  if (task == "multi_label") samples.is_multi_label = true;
+  if (task == "regression") samples.num_classes = 0;
+  samples.set_num_outputs(num_outputs);
+}
+
 std::optional<data::TargetSummary> read_target_summary(const state::View& file) {
   const auto stored = file.find("target_summary");
   if (!stored) return std::nullopt;
@@ -140,8 +146,8 @@ Description read_description(const state::Tree& checkpoint, const std::string& s
   if (const auto* dataset = config::find_value(tree, "dataset.name")) description.dataset = dataset->text;
   const auto& model = dynamic_cast<const models::ModelOptions&>(*description.model.options);
   auto& samples = description.samples;
-  (task == "regression" ? samples.num_targets : samples.num_classes) = model.num_outputs();
-  samples.is_multi_label = task == "multi_label";
+  samples.num_classes = data::kUnknownClasses;
+  set_targets(samples, task, model.num_outputs());
   samples.shape = read_sample_shape(checkpoint, source);
   if (samples.shape.empty()) {
     file.fail("an earlier version of trainer wrote it, without the shape of its samples; predict with `trainer predict`, or train again");

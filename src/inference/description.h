@@ -27,6 +27,8 @@ struct Description {
 std::vector<std::string> read_class_names(const state::Tree& file, const std::string& source);
 std::vector<std::string> read_target_names(const state::Tree& file, const std::string& source);
 std::vector<int64_t> read_sample_shape(const state::Tree& file, const std::string& source);
+// Sets what the targets of a network's samples are, for that task of the program and so many outputs.
+void set_targets(data::DatasetInfo& samples, const std::string& task, int64_t num_outputs);
 // Nothing if the task does not need it, or an earlier version wrote the checkpoint.
 std::optional<data::TargetSummary> read_target_summary(const state::View& file);
 state::Dict tree_of(const data::TargetSummary& summary);

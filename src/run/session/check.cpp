@@ -17,6 +17,7 @@
 #include "datasets/folder_listing.h"
 #include "datasets/registry.h"
 #include "device/libtorch_settings.h"
+#include "inference/description.h"
 #include "inference/place_model.h"
 #include "models/published_weights.h"
 #include "models/registry.h"
@@ -328,10 +329,7 @@ void check_components(config::Experiment& experiment, config::Findings& findings
   auto info = dataset.info;
   // Compared once the data set is opened (run/session/build.cpp).
   if (info.num_outputs() == data::kUnknownClasses && has_model) {
-    const auto& task = experiment.task.component.name;
-    if (task == "multi_label") info.is_multi_label = true;
-    if (task == "regression") info.num_classes = 0;
-    info.set_num_outputs(model->num_outputs());
+    inference::set_targets(info, experiment.task.component.name, model->num_outputs());
   }
   if (info.has_masks && (!info.is_image || info.num_classes < 1 || info.num_classes > data::kNoClass)) {
     findings.refuse("dataset.name",

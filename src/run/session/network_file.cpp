@@ -116,10 +116,7 @@ data::DatasetInfo samples_of(const config::Experiment& experiment, const Network
   if (const auto shape = file.sample_shape(); !shape.empty()) info.shape = shape;
   const auto& model = dynamic_cast<const models::ModelOptions&>(*experiment.model.component.options);
   // A data set whose files are not there does not tell what its targets are.
-  const auto& task = experiment.task.component.name;
-  if (task == "multi_label") info.is_multi_label = true;
-  if (task == "regression") info.num_classes = 0;
-  info.set_num_outputs(model.num_outputs());
+  inference::set_targets(info, experiment.task.component.name, model.num_outputs());
   if (static_cast<int64_t>(info.class_names.size()) != info.num_classes) info.class_names.clear();
   return info;
 }
