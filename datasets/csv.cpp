@@ -113,13 +113,16 @@ struct Targets {
   std::vector<std::string> class_names = {};  // in the order of the classes
   std::vector<std::string> columns = {};      // of the numbers, or of the classes that have one each; empty: the columns have no names
   int64_t num_targets = 1;
+  std::optional<fs::path> first_image = {};
 };
 
 Targets read_targets(const CsvOptions& options) {
   const Table table(options, data::Split::kTrain);
   std::set<std::string> labels;
   bool are_all_binary = !table.names().empty();
+  std::optional<fs::path> first_image;
   table.read([&](const Row& row) {
+    if (!first_image) first_image = folder_of(options, data::Split::kTrain) / row.path;
     if (options.targets == CsvTargets::kClass) labels.insert(row.fields[0]);
     if (options.targets == CsvTargets::kClasses && table.num_fields() == 1) {
       are_all_binary = are_all_binary && (row.fields[0] == "0" || row.fields[0] == "1");
@@ -132,7 +135,8 @@ Targets read_targets(const CsvOptions& options) {
     const bool are_classes = options.targets == CsvTargets::kClasses;
     return {.class_names = are_classes ? table.names() : std::vector<std::string>(),
             .columns = table.names(),
-            .num_targets = static_cast<int64_t>(table.num_fields())};
+            .num_targets = static_cast<int64_t>(table.num_fields()),
+            .first_image = std::move(first_image)};
   }
   std::vector<std::string> classes(labels.begin(), labels.end());
   if (classes.empty()) throw std::runtime_error(options.train + ": no image has a class; add their names");
@@ -140,7 +144,7 @@ Targets read_targets(const CsvOptions& options) {
     // Without leading zeros, a longer number is a greater one.
     std::ranges::sort(classes, {}, [](const std::string& label) { return std::tuple(label.size(), label); });
   }
-  return {.class_names = std::move(classes)};
+  return {.class_names = std::move(classes), .first_image = std::move(first_image)};
 }
 
 [[noreturn]] void throw_unknown_label(const CsvOptions& options, const std::vector<std::string>& classes, data::Split split, int64_t line,
@@ -210,7 +214,7 @@ std::vector<fs::path> list_images(const CsvOptions& options) {
 }
 
 data::DatasetInfo info_of(const CsvOptions& options, const Targets& targets) {
-  auto info = image_files_info(targets.class_names);
+  auto info = image_files_info(targets.class_names, decoding_of(options.files, targets.first_image));
   info.is_multi_label = options.targets == CsvTargets::kClasses;
   if (options.targets == CsvTargets::kNumbers) {
     info.num_targets = targets.num_targets;
@@ -254,11 +258,12 @@ ImageList read_images(const CsvOptions& options, const Targets& targets, data::S
   return images;
 }
 
-std::unique_ptr<data::Dataset> open_csv(const CsvOptions& options, const Targets& targets, data::Split split, Logger& logger) {
+std::unique_ptr<data::Dataset> open_csv(const CsvOptions& options, const Targets& targets, const data::DatasetInfo& info, data::Split split,
+                                        Logger& logger) {
   const auto file = file_of(options, split);
   if (file.empty()) throw DataError("dataset.validation: it is empty; name the CSV file of the images for validation");
   auto images = with_key(split, [&] { return read_images(options, targets, split); });
-  return open_image_files(info_of(options, targets), std::move(images), file, logger);
+  return open_image_files(info, std::move(images), file, logger);
 }
 
 }  // namespace
@@ -282,16 +287,14 @@ void CsvOptions::describe(KeyTable& keys) {
   keys.add("columns", columns,
            {.doc = "The columns of the targets, by their names in the first line of the CSV files; []: all after the path.",
             .may_be_empty = false});
+  files.describe(keys);
   keys.add("group_column", group_column,
            {.doc = "The column that tells which images dataset.split must not separate, such as those of the same patient; empty: none."});
 }
 
 data::DatasetFactory csv_factory(const CsvOptions& options) {
-  data::DatasetFactory factory{.info = info_of(options, {}),
-                               .open = {},
-                               .default_transforms = imagenet_transforms(),
-                               .has_validation = !options.validation.empty(),
-                               .missing_key = "train"};
+  data::DatasetFactory factory{
+      .info = info_of(options, {}), .open = {}, .has_validation = !options.validation.empty(), .missing_key = "train"};
   Targets targets;
   try {
     targets = read_targets(options);
@@ -301,12 +304,13 @@ data::DatasetFactory csv_factory(const CsvOptions& options) {
     factory.info.num_targets = data::kUnknownClasses;
     factory.missing = reason.what();
   }
+  factory.default_transforms = imagenet_transforms(factory.info.decoding.mode);
   const auto check = [missing = factory.missing] {
     if (!missing.empty()) throw DataError("dataset.train: " + missing);
   };
-  factory.open = [options, check, targets](data::Split split, Logger& logger) {
+  factory.open = [options, check, targets, info = factory.info](data::Split split, Logger& logger) {
     check();
-    return open_csv(options, targets, split, logger);
+    return open_csv(options, targets, info, split, logger);
   };
   factory.locate = [options, check](Logger&) {
     check();

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "datasets/image_files.h"
 #include "datasets/registry.h"
 
 namespace trainer::datasets {
@@ -31,6 +32,7 @@ struct CsvOptions {
   CsvTargets targets = CsvTargets::kClass;
   std::vector<std::string> columns = {};  // of the targets; empty: all after the path, but for group_column
   std::string group_column = {};          // of the groups of dataset.split
+  ImageFileOptions files = {};
   void describe(KeyTable& keys);
 };
 

@@ -132,8 +132,16 @@ std::string digest_of(const FolderListing& listing) {
 
 namespace {
 
+using Extensions = std::vector<std::string>;
 // Those of torchvision.
-const std::vector<std::string> kImageExtensions = {".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"};
+const Extensions kImageExtensions = {".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"};
+const Extensions kRawExtensions = {".tif", ".tiff", ".npy"};
+
+const Extensions& extensions_of(data::ImageMode mode) { return mode == data::ImageMode::kRaw ? kRawExtensions : kImageExtensions; }
+
+bool has_extension(std::string_view name, const Extensions& extensions) {
+  return std::ranges::any_of(extensions, [lower = lower_case(name)](const auto& extension) { return lower.ends_with(extension); });
+}
 
 // What the names of one folder have in common, whatever path leads to it.
 using FolderId = std::pair<dev_t, ino_t>;
@@ -231,7 +239,8 @@ std::string joined(const std::string& folder, const std::string& name) { return 
 class ClassLister {
  public:
   // `listed`: folders that are not entered.
-  ClassLister(std::string folder, std::set<FolderId> listed) : folder_(std::move(folder)), listed_(std::move(listed)) {}
+  ClassLister(std::string folder, std::set<FolderId> listed, const Extensions& extensions)
+      : folder_(std::move(folder)), listed_(std::move(listed)), extensions_(extensions) {}
 
   ClassFiles list() {
     std::vector<std::string> pending = {""};
@@ -261,7 +270,7 @@ class ClassLister {
       if (stop_signal() != 0) throw Error(fmt::format("stopped on request while listing {}", folder_), ExitCode::kStopped);
       if (entry->is_folder) {
         folders.push_back(joined(relative, entry->name));
-      } else if (is_image_name(entry->name)) {
+      } else if (has_extension(entry->name, extensions_)) {
         images_[relative].push_back(std::move(entry->name));
       } else {
         others_.add(joined(relative, entry->name));
@@ -272,13 +281,15 @@ class ClassLister {
 
   std::string folder_;
   std::set<FolderId> listed_;
+  const Extensions& extensions_;
   // Names by the folder's relative path, in whose order torchvision lists the folders: a-b comes before a/b.
   std::map<std::string, std::vector<std::string>> images_;
   OtherFiles others_;
 };
 
 // In the order of the names. Throws what the first of the classes that failed has thrown.
-std::vector<ClassFiles> list_classes(const fs::path& folder, const std::vector<std::string>& names, int num_threads) {
+std::vector<ClassFiles> list_classes(const fs::path& folder, const std::vector<std::string>& names, const Extensions& extensions,
+                                     int num_threads) {
   const auto listed = with_parents(folder.string());
   std::vector<ClassFiles> classes(names.size());
   std::vector<std::exception_ptr> failures(names.size());
@@ -289,7 +300,7 @@ std::vector<ClassFiles> list_classes(const fs::path& folder, const std::vector<s
       const size_t i = num_begun++;
       if (i >= names.size()) return;
       try {
-        classes[i] = ClassLister((folder / names[i]).string(), listed).list();
+        classes[i] = ClassLister((folder / names[i]).string(), listed, extensions).list();
       } catch (...) {
         failures[i] = std::current_exception();
         has_failed = true;
@@ -308,14 +319,14 @@ std::vector<ClassFiles> list_classes(const fs::path& folder, const std::vector<s
   return classes;
 }
 
-[[noreturn]] void throw_no_images(const fs::path& folder, const OtherFiles& others_there) {
+[[noreturn]] void throw_no_images(const fs::path& folder, const OtherFiles& others_there, const Extensions& extensions) {
   const auto others = others_there.counts.empty() ? "" : fmt::format(" among its {}", counted(others_there.count(), "file"));
   throw DataError(fmt::format("{} has no images (files ending in {}){}; put some there, or remove the folder", folder.string(),
-                              join(kImageExtensions, " "), others));
+                              join(extensions, " "), others));
 }
 
 // "4 files are not read, ...".
-std::string describe_left_out(const OtherFiles& others) {
+std::string describe_left_out(const OtherFiles& others, const Extensions& extensions) {
   std::vector<std::pair<std::string, int64_t>> counts(others.counts.begin(), others.counts.end());
   std::ranges::stable_sort(counts, std::greater(), &std::pair<std::string, int64_t>::second);
   constexpr size_t kMostNamed = 5;
@@ -326,9 +337,9 @@ std::string describe_left_out(const OtherFiles& others) {
   }
   if (counts.size() > kMostNamed) parts.emplace_back("...");
   const auto count = others.count();
-  return fmt::format("{} not read, because {} no extension of an image that this program reads ({}); the first is {}",
-                     count == 1 ? "1 file is" : fmt::format("{} files are", count), count == 1 ? "it has" : "they have", join(parts, ", "),
-                     others.first);
+  return fmt::format("{} not read, because {} no extension of an image that {} reads ({}); the first is {}",
+                     count == 1 ? "1 file is" : fmt::format("{} files are", count), count == 1 ? "it has" : "they have",
+                     &extensions == &kRawExtensions ? "dataset.mode: raw" : "this program", join(parts, ", "), others.first);
 }
 
 std::vector<std::string> validation_classes(const ClassFolders& folders) {
@@ -384,9 +395,7 @@ ClassFolders with_checked_names(ClassFolders folders) {
 
 }  // namespace
 
-bool is_image_name(std::string_view name) {
-  return std::ranges::any_of(kImageExtensions, [lower = lower_case(name)](const auto& extension) { return lower.ends_with(extension); });
-}
+bool is_image_name(std::string_view name) { return has_extension(name, kImageExtensions) || has_extension(name, kRawExtensions); }
 
 ClassFolders find_class_folders(const fs::path& root) {
   auto folders = require_folders(root);
@@ -406,10 +415,27 @@ ClassFolders find_class_folders(const fs::path& root) {
                              .class_names = require_folders(root / "train")});
 }
 
-ImageList list_images(const ClassFolders& folders, data::Split split, int num_threads) {
+std::optional<fs::path> first_image_of(const ClassFolders& folders, data::ImageMode mode) {
+  const auto folder = folders.train / folders.class_names.front();
+  const auto first = [&](const Extensions& extensions) -> std::optional<fs::path> {
+    const auto files = ClassLister(folder.string(), with_parents(folders.train.string()), extensions).list();
+    if (files.images.empty()) return std::nullopt;
+    return folder / files.images.c_str();
+  };
+  try {
+    auto found = first(extensions_of(mode));
+    return found || mode != data::ImageMode::kAuto ? found : first(kRawExtensions);
+  } catch (const Error&) {
+    // list_images() reports it.
+    return std::nullopt;
+  }
+}
+
+ImageList list_images(const ClassFolders& folders, data::Split split, int num_threads, data::ImageMode mode) {
+  const auto& extensions = extensions_of(mode);
   const auto& folder = split == data::Split::kTrain ? folders.train : folders.validation.value();
   const auto names = split == data::Split::kTrain ? folders.class_names : validation_classes(folders);
-  auto classes = list_classes(folder, names, num_threads);
+  auto classes = list_classes(folder, names, extensions, num_threads);
   ImageList images(folder);
   OtherFiles others;
   auto next = names.begin();
@@ -417,20 +443,20 @@ ImageList list_images(const ClassFolders& folders, data::Split split, int num_th
     const auto& name = folders.class_names[label];
     ClassFiles files;
     if (next != names.end() && *next == name) files = std::move(classes[static_cast<size_t>(next++ - names.begin())]);
-    if (split == data::Split::kTrain && files.images.empty()) throw_no_images(folder / name, files.others);
+    if (split == data::Split::kTrain && files.images.empty()) throw_no_images(folder / name, files.others, extensions);
     add_images(images, name, files, static_cast<int64_t>(label));
     for (const auto& [extension, count] : files.others.counts) others.counts[extension] += count;
     if (others.first.empty() && !files.others.first.empty()) others.first = (folder / name / files.others.first).string();
   }
-  if (images.size() == 0) throw_no_images(folder, others);
-  if (!others.counts.empty()) images.set_warning(describe_left_out(others));
+  if (images.size() == 0) throw_no_images(folder, others, extensions);
+  if (!others.counts.empty()) images.set_warning(describe_left_out(others, extensions));
   return images;
 }
 
-std::vector<std::string> find_image_files(const fs::path& path) {
+std::vector<std::string> find_image_files(const fs::path& path, data::ImageMode mode) {
   if (std::error_code none; !fs::is_directory(path, none)) return {path.string()};
-  const auto files = ClassLister(path.string(), {}).list();
-  if (files.images.empty()) throw_no_images(path, files.others);
+  const auto files = ClassLister(path.string(), {}, extensions_of(mode)).list();
+  if (files.images.empty()) throw_no_images(path, files.others, extensions_of(mode));
   std::vector<std::string> paths;
   for (size_t begin = 0; begin < files.images.size();) {
     const auto end = files.images.find('\0', begin);

@@ -47,7 +47,7 @@ std::string digest_of(const FolderListing& listing);
 // ROOT/train/CLASS/… holds the training images and ROOT/val/CLASS/… (or valid, or validation) those for validation. If there is no folder
 // ROOT/train, ROOT/CLASS/… holds the training images and there are none for validation.
 
-// Whether it has an image's extension.
+// Whether it has the extension of an image that is read in some mode.
 bool is_image_name(std::string_view name);
 
 struct ClassFolders {
@@ -63,16 +63,20 @@ ClassFolders find_class_folders(const std::filesystem::path& root);
 // Threads of a listing, which mostly waits for the file system.
 inline constexpr int kListingThreads = 8;
 
-// The images of one split, class by class: lists the files with an image's extension in each class folder and in all folders below it, with
-// up to `num_threads` threads, on whose number the result does not depend. Links to folders are followed, but not to one that was already
-// listed for the class or that holds the class folders. The list's warning counts the other files. Throws DataError that names the folder
-// when it cannot be listed, when a training class or the whole split has no images, and when the validation folder has a class that the
-// training folder lacks; Error with ExitCode::kStopped after a stop request.
-ImageList list_images(const ClassFolders& folders, data::Split split, int num_threads);
+// The first of the training images, if the first class has some and can be listed. `mode`: as below; in kAuto files of kRaw alone count
+// too.
+std::optional<std::filesystem::path> first_image_of(const ClassFolders& folders, data::ImageMode mode);
+
+// The images of one split, class by class: lists the files with an extension of images of that mode in each class folder and in all folders
+// below it, with up to `num_threads` threads, on whose number the result does not depend. Links to folders are followed, but not to one
+// that was already listed for the class or that holds the class folders. The list's warning counts the other files. Throws DataError that
+// names the folder when it cannot be listed, when a training class or the whole split has no images, and when the validation folder has a
+// class that the training folder lacks; Error with ExitCode::kStopped after a stop request.
+ImageList list_images(const ClassFolders& folders, data::Split split, int num_threads, data::ImageMode mode = data::ImageMode::kRgb);
 
 // Of a folder the files with an image's extension in it and in all folders below it, in the same order; otherwise the path itself. Throws
 // DataError that names the folder when it cannot be listed or has no images.
-std::vector<std::string> find_image_files(const std::filesystem::path& path);
+std::vector<std::string> find_image_files(const std::filesystem::path& path, data::ImageMode mode = data::ImageMode::kRgb);
 
 // Names that a reader takes for the same although their bytes differ: in spaces at their ends, or in the form of letters with accents (one
 // character, or a letter and its accents; Unicode NFC and NFD).

@@ -9,7 +9,11 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "data/dataset.h"
+#include "data/image_file.h"
+#include "datasets/csv.h"
 #include "datasets/files.h"
+#include "datasets/image_folder.h"
 
 namespace trainer::datasets {
 namespace {
@@ -89,9 +93,51 @@ int64_t ImageList::num_classes_with_images() const {
   return static_cast<int64_t>(std::unordered_set<int32_t>(labels_.begin(), labels_.end()).size());
 }
 
-data::DatasetInfo image_files_info(std::vector<std::string> class_names, int64_t side) {
+void ImageFileOptions::describe(KeyTable& keys) {
+  using data::ImageMode;
+  Choices<ImageMode> modes = {{"auto", ImageMode::kAuto}};
+  modes.insert(modes.end(), data::kImageModes.begin(), data::kImageModes.end());
+  keys.add_choice(
+      "mode", mode, modes,
+      {.doc = "What of an image is used: rgb: 8 bits of red, green and blue; grey: 8 bits of grey; grey16: 16 bits of grey; raw: "
+              "all channels of TIFF and .npy files, of 8 or 16 bits or as numbers; auto: grey16 or raw if the first image needs "
+              "it, otherwise rgb."});
+  keys.add_choice("exif_orientation", is_turned_upright, {{"apply", true}, {"ignore", false}},
+                  {.doc = "Whether an image is turned upright as its EXIF data say; ignore: as torchvision's ImageFolder."});
+}
+
+ImageFileOptions* image_file_options(const ComponentConfig& dataset) {
+  if (auto* folder = dynamic_cast<ImageFolderOptions*>(dataset.options.get())) return &folder->files;
+  auto* csv = dynamic_cast<CsvOptions*>(dataset.options.get());
+  return csv == nullptr ? nullptr : &csv->files;
+}
+
+data::ImageDecoding decoding_of(const ImageFileOptions& options, const std::optional<std::filesystem::path>& first_image) {
+  data::ImageDecoding decoding{.mode = options.mode, .is_turned_upright = options.is_turned_upright};
+  const bool is_auto = options.mode == data::ImageMode::kAuto;
+  if (is_auto) decoding.mode = data::ImageMode::kRgb;
+  if (!first_image || (!is_auto && options.mode != data::ImageMode::kRaw)) return decoding;
+  try {
+    std::vector<uint8_t> file;
+    const auto traits = data::find_traits(read_bytes(first_image->string(), file));
+    if (is_auto) decoding.mode = traits.mode;
+    if (decoding.mode == data::ImageMode::kRaw) decoding.channels = traits.channels;
+  } catch (const std::runtime_error& reason) {
+    if (!is_auto) throw std::runtime_error(fmt::format("{}: {}", first_image->string(), reason.what()));
+  }
+  return decoding;
+}
+
+data::DatasetInfo image_files_info(std::vector<std::string> class_names, const data::ImageDecoding& decoding, int64_t side) {
+  using data::ImageMode;
   const auto num_classes = static_cast<int64_t>(class_names.size());
-  return {.shape = {3, side, side}, .is_image = true, .num_classes = num_classes, .num_targets = 1, .class_names = std::move(class_names)};
+  const int64_t channels = decoding.mode == ImageMode::kRgb ? 3 : decoding.mode == ImageMode::kRaw ? decoding.channels : 1;
+  return {.shape = {channels, side, side},
+          .is_image = true,
+          .num_classes = num_classes,
+          .num_targets = 1,
+          .class_names = std::move(class_names),
+          .decoding = decoding};
 }
 
 std::string describe_targets(const data::DatasetInfo& info) {
@@ -115,7 +161,11 @@ std::string with_imagenet_normalisation(std::string list) {
   return fmt::format("[{}{{normalize: {{mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225]}}}}]", list);
 }
 
-data::DefaultTransforms imagenet_transforms() {
+data::DefaultTransforms imagenet_transforms(data::ImageMode mode) {
+  if (mode != data::ImageMode::kRgb) {
+    return {.train = "[{random_resized_crop: {size: 224}}, random_horizontal_flip]",
+            .validation = "[{resize: {size: 256}}, {center_crop: {size: 224}}]"};
+  }
   return {.train = with_imagenet_normalisation("{random_resized_crop: {size: 224}}, random_horizontal_flip"),
           .validation = with_imagenet_normalisation("{resize: {size: 256}}, {center_crop: {size: 224}}")};
 }

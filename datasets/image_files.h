@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,6 +13,21 @@
 #include "datasets/registry.h"
 
 namespace trainer::datasets {
+
+// The keys by which a data set says how its image files are read.
+struct ImageFileOptions {
+  data::ImageMode mode = data::ImageMode::kAuto;
+  bool is_turned_upright = true;
+
+  void describe(KeyTable& keys);
+};
+
+// Of a data set that has these keys; null: it has not.
+ImageFileOptions* image_file_options(const ComponentConfig& dataset);
+
+// What the keys mean for images of which that is the first; without one, and for one that cannot be read, kAuto is kRgb. Throws
+// std::runtime_error, with the file and the reason, if the mode is kRaw and the number of channels is not found.
+data::ImageDecoding decoding_of(const ImageFileOptions& options, const std::optional<std::filesystem::path>& first_image);
 
 // The images of one split. A million of them take tens of megabytes.
 class ImageList {
@@ -55,7 +71,8 @@ class ImageList {
 std::string describe_targets(const data::DatasetInfo& info);
 
 // `side`: height and width of all images, or kAnySize.
-data::DatasetInfo image_files_info(std::vector<std::string> class_names, int64_t side = data::kAnySize);
+data::DatasetInfo image_files_info(std::vector<std::string> class_names, const data::ImageDecoding& decoding = {},
+                                   int64_t side = data::kAnySize);
 
 // Logs how many images `source` (a file or folder) has, and the warning of the list. An image is read when its sample is; a failure then is
 // a std::runtime_error with only the reason.
@@ -64,7 +81,7 @@ std::unique_ptr<data::Dataset> open_image_files(data::DatasetInfo info, ImageLis
 
 // A list of transforms that ends with the normalisation of ImageNet. `list`: the others, or empty.
 std::string with_imagenet_normalisation(std::string list);
-// Of images of any size, for networks of 224 x 224.
-data::DefaultTransforms imagenet_transforms();
+// Of images of any size, for networks of 224 x 224. Those of other modes than kRgb are not normalised.
+data::DefaultTransforms imagenet_transforms(data::ImageMode mode = data::ImageMode::kRgb);
 
 }  // namespace trainer::datasets

@@ -15,8 +15,8 @@
 namespace trainer::datasets {
 namespace {
 
-// `num_classes`: of the factory's info.
-std::unique_ptr<data::Dataset> open_image_folder(const ImageFolderOptions& options, int64_t num_classes, data::Split split,
+// `expected`: the factory's info.
+std::unique_ptr<data::Dataset> open_image_folder(const ImageFolderOptions& options, const data::DatasetInfo& expected, data::Split split,
                                                  Logger& logger) {
   ClassFolders folders;
   try {
@@ -24,10 +24,10 @@ std::unique_ptr<data::Dataset> open_image_folder(const ImageFolderOptions& optio
   } catch (const std::runtime_error& reason) {
     throw DataError(fmt::format("dataset.root: {}", reason.what()));
   }
-  auto info = image_files_info(folders.class_names);
-  if (info.num_classes != num_classes) {
+  auto info = image_files_info(folders.class_names, expected.decoding);
+  if (info.num_classes != expected.num_classes) {
     throw DataError(fmt::format("{} has {} now, but had {} when the program started; start it again when they no longer change",
-                                folders.train.string(), counted(info.num_classes, "class folder"), num_classes));
+                                folders.train.string(), counted(info.num_classes, "class folder"), expected.num_classes));
   }
   if (split == data::Split::kValidation && !folders.validation) {
     throw DataError(
@@ -36,7 +36,7 @@ std::unique_ptr<data::Dataset> open_image_folder(const ImageFolderOptions& optio
                     options.root));
   }
   const auto folder = split == data::Split::kTrain ? folders.train : *folders.validation;
-  return open_image_files(std::move(info), list_images(folders, split, kListingThreads), folder, logger);
+  return open_image_files(std::move(info), list_images(folders, split, kListingThreads, info.decoding.mode), folder, logger);
 }
 
 }  // namespace
@@ -47,27 +47,33 @@ void ImageFolderOptions::describe(KeyTable& keys) {
                    "folder that holds the class folders, some of whose images are then held out for validation.",
             .is_path = true});
   keys.refuse("root", [this] { return root.empty() ? "it is empty; name a folder, or . for the current one" : ""; });
+  files.describe(keys);
 }
 
 data::DatasetFactory image_folder_factory(const ImageFolderOptions& options) {
-  data::DatasetFactory factory{.info = image_files_info({}), .open = {}, .default_transforms = imagenet_transforms()};
+  data::DatasetFactory factory{.info = image_files_info({}), .open = {}};
   factory.info.num_classes = data::kUnknownClasses;
   try {
     const auto folders = find_class_folders(options.root);
-    factory.info = image_files_info(folders.class_names);
+    factory.info = image_files_info(folders.class_names, decoding_of(options.files, first_image_of(folders, options.files.mode)));
     factory.has_validation = folders.validation.has_value();
   } catch (const std::runtime_error& reason) {
     factory.missing = reason.what();
   }
-  factory.open = [options, num_classes = factory.info.num_classes, missing = factory.missing](data::Split split, Logger& logger) {
+  factory.default_transforms = imagenet_transforms(factory.info.decoding.mode);
+  factory.open = [options, info = factory.info, missing = factory.missing](data::Split split, Logger& logger) {
     if (!missing.empty()) throw DataError("dataset.root: " + missing);
-    return open_image_folder(options, num_classes, split, logger);
+    return open_image_folder(options, info, split, logger);
   };
   factory.locate = [root = options.root, missing = factory.missing](Logger&) {
     if (!missing.empty()) throw DataError("dataset.root: " + missing);
     return std::filesystem::path(root);
   };
-  factory.in_folder = [](const std::filesystem::path& folder) { return image_folder_factory(options_in<ImageFolderOptions>(folder)); };
+  factory.in_folder = [files = options.files](const std::filesystem::path& folder) {
+    auto copied = options_in<ImageFolderOptions>(folder);
+    copied.files = files;
+    return image_folder_factory(copied);
+  };
   return factory;
 }
 

@@ -4,12 +4,14 @@
 
 #include <string>
 
+#include "datasets/image_files.h"
 #include "datasets/registry.h"
 
 namespace trainer::datasets {
 
 struct ImageFolderOptions {
   std::string root = "data";
+  ImageFileOptions files = {};
   void describe(KeyTable& keys);
 };
 

@@ -187,7 +187,7 @@ std::unique_ptr<data::Dataset> open_lmdb(const LmdbOptions& options, const data:
     const bool has_other_targets = info.num_classes != expected.num_classes || info.class_names != expected.class_names ||
                                    info.is_multi_label != expected.is_multi_label || info.num_targets != expected.num_targets ||
                                    info.target_names != expected.target_names;
-    if (has_other_targets || info.shape != expected.shape) {
+    if (has_other_targets || info.shape != expected.shape || info.decoding != expected.decoding) {
       throw std::runtime_error(
           fmt::format("{} has other classes or numbers, or images of another shape, than {} had when the program started; start it "
                       "again, or pack the data set again",

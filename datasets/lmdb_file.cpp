@@ -79,6 +79,10 @@ namespace {
 constexpr const char* kClasses = "classes";
 constexpr const char* kNumbers = "numbers";
 
+// What is done about the EXIF orientation of files; packs of earlier versions do not tell, and ignored it.
+constexpr const char* kApply = "apply";
+constexpr const char* kIgnore = "ignore";
+
 }  // namespace
 
 std::string to_json(const PackInfo& info) {
@@ -96,6 +100,8 @@ std::string to_json(const PackInfo& info) {
                                  {"validation_transforms", info.transforms.validation}};
   if (info.options.resize) json["resize"] = *info.options.resize;
   if (!info.folder.empty()) json["folder"] = info.folder;
+  json["mode"] = data::name_of(samples.decoding.mode);
+  json["exif_orientation"] = samples.decoding.is_turned_upright ? kApply : kIgnore;
   if (samples.has_values()) json["targets"] = samples.is_multi_label ? kClasses : kNumbers;
   if (samples.num_classes == 0) {
     json["num_targets"] = samples.num_targets;
@@ -124,6 +130,10 @@ PackInfo parse_pack_info(std::string_view text) {
     if (!json.at("resize").is_null()) info.options.resize = json.at("resize").get<int64_t>();
     info.transforms = {.train = json.at("train_transforms"), .validation = json.at("validation_transforms")};
     info.folder = json.value("folder", "");
+    auto& decoding = info.samples.decoding;
+    decoding.mode = data::image_mode_of(json.value("mode", "rgb"));
+    decoding.is_turned_upright = json.value("exif_orientation", kIgnore) == std::string_view(kApply);
+    if (decoding.mode == data::ImageMode::kRaw) decoding.channels = static_cast<int>(info.samples.shape.at(0));
     const auto targets = json.value("targets", "");
     info.samples.is_multi_label = targets == kClasses;
     if (targets == kNumbers) {
@@ -616,6 +626,7 @@ std::pair<std::string, std::string> difference(const PackInfo& before, const Pac
   if (before.source != now.source) return {"dataset.name: " + before.source, now.source};
   if (before.options != now.options) return {describe(before.options), describe(now.options)};
   if (before.samples.shape != now.samples.shape) return {"images of another shape", "this one"};
+  if (before.samples.decoding != now.samples.decoding) return {"another dataset.mode or dataset.exif_orientation", "this one"};
   const auto num_classes = [](const PackInfo& info) { return counted(info.samples.num_classes, "class", "classes"); };
   if (before.samples.num_classes != now.samples.num_classes) return {num_classes(before), num_classes(now)};
   const auto targets = [](const data::DatasetInfo& info) { return std::tuple(info.is_multi_label, info.num_targets, info.target_names); };

@@ -155,7 +155,7 @@ class TinyImagenet {
             fmt::format("{} lists {}, but {} were expected", (place / kIdsFile).string(), counted(count, "class", "classes"), num_classes));
       }
       auto images = split == data::Split::kTrain ? list_training(place, classes) : list_validation(place, classes);
-      return open_image_files(image_files_info(classes.names, kTinySide), std::move(images),
+      return open_image_files(image_files_info(classes.names, {}, kTinySide), std::move(images),
                               place / (split == data::Split::kTrain ? "train" : "val"), logger);
     } catch (const DataError&) {
       throw;
@@ -185,7 +185,7 @@ void TinyImagenetOptions::describe(KeyTable& keys) { describe_place(keys, "tiny-
 data::DatasetFactory tiny_imagenet_factory(const ArchiveSource& archive, const TinyImagenetOptions& options) {
   const TinyImagenet data(archive, options);
   data::DatasetFactory factory{
-      .info = image_files_info({}, kTinySide),
+      .info = image_files_info({}, {}, kTinySide),
       .open = {},
       .default_transforms = {.train = with_imagenet_normalisation("{random_crop: {size: 64, padding: 8}}, random_horizontal_flip"),
                              .validation = with_imagenet_normalisation("")}};
@@ -194,7 +194,7 @@ data::DatasetFactory tiny_imagenet_factory(const ArchiveSource& archive, const T
   if (!folder && !options.download) factory.missing = data.explain_absence();
   if (folder) {
     try {
-      factory.info = image_files_info(read_tiny_classes(*folder).names, kTinySide);
+      factory.info = image_files_info(read_tiny_classes(*folder).names, {}, kTinySide);
     } catch (const std::runtime_error& reason) {
       factory.info.num_classes = data::kUnknownClasses;
       factory.missing = data.explain(reason.what());

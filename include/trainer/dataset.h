@@ -41,8 +41,8 @@ struct Box {
   int width = 0;
 };
 
-// A window into a uint8 image. The window may extend beyond the image's edges; `padding` defines the pixels there. `mirrored` reads each
-// row of the window from right to left, `flipped` the rows from bottom to top.
+// A window into an image. The window may extend beyond the image's edges; `padding` defines the pixels there. `mirrored` reads each row of
+// the window from right to left, `flipped` the rows from bottom to top.
 struct ImageView {
   const uint8_t* pixels = nullptr;
   int channels = 0;
@@ -56,9 +56,12 @@ struct ImageView {
   Padding padding = Padding::kZero;
   PixelOrder order = PixelOrder::kPlanar;
   bool flipped = false;
+  // In place of `pixels`, interleaved: of images of other than 8 bits (ImageMode).
+  const float* values = nullptr;
+  float maximum = 0;  // of `values` that are integers, which transforms keep so: 255 or 65535; 0: they are not
 
   static ImageView whole(const uint8_t* pixels, int channels, int height, int width, PixelOrder order = PixelOrder::kPlanar) {
-    return {pixels, channels, height, width, 0, 0, height, width, false, Padding::kZero, order, false};
+    return {pixels, channels, height, width, 0, 0, height, width, false, Padding::kZero, order, false, nullptr, 0};
   }
   bool operator==(const ImageView&) const = default;
 };
@@ -68,16 +71,37 @@ inline constexpr int64_t kAnySize = -1;
 // `DatasetInfo::num_classes`, or `num_targets` without classes, before the files that tell it can be read.
 inline constexpr int64_t kUnknownClasses = -1;
 
+// What of an image file becomes an image.
+enum class ImageMode {
+  kAuto,    // only as the value of a key: of the other modes the one that keeps what the first image has, but never kGrey
+  kRgb,     // 8 bits of red, green and blue: Pillow's convert("RGB")
+  kGrey,    // 8 bits of grey: Pillow's convert("L")
+  kGrey16,  // 16 bits of grey, as in the file: Pillow's mode "I;16"
+  kRaw,     // all channels of TIFF and .npy files: 8 or 16 bits without a sign, or numbers
+};
+
+// How the files of a data set (Sample::encoded) are read.
+struct ImageDecoding {
+  ImageMode mode = ImageMode::kRgb;
+  bool is_turned_upright = false;  // as its EXIF orientation says; that of TIFF always counts, as in Pillow
+  int channels = 0;                // of kRaw, which all images must have
+
+  // Whether images have Picture values in place of pixels of 8 bits.
+  bool has_values() const { return mode == ImageMode::kGrey16 || mode == ImageMode::kRaw; }
+  bool operator==(const ImageDecoding&) const = default;
+};
+
 // The properties of all samples of a data set.
 struct DatasetInfo {
-  std::vector<int64_t> shape = {};  // of one sample: {channels, height, width}, or {features}
-  bool is_image = true;             // uint8 pixels, to which transforms apply; false: floating-point values that are used as they are
-  int64_t num_classes = 0;          // 0: targets are floating-point vectors
-  int64_t num_targets = 1;          // length of a floating-point target
+  std::vector<int64_t> shape = {};             // of one sample: {channels, height, width}, or {features}
+  bool is_image = true;                        // pixels, to which transforms apply; false: floating-point values that are used as they are
+  int64_t num_classes = 0;                     // 0: targets are floating-point vectors
+  int64_t num_targets = 1;                     // length of a floating-point target
   std::vector<std::string> class_names = {};   // of each label; empty: the classes have only numbers
   bool has_masks = false;                      // each pixel of an image has a label of its own; needs classes
   bool is_multi_label = false;                 // a sample belongs to any number of the classes; needs classes
   std::vector<std::string> target_names = {};  // of the numbers of a floating-point target; empty: they have none
+  ImageDecoding decoding = {};                 // of the samples that are image files
 
   bool has_labels() const { return num_classes != 0 && !has_masks && !is_multi_label; }
   // Whether targets are num_outputs() values: a floating-point vector, or with is_multi_label 1 for each class of the sample, else 0.
@@ -118,8 +142,8 @@ struct Sample {
 
 // The pixels of an image file's bytes as Pillow gives them (Image.open(file).convert("RGB"), so turned as the file says only for TIFF):
 // JPEG, PNG, WebP, BMP, TIFF, PBM, PGM and PPM. The view has three interleaved channels and is valid until `pixels` changes. Throws
-// std::runtime_error with the reason alone, since the caller knows the file; UsageError in a build without OpenCV. May be called by
-// several threads.
+// std::runtime_error with the reason alone, since the caller knows the file, also for 16 bits of grey, of which Pillow would make all above
+// 255 white; UsageError in a build without OpenCV. May be called by several threads.
 ImageView decode_image(std::span<const uint8_t> file, std::vector<uint8_t>& pixels);
 
 // Memory into which a reader may decode; one for each loader thread.

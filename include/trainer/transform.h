@@ -37,7 +37,7 @@ class Picture {
   // Both must outlive it. The views it gives are valid until the memory is used for another picture.
   Picture(const ImageView& image, PictureMemory& memory) : view_(image), memory_(memory) {}
   // An image file, which is decoded as far as its pixels are needed. Throws as decode_image(), as all functions that need pixels.
-  Picture(std::span<const uint8_t> file, PictureMemory& memory);
+  Picture(std::span<const uint8_t> file, PictureMemory& memory, const ImageDecoding& decoding = {});
 
   int channels() const { return view_.channels; }
   int height() const { return view_.window_height; }
@@ -58,8 +58,8 @@ class Picture {
   // the data set has no masks. Where the view's window extends beyond the stored labels, there is no class.
   const ImageView* mask() { return mask_ == nullptr ? nullptr : &mask_->view(); }
 
-  // The picture in memory that may be written. Copies it unless an earlier computation has left it there. The pointer is valid until the
-  // next call but replace_pixels().
+  // The picture in memory that may be written, of 8 bits. Copies it unless an earlier computation has left it there. The pointer is valid
+  // until the next call but replace_pixels().
   PixelArray pixels();
   // Room for the result of an operation that cannot write its input, which pixels() has given and which stays readable until the next
   // call; the result is the picture from now on.
@@ -80,6 +80,7 @@ class Picture {
   // Gives `image` pixels, of which `part` are needed, if it still is a file.
   void decode(ImageView& image, const Box& part);
   uint8_t* allocate(int height, int width);
+  float* allocate_values(int height, int width);
   // Makes the window the whole image, in memory of its own.
   void copy_window();
 
@@ -88,7 +89,9 @@ class Picture {
   ImageView resized_;              // what is still to be resized to the size of view_
   Interpolation interpolation_ = Interpolation::kBilinear;  // of that
   bool is_delayed_ = false;
-  uint8_t* owned_ = nullptr;  // the last memory that was allocated
+  bool has_values_ = false;      // in place of pixels
+  ImageDecoding decoding_ = {};  // of file_
+  uint8_t* owned_ = nullptr;     // the last memory that was allocated for pixels
   PictureMemory& memory_;
   Picture* mask_ = nullptr;
   bool is_mask_ = false;
@@ -159,6 +162,8 @@ class ImageTransform {
   virtual std::string warning(const Frame& /*frame*/) const { return ""; }
   // Whether it needs images with 1 or 3 channels, which are grey values or red, green and blue.
   virtual bool uses_color() const { return false; }
+  // Whether it uses an image only by the functions of Picture that do not need 8 bits, so that it fits those of 16 bits and of numbers too.
+  virtual bool fits_all_depths() const { return false; }
   // Whether it moves pixels otherwise than by functions of Picture, so that a mask would not fit the image any more.
   virtual bool moves_pixels() const { return false; }
   virtual void apply(Picture& picture, SampleRandom& random) const = 0;

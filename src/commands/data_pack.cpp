@@ -186,6 +186,10 @@ void pack(const config::Experiment& experiment, const PackArguments& arguments, 
     parts.push_back({"validation", datasets::kPackedValidation, Split::kValidation, factory.open(Split::kValidation, *logger)});
   }
   for (const auto& part : parts) refuse_groups(*part.source);
+  if (factory.info.decoding.has_values() && (options.raw || options.resize)) {
+    throw UsageError(fmt::format("{}: images of dataset.mode: {} are packed as the files that they are; leave it out",
+                                 options.raw ? "--raw" : "--resize", data::name_of(factory.info.decoding.mode)));
+  }
   const auto lock = begin_output(output);
   if (!factory.has_validation && fs::exists(output / datasets::kPackedValidation)) {
     throw UsageError(
@@ -218,26 +222,35 @@ constexpr int kJpegQuality = 95;
 class EntryMaker {
  public:
   // `resize`: null if options.resize is not set.
-  EntryMaker(const datasets::PackOptions& options, const data::ImageTransform* resize) : options_(options), resize_(resize) {}
+  EntryMaker(const datasets::PackOptions& options, const data::ImageTransform* resize, const data::ImageDecoding& decoding)
+      : options_(options), resize_(resize), decoding_(decoding) {}
 
   std::string make(const data::Sample& sample) {
     const bool is_file = !sample.encoded.empty();
     const bool stays_file = is_file && !options_.raw;
     if (stays_file && resize_ == nullptr) return datasets::file_entry(sample.encoded);
-    auto picture = is_file ? data::Picture(sample.encoded, memory_) : data::Picture(sample.image, memory_);
+    auto picture = is_file ? data::Picture(sample.encoded, memory_, decoding_) : data::Picture(sample.image, memory_);
     const bool is_larger = options_.resize && std::min(picture.height(), picture.width()) > *options_.resize;
     if (!is_larger && stays_file) return datasets::file_entry(sample.encoded);
     if (!is_larger && !is_file) return datasets::pixels_entry(sample.image);
     if (is_larger) resize_->apply(picture, random_);
     const auto pixels = picture.pixels();
-    if (stays_file) return datasets::file_entry(data::encode_jpeg(pixels.data, pixels.height, pixels.width, kJpegQuality));
+    if (stays_file) return datasets::file_entry(data::encode_jpeg(colours_of(pixels).data(), pixels.height, pixels.width, kJpegQuality));
     return datasets::pixels_entry(
         data::ImageView::whole(pixels.data, pixels.channels, pixels.height, pixels.width, data::PixelOrder::kInterleaved));
   }
 
  private:
   const datasets::PackOptions& options_;
+  // Of grey pixels the same three times.
+  std::vector<uint8_t> colours_of(const data::PixelArray& pixels) const {
+    std::vector<uint8_t> colours;
+    for (size_t i = 0; i < pixels.num_bytes(); ++i) colours.insert(colours.end(), static_cast<size_t>(3 / pixels.channels), pixels.data[i]);
+    return colours;
+  }
+
   const data::ImageTransform* resize_;
+  const data::ImageDecoding& decoding_;
   data::PictureMemory memory_;
   // A resize draws nothing from it.
   data::EpochSeeds seeds_{0, 0};
@@ -281,7 +294,7 @@ std::string EntryQueue::next() {
 }
 
 void EntryQueue::work() {
-  EntryMaker maker(options_, resize_.get());
+  EntryMaker maker(options_, resize_.get(), source_.info().decoding);
   data::Scratch scratch;
   std::unique_lock lock(mutex_);
   const auto may_take = [this] { return num_taken_ < source_.size() && num_taken_ < next_ + static_cast<int64_t>(slots_.size()); };

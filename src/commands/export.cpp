@@ -158,7 +158,13 @@ exported::Interface interface_of(const ExportArguments& arguments, const config:
   interface.answers = answers_of(point);
   interface.is_half = arguments.half;
   interface.batch_size = arguments.batch_size;
-  const bool can_be_images = samples.is_image && (samples.shape.at(0) == 1 || samples.shape.at(0) == 3);
+  const bool has_values = samples.decoding.has_values();
+  const bool can_be_images = samples.is_image && !has_values && (samples.shape.at(0) == 1 || samples.shape.at(0) == 3);
+  if (has_values && arguments.input == "images") {
+    throw UsageError(
+        fmt::format("--input images: these have 8 bits, but the network takes those of dataset.mode: {}; choose --input tensor",
+                    data::name_of(samples.decoding.mode)));
+  }
   if (arguments.input.empty() ? can_be_images : arguments.input == "images") {
     const auto input = inference::input_of_image_files(samples, experiment.dataset.validation_transforms);
     interface.preprocessing =

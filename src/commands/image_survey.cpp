@@ -89,7 +89,7 @@ ImageSizes find_sizes(const data::Dataset& dataset, const std::vector<int64_t>& 
       if (sample.encoded.empty()) {
         sizes[position] = {sample.image.window_height, sample.image.window_width};
       } else {
-        const data::Picture picture(sample.encoded, *memory);
+        const data::Picture picture(sample.encoded, *memory, dataset.info().decoding);
         sizes[position] = {picture.height(), picture.width()};
       }
       notes.add(indices[position], sample);
@@ -106,8 +106,8 @@ PixelStatistics measure_pixels(const data::Dataset& dataset, const std::vector<i
   const auto& shape = pipeline.output_shape();
   const auto num_channels = static_cast<size_t>(shape[0]);
   const auto plane = static_cast<size_t>(shape[1] * shape[2]);
-  std::mutex mutex;  // guards the sums, of pixels from 0 to 255
-  std::vector<uint64_t> sums(num_channels), squares(num_channels);
+  // The sums of each image and channel, and those of squares. Added in the order of the images, they do not depend on the threads.
+  std::vector<double> sums(indices.size() * num_channels), squares(sums.size());
   const auto unreadable = read_samples(dataset, indices, "pixels: read", logger, [&] {
     struct Memory {
       data::PictureMemory picture;
@@ -118,15 +118,11 @@ PixelStatistics measure_pixels(const data::Dataset& dataset, const std::vector<i
     return [&, memory](const data::Sample& sample, size_t position) {
       pipeline.write(sample, data::EpochSeeds(0, 0), {indices[position]}, memory->picture, memory->values.data());
       for (size_t c = 0; c < num_channels; ++c) {
-        uint64_t sum = 0, square = 0;
         for (size_t i = 0; i < plane; ++i) {
-          const auto pixel = static_cast<uint64_t>(std::lround(memory->values[c * plane + i] * 255.0F));
-          sum += pixel;
-          square += pixel * pixel;
+          const double pixel = memory->values[c * plane + i];
+          sums[position * num_channels + c] += pixel;
+          squares[position * num_channels + c] += pixel * pixel;
         }
-        const std::lock_guard lock(mutex);
-        sums[c] += sum;
-        squares[c] += square;
       }
     };
   });
@@ -134,10 +130,14 @@ PixelStatistics measure_pixels(const data::Dataset& dataset, const std::vector<i
   if (statistics.num_images == 0) throw DataError(fmt::format("{}: {}", dataset.describe(unreadable.first), unreadable.reason));
   const double count = static_cast<double>(plane) * static_cast<double>(statistics.num_images);
   for (size_t c = 0; c < num_channels; ++c) {
-    const double mean = static_cast<double>(sums[c]) / count;
-    const double variance = static_cast<double>(squares[c]) / count - mean * mean;
-    statistics.mean.push_back(mean / 255);
-    statistics.std.push_back(std::sqrt(std::max(variance, 0.0)) / 255);
+    double sum = 0, square = 0;
+    for (size_t i = c; i < sums.size(); i += num_channels) {
+      sum += sums[i];
+      square += squares[i];
+    }
+    const double mean = sum / count;
+    statistics.mean.push_back(mean);
+    statistics.std.push_back(std::sqrt(std::max(square / count - mean * mean, 0.0)));
   }
   return statistics;
 }

@@ -447,6 +447,13 @@ std::string origin_of(const PixelStatistics& pixels, const DatasetFacts& facts) 
 std::string describe_dataset(const DatasetFacts& facts, const ImagePreparation& preparation, const PixelStatistics& pixels) {
   auto text = std::string("dataset:\n");
   for (const auto& member : facts.section.members) text += fmt::format("  {}: {}\n", member.name, config::to_inline_yaml(member.value));
+  const auto& name = facts.section.find("name")->value.text;
+  if (const auto& decoding = facts.info.decoding; decoding.has_values() && (name == "csv" || name == "image_folder")) {
+    const auto what = decoding.mode == data::ImageMode::kGrey16
+                          ? "as the first image: 16 bits of grey"
+                          : fmt::format("as the first image: {}", counted(decoding.channels, "channel"));
+    text += fmt::format("{:<54} # {}\n", fmt::format("  mode: {}", data::name_of(decoding.mode)), what);
+  }
   if (facts.num_unreadable > 0) {
     text += fmt::format(
         "  on_error: skip                                       # {} of {} images cannot be read; `trainer data check` lists all\n",

@@ -12,6 +12,7 @@
 #include "data/image_file.h"
 #include "data/picture.h"
 #include "data/pipeline.h"
+#include "data/window_copy.h"
 #include "datasets/archive.h"
 #include "reporting/drawing/draw.h"
 #include "reporting/evaluation.h"
@@ -53,7 +54,7 @@ drawing::RgbImage draw_image_grid(const std::vector<int64_t>& shape, int64_t cou
   // Grey images have one channel for all three.
   const auto pixel = [&](int y, int x, int c) {
     const int at = (y * width + x) * channels + std::min(c, channels - 1);
-    return static_cast<uint8_t>(std::lround(values[static_cast<size_t>(at)] * 255.0F));
+    return static_cast<uint8_t>(std::lround(std::clamp(values[static_cast<size_t>(at)], 0.0F, 1.0F) * 255.0F));
   };
   const int zoom = (kLeastWidth + width - 1) / width;
   const int cell_height = height * zoom + kNumLines * kLineHeight + kMargin;
@@ -102,6 +103,12 @@ std::string caption_of(const data::Target& target, const data::DatasetInfo& info
 
 }  // namespace
 
+void stretch(std::span<float> values) {
+  const auto [least, greatest] = std::ranges::minmax(values);
+  const float range = greatest > least ? greatest - least : 1;
+  for (float& value : values) value = (value - least) / range;
+}
+
 data::RgbImage draw_sample_grid(const config::Experiment& experiment, const data::Dataset& dataset, const data::SampleList& samples,
                                 int64_t epoch) {
   const data::Pipeline pipeline(without_normalize(experiment.dataset.train_transforms), dataset.info(),
@@ -109,11 +116,13 @@ data::RgbImage draw_sample_grid(const config::Experiment& experiment, const data
   const data::EpochSeeds seeds(session::augmentation_seed(experiment), epoch);
   data::Scratch scratch;
   data::PictureMemory memory;
+  const auto num_values = static_cast<size_t>(c10::multiply_integers(pipeline.output_shape()));
   return draw_image_grid(pipeline.output_shape(), static_cast<int64_t>(samples.size()), [&](int64_t i, float* out) {
     const auto which = samples[static_cast<size_t>(i)];
     try {
       const auto sample = dataset.read(which.index, scratch);
       pipeline.write(sample, seeds, which, memory, out);
+      if (dataset.info().decoding.has_values()) stretch({out, num_values});
       return caption_of(sample.target, dataset.info());
     } catch (const std::runtime_error& error) {
       throw DataError(fmt::format("{}: {}", dataset.describe(which.index), error.what()));
@@ -165,9 +174,9 @@ FirstBatch read(const config::Experiment& experiment, const data::Dataset& datas
 }
 
 torch::Tensor without_normalisation(const torch::Tensor& images, const data::Normalize& normalize) {
-  if (normalize.mean.empty()) return images.clamp(0, 1);
+  if (normalize.mean.empty()) return images;
   const auto of_channels = [](const std::vector<double>& values) { return torch::tensor(values, torch::kFloat32).view({1, -1, 1, 1}); };
-  return (images * of_channels(normalize.std) + of_channels(normalize.mean)).clamp(0, 1);
+  return images * of_channels(normalize.std) + of_channels(normalize.mean);
 }
 
 std::string caption_of(const torch::Tensor& target, const std::vector<std::string>& class_names) {
@@ -206,9 +215,11 @@ std::optional<drawing::RgbImage> draw_first_batch(const config::Experiment& expe
     batch = {mixed.images.slice(0, 0, count), mixed.targets.slice(0, 0, count)};
   }
   const auto images = without_normalisation(batch.images, normalisation_of(experiment)).permute({0, 2, 3, 1}).contiguous();
+  const bool is_stretched = info.decoding.has_values();
   return draw_image_grid(parts.train.pipeline.output_shape(), count, [&](int64_t i, float* out) {
     const auto image = images[i];
     std::memcpy(out, image.const_data_ptr<float>(), image.nbytes());
+    if (is_stretched) stretch({out, static_cast<size_t>(image.numel())});
     return info.has_labels() ? caption_of(batch.targets[i], info.class_names) : caption_of(batch.targets[i], info);
   });
 }
@@ -239,15 +250,32 @@ config::Experiment load_experiment(const history::RunRecord& run) {
   return experiment;
 }
 
-std::string to_data_url(const data::Sample& sample) {
+// Of one or three channels of values: 8 bits, of which the least value is 0 and the greatest 255.
+std::vector<uint8_t> colours_of_values(const data::ImageView& view) {
+  std::vector<float> values(static_cast<size_t>(view.window_height) * static_cast<size_t>(view.window_width) *
+                            static_cast<size_t>(view.channels));
+  data::copy_values(view, values.data());
+  stretch(values);
+  std::vector<uint8_t> pixels;
+  for (const float value : values) pixels.push_back(static_cast<uint8_t>(std::lround(255 * value)));
+  return pixels;
+}
+
+std::string to_data_url(const data::Sample& sample, const data::ImageDecoding& decoding) {
   data::PictureMemory memory;
-  auto picture = sample.encoded.empty() ? data::Picture(sample.image, memory) : data::Picture(sample.encoded, memory);
+  auto picture = sample.encoded.empty() ? data::Picture(sample.image, memory) : data::Picture(sample.encoded, memory, decoding);
   const int longest = std::max(picture.height(), picture.width());
   if (longest > kLongestEdge) {
     const auto scaled = [&](int edge) { return std::max(1, edge * kLongestEdge / longest); };
     picture.resize(scaled(picture.height()), scaled(picture.width()));
   }
-  const auto array = picture.pixels();
+  std::vector<uint8_t> stretched;
+  if (picture.view().values != nullptr) stretched = colours_of_values(picture.view());
+  const data::PixelArray array =
+      stretched.empty()
+          ? picture.pixels()
+          : data::PixelArray{
+                .data = stretched.data(), .channels = picture.channels(), .height = picture.height(), .width = picture.width()};
   std::vector<uint8_t> rgb;
   for (size_t pixel = 0; pixel < array.num_pixels(); ++pixel) {
     for (int c = 0; c < 3; ++c)
@@ -272,7 +300,7 @@ report::Pictures read_sample_pictures(const history::RunRecord& run, const std::
     for (const auto index : samples) {
       const bool is_there = index >= 0 && index < dataset.size();
       pictures.names.push_back(is_there ? dataset.name(index) : "");
-      pictures.data_urls.push_back(is_there ? to_data_url(dataset.read(index, scratch)) : "");
+      pictures.data_urls.push_back(is_there ? to_data_url(dataset.read(index, scratch), dataset.info().decoding) : "");
     }
   } catch (const std::exception& error) {
     pictures.note = fmt::format("The images are not shown, because they cannot be read here: {}", error.what());

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,9 @@ namespace trainer::commands {
 // enlarged. `read` writes image number i, [height][width][channels] with values from 0 to 1, and returns its caption in ASCII.
 drawing::RgbImage draw_image_grid(const std::vector<int64_t>& shape, int64_t count,
                                   const std::function<std::string(int64_t i, float* out)>& read);
+
+// Makes values that are no colours visible: the least becomes 0 and the greatest 1, since of 16 bits many cameras use few.
+void stretch(std::span<float> values);
 
 // The name of a class as captions have it: without accents, or its number where it has letters that cannot be drawn.
 std::string drawable_class_name(const std::vector<std::string>& class_names, int64_t label);

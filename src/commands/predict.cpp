@@ -110,7 +110,7 @@ PredictArguments parse_predict_arguments(const std::vector<std::string>& args) {
 }
 
 // The files of all paths, in their order. A folder without images is one of `problems`.
-std::vector<std::string> find_files(const PredictArguments& arguments, std::vector<std::string>& problems) {
+std::vector<std::string> find_files(const PredictArguments& arguments, data::ImageMode mode, std::vector<std::string>& problems) {
   std::vector<std::string> files;
   for (const auto& path : arguments.paths) {
     if (path == "-") {
@@ -120,7 +120,7 @@ std::vector<std::string> find_files(const PredictArguments& arguments, std::vect
       }
     } else {
       try {
-        std::ranges::copy(datasets::find_image_files(path), std::back_inserter(files));
+        std::ranges::copy(datasets::find_image_files(path, mode), std::back_inserter(files));
       } catch (const DataError& error) {
         problems.emplace_back(error.what());
       }
@@ -313,6 +313,7 @@ void save_grid(const fs::path& output, const std::vector<GridImage>& images, con
   const auto read = [&](int64_t i, float* out) {
     const auto& image = images[static_cast<size_t>(i)];
     reader.read_file(image.file, memory, out);
+    if (reader.decoding().has_values()) stretch({out, static_cast<size_t>(c10::multiply_integers(reader.shape()))});
     return image.caption;
   };
   data::write_image_file(output, draw_image_grid(reader.shape(), static_cast<int64_t>(images.size()), read));
@@ -333,10 +334,11 @@ ExitCode predict(const std::vector<std::string>& args) {
   auto experiment = file.load_experiment(arguments.config, arguments.overrides, registries);
   if (arguments.tta) experiment.validation.tta = *arguments.tta;
   const session::RankContext context(std::move(experiment), {.num_threads = num_threads}, logger);
+  const auto description = session::description_of(context.experiment(), file);
   std::vector<std::string> problems;
-  const auto files = find_files(arguments, problems);
+  const auto files = find_files(arguments, description.samples.decoding.mode, problems);
   for (const auto& problem : problems) logger->warn("{}", problem);
-  inference::Predictor predictor(session::description_of(context.experiment(), file), file.tree(), arguments.ema, context.placement());
+  inference::Predictor predictor(description, file.tree(), arguments.ema, context.placement());
   if (arguments.reject_below) predictor.set_reject_below(*arguments.reject_below);
   if (!arguments.grid.empty()) {
     refuse_output_over_input(arguments.grid, "--save-grid", arguments, files);

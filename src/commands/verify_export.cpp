@@ -104,14 +104,22 @@ struct Images {
   std::function<data::Frame(int64_t index, std::vector<uint8_t>& pixels)> read;
 };
 
-Images images_of_files(std::vector<std::string> files) {
+// In colours, which become grey later.
+data::Frame decode_colours(std::span<const uint8_t> file, bool is_turned_upright, std::vector<uint8_t>& pixels) {
+  data::DecodedMemory memory;
+  memory.pixels.swap(pixels);
+  const auto image = data::decode_image(file, {.mode = data::ImageMode::kRgb, .is_turned_upright = is_turned_upright}, memory);
+  pixels.swap(memory.pixels);
+  return {image.height, image.width};
+}
+
+Images images_of_files(std::vector<std::string> files, bool is_turned_upright) {
   const auto all = std::make_shared<const std::vector<std::string>>(std::move(files));
   return {.size = static_cast<int64_t>(all->size()),
           .name = [all](int64_t index) { return all->at(static_cast<size_t>(index)); },
           .read =
-              [all, file = std::vector<uint8_t>()](int64_t index, std::vector<uint8_t>& pixels) mutable {
-                const auto image = data::decode_image(read_bytes(all->at(static_cast<size_t>(index)), file), pixels);
-                return data::Frame{image.height, image.width};
+              [all, is_turned_upright, file = std::vector<uint8_t>()](int64_t index, std::vector<uint8_t>& pixels) mutable {
+                return decode_colours(read_bytes(all->at(static_cast<size_t>(index)), file), is_turned_upright, pixels);
               }};
 }
 
@@ -138,8 +146,7 @@ Images images_of_split(engine::Samples samples) {
               [all, scratch = std::make_shared<data::Scratch>()](int64_t index, std::vector<uint8_t>& pixels) {
                 const auto sample = all->dataset().read(index, *scratch);
                 if (sample.encoded.empty()) return copy_colours(sample.image, pixels);
-                const auto image = data::decode_image(sample.encoded, pixels);
-                return data::Frame{image.height, image.width};
+                return decode_colours(sample.encoded, all->info().decoding.is_turned_upright, pixels);
               }};
 }
 
@@ -189,6 +196,11 @@ class Comparison {
   // Throws UsageError if the file takes another kind of input than the checkpoint's network.
   Comparison(inference::Predictor& predictor, exported::ExportedNetwork& network, std::string file, std::string checkpoint)
       : predictor_(predictor), network_(network), file_(std::move(file)), checkpoint_(std::move(checkpoint)) {
+    const auto& decoding = predictor_.reader().decoding();
+    if (decoding.has_values()) {
+      throw UsageError(fmt::format("{}: its network takes images of dataset.mode: {}, and this command compares those of 8 bits alone",
+                                   checkpoint_, data::name_of(decoding.mode)));
+    }
     const auto& shape = network_.input_shape();
     if (shape.empty()) return;
     auto wanted = predictor_.reader().shape();
@@ -466,8 +478,8 @@ config::Experiment load_experiment(const VerifyArguments& arguments, const sessi
 }
 
 Images open_images(const VerifyArguments& arguments, const config::Experiment& experiment, const session::NetworkFile& file,
-                   Logger& logger) {
-  if (!arguments.data.empty()) return images_of_files(datasets::find_image_files(arguments.data));
+                   bool is_turned_upright, Logger& logger) {
+  if (!arguments.data.empty()) return images_of_files(datasets::find_image_files(arguments.data), is_turned_upright);
   const auto data = session::find_evaluation_data(experiment, file, arguments.request);
   if (!data.note.empty()) logger.warn("{}", data.note);
   return images_of_split(session::open_split(experiment, data.dataset, data.split, logger));
@@ -506,7 +518,7 @@ ExitCode verify_export(const std::vector<std::string>& args) {
   }
   Comparison comparison(predictor, *network, arguments.file.string(), file.path());
   Resizer resizer(arguments.preprocess, inference::input_of_image_files(predictor.samples(), experiment.dataset.validation_transforms));
-  const auto images = open_images(arguments, experiment, file, *logger);
+  const auto images = open_images(arguments, experiment, file, predictor.samples().decoding.is_turned_upright, *logger);
   const auto indices = data::evenly_spaced(images.size, arguments.limit.value_or(images.size));
   const auto difference = Verification(images, comparison, resizer, *logger).compare(indices);
   print_difference(arguments, difference, network->engine(), file.path(), predictor);

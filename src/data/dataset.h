@@ -2,11 +2,14 @@
 // Parts of data sets (trainer/dataset.h).
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -14,6 +17,19 @@
 #include "trainer/transform.h"
 
 namespace trainer::data {
+
+// The names of the modes, but kAuto.
+inline constexpr std::array<std::pair<const char*, ImageMode>, 4> kImageModes = {
+    {{"rgb", ImageMode::kRgb}, {"grey", ImageMode::kGrey}, {"grey16", ImageMode::kGrey16}, {"raw", ImageMode::kRaw}}};
+inline const char* name_of(ImageMode mode) {
+  return std::ranges::find(kImageModes, mode, &decltype(kImageModes)::value_type::second)->first;
+}
+// Throws std::runtime_error with the reason.
+inline ImageMode image_mode_of(std::string_view name) {
+  const auto found = std::ranges::find_if(kImageModes, [&](const auto& mode) { return name == mode.first; });
+  if (found == kImageModes.end()) throw std::runtime_error("there is no image mode " + std::string(name));
+  return found->second;
+}
 
 // `most` indices of samples, evenly spaced from 0 to size - 1, or all of them.
 inline std::vector<int64_t> evenly_spaced(int64_t size, int64_t most) {

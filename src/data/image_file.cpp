@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "data/image_module.h"
+#include "data/operations/operations.h"
 #include "reporting/drawing/draw.h"
 #include "trainer/error.h"
 
@@ -45,23 +46,56 @@ void write_image_file(const std::filesystem::path& path, const RgbImage& image) 
   write_output_file(path, {reinterpret_cast<const char*>(file.data()), file.size()});
 }
 
-ImageView decode_image(std::span<const uint8_t> file, std::vector<uint8_t>& pixels) {
+namespace {
+
+// Keeps one channel of an image of three, in the same memory.
+void make_grey(ImageView& image, std::vector<uint8_t>& pixels) {
+  const PixelArray array{.data = pixels.data(), .channels = 3, .height = image.height, .width = image.width};
+  to_grayscale(array);
+  for (size_t i = 0; i < array.num_pixels(); ++i) pixels[i] = pixels[3 * i];
+  image.channels = 1;
+}
+
+ImageView decode_pixels(std::span<const uint8_t> file, const ImageDecoding& decoding, std::vector<uint8_t>& pixels) {
   std::string refusal;
   RgbImage image;
   image.pixels.swap(pixels);  // its memory is used again
-  if (!image_module().decode(file, image, refusal)) throw std::runtime_error(refusal);
+  if (!image_module().decode(file, decoding.is_turned_upright, image, refusal)) throw std::runtime_error(refusal);
   pixels.swap(image.pixels);
-  return ImageView::whole(pixels.data(), 3, image.height, image.width, PixelOrder::kInterleaved);
+  auto view = ImageView::whole(pixels.data(), 3, image.height, image.width, PixelOrder::kInterleaved);
+  if (decoding.mode == ImageMode::kGrey) make_grey(view, pixels);
+  return view;
 }
 
-std::optional<Box> find_size(std::span<const uint8_t> file) {
+ImageView decode_values(std::span<const uint8_t> file, const ImageDecoding& decoding, std::vector<float>& values) {
+  std::string refusal;
+  ValueImage image;
+  image.values.swap(values);
+  if (!image_module().decode_values(file, decoding, image, refusal)) throw std::runtime_error(refusal);
+  values.swap(image.values);
+  auto view = ImageView::whole(nullptr, image.channels, image.height, image.width, PixelOrder::kInterleaved);
+  view.values = values.data();
+  view.maximum = image.maximum;
+  return view;
+}
+
+}  // namespace
+
+ImageView decode_image(std::span<const uint8_t> file, std::vector<uint8_t>& pixels) { return decode_pixels(file, {}, pixels); }
+
+ImageView decode_image(std::span<const uint8_t> file, const ImageDecoding& decoding, DecodedMemory& memory) {
+  return decoding.has_values() ? decode_values(file, decoding, memory.values) : decode_pixels(file, decoding, memory.pixels);
+}
+
+std::optional<Box> find_size(std::span<const uint8_t> file, const ImageDecoding& decoding) {
+  if (decoding.has_values()) return std::nullopt;
   std::string refusal;
   std::optional<Box> size;
-  if (!image_module().find_size(file, size, refusal)) throw std::runtime_error(refusal);
+  if (!image_module().find_size(file, decoding.is_turned_upright, size, refusal)) throw std::runtime_error(refusal);
   return size;
 }
 
-ImageView decode_part(std::span<const uint8_t> file, const Box& part, std::vector<uint8_t>& pixels) {
+ImageView decode_part(std::span<const uint8_t> file, const Box& part, const ImageDecoding& decoding, std::vector<uint8_t>& pixels) {
   std::string refusal;
   RgbImage image;
   Box decoded = part;
@@ -69,6 +103,7 @@ ImageView decode_part(std::span<const uint8_t> file, const Box& part, std::vecto
   if (!image_module().decode_part(file, decoded, image, refusal)) throw std::runtime_error(refusal);
   pixels.swap(image.pixels);
   auto view = ImageView::whole(pixels.data(), 3, image.height, image.width, PixelOrder::kInterleaved);
+  if (decoding.mode == ImageMode::kGrey) make_grey(view, pixels);
   view.top = part.top - decoded.top;
   view.left = part.left - decoded.left;
   view.window_height = part.height;

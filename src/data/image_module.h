@@ -12,14 +12,26 @@
 
 namespace trainer::data {
 
+// [height][width][channels]
+struct ValueImage {
+  int height = 0;
+  int width = 0;
+  int channels = 0;
+  float maximum = 0;  // as that of ImageView
+  std::vector<float> values = {};
+};
+
 // The module's functions; filled in by data/images/image_module.cpp.
 struct ImageModule {
   // Returns whether `file` is a file of these pixels in the format of the extension (".png"); `refusal` says why not.
   bool (*encode)(const std::string& extension, const RgbImage& image, std::vector<uint8_t>& file, std::string& refusal);
   // Returns whether `image` has the pixels of these bytes of a file; `refusal` says why not. May be called by several threads.
-  bool (*decode)(std::span<const uint8_t> file, RgbImage& image, std::string& refusal);
+  // `is_turned_upright`: as that of ImageDecoding.
+  bool (*decode)(std::span<const uint8_t> file, bool is_turned_upright, RgbImage& image, std::string& refusal);
+  // The same in a mode with values.
+  bool (*decode_values)(std::span<const uint8_t> file, const ImageDecoding& decoding, ValueImage& image, std::string& refusal);
   // Returns false with a refusal if the file is damaged. `size` is set if parts of the image can be decoded.
-  bool (*find_size)(std::span<const uint8_t> file, std::optional<Box>& size, std::string& refusal);
+  bool (*find_size)(std::span<const uint8_t> file, bool is_turned_upright, std::optional<Box>& size, std::string& refusal);
   // Decodes at least `part`, and sets it to the part that `image` has.
   bool (*decode_part)(std::span<const uint8_t> file, Box& part, RgbImage& image, std::string& refusal);
   // Returns whether `file` is a JPEG file of that quality (1 to 100) of these pixels, [height][width][3].

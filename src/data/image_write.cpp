@@ -101,6 +101,28 @@ void write_image(const ImageView& image, std::span<const T> table, std::span<con
 }
 
 template <class T>
+void write_image_values(const ImageView& image, std::span<const double> mean, std::span<const double> std, bool channels_last,
+                        std::vector<float>& memory, T* out) {
+  using Real = std::conditional_t<std::is_same_v<T, double>, double, float>;
+  const auto channels = static_cast<size_t>(image.channels);
+  const auto num_pixels = static_cast<size_t>(image.window_height) * static_cast<size_t>(image.window_width);
+  memory.resize(num_pixels * channels);
+  copy_values(image, memory.data());
+  const Real maximum = image.maximum > 0 ? static_cast<Real>(image.maximum) : Real{1};
+  for (size_t i = 0; i < num_pixels; ++i) {
+    for (size_t c = 0; c < channels; ++c) {
+      const Real value = (static_cast<Real>(memory[i * channels + c]) / maximum - static_cast<Real>(mean[c])) / static_cast<Real>(std[c]);
+      auto& written = out[channels_last ? i * channels + c : c * num_pixels + i];
+      if constexpr (std::is_same_v<T, uint16_t>) {
+        written = bfloat16_bits(value);
+      } else {
+        written = value;
+      }
+    }
+  }
+}
+
+template <class T>
 void erase_box(const Box& box, int channels, int height, int width, bool channels_last, T* out) {
   const int num_planes = channels_last ? 1 : channels;
   const int values = channels / num_planes;  // of one pixel in a plane
@@ -120,6 +142,12 @@ template void write_image<double>(const ImageView&, std::span<const double>, std
                                   std::vector<uint8_t>&, double*);
 template void write_image<uint16_t>(const ImageView&, std::span<const uint16_t>, std::span<const ChannelArithmetic>, bool,
                                     std::vector<uint8_t>&, uint16_t*);
+template void write_image_values<float>(const ImageView&, std::span<const double>, std::span<const double>, bool, std::vector<float>&,
+                                        float*);
+template void write_image_values<double>(const ImageView&, std::span<const double>, std::span<const double>, bool, std::vector<float>&,
+                                         double*);
+template void write_image_values<uint16_t>(const ImageView&, std::span<const double>, std::span<const double>, bool, std::vector<float>&,
+                                           uint16_t*);
 template void erase_box<float>(const Box&, int, int, int, bool, float*);
 template void erase_box<double>(const Box&, int, int, int, bool, double*);
 template void erase_box<uint16_t>(const Box&, int, int, int, bool, uint16_t*);

@@ -36,6 +36,11 @@ template <class T>
 void write_image(const ImageView& image, std::span<const T> table, std::span<const ChannelArithmetic> arithmetic, bool channels_last,
                  std::vector<uint8_t>& memory, T* out);
 
+// The same of an image with values: (value / maximum - mean) / std, without the division where they have no maximum.
+template <class T>
+void write_image_values(const ImageView& image, std::span<const double> mean, std::span<const double> std, bool channels_last,
+                        std::vector<float>& memory, T* out);
+
 // Sets the part `box` of `out`, which write_image has written with that many channels, rows and columns, to 0.
 template <class T>
 void erase_box(const Box& box, int channels, int height, int width, bool channels_last, T* out);

@@ -2,18 +2,21 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <stdexcept>
 
 #include "data/image_file.h"
 #include "data/window_copy.h"
 
 namespace trainer::data {
 
-Picture::Picture(std::span<const uint8_t> file, PictureMemory& memory) : memory_(memory) {
-  if (const auto size = find_size(file)) {
+Picture::Picture(std::span<const uint8_t> file, PictureMemory& memory, const ImageDecoding& decoding)
+    : has_values_(decoding.has_values()), decoding_(decoding), memory_(memory) {
+  if (const auto size = find_size(file, decoding)) {
     file_ = file;
-    view_ = ImageView::whole(nullptr, 3, size->height, size->width, PixelOrder::kInterleaved);
+    const int num_channels = decoding.mode == ImageMode::kGrey ? 1 : 3;
+    view_ = ImageView::whole(nullptr, num_channels, size->height, size->width, PixelOrder::kInterleaved);
   } else {
-    view_ = decode_image(file, memory.decoded);
+    view_ = decode_image(file, decoding, memory.decoded);
   }
 }
 
@@ -32,7 +35,7 @@ void Picture::decode(ImageView& image, const Box& part) {
   // Of a picture that shows nothing but padding, one pixel.
   const bool is_empty = part.height == 0 || part.width == 0;
   const auto needed = is_empty ? Box{0, 0, 1, 1} : part;
-  const auto decoded = decode_part(file_, needed, memory_.decoded);
+  const auto decoded = decode_part(file_, needed, decoding_, memory_.decoded.pixels);
   file_ = {};
   image.pixels = decoded.pixels;
   image.top += decoded.top - needed.top;
@@ -57,8 +60,23 @@ uint8_t* Picture::allocate(int height, int width) {
   return pixels.data();
 }
 
+float* Picture::allocate_values(int height, int width) {
+  auto& values = memory_.values[memory_.next];
+  memory_.next = 1 - memory_.next;
+  values.resize(static_cast<size_t>(height) * static_cast<size_t>(width) * static_cast<size_t>(view_.channels));
+  return values.data();
+}
+
 void Picture::copy_window() {
   const auto window = view();
+  if (has_values_) {
+    auto* copy = allocate_values(window.window_height, window.window_width);
+    copy_values(window, copy);
+    view_ = ImageView::whole(nullptr, window.channels, window.window_height, window.window_width, PixelOrder::kInterleaved);
+    view_.values = copy;
+    view_.maximum = window.maximum;
+    return;
+  }
   auto* copy = allocate(window.window_height, window.window_width);
   copy_rows(window, 0, window.window_height, PixelOrder::kInterleaved, copy);
   if (is_mask_) fill_padding(window, kNoClass, copy);
@@ -87,6 +105,7 @@ void Picture::resize(int height, int width, Interpolation interpolation) {
   interpolation_ = interpolation;
   is_delayed_ = true;
   view_ = ImageView::whole(nullptr, resized_.channels, height, width, PixelOrder::kInterleaved);
+  view_.maximum = resized_.maximum;
 }
 
 void Picture::resize_to_nearest(int height, int width) {
@@ -115,10 +134,16 @@ const ImageView& Picture::view() {
   const auto part = visible_part();
   const auto needed = prepare_resample(resized_, view_.height, view_.width, part, interpolation_, memory_.resample);
   decode(resized_, {resized_.top + needed.top, resized_.left + needed.left, needed.height, needed.width});
-  auto* pixels = allocate(part.height, part.width);
-  resample(resized_, view_.height, view_.width, part, needed, memory_.resample, pixels);
-  view_.pixels = pixels;
-  owned_ = pixels;
+  if (has_values_) {
+    auto* values = allocate_values(part.height, part.width);
+    resample_values(resized_, view_.height, view_.width, part, needed, memory_.resample, values);
+    view_.values = values;
+  } else {
+    auto* pixels = allocate(part.height, part.width);
+    resample(resized_, view_.height, view_.width, part, needed, memory_.resample, pixels);
+    view_.pixels = pixels;
+    owned_ = pixels;
+  }
   view_.top -= part.top;
   view_.left -= part.left;
   view_.height = part.height;
@@ -127,6 +152,7 @@ const ImageView& Picture::view() {
 }
 
 PixelArray Picture::pixels() {
+  if (has_values_) throw std::logic_error("pixels of 8 bits were asked for, of an image that has others");
   view();
   const bool is_owned = owned_ != nullptr && view_.pixels == owned_;
   if (!is_owned || !is_whole() || view_.mirrored || view_.flipped) copy_window();

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "data/image_file.h"
 #include "data/operations/operations.h"
 #include "data/resample.h"
 #include "trainer/transform.h"
@@ -15,10 +16,12 @@ namespace trainer::data {
 
 // Buffers that grow as needed and are reused from picture to picture; one for each thread.
 struct PictureMemory {
-  std::vector<uint8_t> decoded;                // of an image file
+  DecodedMemory decoded;                       // of an image file
   std::array<std::vector<uint8_t>, 2> pixels;  // the last results of computations
-  std::size_t next = 0;                        // of `pixels`, to be written
+  std::array<std::vector<float>, 2> values;    // the same of images of other than 8 bits
+  std::size_t next = 0;                        // of these, to be written
   std::vector<uint8_t> rows;                   // of write_image()
+  std::vector<float> window;                   // of write_image_values()
   ResampleMemory resample;
   BlurMemory blur;
   std::unique_ptr<PictureMemory> mask;  // of the mask of a picture, once there was one

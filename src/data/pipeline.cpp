@@ -77,6 +77,13 @@ void check_color(const ImageTransform& transform, int64_t channels, const std::s
       fmt::format("transform {}: the images have {}; it can be applied to those with 1 or 3", name, counted(channels, "channel")));
 }
 
+void check_depth(const ImageTransform& transform, const DatasetInfo& info, const std::string& name) {
+  if (!info.decoding.has_values() || transform.fits_all_depths()) return;
+  throw UsageError(fmt::format("transform {}: it needs images of 8 bits, but dataset.mode is {}; remove it{}", name,
+                               name_of(info.decoding.mode),
+                               name == "pad" || name == "letterbox" ? ", or leave its fill at 0" : ", or set dataset.mode to rgb or grey"));
+}
+
 void check_masks(const ImageTransform& transform, const DatasetInfo& info, const std::string& name) {
   if (!info.has_masks || !transform.moves_pixels()) return;
   throw UsageError(
@@ -93,6 +100,7 @@ struct Pipeline::State {
   std::vector<int64_t> output_shape;
   std::vector<std::shared_ptr<const ImageTransform>> image_transforms;
   std::vector<std::shared_ptr<const ErasingTransform>> erasing_transforms;
+  std::vector<double> mean, std;  // of normalize
   PixelTable table;
   std::vector<ChannelArithmetic> arithmetic;
   std::vector<TransformFinding> warnings;
@@ -117,8 +125,8 @@ struct Pipeline::State {
     TORCH_CHECK(info.shape.size() == 3, "images of ", info.shape.size(), " dimensions");
     const auto channels = info.shape[0];
     Frame frame = info.shape[1] == kAnySize ? Frame{1, 1, false} : Frame{static_cast<int>(info.shape[1]), static_cast<int>(info.shape[2])};
-    std::vector<double> mean(static_cast<size_t>(channels), 0.0);
-    std::vector<double> std(static_cast<size_t>(channels), 1.0);
+    mean.assign(static_cast<size_t>(channels), 0.0);
+    std.assign(static_cast<size_t>(channels), 1.0);
     const auto transforms = make_transforms(components);
     for (size_t i = 0; i < transforms.size(); ++i) {
       const auto& name = components[i].name;
@@ -131,6 +139,7 @@ struct Pipeline::State {
         erasing_transforms.push_back(*erasing);
       } else {
         image_transforms.push_back(std::get<std::shared_ptr<const ImageTransform>>(transforms[i]));
+        check_depth(*image_transforms.back(), info, name);
         check_color(*image_transforms.back(), channels, name);
         check_masks(*image_transforms.back(), info, name);
         const auto before = frame;
@@ -163,7 +172,7 @@ struct Pipeline::State {
 
   void write_pixels(const Sample& sample, const EpochSeeds& seeds, const EpochSample& which, PictureMemory& memory, void* out,
                     uint8_t* mask_out) const {
-    Picture picture = sample.encoded.empty() ? Picture(sample.image, memory) : Picture(sample.encoded, memory);
+    Picture picture = sample.encoded.empty() ? Picture(sample.image, memory) : Picture(sample.encoded, memory, info.decoding);
     check_size(picture.channels(), picture.height(), picture.width());
     std::optional<Picture> mask;
     if (info.has_masks) {
@@ -176,7 +185,11 @@ struct Pipeline::State {
     for (const auto& transform : image_transforms) transform->apply(picture, random);
     const auto write = [&]<class T>(const std::vector<T>& values) {
       const auto& view = picture.view();
-      write_image<T>(view, values, arithmetic, layout.channels_last, memory.rows, static_cast<T*>(out));
+      if (view.values != nullptr) {
+        write_image_values<T>(view, mean, std, layout.channels_last, memory.window, static_cast<T*>(out));
+      } else {
+        write_image<T>(view, values, arithmetic, layout.channels_last, memory.rows, static_cast<T*>(out));
+      }
       for (const auto& transform : erasing_transforms) {
         const auto box = transform->draw_box(view.window_height, view.window_width, random);
         erase_box(box, view.channels, view.window_height, view.window_width, layout.channels_last, static_cast<T*>(out));

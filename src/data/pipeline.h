@@ -36,8 +36,8 @@ std::vector<TransformFinding> check_transforms(const std::vector<ComponentConfig
 class Pipeline {
  public:
   // `components` must be from transform_registry(). Throws UsageError for lists that cannot be applied to such samples (transforms on a
-  // data set without images, normalize and what erases not last, normalize with another number of channels, a crop that does not fit,
-  // results of different sizes).
+  // data set without images, or that need images of 8 bits on others, normalize and what erases not last, normalize with another number of
+  // channels, a crop that does not fit, results of different sizes).
   Pipeline(const std::vector<ComponentConfig>& components, const DatasetInfo& info, BatchLayout layout);
 
   // Shape of one transformed sample.

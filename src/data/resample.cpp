@@ -70,6 +70,7 @@ void find_nearest(double scale, int first, int num_outputs, Taps& taps) {
   taps.count = 1;
   taps.begin.resize(static_cast<size_t>(num_outputs));
   taps.weights.assign(static_cast<size_t>(num_outputs), 1 << kFractionBits);
+  taps.exact_weights.assign(static_cast<size_t>(num_outputs), 1);
   double at = scale * 0.5;
   for (int i = 0; i < first + num_outputs; ++i, at += scale) {
     if (i >= first) taps.begin[static_cast<size_t>(i - first)] = static_cast<int>(at);
@@ -87,6 +88,7 @@ void compute_taps(int in_size, int out_size, int first, int num_outputs, const F
   const auto count = static_cast<size_t>(taps.count);
   taps.begin.resize(static_cast<size_t>(num_outputs));
   taps.weights.assign(static_cast<size_t>(num_outputs) * count, 0);
+  taps.exact_weights.assign(static_cast<size_t>(num_outputs) * count, 0);
   unrounded.resize(count);
   for (size_t i = 0; i < static_cast<size_t>(num_outputs); ++i) {
     const int output = first + static_cast<int>(i);
@@ -99,8 +101,11 @@ void compute_taps(int in_size, int out_size, int first, int num_outputs, const F
     }
     // All outputs have the same number of taps; those that need fewer have weights of zero.
     taps.begin[i] = std::min(begin, in_size - taps.count);
-    int32_t* weights = &taps.weights[i * count + static_cast<size_t>(begin - taps.begin[i])];
-    for (int k = 0; k < num; ++k) weights[k] = to_fixed_point(unrounded[static_cast<size_t>(k)] / sum);
+    const auto first_weight = i * count + static_cast<size_t>(begin - taps.begin[i]);
+    for (size_t k = 0; k < static_cast<size_t>(num); ++k) {
+      taps.exact_weights[first_weight + k] = unrounded[k] / sum;
+      taps.weights[first_weight + k] = to_fixed_point(unrounded[k] / sum);
+    }
   }
 }
 
@@ -205,6 +210,56 @@ void resample(const ImageView& source, int height, int width, const Box& part, c
     resample_rows(pixels, end, needed.height, channels, horizontal, between);
     const auto row_bytes = static_cast<ptrdiff_t>(part.width) * channels;
     resample_columns(between, row_bytes, row_bytes, vertical, out);
+  }
+}
+
+namespace {
+
+// What resample_values() computes along one direction, of `num_lines` rows or columns.
+struct Line {
+  ptrdiff_t step = 0;  // to the next value of the line
+  ptrdiff_t next = 0;  // to the next line
+};
+
+// `maximum`: of values that are integers; 0: they are not.
+void weigh_values(const float* in, const Line& from, ptrdiff_t num_lines, const Taps& taps, float maximum, float* out, const Line& to) {
+  for (ptrdiff_t line = 0; line < num_lines; ++line, in += from.next, out += to.next) {
+    for (size_t i = 0; i < taps.begin.size(); ++i) {
+      const double* weights = &taps.exact_weights[i * static_cast<size_t>(taps.count)];
+      const float* value = in + taps.begin[i] * from.step;
+      double sum = 0;
+      for (int k = 0; k < taps.count; ++k) sum += value[k * from.step] * weights[k];
+      if (maximum > 0) sum = std::clamp(std::trunc(sum + (sum < 0 ? -0.5 : 0.5)), 0.0, static_cast<double>(maximum));
+      out[static_cast<ptrdiff_t>(i) * to.step] = static_cast<float>(sum);
+    }
+  }
+}
+
+}  // namespace
+
+void resample_values(const ImageView& source, int height, int width, const Box& part, const Box& needed, ResampleMemory& memory,
+                     float* out) {
+  if (part.height == 0 || part.width == 0) return;
+  const ptrdiff_t channels = source.channels;
+  const ptrdiff_t source_row = source.width * channels;
+  const float* in = source.values + (source.top + needed.top) * source_row + (source.left + needed.left) * channels;
+  const bool columns_first = begins_with_columns(source, height, width);
+  const ptrdiff_t between_height = columns_first ? part.height : needed.height;
+  const ptrdiff_t between_row = (columns_first ? needed.width : part.width) * channels;
+  const ptrdiff_t out_row = part.width * channels;
+  memory.values_between.resize(static_cast<size_t>(between_height * between_row));
+  auto* between = memory.values_between.data();
+  const auto weigh_rows_of = [&](const float* from, ptrdiff_t from_row, ptrdiff_t num_rows, float* to, ptrdiff_t to_row) {
+    for (ptrdiff_t c = 0; c < channels; ++c) {
+      weigh_values(from + c, {channels, from_row}, num_rows, memory.horizontal, source.maximum, to + c, {channels, to_row});
+    }
+  };
+  if (columns_first) {
+    weigh_values(in, {source_row, 1}, between_row, memory.vertical, source.maximum, between, {between_row, 1});
+    weigh_rows_of(between, between_row, between_height, out, out_row);
+  } else {
+    weigh_rows_of(in, source_row, between_height, between, between_row);
+    weigh_values(between, {between_row, 1}, out_row, memory.vertical, source.maximum, out, {out_row, 1});
   }
 }
 

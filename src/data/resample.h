@@ -13,7 +13,8 @@ namespace trainer::data {
 struct Taps {
   int count = 0;  // for one output
   std::vector<int32_t> begin;
-  std::vector<int32_t> weights;  // `count` for each output, fixed-point
+  std::vector<int32_t> weights;       // `count` for each output, fixed-point
+  std::vector<double> exact_weights;  // the same before they are rounded
 };
 
 // Buffers that grow as needed and are reused from call to call; one for each thread.
@@ -21,7 +22,8 @@ struct ResampleMemory {
   Taps horizontal;
   Taps vertical;
   std::vector<double> unrounded;
-  std::vector<uint8_t> between;  // the result of the first pass
+  std::vector<uint8_t> between;       // the result of the first pass
+  std::vector<float> values_between;  // the same of resample_values()
 };
 
 // Prepares resample() with the same arguments. Returns the part of the source's window that it reads, counted from the window's corner; the
@@ -32,5 +34,8 @@ Box prepare_resample(const ImageView& source, int height, int width, const Box& 
 // `needed` is the result of prepare_resample(); the stored image must have at least that part of the window. The window must be neither
 // mirrored nor flipped, and pixels beyond it do not count.
 void resample(const ImageView& source, int height, int width, const Box& part, const Box& needed, ResampleMemory& memory, uint8_t* out);
+// The same of an image with values: as Pillow's modes "I;16" (but larger results than 65535 become that) and "F", of each channel alone.
+void resample_values(const ImageView& source, int height, int width, const Box& part, const Box& needed, ResampleMemory& memory,
+                     float* out);
 
 }  // namespace trainer::data

@@ -16,12 +16,12 @@ namespace {
 constexpr std::chrono::milliseconds kInterval{200};
 
 // Why it cannot be used.
-std::optional<std::string> problem_of(const Dataset& dataset, int64_t index, Scratch& scratch, std::vector<uint8_t>& pixels,
+std::optional<std::string> problem_of(const Dataset& dataset, int64_t index, Scratch& scratch, DecodedMemory& decoded,
                                       const std::function<void(int64_t index, const Sample&)>& visit) {
   try {
     dataset.check(index);
     const auto sample = dataset.read(index, scratch);
-    const auto image = sample.encoded.empty() ? sample.image : decode_image(sample.encoded, pixels);
+    const auto image = sample.encoded.empty() ? sample.image : decode_image(sample.encoded, dataset.info().decoding, decoded);
     const auto refusal = refusal_of_label(sample.target, dataset.info());
     if (!refusal.empty()) return refusal;
     if (dataset.info().has_masks) {
@@ -49,11 +49,11 @@ std::vector<UnreadableSample> find_unreadable_samples(const Dataset& dataset, in
   std::vector<UnreadableSample> unreadable;
   const auto work = [&](const std::stop_token& stop) {
     Scratch scratch;
-    std::vector<uint8_t> pixels;
+    DecodedMemory decoded;
     while (!stop.stop_requested()) {
       const int64_t index = next++;
       if (index >= dataset.size()) return;
-      if (const auto problem = problem_of(dataset, index, scratch, pixels, visit)) {
+      if (const auto problem = problem_of(dataset, index, scratch, decoded, visit)) {
         const std::lock_guard lock(mutex);
         unreadable.push_back({index, *problem});
       }

@@ -180,6 +180,26 @@ void copy_rows(const ImageView& image, int begin, int end, PixelOrder order, uin
   HWY_DYNAMIC_DISPATCH(CopyRows)(image, begin, end, order, out);
 }
 
+void copy_values(const ImageView& image, float* out) {
+  constexpr int kOutside = -1;
+  const auto index_of = [&](int index, int size) {
+    if (index >= 0 && index < size) return index;
+    if (image.padding == Padding::kZero) return kOutside;
+    return index < 0 ? -index : 2 * (size - 1) - index;
+  };
+  for (int y = 0; y < image.window_height; ++y) {
+    const int row = index_of(image.flipped ? image.top + image.window_height - 1 - y : image.top + y, image.height);
+    for (int x = 0; x < image.window_width; ++x, out += image.channels) {
+      const int column = index_of(image.mirrored ? image.left + image.window_width - 1 - x : image.left + x, image.width);
+      if (row == kOutside || column == kOutside) {
+        std::fill_n(out, image.channels, 0.0F);
+      } else {
+        std::copy_n(image.values + (static_cast<ptrdiff_t>(row) * image.width + column) * image.channels, image.channels, out);
+      }
+    }
+  }
+}
+
 void fill_padding(const ImageView& image, uint8_t value, uint8_t* out) {
   if (image.padding != Padding::kZero) return;
   const int before = std::clamp(-image.left, 0, image.window_width);

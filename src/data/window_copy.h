@@ -11,6 +11,8 @@ namespace trainer::data {
 // [end - begin][window_width][channels]. Zero padding is pixel value 0; with reflection the window must extend beyond an edge by less than
 // the stored height or width.
 void copy_rows(const ImageView& image, int begin, int end, PixelOrder order, uint8_t* out);
+// Copies the window of an image with values to `out`, [window_height][window_width][channels]; padding as copy_rows().
+void copy_values(const ImageView& image, float* out);
 // Sets what copy_rows() has written of zero padding to `value`: in a window of one channel, [window_height][window_width].
 void fill_padding(const ImageView& image, uint8_t value, uint8_t* out);
 

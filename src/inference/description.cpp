@@ -82,6 +82,28 @@ std::vector<int64_t> read_sample_shape(const state::Tree& file, const std::strin
   return shape;
 }
 
+data::ImageDecoding read_decoding(const state::Tree& file, const std::string& source) {
+  data::ImageDecoding decoding;
+  const auto stored = state::View(file, source).find("image_files");
+  if (!stored) return decoding;
+  try {
+    decoding.mode = data::image_mode_of(stored->at("mode").text());
+  } catch (const std::runtime_error& reason) {
+    stored->fail(reason.what());
+  }
+  decoding.is_turned_upright = stored->at("is_turned_upright").flag();
+  decoding.channels = static_cast<int>(stored->at("channels").integer());
+  return decoding;
+}
+
+state::Dict tree_of(const data::ImageDecoding& decoding) {
+  state::Dict tree;
+  tree.add("mode", std::string(data::name_of(decoding.mode)));
+  tree.add("is_turned_upright", decoding.is_turned_upright);
+  tree.add("channels", decoding.channels);
+  return tree;
+}
+
 void set_targets(data::DatasetInfo& samples, const std::string& task, int64_t num_outputs) {
   if (task == "multi_label") samples.is_multi_label = true;
   if (task == "regression") samples.num_classes = 0;
@@ -152,6 +174,7 @@ Description read_description(const state::Tree& checkpoint, const std::string& s
   if (samples.shape.empty()) {
     file.fail("an earlier version of trainer wrote it, without the shape of its samples; predict with `trainer predict`, or train again");
   }
+  samples.decoding = read_decoding(checkpoint, source);
   samples.class_names = read_class_names(checkpoint, source);
   samples.target_names = read_target_names(checkpoint, source);
   if (static_cast<int64_t>(samples.class_names.size()) != samples.num_classes) samples.class_names.clear();

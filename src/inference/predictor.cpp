@@ -198,8 +198,11 @@ data::ImageView make_grey(std::vector<uint8_t>& pixels, int height, int width) {
 }  // namespace
 
 ImageFileInput input_of_image_files(data::DatasetInfo samples, std::vector<ComponentConfig> transforms) {
-  const bool is_readable = samples.is_image && samples.shape.size() == 3 && (samples.shape[0] == 1 || samples.shape[0] == 3);
+  auto& mode = samples.decoding.mode;
+  const bool is_readable =
+      samples.is_image && samples.shape.size() == 3 && (samples.shape[0] == 1 || samples.shape[0] == 3 || samples.decoding.has_values());
   if (!is_readable) throw UsageError("the network was not trained on grey or colour images, so that images cannot be its input");
+  if (mode == data::ImageMode::kRgb && samples.shape[0] == 1) mode = data::ImageMode::kGrey;
   if (samples.shape[1] != data::kAnySize) {
     const auto resize = fmt::format("[{{resize: {{size: [{}, {}]}}}}]", samples.shape[1], samples.shape[2]);
     transforms.insert(transforms.begin(), config::read_components(resize, "the size of an image", data::transform_registry()).front());
@@ -212,25 +215,23 @@ ImageReader::ImageReader(const data::DatasetInfo& samples, std::vector<Component
     : ImageReader(input_of_image_files(samples, std::move(transforms)), layout) {}
 
 ImageReader::ImageReader(const ImageFileInput& input, data::BatchLayout layout)
-    : is_grey_(input.samples.shape[0] == 1), pipeline_(input.transforms, input.samples, layout) {}
+    : decoding_(input.samples.decoding), pipeline_(input.transforms, input.samples, layout) {}
 
 void ImageReader::read_file(const std::string& path, Memory& memory, void* out) const {
   read_encoded(read_bytes(path, memory.file), memory, out);
 }
 
-void ImageReader::read_encoded(std::span<const uint8_t> file, Memory& memory, void* out) const {
-  if (is_grey_) {
-    const auto image = data::decode_image(file, memory.pixels);
-    return read_pixels(image.height, image.width, memory, out);
-  }
-  // Decoded as far as its pixels are needed.
-  write({.encoded = file}, memory, out);
-}
+void ImageReader::read_encoded(std::span<const uint8_t> file, Memory& memory, void* out) const { write({.encoded = file}, memory, out); }
 
 void ImageReader::read_pixels(int height, int width, Memory& memory, void* out) const {
   auto& pixels = memory.pixels;
-  write({.image = is_grey_ ? make_grey(pixels, height, width)
-                           : data::ImageView::whole(pixels.data(), 3, height, width, data::PixelOrder::kInterleaved)},
+  if (decoding_.has_values()) {
+    throw UsageError(fmt::format("the network takes images of dataset.mode: {}, and not pixels of 8 bits; give it image files",
+                                 data::name_of(decoding_.mode)));
+  }
+  write({.image = decoding_.mode == data::ImageMode::kGrey
+                      ? make_grey(pixels, height, width)
+                      : data::ImageView::whole(pixels.data(), 3, height, width, data::PixelOrder::kInterleaved)},
         memory, out);
 }
 

@@ -23,14 +23,15 @@ struct ImageFileInput {
   data::DatasetInfo samples;  // images of any size
   std::vector<ComponentConfig> transforms;
 };
-// `samples`: those that the network was trained on. If these have one size, an image is resized to it before the transforms. Throws
-// UsageError if they are no images of 1 or 3 channels.
+// `samples`: those that the network was trained on, whose files are read as these were, in grey if they have one channel of 8 bits. If they
+// have one size, an image is resized to it before the transforms. Throws UsageError if they are no images of 1 or 3 channels, nor of files
+// of other depths.
 ImageFileInput input_of_image_files(data::DatasetInfo samples, std::vector<ComponentConfig> transforms);
 
 // Immutable and thread-safe.
 class ImageReader {
  public:
-  // As input_of_image_files(); if `samples` have one channel, an image is made grey first. Throws as it, and as data::Pipeline.
+  // As input_of_image_files(). Throws as it, and as data::Pipeline.
   ImageReader(const data::DatasetInfo& samples, std::vector<ComponentConfig> transforms, data::BatchLayout layout);
 
   // Of one input.
@@ -47,14 +48,15 @@ class ImageReader {
   // no image files.
   void read_file(const std::string& path, Memory& memory, void* out) const;
   void read_encoded(std::span<const uint8_t> file, Memory& memory, void* out) const;
-  // The pixels are memory.pixels, [height][width][3], which may be changed.
+  const data::ImageDecoding& decoding() const { return decoding_; }
+  // The pixels are memory.pixels, [height][width][3], which may be changed. Throws UsageError if the network takes other depths.
   void read_pixels(int height, int width, Memory& memory, void* out) const;
 
  private:
   ImageReader(const ImageFileInput& input, data::BatchLayout layout);
   void write(const data::Sample& sample, Memory& memory, void* out) const;
 
-  bool is_grey_;
+  data::ImageDecoding decoding_;
   data::Pipeline pipeline_;
 };
 

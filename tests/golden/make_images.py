@@ -1,4 +1,4 @@
-"""Writes images/: small image files, and beside each one NAME.ppm with its pixels as Pillow reads them; and jpegs/: larger JPEG files, of
+"""Writes images/: small image files, and beside each one NAME.ppm with its pixels as Pillow reads them, in RGB or 16 bits of grey; and jpegs/: larger JPEG files, of
 which parts are decoded; and refused_images/: files in forms that Pillow reads and the program refuses by name. For
 tests/unit/data/image_file_test.cpp.
 
@@ -143,7 +143,7 @@ def make_pngs():
     for bits in 2, 4:
         save_png(f"grey_{bits}_bits.png", pixels(1, bits=bits), bits, 0)
     # Dark, because Pillow makes every value above 255 white.
-    save_png("grey_16_bits.png", pixels(1, bits=16) // 200, 16, 0)
+    save_png("grey_16_bits.png", pixels(1, bits=16), 16, 0)
     save_png("grey_alpha_16_bits.png", pixels(2, 19, 13, bits=16), 16, 4)
     save_png("rgb_16_bits.png", pixels(3, 19, 13, bits=16), 16, 2)
     save_png("rgba_16_bits.png", pixels(4, 19, 13, bits=16), 16, 6)
@@ -218,13 +218,12 @@ def make_pnms():
         write(f"grey_maximum_{maximum}.pnm", f"P5\n19 13\n{maximum}\n", (grey * maximum // 255).astype(numpy.uint8).tobytes())
         write(f"rgb_maximum_{maximum}.pnm", f"P6 19 13 {maximum}\n", (small * float(maximum) // 255).astype(numpy.uint8).tobytes())
     for maximum in 256, 1023, 65535:
-        # Partly dark, because Pillow makes every grey value above 255 of 65535 white.
-        write(f"grey_maximum_{maximum}.pnm", f"P5\n# 13 rows\n19 13\n{maximum}\n", (grey * maximum // 65535).astype(">u2").tobytes())
+        write(f"grey_maximum_{maximum}.pnm", f"P5\n# 13 rows\n19 13\n{maximum}\n", (grey * float(maximum) // 255).astype(">u2").tobytes())
         write(f"rgb_maximum_{maximum}.pnm", f"P6\n19 13\n{maximum}\n", (pixels(3, 19, 13, bits=16) * float(maximum) // 65535).astype(">u2").tobytes())
     write("values_above_the_maximum.pnm", "P5 3 1 100\n", bytes([0, 100, 200]))
     write("plain_bits.pnm", "P1\n# a comment\n19 13\n", plain((grey > 99).astype(int)).replace(b" ", b""))
     write("plain_grey.pnm", "P2\n19 # width\n13\n255\n", plain(grey))
-    write("plain_grey_maximum_1023.pnm", "P2\n19 13\n1023\n", plain(grey // 60))
+    write("plain_grey_maximum_1023.pnm", "P2\n19 13\n1023\n", plain(grey * 4))
     write("plain_rgb.pnm", "P3\n19 13\n255\n", plain(small).replace(b"\n", b"\n# a row\n", 1))
     write("plain_rgb_maximum_7.pnm", "P3\n19 13\n7\n", plain(small >> 5))
 
@@ -267,9 +266,9 @@ def make_tiffs():
             palette = (numpy.arange(3 * 2**bits) * 65535 // (3 * 2**bits)).astype(int)
             write(f"palette_{bits}_bits.tif", 3, bits, values, more={320: palette})
     # Dark, because Pillow makes every value above 255 white.
-    dark = pixels(1, 19, 13, bits=16) // 200
-    write("grey_16_bits.tif", 1, 16, dark)
-    write("grey_16_bits_big_endian.tif", 1, 16, dark, ">")
+    grey_16 = pixels(1, 19, 13, bits=16)
+    write("grey_16_bits.tif", 1, 16, grey_16)
+    write("grey_16_bits_big_endian.tif", 1, 16, grey_16, ">")
     rgb_16 = pixels(3, 19, 13, bits=16)
     write("rgb_16_bits.tif", 2, 16, rgb_16)
     write("rgb_16_bits_big_endian.tif", 2, 16, rgb_16, ">")
@@ -340,5 +339,9 @@ make_tiffs()
 make_larger_jpegs()
 for path in sorted(FOLDER.iterdir()):
     if path.suffix != ".ppm":
+        golden = FOLDER / (path.name + ".ppm")
         with Image.open(path) as picture, warnings.catch_warnings(action="ignore"):
-            picture.convert("RGB").save(FOLDER / (path.name + ".ppm"))
+            if picture.mode in ("I", "I;16", "I;16B"):
+                golden.write_bytes(f"P5\n{picture.width} {picture.height}\n65535\n".encode() + numpy.asarray(picture).astype(">u2").tobytes())
+            else:
+                picture.convert("RGB").save(golden)

@@ -1,10 +1,15 @@
 #include "data/images/decode.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
 #include <opencv2/imgcodecs.hpp>
 #include <opencv2/imgproc.hpp>
 #include <stdexcept>
 
 #include "data/images/formats.h"
+#include "data/images/orientation.h"
 #include "data/images/refusal.h"
 #include "data/images/tiff.h"
 #include "data/images/traits.h"
@@ -30,19 +35,19 @@ cv::Mat require(cv::Mat pixels) {
   return pixels;
 }
 
-// Pillow's conversion of 16 bits in one channel: larger values are white.
-cv::Mat clip(const cv::Mat& grey) {
-  cv::Mat clipped;
-  grey.convertTo(clipped, CV_8U);
-  cv::Mat bgr;
-  cv::cvtColor(clipped, bgr, cv::COLOR_GRAY2BGR);
-  return bgr;
-}
-
 cv::Mat decode_png(std::span<const uint8_t> file) {
   const auto parts = read_png(file);
-  if (!parts.is_grey_16) return require(read_by_opencv(parts.file));
-  return clip(require(read_by_opencv(parts.file, cv::IMREAD_UNCHANGED)));
+  if (parts.is_grey_16) refuse_grey_16();
+  return require(read_by_opencv(parts.file));
+}
+
+void decode_png_grey_16(std::span<const uint8_t> file, data::ValueImage& image) {
+  const auto parts = read_png(file);
+  if (!parts.is_grey_16) refuse_no_grey_16();
+  const cv::Mat grey = require(read_by_opencv(parts.file, cv::IMREAD_UNCHANGED));
+  allocate_values(static_cast<uint64_t>(grey.cols), static_cast<uint64_t>(grey.rows), 1, image);
+  image.maximum = 65535;
+  for (int y = 0; y < grey.rows; ++y) std::copy_n(grey.ptr<uint16_t>(y), grey.cols, image.values.begin() + ptrdiff_t{y} * grey.cols);
 }
 
 cv::Mat decode_webp(std::span<const uint8_t> file) {
@@ -52,19 +57,65 @@ cv::Mat decode_webp(std::span<const uint8_t> file) {
 
 }  // namespace
 
-void decode(std::span<const uint8_t> file, data::RgbImage& image) {
+namespace {
+
+void check_length(std::span<const uint8_t> file) {
   constexpr size_t kMaxBytes = size_t{1} << 30;
   if (file.empty()) throw std::runtime_error("it is empty");
   if (file.size() > kMaxBytes) throw std::runtime_error("its file is larger than 1 GiB; save it compressed, or make it smaller");
+}
+
+void decode_as_stored(std::span<const uint8_t> file, data::RgbImage& image) {
   if (is_jpeg(file)) return decode_jpeg(file, image);
   if (is_bmp(file)) return decode_bmp(file, image);
   if (is_tiff(file)) return decode_tiff(file, image);
   if (is_pnm(file)) return decode_pnm(file, image);
+  if (is_npy(file)) refuse_but_in_raw("an array of NumPy");
   if (!is_png(file) && !is_webp(file)) refuse_format(file);
   const cv::Mat bgr = is_png(file) ? decode_png(file) : decode_webp(file);
   allocate(static_cast<uint32_t>(bgr.cols), static_cast<uint32_t>(bgr.rows), image);
   cv::Mat rgb(bgr.rows, bgr.cols, CV_8UC3, image.pixels.data());
   cv::cvtColor(bgr, rgb, cv::COLOR_BGR2RGB);
+}
+
+void decode_grey_16(std::span<const uint8_t> file, data::ValueImage& image) {
+  if (is_png(file)) return decode_png_grey_16(file, image);
+  if (is_pnm(file)) return decode_pnm_grey_16(file, image);
+  if (!is_tiff(file)) refuse_no_grey_16();
+  decode_tiff_values(file, image);
+  if (image.channels != 1 || image.maximum != 65535) refuse_no_grey_16();
+}
+
+void decode_raw(std::span<const uint8_t> file, int num_channels, data::ValueImage& image) {
+  if (is_npy(file)) {
+    decode_npy(file, image);
+  } else if (is_tiff(file)) {
+    decode_tiff_values(file, image);
+  } else {
+    throw std::runtime_error("dataset.mode: raw reads TIFF and .npy files; convert it to one of them, or choose another mode");
+  }
+  if (image.channels != num_channels) {
+    throw std::runtime_error(fmt::format("it has {} channel{}, but the first image of the data set has {}", image.channels,
+                                         image.channels == 1 ? "" : "s", num_channels));
+  }
+  if (!std::ranges::all_of(image.values, [](float value) { return std::isfinite(value); })) {
+    throw std::runtime_error("it has values that are not finite (NaN, or infinite); replace them, such as by 0");
+  }
+}
+
+}  // namespace
+
+void decode(std::span<const uint8_t> file, bool is_turned_upright, data::RgbImage& image) {
+  check_length(file);
+  decode_as_stored(file, image);
+  if (is_turned_upright) turn_upright(read_traits(file).orientation, 3, image, image.pixels);
+}
+
+void decode_values(std::span<const uint8_t> file, const data::ImageDecoding& decoding, data::ValueImage& image) {
+  check_length(file);
+  if (decoding.mode == data::ImageMode::kRaw) return decode_raw(file, decoding.channels, image);
+  decode_grey_16(file, image);
+  if (decoding.is_turned_upright) turn_upright(read_traits(file).orientation, 1, image, image.values);
 }
 
 bool is_webp(std::span<const uint8_t> file) { return has_text(file, 0, "RIFF") && has_text(file, 8, "WEBP"); }

@@ -4,12 +4,14 @@
 #include <cstdint>
 #include <span>
 
-#include "data/image_file.h"
+#include "data/image_module.h"
 
 namespace trainer::images {
 
-// Throws std::runtime_error with the reason, or std::bad_alloc.
-void decode(std::span<const uint8_t> file, data::RgbImage& image);
+// Throw std::runtime_error with the reason, or std::bad_alloc. `is_turned_upright`: as that of data::ImageDecoding.
+void decode(std::span<const uint8_t> file, bool is_turned_upright, data::RgbImage& image);
+// In a mode with values.
+void decode_values(std::span<const uint8_t> file, const data::ImageDecoding& decoding, data::ValueImage& image);
 
 // What is checked of a WebP file before OpenCV reads it.
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "data/image_file.h"
+#include "data/image_module.h"
 
 namespace trainer::images {
 
@@ -20,11 +20,20 @@ void decode_bmp(std::span<const uint8_t> file, data::RgbImage& image);
 
 bool is_pnm(std::span<const uint8_t> file);
 
-// Throws std::runtime_error with the reason.
+// Throw std::runtime_error with the reason.
 void decode_pnm(std::span<const uint8_t> file, data::RgbImage& image);
+// Of a grey file with values above 255; like Pillow, its largest is scaled to 65535.
+void decode_pnm_grey_16(std::span<const uint8_t> file, data::ValueImage& image);
+void read_pnm_traits(std::span<const uint8_t> file, data::ImageTraits& traits);
 
-// The largest value that the header allows; 1 for a PBM file. Throws as decode_pnm().
-uint32_t find_pnm_maximum(std::span<const uint8_t> file);
+// .npy files of NumPy with arrays [height, width] or [height, width, channels], of 8 or 16 bits without a sign, 16 bits with one, or
+// floating-point numbers.
+
+bool is_npy(std::span<const uint8_t> file);
+
+// Throw std::runtime_error with the reason.
+void decode_npy(std::span<const uint8_t> file, data::ValueImage& image);
+void read_npy_traits(std::span<const uint8_t> file, data::ImageTraits& traits);
 
 // What is checked of a PNG file before OpenCV reads it, and what OpenCV gets of it.
 

@@ -51,14 +51,21 @@ bool try_to(const Read& read, std::string& refusal) {
   return false;
 }
 
-bool decode(std::span<const uint8_t> file, trainer::data::RgbImage& image, std::string& refusal) {
-  return try_to([&] { trainer::images::decode(file, image); }, refusal);
+bool decode(std::span<const uint8_t> file, bool is_turned_upright, trainer::data::RgbImage& image, std::string& refusal) {
+  return try_to([&] { trainer::images::decode(file, is_turned_upright, image); }, refusal);
 }
 
-bool find_size(std::span<const uint8_t> file, std::optional<trainer::data::Box>& size, std::string& refusal) {
+bool decode_values(std::span<const uint8_t> file, const trainer::data::ImageDecoding& decoding, trainer::data::ValueImage& image,
+                   std::string& refusal) {
+  return try_to([&] { trainer::images::decode_values(file, decoding, image); }, refusal);
+}
+
+bool find_size(std::span<const uint8_t> file, bool is_turned_upright, std::optional<trainer::data::Box>& size, std::string& refusal) {
   return try_to(
       [&] {
-        if (trainer::images::is_jpeg(file)) size = trainer::images::find_jpeg_size(file);
+        if (!trainer::images::is_jpeg(file)) return;
+        if (is_turned_upright && trainer::images::read_traits(file).orientation != 1) return;
+        size = trainer::images::find_jpeg_size(file);
       },
       refusal);
 }
@@ -84,7 +91,7 @@ bool resize_linear(const uint8_t* pixels, int height, int width, int new_height,
 
 extern "C" __attribute__((visibility("default"))) const trainer::data::ImageModule* trainer_image_module() {
   static constexpr trainer::data::ImageModule kModule{
-      &encode, &decode, &find_size, &decode_part, &encode_jpeg, &trainer::images::read_traits, &resize_linear};
+      &encode, &decode, &decode_values, &find_size, &decode_part, &encode_jpeg, &trainer::images::read_traits, &resize_linear};
   cv::utils::logging::setLogLevel(cv::utils::logging::LOG_LEVEL_SILENT);
   // The caller's threads each have their own image.
   cv::setNumThreads(1);

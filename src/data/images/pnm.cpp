@@ -78,12 +78,12 @@ class Text {
   std::span<const uint8_t> rest_;
 };
 
-// The eight bits of each value up to `maximum`. Like Pillow, grey values of 16 bits are scaled to 65535, and those above 255 are white.
-std::vector<uint8_t> make_scale(uint32_t maximum, bool is_grey) {
-  const double largest = is_grey && maximum > 255 ? kLargestMaximum : 255;
-  std::vector<uint8_t> scale(size_t{maximum} + 1);
+// What each value up to `maximum` becomes, if that becomes `largest`.
+template <class T>
+std::vector<T> make_scale(uint32_t maximum, T largest) {
+  std::vector<T> scale(size_t{maximum} + 1);
   for (uint32_t value = 0; value <= maximum; ++value) {
-    scale[value] = static_cast<uint8_t>(std::min(255.0, std::nearbyint(value / static_cast<double>(maximum) * largest)));
+    scale[value] = static_cast<T>(std::nearbyint(value / static_cast<double>(maximum) * static_cast<double>(largest)));
   }
   return scale;
 }
@@ -97,6 +97,7 @@ struct Header {
   bool is_plain() const { return kind <= 3; }
   bool has_bits() const { return kind == 1 || kind == 4; }
   bool is_grey() const { return kind == 2 || kind == 5; }
+  bool is_grey_16() const { return is_grey() && maximum > 255; }
 };
 
 Header read_header(Text& text, int kind) {
@@ -127,28 +128,42 @@ void read_bits(Text& text, const Header& header, data::RgbImage& image) {
   }
 }
 
-void read_values(Text& text, const Header& header, data::RgbImage& image) {
-  const auto maximum = header.maximum;
-  const bool is_plain = header.is_plain();
-  const bool is_grey = header.is_grey();
-  const auto scale = make_scale(maximum, is_grey);
-  const size_t num_values = size_t{header.width} * header.height * (is_grey ? 1 : 3);
-  const size_t value_bytes = maximum > 255 ? 2 : 1;
-  const auto data = text.rest();
+size_t num_values_of(const Header& header) { return size_t{header.width} * header.height * (header.is_grey() ? 1 : 3); }
+
+// Before memory is allocated for so many values.
+void require_values(const Text& text, const Header& header) {
+  const auto num_values = num_values_of(header);
+  const size_t value_bytes = header.maximum > 255 ? 2 : 1;
   // A plain value has at least one digit, and white space before the next one.
-  if (data.size() < (is_plain ? 2 * num_values - 1 : value_bytes * num_values)) throw_truncated();
+  if (text.rest().size() < (header.is_plain() ? 2 * num_values - 1 : value_bytes * num_values)) throw_truncated();
+}
+
+// Calls `use` with each value, none of which is above the maximum.
+template <class Use>
+void read_values(Text& text, const Header& header, const Use& use) {
+  const auto maximum = header.maximum;
+  const auto data = text.rest();
+  const auto num_values = num_values_of(header);
+  for (size_t i = 0; i < num_values; ++i) {
+    const uint32_t value = header.is_plain() ? text.read_number() : maximum <= 255 ? data[i] : uint32_t{data[2 * i]} << 8 | data[2 * i + 1];
+    if (header.is_plain() && value > maximum)
+      throw std::runtime_error(fmt::format("it is damaged: it has the value {} above its largest, {}", value, maximum));
+    use(std::min(value, maximum));
+  }
+}
+
+void read_pixels(Text& text, const Header& header, data::RgbImage& image) {
+  if (header.is_grey_16()) refuse_grey_16();
+  require_values(text, header);
   allocate(header.width, header.height, image);
   uint8_t* rgb = image.pixels.data();
-  if (!is_plain && !is_grey && maximum == 255) {
-    std::copy_n(data.data(), num_values, rgb);
+  if (header.kind == 6 && header.maximum == 255) {
+    std::copy_n(text.rest().data(), num_values_of(header), rgb);
     return;
   }
-  for (size_t i = 0; i < num_values; ++i) {
-    const uint32_t value = is_plain ? text.read_number() : value_bytes == 1 ? data[i] : uint32_t{data[2 * i]} << 8 | data[2 * i + 1];
-    if (is_plain && value > maximum)
-      throw std::runtime_error(fmt::format("it is damaged: it has the value {} above its largest, {}", value, maximum));
-    rgb = std::fill_n(rgb, is_grey ? 3 : 1, scale[std::min(value, maximum)]);
-  }
+  const auto scale = make_scale<uint8_t>(header.maximum, 255);
+  const int count = header.is_grey() ? 3 : 1;
+  read_values(text, header, [&](uint32_t value) { rgb = std::fill_n(rgb, count, scale[value]); });
 }
 
 }  // namespace
@@ -163,13 +178,27 @@ void decode_pnm(std::span<const uint8_t> file, data::RgbImage& image) {
   if (header.has_bits()) {
     read_bits(text, header, image);
   } else {
-    read_values(text, header, image);
+    read_pixels(text, header, image);
   }
 }
 
-uint32_t find_pnm_maximum(std::span<const uint8_t> file) {
+void decode_pnm_grey_16(std::span<const uint8_t> file, data::ValueImage& image) {
   Text text(file, kKindBytes);
-  return read_header(text, kind_of(file)).maximum;
+  const auto header = read_header(text, kind_of(file));
+  if (!header.is_grey_16()) refuse_no_grey_16();
+  require_values(text, header);
+  image.maximum = kLargestMaximum;
+  allocate_values(header.width, header.height, 1, image);
+  const auto scale = make_scale(header.maximum, image.maximum);
+  auto out = image.values.begin();
+  read_values(text, header, [&](uint32_t value) { *out++ = scale[value]; });
+}
+
+void read_pnm_traits(std::span<const uint8_t> file, data::ImageTraits& traits) {
+  Text text(file, kKindBytes);
+  const auto header = read_header(text, kind_of(file));
+  if (header.maximum > 255) traits.bits = 16;
+  if (header.is_grey_16()) traits.mode = data::ImageMode::kGrey16;
 }
 
 }  // namespace trainer::images

@@ -54,6 +54,22 @@ constexpr std::array kFormats{
 
 }  // namespace
 
+void refuse_grey_16() {
+  throw std::runtime_error(
+      "it has 16 bits of grey, of which all values above 255 would become white; set dataset.mode: grey16, or convert it to 8 bits");
+}
+
+void refuse_no_grey_16() {
+  throw std::runtime_error(
+      "it does not have 16 bits of grey, which dataset.mode: grey16 needs (PNG, TIFF or PGM); convert it, or set dataset.mode: grey for 8 "
+      "bits");
+}
+
+void refuse_but_in_raw(std::string_view form) {
+  throw std::runtime_error(
+      fmt::format("it is {}, which RGB cannot hold; set dataset.mode: raw, which keeps all of it, or convert it to PNG or JPEG", form));
+}
+
 void refuse_form(std::string_view form) {
   throw std::runtime_error(fmt::format("it is {}, which this program does not read; convert it to PNG or JPEG", form));
 }

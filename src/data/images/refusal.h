@@ -11,6 +11,15 @@ namespace trainer::images {
 // Throws std::runtime_error: it is `form` ("a GIF image"), which this program does not read.
 [[noreturn]] void refuse_form(std::string_view form);
 
+// Throws std::runtime_error: it has 16 bits of grey, and 8 are asked for.
+[[noreturn]] void refuse_grey_16();
+
+// Throws std::runtime_error: 16 bits of grey are asked for, and it has none.
+[[noreturn]] void refuse_no_grey_16();
+
+// Throws std::runtime_error: it is `form` ("a TIFF image of …"), of which dataset.mode: raw keeps what other modes cannot.
+[[noreturn]] void refuse_but_in_raw(std::string_view form);
+
 // Throws std::runtime_error with what the file is, as far as its first bytes say so. For files of none of the formats that are read.
 [[noreturn]] void refuse_format(std::span<const uint8_t> file);
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "data/images/formats.h"
+#include "data/images/orientation.h"
 #include "data/images/refusal.h"
 #include "data/images/traits.h"
 
@@ -21,7 +22,7 @@ namespace {
 
 using Rgb = std::array<uint8_t, 3>;
 
-enum class Colours { kTable, kGrey16, kRgb, kInks };
+enum class Colours { kTable, kRgb, kInks };
 
 struct Form {
   uint32_t width = 0;
@@ -29,11 +30,33 @@ struct Form {
   uint16_t bits = 0;     // of a sample
   uint16_t samples = 0;  // of a pixel
   bool has_planes = false;
+  uint16_t num_planes = 1;     // that are read
   bool is_multiplied = false;  // the colours, by the transparency
   Colours colours = Colours::kTable;
   std::vector<Rgb> table = {};  // the colour of each value, for kTable
+};
 
-  uint16_t num_planes() const { return has_planes ? 3 : 1; }
+// What the samples of a file are, for decode_tiff_values().
+struct SampleKind {
+  uint16_t bits = 0;
+  uint16_t format = SAMPLEFORMAT_UINT;
+
+  bool suits_raw() const {
+    const bool is_float = format == SAMPLEFORMAT_IEEEFP && (bits == 32 || bits == 64);
+    return is_float || is(8, SAMPLEFORMAT_UINT) || is(16, SAMPLEFORMAT_UINT) || is(16, SAMPLEFORMAT_INT);
+  }
+  bool is(uint16_t wanted_bits, uint16_t wanted_format) const { return bits == wanted_bits && format == wanted_format; }
+  float maximum() const { return format != SAMPLEFORMAT_UINT ? 0.0F : bits == 8 ? 255.0F : 65535.0F; }
+  float read(const uint8_t* at) const {
+    const auto as = [at]<class T>(T value) {
+      std::memcpy(&value, at, sizeof value);
+      return static_cast<float>(value);
+    };
+    if (is(8, SAMPLEFORMAT_UINT)) return *at;
+    if (is(16, SAMPLEFORMAT_UINT)) return as(uint16_t{});
+    if (is(16, SAMPLEFORMAT_INT)) return as(int16_t{});
+    return bits == 64 ? as(double{}) : as(float{});
+  }
 };
 
 void check_compression(const TiffReader& reader) {
@@ -140,8 +163,7 @@ void set_colours(const TiffReader& reader, uint16_t photometric, Form& form) {
         form.table = grey_table(bits, photometric == PHOTOMETRIC_MINISWHITE);
         return;
       }
-      form.colours = Colours::kGrey16;
-      if (bits == 16 && photometric == PHOTOMETRIC_MINISBLACK && !form.has_planes) return;
+      if (bits == 16 && photometric == PHOTOMETRIC_MINISBLACK && form.samples == 1) refuse_grey_16();
       break;
     case PHOTOMETRIC_PALETTE:
       if (!is_small) break;
@@ -163,8 +185,10 @@ void set_colours(const TiffReader& reader, uint16_t photometric, Form& form) {
     default:
       break;
   }
-  refuse_form(fmt::format("a TIFF image of {} with {} bits each{}", describe_colours(photometric), bits,
-                          form.has_planes ? " in separate planes" : ""));
+  const auto description = fmt::format("a TIFF image of {} with {} bits each{}", describe_colours(photometric), bits,
+                                       form.has_planes ? " in separate planes" : "");
+  const bool suits_raw = (bits == 8 || bits == 16) && (photometric == PHOTOMETRIC_MINISBLACK || photometric == PHOTOMETRIC_RGB);
+  suits_raw ? refuse_but_in_raw(description) : refuse_form(description);
 }
 
 // The samples beside the colours: transparency, or what the file does not explain.
@@ -180,7 +204,7 @@ void check_extra_samples(const TiffReader& reader, Form& form) {
                              (form.colours == Colours::kRgb && (!form.has_planes || kinds[0] == EXTRASAMPLE_UNASSALPHA)) ||
                              (form.bits == 8 && !form.has_planes && !form.is_multiplied);
   if (!is_known || !suits_colours) {
-    refuse_form(fmt::format("a TIFF image with {} samples in a pixel, {} of them beside its colours", form.samples, num_extra));
+    refuse_but_in_raw(fmt::format("a TIFF image with {} samples in a pixel, {} of them beside its colours", form.samples, num_extra));
   }
 }
 
@@ -192,7 +216,9 @@ Form read_form(const TiffReader& reader) {
   check_size(form.width, form.height);
   const auto sample_format = reader.field<uint16_t>(TIFFTAG_SAMPLEFORMAT, SAMPLEFORMAT_UINT);
   if (sample_format != SAMPLEFORMAT_UINT) {
-    refuse_form(fmt::format("a TIFF image of {} with {} bits each", describe_samples(sample_format), form.bits));
+    const auto description = fmt::format("a TIFF image of {} with {} bits each", describe_samples(sample_format), form.bits);
+    const SampleKind kind{.bits = form.bits, .format = sample_format};
+    kind.suits_raw() ? refuse_but_in_raw(description) : refuse_form(description);
   }
   check_compression(reader);
   const auto photometric = reader.field<uint16_t>(TIFFTAG_PHOTOMETRIC, PHOTOMETRIC_MINISWHITE);
@@ -202,6 +228,7 @@ Form read_form(const TiffReader& reader) {
     refuse_form("a TIFF image of separate planes with reversed bits or values");
   }
   form.has_planes = is_separate && form.samples > 1;
+  form.num_planes = form.has_planes ? 3 : 1;
   set_colours(reader, photometric, form);
   check_extra_samples(reader, form);
   return form;
@@ -224,9 +251,6 @@ void convert(const Form& form, const uint8_t* row, size_t count, uint8_t* rgb) {
         std::ranges::copy(form.table[static_cast<size_t>(value)], rgb);
         break;
       }
-      case Colours::kGrey16:  // larger values are white
-        std::fill_n(rgb, 3, static_cast<uint8_t>(std::min<uint16_t>(sixteen(first), 255)));
-        break;
       case Colours::kRgb: {
         const int alpha = form.is_multiplied ? sample(first + 3) : 255;
         for (size_t c = 0; c < 3; ++c) {
@@ -288,7 +312,7 @@ class Blocks {
   // Before memory is taken for the pixels.
   void check_length(const Form& form) const {
     const auto num_blocks = [](uint64_t size, uint64_t block) { return (size + block - 1) / block; };
-    const auto num_rows = num_blocks(form.width, width_) * num_blocks(form.height, height_) * height_ * form.num_planes();
+    const auto num_rows = num_blocks(form.width, width_) * num_blocks(form.height, height_) * height_ * form.num_planes;
     uint64_t num_stored = 0;
     for (uint32_t block = 0; block < reader_.num_blocks(); ++block) num_stored += reader_.stored(block).size();
     const auto compression = reader_.field<uint16_t>(TIFFTAG_COMPRESSION, COMPRESSION_NONE);
@@ -303,44 +327,17 @@ class Blocks {
   std::vector<uint8_t> samples_;
 };
 
-void read_plane(Blocks& blocks, const Form& form, uint16_t plane, data::RgbImage& image) {
+// Calls `use` with the samples of each row of the blocks, the index of its first pixel and the number of its pixels.
+template <class Use>
+void read_rows(Blocks& blocks, const Form& form, uint16_t plane, const Use& use) {
   for (uint32_t top = 0; top < form.height; top += blocks.height()) {
     const auto height = std::min(blocks.height(), form.height - top);
     for (uint32_t left = 0; left < form.width; left += blocks.width()) {
       const auto width = std::min(blocks.width(), form.width - left);
       blocks.read(left, top, plane);
-      for (uint32_t y = 0; y < height; ++y) {
-        const uint8_t* const samples = blocks.row(y);
-        uint8_t* const rgb = image.pixels.data() + 3 * (size_t{top + y} * form.width + left);
-        if (form.has_planes) {
-          for (size_t x = 0; x < width; ++x) rgb[3 * x + plane] = samples[x];
-        } else {
-          convert(form, samples, width, rgb);
-        }
-      }
+      for (uint32_t y = 0; y < height; ++y) use(blocks.row(y), size_t{top + y} * form.width + left, size_t{width});
     }
   }
-}
-
-// Turns and mirrors the image as TIFF's number for it says; 1: not at all.
-void orient(uint16_t orientation, data::RgbImage& image) {
-  if (orientation < 2 || orientation > 8) return;
-  const bool is_turned = orientation >= 5;
-  const bool from_right = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
-  const bool from_bottom = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
-  data::RgbImage turned{.height = is_turned ? image.width : image.height, .width = is_turned ? image.height : image.width, .pixels = {}};
-  turned.pixels.resize(image.pixels.size());
-  uint8_t* rgb = turned.pixels.data();
-  for (int y = 0; y < turned.height; ++y) {
-    for (int x = 0; x < turned.width; ++x) {
-      const int column = is_turned ? y : x;
-      const int row = is_turned ? x : y;
-      const auto from_x = static_cast<size_t>(from_right ? image.width - 1 - column : column);
-      const auto from_y = static_cast<size_t>(from_bottom ? image.height - 1 - row : row);
-      rgb = std::copy_n(image.pixels.data() + 3 * (from_y * static_cast<size_t>(image.width) + from_x), 3, rgb);
-    }
-  }
-  image = std::move(turned);
 }
 
 }  // namespace
@@ -356,8 +353,55 @@ void decode_tiff(std::span<const uint8_t> file, data::RgbImage& image) {
   Blocks blocks(reader, form);
   check_scans(reader);
   allocate(form.width, form.height, image);
-  for (uint16_t plane = 0; plane < form.num_planes(); ++plane) read_plane(blocks, form, plane, image);
-  orient(reader.field<uint16_t>(TIFFTAG_ORIENTATION, ORIENTATION_TOPLEFT), image);
+  for (uint16_t plane = 0; plane < form.num_planes; ++plane) {
+    read_rows(blocks, form, plane, [&](const uint8_t* row, size_t first_pixel, size_t width) {
+      uint8_t* const rgb = image.pixels.data() + 3 * first_pixel;
+      if (!form.has_planes) return convert(form, row, width, rgb);
+      for (size_t x = 0; x < width; ++x) rgb[3 * x + plane] = row[x];
+    });
+  }
+  turn_upright(reader.field<uint16_t>(TIFFTAG_ORIENTATION, ORIENTATION_TOPLEFT), 3, image, image.pixels);
+}
+
+namespace {
+
+SampleKind read_sample_kind(const TiffReader& reader) {
+  const SampleKind kind{.bits = reader.field<uint16_t>(TIFFTAG_BITSPERSAMPLE, 1),
+                        .format = reader.field<uint16_t>(TIFFTAG_SAMPLEFORMAT, SAMPLEFORMAT_UINT)};
+  if (kind.suits_raw()) return kind;
+  refuse_form(fmt::format("a TIFF image of {} with {} bits each",
+                          kind.format == SAMPLEFORMAT_UINT ? "numbers without a sign" : describe_samples(kind.format), kind.bits));
+}
+
+}  // namespace
+
+void decode_tiff_values(std::span<const uint8_t> file, data::ValueImage& image) {
+  const TiffReader reader(file);
+  Form form{.width = reader.field<uint32_t>(TIFFTAG_IMAGEWIDTH, 0),
+            .height = reader.field<uint32_t>(TIFFTAG_IMAGELENGTH, 0),
+            .bits = 0,
+            .samples = reader.field<uint16_t>(TIFFTAG_SAMPLESPERPIXEL, 1)};
+  const auto kind = read_sample_kind(reader);
+  form.bits = kind.bits;
+  form.has_planes = form.samples > 1 && reader.field<uint16_t>(TIFFTAG_PLANARCONFIG, PLANARCONFIG_CONTIG) == PLANARCONFIG_SEPARATE;
+  form.num_planes = form.has_planes ? form.samples : uint16_t{1};
+  check_compression(reader);
+  if (reader.field<uint16_t>(TIFFTAG_COMPRESSION, COMPRESSION_NONE) == COMPRESSION_JPEG) {
+    refuse_form("a TIFF image with JPEG compression, in the mode raw");
+  }
+  image.maximum = kind.maximum();
+  allocate_values(form.width, form.height, form.samples, image);
+  Blocks blocks(reader, form);
+  const size_t samples = form.has_planes ? 1 : form.samples;
+  for (uint16_t plane = 0; plane < form.num_planes; ++plane) {
+    read_rows(blocks, form, plane, [&](const uint8_t* row, size_t first_pixel, size_t width) {
+      for (size_t i = 0; i < width * samples; ++i) {
+        const size_t pixel = first_pixel + i / samples;
+        image.values[pixel * form.samples + plane + i % samples] = kind.read(row + i * (kind.bits / 8));
+      }
+    });
+  }
+  turn_upright(reader.field<uint16_t>(TIFFTAG_ORIENTATION, ORIENTATION_TOPLEFT), form.samples, image, image.values);
 }
 
 TiffReader::TiffReader(std::span<const uint8_t> file) : file_(file), tiff_(nullptr, TIFFClose) {

@@ -9,7 +9,7 @@
 #include <span>
 #include <string>
 
-#include "data/image_file.h"
+#include "data/image_module.h"
 
 namespace trainer::images {
 
@@ -18,6 +18,8 @@ bool is_tiff(std::span<const uint8_t> file);
 // The first image of the file, turned as the file's orientation says, as Pillow does with TIFF. Throws std::runtime_error with the reason,
 // for a form whose pixels would not be Pillow's too.
 void decode_tiff(std::span<const uint8_t> file, data::RgbImage& image);
+// All samples of that image, which must have 8 or 16 bits without a sign, 16 with one, or be floating-point. Turned and throws as above.
+void decode_tiff_values(std::span<const uint8_t> file, data::ValueImage& image);
 
 // libtiff with the whole file in memory.
 

@@ -15,8 +15,13 @@ namespace {
 using Bytes = std::span<const uint8_t>;
 
 constexpr uint32_t kBitsPerSample = 258;
+constexpr uint32_t kPhotometric = 262;
 constexpr uint32_t kOrientation = 274;
-constexpr size_t kExifBytes = 6;  // of "Exif\0\0", after which a TIFF file follows
+constexpr uint32_t kSamplesPerPixel = 277;
+constexpr uint32_t kSampleFormat = 339;
+constexpr uint32_t kZeroIsBlack = 1;  // photometric
+constexpr uint32_t kUnsigned = 1;     // sample format
+constexpr size_t kExifBytes = 6;      // of "Exif\0\0", after which a TIFF file follows
 
 // BigTIFF files have another structure.
 bool is_classic_tiff(Bytes file) { return has_text(file, 0, {"II*\0", 4}) || has_text(file, 0, {"MM\0*", 4}); }
@@ -31,6 +36,7 @@ void read_tiff(Bytes file, data::ImageTraits& traits, bool is_exif) {
     for (const uint32_t byte : bytes_at(file, offset, count)) value = value << 8 | byte;
     return value;
   };
+  uint32_t photometric = 0, format = kUnsigned, samples = 1;
   const size_t table = integer(4, 4);
   const auto num_entries = integer(table, 2);
   for (size_t i = 0; i < num_entries; ++i) {
@@ -39,10 +45,22 @@ void read_tiff(Bytes file, data::ImageTraits& traits, bool is_exif) {
     const auto tag = integer(entry, 2);
     // That of a TIFF file itself is applied when it is decoded.
     if (tag == kOrientation && is_exif) traits.orientation = static_cast<int>(integer(entry + 8, 2));
-    if (tag != kBitsPerSample || is_exif) continue;
+    if (is_exif) continue;
     // More than two values lie elsewhere.
-    const auto count = integer(entry + 4, 4);
-    traits.bits = static_cast<int>(integer(count > 2 ? integer(entry + 8, 4) : entry + 8, 2));
+    const auto first_value = [&] { return integer(integer(entry + 4, 4) > 2 ? integer(entry + 8, 4) : entry + 8, 2); };
+    if (tag == kBitsPerSample) traits.bits = static_cast<int>(first_value());
+    if (tag == kPhotometric) photometric = first_value();
+    if (tag == kSamplesPerPixel) samples = first_value();
+    if (tag == kSampleFormat) format = first_value();
+  }
+  if (is_exif) return;
+  const bool is_grey = photometric == kZeroIsBlack;
+  const bool has_numbers = format != kUnsigned || traits.bits > 16;
+  traits.channels = static_cast<int>(samples);
+  if (has_numbers || (is_grey && samples > (traits.bits == 16 ? 1 : 2))) {
+    traits.mode = data::ImageMode::kRaw;
+  } else if (is_grey && traits.bits == 16) {
+    traits.mode = data::ImageMode::kGrey16;
   }
 }
 
@@ -74,7 +92,11 @@ void read_png_chunks(Bytes file, data::ImageTraits& traits) {
   while (!has_text(file, at + 4, "IEND")) {
     const size_t num_bytes = big_endian(file, at);
     const auto data = bytes_at(file, at + 8, num_bytes);
-    if (has_text(file, at + 4, "IHDR")) traits.bits = bytes_at(data, 8, 1)[0];
+    if (has_text(file, at + 4, "IHDR")) {
+      traits.bits = bytes_at(data, 8, 1)[0];
+      const bool is_grey = bytes_at(data, 9, 1)[0] == 0;
+      if (is_grey && traits.bits == 16) traits.mode = data::ImageMode::kGrey16;
+    }
     if (has_text(file, at + 4, "eXIf")) read_exif(data, traits);
     at += 12 + num_bytes;
   }
@@ -99,7 +121,8 @@ data::ImageTraits read_traits(std::span<const uint8_t> file) {
     if (is_png(file)) read_png_chunks(file, traits);
     if (is_webp(file)) read_webp(file, traits);
     if (is_classic_tiff(file)) read_tiff(file, traits, /*is_exif=*/false);
-    if (is_pnm(file) && find_pnm_maximum(file) > 255) traits.bits = 16;
+    if (is_pnm(file)) read_pnm_traits(file, traits);
+    if (is_npy(file)) read_npy_traits(file, traits);
   } catch (const std::runtime_error&) {
     // The file ends too early, which decoding it reports.
   }
@@ -131,6 +154,19 @@ void allocate(uint32_t width, uint32_t height, data::RgbImage& image) {
   image.width = static_cast<int>(width);
   image.height = static_cast<int>(height);
   image.pixels.resize(3 * size_t{width} * height);
+}
+
+void allocate_values(uint64_t width, uint64_t height, uint64_t channels, data::ValueImage& image) {
+  check_size(width, height);
+  if (channels > kMaxPixels / (width * height)) {
+    throw std::runtime_error(
+        fmt::format("its {} channels of {} x {} pixels are too many values: at most {} million in all; make it smaller", channels, width,
+                    height, kMaxPixels / 1'000'000));
+  }
+  image.width = static_cast<int>(width);
+  image.height = static_cast<int>(height);
+  image.channels = static_cast<int>(channels);
+  image.values.resize(channels * width * height);
 }
 
 }  // namespace trainer::images

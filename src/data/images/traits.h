@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "data/image_file.h"
+#include "data/image_module.h"
 
 namespace trainer::images {
 
@@ -19,7 +19,8 @@ void check_size(uint64_t width, uint64_t height);
 // For a file whose data cannot give so many pixels. For use before memory is allocated.
 [[noreturn]] void throw_too_little_data(uint64_t width, uint64_t height);
 
-// Gives `image` the room for so many pixels. Throws as check_size().
+// Give `image` the room for so many pixels. Throw as check_size(), the second also for too many values.
 void allocate(uint32_t width, uint32_t height, data::RgbImage& image);
+void allocate_values(uint64_t width, uint64_t height, uint64_t channels, data::ValueImage& image);
 
 }  // namespace trainer::images

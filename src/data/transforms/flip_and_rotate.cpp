@@ -16,6 +16,7 @@ class RandomHorizontalFlip : public ImageTransform {
   }
 
   Frame plan(Frame frame) const override { return frame; }
+  bool fits_all_depths() const override { return true; }
 
   void apply(Picture& picture, SampleRandom& random) const override {
     const bool mirrors = alternate_ ? random.of_all_epochs().next_bool(p_) != (random.epoch() % 2 == 1) : random.next_bool(p_);
@@ -32,6 +33,7 @@ class RandomVerticalFlip : public ImageTransform {
   void describe(KeyTable& keys) { keys.add("p", p_, {.min = 0, .max = 1, .doc = "Probability that an image is flipped."}); }
 
   Frame plan(Frame frame) const override { return frame; }
+  bool fits_all_depths() const override { return true; }
 
   void apply(Picture& picture, SampleRandom& random) const override {
     if (random.next_bool(p_)) picture.flip();

@@ -195,6 +195,8 @@ class RandomCrop : public ImageTransform {
     return {size_.height(), size_.width()};
   }
 
+  bool fits_all_depths() const override { return true; }
+
   std::string warning(const Frame& frame) const override {
     if (padding_ < std::min(frame.height, frame.width)) return "";
     return fmt::format("padding {} is not smaller than the image, which has {}; a crop may show little or nothing of it", padding_,
@@ -231,6 +233,7 @@ class RandomResizedCrop : public ImageTransform {
   }
 
   Frame plan(Frame) const override { return {size_.height(), size_.width()}; }
+  bool fits_all_depths() const override { return true; }
 
   void apply(Picture& picture, SampleRandom& random) const override {
     const auto box =

@@ -14,6 +14,7 @@ class Resize : public ImageTransform {
  public:
   void describe(KeyTable& keys);
   Frame plan(Frame frame) const override;
+  bool fits_all_depths() const override { return true; }
   void apply(Picture& picture, SampleRandom& random) const override;
 
   // One number: that of the shorter edge. Not given: longest() is that of the longer one.
@@ -35,6 +36,7 @@ class Letterbox : public ImageTransform {
  public:
   void describe(KeyTable& keys);
   Frame plan(Frame) const override { return {size_.height(), size_.width()}; }
+  bool fits_all_depths() const override { return fill_ == 0; }
   void apply(Picture& picture, SampleRandom& random) const override;
 
   const SizeKey& size() const { return size_; }
@@ -52,6 +54,7 @@ class Pad : public ImageTransform {
  public:
   void describe(KeyTable& keys);
   Frame plan(Frame frame) const override;
+  bool fits_all_depths() const override { return fill_ == 0; }
   void apply(Picture& picture, SampleRandom& random) const override;
 
   struct Margins {
@@ -75,6 +78,7 @@ class CenterCrop : public ImageTransform {
  public:
   void describe(KeyTable& keys);
   Frame plan(Frame) const override { return {size_.height(), size_.width()}; }
+  bool fits_all_depths() const override { return true; }
   void apply(Picture& picture, SampleRandom& random) const override;
 
   const SizeKey& size() const { return size_; }

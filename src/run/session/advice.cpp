@@ -181,7 +181,7 @@ void ImageNotes::add(int64_t index, const data::Sample& sample) {
   if (!sample.encoded.empty()) {
     const auto traits = data::find_traits(sample.encoded);
     image.is_turned = traits.orientation > 1 && traits.orientation <= 8;
-    image.has_16_bits = traits.bits == 16;
+    image.has_16_bits = traits.bits == 16 && !parts_.back().dataset->info().decoding.has_values();
   }
   const std::lock_guard lock(mutex_);
   images_.push_back(image);
@@ -213,11 +213,15 @@ void ImageNotes::add_traits(std::vector<std::string>& sentences) const {
     sentences.push_back(
         fmt::format("{} {}; the first is {}", are(count, num_all), text, describe(*std::ranges::find(images_, true, property))));
   };
+  const bool is_upright = !parts_.empty() && parts_.front().dataset->info().decoding.is_turned_upright;
   add(&Image::is_turned,
-      "have an EXIF orientation, which is ignored as by torchvision, so that they are used as the camera has stored them and not upright "
-      "(turn the pixels with another program, such as `mogrify -auto-orient`)");
+      is_upright ? "have an EXIF orientation and are turned upright, other than by torchvision's ImageFolder (dataset.exif_orientation: "
+                   "ignore leaves them as the camera has stored them)"
+                 : "have an EXIF orientation, which is ignored as by torchvision, so that they are used as the camera has stored them and "
+                   "not upright (dataset.exif_orientation: apply turns them)");
   add(&Image::has_16_bits,
-      "have 16 bits per channel and are read as Pillow reads them, which makes grey values above 255 white (convert them to 8 bits)");
+      "have 16 bits per channel, of which the upper 8 are used as by Pillow (dataset.mode: grey16 and raw keep all of grey images and of "
+      "TIFF)");
 }
 
 void ImageNotes::add_duplicates(std::vector<std::string>& sentences) const {

@@ -30,7 +30,7 @@ std::string advice_on_data(const engine::Interval& epoch, int64_t number, const 
 
 // What is worth knowing of images that can be used.
 
-// Collects from samples: orientations of EXIF that are ignored, 16 bits per channel, the same content in several classes, or in training
+// Collects from samples: orientations of EXIF, 16 bits per channel of which 8 are used, the same content in several classes, or in training
 // and validation.
 class ImageNotes {
  public:

@@ -366,6 +366,8 @@ void adapt_to_earlier_version(config::Experiment& experiment) {
   auto& section = experiment.dataset;
   const bool holds_out = section.validation_split.value.value_or(0) > 0;
   if (holds_out && config::find_value(experiment.tree, "dataset.stratify") == nullptr) section.stratify = false;
+  auto* files = datasets::image_file_options(section.component);
+  if (files != nullptr && config::find_value(experiment.tree, "dataset.exif_orientation") == nullptr) files->is_turned_upright = false;
 }
 
 }  // namespace trainer::session

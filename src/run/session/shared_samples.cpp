@@ -19,6 +19,9 @@ nlohmann::json to_json(const engine::Samples& samples) {
   const auto& info = samples.info();
   return {{"size", samples.size()},
           {"shape", info.shape},
+          {"mode", data::name_of(info.decoding.mode)},
+          {"is_turned_upright", info.decoding.is_turned_upright},
+          {"channels", info.decoding.channels},
           {"is_image", info.is_image},
           {"num_classes", info.num_classes},
           {"num_targets", info.num_targets},
@@ -33,7 +36,10 @@ engine::Samples samples_from(const nlohmann::json& json) {
            .num_classes = json["num_classes"],
            .num_targets = json["num_targets"],
            .has_masks = json["has_masks"],
-           .is_multi_label = json["is_multi_label"]}};
+           .is_multi_label = json["is_multi_label"],
+           .decoding = {.mode = data::image_mode_of(json["mode"].get<std::string>()),
+                        .is_turned_upright = json["is_turned_upright"],
+                        .channels = json["channels"]}}};
 }
 
 nlohmann::json to_json(const data::TargetSummary& summary) {

@@ -69,6 +69,7 @@ state::Dict Checkpoints::make_tree(const torch::Tensor& sums) const {
   if (const auto& summary = parts_.task->target_summary()) tree.add("target_summary", inference::tree_of(*summary));
   const auto& shape = parts_.train.samples.stored_shape();
   tree.add("sample_shape", state::List(shape.begin(), shape.end()));
+  tree.add("image_files", inference::tree_of(parts_.train.samples.stored_decoding()));
   target_.complete(tree);
   return tree;
 }

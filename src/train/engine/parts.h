@@ -81,6 +81,7 @@ class Samples {
   const data::DatasetInfo& info() const { return info_; }
   // Of a sample as it is stored, of which the network may get only features.
   const std::vector<int64_t>& stored_shape() const { return files_ ? files_->info().shape : info_.shape; }
+  const data::ImageDecoding& stored_decoding() const { return files_ ? files_->info().decoding : info_.decoding; }
   // On a rank that reads them: all samples as they were opened, and those of them to use.
   const data::Dataset& files() const { return *files_; }
   const data::Dataset& dataset() const { return *used_; }

@@ -1,5 +1,6 @@
 #include "data/image_file.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -43,8 +44,24 @@ const std::map<std::string, Bytes>& golden_files() {
 
 Bytes golden_file(const std::string& name) { return golden_files().at(name); }
 
-// As a binary PPM file.
+// As a binary PGM file.
+std::string decode_to_pgm_of_16_bits(const Bytes& file) {
+  DecodedMemory memory;
+  const auto view = decode_image(file, {.mode = ImageMode::kGrey16}, memory);
+  EXPECT_EQ(view.maximum, 65535);
+  EXPECT_EQ(view.channels, 1);
+  auto pgm = fmt::format("P5\n{} {}\n65535\n", view.width, view.height);
+  for (const float value : memory.values) {
+    const auto bits = static_cast<uint16_t>(value);
+    EXPECT_EQ(bits, value);
+    pgm += {static_cast<char>(bits >> 8), static_cast<char>(bits)};
+  }
+  return pgm;
+}
+
+// As a binary PPM file, or of 16 bits of grey as a PGM file.
 std::string decode_to_ppm(const Bytes& file) {
+  if (find_traits(file).mode == ImageMode::kGrey16) return decode_to_pgm_of_16_bits(file);
   Bytes pixels;
   const auto view = decode_image(file, pixels);
   EXPECT_EQ(view, ImageView::whole(pixels.data(), 3, view.height, view.width, PixelOrder::kInterleaved));
@@ -162,18 +179,24 @@ TEST_F(ImageFile, FormatsAndFormsThatAreNotReadAreNamed) {
   const std::map<std::string, std::string> forms = {
       {"animation.webp", "an animation"},
       {"float.pfm", "a PFM image, whose values are floating-point numbers"},
-      {"float.tif", "a TIFF image of floating-point numbers with 32 bits each"},
       {"grey.gif", "a GIF image"},
       {"lab.tif", "a TIFF image of Lab values with 8 bits each"},
       {"lzma.tif", "a TIFF image with the compression LZMA"},
-      {"planes_16_bits.tif", "a TIFF image of RGB values with 16 bits each in separate planes"},
       {"progressive_jpeg.tif", "a TIFF image with JPEG compression in several scans"},
       {"rgb.avif", "an AVIF image"},
       {"rgb.jp2", "a JPEG 2000 image"},
       {"signed_32_bits.tif", "a TIFF image of signed numbers with 32 bits each"},
       {"ycbcr.tif", "a TIFF image of YCbCr values without JPEG compression with 8 bits each"},
   };
-  const auto files = files_of("refused_images");
+  auto files = files_of("refused_images");
+  const std::map<std::string, std::string> forms_for_raw = {
+      {"float.tif", "a TIFF image of floating-point numbers with 32 bits each"},
+      {"planes_16_bits.tif", "a TIFF image of RGB values with 16 bits each in separate planes"},
+  };
+  for (const auto& [name, form] : forms_for_raw) {
+    expect_refused(files.at(name), "it is " + form + ", which RGB cannot hold; set dataset.mode: raw, which keeps all of it");
+    files.erase(name);
+  }
   ASSERT_EQ(files.size(), forms.size());
   for (const auto& [name, file] : files) {
     SCOPED_TRACE(name);
@@ -295,7 +318,7 @@ TEST_F(ImageFile, JpegsOfTooManyScansAreRefused) {
   const std::string reason = "it has more than 100 scans, the most for 33 x 21 pixels; save it as baseline JPEG or PNG";
   expect_refused(with_more_scans(100, size), reason);
   Bytes pixels;
-  EXPECT_THAT([&] { decode_part(with_more_scans(100, size), {0, 0, 5, 5}, pixels); }, ThrowsMessage<std::runtime_error>(reason));
+  EXPECT_THAT([&] { decode_part(with_more_scans(100, size), {0, 0, 5, 5}, {}, pixels); }, ThrowsMessage<std::runtime_error>(reason));
 }
 
 TEST_F(ImageFile, FilesThatAreCutOffAreRefused) {
@@ -368,12 +391,12 @@ TEST_F(ImageFile, PartsOfAJpegEqualThoseOfTheWhole) {
   CounterRandom random(3, 4);
   for (const auto& [name, file] : files) {
     const auto whole = decode_image(file, whole_pixels);
-    const auto size = find_size(file);
+    const auto size = find_size(file, {});
     ASSERT_TRUE(size) << name;
     ASSERT_EQ((std::pair{size->height, size->width}), (std::pair{whole.height, whole.width})) << name;
     for (int i = 0; i < 150; ++i) {
       const auto box = i == 0 ? *size : random_box(*size, random);
-      const auto part = decode_part(file, box, part_pixels);
+      const auto part = decode_part(file, box, {}, part_pixels);
       ASSERT_EQ((std::pair{part.window_height, part.window_width}), (std::pair{box.height, box.width}));
       ASSERT_EQ(part_pixels.size(), static_cast<size_t>(3 * part.height * part.width));
       const auto row_of = [&](const ImageView& view, int y, int x) {
@@ -393,16 +416,16 @@ TEST_F(ImageFile, PartsOfADamagedJpegAreReadOrRefused) {
   Bytes pixels;
   int num_refused = 0;
   for (const auto& [name, good] : larger_jpegs()) {
-    const auto size = find_size(good).value();
+    const auto size = find_size(good, {}).value();
     for (int i = 0; i < 300; ++i) {
       auto file = good;
       if (i % 2 == 0) file.resize(random.next_below(static_cast<uint32_t>(file.size())));
       if (i % 2 == 1) file[random.next_below(static_cast<uint32_t>(file.size()))] = static_cast<uint8_t>(random.next_below(256));
       try {
-        const auto found = find_size(file);
+        const auto found = find_size(file, {});
         if (!found || found->height != size.height || found->width != size.width) continue;
         const auto box = random_box(size, random);
-        EXPECT_EQ(decode_part(file, box, pixels).window_height, box.height);
+        EXPECT_EQ(decode_part(file, box, {}, pixels).window_height, box.height);
       } catch (const std::runtime_error&) {
         ++num_refused;
       }
@@ -412,8 +435,8 @@ TEST_F(ImageFile, PartsOfADamagedJpegAreReadOrRefused) {
 }
 
 TEST_F(ImageFile, OnlyAJpegHasPartsThatCanBeDecoded) {
-  EXPECT_FALSE(find_size(golden_file("rgb.bmp")));
-  EXPECT_THAT([] { find_size(cut("baseline_420.jpg", 10)); }, ThrowsMessage<std::runtime_error>("the file ends too early"));
+  EXPECT_FALSE(find_size(golden_file("rgb.bmp"), {}));
+  EXPECT_THAT([] { find_size(cut("baseline_420.jpg", 10), {}); }, ThrowsMessage<std::runtime_error>("the file ends too early"));
 }
 
 // EXIF data with that orientation, after another entry.
@@ -459,6 +482,86 @@ TEST_F(ImageFile, TheOrientationIsFoundWhereverItStands) {
   }
 }
 
+TEST_F(ImageFile, SixteenBitsOfGreyDoNotBecomeWhite) {
+  for (const char* name : {"grey_16_bits.png", "grey_16_bits.tif", "grey_maximum_1023.pnm", "plain_grey_maximum_1023.pnm"}) {
+    expect_refused(golden_file(name), "it has 16 bits of grey, of which all values above 255 would become white; set dataset.mode: grey16");
+  }
+}
+
+// Throws as decode_image().
+float first_value(const Bytes& file, const ImageDecoding& decoding) {
+  DecodedMemory memory;
+  return *decode_image(file, decoding, memory).values;
+}
+
+TEST_F(ImageFile, OtherDepthsThanThoseOfTheModeAreRefused) {
+  const auto expect = [](const Bytes& file, const ImageDecoding& decoding, const std::string& reason) {
+    EXPECT_THAT([&] { first_value(file, decoding); }, ThrowsMessage<std::runtime_error>(HasSubstr(reason)));
+  };
+  const ImageDecoding grey16{.mode = ImageMode::kGrey16};
+  for (const char* name : {"mode_rgb.png", "grey.tif", "grey.pnm", "baseline_420.jpg", "rgb_16_bits.tif", "rgb.bmp"}) {
+    expect(golden_file(name), grey16, "it does not have 16 bits of grey, which dataset.mode: grey16 needs (PNG, TIFF or PGM)");
+  }
+  expect({}, grey16, "it is empty");
+  const ImageDecoding raw{.mode = ImageMode::kRaw, .channels = 2};
+  expect(golden_file("mode_rgb.png"), raw, "dataset.mode: raw reads TIFF and .npy files");
+  expect(golden_file("grey_16_bits.tif"), raw, "it has 1 channel, but the first image of the data set has 2");
+  expect(golden_file("one_bit.tif"), raw, "a TIFF image of numbers without a sign with 1 bits each");
+  expect(files_of("refused_images").at("signed_32_bits.tif"), raw, "a TIFF image of signed numbers with 32 bits each");
+  expect(files_of("refused_images").at("lzma.tif"), raw, "a TIFF image with the compression LZMA");
+}
+
+// A .npy file of that type and shape, as NumPy writes their text.
+Bytes npy(const std::string& type, const std::string& shape, const Bytes& data, const std::string& order = "False") {
+  const auto header = fmt::format("{{'descr': {}, 'fortran_order': {}, 'shape': {}, }}\n", type, order, shape);
+  return joined({text("\x93NUMPY"), {1, 0, static_cast<uint8_t>(header.size()), 0}, text(header), data});
+}
+
+TEST_F(ImageFile, ArraysOfNumPyAreReadOrRefused) {
+  const ImageDecoding raw{.mode = ImageMode::kRaw, .channels = 1};
+  EXPECT_EQ(first_value(npy("'<u2'", "(1, 2)", {1, 2, 3, 4}), raw), 0x0201);
+  EXPECT_EQ(first_value(npy("'>u2'", "(1, 2, 1)", {1, 2, 3, 4}), raw), 0x0102);
+  EXPECT_EQ(first_value(npy("'<f4'", "(1, 1)", {0, 0, 0x80, 0x3F}), raw), 1);
+  const std::vector<std::pair<Bytes, std::string>> refused = {
+      {npy("'<u2'", "(1, 2)", {1, 2, 3}), "the file ends too early"},
+      {npy("'<u4'", "(1, 1)", {1, 2, 3, 4}), "its array has values of the type <u4; save it as uint8, uint16, int16, float32 or float64"},
+      {npy("'<u2'", "(2,)", {1, 2, 3, 4}), "its array has 1 dimensions; save it as [height, width] or [height, width, channels]"},
+      {npy("[('a', '<u2')]", "(1, 1)", {1, 2}), "its array has several fields"},
+      {npy("'<u2'", "(1, 1, 0)", {}), "its array has no channels"},
+      {npy("'<u2'", "(0, 1)", {}), "its size is 1 x 0 pixels"},
+      {npy("'|u1'", "(40000, 40000)", {}), "its size of 40000 x 40000 pixels is too large"},
+      {npy("'|u1'", "(1, 1, x)", {1}), "it is damaged: its header is not that of an array of NumPy"},
+      {npy("'<u2'", "(1, 1", {1}), "it is damaged: its header is not that of an array of NumPy"},
+      {text("\x93NUMPY"), "the file ends too early"},
+      {npy("'<f4'", "(1, 1)", {0, 0, 0x80, 0x7F}), "it has values that are not finite (NaN, or infinite)"},
+  };
+  for (const auto& [file, reason] : refused) {
+    EXPECT_THAT([&] { first_value(file, raw); }, ThrowsMessage<std::runtime_error>(HasSubstr(reason)));
+  }
+  expect_refused(npy("'<f4'", "(1, 1)", {0, 0, 0, 0}), "it is an array of NumPy, which RGB cannot hold; set dataset.mode: raw");
+}
+
+TEST_F(ImageFile, TheModeThatAnImageNeedsIsFound) {
+  const std::vector<std::pair<std::string, ImageMode>> modes = {
+      {"grey_16_bits.png", ImageMode::kGrey16},
+      {"grey_16_bits.tif", ImageMode::kGrey16},
+      {"grey_16_bits_big_endian.tif", ImageMode::kGrey16},
+      {"grey_maximum_65535.pnm", ImageMode::kGrey16},
+      {"rgb_16_bits.png", ImageMode::kRgb},
+      {"rgb_16_bits.tif", ImageMode::kRgb},
+      {"grey_alpha_16_bits.png", ImageMode::kRgb},
+      {"cmyk_16_bits.tif", ImageMode::kRgb},
+      {"grey.tif", ImageMode::kRgb},
+      {"grey_alpha.tif", ImageMode::kRgb},
+      {"baseline_420.jpg", ImageMode::kRgb},
+  };
+  for (const auto& [name, mode] : modes) EXPECT_EQ(find_traits(golden_file(name)).mode, mode) << name;
+  EXPECT_EQ(find_traits(files_of("refused_images").at("float.tif")).mode, ImageMode::kRaw);
+  const auto traits = find_traits(npy("'<f4'", "(2, 3, 7)", {}));
+  EXPECT_EQ(traits.mode, ImageMode::kRaw);
+  EXPECT_EQ(traits.channels, 7);
+}
+
 TEST_F(ImageFile, SixteenBitsAreFound) {
   EXPECT_EQ(find_traits(golden_file("grey_16_bits.png")).bits, 16);
   EXPECT_EQ(find_traits(golden_file("mode_rgb.png")).bits, 8);
@@ -480,7 +583,8 @@ TEST_F(ImageFile, TraitsOfDamagedFilesAreReadWithinTheFile) {
     EXPECT_EQ(find_traits({jpeg.begin(), jpeg.begin() + static_cast<ptrdiff_t>(length)}).orientation, length < end_of_data ? 1 : 6)
         << length;
   }
-  for (const auto& good : {jpeg, exif(6, false), golden_file("grey_16_bits.png"), golden_file("lossy_rgb.webp"), golden_file("grey.pnm")}) {
+  for (const auto& good : {jpeg, exif(6, false), golden_file("grey_16_bits.png"), golden_file("lossy_rgb.webp"), golden_file("grey.pnm"),
+                           npy("'<f4'", "(2, 3, 7)", {1})}) {
     for (int i = 0; i < 500; ++i) {
       // In memory of its own, beyond whose end the sanitizers see a read.
       Bytes file(good.begin(), good.begin() + random.next_below(static_cast<uint32_t>(std::min<size_t>(good.size(), 200))));

@@ -1,0 +1,128 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/images/formats.h"
+#include "data/images/refusal.h"
+#include "data/images/traits.h"
+
+namespace trainer::images {
+namespace {
+
+constexpr std::string_view kMagic = "\x93NUMPY";
+
+struct Array {
+  std::string type;  // "<f4"
+  bool is_column_major = false;
+  std::vector<uint64_t> shape = {};  // height, width, channels
+  std::span<const uint8_t> data = {};
+
+  size_t value_bytes() const { return static_cast<size_t>(type.back() - '0'); }
+};
+
+[[noreturn]] void throw_damaged_header() { throw std::runtime_error("it is damaged: its header is not that of an array of NumPy"); }
+
+// What follows `key` in the header, a Python dictionary such as {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }.
+std::string_view value_of(std::string_view header, std::string_view key) {
+  const auto at = header.find(key);
+  if (at == std::string_view::npos) throw_damaged_header();
+  const auto value = header.substr(at + key.size());
+  return value.substr(std::min(value.find_first_not_of(" :"), value.size()));
+}
+
+std::vector<uint64_t> parse_shape(std::string_view text) {
+  std::vector<uint64_t> shape;
+  const auto end = text.find(')');
+  if (text.empty() || text[0] != '(' || end == std::string_view::npos) throw_damaged_header();
+  text = text.substr(1, end - 1);
+  while (!text.empty()) {
+    uint64_t length = 0;
+    const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), length);
+    if (error != std::errc()) throw_damaged_header();
+    shape.push_back(length);
+    text.remove_prefix(static_cast<size_t>(rest - text.data()));
+    text.remove_prefix(std::min(text.find_first_not_of(" ,"), text.size()));
+  }
+  return shape;
+}
+
+Array read_array(std::span<const uint8_t> file) {
+  const bool is_first_version = bytes_at(file, kMagic.size(), 1)[0] == 1;
+  const size_t length_bytes = is_first_version ? 2 : 4;
+  const size_t begin = kMagic.size() + 2 + length_bytes;
+  const size_t length = little_endian(file, kMagic.size() + 2, length_bytes);
+  const auto bytes = bytes_at(file, begin, length);
+  const std::string_view header(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const auto type = value_of(header, "'descr'");
+  const auto end = type.find('\'', 1);
+  if (type.empty() || type[0] != '\'' || end == std::string_view::npos) {
+    throw std::runtime_error("its array has several fields; save each as a channel of [height, width, channels]");
+  }
+  Array array{.type = std::string(type.substr(1, end - 1)),
+              .is_column_major = value_of(header, "'fortran_order'").starts_with("True"),
+              .shape = parse_shape(value_of(header, "'shape'")),
+              .data = file.subspan(begin + length)};
+  const auto kind = std::string_view(array.type).substr(std::min<size_t>(1, array.type.size()));
+  if (kind != "u1" && kind != "u2" && kind != "i2" && kind != "f4" && kind != "f8") {
+    throw std::runtime_error(
+        fmt::format("its array has values of the type {}; save it as uint8, uint16, int16, float32 or float64", array.type));
+  }
+  if (array.shape.size() == 2) array.shape.push_back(1);
+  if (array.shape.size() != 3) {
+    throw std::runtime_error(
+        fmt::format("its array has {} dimensions; save it as [height, width] or [height, width, channels]", array.shape.size()));
+  }
+  return array;
+}
+
+template <class T>
+T load(const uint8_t* at, bool is_big_endian) {
+  std::array<uint8_t, sizeof(T)> bytes{};
+  std::copy_n(at, sizeof(T), bytes.begin());
+  if (is_big_endian) std::ranges::reverse(bytes);
+  return std::bit_cast<T>(bytes);
+}
+
+float value_at(const Array& array, size_t index) {
+  const bool is_big_endian = array.type[0] == '>';
+  const auto* const at = array.data.data() + index * array.value_bytes();
+  const auto kind = std::string_view(array.type).substr(1);
+  if (kind == "u1") return *at;
+  if (kind == "u2") return load<uint16_t>(at, is_big_endian);
+  if (kind == "i2") return load<int16_t>(at, is_big_endian);
+  return kind == "f4" ? load<float>(at, is_big_endian) : static_cast<float>(load<double>(at, is_big_endian));
+}
+
+}  // namespace
+
+bool is_npy(std::span<const uint8_t> file) { return has_text(file, 0, kMagic); }
+
+void decode_npy(std::span<const uint8_t> file, data::ValueImage& image) {
+  const auto array = read_array(file);
+  const auto height = array.shape[0], width = array.shape[1], channels = array.shape[2];
+  check_size(width, height);
+  if (channels == 0) throw std::runtime_error("its array has no channels");
+  if (array.data.size() / array.value_bytes() / channels < width * height) throw_truncated();
+  allocate_values(width, height, channels, image);
+  image.maximum = array.type[1] != 'u' ? 0.0F : array.value_bytes() == 1 ? 255.0F : 65535.0F;
+  for (size_t i = 0; i < image.values.size(); ++i) {
+    const size_t channel = i % channels, column = i / channels % width, row = i / channels / width;
+    image.values[i] = value_at(array, array.is_column_major ? row + height * (column + width * channel) : i);
+  }
+}
+
+void read_npy_traits(std::span<const uint8_t> file, data::ImageTraits& traits) {
+  const auto array = read_array(file);
+  traits.mode = data::ImageMode::kRaw;
+  traits.bits = static_cast<int>(8 * array.value_bytes());
+  traits.channels = static_cast<int>(std::min<uint64_t>(array.shape[2], 1U << 16));
+}
+
+}  // namespace trainer::images
