@@ -275,7 +275,7 @@ ExitCode crossval(const std::vector<std::string>& args) {
     cli::print_json(joined);
   } else {
     print_folds(joined);
-    print("\nresults: {}; for curves: trainer report {}\n", file.string(), (arguments.run_directory / "fold_*").string());
+    print("\nresults: {}; for curves: trainer report {}\n", file.string(), arguments.run_directory.string());
   }
   return ExitCode::kDone;
 }

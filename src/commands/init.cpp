@@ -385,9 +385,10 @@ bool is_digits(const DatasetFacts& facts) { return facts.section.find("name")->v
 // Of the images of the published weights.
 const PixelStatistics kImagenet = {.mean = {0.485, 0.456, 0.406}, .std = {0.229, 0.224, 0.225}, .num_images = 0};
 
-std::string numbers(const std::vector<double>& values) {
+// `is_exact`: with four digits, wherever they begin.
+std::string numbers(const std::vector<double>& values, bool is_exact) {
   std::vector<std::string> texts;
-  for (const double value : values) texts.push_back(fmt::format("{:.4f}", value));
+  for (const double value : values) texts.push_back(is_exact ? fmt::format("{:#.4g}", value) : fmt::format("{:.4f}", value));
   return "[" + join(texts, ", ") + "]";
 }
 
@@ -460,9 +461,11 @@ std::string describe_dataset(const DatasetFacts& facts, const ImagePreparation& 
         facts.num_unreadable, facts.num_read);
   }
   auto std = pixels.std;
+  // Cameras may use few of 16 bits, and numbers may be of any size.
+  const bool is_exact = facts.info.decoding.has_values();
   // One colour in all images.
-  for (double& value : std) value = value < 0.00005 ? 1 : value;
-  const auto normalize = fmt::format("    - normalize: {{mean: {}, std: {}}}", numbers(pixels.mean), numbers(std));
+  for (double& value : std) value = value < (is_exact ? 1e-12 : 0.00005) ? 1 : value;
+  const auto normalize = fmt::format("    - normalize: {{mean: {}, std: {}}}", numbers(pixels.mean, is_exact), numbers(std, is_exact));
   if (!facts.num_validation && has_few_images(facts)) {
     text += fmt::format("  validation_split: 0.2                                # {}a tenth of so few images would measure little\n",
                         facts.info.has_labels() ? "of each class; " : "");

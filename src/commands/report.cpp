@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/signal.h"
 #include "base/text.h"
@@ -17,12 +18,14 @@
 #include "commands/run_end.h"
 #include "report/live_server.h"
 #include "report/page.h"
+#include "trainer/error.h"
 
 namespace trainer::commands {
 namespace {
 
 struct ReportArguments {
   std::vector<std::string> folders;
+  std::vector<history::Json> crossvals = {};
   std::filesystem::path output = "report.html";
   bool is_live = false;
   int port = 0;
@@ -40,7 +43,7 @@ class Runs {
     // What is not asked for again is of an earlier evaluation.
     auto earlier = std::exchange(pictures_, {});
     const auto read_pictures = [&](const auto& run, const auto& samples) { return pictures_of(run, samples, earlier); };
-    return report::make_data(runs, {.now = now.count(), .is_live = arguments_.is_live, .read_pictures = read_pictures});
+    return report::make_data(runs, {.now = now.count(), .is_live = arguments_.is_live, .read_pictures = read_pictures, .crossvals = arguments_.crossvals});
   }
 
   std::string version() const {
@@ -64,6 +67,27 @@ class Runs {
   const ReportArguments& arguments_;
   KnownPictures pictures_;  // those of the latest data()
 };
+
+// The runs of its folds stand for a folder of `trainer crossval`.
+void replace_crossvals(ReportArguments& arguments) {
+  for (const auto& folder : std::exchange(arguments.folders, {})) {
+    const auto file = std::filesystem::path(folder) / "crossval.json";
+    if (history::is_run_directory(folder) || !std::filesystem::exists(file)) {
+      arguments.folders.push_back(folder);
+      continue;
+    }
+    auto crossval = history::Json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
+    if (!crossval.is_object() || !crossval.value("num_folds", history::Json()).is_number_integer() || !crossval["mean"].is_object()) {
+      throw DataError(fmt::format("{}: it is damaged; `trainer crossval` writes it again", file.string()));
+    }
+    const auto num_folds = crossval["num_folds"].get<int64_t>();
+    for (int64_t fold = 0; fold < num_folds; ++fold) {
+      arguments.folders.push_back((std::filesystem::path(folder) / fmt::format("fold_{}", fold)).string());
+    }
+    crossval["name"] = std::filesystem::path(folder).lexically_normal().filename().string();
+    arguments.crossvals.push_back(std::move(crossval));
+  }
+}
 
 void write_report(const ReportArguments& arguments) {
   refuse_file_of_run(arguments.output);
@@ -97,7 +121,7 @@ ExitCode report(const std::vector<std::string>& args) {
       "follows the runs while they train.",
       "trainer report");
   ReportArguments arguments;
-  app.add_option("runs", arguments.folders, "folders of runs, such as runs/a runs/b; several are drawn into the same charts")
+  app.add_option("runs", arguments.folders, "folders of runs, such as runs/a runs/b, or of `trainer crossval`; several are drawn into the same charts")
       ->required()
       ->expected(1, 100)
       ->type_name("RUN");
@@ -108,6 +132,7 @@ ExitCode report(const std::vector<std::string>& args) {
   cli::parse(app, args);
   if (live->count() > 0 && output->count() > 0) throw UsageError("--live writes no file: omit --output, or --live");
   if (live->count() == 0 && port->count() > 0) throw UsageError("--port has no effect without --live: add --live, or omit --port");
+  replace_crossvals(arguments);
   if (arguments.is_live) {
     serve(arguments);
   } else {

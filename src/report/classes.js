@@ -44,6 +44,24 @@ function matrixPanel(evaluation) {
   return panel("Confusion matrix", element("p", { class: "muted small" }, "Rows: actual class. Columns: predicted class. Colour: share of the row."), table);
 }
 
+// The results of all folds of a cross-validation.
+function crossvalPanels(crossval) {
+  const names = Object.keys(crossval.mean);
+  const rows = names.map((name) => {
+    const format = formatterOf(name);
+    return [EVALUATION_WORDS[name] ?? name, `${format(crossval.mean[name])} ± ${format(crossval.deviation[name])}`,
+            ...crossval.folds.map((fold) => (typeof fold.metrics[name] === "number" ? format(fold.metrics[name]) : "–"))];
+  });
+  const numImages = crossval.folds.reduce((sum, fold) => sum + fold.num_samples, 0);
+  const panels = [panel(data.crossvals.length > 1 ? crossval.name : "All folds",
+                        element("p", { class: "muted small" }, `The best validation of each of ${crossval.num_folds} folds, ${numImages.toLocaleString("en")} images in all: mean ± standard deviation.`),
+                        dataTable("Results of the folds", ["Metric", "All folds", ...crossval.folds.map((fold, index) => `Fold ${index}`)], rows, { numbersFrom: 1 }))];
+  if (crossval.confusion && crossval.classes.length <= MANY_CLASSES) {
+    panels.push(matrixPanel({ classes: crossval.classes.map((name) => ({ name })), confusion: crossval.confusion }));
+  }
+  return panels;
+}
+
 function coOccurrencePanel(evaluation) {
   const table = matrixTable(evaluation, evaluation.co_occurrence, "Images that belong to two classes: a row and a column for each class",
                             (row, index) => row[index],

@@ -148,10 +148,16 @@ function showIfChanged(name, value, show) {
 function show() {
   showRuns();
   showIfChanged("run-table", [data.runs.map((run) => [run.name, run.state, run.best, run.seconds]), data.config], showRunTable);
+  showIfChanged("crossvals", data.crossvals, showCrossvals);
   showIfChanged("curves", data.runs.map((run) => [run.name, run.train, run.validation, run.steps_per_epoch]), showCurves);
   showIfChanged("evaluation", data.runs.map((run) => [run.name, run.evaluation, run.best_evaluation, run.calibration]), showEvaluation);
   showIfChanged("config", data.config, () => valueTable(byId("config"), data.config, "configuration"));
   showIfChanged("environment", data.environment, () => valueTable(byId("environment"), data.environment, "environment"));
+}
+
+function showCrossvals() {
+  byId("crossval-section").hidden = data.crossvals.length === 0;
+  byId("crossvals").replaceChildren(...data.crossvals.flatMap(crossvalPanels));
 }
 
 function redrawCharts() {

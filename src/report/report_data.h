@@ -24,6 +24,8 @@ struct DataOptions {
   double now = 0;        // Unix seconds
   bool is_live = false;  // the page asks for newer data
   PictureReader read_pictures = {};
+  // What crossval.json of each cross-validation holds whose folds are among the runs, and its `name`.
+  std::vector<history::Json> crossvals = {};
 };
 
 // Long series are shortened, so that the data of a few runs stays below 2 MB however long they are.

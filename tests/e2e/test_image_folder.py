@@ -303,7 +303,7 @@ class ImageFolderTest(unittest.TestCase):
         exif = b"MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0"
         jpeg = (ROOT / "tests/golden/jpegs/444.jpg").read_bytes()
         (cat / "turned.jpg").write_bytes(jpeg[:2] + struct.pack(">HH", 0xFFE1, len(exif) + 8) + b"Exif\0\0" + exif + jpeg[2:])
-        (cat / "bits.png").write_bytes((ROOT / "tests/golden/images/grey_16_bits.png").read_bytes())
+        (cat / "bits.png").write_bytes((ROOT / "tests/golden/images/rgb_16_bits.png").read_bytes())
         (cat / "IMG_1.HEIC").touch()
         (cat / "IMG_2.heic").touch()
         (self.data / "train" / "dog" / "notes.txt").touch()
@@ -318,8 +318,8 @@ class ImageFolderTest(unittest.TestCase):
         train = self.data / "train"
         ignored = (f"warning: {train}: 3 files are not read, because they have no extension of an image that this program reads (2 .heic, 1 .txt); "
                    f"the first is {train}/cat/IMG_1.HEIC")
-        turned = " have an EXIF orientation, which is ignored as by torchvision, "
-        bits = " have 16 bits per channel and are read as Pillow reads them, "
+        turned = " have an EXIF orientation and are turned upright, "
+        bits = " have 16 bits per channel, of which the upper 8 are used as by Pillow "
         same = (f"warning: 2 of 13 images are in several classes with the same content; the first is training sample 0, {train}/cat/00000.png (cat), "
                 f"the same as training sample 10, {train}/dog/same.png (dog)")
         leak = (f"warning: 1 of 13 images are for validation and have the content of training images, so that the validation is too good; the "

@@ -5,6 +5,7 @@ import csv
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import struct
@@ -16,6 +17,7 @@ import zlib
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TESTS / "testing"))
+from browser import BROWSER, Browser  # noqa: E402
 from program import BINARY, FolderCase, trainer  # noqa: E402
 
 EXPERIMENT = """experiment: parts
@@ -172,6 +174,23 @@ class SplitTest(FolderCase):
         self.assertEqual(sum(fold["num_samples"] for fold in joined["folds"]), 160)
         self.assertEqual([sum(row) for row in joined["confusion"]], [56, 104])
         self.assertRegex(run.out, r"\nmean +\d\.\d{4}")
+        report = trainer("report", "cv", "--output", "report.html", cwd=self.folder)
+        self.assertEqual(report.out, "report.html: 3 runs; open it in a browser\n", report.err)
+        page = (self.folder / "report.html").read_text()
+        shown = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL).group(1))
+        self.assertEqual([run["name"] for run in shown["runs"]], ["fold_0", "fold_1", "fold_2"])
+        self.assertEqual(shown["crossvals"], [joined | {"name": "cv"}])
+        if BROWSER:
+            view = Browser(self.folder / "browser")
+            self.addCleanup(view.close)
+            view.open(f"file://{self.folder}/report.html")
+            view.wait_for("!document.getElementById('crossval-section').hidden")
+            text = view.evaluate("document.getElementById('crossvals').textContent")
+            self.assertIn(f"{100 * mean:.2f}% ± {100 * joined['deviation']['top1']:.2f}%", text)
+            self.assertEqual(view.messages, [])
+        (self.folder / "cv/crossval.json").write_text("{")
+        report = trainer("report", "cv", cwd=self.folder)
+        self.assertEqual((report.returncode, report.err), (3, "error: cv/crossval.json: it is damaged; `trainer crossval` writes it again\n"))
         # As without an interruption.
         shutil.rmtree(self.folder / "cv")
         self.run_ok(*command)

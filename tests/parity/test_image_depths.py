@@ -55,6 +55,11 @@ def tiff(values, planar=False, tile=None, big_endian=False):
     return (b"MM\0*" if big_endian else b"II*\0") + struct.pack(order + "I", at) + data + table + bytes(4) + extra
 
 
+def losses(run):
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [[line["loss"] for line in lines if line["event"] == event] for event in ("train", "validation")]
+
+
 @unittest.skipIf(os.environ.get("TRAINER_OPENCV") == "0", "this build reads no image files")
 class ImageDepthsTest(FolderCase):
     def inputs(self, files, transforms, mode="auto", **keys):
@@ -201,6 +206,139 @@ class ImageDepthsTest(FolderCase):
         self.assert_inputs(files, upright, middle)
         self.assert_inputs(files, as_stored, middle, exif_orientation="ignore")
         self.assert_inputs(deep, deep_upright, middle)
+
+    def configured(self, files, transforms=(), **keys):
+        """An experiment on such files of two classes."""
+        for name in "ab":
+            folder = self.folder / "data" / name
+            folder.mkdir(parents=True, exist_ok=True)
+            for i, (ending, content) in enumerate(files):
+                path = folder / f"{i:02}{ending}"
+                if isinstance(content, bytes):
+                    path.write_bytes(content)
+                elif isinstance(content, Image.Image):
+                    content.save(path)
+                else:
+                    np.save(path, content)
+        config = {"experiment": "x", "model": {"name": "resnet20"}, "training": {"epochs": 2}, "optimizer": {"name": "sgd", "lr": 0.1},
+                  "dataset": {"name": "image_folder", "root": str(self.folder / "data"), "validation_split": 0.25,
+                              "train_transforms": list(transforms) or [{"resize": {"size": [8, 8]}}], "validation_transforms": [{"resize": {"size": [8, 8]}}], **keys},
+                  "dataloader": {"global_batch_size": 4}, "runtime": {"device": "cpu", "dtype": "float64"}, "amp": {"enabled": False},
+                  "logging": {"tensorboard": False}}
+        path = self.folder / "x.yaml"
+        path.write_text(json.dumps(config))
+        return path
+
+    def refused(self, *arguments):
+        process = trainer(*arguments)
+        self.assertNotEqual(process.returncode, 0, process.out)
+        return process.err
+
+    def test_ranks_train_alike(self):
+        files = [(".png", Image.fromarray(RNG.integers(0, 65536, (9, 8 + i), dtype=np.uint16))) for i in range(6)]
+        config = self.configured(files, [{"random_resized_crop": {"size": 8}}, "random_horizontal_flip", {"normalize": {"mean": [0.5], "std": [0.3]}}])
+        for ranks in (1, 2):
+            run = trainer("launch", "--nproc-per-node", ranks, "--config", config, "--run-dir", self.folder / f"w{ranks}", "distributed.sync_batch_norm=true")
+            self.assertEqual(run.returncode, 0, run.err)
+        for one, two in zip(losses(self.folder / "w1"), losses(self.folder / "w2"), strict=True):
+            np.testing.assert_allclose(one, two, rtol=1e-12)
+        process = trainer("launch", "--nproc-per-node", 2, "--config", config, "--run-dir", self.folder / "two", "dataset.distribution=scatter", "distributed.sync_batch_norm=true")
+        self.assertEqual(process.returncode, 0, process.err)
+        self.assertEqual(losses(self.folder / "two"), losses(self.folder / "w2"))
+
+    def test_what_does_not_fit_is_named(self):
+        files = [(".png", Image.fromarray(RNG.integers(0, 65536, (9, 8), dtype=np.uint16))) for _ in range(4)]
+        config = self.configured(files)
+        check = lambda *keys: self.refused("validate", "--config", config, *keys)
+        self.assertIn("dataset.mode: expected one of auto, rgb, grey, grey16, raw, got grey17", check("dataset.mode=grey17"))
+        self.assertIn("dataset.exif_orientation: expected one of apply, ignore, got yes", check("dataset.exif_orientation=yes"))
+        for transform in ("color_jitter: {brightness: 0.5}", "random_rotation: {degrees: 5}", "auto_augment", "gaussian_blur: {kernel_size: 3}"):
+            name = transform.split(":")[0]
+            self.assertIn(f"transform {name}: it needs images of 8 bits, but dataset.mode is grey16; remove it, or set dataset.mode to rgb or grey",
+                          check(f"dataset.train_transforms=[{transform}, resize: {{size: [8, 8]}}]"))
+        self.assertIn("transform letterbox: it needs images of 8 bits, but dataset.mode is grey16; remove it, or leave its fill at 0",
+                      check("dataset.train_transforms=[letterbox: {size: 8, fill: 114}]"))
+        self.assertIn("transform normalize: mean has 3 values and std 3, but the images have 1 channel",
+                      check("dataset.train_transforms=[resize: {size: [8, 8]}, normalize: {mean: [0.5, 0.5, 0.5], std: [1, 1, 1]}]"))
+        self.assertIn("it has 16 bits of grey, of which all values above 255 would become white; set dataset.mode: grey16",
+                      self.refused("--config", config, "dataset.mode=rgb", "--run-dir", self.run_dir))
+        self.assertIn("--raw: images of dataset.mode: grey16 are packed as the files that they are; leave it out",
+                      self.refused("data", "pack", "--config", config, "--output", self.folder / "pack", "--raw"))
+
+    def test_files_of_another_depth_are_named(self):
+        files = [(".png", Image.fromarray(RNG.integers(0, 65536, (9, 8), dtype=np.uint16))), (".png", Image.fromarray(np.zeros((9, 8), np.uint8)))]
+        process = trainer("data", "check", "--config", self.configured(files))
+        self.assertEqual(process.returncode, 3, process.err)
+        self.assertEqual(process.out.count("it does not have 16 bits of grey, which dataset.mode: grey16 needs (PNG, TIFF or PGM)"), 2)
+
+    def test_channels_of_another_number_are_named(self):
+        files = [(".npy", np.zeros((9, 8, 5), np.uint8)), (".npy", np.zeros((9, 8, 4), np.uint8)), (".npy", np.full((9, 8, 5), np.nan))]
+        process = trainer("data", "check", "--config", self.configured(files))
+        self.assertEqual(process.returncode, 3, process.err)
+        self.assertEqual(process.out.count("it has 4 channels, but the first image of the data set has 5"), 2)
+        self.assertEqual(process.out.count("it has values that are not finite"), 2)
+
+    def test_packed_images_keep_their_depth(self):
+        files = [(".png", Image.fromarray(RNG.integers(0, 65536, (9, 8), dtype=np.uint16))) for _ in range(6)]
+        config = self.configured(files)
+        packed = trainer("data", "pack", "--config", config, "--output", self.folder / "pack")
+        self.assertEqual(packed.returncode, 0, packed.err)
+        experiment = json.loads(config.read_text())
+        for name in "root", "name":
+            experiment["dataset"].pop(name)
+        experiment["dataset"] |= {"name": "lmdb", "root": str(self.folder / "pack")}
+        (self.folder / "p.yaml").write_text(json.dumps(experiment))
+        for name in "x", "p":
+            process = trainer("--config", self.folder / f"{name}.yaml", "--run-dir", self.folder / name)
+            self.assertEqual(process.returncode, 0, process.err)
+        self.assertEqual(*(losses(self.folder / name) for name in "xp"))
+
+    def test_exports_take_the_network_alone(self):
+        files = [(".png", Image.fromarray(RNG.integers(0, 65536, (9, 8), dtype=np.uint16))) for _ in range(6)]
+        process = trainer("--config", self.configured(files), "--run-dir", self.run_dir)
+        self.assertEqual(process.returncode, 0, process.err)
+        target = ["export", "--checkpoint", self.run_dir, "--format", "onnx", "--output", self.folder / "x.onnx"]
+        self.assertIn("--input images: these have 8 bits, but the network takes those of dataset.mode: grey16; choose --input tensor",
+                      self.refused(*target, "--input", "images"))
+        exported = trainer(*target)
+        self.assertEqual(exported.returncode, 0, exported.err)
+        self.assertIn("input: samples of shape 1x8x8", exported.out)
+        exported = trainer("export", "--checkpoint", self.run_dir, "--format", "torchscript", "--output", self.folder / "x.pt")
+        self.assertEqual(exported.returncode, 0, exported.err)
+        self.assertIn("its network takes images of dataset.mode: grey16, and this command compares those of 8 bits alone",
+                      self.refused("verify-export", "--checkpoint", self.run_dir, self.folder / "x.pt"))
+        grid = trainer("predict", "--checkpoint", self.run_dir, "--save-grid", self.folder / "grid.png", self.folder / "data" / "a")
+        self.assertEqual(grid.returncode, 0, grid.err)
+        self.assertEqual(grid.out.count("00.png"), 1)
+        report = trainer("report", self.run_dir, "--output", self.folder / "report.html")
+        self.assertEqual(report.returncode, 0, report.err)
+
+    def test_init_proposes_the_mode_and_measures(self):
+        values = RNG.integers(1000, 4096, (12, 70, 90), dtype=np.uint16)
+        self.configured([(".png", Image.fromarray(image)) for image in values])
+        output = self.folder / "new.yaml"
+        process = trainer("init", "--data", self.folder / "data", "--output", output)
+        self.assertEqual(process.returncode, 0, process.err)
+        text = output.read_text()
+        self.assertIn("mode: grey16", text)
+        self.assertIn("16 bits of grey", text)
+        # As the file prepares images for validation: 73 pixels at the shorter edge, and the middle 64 x 64.
+        self.assertIn("resize: {size: 73}", text)
+        middle = np.stack([np.asarray(Image.fromarray(image).resize((93, 73), Image.Resampling.BILINEAR))[4:68, 14:78] for image in values]) / 65535
+        # Four digits are written.
+        self.assertAlmostEqual(float(text.split("mean: [")[1].split("]")[0]) / middle.mean(), 1, delta=5e-4)
+        self.assertAlmostEqual(float(text.split("std: [")[1].split("]")[0]) / middle.std(), 1, delta=5e-4)
+        self.assertEqual(trainer("validate", "--config", output).returncode, 0)
+
+    def test_orientations_are_noticed(self):
+        exif = Image.Exif()
+        exif[274] = 6
+        Image.new("RGB", (9, 8)).save(self.folder / "turned.jpg", exif=exif)
+        config = self.configured([(".jpg", (self.folder / "turned.jpg").read_bytes())] * 4)
+        self.assertRegex(trainer("--config", config, "--run-dir", self.folder / "a").err,
+                         "6 of 6 images have an EXIF orientation and are turned upright, other than by torchvision's ImageFolder")
+        self.assertRegex(trainer("--config", config, "--run-dir", self.folder / "b", "dataset.exif_orientation=ignore").err,
+                         "6 of 6 images have an EXIF orientation, which is ignored as by torchvision")
 
 
 if __name__ == "__main__":

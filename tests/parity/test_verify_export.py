@@ -235,8 +235,8 @@ class VerifyExportTest(unittest.TestCase):
         file = self.export("image.onnx")
         error = self.verify(file, "--data", images, code=3)
         self.assertIn(f"warning: {images}/empty.png: cannot be read: the file is empty\n", error)
-        self.assertNotIn("deep.png", error)  # 16 bits, read as Pillow reads them
-        self.assertIn("error: 1 image cannot be used, as named above; all others were compared", error)
+        self.assertIn(f"warning: {images}/deep.png: it has 16 bits of grey, of which all values above 255 would become white", error)
+        self.assertIn("error: 2 images cannot be used, as named above; all others were compared", error)
         self.assertIn("error: no image could be compared, as named above", self.verify(file, "--data", images / "empty.png", code=3))
         self.assertIn(f"{images}/none.png: cannot be read: No such file or directory", self.verify(file, "--data", images / "none.png", code=3))
         fixed = self.export("fixed.onnx", "--image-size", "375x500")
