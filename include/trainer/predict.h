@@ -66,8 +66,8 @@ const char* trainer_predict_class_name(const trainer_predictor* predictor, int64
 int64_t trainer_predict_num_features(const trainer_predictor* predictor);
 
 /* Each of the next three writes the probabilities of all classes to `probabilities`, and the features to `features` if it is not null; both
- * have room for one row for each image. The second takes the content of an image file, the third `count` images of any sizes as one batch; it fails for a network that was trained on images of
- * 16 bits or other channels (dataset.mode). */
+ * have room for one row for each image. The second takes the content of an image file, the third `count` images of any sizes as one batch;
+ * it fails for a network that was trained on images of 16 bits or other channels (dataset.mode). */
 int trainer_predict_file(trainer_predictor* predictor, const char* path, double* probabilities, float* features, char* error,
                          size_t error_size);
 int trainer_predict_encoded(trainer_predictor* predictor, const void* bytes, size_t size, double* probabilities, float* features,

@@ -35,7 +35,7 @@ struct PixelArray {
 class Picture {
  public:
   // Both must outlive it. The views it gives are valid until the memory is used for another picture.
-  Picture(const ImageView& image, PictureMemory& memory) : view_(image), memory_(memory) {}
+  Picture(const ImageView& image, PictureMemory& memory) : view_(image), has_values_(image.values != nullptr), memory_(memory) {}
   // An image file, which is decoded as far as its pixels are needed. Throws as decode_image(), as all functions that need pixels.
   Picture(std::span<const uint8_t> file, PictureMemory& memory, const ImageDecoding& decoding = {});
 
@@ -66,6 +66,8 @@ class Picture {
   uint8_t* replace_pixels();
   // For the program.
   BlurMemory& blur_memory();
+  // For the program: an image of other than 8 bits becomes one of 8, whose least value is 0 and whose greatest is 255, for people to see.
+  void make_visible();
   // For the program: `mask`, of the same size, becomes the mask of this picture, and must outlive it.
   void set_mask(Picture& mask);
 

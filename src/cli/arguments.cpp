@@ -286,6 +286,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 22> kExample
      "trainer config show --config my.yaml --origin"},
     {"data",
      "trainer data check --config my.yaml\n"
+     "trainer data audit --config my.yaml --page audit.html\n"
      "trainer data pack --config my.yaml --output data/packed"},
     {"weights", "trainer weights list\ntrainer weights fetch resnet50"},
     {"checkpoint",

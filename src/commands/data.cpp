@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "cli/arguments.h"
 #include "commands/command.h"
+#include "commands/data_audit.h"
 #include "commands/data_pack.h"
 #include "commands/pictures.h"
 #include "commands/run_end.h"
@@ -35,19 +36,6 @@ struct ShowOptions {
   int64_t epoch = 0;
   int64_t count = 64;
 };
-
-void refuse_picture_over(const data::Dataset& dataset, const std::filesystem::path& output) {
-  std::error_code none;
-  const auto file = std::filesystem::canonical(output, none);
-  if (none) return;
-  // The names of samples are paths where each is a file. Looking at millions of files would take minutes.
-  const auto given_name = output.filename().string();
-  const auto name = file.filename().string();
-  for (int64_t i = 0; i < dataset.size(); ++i) {
-    const auto sample = dataset.name(i);
-    if (sample.ends_with(given_name) || sample.ends_with(name)) cli::refuse_to_overwrite(sample, output);
-  }
-}
 
 // A line for each of these samples' classes whose number stands in the picture, because it has no letters for its name.
 std::string numbered_classes(const data::Dataset& dataset, const data::SampleList& samples) {
@@ -90,7 +78,7 @@ size_t check_samples(const char* part, const data::Dataset& dataset, int num_thr
     return stop_signal() == 0;
   };
   notes.begin_part(part, dataset);
-  const auto visit = [&](int64_t index, const data::Sample& sample) {
+  const auto visit = [&](int64_t index, const data::Sample& sample, const data::ImageView& /*image*/) {
     if (dataset.info().is_image) notes.add(index, sample);
   };
   const auto unreadable = data::find_unreadable_samples(dataset, num_threads, report, visit);
@@ -158,7 +146,7 @@ void download(const DownloadArguments& arguments) {
 }  // namespace
 
 ExitCode data(const std::vector<std::string>& args) {
-  CLI::App app("Downloads, checks, shows and packs data sets.", "trainer data");
+  CLI::App app("Downloads, checks, audits, shows and packs data sets.", "trainer data");
   app.require_subcommand(1);
   config::ExperimentSource source;
   ShowOptions options;
@@ -171,12 +159,20 @@ ExitCode data(const std::vector<std::string>& args) {
       app.add_subcommand("check", "read and decode all samples, and list those that cannot be used; the exit code is 3 if there are any");
   cli::add_experiment(*checks, source);
   int num_threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  AuditArguments audit_arguments;
+  auto* audits = app.add_subcommand(
+      "audit",
+      "read all samples, and find what makes results wrong: the same picture in two parts or with two labels, also saved again, resized or "
+      "cropped a little; classes without training images; samples that cannot be read. The exit code is 3 if there are any. Unusual images "
+      "and those that are there twice in one part are only noted");
+  cli::add_experiment(*audits, source);
+  add_audit_options(*audits, audit_arguments);
   PackArguments pack_arguments;
   auto* packs =
       app.add_subcommand("pack", "copy a data set into LMDB, for dataset.name=lmdb; after an interruption, the same command continues");
   cli::add_experiment(*packs, source);
   add_pack_options(*packs, pack_arguments);
-  for (auto* command : {checks, packs}) {
+  for (auto* command : {checks, audits, packs}) {
     command->add_option("--threads", num_threads, "threads that read, by default one for each processor")->check(CLI::Range(1, 1024));
   }
   DownloadArguments download_arguments;
@@ -190,6 +186,7 @@ ExitCode data(const std::vector<std::string>& args) {
   }
   const auto experiment = config::load(source.file, source.overrides, session::all_registries());
   if (checks->parsed()) return check(experiment, num_threads);
+  if (audits->parsed()) return audit(experiment, source, audit_arguments, num_threads);
   if (packs->parsed()) pack(experiment, pack_arguments, num_threads);
   if (shows->parsed()) show(experiment, options);
   return ExitCode::kDone;

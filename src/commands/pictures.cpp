@@ -8,11 +8,11 @@
 #include <string_view>
 
 #include "base/log.h"
+#include "cli/arguments.h"
 #include "config/load.h"
 #include "data/image_file.h"
 #include "data/picture.h"
 #include "data/pipeline.h"
-#include "data/window_copy.h"
 #include "datasets/archive.h"
 #include "reporting/drawing/draw.h"
 #include "reporting/evaluation.h"
@@ -44,6 +44,19 @@ void draw_caption(drawing::RgbImage& grid, int top, int left, std::string captio
 }
 
 }  // namespace
+
+void refuse_picture_over(const data::Dataset& dataset, const std::filesystem::path& output, std::string_view option) {
+  std::error_code none;
+  const auto file = std::filesystem::canonical(output, none);
+  if (none) return;
+  // The names of samples are paths where each is a file. Looking at millions of files would take minutes.
+  const auto given_name = output.filename().string();
+  const auto name = file.filename().string();
+  for (int64_t i = 0; i < dataset.size(); ++i) {
+    const auto sample = dataset.name(i);
+    if (sample.ends_with(given_name) || sample.ends_with(name)) cli::refuse_to_overwrite(sample, output, option);
+  }
+}
 
 drawing::RgbImage draw_image_grid(const std::vector<int64_t>& shape, int64_t count,
                                   const std::function<std::string(int64_t i, float* out)>& read) {
@@ -226,7 +239,7 @@ std::optional<drawing::RgbImage> draw_first_batch(const config::Experiment& expe
 
 namespace {
 
-constexpr int kLongestEdge = 96;
+constexpr int kLongestEdge = 96;  // of a picture in a report
 constexpr int kJpegQuality = 88;
 
 std::string to_base64(const std::vector<uint8_t>& bytes) {
@@ -250,32 +263,18 @@ config::Experiment load_experiment(const history::RunRecord& run) {
   return experiment;
 }
 
-// Of one or three channels of values: 8 bits, of which the least value is 0 and the greatest 255.
-std::vector<uint8_t> colours_of_values(const data::ImageView& view) {
-  std::vector<float> values(static_cast<size_t>(view.window_height) * static_cast<size_t>(view.window_width) *
-                            static_cast<size_t>(view.channels));
-  data::copy_values(view, values.data());
-  stretch(values);
-  std::vector<uint8_t> pixels;
-  for (const float value : values) pixels.push_back(static_cast<uint8_t>(std::lround(255 * value)));
-  return pixels;
-}
+}  // namespace
 
-std::string to_data_url(const data::Sample& sample, const data::ImageDecoding& decoding) {
+std::string to_data_url(const data::Sample& sample, const data::ImageDecoding& decoding, int longest_edge) {
   data::PictureMemory memory;
   auto picture = sample.encoded.empty() ? data::Picture(sample.image, memory) : data::Picture(sample.encoded, memory, decoding);
   const int longest = std::max(picture.height(), picture.width());
-  if (longest > kLongestEdge) {
-    const auto scaled = [&](int edge) { return std::max(1, edge * kLongestEdge / longest); };
+  if (longest > longest_edge) {
+    const auto scaled = [&](int edge) { return std::max(1, edge * longest_edge / longest); };
     picture.resize(scaled(picture.height()), scaled(picture.width()));
   }
-  std::vector<uint8_t> stretched;
-  if (picture.view().values != nullptr) stretched = colours_of_values(picture.view());
-  const data::PixelArray array =
-      stretched.empty()
-          ? picture.pixels()
-          : data::PixelArray{
-                .data = stretched.data(), .channels = picture.channels(), .height = picture.height(), .width = picture.width()};
+  picture.make_visible();
+  const auto array = picture.pixels();
   std::vector<uint8_t> rgb;
   for (size_t pixel = 0; pixel < array.num_pixels(); ++pixel) {
     for (int c = 0; c < 3; ++c)
@@ -283,8 +282,6 @@ std::string to_data_url(const data::Sample& sample, const data::ImageDecoding& d
   }
   return "data:image/jpeg;base64," + to_base64(data::encode_jpeg(rgb.data(), array.height, array.width, kJpegQuality));
 }
-
-}  // namespace
 
 report::Pictures read_sample_pictures(const history::RunRecord& run, const std::vector<int64_t>& samples) {
   report::Pictures pictures;
@@ -300,7 +297,7 @@ report::Pictures read_sample_pictures(const history::RunRecord& run, const std::
     for (const auto index : samples) {
       const bool is_there = index >= 0 && index < dataset.size();
       pictures.names.push_back(is_there ? dataset.name(index) : "");
-      pictures.data_urls.push_back(is_there ? to_data_url(dataset.read(index, scratch), dataset.info().decoding) : "");
+      pictures.data_urls.push_back(is_there ? to_data_url(dataset.read(index, scratch), dataset.info().decoding, kLongestEdge) : "");
     }
   } catch (const std::exception& error) {
     pictures.note = fmt::format("The images are not shown, because they cannot be read here: {}", error.what());

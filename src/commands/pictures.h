@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/experiment.h"
@@ -41,6 +43,12 @@ data::RgbImage draw_sample_grid(const config::Experiment& experiment, const data
 // with the largest parts. Only on a rank that reads the data, before the training. nullopt: the samples are not images. Of a sample that
 // cannot be read there is a grey box.
 std::optional<drawing::RgbImage> draw_first_batch(const config::Experiment& experiment, engine::Parts& parts);
+
+// A JPEG picture of a sample as it is stored, made smaller if an edge is longer: "data:image/jpeg;base64,…". Throws as decode_image().
+std::string to_data_url(const data::Sample& sample, const data::ImageDecoding& decoding, int longest_edge);
+
+// Throws UsageError if `output`, the value of `option`, is the file of a sample, which would be lost.
+void refuse_picture_over(const data::Dataset& dataset, const std::filesystem::path& output, std::string_view option = "--output");
 
 // Small JPEG pictures of validation samples as they are stored, without transforms. The data set is that of the run's configuration;
 // nothing is downloaded. Does not throw: the result's note says why there are no pictures.

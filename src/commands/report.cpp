@@ -43,7 +43,8 @@ class Runs {
     // What is not asked for again is of an earlier evaluation.
     auto earlier = std::exchange(pictures_, {});
     const auto read_pictures = [&](const auto& run, const auto& samples) { return pictures_of(run, samples, earlier); };
-    return report::make_data(runs, {.now = now.count(), .is_live = arguments_.is_live, .read_pictures = read_pictures, .crossvals = arguments_.crossvals});
+    return report::make_data(
+        runs, {.now = now.count(), .is_live = arguments_.is_live, .read_pictures = read_pictures, .crossvals = arguments_.crossvals});
   }
 
   std::string version() const {
@@ -121,7 +122,8 @@ ExitCode report(const std::vector<std::string>& args) {
       "follows the runs while they train.",
       "trainer report");
   ReportArguments arguments;
-  app.add_option("runs", arguments.folders, "folders of runs, such as runs/a runs/b, or of `trainer crossval`; several are drawn into the same charts")
+  app.add_option("runs", arguments.folders,
+                 "folders of runs, such as runs/a runs/b, or of `trainer crossval`; several are drawn into the same charts")
       ->required()
       ->expected(1, 100)
       ->type_name("RUN");

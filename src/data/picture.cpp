@@ -1,7 +1,9 @@
 #include "data/picture.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
+#include <span>
 #include <stdexcept>
 
 #include "data/image_file.h"
@@ -175,6 +177,19 @@ void Picture::set_mask(Picture& mask) {
 }
 
 BlurMemory& Picture::blur_memory() { return memory_.blur; }
+
+void Picture::make_visible() {
+  if (!has_values_) return;
+  copy_window();
+  const std::span values(view_.values,
+                         static_cast<size_t>(view_.height) * static_cast<size_t>(view_.width) * static_cast<size_t>(view_.channels));
+  const auto [least, greatest] = std::ranges::minmax(values);
+  const float range = greatest > least ? greatest - least : 1;
+  owned_ = allocate(view_.height, view_.width);
+  std::ranges::transform(values, owned_, [&](float value) { return static_cast<uint8_t>(std::lround(255 * ((value - least) / range))); });
+  view_ = ImageView::whole(owned_, view_.channels, view_.height, view_.width, PixelOrder::kInterleaved);
+  has_values_ = false;
+}
 
 uint8_t* Picture::replace_pixels() {
   owned_ = allocate(view_.height, view_.width);

@@ -17,7 +17,7 @@ constexpr std::chrono::milliseconds kInterval{200};
 
 // Why it cannot be used.
 std::optional<std::string> problem_of(const Dataset& dataset, int64_t index, Scratch& scratch, DecodedMemory& decoded,
-                                      const std::function<void(int64_t index, const Sample&)>& visit) {
+                                      const std::function<void(int64_t index, const Sample&, const ImageView& image)>& visit) {
   try {
     dataset.check(index);
     const auto sample = dataset.read(index, scratch);
@@ -31,7 +31,7 @@ std::optional<std::string> problem_of(const Dataset& dataset, int64_t index, Scr
       if (problem.empty()) problem = refusal_of_labels({mask.pixels, num_pixels}, dataset.info().num_classes);
       if (!problem.empty()) return problem;
     }
-    if (visit) visit(index, sample);
+    if (visit) visit(index, sample, image);
     return std::nullopt;
   } catch (const std::exception& error) {
     return error.what();
@@ -40,9 +40,9 @@ std::optional<std::string> problem_of(const Dataset& dataset, int64_t index, Scr
 
 }  // namespace
 
-std::vector<UnreadableSample> find_unreadable_samples(const Dataset& dataset, int num_threads,
-                                                      const std::function<bool(int64_t num_read)>& report_progress,
-                                                      const std::function<void(int64_t index, const Sample&)>& visit) {
+std::vector<UnreadableSample> find_unreadable_samples(
+    const Dataset& dataset, int num_threads, const std::function<bool(int64_t num_read)>& report_progress,
+    const std::function<void(int64_t index, const Sample&, const ImageView& image)>& visit) {
   std::atomic<int64_t> next = 0;
   std::atomic<int64_t> num_read = 0;
   std::mutex mutex;  // guards the result

@@ -21,29 +21,6 @@ std::string json_in_html(const history::Json& data) {
   return result;
 }
 
-std::string escaped(std::string_view text) {
-  std::string result;
-  for (const char byte : text) {
-    switch (byte) {
-      case '&':
-        result += "&amp;";
-        break;
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      case '"':
-        result += "&quot;";
-        break;
-      default:
-        result += byte;
-    }
-  }
-  return result;
-}
-
 std::string title_of(const history::Json& data) {
   const auto& runs = data.at("runs");
   const auto name = runs.size() == 1 ? runs[0].at("name").get<std::string>() : std::to_string(runs.size()) + " runs";
@@ -66,6 +43,29 @@ std::string content_of(std::string_view place, const history::Json& data) {
 }
 
 }  // namespace
+
+std::string escaped(std::string_view text) {
+  std::string result;
+  for (const char byte : text) {
+    switch (byte) {
+      case '&':
+        result += "&amp;";
+        break;
+      case '<':
+        result += "&lt;";
+        break;
+      case '>':
+        result += "&gt;";
+        break;
+      case '"':
+        result += "&quot;";
+        break;
+      default:
+        result += byte;
+    }
+  }
+  return result;
+}
 
 std::string make_page(const history::Json& data) {
   std::string page;

@@ -11,6 +11,9 @@ namespace trainer::report {
 // `data`: from make_data(). No text in it can become markup or script.
 std::string make_page(const history::Json& data);
 
+// `text` in HTML, also in an attribute with double quotes.
+std::string escaped(std::string_view text);
+
 // The files of the page, which cmake/EmbedFiles.cmake writes into the program.
 
 extern const std::string_view kPageHtml;
