@@ -158,7 +158,7 @@ class AuditTest(FolderCase):
     def test_unusual_images_are_notes(self):
         self.add("train/cat/large.png", scene(20, width=170, height=40))
         self.add("train/cat/plain.png", png(56, 56, lambda y, x: 77))
-        self.add("train/dog/bits.png", png(56, 56, lambda y, x: round(9 * y + 90 * x), bits=16, channels=3))
+        self.add("train/dog/bits.png", png(56, 56, lambda y, x: round(900 * y + 9000 * x), bits=16, channels=3))
         exif = b"MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0"
         jpeg = (TESTS / "golden/jpegs/444.jpg").read_bytes()
         self.add("train/dog/turned.jpg", jpeg[:2] + struct.pack(">HH", 0xFFE1, len(exif) + 8) + b"Exif\0\0" + exif + jpeg[2:])
