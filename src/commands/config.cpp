@@ -3,6 +3,7 @@
 #include "commands/command.h"
 #include "config/base_files.h"
 #include "config/reference.h"
+#include "config/schema.h"
 #include "run/session/registries.h"
 
 namespace trainer::commands {
@@ -25,11 +26,16 @@ ExitCode config(const std::vector<std::string>& args) {
   show->add_flag("--origin", with_origins,
                  "behind each value, where it comes from: a line of a file, the command line, the default or the data set");
 
+  auto* schema = app.add_subcommand("schema", "print the JSON Schema of experiment files, by which editors complete and check them");
+  add_plugin_option(*schema);
+
   cli::parse(app, args);
   const auto registries = session::all_registries();
   if (reference->parsed()) {
     print("{}",
           config::reference(registries, format == "text" ? config::ReferenceFormat::kText : config::ReferenceFormat::kMarkdown, name));
+  } else if (schema->parsed()) {
+    print("{}\n", config::schema(registries).dump(1));
   } else {
     auto experiment = config::load(source.file, source.overrides, registries);
     print("{}", with_origins ? config::to_yaml_with_origins(experiment, registries) : config::to_yaml(experiment, registries));

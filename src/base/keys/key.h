@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "trainer/component.h"
+#include "trainer/keys.h"
 
 namespace trainer {
 
@@ -57,6 +58,8 @@ struct Key {
   std::string unit;
   std::string doc;
   bool required = false;
+  KeyInfo limits;                    // the range of its numbers, and whether its texts may be empty
+  std::vector<std::string> choices;  // the words of which it is one; empty: it is something else
   // Fills the member; on failure leaves it unchanged and returns what was expected ("an integer >= 1").
   std::function<std::optional<std::string>(const Node&)> read;
   std::function<Node()> write;

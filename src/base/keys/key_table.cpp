@@ -57,6 +57,7 @@ Key make_key(std::string name, std::string type, const KeyInfo& info, std::vecto
   key.unit = info.unit;
   key.doc = info.doc;
   key.required = info.required;
+  key.limits = info;
   key.refused_examples = std::move(refused_examples);
   return key;
 }
@@ -372,6 +373,7 @@ void KeyTable::add_components(std::string name, Auto<std::vector<ComponentConfig
 void KeyTable::add_spelled(std::string name, const std::vector<std::string>& spellings, std::function<void(size_t)> set,
                            std::function<size_t()> get, KeyInfo info) {
   Key key = make_key(std::move(name), join(spellings, " | "), info, {"no_such_choice", "[]", "null"});
+  key.choices = spellings;
   key.read = [spellings, set = std::move(set)](const Node& node) -> std::optional<std::string> {
     for (size_t i = 0; i < spellings.size(); ++i) {
       if (is_word(node, spellings[i])) {

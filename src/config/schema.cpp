@@ -1,0 +1,226 @@
+#include "config/schema.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/keys/key.h"
+#include "config/experiment.h"
+
+namespace trainer::config {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Bounds that are whole numbers are written as such.
+Json bound(double value) {
+  constexpr double kLargestExact = 9007199254740992;
+  return std::trunc(value) == value && std::abs(value) < kLargestExact ? Json(static_cast<int64_t>(value)) : Json(value);
+}
+
+Json number_schema(const char* type, const KeyInfo& info) {
+  Json schema = {{"type", type}};
+  if (std::isfinite(info.min)) schema[info.min_excluded ? "exclusiveMinimum" : "minimum"] = bound(info.min);
+  if (std::isfinite(info.max)) schema[info.max_excluded ? "exclusiveMaximum" : "maximum"] = bound(info.max);
+  return schema;
+}
+
+// `type`: a part of Key::type, such as "list of numbers".
+Json schema_of_type(std::string_view type, const KeyInfo& info) {
+  if (type == "integer" || type == "number") return number_schema(type == "integer" ? "integer" : "number", info);
+  if (type == "null") return {{"type", "null"}};
+  if (type == "auto") return {{"const", "auto"}};
+  if (type == "true | false") return {{"type", "boolean"}};
+  if (type == "text" || type == "path") {
+    // The program takes a number for its text, as in `experiment: 17`.
+    Json schema = {{"type", {"string", "number", "boolean"}}};
+    if (!info.may_be_empty) schema["minLength"] = 1;
+    return schema;
+  }
+  constexpr std::string_view kList = "list of ";
+  if (type.starts_with(kList) && type.ends_with('s')) {
+    return {{"type", "array"}, {"items", schema_of_type(type.substr(kList.size(), type.size() - kList.size() - 1), info)}};
+  }
+  throw std::logic_error("a key has the type " + std::string(type) + ", which has no schema");
+}
+
+// Without alternatives, such as those of a registry that only plug-ins fill, nothing.
+Json any_of(std::vector<Json> alternatives) {
+  if (alternatives.empty()) return {{"not", Json::object()}};
+  return alternatives.size() == 1 ? std::move(alternatives.front()) : Json{{"anyOf", std::move(alternatives)}};
+}
+
+// Of a key that is neither a section nor a component.
+Json schema_of_value(const Key& key) {
+  if (!key.choices.empty()) return {{"enum", key.choices}};
+  std::string_view type = key.type;
+  constexpr std::string_view kOrAuto = " | auto", kOr = " or ";
+  std::vector<Json> alternatives;
+  if (type.ends_with(kOrAuto)) {
+    alternatives.push_back(schema_of_type("auto", key.limits));
+    type.remove_suffix(kOrAuto.size());
+  }
+  for (auto at = type.find(kOr); at != type.npos; at = type.find(kOr)) {
+    alternatives.push_back(schema_of_type(type.substr(0, at), key.limits));
+    type.remove_prefix(at + kOr.size());
+  }
+  alternatives.push_back(schema_of_type(type, key.limits));
+  return any_of(std::move(alternatives));
+}
+
+// A section without keys is null in YAML, and has its defaults.
+Json or_null(Json schema) { return any_of({std::move(schema), {{"type", "null"}}}); }
+
+class SchemaWriter {
+ public:
+  explicit SchemaWriter(const Registries& registries) : registries_(registries) {}
+
+  Json write() {
+    auto whole = top_level(/*is_whole=*/true);
+    auto part = top_level(/*is_whole=*/false);
+    part["properties"]["base"] = {{"description", "Files whose values this one begins with, by their paths from here."},
+                                  {"anyOf", {{{"type", "string"}}, {{"type", "array"}, {"items", {{"type", "string"}}}}}}};
+    return {{"$schema", "http://json-schema.org/draft-07/schema#"},
+            {"title", "Experiment file of trainer"},
+            {"type", "object"},
+            {"if", {{"required", {"base"}}}},
+            {"then", std::move(part)},
+            {"else", std::move(whole)},
+            {"definitions", std::move(definitions_)}};
+  }
+
+ private:
+  // `is_whole`: whether the file has no base, which could give what is missing.
+  Json top_level(bool is_whole) {
+    Experiment experiment;
+    KeyTable table;
+    experiment.describe(table, registries_);
+    return section(table, "", is_whole);
+  }
+
+  static Json described(Json schema, const std::string& doc) {
+    Json result = {{"description", doc}};
+    result.update(schema);
+    return result;
+  }
+
+  // `path`: of the section, for the names of definitions.
+  Json section(const KeyTable& table, const std::string& path, bool is_whole) {
+    const auto chooser = std::ranges::find_if(table.keys(), [](const Key& key) { return key.component != nullptr; });
+    if (chooser == table.keys().end()) return object(table.keys(), path, is_whole);
+    std::vector<Json> alternatives;
+    for (const auto& component : chooser->registry->components()) {
+      const auto name = path + '.' + component.name;
+      const auto options = component.make_options();
+      KeyTable of_component;
+      options->add_keys(of_component);
+      auto keys = table.keys();
+      keys.insert(keys.end(), of_component.keys().begin(), of_component.keys().end());
+      if (!definitions_.contains(name)) {
+        auto schema = object(keys, path, /*is_whole=*/false);
+        schema["properties"][chooser->name] = {{"description", component.doc}, {"const", component.name}};
+        definitions_[name] = std::move(schema);
+      }
+      Json alternative = {{"$ref", "#/definitions/" + name}};
+      auto required = is_whole ? required_of(keys) : Json::array();
+      // Without its name, a section has the default component, or that of the base.
+      const bool is_default = is_whole && !chooser->required && chooser->component->name == component.name;
+      std::erase(required.get_ref<Json::array_t&>(), Json(chooser->name));
+      if (!is_default) required.push_back(chooser->name);
+      if (!required.empty()) alternative = {{"allOf", {std::move(alternative)}}, {"required", std::move(required)}};
+      alternatives.push_back(std::move(alternative));
+    }
+    if (!is_whole) alternatives.push_back({{"type", "object"}, {"not", {{"required", {chooser->name}}}}});
+    return {{"oneOf", std::move(alternatives)}};
+  }
+
+  Json object(const std::vector<Key>& keys, const std::string& path, bool is_whole) {
+    Json schema = {{"type", "object"}, {"properties", Json::object()}, {"additionalProperties", false}};
+    for (const auto& key : keys) {
+      const auto key_path = path.empty() ? key.name : path + '.' + key.name;
+      if (key.component == nullptr) schema["properties"][key.name] = described(value(key, key_path, is_whole), key.doc);
+    }
+    if (auto required = is_whole ? required_of(keys) : Json::array(); !required.empty()) schema["required"] = std::move(required);
+    return schema;
+  }
+
+  static Json required_of(const std::vector<Key>& keys) {
+    auto required = Json::array();
+    for (const auto& key : keys) {
+      if (key.required || (key.section && !key.set_section && has_required(key))) required.push_back(key.name);
+    }
+    return required;
+  }
+
+  // Whether a section cannot be left out.
+  static bool has_required(const Key& key) {
+    KeyTable table;
+    key.section(table);
+    return !required_of(table.keys()).empty();
+  }
+
+  Json value(const Key& key, const std::string& path, bool is_whole) {
+    if (key.section) {
+      if (key.set_section) key.set_section(true);
+      KeyTable table;
+      key.section(table);
+      auto schema = or_null(section(table, path, is_whole));
+      if (key.set_section) key.set_section(false);
+      return schema;
+    }
+    if (key.section_at) {
+      key.resize_sections(1);
+      KeyTable table;
+      key.section_at(0, table);
+      Json schema = {{"type", "array"}, {"items", section(table, path, /*is_whole=*/true)}};
+      key.resize_sections(0);
+      return schema;
+    }
+    if (key.components == nullptr) return schema_of_value(key);
+    Json list = {{"type", "array"}, {"items", {{"$ref", "#/definitions/" + define_parts(*key.registry)}}}};
+    return key.may_be_auto ? any_of({{{"const", "auto"}}, std::move(list)}) : list;
+  }
+
+  // The definition of one item of a list of components; returns its name. Lists are not merged with those of a base, so that items are
+  // whole.
+  std::string define_parts(const RegistryBase& registry) {
+    auto name = registry.product();
+    if (definitions_.contains(name)) return name;
+    definitions_[name] = {};  // which its own items may refer to
+    auto names = Json::array();
+    std::vector<Json> alternatives;
+    for (const auto& component : registry.components()) {
+      const auto options = component.make_options();
+      KeyTable table;
+      options->add_keys(table);
+      const auto schema = object(table.keys(), name + '.' + component.name, /*is_whole=*/true);
+      if (!schema.contains("required")) names.push_back(component.name);
+      auto with_keys = schema.contains("required") ? std::vector<Json>{schema} : std::vector<Json>{schema, {{"type", "null"}}};
+      const auto list = std::ranges::find_if(table.keys(), [](const Key& key) { return key.components != nullptr; });
+      if (list != table.keys().end()) with_keys.push_back(value(*list, "", true));
+      alternatives.push_back({{"type", "object"},
+                              {"properties", {{component.name, described(any_of(std::move(with_keys)), component.doc)}}},
+                              {"required", {component.name}},
+                              {"additionalProperties", false}});
+    }
+    if (!names.empty()) alternatives.push_back({{"enum", std::move(names)}});
+    definitions_[name] = any_of(std::move(alternatives));
+    return name;
+  }
+
+  const Registries& registries_;
+  Json definitions_ = Json::object();
+};
+
+}  // namespace
+
+Json schema(const Registries& registries) { return SchemaWriter(registries).write(); }
+
+}  // namespace trainer::config
