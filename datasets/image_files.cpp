@@ -113,26 +113,33 @@ ImageFileOptions* image_file_options(const ComponentConfig& dataset) {
 }
 
 data::ImageDecoding decoding_of(const ImageFileOptions& options, const std::optional<std::filesystem::path>& first_image) {
+  using data::ImageMode;
   data::ImageDecoding decoding{.mode = options.mode, .is_turned_upright = options.is_turned_upright};
-  const bool is_auto = options.mode == data::ImageMode::kAuto;
-  if (is_auto) decoding.mode = data::ImageMode::kRgb;
-  if (!first_image || (!is_auto && options.mode != data::ImageMode::kRaw)) return decoding;
+  const bool is_auto = options.mode == ImageMode::kAuto;
+  if (is_auto) decoding.mode = ImageMode::kRgb;
+  if (!first_image || (!is_auto && options.mode != ImageMode::kRaw)) return decoding;
+  std::vector<uint8_t> file;
   try {
-    std::vector<uint8_t> file;
-    const auto traits = data::find_traits(read_bytes(first_image->string(), file));
-    if (is_auto) decoding.mode = traits.mode;
-    if (decoding.mode == data::ImageMode::kRaw) decoding.channels = traits.channels;
+    read_bytes(first_image->string(), file);
+    if (is_auto) decoding.mode = data::find_traits(file).mode;
+  } catch (const std::runtime_error&) {
+    return decoding;  // whoever reads the images reports it
+  }
+  if (decoding.mode != ImageMode::kRaw) return decoding;
+  try {
+    data::DecodedMemory memory;
+    const auto image = data::decode_image(file, decoding, memory);
+    decoding.channels = image.channels;
+    decoding.maximum = image.maximum;
   } catch (const std::runtime_error& reason) {
-    if (!is_auto) throw std::runtime_error(fmt::format("{}: {}", first_image->string(), reason.what()));
+    throw std::runtime_error(fmt::format("{}: {}", first_image->string(), reason.what()));
   }
   return decoding;
 }
 
 data::DatasetInfo image_files_info(std::vector<std::string> class_names, const data::ImageDecoding& decoding, int64_t side) {
-  using data::ImageMode;
   const auto num_classes = static_cast<int64_t>(class_names.size());
-  const int64_t channels = decoding.mode == ImageMode::kRgb ? 3 : decoding.mode == ImageMode::kRaw ? decoding.channels : 1;
-  return {.shape = {channels, side, side},
+  return {.shape = {decoding.num_channels(), side, side},
           .is_image = true,
           .num_classes = num_classes,
           .num_targets = 1,

@@ -25,8 +25,8 @@ struct ImageFileOptions {
 // Of a data set that has these keys; null: it has not.
 ImageFileOptions* image_file_options(const ComponentConfig& dataset);
 
-// What the keys mean for images of which that is the first; without one, and for one that cannot be read, kAuto is kRgb. Throws
-// std::runtime_error, with the file and the reason, if the mode is kRaw and the number of channels is not found.
+// What the keys mean for images of which that is the first; without one, and for one that cannot be read, kAuto is kRgb. In kRaw the first
+// image is decoded; throws std::runtime_error, with the file and the reason, if that fails.
 data::ImageDecoding decoding_of(const ImageFileOptions& options, const std::optional<std::filesystem::path>& first_image);
 
 // The images of one split. A million of them take tens of megabytes.

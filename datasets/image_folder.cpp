@@ -51,11 +51,14 @@ void ImageFolderOptions::describe(KeyTable& keys) {
 }
 
 data::DatasetFactory image_folder_factory(const ImageFolderOptions& options) {
-  data::DatasetFactory factory{.info = image_files_info({}), .open = {}};
+  data::DatasetFactory factory{.info = image_files_info({}, decoding_of(options.files, {})), .open = {}};
   factory.info.num_classes = data::kUnknownClasses;
   try {
     const auto folders = find_class_folders(options.root);
-    factory.info = image_files_info(folders.class_names, decoding_of(options.files, first_image_of(folders, options.files.mode)));
+    const auto mode = options.files.mode;
+    const bool needs_image = mode == data::ImageMode::kAuto || mode == data::ImageMode::kRaw;
+    const auto first_image = needs_image ? first_image_of(folders, mode) : std::nullopt;
+    factory.info = image_files_info(folders.class_names, decoding_of(options.files, first_image));
     factory.has_validation = folders.validation.has_value();
   } catch (const std::runtime_error& reason) {
     factory.missing = reason.what();

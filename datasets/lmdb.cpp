@@ -189,7 +189,8 @@ std::unique_ptr<data::Dataset> open_lmdb(const LmdbOptions& options, const data:
                                    info.target_names != expected.target_names;
     if (has_other_targets || info.shape != expected.shape || info.decoding != expected.decoding) {
       throw std::runtime_error(
-          fmt::format("{} has other classes or numbers, or images of another shape, than {} had when the program started; start it "
+          fmt::format("{} has other classes or numbers, or images of another shape, mode or orientation, than {} had when the program "
+                      "started; start it "
                       "again, or pack the data set again",
                       options.root, kPackedTrain));
     }

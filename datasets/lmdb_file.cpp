@@ -88,7 +88,7 @@ constexpr const char* kIgnore = "ignore";
 std::string to_json(const PackInfo& info) {
   const auto& samples = info.samples;
   nlohmann::ordered_json json = {{"format", kFormat},
-                                 {"version", kPackVersion},
+                                 {"version", samples.decoding == data::ImageDecoding() ? 2 : kPackVersion},
                                  {"source", info.source},
                                  {"num_samples", info.num_samples},
                                  {"shape", samples.shape},
@@ -102,6 +102,7 @@ std::string to_json(const PackInfo& info) {
   if (!info.folder.empty()) json["folder"] = info.folder;
   json["mode"] = data::name_of(samples.decoding.mode);
   json["exif_orientation"] = samples.decoding.is_turned_upright ? kApply : kIgnore;
+  if (samples.decoding.mode == data::ImageMode::kRaw) json["maximum"] = samples.decoding.maximum;
   if (samples.has_values()) json["targets"] = samples.is_multi_label ? kClasses : kNumbers;
   if (samples.num_classes == 0) {
     json["num_targets"] = samples.num_targets;
@@ -133,7 +134,10 @@ PackInfo parse_pack_info(std::string_view text) {
     auto& decoding = info.samples.decoding;
     decoding.mode = data::image_mode_of(json.value("mode", "rgb"));
     decoding.is_turned_upright = json.value("exif_orientation", kIgnore) == std::string_view(kApply);
-    if (decoding.mode == data::ImageMode::kRaw) decoding.channels = static_cast<int>(info.samples.shape.at(0));
+    if (decoding.mode == data::ImageMode::kRaw) {
+      decoding.channels = static_cast<int>(info.samples.shape.at(0));
+      decoding.maximum = json.at("maximum");
+    }
     const auto targets = json.value("targets", "");
     info.samples.is_multi_label = targets == kClasses;
     if (targets == kNumbers) {

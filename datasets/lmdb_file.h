@@ -32,7 +32,8 @@ inline constexpr std::string_view kInfoKey = "#info";            // a PackInfo a
 inline constexpr std::string_view kLabelsKey = "#labels";
 inline constexpr std::string_view kNamesKey = "#names";  // of the samples in the source; a '\0' ends each
 // Of the format. Version 1 is still read.
-inline constexpr int kPackVersion = 2;
+// 3: how its image files are read is not as in versions before it. Other packs have version 2, which earlier programs read too.
+inline constexpr int kPackVersion = 3;
 int64_t num_other_entries(int version);
 // Of the entry #labels, for each sample.
 int64_t num_target_bytes(const data::DatasetInfo& samples);

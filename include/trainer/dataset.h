@@ -84,10 +84,13 @@ enum class ImageMode {
 struct ImageDecoding {
   ImageMode mode = ImageMode::kRgb;
   bool is_turned_upright = false;  // as its EXIF orientation says; that of TIFF always counts, as in Pillow
-  int channels = 0;                // of kRaw, which all images must have
+  // Of kRaw: the channels that all images must have, and the `maximum` of their ImageView. 0 channels: not known yet, any are taken.
+  int channels = 0;
+  float maximum = 0;
 
-  // Whether images have Picture values in place of pixels of 8 bits.
-  bool has_values() const { return mode == ImageMode::kGrey16 || mode == ImageMode::kRaw; }
+  // Whether images have ImageView::values in place of pixels of 8 bits.
+  bool has_float_pixels() const { return mode == ImageMode::kGrey16 || mode == ImageMode::kRaw; }
+  int num_channels() const { return mode == ImageMode::kRgb ? 3 : mode == ImageMode::kRaw ? channels : 1; }
   bool operator==(const ImageDecoding&) const = default;
 };
 

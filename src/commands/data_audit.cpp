@@ -119,7 +119,7 @@ AuditedPicture examine(const data::Sample& sample, const data::ImageView& image,
   if (!sample.encoded.empty()) {
     const auto traits = data::find_traits(sample.encoded);
     picture.is_turned = traits.orientation > 1;
-    picture.has_16_bits = traits.bits == 16 && !info.decoding.has_values();
+    picture.has_16_bits = traits.bits == 16 && !info.decoding.has_float_pixels();
   }
   return picture;
 }

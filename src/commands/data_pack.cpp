@@ -186,7 +186,7 @@ void pack(const config::Experiment& experiment, const PackArguments& arguments, 
     parts.push_back({"validation", datasets::kPackedValidation, Split::kValidation, factory.open(Split::kValidation, *logger)});
   }
   for (const auto& part : parts) refuse_groups(*part.source);
-  if (factory.info.decoding.has_values() && (options.raw || options.resize)) {
+  if (factory.info.decoding.has_float_pixels() && (options.raw || options.resize)) {
     throw UsageError(fmt::format("{}: images of dataset.mode: {} are packed as the files that they are; leave it out",
                                  options.raw ? "--raw" : "--resize", data::name_of(factory.info.decoding.mode)));
   }
@@ -241,14 +241,15 @@ class EntryMaker {
   }
 
  private:
-  const datasets::PackOptions& options_;
   // Of grey pixels the same three times.
   std::vector<uint8_t> colours_of(const data::PixelArray& pixels) const {
     std::vector<uint8_t> colours;
+    colours.reserve(3 * pixels.num_pixels());
     for (size_t i = 0; i < pixels.num_bytes(); ++i) colours.insert(colours.end(), static_cast<size_t>(3 / pixels.channels), pixels.data[i]);
     return colours;
   }
 
+  const datasets::PackOptions& options_;
   const data::ImageTransform* resize_;
   const data::ImageDecoding& decoding_;
   data::PictureMemory memory_;

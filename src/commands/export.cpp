@@ -158,7 +158,7 @@ exported::Interface interface_of(const ExportArguments& arguments, const config:
   interface.answers = answers_of(point);
   interface.is_half = arguments.half;
   interface.batch_size = arguments.batch_size;
-  const bool has_values = samples.decoding.has_values();
+  const bool has_values = samples.decoding.has_float_pixels();
   const bool can_be_images = samples.is_image && !has_values && (samples.shape.at(0) == 1 || samples.shape.at(0) == 3);
   if (has_values && arguments.input == "images") {
     throw UsageError(

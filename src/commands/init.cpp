@@ -8,6 +8,7 @@
 #include <bit>
 #include <cerrno>
 #include <charconv>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <numeric>
@@ -385,10 +386,10 @@ bool is_digits(const DatasetFacts& facts) { return facts.section.find("name")->v
 // Of the images of the published weights.
 const PixelStatistics kImagenet = {.mean = {0.485, 0.456, 0.406}, .std = {0.229, 0.224, 0.225}, .num_images = 0};
 
-// `is_exact`: with four digits, wherever they begin.
-std::string numbers(const std::vector<double>& values, bool is_exact) {
+// `digits`: of each value, after the point.
+std::string numbers(const std::vector<double>& values, const std::vector<int>& digits) {
   std::vector<std::string> texts;
-  for (const double value : values) texts.push_back(is_exact ? fmt::format("{:#.4g}", value) : fmt::format("{:.4f}", value));
+  for (size_t i = 0; i < values.size(); ++i) texts.push_back(fmt::format("{:.{}f}", values[i], digits[i]));
   return "[" + join(texts, ", ") + "]";
 }
 
@@ -449,7 +450,7 @@ std::string describe_dataset(const DatasetFacts& facts, const ImagePreparation& 
   auto text = std::string("dataset:\n");
   for (const auto& member : facts.section.members) text += fmt::format("  {}: {}\n", member.name, config::to_inline_yaml(member.value));
   const auto& name = facts.section.find("name")->value.text;
-  if (const auto& decoding = facts.info.decoding; decoding.has_values() && (name == "csv" || name == "image_folder")) {
+  if (const auto& decoding = facts.info.decoding; decoding.has_float_pixels() && (name == "csv" || name == "image_folder")) {
     const auto what = decoding.mode == data::ImageMode::kGrey16
                           ? "as the first image: 16 bits of grey"
                           : fmt::format("as the first image: {}", counted(decoding.channels, "channel"));
@@ -462,10 +463,13 @@ std::string describe_dataset(const DatasetFacts& facts, const ImagePreparation& 
   }
   auto std = pixels.std;
   // Cameras may use few of 16 bits, and numbers may be of any size.
-  const bool is_exact = facts.info.decoding.has_values();
+  const bool is_exact = facts.info.decoding.has_float_pixels();
   // One colour in all images.
   for (double& value : std) value = value < (is_exact ? 1e-12 : 0.00005) ? 1 : value;
-  const auto normalize = fmt::format("    - normalize: {{mean: {}, std: {}}}", numbers(pixels.mean, is_exact), numbers(std, is_exact));
+  // Four digits of the deviation, wherever they begin.
+  std::vector<int> digits(std.size(), 4);
+  for (size_t i = 0; is_exact && i < std.size(); ++i) digits[i] = std::max(3 - static_cast<int>(std::floor(std::log10(std[i]))), 0);
+  const auto normalize = fmt::format("    - normalize: {{mean: {}, std: {}}}", numbers(pixels.mean, digits), numbers(std, digits));
   if (!facts.num_validation && has_few_images(facts)) {
     text += fmt::format("  validation_split: 0.2                                # {}a tenth of so few images would measure little\n",
                         facts.info.has_labels() ? "of each class; " : "");

@@ -135,7 +135,7 @@ data::RgbImage draw_sample_grid(const config::Experiment& experiment, const data
     try {
       const auto sample = dataset.read(which.index, scratch);
       pipeline.write(sample, seeds, which, memory, out);
-      if (dataset.info().decoding.has_values()) stretch({out, num_values});
+      if (dataset.info().decoding.has_float_pixels()) stretch({out, num_values});
       return caption_of(sample.target, dataset.info());
     } catch (const std::runtime_error& error) {
       throw DataError(fmt::format("{}: {}", dataset.describe(which.index), error.what()));
@@ -228,7 +228,7 @@ std::optional<drawing::RgbImage> draw_first_batch(const config::Experiment& expe
     batch = {mixed.images.slice(0, 0, count), mixed.targets.slice(0, 0, count)};
   }
   const auto images = without_normalisation(batch.images, normalisation_of(experiment)).permute({0, 2, 3, 1}).contiguous();
-  const bool is_stretched = info.decoding.has_values();
+  const bool is_stretched = info.decoding.has_float_pixels();
   return draw_image_grid(parts.train.pipeline.output_shape(), count, [&](int64_t i, float* out) {
     const auto image = images[i];
     std::memcpy(out, image.const_data_ptr<float>(), image.nbytes());

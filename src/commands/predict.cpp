@@ -313,7 +313,7 @@ void save_grid(const fs::path& output, const std::vector<GridImage>& images, con
   const auto read = [&](int64_t i, float* out) {
     const auto& image = images[static_cast<size_t>(i)];
     reader.read_file(image.file, memory, out);
-    if (reader.decoding().has_values()) stretch({out, static_cast<size_t>(c10::multiply_integers(reader.shape()))});
+    if (reader.decoding().has_float_pixels()) stretch({out, static_cast<size_t>(c10::multiply_integers(reader.shape()))});
     return image.caption;
   };
   data::write_image_file(output, draw_image_grid(reader.shape(), static_cast<int64_t>(images.size()), read));

@@ -69,6 +69,11 @@ class Runs {
   KnownPictures pictures_;  // those of the latest data()
 };
 
+bool is_number_of_folds(const history::Json& value) {
+  constexpr int64_t kMostFolds = 1000;  // of `trainer crossval`
+  return value.is_number_integer() && value.get<int64_t>() > 1 && value.get<int64_t>() <= kMostFolds;
+}
+
 // The runs of its folds stand for a folder of `trainer crossval`.
 void replace_crossvals(ReportArguments& arguments) {
   for (const auto& folder : std::exchange(arguments.folders, {})) {
@@ -78,14 +83,16 @@ void replace_crossvals(ReportArguments& arguments) {
       continue;
     }
     auto crossval = history::Json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
-    if (!crossval.is_object() || !crossval.value("num_folds", history::Json()).is_number_integer() || !crossval["mean"].is_object()) {
+    if (!crossval.is_object() || !is_number_of_folds(crossval.value("num_folds", history::Json())) || !crossval["mean"].is_object()) {
       throw DataError(fmt::format("{}: it is damaged; `trainer crossval` writes it again", file.string()));
     }
     const auto num_folds = crossval["num_folds"].get<int64_t>();
     for (int64_t fold = 0; fold < num_folds; ++fold) {
       arguments.folders.push_back((std::filesystem::path(folder) / fmt::format("fold_{}", fold)).string());
     }
-    crossval["name"] = std::filesystem::path(folder).lexically_normal().filename().string();
+    // "runs/cv/" too has a name.
+    const auto path = (std::filesystem::path(folder) / "").lexically_normal().parent_path();
+    crossval["name"] = path.filename().string();
     arguments.crossvals.push_back(std::move(crossval));
   }
 }

@@ -197,7 +197,7 @@ class Comparison {
   Comparison(inference::Predictor& predictor, exported::ExportedNetwork& network, std::string file, std::string checkpoint)
       : predictor_(predictor), network_(network), file_(std::move(file)), checkpoint_(std::move(checkpoint)) {
     const auto& decoding = predictor_.reader().decoding();
-    if (decoding.has_values()) {
+    if (decoding.has_float_pixels()) {
       throw UsageError(fmt::format("{}: its network takes images of dataset.mode: {}, and this command compares those of 8 bits alone",
                                    checkpoint_, data::name_of(decoding.mode)));
     }

@@ -46,15 +46,14 @@ void write_image_file(const std::filesystem::path& path, const RgbImage& image) 
   write_output_file(path, {reinterpret_cast<const char*>(file.data()), file.size()});
 }
 
-namespace {
-
-// Keeps one channel of an image of three, in the same memory.
-void make_grey(ImageView& image, std::vector<uint8_t>& pixels) {
-  const PixelArray array{.data = pixels.data(), .channels = 3, .height = image.height, .width = image.width};
-  to_grayscale(array);
-  for (size_t i = 0; i < array.num_pixels(); ++i) pixels[i] = pixels[3 * i];
-  image.channels = 1;
+ImageView make_grey(std::vector<uint8_t>& pixels, int height, int width) {
+  const PixelArray image{.data = pixels.data(), .channels = 3, .height = height, .width = width};
+  to_grayscale(image);
+  for (size_t i = 0; i < image.num_pixels(); ++i) pixels[i] = pixels[3 * i];
+  return ImageView::whole(pixels.data(), 1, height, width, PixelOrder::kInterleaved);
 }
+
+namespace {
 
 ImageView decode_pixels(std::span<const uint8_t> file, const ImageDecoding& decoding, std::vector<uint8_t>& pixels) {
   std::string refusal;
@@ -62,9 +61,8 @@ ImageView decode_pixels(std::span<const uint8_t> file, const ImageDecoding& deco
   image.pixels.swap(pixels);  // its memory is used again
   if (!image_module().decode(file, decoding.is_turned_upright, image, refusal)) throw std::runtime_error(refusal);
   pixels.swap(image.pixels);
-  auto view = ImageView::whole(pixels.data(), 3, image.height, image.width, PixelOrder::kInterleaved);
-  if (decoding.mode == ImageMode::kGrey) make_grey(view, pixels);
-  return view;
+  if (decoding.mode == ImageMode::kGrey) return make_grey(pixels, image.height, image.width);
+  return ImageView::whole(pixels.data(), 3, image.height, image.width, PixelOrder::kInterleaved);
 }
 
 ImageView decode_values(std::span<const uint8_t> file, const ImageDecoding& decoding, std::vector<float>& values) {
@@ -84,11 +82,11 @@ ImageView decode_values(std::span<const uint8_t> file, const ImageDecoding& deco
 ImageView decode_image(std::span<const uint8_t> file, std::vector<uint8_t>& pixels) { return decode_pixels(file, {}, pixels); }
 
 ImageView decode_image(std::span<const uint8_t> file, const ImageDecoding& decoding, DecodedMemory& memory) {
-  return decoding.has_values() ? decode_values(file, decoding, memory.values) : decode_pixels(file, decoding, memory.pixels);
+  return decoding.has_float_pixels() ? decode_values(file, decoding, memory.values) : decode_pixels(file, decoding, memory.pixels);
 }
 
 std::optional<Box> find_size(std::span<const uint8_t> file, const ImageDecoding& decoding) {
-  if (decoding.has_values()) return std::nullopt;
+  if (decoding.has_float_pixels()) return std::nullopt;
   std::string refusal;
   std::optional<Box> size;
   if (!image_module().find_size(file, decoding.is_turned_upright, size, refusal)) throw std::runtime_error(refusal);
@@ -103,7 +101,7 @@ ImageView decode_part(std::span<const uint8_t> file, const Box& part, const Imag
   if (!image_module().decode_part(file, decoded, image, refusal)) throw std::runtime_error(refusal);
   pixels.swap(image.pixels);
   auto view = ImageView::whole(pixels.data(), 3, image.height, image.width, PixelOrder::kInterleaved);
-  if (decoding.mode == ImageMode::kGrey) make_grey(view, pixels);
+  if (decoding.mode == ImageMode::kGrey) view = make_grey(pixels, image.height, image.width);
   view.top = part.top - decoded.top;
   view.left = part.left - decoded.left;
   view.window_height = part.height;

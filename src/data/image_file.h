@@ -28,6 +28,8 @@ struct DecodedMemory {
 // An image file as a data set reads it. The view is interleaved and valid until `memory` changes. Throws as the other decode_image()
 // (trainer/dataset.h), and may be called by several threads, as the next functions.
 ImageView decode_image(std::span<const uint8_t> file, const ImageDecoding& decoding, DecodedMemory& memory);
+// Keeps one channel of an image of RGB pixels, [height][width][3], in the same memory: Pillow's convert("L").
+ImageView make_grey(std::vector<uint8_t>& pixels, int height, int width);
 // The size of an image of which parts can be decoded without the rest (JPEG), from the file's header; nullopt: it must be decoded whole.
 std::optional<Box> find_size(std::span<const uint8_t> file, const ImageDecoding& decoding);
 // Decodes at least that part of such an image, which must lie within it and not be empty. The result's window is the part; around it are
@@ -39,7 +41,6 @@ struct ImageTraits {
   int orientation = 1;               // of EXIF: 1 is upright, 2 to 8 are turned or mirrored
   int bits = 8;                      // of each channel
   ImageMode mode = ImageMode::kRgb;  // that keeps what the image has: kRgb, kGrey16 or kRaw
-  int channels = 3;                  // in the file, of kRaw
 };
 // Of JPEG, PNG, WebP, TIFF, PNM and .npy files, without decoding them; others, and damaged ones, have the defaults. Throws UsageError in a
 // build without OpenCV. May be called by several threads.

@@ -28,7 +28,7 @@ struct ImageModule {
   // Returns whether `image` has the pixels of these bytes of a file; `refusal` says why not. May be called by several threads.
   // `is_turned_upright`: as that of ImageDecoding.
   bool (*decode)(std::span<const uint8_t> file, bool is_turned_upright, RgbImage& image, std::string& refusal);
-  // The same in a mode with values.
+  // The same in the modes kGrey16 and kRaw.
   bool (*decode_values)(std::span<const uint8_t> file, const ImageDecoding& decoding, ValueImage& image, std::string& refusal);
   // Returns false with a refusal if the file is damaged. `size` is set if parts of the image can be decoded.
   bool (*find_size)(std::span<const uint8_t> file, bool is_turned_upright, std::optional<Box>& size, std::string& refusal);

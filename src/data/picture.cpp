@@ -12,11 +12,10 @@
 namespace trainer::data {
 
 Picture::Picture(std::span<const uint8_t> file, PictureMemory& memory, const ImageDecoding& decoding)
-    : has_values_(decoding.has_values()), decoding_(decoding), memory_(memory) {
+    : has_values_(decoding.has_float_pixels()), decoding_(decoding), memory_(memory) {
   if (const auto size = find_size(file, decoding)) {
     file_ = file;
-    const int num_channels = decoding.mode == ImageMode::kGrey ? 1 : 3;
-    view_ = ImageView::whole(nullptr, num_channels, size->height, size->width, PixelOrder::kInterleaved);
+    view_ = ImageView::whole(nullptr, decoding.num_channels(), size->height, size->width, PixelOrder::kInterleaved);
   } else {
     view_ = decode_image(file, decoding, memory.decoded);
   }
@@ -29,6 +28,8 @@ Box Picture::visible_part() const {
   part.left = std::clamp(view_.left, 0, view_.width);
   part.height = std::clamp(view_.top + view_.window_height, part.top, view_.height) - part.top;
   part.width = std::clamp(view_.left + view_.window_width, part.left, view_.width) - part.left;
+  // So that nobody reads rows without pixels.
+  if (part.height == 0 || part.width == 0) part.height = part.width = 0;
   return part;
 }
 

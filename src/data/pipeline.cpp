@@ -33,7 +33,7 @@ PixelTable make_table(const std::vector<double>& mean, const std::vector<double>
   }
 }
 
-void check_normalize(const Normalize& normalize, int64_t channels) {
+void check_normalize(const Normalize& normalize, int64_t channels, bool has_float_pixels) {
   const auto count = static_cast<size_t>(channels);
   if (normalize.mean.size() != count || normalize.std.size() != count) {
     throw UsageError(
@@ -41,7 +41,8 @@ void check_normalize(const Normalize& normalize, int64_t channels) {
                     "each channel",
                     counted(normalize.mean.size(), "value"), normalize.std.size(), counted(channels, "channel")));
   }
-  for (size_t c = 0; c < count; ++c) {
+  // Otherwise the values of pixels are not known.
+  for (size_t c = 0; c < count && !has_float_pixels; ++c) {
     for (const float value : make_pixel_table<float>({&normalize.mean[c], 1}, {&normalize.std[c], 1})) {
       if (!std::isfinite(value)) {
         throw UsageError(
@@ -78,7 +79,7 @@ void check_color(const ImageTransform& transform, int64_t channels, const std::s
 }
 
 void check_depth(const ImageTransform& transform, const DatasetInfo& info, const std::string& name) {
-  if (!info.decoding.has_values() || transform.fits_all_depths()) return;
+  if (!info.decoding.has_float_pixels() || transform.fits_all_depths()) return;
   throw UsageError(fmt::format("transform {}: it needs images of 8 bits, but dataset.mode is {}; remove it{}", name,
                                name_of(info.decoding.mode),
                                name == "pad" || name == "letterbox" ? ", or leave its fill at 0" : ", or set dataset.mode to rgb or grey"));
@@ -132,7 +133,7 @@ struct Pipeline::State {
       const auto& name = components[i].name;
       check_order(transforms, i, name);
       if (const auto* normalize = std::get_if<Normalize>(&transforms[i])) {
-        check_normalize(*normalize, channels);
+        check_normalize(*normalize, channels, info.decoding.has_float_pixels());
         mean = normalize->mean;
         std = normalize->std;
       } else if (const auto* erasing = std::get_if<std::shared_ptr<const ErasingTransform>>(&transforms[i])) {
@@ -185,7 +186,7 @@ struct Pipeline::State {
     for (const auto& transform : image_transforms) transform->apply(picture, random);
     const auto write = [&]<class T>(const std::vector<T>& values) {
       const auto& view = picture.view();
-      if (view.values != nullptr) {
+      if (info.decoding.has_float_pixels() && !sample.encoded.empty()) {
         write_image_values<T>(view, mean, std, layout.channels_last, memory.window, static_cast<T*>(out));
       } else {
         write_image<T>(view, values, arithmetic, layout.channels_last, memory.rows, static_cast<T*>(out));

@@ -82,9 +82,9 @@ std::vector<int64_t> read_sample_shape(const state::Tree& file, const std::strin
   return shape;
 }
 
-data::ImageDecoding read_decoding(const state::Tree& file, const std::string& source) {
+data::ImageDecoding read_decoding(const state::View& file) {
   data::ImageDecoding decoding;
-  const auto stored = state::View(file, source).find("image_files");
+  const auto stored = file.find("image_files");
   if (!stored) return decoding;
   try {
     decoding.mode = data::image_mode_of(stored->at("mode").text());
@@ -93,6 +93,7 @@ data::ImageDecoding read_decoding(const state::Tree& file, const std::string& so
   }
   decoding.is_turned_upright = stored->at("is_turned_upright").flag();
   decoding.channels = static_cast<int>(stored->at("channels").integer());
+  decoding.maximum = static_cast<float>(stored->at("maximum").number());
   return decoding;
 }
 
@@ -101,6 +102,7 @@ state::Dict tree_of(const data::ImageDecoding& decoding) {
   tree.add("mode", std::string(data::name_of(decoding.mode)));
   tree.add("is_turned_upright", decoding.is_turned_upright);
   tree.add("channels", decoding.channels);
+  tree.add("maximum", static_cast<double>(decoding.maximum));
   return tree;
 }
 
@@ -174,7 +176,7 @@ Description read_description(const state::Tree& checkpoint, const std::string& s
   if (samples.shape.empty()) {
     file.fail("an earlier version of trainer wrote it, without the shape of its samples; predict with `trainer predict`, or train again");
   }
-  samples.decoding = read_decoding(checkpoint, source);
+  samples.decoding = read_decoding(file);
   samples.class_names = read_class_names(checkpoint, source);
   samples.target_names = read_target_names(checkpoint, source);
   if (static_cast<int64_t>(samples.class_names.size()) != samples.num_classes) samples.class_names.clear();

@@ -28,7 +28,7 @@ std::vector<std::string> read_class_names(const state::Tree& file, const std::st
 std::vector<std::string> read_target_names(const state::Tree& file, const std::string& source);
 std::vector<int64_t> read_sample_shape(const state::Tree& file, const std::string& source);
 // How the files of its samples were read; for a checkpoint of an earlier version that does not tell, as that version did.
-data::ImageDecoding read_decoding(const state::Tree& file, const std::string& source);
+data::ImageDecoding read_decoding(const state::View& file);
 state::Dict tree_of(const data::ImageDecoding& decoding);
 // Sets what the targets of a network's samples are, for that task of the program and so many outputs.
 void set_targets(data::DatasetInfo& samples, const std::string& task, int64_t num_outputs);

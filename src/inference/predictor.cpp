@@ -185,22 +185,10 @@ void Predictor::sort_classes(std::span<const double> probabilities, int64_t num_
   for (const auto label : classes) prediction.probabilities.push_back(at(probabilities, label));
 }
 
-namespace {
-
-// [height][width] of the same memory as the pixels, [height][width][3].
-data::ImageView make_grey(std::vector<uint8_t>& pixels, int height, int width) {
-  const data::PixelArray image{.data = pixels.data(), .channels = 3, .height = height, .width = width};
-  data::to_grayscale(image);
-  for (size_t i = 0; i < image.num_pixels(); ++i) pixels[i] = pixels[3 * i];
-  return data::ImageView::whole(pixels.data(), 1, height, width);
-}
-
-}  // namespace
-
 ImageFileInput input_of_image_files(data::DatasetInfo samples, std::vector<ComponentConfig> transforms) {
   auto& mode = samples.decoding.mode;
-  const bool is_readable =
-      samples.is_image && samples.shape.size() == 3 && (samples.shape[0] == 1 || samples.shape[0] == 3 || samples.decoding.has_values());
+  const bool is_readable = samples.is_image && samples.shape.size() == 3 &&
+                           (samples.shape[0] == 1 || samples.shape[0] == 3 || samples.decoding.has_float_pixels());
   if (!is_readable) throw UsageError("the network was not trained on grey or colour images, so that images cannot be its input");
   if (mode == data::ImageMode::kRgb && samples.shape[0] == 1) mode = data::ImageMode::kGrey;
   if (samples.shape[1] != data::kAnySize) {
@@ -225,12 +213,12 @@ void ImageReader::read_encoded(std::span<const uint8_t> file, Memory& memory, vo
 
 void ImageReader::read_pixels(int height, int width, Memory& memory, void* out) const {
   auto& pixels = memory.pixels;
-  if (decoding_.has_values()) {
+  if (decoding_.has_float_pixels()) {
     throw UsageError(fmt::format("the network takes images of dataset.mode: {}, and not pixels of 8 bits; give it image files",
                                  data::name_of(decoding_.mode)));
   }
   write({.image = decoding_.mode == data::ImageMode::kGrey
-                      ? make_grey(pixels, height, width)
+                      ? data::make_grey(pixels, height, width)
                       : data::ImageView::whole(pixels.data(), 3, height, width, data::PixelOrder::kInterleaved)},
         memory, out);
 }

@@ -260,7 +260,7 @@ class ImageDepthsTest(FolderCase):
                       check("dataset.train_transforms=[letterbox: {size: 8, fill: 114}]"))
         self.assertIn("transform normalize: mean has 3 values and std 3, but the images have 1 channel",
                       check("dataset.train_transforms=[resize: {size: [8, 8]}, normalize: {mean: [0.5, 0.5, 0.5], std: [1, 1, 1]}]"))
-        self.assertIn("it has 16 bits of grey, of which all values above 255 would become white; set dataset.mode: grey16",
+        self.assertIn("it has 16 bits of grey, of which all values above 255 would become white; train with dataset.mode: grey16",
                       self.refused("--config", config, "dataset.mode=rgb", "--run-dir", self.run_dir))
         self.assertIn("--raw: images of dataset.mode: grey16 are packed as the files that they are; leave it out",
                       self.refused("data", "pack", "--config", config, "--output", self.folder / "pack", "--raw"))
@@ -269,10 +269,10 @@ class ImageDepthsTest(FolderCase):
         files = [(".png", Image.fromarray(RNG.integers(0, 65536, (9, 8), dtype=np.uint16))), (".png", Image.fromarray(np.zeros((9, 8), np.uint8)))]
         process = trainer("data", "check", "--config", self.configured(files))
         self.assertEqual(process.returncode, 3, process.err)
-        self.assertEqual(process.out.count("it does not have 16 bits of grey, which dataset.mode: grey16 needs (PNG, TIFF or PGM)"), 2)
+        self.assertEqual(process.out.count("it does not have 16 bits of grey, as all images must with dataset.mode: grey16 (PNG, TIFF or PGM)"), 2)
 
     def test_channels_of_another_number_are_named(self):
-        files = [(".npy", np.zeros((9, 8, 5), np.uint8)), (".npy", np.zeros((9, 8, 4), np.uint8)), (".npy", np.full((9, 8, 5), np.nan))]
+        files = [(".npy", np.zeros((9, 8, 5))), (".npy", np.zeros((9, 8, 4))), (".npy", np.full((9, 8, 5), np.nan))]
         process = trainer("data", "check", "--config", self.configured(files))
         self.assertEqual(process.returncode, 3, process.err)
         self.assertEqual(process.out.count("it has 4 channels, but the first image of the data set has 5"), 2)
@@ -329,6 +329,41 @@ class ImageDepthsTest(FolderCase):
         self.assertAlmostEqual(float(text.split("mean: [")[1].split("]")[0]) / middle.mean(), 1, delta=5e-4)
         self.assertAlmostEqual(float(text.split("std: [")[1].split("]")[0]) / middle.std(), 1, delta=5e-4)
         self.assertEqual(trainer("validate", "--config", output).returncode, 0)
+
+    def test_another_kind_of_values_is_refused(self):
+        files = [(".npy", RNG.integers(0, 65536, (9, 8, 2), dtype=np.uint16)), (".npy", RNG.normal(size=(9, 8, 2)).astype(np.float32))]
+        process = trainer("data", "check", "--config", self.configured(files))
+        self.assertEqual(process.returncode, 3, process.err)
+        self.assertEqual(process.out.count("it has numbers, but the first image of the data set has values of 16 bits; save all alike"), 2)
+
+    def test_arrays_that_cannot_be_read_are_named(self):
+        config = self.configured([(".npy", np.zeros((9, 8), np.int64))])
+        self.assertIn("a/00.npy: its array has values of the type <i8; save it as uint8, uint16, int16, float32 or float64", self.refused("--config", config, "--run-dir", self.run_dir))
+
+    def test_evaluation_reads_files_as_the_training_did(self):
+        files = [(".png", Image.fromarray(RNG.integers(0, 65536, (9, 8), dtype=np.uint16))) for _ in range(6)]
+        config = self.configured(files)
+        process = trainer("--config", config, "--run-dir", self.run_dir)
+        self.assertEqual(process.returncode, 0, process.err)
+        for name in "ab":
+            (self.folder / "other" / name).mkdir(parents=True)
+            np.save(self.folder / "other" / name / "0.npy", np.zeros((9, 8), np.float32))
+            Image.fromarray(np.zeros((9, 8), np.uint8)).save(self.folder / "other" / name / "1.png")
+        self.assertIn("it does not have 16 bits of grey", self.refused("eval", "--checkpoint", self.run_dir, "--data", self.folder / "other"))
+        # A changed key, or another first image, are another data set for a resume.
+        self.assertRegex(self.refused("--config", config, "--run-dir", self.run_dir, "--resume", "auto", "training.epochs=3", "dataset.exif_orientation=ignore"),
+                         r"another configuration \(dataset.exif_orientation: ignore, not apply")
+
+    def test_a_crop_without_pixels(self):
+        files = [(".png", Image.fromarray(RNG.integers(0, 65536, (9, 8), dtype=np.uint16))) for _ in range(6)]
+        transforms = [{"resize": {"size": [8, 8]}}, {"random_crop": {"size": 8, "padding": 100}}]
+        for keys in ([], ["dataset.mode=grey16"]):
+            process = trainer("--config", self.configured(files, transforms), "--run-dir", self.folder / f"run{len(keys)}", "training.epochs=8", *keys)
+            self.assertEqual(process.returncode, 0, process.err)
+        files = [(".png", Image.fromarray(RNG.integers(0, 256, (9, 8), dtype=np.uint8))) for _ in range(6)]
+        for mode in ("rgb", "grey"):
+            process = trainer("--config", self.configured(files, transforms), "--run-dir", self.folder / mode, "training.epochs=8", f"dataset.mode={mode}")
+            self.assertEqual(process.returncode, 0, process.err)
 
     def test_orientations_are_noticed(self):
         exif = Image.Exif()

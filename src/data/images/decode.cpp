@@ -81,12 +81,15 @@ void decode_as_stored(std::span<const uint8_t> file, data::RgbImage& image) {
 void decode_grey_16(std::span<const uint8_t> file, data::ValueImage& image) {
   if (is_png(file)) return decode_png_grey_16(file, image);
   if (is_pnm(file)) return decode_pnm_grey_16(file, image);
-  if (!is_tiff(file)) refuse_no_grey_16();
+  data::ImageTraits traits;
+  if (is_tiff(file)) read_tiff_traits(file, traits);
+  if (traits.mode != data::ImageMode::kGrey16) refuse_no_grey_16();
   decode_tiff_values(file, image);
-  if (image.channels != 1 || image.maximum != 65535) refuse_no_grey_16();
 }
 
-void decode_raw(std::span<const uint8_t> file, int num_channels, data::ValueImage& image) {
+const char* describe_values(float maximum) { return maximum == 0 ? "numbers" : maximum < 256 ? "values of 8 bits" : "values of 16 bits"; }
+
+void decode_raw(std::span<const uint8_t> file, const data::ImageDecoding& decoding, data::ValueImage& image) {
   if (is_npy(file)) {
     decode_npy(file, image);
   } else if (is_tiff(file)) {
@@ -94,9 +97,14 @@ void decode_raw(std::span<const uint8_t> file, int num_channels, data::ValueImag
   } else {
     throw std::runtime_error("dataset.mode: raw reads TIFF and .npy files; convert it to one of them, or choose another mode");
   }
-  if (image.channels != num_channels) {
+  if (decoding.channels != 0 && image.channels != decoding.channels) {
     throw std::runtime_error(fmt::format("it has {} channel{}, but the first image of the data set has {}", image.channels,
-                                         image.channels == 1 ? "" : "s", num_channels));
+                                         image.channels == 1 ? "" : "s", decoding.channels));
+  }
+  // They are divided by another number before they reach the network.
+  if (decoding.channels != 0 && image.maximum != decoding.maximum) {
+    throw std::runtime_error(fmt::format("it has {}, but the first image of the data set has {}; save all alike",
+                                         describe_values(image.maximum), describe_values(decoding.maximum)));
   }
   if (!std::ranges::all_of(image.values, [](float value) { return std::isfinite(value); })) {
     throw std::runtime_error("it has values that are not finite (NaN, or infinite); replace them, such as by 0");
@@ -113,7 +121,7 @@ void decode(std::span<const uint8_t> file, bool is_turned_upright, data::RgbImag
 
 void decode_values(std::span<const uint8_t> file, const data::ImageDecoding& decoding, data::ValueImage& image) {
   check_length(file);
-  if (decoding.mode == data::ImageMode::kRaw) return decode_raw(file, decoding.channels, image);
+  if (decoding.mode == data::ImageMode::kRaw) return decode_raw(file, decoding, image);
   decode_grey_16(file, image);
   if (decoding.is_turned_upright) turn_upright(read_traits(file).orientation, 1, image, image.values);
 }

@@ -31,9 +31,8 @@ void read_pnm_traits(std::span<const uint8_t> file, data::ImageTraits& traits);
 
 bool is_npy(std::span<const uint8_t> file);
 
-// Throw std::runtime_error with the reason.
+// Throws std::runtime_error with the reason.
 void decode_npy(std::span<const uint8_t> file, data::ValueImage& image);
-void read_npy_traits(std::span<const uint8_t> file, data::ImageTraits& traits);
 
 // What is checked of a PNG file before OpenCV reads it, and what OpenCV gets of it.
 

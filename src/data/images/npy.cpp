@@ -58,6 +58,8 @@ Array read_array(std::span<const uint8_t> file) {
   const size_t length_bytes = is_first_version ? 2 : 4;
   const size_t begin = kMagic.size() + 2 + length_bytes;
   const size_t length = little_endian(file, kMagic.size() + 2, length_bytes);
+  constexpr size_t kMostLength = 65536;
+  if (length > kMostLength) throw_damaged_header();
   const auto bytes = bytes_at(file, begin, length);
   const std::string_view header(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   const auto type = value_of(header, "'descr'");
@@ -72,7 +74,7 @@ Array read_array(std::span<const uint8_t> file) {
   const auto kind = std::string_view(array.type).substr(std::min<size_t>(1, array.type.size()));
   if (kind != "u1" && kind != "u2" && kind != "i2" && kind != "f4" && kind != "f8") {
     throw std::runtime_error(
-        fmt::format("its array has values of the type {}; save it as uint8, uint16, int16, float32 or float64", array.type));
+        fmt::format("its array has values of the type {}; save it as uint8, uint16, int16, float32 or float64", array.type.substr(0, 10)));
   }
   if (array.shape.size() == 2) array.shape.push_back(1);
   if (array.shape.size() != 3) {
@@ -107,8 +109,7 @@ bool is_npy(std::span<const uint8_t> file) { return has_text(file, 0, kMagic); }
 void decode_npy(std::span<const uint8_t> file, data::ValueImage& image) {
   const auto array = read_array(file);
   const auto height = array.shape[0], width = array.shape[1], channels = array.shape[2];
-  check_size(width, height);
-  if (channels == 0) throw std::runtime_error("its array has no channels");
+  check_num_values(width, height, channels);
   if (array.data.size() / array.value_bytes() / channels < width * height) throw_truncated();
   allocate_values(width, height, channels, image);
   image.maximum = array.type[1] != 'u' ? 0.0F : array.value_bytes() == 1 ? 255.0F : 65535.0F;
@@ -116,13 +117,6 @@ void decode_npy(std::span<const uint8_t> file, data::ValueImage& image) {
     const size_t channel = i % channels, column = i / channels % width, row = i / channels / width;
     image.values[i] = value_at(array, array.is_column_major ? row + height * (column + width * channel) : i);
   }
-}
-
-void read_npy_traits(std::span<const uint8_t> file, data::ImageTraits& traits) {
-  const auto array = read_array(file);
-  traits.mode = data::ImageMode::kRaw;
-  traits.bits = static_cast<int>(8 * array.value_bytes());
-  traits.channels = static_cast<int>(std::min<uint64_t>(array.shape[2], 1U << 16));
 }
 
 }  // namespace trainer::images

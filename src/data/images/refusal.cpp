@@ -56,18 +56,20 @@ constexpr std::array kFormats{
 
 void refuse_grey_16() {
   throw std::runtime_error(
-      "it has 16 bits of grey, of which all values above 255 would become white; set dataset.mode: grey16, or convert it to 8 bits");
+      "it has 16 bits of grey, of which all values above 255 would become white; train with dataset.mode: grey16 (of image_folder and "
+      "csv), "
+      "or convert it to 8 bits");
 }
 
 void refuse_no_grey_16() {
-  throw std::runtime_error(
-      "it does not have 16 bits of grey, which dataset.mode: grey16 needs (PNG, TIFF or PGM); convert it, or set dataset.mode: grey for 8 "
-      "bits");
+  throw std::runtime_error("it does not have 16 bits of grey, as all images must with dataset.mode: grey16 (PNG, TIFF or PGM); convert it");
 }
 
 void refuse_but_in_raw(std::string_view form) {
   throw std::runtime_error(
-      fmt::format("it is {}, which RGB cannot hold; set dataset.mode: raw, which keeps all of it, or convert it to PNG or JPEG", form));
+      fmt::format("it is {}, which RGB cannot hold; train with dataset.mode: raw (of image_folder and csv), which keeps all of it, or "
+                  "convert it to PNG or JPEG",
+                  form));
 }
 
 void refuse_form(std::string_view form) {

@@ -298,11 +298,13 @@ class Blocks {
  private:
   void set_tile_size(const Form& form) {
     constexpr uint64_t kMaxTilePixels = uint64_t{1} << 24;
+    constexpr uint64_t kMaxTileBytes = uint64_t{1} << 27;
     constexpr uint64_t kMaxPixels = uint64_t{1} << 29;  // with those of the tiles beyond the edges
     width_ = reader_.field<uint32_t>(TIFFTAG_TILEWIDTH, 0);
     height_ = reader_.field<uint32_t>(TIFFTAG_TILELENGTH, 0);
     const auto padded = [](uint64_t size, uint64_t tile) { return (size + tile - 1) / tile * tile; };
-    if (width_ == 0 || height_ == 0 || uint64_t{width_} * height_ > kMaxTilePixels ||
+    const bool is_too_long = uint64_t{width_} * height_ > kMaxTileBytes / (uint64_t{form.samples} * ((form.bits + 7U) / 8));
+    if (width_ == 0 || height_ == 0 || uint64_t{width_} * height_ > kMaxTilePixels || is_too_long ||
         padded(form.width, width_) > kMaxPixels / padded(form.height, height_)) {
       throw std::runtime_error(
           fmt::format("its tiles of {} x {} pixels are too large; save it with tiles of 256 x 256 pixels, or as PNG", width_, height_));
@@ -365,12 +367,24 @@ void decode_tiff(std::span<const uint8_t> file, data::RgbImage& image) {
 
 namespace {
 
+// Those that are meant for samples of 1 bit, or lose some of them, are left out.
+void check_raw_compression(const TiffReader& reader) {
+  const auto compression = reader.field<uint16_t>(TIFFTAG_COMPRESSION, COMPRESSION_NONE);
+  constexpr std::array<uint16_t, 5> kLossless = {COMPRESSION_NONE, COMPRESSION_LZW, COMPRESSION_ADOBE_DEFLATE, COMPRESSION_PACKBITS,
+                                                 COMPRESSION_DEFLATE};
+  if (std::ranges::find(kLossless, compression) != kLossless.end()) return;
+  const auto* const codec = TIFFFindCODEC(compression);
+  throw std::runtime_error(fmt::format("it is a TIFF image with the compression {}; save it with LZW or Deflate, or uncompressed",
+                                       codec != nullptr ? codec->name : std::to_string(compression)));
+}
+
 SampleKind read_sample_kind(const TiffReader& reader) {
   const SampleKind kind{.bits = reader.field<uint16_t>(TIFFTAG_BITSPERSAMPLE, 1),
                         .format = reader.field<uint16_t>(TIFFTAG_SAMPLEFORMAT, SAMPLEFORMAT_UINT)};
   if (kind.suits_raw()) return kind;
-  refuse_form(fmt::format("a TIFF image of {} with {} bits each",
-                          kind.format == SAMPLEFORMAT_UINT ? "numbers without a sign" : describe_samples(kind.format), kind.bits));
+  throw std::runtime_error(fmt::format("it is a TIFF image of {} with {} bits each; save it as uint8, uint16, int16, float32 or float64",
+                                       kind.format == SAMPLEFORMAT_UINT ? "numbers without a sign" : describe_samples(kind.format),
+                                       kind.bits));
 }
 
 }  // namespace
@@ -385,13 +399,11 @@ void decode_tiff_values(std::span<const uint8_t> file, data::ValueImage& image) 
   form.bits = kind.bits;
   form.has_planes = form.samples > 1 && reader.field<uint16_t>(TIFFTAG_PLANARCONFIG, PLANARCONFIG_CONTIG) == PLANARCONFIG_SEPARATE;
   form.num_planes = form.has_planes ? form.samples : uint16_t{1};
-  check_compression(reader);
-  if (reader.field<uint16_t>(TIFFTAG_COMPRESSION, COMPRESSION_NONE) == COMPRESSION_JPEG) {
-    refuse_form("a TIFF image with JPEG compression, in the mode raw");
-  }
+  check_raw_compression(reader);
+  check_num_values(form.width, form.height, form.samples);
+  Blocks blocks(reader, form);
   image.maximum = kind.maximum();
   allocate_values(form.width, form.height, form.samples, image);
-  Blocks blocks(reader, form);
   const size_t samples = form.has_planes ? 1 : form.samples;
   for (uint16_t plane = 0; plane < form.num_planes; ++plane) {
     read_rows(blocks, form, plane, [&](const uint8_t* row, size_t first_pixel, size_t width) {
@@ -402,6 +414,25 @@ void decode_tiff_values(std::span<const uint8_t> file, data::ValueImage& image) 
     });
   }
   turn_upright(reader.field<uint16_t>(TIFFTAG_ORIENTATION, ORIENTATION_TOPLEFT), form.samples, image, image.values);
+}
+
+void read_tiff_traits(std::span<const uint8_t> file, data::ImageTraits& traits) {
+  const TiffReader reader(file);
+  const auto bits = reader.field<uint16_t>(TIFFTAG_BITSPERSAMPLE, 1);
+  const auto samples = reader.field<uint16_t>(TIFFTAG_SAMPLESPERPIXEL, 1);
+  const auto format = reader.field<uint16_t>(TIFFTAG_SAMPLEFORMAT, SAMPLEFORMAT_UINT);
+  const auto photometric = reader.field<uint16_t>(TIFFTAG_PHOTOMETRIC, PHOTOMETRIC_MINISWHITE);
+  const bool is_grey = photometric == PHOTOMETRIC_MINISBLACK;
+  const bool is_separate = reader.field<uint16_t>(TIFFTAG_PLANARCONFIG, PLANARCONFIG_CONTIG) == PLANARCONFIG_SEPARATE;
+  traits.bits = bits;
+  const bool has_numbers = format != SAMPLEFORMAT_UINT || bits > 16;
+  const bool has_more_channels = is_grey ? samples > (bits == 16 ? 1 : 2) : photometric == PHOTOMETRIC_RGB && samples > 4;
+  const bool has_deep_planes = photometric == PHOTOMETRIC_RGB && bits == 16 && is_separate;
+  if (has_numbers || has_more_channels || has_deep_planes) {
+    traits.mode = data::ImageMode::kRaw;
+  } else if (is_grey && bits == 16) {
+    traits.mode = data::ImageMode::kGrey16;
+  }
 }
 
 TiffReader::TiffReader(std::span<const uint8_t> file) : file_(file), tiff_(nullptr, TIFFClose) {

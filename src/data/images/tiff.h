@@ -21,6 +21,9 @@ void decode_tiff(std::span<const uint8_t> file, data::RgbImage& image);
 // All samples of that image, which must have 8 or 16 bits without a sign, 16 with one, or be floating-point. Turned and throws as above.
 void decode_tiff_values(std::span<const uint8_t> file, data::ValueImage& image);
 
+// Its bits, and the mode that keeps all of it. Throws std::runtime_error with the reason.
+void read_tiff_traits(std::span<const uint8_t> file, data::ImageTraits& traits);
+
 // libtiff with the whole file in memory.
 
 class TiffReader {

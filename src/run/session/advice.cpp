@@ -181,7 +181,7 @@ void ImageNotes::add(int64_t index, const data::Sample& sample) {
   if (!sample.encoded.empty()) {
     const auto traits = data::find_traits(sample.encoded);
     image.is_turned = traits.orientation > 1 && traits.orientation <= 8;
-    image.has_16_bits = traits.bits == 16 && !parts_.back().dataset->info().decoding.has_values();
+    image.has_16_bits = traits.bits == 16 && !parts_.back().dataset->info().decoding.has_float_pixels();
   }
   const std::lock_guard lock(mutex_);
   images_.push_back(image);
@@ -218,7 +218,7 @@ void ImageNotes::add_traits(std::vector<std::string>& sentences) const {
       is_upright ? "have an EXIF orientation and are turned upright, other than by torchvision's ImageFolder (dataset.exif_orientation: "
                    "ignore leaves them as the camera has stored them)"
                  : "have an EXIF orientation, which is ignored as by torchvision, so that they are used as the camera has stored them and "
-                   "not upright (dataset.exif_orientation: apply turns them)");
+                   "not upright (dataset.exif_orientation: apply, of image_folder and csv, turns them)");
   add(&Image::has_16_bits,
       "have 16 bits per channel, of which the upper 8 are used as by Pillow (dataset.mode: grey16 and raw keep all of grey images and of "
       "TIFF)");

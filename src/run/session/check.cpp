@@ -253,7 +253,8 @@ void check_weights(const config::Experiment& experiment, config::Findings& findi
 void complete_dataset(config::Experiment& experiment, const data::DatasetFactory& factory, const config::Findings& findings) {
   auto& section = experiment.dataset;
   const auto* weights = models::find_published_weights(experiment.model.component.name, experiment.model.weights);
-  const bool takes_transforms_of_weights = weights != nullptr && factory.info.is_image && factory.info.shape.front() == 3;
+  const bool takes_transforms_of_weights =
+      weights != nullptr && factory.info.is_image && factory.info.shape.front() == 3 && !factory.info.decoding.has_float_pixels();
   auto defaults = takes_transforms_of_weights ? transforms_of(*weights) : factory.default_transforms;
   if (experiment.training.cache_features) defaults.train = defaults.validation;
   const auto& name = section.component.name;

@@ -280,6 +280,15 @@ void refuse_split_folders(const fs::path& folder, const std::vector<std::string>
   }
 }
 
+// As those that the network was trained on.
+void read_files_as_trained(datasets::ImageFileOptions& options, const NetworkFile& file) {
+  if (!file.has_experiment()) return;
+  const auto decoding = inference::read_decoding(state::View(file.tree(), file.path()));
+  const bool is_grey = decoding.mode == data::ImageMode::kRgb && !file.sample_shape().empty() && file.sample_shape().front() == 1;
+  options.mode = is_grey ? data::ImageMode::kGrey : decoding.mode;
+  options.is_turned_upright = decoding.is_turned_upright;
+}
+
 // `task`: of the experiment.
 ComponentConfig component_of(const fs::path& data, const ComponentConfig& of_training, const std::string& task, const NetworkFile& file) {
   const auto& registry = datasets::dataset_registry();
@@ -296,6 +305,7 @@ ComponentConfig component_of(const fs::path& data, const ComponentConfig& of_tra
       const auto columns = datasets::first_line_of(data);
       if (std::ranges::find(columns, csv->group_column) != columns.end()) options.group_column = csv->group_column;
     }
+    read_files_as_trained(options.files, file);
     if (options.columns.empty()) options.columns = file.target_names();
     options.targets = task == "multi_label"  ? datasets::CsvTargets::kClasses
                       : task == "regression" ? datasets::CsvTargets::kNumbers
@@ -314,7 +324,9 @@ ComponentConfig component_of(const fs::path& data, const ComponentConfig& of_tra
   }
   refuse_split_folders(data, file.class_names());
   auto component = registry.configure("image_folder");
-  dynamic_cast<datasets::ImageFolderOptions&>(*component.options).root = data.string();
+  auto& options = dynamic_cast<datasets::ImageFolderOptions&>(*component.options);
+  options.root = data.string();
+  read_files_as_trained(options.files, file);
   return component;
 }
 

@@ -114,7 +114,7 @@ data::DatasetInfo samples_of(const config::Experiment& experiment, const Network
   if (const auto names = file.class_names(); !names.empty()) info.class_names = names;
   if (const auto names = file.target_names(); !names.empty()) info.target_names = names;
   if (const auto shape = file.sample_shape(); !shape.empty()) info.shape = shape;
-  if (file.has_experiment()) info.decoding = inference::read_decoding(file.tree(), file.path());
+  if (file.has_experiment()) info.decoding = inference::read_decoding(state::View(file.tree(), file.path()));
   const auto& model = dynamic_cast<const models::ModelOptions&>(*experiment.model.component.options);
   // A data set whose files are not there does not tell what its targets are.
   inference::set_targets(info, experiment.task.component.name, model.num_outputs());

@@ -40,8 +40,8 @@ bool prevents_resume(const config::Difference& difference) {
   }
   return key == "seed" || key == "training.overfit_batches" || key.starts_with("model.") || key.starts_with("dataloader.sampler.") ||
          key == "dataset.name" || key == "dataset.validation_split" || key == "dataset.stratify" || key.starts_with("dataset.split") ||
-         key == "optimizer.name" || key == "optimizer.groups" || key == "optimizer.layer_decay" || key == "training.unfreeze_after" ||
-         key == "task.name";
+         key == "dataset.mode" || key == "dataset.exif_orientation" || key == "optimizer.name" || key == "optimizer.groups" ||
+         key == "optimizer.layer_decay" || key == "training.unfreeze_after" || key == "task.name";
 }
 
 // The configuration that a run wrote. Keys that an earlier version of this program did not have get the values that mean the same.

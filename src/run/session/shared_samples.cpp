@@ -22,6 +22,7 @@ nlohmann::json to_json(const engine::Samples& samples) {
           {"mode", data::name_of(info.decoding.mode)},
           {"is_turned_upright", info.decoding.is_turned_upright},
           {"channels", info.decoding.channels},
+          {"maximum", info.decoding.maximum},
           {"is_image", info.is_image},
           {"num_classes", info.num_classes},
           {"num_targets", info.num_targets},
@@ -39,7 +40,8 @@ engine::Samples samples_from(const nlohmann::json& json) {
            .is_multi_label = json["is_multi_label"],
            .decoding = {.mode = data::image_mode_of(json["mode"].get<std::string>()),
                         .is_turned_upright = json["is_turned_upright"],
-                        .channels = json["channels"]}}};
+                        .channels = json["channels"],
+                        .maximum = json["maximum"]}}};
 }
 
 nlohmann::json to_json(const data::TargetSummary& summary) {

@@ -84,6 +84,11 @@ void Checkpoints::load(const state::View& view) {
   if (num_train.integer() != size) {
     num_train.fail(fmt::format("was trained on {} images, but the data set has {}; use the same data set", num_train.integer(), size));
   }
+  // What a data set with `mode: auto` decides may have changed with its first image.
+  const auto files = view.find("image_files");
+  if (files && inference::read_decoding(view) != parts_.train.samples.stored_decoding()) {
+    files->fail("its images were read in another mode or orientation than those of the data set now; use the same data set");
+  }
   if (parts_.task->needs_target_summary()) parts_.task->set_target_summary(inference::read_target_summary(view));
   state::load_state_of(*parts_.model, view.at("model"));
   const auto ema = view.at("ema");

@@ -117,6 +117,24 @@ TEST_F(ImageLimits, TilesOfATiffAreCheckedBeforeTheirData) {
   expect_refused_image(file(16, 65536), "its tiles of 65536 x 65536 pixels are too large");
 }
 
+TEST_F(ImageLimits, ValuesOfATiffAreCheckedBeforeMemoryIsTaken) {
+  const auto expect = [](std::map<uint16_t, uint32_t> fields, const std::string& reason) {
+    const auto file = tiff(std::move(fields), Bytes(300, 0));
+    DecodedMemory memory;
+    EXPECT_THAT([&] { decode_image(file, {.mode = ImageMode::kRaw}, memory); }, ThrowsMessage<std::runtime_error>(HasSubstr(reason)));
+    EXPECT_TRUE(memory.values.empty());
+  };
+  // Floating-point numbers of 32 bits.
+  expect({{256, 16000}, {257, 16000}, {258, 32}, {259, 1}, {262, 1}, {277, 1}, {278, 16000}, {339, 3}},
+         "it is damaged: it has too little data for 16000 x 16000 pixels");
+  expect({{256, 16}, {257, 16}, {258, 64}, {259, 4}, {262, 1}, {277, 60000}, {322, 128}, {323, 128}, {339, 3}},
+         "it is a TIFF image with the compression CCITT Group 4; save it with LZW or Deflate, or uncompressed");
+  expect({{256, 16}, {257, 16}, {258, 64}, {259, 8}, {262, 1}, {277, 60000}, {322, 4096}, {323, 4096}, {339, 3}},
+         "its tiles of 4096 x 4096 pixels are too large");
+  expect({{256, 4096}, {257, 4096}, {258, 8}, {259, 1}, {262, 1}, {277, 60000}, {278, 4096}, {339, 1}},
+         "its 60000 channels of 4096 x 4096 pixels are not 1 to 268 million values in all");
+}
+
 TEST_F(ImageLimits, TiffsOfOtherSamplesAreNamed) {
   const auto file = [](uint32_t format) {
     return tiff({{256, 16}, {257, 16}, {258, 8}, {259, 1}, {262, 1}, {277, 1}, {278, 16}, {339, format}}, Bytes(256, 0));

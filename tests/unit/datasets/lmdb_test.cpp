@@ -266,10 +266,10 @@ TEST_F(LmdbTest, ATruncatedFileIsRefused) {
 
 TEST_F(LmdbTest, OtherVersionsAndDamageOfTheDescriptionAreRefused) {
   pack_files();
-  replace("\"version\": 2", "\"version\": 3");
+  replace("\"version\": 2", "\"version\": 4");
   EXPECT_EQ(missing(),
-            data_file() + " cannot be used: it has version 3 of the format, but this program reads versions up to 2" + kPackAgain);
-  replace("\"version\": 3", "\"version\": 1");
+            data_file() + " cannot be used: it has version 4 of the format, but this program reads versions up to 3" + kPackAgain);
+  replace("\"version\": 4", "\"version\": 1");
   EXPECT_EQ(missing(), data_file() + " has 4 of 3 samples" + kPackAgain);
   replace("\"version\": 1", "\"version\": 2");
   replace("trainer packed", "another packed");
@@ -350,10 +350,11 @@ TEST_F(LmdbTest, SplitsOfDifferentDataSetsAreRefused) {
   pack(other, {file_entry_of("one"), file_entry_of("two"), file_entry_of("three")}, "val");
   const auto made = factory();
   EXPECT_TRUE(made.has_validation);
-  EXPECT_EQ(failure_of(made, data::Split::kValidation), "dataset.root: " + root().string() +
-                                                            " has other classes or numbers, or images of another shape, than train had "
-                                                            "when the program started; start it again, or pack the data "
-                                                            "set again");
+  EXPECT_EQ(failure_of(made, data::Split::kValidation),
+            "dataset.root: " + root().string() +
+                " has other classes or numbers, or images of another shape, mode or orientation, than train had "
+                "when the program started; start it again, or pack the data "
+                "set again");
 }
 
 TEST_F(LmdbTest, WhatWasWrittenBeforeAFullDiskStays) {
