@@ -66,11 +66,11 @@ Support support_of(int output, double scale, double reach, int in_size) {
 int32_t to_fixed_point(double weight) { return static_cast<int32_t>((weight < 0 ? -0.5 : 0.5) + weight * (1 << kFractionBits)); }
 
 // As compute_taps() of the nearest pixel. Pillow adds the steps up, so that their roundings decide between two pixels of the same distance.
-void find_nearest(double scale, int first, int num_outputs, Taps& taps) {
+void find_nearest(double scale, int first, int num_outputs, bool is_exact, Taps& taps) {
   taps.count = 1;
   taps.begin.resize(static_cast<size_t>(num_outputs));
-  taps.weights.assign(static_cast<size_t>(num_outputs), 1 << kFractionBits);
-  taps.exact_weights.assign(static_cast<size_t>(num_outputs), 1);
+  taps.weights.assign(is_exact ? 0 : static_cast<size_t>(num_outputs), 1 << kFractionBits);
+  taps.exact_weights.assign(is_exact ? static_cast<size_t>(num_outputs) : 0, 1);
   double at = scale * 0.5;
   for (int i = 0; i < first + num_outputs; ++i, at += scale) {
     if (i >= first) taps.begin[static_cast<size_t>(i - first)] = static_cast<int>(at);
@@ -78,17 +78,20 @@ void find_nearest(double scale, int first, int num_outputs, Taps& taps) {
 }
 
 // The taps of the outputs first to first + num_outputs - 1 when `in_size` pixels are resampled to `out_size`.
-void compute_taps(int in_size, int out_size, int first, int num_outputs, const Filter& filter, std::vector<double>& unrounded, Taps& taps) {
+// `is_exact`: not rounded.
+void compute_taps(int in_size, int out_size, int first, int num_outputs, const Filter& filter, bool is_exact,
+                  std::vector<double>& unrounded, Taps& taps) {
   const double scale = static_cast<double>(in_size) / out_size;
-  if (filter.weight == nullptr) return find_nearest(scale, first, num_outputs, taps);
+  if (filter.weight == nullptr) return find_nearest(scale, first, num_outputs, is_exact, taps);
   const double filter_scale = std::max(scale, 1.0);
   const double reach = filter.support * filter_scale;
   taps.count = 0;
   for (int i = first; i < first + num_outputs; ++i) taps.count = std::max(taps.count, support_of(i, scale, reach, in_size).num);
   const auto count = static_cast<size_t>(taps.count);
   taps.begin.resize(static_cast<size_t>(num_outputs));
-  taps.weights.assign(static_cast<size_t>(num_outputs) * count, 0);
-  taps.exact_weights.assign(static_cast<size_t>(num_outputs) * count, 0);
+  const size_t num_weights = static_cast<size_t>(num_outputs) * count;
+  taps.weights.assign(is_exact ? 0 : num_weights, 0);
+  taps.exact_weights.assign(is_exact ? num_weights : 0, 0);
   unrounded.resize(count);
   for (size_t i = 0; i < static_cast<size_t>(num_outputs); ++i) {
     const int output = first + static_cast<int>(i);
@@ -103,8 +106,12 @@ void compute_taps(int in_size, int out_size, int first, int num_outputs, const F
     taps.begin[i] = std::min(begin, in_size - taps.count);
     const auto first_weight = i * count + static_cast<size_t>(begin - taps.begin[i]);
     for (size_t k = 0; k < static_cast<size_t>(num); ++k) {
-      taps.exact_weights[first_weight + k] = unrounded[k] / sum;
-      taps.weights[first_weight + k] = to_fixed_point(unrounded[k] / sum);
+      const double weight = unrounded[k] / sum;
+      if (is_exact) {
+        taps.exact_weights[first_weight + k] = weight;
+      } else {
+        taps.weights[first_weight + k] = to_fixed_point(weight);
+      }
     }
   }
 }
@@ -176,8 +183,10 @@ bool begins_with_columns(const ImageView& source, int height, int width) {
 
 Box prepare_resample(const ImageView& source, int height, int width, const Box& part, Interpolation interpolation, ResampleMemory& memory) {
   const auto filter = filter_of(interpolation);
-  compute_taps(source.window_width, width, part.left, part.width, filter, memory.unrounded, memory.horizontal);
-  compute_taps(source.window_height, height, part.top, part.height, filter, memory.unrounded, memory.vertical);
+  // Such an image is always decoded before.
+  const bool is_exact = source.values != nullptr;
+  compute_taps(source.window_width, width, part.left, part.width, filter, is_exact, memory.unrounded, memory.horizontal);
+  compute_taps(source.window_height, height, part.top, part.height, filter, is_exact, memory.unrounded, memory.vertical);
   if (part.height == 0 || part.width == 0) return {};
   Box needed;
   needed.height = drop_unused(memory.vertical, needed.top);

@@ -13,8 +13,8 @@ namespace trainer::data {
 struct Taps {
   int count = 0;  // for one output
   std::vector<int32_t> begin;
-  std::vector<int32_t> weights;       // `count` for each output, fixed-point
-  std::vector<double> exact_weights;  // the same before they are rounded
+  std::vector<int32_t> weights;       // `count` for each output, fixed-point; of an image with values empty
+  std::vector<double> exact_weights;  // of an image with values: the same before they are rounded
 };
 
 // Buffers that grow as needed and are reused from call to call; one for each thread.

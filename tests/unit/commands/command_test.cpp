@@ -82,7 +82,7 @@ TEST(Commands, RefuseWrongCommandLines) {
        "--format: tflite not in {state_dict,safetensors,torchscript,onnx}"},
       {{"checkpoint"}, "a subcommand is required: one of info, verify, diff, average (see `trainer checkpoint --help`)"},
       {{"checkpoint", "inf", "a.pt"}, "\"inf\" is not a subcommand; did you mean \"info\"? (see `trainer checkpoint --help`)"},
-      {{"config", "print"}, "\"print\" is not a subcommand, which are reference, show (see"},
+      {{"config", "print"}, "\"print\" is not a subcommand, which are reference, show, schema (see"},
       {{"checkpoint", "diff", "a.pt"}, "files: at least 2 expected, but 1 given (see `trainer checkpoint diff --help`)"},
       {{"checkpoint", "average", "a.pt"}, "--output is required"},
       {{"list", "networks"},
