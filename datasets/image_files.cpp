@@ -117,7 +117,7 @@ data::ImageDecoding decoding_of(const ImageFileOptions& options, const std::opti
   data::ImageDecoding decoding{.mode = options.mode, .is_turned_upright = options.is_turned_upright};
   const bool is_auto = options.mode == ImageMode::kAuto;
   if (is_auto) decoding.mode = ImageMode::kRgb;
-  if (!first_image || (!is_auto && options.mode != ImageMode::kRaw)) return decoding;
+  if (!first_image || !options.need_image()) return decoding;
   std::vector<uint8_t> file;
   try {
     read_bytes(first_image->string(), file);

@@ -19,6 +19,8 @@ struct ImageFileOptions {
   data::ImageMode mode = data::ImageMode::kAuto;
   bool is_turned_upright = true;
 
+  // Whether the first image decides what they mean.
+  bool need_image() const { return mode == data::ImageMode::kAuto || mode == data::ImageMode::kRaw; }
   void describe(KeyTable& keys);
 };
 

@@ -55,9 +55,7 @@ data::DatasetFactory image_folder_factory(const ImageFolderOptions& options) {
   factory.info.num_classes = data::kUnknownClasses;
   try {
     const auto folders = find_class_folders(options.root);
-    const auto mode = options.files.mode;
-    const bool needs_image = mode == data::ImageMode::kAuto || mode == data::ImageMode::kRaw;
-    const auto first_image = needs_image ? first_image_of(folders, mode) : std::nullopt;
+    const auto first_image = options.files.need_image() ? first_image_of(folders, options.files.mode) : std::nullopt;
     factory.info = image_files_info(folders.class_names, decoding_of(options.files, first_image));
     factory.has_validation = folders.validation.has_value();
   } catch (const std::runtime_error& reason) {

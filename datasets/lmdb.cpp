@@ -190,8 +190,7 @@ std::unique_ptr<data::Dataset> open_lmdb(const LmdbOptions& options, const data:
     if (has_other_targets || info.shape != expected.shape || info.decoding != expected.decoding) {
       throw std::runtime_error(
           fmt::format("{} has other classes or numbers, or images of another shape, mode or orientation, than {} had when the program "
-                      "started; start it "
-                      "again, or pack the data set again",
+                      "started; start it again, or pack the data set again",
                       options.root, kPackedTrain));
     }
     logger.info("{}: {} {}", folder_of(options.root, split).string(), counted(dataset->size(), "image"), describe_targets(info));

@@ -181,16 +181,12 @@ void copy_rows(const ImageView& image, int begin, int end, PixelOrder order, uin
 }
 
 void copy_values(const ImageView& image, float* out) {
-  constexpr int kOutside = -1;
-  const auto index_of = [&](int index, int size) {
-    if (index >= 0 && index < size) return index;
-    if (image.padding == Padding::kZero) return kOutside;
-    return index < 0 ? -index : 2 * (size - 1) - index;
-  };
+  using HWY_NAMESPACE::kOutside;
+  using HWY_NAMESPACE::SourceIndex;
   for (int y = 0; y < image.window_height; ++y) {
-    const int row = index_of(image.flipped ? image.top + image.window_height - 1 - y : image.top + y, image.height);
+    const int row = SourceIndex(image.flipped ? image.top + image.window_height - 1 - y : image.top + y, image.height, image.padding);
     for (int x = 0; x < image.window_width; ++x, out += image.channels) {
-      const int column = index_of(image.mirrored ? image.left + image.window_width - 1 - x : image.left + x, image.width);
+      const int column = SourceIndex(image.mirrored ? image.left + image.window_width - 1 - x : image.left + x, image.width, image.padding);
       if (row == kOutside || column == kOutside) {
         std::fill_n(out, image.channels, 0.0F);
       } else {

@@ -54,9 +54,9 @@ inline uint32_t little_endian(std::span<const uint8_t> file, size_t offset, size
   }
   return value;
 }
-inline uint32_t big_endian(std::span<const uint8_t> file, size_t offset) {
+inline uint32_t big_endian(std::span<const uint8_t> file, size_t offset, size_t count = 4) {
   uint32_t value = 0;
-  for (const uint32_t byte : bytes_at(file, offset, 4)) value = value << 8 | byte;
+  for (const uint32_t byte : bytes_at(file, offset, count)) value = value << 8 | byte;
   return value;
 }
 

@@ -23,10 +23,7 @@ void read_orientation(Bytes file, data::ImageTraits& traits) {
   const bool is_big_endian = has_text(file, 0, {"MM\0*", 4});
   if (!is_big_endian && !has_text(file, 0, {"II*\0", 4})) return;
   const auto integer = [&](size_t offset, size_t count) {
-    if (!is_big_endian) return little_endian(file, offset, count);
-    uint32_t value = 0;
-    for (const uint32_t byte : bytes_at(file, offset, count)) value = value << 8 | byte;
-    return value;
+    return is_big_endian ? big_endian(file, offset, count) : little_endian(file, offset, count);
   };
   const size_t table = integer(4, 4);
   const auto num_entries = integer(table, 2);
