@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+// LibTorch was built with this macro; without it c10d's gloo header is empty.
+#define USE_C10D_GLOO
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "distributed/first_line.h"

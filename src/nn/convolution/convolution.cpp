@@ -1,7 +1,6 @@
 #include "nn/convolution/convolution.h"
 
 #include <ATen/Dispatch.h>
-#include <ATen/Parallel.h>
 #include <ATen/record_function.h>
 #include <torch/torch.h>
 
@@ -11,11 +10,8 @@
 #include <vector>
 
 #include "nn/convolution/strided_kernels.h"
+#include "nn/parallel.h"
 #include "nn/stored_tensor.h"
-
-#ifndef INTRA_OP_PARALLEL
-#error "at::parallel_for uses only the calling thread unless this file is compiled with -fopenmp"
-#endif
 
 namespace trainer::nn::convolution {
 namespace {
@@ -35,7 +31,7 @@ torch::Tensor weight_gradient(const torch::Tensor& x, const torch::Tensor& dy, c
     const auto* input = x.const_data_ptr<scalar_t>();
     const auto* given = dy.const_data_ptr<scalar_t>();
     auto* result = gradient.data_ptr<scalar_t>();
-    at::parallel_for(0, num_gradient_parts(shape), 1,
+    parallel_for(0, num_gradient_parts(shape), 1,
                      [&](int64_t begin, int64_t end) { add_strided_weight_gradient(shape, input, given, result, begin, end); });
   });
   return gradient;
@@ -88,10 +84,6 @@ namespace {
 
 constexpr auto kLayout = at::MemoryFormat::ChannelsLast;
 
-#ifndef INTRA_OP_PARALLEL
-#error "at::parallel_for uses only the calling thread unless this file is compiled with -fopenmp"
-#endif
-
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // More tiles reuse the transformed weights more often; fewer keep the transformed images in the cache.
@@ -110,7 +102,7 @@ int64_t balanced_block(int64_t num_tiles, int64_t num_channels) {
 template <class Act>
 void for_each_in_any_order(int64_t count, const Act& act) {
   std::atomic<int64_t> next = 0;
-  at::parallel_for(0, std::min<int64_t>(count, at::get_num_threads()), 1, [&](int64_t /*begin*/, int64_t /*end*/) {
+  parallel_for(0, std::min<int64_t>(count, at::get_num_threads()), 1, [&](int64_t /*begin*/, int64_t /*end*/) {
     for (int64_t i = next++; i < count; i = next++) act(i);
   });
 }
@@ -142,7 +134,7 @@ torch::Tensor run(const torch::Tensor& x, const torch::Tensor& weight, const Add
     const Epilogue<S> epilogue{values_of<T>(addends.bias), values_of<S>(addends.residual), addends.relu};
     auto* weights = mutable_values_of<T>(transformed);
     auto* result = mutable_values_of<S>(output);
-    at::parallel_for(0, shape.in_channels / kChannels, 1, [&](int64_t begin, int64_t end) {
+    parallel_for(0, shape.in_channels / kChannels, 1, [&](int64_t begin, int64_t end) {
       transform_weights(tile, shape, given, is_reversed, weights, begin * kChannels, end * kChannels);
     });
     for_each_in_any_order(ceil_div(count, block), [&](int64_t i) {
@@ -168,7 +160,7 @@ torch::Tensor sum_by_thread(const S* x, const S* dy, const Shape& shape, Tile ti
   const int64_t size = num_positions(tile) * shape.in_channels * shape.out_channels;
   auto sums = at::empty({num_parts * size}, options);
   auto* all = sums.data_ptr<T>();
-  at::parallel_for(0, num_parts, 1, [&](int64_t begin, int64_t end) {
+  parallel_for(0, num_parts, 1, [&](int64_t begin, int64_t end) {
     auto* inputs = thread_memory<T>(block_size(tile, shape, block));
     auto* gradients = inputs + num_positions(tile) * plane_size(block, shape.in_channels);
     for (int64_t part = begin; part < end; ++part) {
@@ -200,10 +192,10 @@ torch::Tensor sum_by_position(const S* x, const S* dy, const Shape& shape, Tile 
   auto* all = sums.data_ptr<T>();
   for (int64_t first = 0; first < count; first += block) {
     const int64_t last = std::min(first + block, count);
-    at::parallel_for(first, last, 1, [&](int64_t begin, int64_t end) {
+    parallel_for(first, last, 1, [&](int64_t begin, int64_t end) {
       transform_block(tile, shape, x, dy, first, last - first, begin, end, inputs, gradients);
     });
-    at::parallel_for(0, num_positions(tile), 1, [&](int64_t begin, int64_t end) {
+    parallel_for(0, num_positions(tile), 1, [&](int64_t begin, int64_t end) {
       add_weight_products(tile, shape, inputs, gradients, last - first, all, begin, end);
     });
   }
@@ -219,7 +211,7 @@ torch::Tensor weight_gradient(const torch::Tensor& x, const torch::Tensor& dy, c
   dispatch_stored(x.scalar_type(), [&]<class S>(S) {
     const auto sum = is_large ? &sum_by_position<S> : &sum_by_thread<S>;
     const auto sums = sum(values_of<S>(x), values_of<S>(dy), shape, tile, options);
-    at::parallel_for(0, shape.out_channels, 1, [&](int64_t begin, int64_t end) {
+    parallel_for(0, shape.out_channels, 1, [&](int64_t begin, int64_t end) {
       using T = Computed<S>;
       finish_weight_gradient(tile, shape, values_of<T>(sums), sums.size(0), mutable_values_of<T>(gradient), begin, end);
     });

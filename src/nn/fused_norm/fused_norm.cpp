@@ -1,6 +1,5 @@
 #include "nn/fused_norm/fused_norm.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/record_function.h>
 #include <torch/torch.h>
 
@@ -9,16 +8,13 @@
 
 #include "nn/batch_norm.h"
 #include "nn/fused_norm/kernels.h"
+#include "nn/parallel.h"
 #include "nn/stored_tensor.h"
 
 namespace trainer::nn::fused_norm {
 namespace {
 
 using torch::autograd::AutogradContext;
-
-#ifndef INTRA_OP_PARALLEL
-#error "at::parallel_for uses only the calling thread unless this file is compiled with -fopenmp"
-#endif
 
 constexpr auto kLayout = at::MemoryFormat::ChannelsLast;
 
@@ -39,7 +35,7 @@ struct Parts {
   // Calls act(part) for each part, at the same time.
   template <class Act>
   void run(const Act& act) const {
-    at::parallel_for(0, num_parts, 1, [&](int64_t first, int64_t last) {
+    parallel_for(0, num_parts, 1, [&](int64_t first, int64_t last) {
       for (int64_t part = first; part < last; ++part) act(part);
     });
   }
