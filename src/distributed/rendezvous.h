@@ -39,14 +39,14 @@ RankInfo this_process();
 std::string to_string(const RankInfo& rank);
 
 // What a rank sends the others when they meet.
-struct Introduction {
-  RankInfo rank;            // meet() fills in local_rank and address
+struct Hello {
+  RankInfo rank;            // join_run() fills in local_rank and address
   std::string version;      // of the program and of LibTorch: all ranks run the same
   std::string config = {};  // the resolved file, without what follows from the data set: the same on all ranks
   // With it: the same on all ranks if each reads the data itself.
   std::string config_with_data = {};
   Problem problem = {};  // why this rank cannot continue
-  int world_size = 0;    // set by its launcher: the same on all ranks; filled in by meet()
+  int world_size = 0;    // set by its launcher: the same on all ranks; filled in by join_run()
 };
 
 // What differs between the configurations of rank 0 and of another rank, for a message.
@@ -55,7 +55,7 @@ using DescribeDifferences = std::function<std::string(const std::string& of_rank
 // In the message of a rank that rank 0, which serves the store, has left: rank 0's own message has the reason.
 inline constexpr std::string_view kLostRank0 = "lost the connection to rank 0";
 
-struct Meeting {
+struct Rendezvous {
   // Shared by all ranks, with a prefix for this attempt. With a secret, only ranks that know it can read and write values.
   c10::intrusive_ptr<c10d::Store> store;
   c10::intrusive_ptr<c10d::Store> group_store;  // the same store for c10d's process groups, whose values are not sealed
@@ -71,13 +71,13 @@ struct Meeting {
 std::string describe_both(const std::string& of_rank0, const std::string& of_other);
 
 // Collective; not for a run of one process. Waits up to `timeout` for late ranks, and logs on rank 0 which ones are missing. Throws
-// StoppedWhileMeeting when this or another rank is asked to stop; PeerError that names the ranks that did not join, a rank that joined
+// StoppedDuringRendezvous when this or another rank is asked to stop; PeerError that names the ranks that did not join, a rank that joined
 // twice or sent something else, a port that is in use or a host that cannot be reached; and UsageError when two ranks differ in secret,
 // version or configuration (with the difference) or have a problem, and DataError when the configurations that follow from their data
 // differ. An error that rank 0 finds is thrown on all ranks, with its text only on rank 0, so that it is reported once. `logger` has to
-// outlive the meeting's stores, which warn of values without the secret.
-Meeting meet(const world::RankEnv& rank_env, const world::RendezvousAddress& point, const Introduction& introduction,
-             const world::RunSecret& secret, std::chrono::milliseconds timeout, Logger& logger,
-             const DescribeDifferences& describe_differences = describe_both);
+// outlive the rendezvous's stores, which warn of values without the secret.
+Rendezvous join_run(const world::RankEnv& rank_env, const world::RendezvousAddress& point, const Hello& hello,
+                    const world::RunSecret& secret, std::chrono::milliseconds timeout, Logger& logger,
+                    const DescribeDifferences& describe_differences = describe_both);
 
 }  // namespace trainer::distributed

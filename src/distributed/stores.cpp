@@ -32,11 +32,11 @@ constexpr milliseconds kGrace{1000};
 constexpr milliseconds kPause{1000};
 constexpr std::chrono::seconds kReportInterval{30};
 
-void stop_if_due(MeetingStop& stop) {
-  if (stop.is_due()) throw StoppedWhileMeeting("rank 0 cannot be reached yet");
+void stop_if_due(RendezvousStop& stop) {
+  if (stop.is_due()) throw StoppedDuringRendezvous("rank 0 cannot be reached yet");
 }
 
-void pause(milliseconds duration, MeetingStop& stop) {
+void pause(milliseconds duration, RendezvousStop& stop) {
   const auto end = std::chrono::steady_clock::now() + duration;
   while (std::chrono::steady_clock::now() < end) {
     stop_if_due(stop);
@@ -62,7 +62,7 @@ class Attempt {
   }
 
   // Null, with the cause in `reason`, when there is no store within `timeout`.
-  StorePointer wait(milliseconds timeout, MeetingStop& stop, std::string& reason) {
+  StorePointer wait(milliseconds timeout, RendezvousStop& stop, std::string& reason) {
     const auto deadline = std::chrono::steady_clock::now() + timeout;
     while (store_.wait_for(kPollInterval) == std::future_status::timeout) {
       stop_if_due(stop);
@@ -85,7 +85,7 @@ class Attempt {
   std::future<StorePointer> store_;
 };
 
-StorePointer open_tcp(const world::RankEnv& rank_env, const world::RendezvousAddress& point, milliseconds timeout, MeetingStop& stop,
+StorePointer open_tcp(const world::RankEnv& rank_env, const world::RendezvousAddress& point, milliseconds timeout, RendezvousStop& stop,
                       Logger& logger) {
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(point.port);
@@ -161,10 +161,10 @@ StorePointer open_file(const world::RankEnv& rank_env, const world::RendezvousAd
 
 }  // namespace
 
-StoppedWhileMeeting::StoppedWhileMeeting(const std::string& state)
+StoppedDuringRendezvous::StoppedDuringRendezvous(const std::string& state)
     : PeerError(fmt::format("stopped on request before all ranks had joined: {}", state)) {}
 
-bool MeetingStop::is_due() {
+bool RendezvousStop::is_due() {
   // Ranks that were started together have joined by then.
   constexpr milliseconds kPatience{4000};
   if (stop_signal() == 0) return false;
@@ -175,7 +175,7 @@ bool MeetingStop::is_due() {
   return false;
 }
 
-StorePointer open_store(const world::RankEnv& rank_env, const world::RendezvousAddress& point, milliseconds timeout, MeetingStop& stop,
+StorePointer open_store(const world::RankEnv& rank_env, const world::RendezvousAddress& point, milliseconds timeout, RendezvousStop& stop,
                         Logger& logger) {
   return point.kind == world::RendezvousAddress::Kind::kFile ? open_file(rank_env, point)
                                                              : open_tcp(rank_env, point, timeout, stop, logger);

@@ -24,7 +24,7 @@ BatchNorm2d::BatchNorm2d(int64_t num_channels, const BatchNormOptions& options) 
 torch::Tensor BatchNorm2d::apply(const torch::Tensor& x, const torch::Tensor& residual, bool relu) {
   const bool is_empty = x.numel() == 0 && !(is_training() && joined_group());
   // An observer sees the normalised values, in which a ReLU could hide an infinite one.
-  if (is_fused_ && !is_empty && !has_observer() && fused_norm::takes(x, residual, weight)) return apply_fused(x, residual, relu);
+  if (is_fused_ && !is_empty && !has_observer() && fused_norm::supports(x, residual, weight)) return apply_fused(x, residual, relu);
   auto y = observed(*this, normalise(x));
   if (residual.defined()) y = y.add_(residual);
   return relu ? y.relu_() : y;

@@ -29,7 +29,7 @@ Conv2d::Conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel_size, C
 torch::Tensor Conv2d::forward(const torch::Tensor& input) {
   const auto x = largest_tile_ ? in_autocast_type(input) : input;
   if (const auto tile = winograd_tile(x)) return observed(*this, convolution::convolve(x, weight, bias, *tile));
-  if (largest_tile_ && groups_ == 1 && stride_ > 1 && padding_ == 1 && convolution::takes_strided(x, weight)) {
+  if (largest_tile_ && groups_ == 1 && stride_ > 1 && padding_ == 1 && convolution::supports_strided(x, weight)) {
     return observed(*this, convolution::convolve_strided(x, weight, bias, stride_));
   }
   return observed(*this, at::conv2d(x, used_weight(weight), used_weight(bias), stride_, padding_, /*dilation=*/1, groups_));

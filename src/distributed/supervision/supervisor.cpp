@@ -137,15 +137,15 @@ void Supervisor::set_hang_limit(seconds limit) {
   if (world_size_ > 1) limits_.file = limit + kLater;
 }
 
-void Supervisor::begin(const distributed::Meeting& meeting) {
-  FailureDetectorOptions options{.rank = rank_, .ranks = meeting.ranks, .rank0_serves_store = !launcher_serves_store_};
+void Supervisor::begin(const distributed::Rendezvous& rendezvous) {
+  FailureDetectorOptions options{.rank = rank_, .ranks = rendezvous.ranks, .rank0_serves_store = !launcher_serves_store_};
   {
     const std::lock_guard lock(mutex_);
     options.hang_limit = limits_.stopped_rank;
   }
   // Not with the mutex locked, because it connects to the store.
   auto detector =
-      std::make_unique<FailureDetector>(*meeting.store, activity_, std::move(options), [this](const Failure& failure) { add(failure); });
+      std::make_unique<FailureDetector>(*rendezvous.store, activity_, std::move(options), [this](const Failure& failure) { add(failure); });
   const std::lock_guard lock(mutex_);
   detector_ = std::move(detector);
 }

@@ -97,7 +97,7 @@ class Supervisor {
   // programs do.
   void set_hang_limit(std::chrono::seconds limit);
   // All ranks have met: from now on they detect each other's failures.
-  void begin(const distributed::Meeting& meeting);
+  void begin(const distributed::Rendezvous& rendezvous);
   // A connection between GPUs broke, as `error` says: the process ends, once the cause is known. To be called by a thread of its own.
   void lose_connection(const std::string& error);
   // The message for an error that ends this rank. If another rank was lost: which one was lost first. Otherwise: the error's own message,

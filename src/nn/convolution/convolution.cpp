@@ -70,14 +70,14 @@ class StridedConvolution : public torch::autograd::Function<StridedConvolution> 
 
 }  // namespace
 
-bool takes_strided(const torch::Tensor& x, const torch::Tensor& weight) {
+bool supports_strided(const torch::Tensor& x, const torch::Tensor& weight) {
   const bool is_possible_type = x.scalar_type() == torch::kFloat32 || x.scalar_type() == torch::kFloat64;
   return x.is_cpu() && is_possible_type && x.dim() == 4 && weight.scalar_type() == x.scalar_type() && weight.size(2) == 3 &&
          weight.size(3) == 3 && weight.size(1) % kChannels == 0;
 }
 
 torch::Tensor convolve_strided(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, int64_t stride) {
-  TORCH_CHECK(takes_strided(x, weight), "a strided convolution of ", x.sizes(), " with ", weight.sizes());
+  TORCH_CHECK(supports_strided(x, weight), "a strided convolution of ", x.sizes(), " with ", weight.sizes());
   // An autograd function does not take undefined tensors.
   const auto given = bias.defined() ? std::optional(bias) : std::nullopt;
   constexpr auto kLayout = at::MemoryFormat::ChannelsLast;
@@ -255,7 +255,7 @@ class Convolution : public torch::autograd::Function<Convolution> {
 
 }  // namespace
 
-bool takes(const torch::Tensor& x, const torch::Tensor& weight) {
+bool supports(const torch::Tensor& x, const torch::Tensor& weight) {
   const auto computed = computed_type(x.scalar_type());
   const bool is_possible_type = computed == torch::kFloat32 || computed == torch::kFloat64;
   return x.is_cpu() && is_possible_type && x.dim() == 4 && weight.scalar_type() == computed && weight.size(2) == 3 && weight.size(3) == 3 &&
@@ -263,7 +263,7 @@ bool takes(const torch::Tensor& x, const torch::Tensor& weight) {
 }
 
 std::optional<Tile> fastest_tile(const torch::Tensor& x, const torch::Tensor& weight, Tile largest) {
-  if (!takes(x, weight)) return std::nullopt;
+  if (!supports(x, weight)) return std::nullopt;
   const auto smallest_side = std::min(x.size(2), x.size(3));
   const auto fewest_channels = std::min(weight.size(0), weight.size(1));
   // Larger transformed weights do not stay in the cache, and small batches would lose (docs/performance.md).
@@ -283,14 +283,14 @@ std::optional<Tile> fastest_tile(const torch::Tensor& x, const torch::Tensor& we
 }
 
 torch::Tensor convolve(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, Tile tile) {
-  TORCH_CHECK(takes(x, weight), "a convolution of ", x.sizes(), " with ", weight.sizes());
+  TORCH_CHECK(supports(x, weight), "a convolution of ", x.sizes(), " with ", weight.sizes());
   // An autograd function does not take undefined tensors.
   const auto given = bias.defined() ? std::optional(bias) : std::nullopt;
   return Convolution::apply(x.contiguous(kLayout), weight.contiguous(kLayout), given, static_cast<int64_t>(tile));
 }
 
 torch::Tensor convolve_without_gradients(const torch::Tensor& x, const torch::Tensor& weight, const Addends& addends, Tile tile) {
-  TORCH_CHECK(takes(x, weight), "a convolution of ", x.sizes(), " with ", weight.sizes());
+  TORCH_CHECK(supports(x, weight), "a convolution of ", x.sizes(), " with ", weight.sizes());
   const torch::NoGradGuard no_grad;
   const Addends dense{addends.bias, addends.residual.defined() ? addends.residual.to(x.scalar_type()).contiguous(kLayout) : torch::Tensor(),
                       addends.relu};

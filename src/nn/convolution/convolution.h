@@ -12,7 +12,7 @@ namespace trainer::nn::convolution {
 
 // Whether convolve_strided() takes these: float32 or float64 on the CPU, a kernel of 3×3, a number of input channels that is a multiple of
 // kChannels.
-bool takes_strided(const torch::Tensor& x, const torch::Tensor& weight);
+bool supports_strided(const torch::Tensor& x, const torch::Tensor& weight);
 
 // at::conv2d(x, weight, bias, stride, /*padding=*/1). `x`: [N, in, H, W]; `weight`: [out, in, 3, 3]; `bias`: [out], or undefined. The bits
 // of the gradient of the weights depend neither on the number of threads nor on their timing.
@@ -22,7 +22,7 @@ torch::Tensor convolve_strided(const torch::Tensor& x, const torch::Tensor& weig
 
 // Whether convolve() takes these: float32 or float64 on the CPU, or x in bfloat16 and the weight in float32; a kernel of 3×3, numbers of
 // channels that are multiples of kChannels.
-bool takes(const torch::Tensor& x, const torch::Tensor& weight);
+bool supports(const torch::Tensor& x, const torch::Tensor& weight);
 
 // The tile, at most `largest`, with which convolve() is fastest; empty if LibTorch's convolution is faster, or if convolve() does not take
 // these. A function of the size of an image and the numbers of channels only, so that the result for an image does not depend on its batch.

@@ -218,7 +218,7 @@ class FusedNorm : public torch::autograd::Function<FusedNorm> {
 
 }  // namespace
 
-bool takes(const torch::Tensor& x, const torch::Tensor& residual, const torch::Tensor& weight) {
+bool supports(const torch::Tensor& x, const torch::Tensor& residual, const torch::Tensor& weight) {
   const auto dtype = x.scalar_type();
   const auto is_dense = [&](const torch::Tensor& tensor) {
     return tensor.is_cpu() && tensor.scalar_type() == dtype && tensor.dim() == 4 && tensor.is_contiguous(kLayout);

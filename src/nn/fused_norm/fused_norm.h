@@ -22,7 +22,7 @@ struct Layer {
 
 // Whether normalise() takes these: float32, float64 or, with parameters in float32, bfloat16 on the CPU, dense in channels_last, a number
 // of channels that is a multiple of kChannels. `residual` may be undefined.
-bool takes(const torch::Tensor& x, const torch::Tensor& residual, const torch::Tensor& weight);
+bool supports(const torch::Tensor& x, const torch::Tensor& residual, const torch::Tensor& weight);
 
 // Batch normalisation as x * scale + shift, [C] each.
 struct ScaleAndShift {
