@@ -163,9 +163,9 @@ TEST(Rendezvous, RanksOfAnotherWorldSizeAreRefused) {
   EXPECT_EQ(outcome.exit_code, ExitCode::kUsage);
   EXPECT_EQ(other.exit_code, ExitCode::kUsage);
   // The others have met already.
-  const auto point = tcp_point();
-  const auto outcomes = join_all(point, std::vector(2, hello()));
-  const auto late = attempt(place_of(2, 3), point, hello());
+  const auto other_point = tcp_point();
+  const auto outcomes = join_all(other_point, std::vector(2, hello()));
+  const auto late = attempt(place_of(2, 3), other_point, hello());
   EXPECT_THAT(late.error, HasSubstr("rank 2 is one of 3 ranks, but 2 ranks joined at 127.0.0.1:"));
   EXPECT_EQ(late.exit_code, ExitCode::kPeer);
 }
