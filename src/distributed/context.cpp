@@ -1,4 +1,4 @@
-// The library's entry to a run: trainer/distributed.h.
+// Implements trainer/distributed.h.
 
 #include <fmt/format.h>
 #include <torch/torch.h>
@@ -22,7 +22,7 @@ namespace trainer::distributed {
 struct Context::State {
   world::RankEnv rank_env;
   std::shared_ptr<Logger> logger;
-  Rendezvous rendezvous;  // its stores warn with the logger, and the groups use them
+  Rendezvous rendezvous;  // its stores log to the logger, and the groups use the stores
   torch::Device device{torch::kCPU};
   std::unique_ptr<ProcessGroups> groups;
 };
@@ -54,7 +54,7 @@ Rendezvous join_others(const world::RankEnv& rank_env, std::chrono::milliseconds
 
 torch::Device choose_device(const std::optional<torch::Device>& wanted, int local_rank, const device::CudaAccess& cuda) {
   if (wanted && !wanted->is_cuda() && !wanted->is_cpu())
-    throw UsageError("a rank computes on the CPU or on a GPU, not on " + wanted->str());
+    throw UsageError("a rank can use only the CPU or a CUDA GPU, but InitOptions::device is " + wanted->str() + "; choose a CPU or CUDA device");
   if (wanted && wanted->is_cuda() && wanted->has_index() && cuda.module != nullptr) {
     const auto refusal =
         wanted->index() < cuda.module->device_count() ? cuda.module->device_refusal(wanted->index()) : "there is no such GPU";
@@ -79,7 +79,7 @@ std::unique_ptr<Context> init_process_group(const InitOptions& options) {
   state->rank_env = world::find_rank_env({}, world::process_environment());
   state->logger = make_console_logger(state->rank_env.rank);
   if (!options.device && !cuda.refusal.empty())
-    state->logger->warn("there is an NVIDIA driver, but this rank uses the CPU: {}", cuda.refusal);
+    state->logger->warn("an NVIDIA driver is installed, but this rank uses the CPU: {}", cuda.refusal);
   state->rendezvous = join_others(state->rank_env, options.timeout, *state->logger);
   state->device = choose_device(options.device, state->rendezvous.local_rank, cuda);
   if (state->device.is_cuda()) cuda.module->set_device(state->device.index());
@@ -109,7 +109,7 @@ DistributedDataParallel::~DistributedDataParallel() = default;
 
 void DistributedDataParallel::before_forward() { data_parallel_->before_forward(is_first_, synchronizes_); }
 
-// DataParallel sums over the ranks, also what the gradients hold already.
+// DataParallel sums the gradients over the ranks, including the values that they already contain.
 void DistributedDataParallel::add_share(const torch::Tensor& loss) {
   if (is_first_ && group_->size() > 1) {
     const torch::NoGradGuard no_grad;
@@ -127,7 +127,7 @@ void DistributedDataParallel::backward(const torch::Tensor& loss, double weight)
   auto total = torch::full({}, weight, torch::kFloat64);
   group_->sum_in_rank_order({&total, 1});
   if (total.item<double>() <= 0)
-    throw Error(fmt::format("the weights of all ranks add up to {}; give the numbers of their samples", total.item<double>()));
+    throw Error(fmt::format("the weights of all ranks add up to {}, but their sum must be positive; pass each rank's number of samples as its weight", total.item<double>()));
   add_share(loss * (weight / total.item<double>()));
 }
 

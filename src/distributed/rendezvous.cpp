@@ -28,7 +28,7 @@ using std::chrono::milliseconds;
 
 // Interval between checks for missing ranks.
 constexpr milliseconds kJoinInterval{1000};
-// Set by a rank that was asked to stop.
+// Set by a rank that received a stop request.
 constexpr const char* kStopKey = "stop";
 
 std::string rank_key(int rank) { return fmt::format("rank/{}", rank); }
@@ -39,7 +39,7 @@ void claim(c10d::Store& store, const world::RankEnv& rank_env, const world::Rend
   const auto key = rank_key(rank_env.rank);
   const auto holder = wait_for(store, key, kJoinInterval) ? to_string(from_bytes(store.get(key)).get<Hello>().rank) : "another process";
   if (point.kind == world::RendezvousAddress::Kind::kFile) {
-    throw PeerError(fmt::format("file://{} is in use by {} as rank {}, or is from an earlier run; remove the file, or choose another",
+    throw PeerError(fmt::format("file://{} is in use by {} as rank {}, or was left by an earlier run; remove the file, or choose a different one",
                                 point.path, holder, rank_env.rank));
   }
   throw PeerError(
@@ -75,7 +75,8 @@ std::string describe_waiting(const std::vector<int>& missing, const world::RankE
 
 // Attempts that share a store use different prefixes.
 std::string prefix_of(const world::RankEnv& rank_env, const world::RendezvousAddress& point) {
-  // Otherwise rank 0 creates a new store in each attempt, and a node that was restarted by hand does not know the attempt's number.
+  // In the other case, rank 0 creates a new store for each attempt, and a node that was restarted by hand does not know the attempt's
+  // number.
   const bool is_kept = rank_env.launcher_serves_store || point.kind == world::RendezvousAddress::Kind::kFile;
   return fmt::format("trainer/{}", is_kept ? rank_env.restart_attempt : 0);
 }
@@ -85,8 +86,8 @@ Hello read_hello(c10d::Store& store, int rank) {
     return from_bytes(store.get(rank_key(rank))).get<Hello>();
   } catch (const Json::exception&) {
     throw PeerError(
-        fmt::format("what rank {} has sent when it joined cannot be read: it runs another version of trainer, or another program writes to "
-                    "the store; start the same program everywhere, and give each run its own port",
+        fmt::format("the message with which rank {} joined cannot be read: the rank runs a different version of trainer, or another program writes "
+                    "to the store; start the same program on all hosts, and give each run its own port",
                     rank));
   }
 }
@@ -131,23 +132,23 @@ void check_equal(const std::vector<Hello>& ranks, const DescribeDifferences& des
                                    other.rank.host, other.world_size, first.rank.host, first.world_size));
     }
     if (other.version != first.version) {
-      throw UsageError(fmt::format("rank {} on {} runs {}, but rank 0 on {} runs {}; start the same program everywhere", rank,
+      throw UsageError(fmt::format("rank {} on {} runs {}, but rank 0 on {} runs {}; start the same program on all hosts", rank,
                                    other.rank.host, other.version, first.rank.host, first.version));
     }
     if (other.config != first.config) {
       throw UsageError(
-          fmt::format("rank {} on {} has another configuration than rank 0: {}; start all ranks with the same file and "
+          fmt::format("rank {} on {} has a different configuration from rank 0: {}; start all ranks with the same file and "
                       "overrides",
                       rank, other.rank.host, describe_differences(first.config, other.config)));
     }
     if (other.config_with_data != first.config_with_data) {
-      throw DataError(fmt::format("rank {} on {} has other data than rank 0, from which follows {}; give all ranks the same data", rank,
+      throw DataError(fmt::format("rank {} on {} has different data from rank 0, so their configurations differ: {}; give all ranks the same data", rank,
                                   other.rank.host, describe_differences(first.config_with_data, other.config_with_data)));
     }
   }
 }
 
-// Rank 0's decision: all ranks, when they may continue together.
+// Rank 0's decision: returns all ranks if they may continue together, and throws if not.
 Json decide(c10d::Store& store, SecretCheck& secret_check, const world::RankEnv& rank_env, milliseconds timeout, RendezvousStop& stop,
             Logger& logger, const DescribeDifferences& describe_differences) {
   const auto hellos = collect(store, secret_check, rank_env, timeout, stop, logger);
@@ -172,9 +173,9 @@ void open_stores(Rendezvous& rendezvous, const c10::intrusive_ptr<c10d::Store>& 
   const auto own_prefix = fmt::format("{}/{}", prefix, seal->name());
   rendezvous.group_store = c10::make_intrusive<c10d::PrefixStore>(own_prefix + "/groups", store);
   rendezvous.store = c10::make_intrusive<SealedStore>(store, own_prefix, seal, [&logger](const std::string& key, int64_t count) {
-    const auto what = count == 1 ? fmt::format("a value in the store ({}) that does not carry this run's secret, and will ignore more", key)
-                                 : fmt::format("{} values in the store that do not carry this run's secret, now {}", count, key);
-    logger.warn("ignored {}: a program that is not part of this run can reach its port; see \"Trust\" in docs/running.md", what);
+    const auto what = count == 1 ? fmt::format("a value in the store ({}) that was not sealed with this run's secret; further such values will be ignored too", key)
+                                 : fmt::format("{} values in the store that were not sealed with this run's secret, most recently {}", count, key);
+    logger.warn("ignored {}; a program outside this run can write to the store: see \"Trust\" in docs/running.md", what);
   });
 }
 
@@ -198,7 +199,7 @@ void count_local_ranks(Rendezvous& rendezvous, const world::RankEnv& rank_env) {
   rendezvous.local_world_size = std::max(num_on_host, rank_env.local_world_size);
 }
 
-// On rank 0, its host name often resolves to the loopback interface, which no other host can reach.
+// The host name of rank 0 often resolves to the loopback interface on that host, and no other host can reach that address.
 std::string reachable_address(const std::vector<RankInfo>& ranks, const RankInfo& mine) {
   const bool one_host = std::ranges::all_of(ranks, [&](const RankInfo& other) { return same_host(mine, other); });
   if (one_host || !is_loopback(mine.address)) return mine.address;
@@ -213,7 +214,7 @@ std::string reachable_address(const std::vector<RankInfo>& ranks, const RankInfo
 }  // namespace
 
 std::string describe_both(const std::string& of_rank0, const std::string& of_other) {
-  return fmt::format("{} on rank 0, and {} on the other", of_rank0, of_other);
+  return fmt::format("{} on rank 0 and {} on the other rank", of_rank0, of_other);
 }
 
 Rendezvous join_run(const world::RankEnv& rank_env, const world::RendezvousAddress& point, const Hello& hello,
@@ -227,7 +228,7 @@ Rendezvous join_run(const world::RankEnv& rank_env, const world::RendezvousAddre
   try {
     const auto prefix = prefix_of(rank_env, point);
     const auto root = open_store(rank_env, point, timeout, stop, logger);
-    // Only now can the host of rank 0 surely be resolved.
+    // The host name of rank 0 may not have been resolvable before the store was open.
     auto& address = mine.rank.address;
     address = address_towards(point.kind == world::RendezvousAddress::Kind::kTcp ? point.host : mine.rank.host);
     if (address.empty()) address = "127.0.0.1";
@@ -247,7 +248,7 @@ Rendezvous join_run(const world::RankEnv& rank_env, const world::RendezvousAddre
                                throw UsageError(difference);
                              }
                              if (is_told || !stop.is_due()) return;
-                             logger.warn("asked to stop before all ranks have joined: the run ends");
+                             logger.warn("stop requested before all ranks have joined; ending the run");
                              store.set(kStopKey, std::vector<uint8_t>{1});
                              is_told = true;
                            })

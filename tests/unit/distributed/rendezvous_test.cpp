@@ -88,7 +88,7 @@ Outcome attempt(const world::RankEnv& rank_env, const RendezvousAddress& point, 
   return outcome;
 }
 
-// Lets ranks 0 and up, with these hellos, meet.
+// Lets ranks 0 and up join with these hellos.
 std::vector<Outcome> join_all(const RendezvousAddress& point, const std::vector<Hello>& hellos) {
   std::vector<std::future<Outcome>> ranks;
   for (size_t rank = 0; rank < hellos.size(); ++rank) {
@@ -193,8 +193,7 @@ TEST(Rendezvous, AnotherConfigurationIsRefusedWithTheDifference) {
   auto hellos = std::vector(2, hello());
   hellos[1].config = "lr 0.2";
   const auto outcomes = join_all(tcp_point(), hellos);
-  EXPECT_THAT(outcomes[0].error, HasSubstr("rank 1 on here has another configuration than rank 0: lr 0.1 on rank 0, and lr 0.2 on the "
-                                           "other; start all ranks with the same file and overrides"));
+  EXPECT_THAT(outcomes[0].error, HasSubstr("rank 1 on here has a different configuration from rank 0: lr 0.1 on rank 0 and lr 0.2 on the other rank; start all ranks with the same file and overrides"));
   EXPECT_EQ(outcomes[0].exit_code, ExitCode::kUsage);
   EXPECT_EQ(outcomes[1].exit_code, ExitCode::kUsage);
 }
@@ -239,7 +238,7 @@ TEST(Rendezvous, AFileOfAnEarlierRunIsNamed) {
   // The file is removed when the last process that has it open ends.
   const auto earlier = attempt(place_of(0, 1), point, hello());
   const auto again = attempt(place_of(0, 2), point, hello());
-  EXPECT_THAT(again.error, AllOf(HasSubstr("file://" + point.path), HasSubstr("or is from an earlier run; remove the file")));
+  EXPECT_THAT(again.error, AllOf(HasSubstr("file://" + point.path), HasSubstr("or was left by an earlier run; remove the file")));
   EXPECT_EQ(again.exit_code, ExitCode::kPeer);
 }
 
@@ -256,7 +255,7 @@ TEST(Rendezvous, ATakenPortIsNamed) {
   const auto outcome = attempt(place_of(0, 2), point, hello());
   close(listener);
   EXPECT_THAT(outcome.error, HasSubstr("rank 0 cannot listen on port " + std::to_string(point.port) +
-                                       " (computed from a test), which another program uses"));
+                                       " (computed from a test), because another program uses it"));
   EXPECT_EQ(outcome.exit_code, ExitCode::kPeer);
 }
 
@@ -341,7 +340,7 @@ TEST(Rendezvous, ABrokenHelloIsReportedAtOnce) {
   stranger.set("trainer/0/rank/1", std::vector<uint8_t>{'{', '}'});
   stranger.set("trainer/0/rank/1/received", std::vector<uint8_t>{1});
   const auto outcome = first.get();
-  EXPECT_THAT(outcome.error, HasSubstr("what rank 1 has sent when it joined cannot be read"));
+  EXPECT_THAT(outcome.error, HasSubstr("the message with which rank 1 joined cannot be read"));
   EXPECT_EQ(outcome.exit_code, ExitCode::kPeer);
   const auto silent = other.get();
   EXPECT_THAT(silent.error, IsEmpty());
