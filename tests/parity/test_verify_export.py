@@ -235,7 +235,7 @@ class VerifyExportTest(unittest.TestCase):
         file = self.export("image.onnx")
         error = self.verify(file, "--data", images, code=3)
         self.assertIn(f"warning: {images}/empty.png: cannot be read: the file is empty\n", error)
-        self.assertIn(f"warning: {images}/deep.png: it has 16 bits of grey, of which all values above 255 would become white", error)
+        self.assertIn(f"warning: {images}/deep.png: it is a 16-bit grey image, and all values above 255 would become white", error)
         self.assertIn("error: 2 images cannot be used, as named above; all others were compared", error)
         self.assertIn("error: no image could be compared, as named above", self.verify(file, "--data", images / "empty.png", code=3))
         self.assertIn(f"{images}/none.png: cannot be read: No such file or directory", self.verify(file, "--data", images / "none.png", code=3))
