@@ -89,7 +89,7 @@ TEST(CheckComponents, RefusesContradictions) {
        "choose another "
        "sampler"},
       {{"loss={name: cross_entropy, class_weights: [1, 2]}"},
-       "command line: loss.class_weights: has 2 numbers, but there are 10 classes; give one for each"},
+       "command line: loss.class_weights: has 2 numbers, but there are 10 classes; set one number per class"},
       {{"loss.class_weights=[1, 0]"}, "command line: loss.class_weights: expected auto or a list, each item a number > 0, got [1, 0]"},
       {{"dataloader.sampler.repeats=2"}, "command line: dataloader.sampler.repeats: not a key of shuffled, but of repeated_augmentation"},
       {{"dataloader.sampler=weighted"},
