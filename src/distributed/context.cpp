@@ -54,7 +54,8 @@ Rendezvous join_others(const world::RankEnv& rank_env, std::chrono::milliseconds
 
 torch::Device choose_device(const std::optional<torch::Device>& wanted, int local_rank, const device::CudaAccess& cuda) {
   if (wanted && !wanted->is_cuda() && !wanted->is_cpu())
-    throw UsageError("a rank can use only the CPU or a CUDA GPU, but InitOptions::device is " + wanted->str() + "; choose a CPU or CUDA device");
+    throw UsageError("a rank can use only the CPU or a CUDA GPU, but InitOptions::device is " + wanted->str() +
+                     "; choose a CPU or CUDA device");
   if (wanted && wanted->is_cuda() && wanted->has_index() && cuda.module != nullptr) {
     const auto refusal =
         wanted->index() < cuda.module->device_count() ? cuda.module->device_refusal(wanted->index()) : "there is no such GPU";
@@ -127,7 +128,9 @@ void DistributedDataParallel::backward(const torch::Tensor& loss, double weight)
   auto total = torch::full({}, weight, torch::kFloat64);
   group_->sum_in_rank_order({&total, 1});
   if (total.item<double>() <= 0)
-    throw Error(fmt::format("the weights of all ranks add up to {}, but their sum must be positive; pass each rank's number of samples as its weight", total.item<double>()));
+    throw Error(fmt::format(
+        "the weights of all ranks add up to {}, but their sum must be positive; pass each rank's number of samples as its weight",
+        total.item<double>()));
   add_share(loss * (weight / total.item<double>()));
 }
 

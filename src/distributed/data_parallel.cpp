@@ -252,8 +252,8 @@ void DataParallel::before_forward(bool is_first, bool is_last) {
   if (!reducer_) return;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     if (!parameters_[i].requires_grad()) {
-      throw Error(fmt::format("the parameter {} was frozen after distributed training was set up; freeze parameters while the model is built",
-                              names_[i]));
+      throw Error(fmt::format(
+          "the parameter {} was frozen after distributed training was set up; freeze parameters while the model is built", names_[i]));
     }
   }
   if (is_first && options_.broadcast_buffers) sync_buffers();
@@ -274,8 +274,8 @@ void DataParallel::backward(const torch::Tensor& loss, const torch::Tensor& outp
   } catch (const std::exception& error) {
     if (!sent_->failed()) throw;
     rethrow_own_error(error);
-    throw PeerError(
-        fmt::format("rank {}: all_reduce of gradients failed: {}; check whether another rank exited or hangs", group_->rank(), first_line(error)));
+    throw PeerError(fmt::format("rank {}: all_reduce of gradients failed: {}; check whether another rank exited or hangs", group_->rank(),
+                                first_line(error)));
   }
   sent_->clear();
   if (!options_.find_unused_parameters) check_all_used();

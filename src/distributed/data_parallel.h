@@ -28,7 +28,7 @@ enum class GradientExchange {
   kAllReduce,     // c10d's all_reduce for each bucket while backward runs
   kSharedMemory,  // the same sums through shared memory; for ranks on one host with gradients on the CPU
   kAfterBackward  // one sum in rank order after backward, through shared memory on one host; for small gradients on the CPU, for which
-                   // sockets and their threads cost more than overlapping with backward saves
+                  // sockets and their threads cost more than overlapping with backward saves
 };
 
 class DataParallel {

@@ -17,7 +17,8 @@ class PackedTensors {
   // Keeps references to the tensors. Throws UsageError unless they are on one device.
   explicit PackedTensors(std::vector<torch::Tensor> tensors) : tensors_(std::move(tensors)) {
     const auto is_elsewhere = [this](const torch::Tensor& tensor) { return tensor.device() != tensors_.front().device(); };
-    if (std::ranges::any_of(tensors_, is_elsewhere)) throw UsageError("the buffers of the model are on several devices; move the model to one device");
+    if (std::ranges::any_of(tensors_, is_elsewhere))
+      throw UsageError("the buffers of the model are on several devices; move the model to one device");
     // Tensors with the largest elements come first, so that every tensor is aligned in the bytes.
     std::ranges::stable_sort(tensors_, std::greater(), [](const torch::Tensor& tensor) { return tensor.element_size(); });
   }

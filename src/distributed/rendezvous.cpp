@@ -39,8 +39,9 @@ void claim(c10d::Store& store, const world::RankEnv& rank_env, const world::Rend
   const auto key = rank_key(rank_env.rank);
   const auto holder = wait_for(store, key, kJoinInterval) ? to_string(from_bytes(store.get(key)).get<Hello>().rank) : "another process";
   if (point.kind == world::RendezvousAddress::Kind::kFile) {
-    throw PeerError(fmt::format("file://{} is in use by {} as rank {}, or was left by an earlier run; remove the file, or choose a different one",
-                                point.path, holder, rank_env.rank));
+    throw PeerError(
+        fmt::format("file://{} is in use by {} as rank {}, or was left by an earlier run; remove the file, or choose a different one",
+                    point.path, holder, rank_env.rank));
   }
   throw PeerError(
       fmt::format("rank {} is already taken by {} in the run at {}:{}; give each process its own RANK, and each run its own port",
@@ -85,10 +86,10 @@ Hello read_hello(c10d::Store& store, int rank) {
   try {
     return from_bytes(store.get(rank_key(rank))).get<Hello>();
   } catch (const Json::exception&) {
-    throw PeerError(
-        fmt::format("the message with which rank {} joined cannot be read: the rank runs a different version of trainer, or another program writes "
-                    "to the store; start the same program on all hosts, and give each run its own port",
-                    rank));
+    throw PeerError(fmt::format(
+        "the message with which rank {} joined cannot be read: the rank runs a different version of trainer, or another program writes "
+        "to the store; start the same program on all hosts, and give each run its own port",
+        rank));
   }
 }
 
@@ -142,8 +143,9 @@ void check_equal(const std::vector<Hello>& ranks, const DescribeDifferences& des
                       rank, other.rank.host, describe_differences(first.config, other.config)));
     }
     if (other.config_with_data != first.config_with_data) {
-      throw DataError(fmt::format("rank {} on {} has different data from rank 0, so their configurations differ: {}; give all ranks the same data", rank,
-                                  other.rank.host, describe_differences(first.config_with_data, other.config_with_data)));
+      throw DataError(
+          fmt::format("rank {} on {} has different data from rank 0, so their configurations differ: {}; give all ranks the same data",
+                      rank, other.rank.host, describe_differences(first.config_with_data, other.config_with_data)));
     }
   }
 }
@@ -173,8 +175,11 @@ void open_stores(Rendezvous& rendezvous, const c10::intrusive_ptr<c10d::Store>& 
   const auto own_prefix = fmt::format("{}/{}", prefix, seal->name());
   rendezvous.group_store = c10::make_intrusive<c10d::PrefixStore>(own_prefix + "/groups", store);
   rendezvous.store = c10::make_intrusive<SealedStore>(store, own_prefix, seal, [&logger](const std::string& key, int64_t count) {
-    const auto what = count == 1 ? fmt::format("a value in the store ({}) that was not sealed with this run's secret; further such values will be ignored too", key)
-                                 : fmt::format("{} values in the store that were not sealed with this run's secret, most recently {}", count, key);
+    const auto what =
+        count == 1
+            ? fmt::format("a value in the store ({}) that was not sealed with this run's secret; further such values will be ignored too",
+                          key)
+            : fmt::format("{} values in the store that were not sealed with this run's secret, most recently {}", count, key);
     logger.warn("ignored {}; a program outside this run can write to the store: see \"Trust\" in docs/running.md", what);
   });
 }

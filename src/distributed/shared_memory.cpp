@@ -222,8 +222,8 @@ void SharedMemory::wait_for(int rank, Counter counter, uint32_t value) const {
     if (!mapping_->is_locked(rank) && !has_reached(rank, counter, value))
       throw std::runtime_error(fmt::format("rank {} has left the group", rank));
     if (std::chrono::steady_clock::now() > deadline) {
-      throw std::runtime_error(
-          fmt::format("rank {} did not take part in the collective within {} s", rank, std::chrono::duration_cast<std::chrono::seconds>(timeout_).count()));
+      throw std::runtime_error(fmt::format("rank {} did not take part in the collective within {} s", rank,
+                                           std::chrono::duration_cast<std::chrono::seconds>(timeout_).count()));
     }
     const auto& awaited = counter_of(rank, counter);
     const auto seen = awaited.load(std::memory_order_relaxed);

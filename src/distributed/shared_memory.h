@@ -70,7 +70,7 @@ void add_in_order(torch::Tensor total, int size, const std::function<torch::Tens
 class SharedMemoryGroup {
  public:
   // Collective; null as SharedMemory::make.
-    static std::unique_ptr<SharedMemoryGroup> make(const ProcessGroup& group, int64_t num_bytes, std::chrono::milliseconds timeout);
+  static std::unique_ptr<SharedMemoryGroup> make(const ProcessGroup& group, int64_t num_bytes, std::chrono::milliseconds timeout);
 
   bool has_room_for(std::span<const torch::Tensor> tensors) const;
 

@@ -116,8 +116,8 @@ StorePointer open_tcp(const world::RankEnv& rank_env, const world::RendezvousAdd
   std::chrono::steady_clock::time_point next_report;
   while (may_succeed()) {
     if (const auto now = std::chrono::steady_clock::now(); reason != reported || now >= next_report) {
-      logger.warn("rank {} is waiting up to {} for {} at {}:{} ({})", rank_env.rank, format_duration(timeout), goal, listener.host, point.port,
-                  reason);
+      logger.warn("rank {} is waiting up to {} for {} at {}:{} ({})", rank_env.rank, format_duration(timeout), goal, listener.host,
+                  point.port, reason);
       reported = reason;
       next_report = now + kReportInterval;
     }
@@ -136,12 +136,13 @@ StorePointer open_tcp(const world::RankEnv& rank_env, const world::RendezvousAdd
   if (options.isServer) {
     throw PeerError(
         fmt::format("rank 0 could not reach its own store at {}:{} within {} ({}); check that its host is not overloaded and "
-                      "that no firewall blocks its connections to itself",
+                    "that no firewall blocks its connections to itself",
                     listener.host, point.port, format_duration(timeout), reason));
   }
   throw PeerError(
-      fmt::format("rank {} could not reach rank 0 at {}:{} within {} ({}); check that rank 0 is running there, that MASTER_ADDR and MASTER_PORT are correct, "
-                    "and that no firewall blocks the port",
+      fmt::format("rank {} could not reach rank 0 at {}:{} within {} ({}); check that rank 0 is running there, that MASTER_ADDR and "
+                  "MASTER_PORT are correct, "
+                  "and that no firewall blocks the port",
                   rank_env.rank, point.host, point.port, format_duration(timeout), reason));
 }
 

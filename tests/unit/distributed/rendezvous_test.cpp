@@ -193,7 +193,8 @@ TEST(Rendezvous, AnotherConfigurationIsRefusedWithTheDifference) {
   auto hellos = std::vector(2, hello());
   hellos[1].config = "lr 0.2";
   const auto outcomes = join_all(tcp_point(), hellos);
-  EXPECT_THAT(outcomes[0].error, HasSubstr("rank 1 on here has a different configuration from rank 0: lr 0.1 on rank 0 and lr 0.2 on the other rank; start all ranks with the same file and overrides"));
+  EXPECT_THAT(outcomes[0].error, HasSubstr("rank 1 on here has a different configuration from rank 0: lr 0.1 on rank 0 and lr 0.2 on the "
+                                           "other rank; start all ranks with the same file and overrides"));
   EXPECT_EQ(outcomes[0].exit_code, ExitCode::kUsage);
   EXPECT_EQ(outcomes[1].exit_code, ExitCode::kUsage);
 }

@@ -141,7 +141,8 @@ TEST(SharedMemoryGroup, AbortEndsAWaitOnAnotherThread) {
       message = error.what();
     }
     other.join();
-    EXPECT_EQ(message, "rank 0: sum among ranks 0, 1 failed: the group was aborted on this rank; check whether another rank exited or hangs");
+    EXPECT_EQ(message,
+              "rank 0: sum among ranks 0, 1 failed: the group was aborted on this rank; check whether another rank exited or hangs");
   });
 }
 
