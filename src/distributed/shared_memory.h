@@ -75,7 +75,9 @@ class SharedMemoryGroup {
   bool has_room_for(std::span<const torch::Tensor> tensors) const;
 
   // The next two functions are collective. Tensors must be on the CPU and contiguous, with the same shapes and types on every rank. They
-  // throw std::runtime_error if a rank has left or the timeout is exceeded. Sums the tensors over the ranks in place, in rank order.
+  // throw std::runtime_error if a rank has left or the timeout is exceeded.
+
+  // Sums the tensors over the ranks in place, in rank order.
   void sum(std::span<const torch::Tensor> tensors);
   // Writes the tensors of all ranks to `all` [size, …], in rank order.
   void all_gather(const torch::Tensor& tensor, const torch::Tensor& all);
@@ -105,8 +107,9 @@ class SharedMemorySum {
   static std::unique_ptr<SharedMemorySum> make(const ProcessGroup& group, int64_t num_bytes, std::chrono::milliseconds timeout);
 
   // The next two functions are collective: all ranks must pass corresponding tensors in the same order. Tensors must be on the CPU and
-  // contiguous. They throw std::runtime_error if a rank has left or the timeout is exceeded. Begins to sum `tensor` in place. Waits only
-  // for ranks that are still reading tensors from before the last finish().
+  // contiguous. They throw std::runtime_error if a rank has left or the timeout is exceeded.
+
+  // Begins to sum `tensor` in place. Waits only for ranks that are still reading tensors from before the last finish().
   void begin(const torch::Tensor& tensor);
   // Waits until all tensors are summed.
   void finish();

@@ -18,8 +18,9 @@ namespace trainer::nn {
 class SyncBatchNorm : public BatchNorm2d {
  public:
   SyncBatchNorm(int64_t num_channels, std::shared_ptr<const distributed::ProcessGroup> group, const BatchNormOptions& options = {});
-  // In training, forward throws UsageError on all ranks if a channel has fewer than two values over all ranks. Whether the group has more
-  // than one rank.
+  // In training, forward throws UsageError on all ranks if a channel has fewer than two values over all ranks.
+
+  // Whether the group has more than one rank.
   bool is_joined() const { return group_->size() > 1; }
 
  protected:

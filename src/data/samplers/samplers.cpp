@@ -120,7 +120,7 @@ std::unique_ptr<Sampler> make_class_balanced(const ClassBalancedOptions& options
   return make_weighted_sampler({std::move(weights), options.num_samples.value_or(dataset.size()), /*replacement=*/true}, context);
 }
 
-// A part of the training set. Seed offset that makes this permutation different from those of the epochs.
+// Seed offset that makes the permutation of SubsetSampler different from those of the epochs.
 constexpr uint64_t kChoice = 0x5355'4253'4554;
 
 struct SubsetOptions : SamplerOptions {

@@ -12,8 +12,9 @@
 namespace trainer::data {
 namespace {
 
-// Draws ranges and order like torchvision.transforms.ColorJitter (torchvision/transforms/transforms.py). The range that a key's values
-// specify: a single number is a range around `center`.
+// Ranges and order are drawn like in torchvision.transforms.ColorJitter (torchvision/transforms/transforms.py).
+
+// The range that a key's values specify: a single number is a range around `center`.
 Range range_of(const std::vector<double>& values, double center) {
   if (values.size() == 1) return {center - values.front(), center + values.front()};
   return {values.front(), values.back()};

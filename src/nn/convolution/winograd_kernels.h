@@ -1,14 +1,14 @@
 #pragma once
 // Winograd's algorithm for 3×3 convolutions with stride 1 and padding 1 (Lavin and Gray 2015, "Fast Algorithms for Convolutional Neural
-// Networks"): forward, and the gradients of input and weights. Images are divided into tiles of m×m outputs, F(m×m, 3×3), which need (m +
-// 2)² multiplications for each pair of channels instead of 9 m².
+// Networks"): forward, and the gradients of input and weights. Images are divided into tiles of m×m outputs, F(m×m, 3×3), which need
+// (m + 2)² multiplications for each pair of channels instead of 9 m².
 //
 // Tensors are dense and channels_last: images [N][H][W][channels], weights [out][3][3][in]. These functions compute a part of the work on
-// the calling thread; convolution.cpp distributes the parts. Does not include
-// LibTorch, so that only these loops are compiled for each instruction set.
+// the calling thread; convolution.cpp distributes the parts. Does not include LibTorch, so that only
+// these loops are compiled for each instruction set.
 //
-// S is the type of images and their gradients: float, double or BFloat16. Weights, transformed tiles and sums have the type T =
-// Computed<S>.
+// S is the type of images and their gradients: float, double or BFloat16. Weights, transformed tiles and sums have the type
+// T = Computed<S>.
 
 #include <cstdint>
 
