@@ -76,7 +76,7 @@ class Unpickler {
 
   // Throws PickleError if there is no object above the last mark.
   ObjectId top() const {
-    if (stack_.size() <= (marks_.empty() ? 0 : marks_.back())) throw PickleError("takes an object from an empty stack");
+    if (stack_.size() <= (marks_.empty() ? 0 : marks_.back())) throw PickleError("pops an object from an empty stack");
     return stack_.back();
   }
 
@@ -88,7 +88,7 @@ class Unpickler {
 
   // Pops the objects that were pushed since the last mark.
   std::vector<ObjectId> pop_to_mark() {
-    if (marks_.empty()) throw PickleError("takes objects up to a mark, but there is no mark");
+    if (marks_.empty()) throw PickleError("pops objects up to a mark, but there is no mark");
     const auto first = stack_.begin() + marks_.back();
     budget_.take(static_cast<size_t>(stack_.end() - first), sizeof(ObjectId));
     std::vector<ObjectId> ids(first, stack_.end());

@@ -326,7 +326,7 @@ class VerifyExportTest(unittest.TestCase):
         (bare / "python3").chmod(0o755)
         error = self.trainer(*args, environment={"PATH": str(bare)}.items(), code=2).stderr
         self.assertIn("ONNX Runtime, which runs .onnx files, cannot be loaded: libonnxruntime.so: cannot open shared object file: No such file or directory; install it for the python3 in PATH (pip install onnxruntime), or give its library with --runtime", error)
-        for runtime, text in ((self.folder / "none.so", "none.so: it cannot be loaded: "),
+        for runtime, text in ((self.folder / "none.so", "none.so: the library cannot be loaded: "),
                               (pathlib.Path(BINARY).with_name("libtrainer_predict.so"), "libtrainer_predict.so: it is not the library of ONNX Runtime")):
             self.assertIn(text, self.trainer(*args, "--runtime", runtime, code=2).stderr)
         # TorchScript needs none.

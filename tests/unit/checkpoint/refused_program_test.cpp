@@ -63,9 +63,9 @@ TEST(RefusedProgram, OfOtherInstructions) {
   EXPECT_EQ(program_refusal("ctorch"), truncated_at(0));
   EXPECT_EQ(program_refusal("NN."), at(2, "ends with unused objects or marks on its stack"));
   EXPECT_EQ(program_refusal("(N."), at(2, "ends with unused objects or marks on its stack"));
-  EXPECT_EQ(program_refusal("."), at(0, "takes an object from an empty stack"));
-  EXPECT_EQ(program_refusal("N(\x85."), at(2, "takes an object from an empty stack"));
-  EXPECT_EQ(program_refusal("Nt."), at(1, "takes objects up to a mark, but there is no mark"));
+  EXPECT_EQ(program_refusal("."), at(0, "pops an object from an empty stack"));
+  EXPECT_EQ(program_refusal("N(\x85."), at(2, "pops an object from an empty stack"));
+  EXPECT_EQ(program_refusal("Nt."), at(1, "pops objects up to a mark, but there is no mark"));
   EXPECT_EQ(program_refusal("h\x01."), at(0, "reads the object with index 1, which it has not stored"));
   EXPECT_EQ(program_refusal(std::string("NNq\1h\0.", 7)), at(4, "reads the object with index 0, which it has not stored"));
   EXPECT_EQ(program_refusal("Nr\xff\xff\xff\xff."), at(1, "stores an object under the index 4294967295, which is too large"));
