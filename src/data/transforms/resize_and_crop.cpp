@@ -55,13 +55,13 @@ void crop_and_fill(Picture& picture, const Box& window, int64_t fill) {
 }  // namespace
 
 void Resize::describe(KeyTable& keys) {
-  size_.describe(keys, "One number: the length of the shorter edge, which keeps the image's proportions; or [height, width].",
+  size_.describe(keys, "One number: the new length of the shorter edge, keeping the proportions; or [height, width].",
                  /*is_required=*/false);
   keys.add("longest", longest_,
            {.min = 1,
             .max = kMaxPixels,
             .unit = "pixels",
-            .doc = "Instead of size: the length of the longer edge, which keeps the image's proportions."});
+            .doc = "Instead of size: the new length of the longer edge, keeping the proportions."});
   keys.refuse("size", [this] { return !size_.is_given() && !longest_ ? "missing; give this or longest" : ""; });
   keys.refuse("longest", [this] { return size_.is_given() && longest_ ? "given together with size; keep one of them" : ""; });
   describe_interpolation(keys, interpolation_);
@@ -258,7 +258,7 @@ void add_resize_and_crop(TransformRegistry& registry) {
                            "Resizes the whole image to fit into a frame, and adds pixels on two sides if the proportions "
                            "differ.");
   add_transform<Pad>(registry, "pad", "Adds pixels at the edges of the image.");
-  add_transform<CenterCrop>(registry, "center_crop", "Crops the image to its middle.");
+  add_transform<CenterCrop>(registry, "center_crop", "Crops the middle of the image.");
   add_transform<RandomCrop>(registry, "random_crop", "Crops the image at a random position, with optional padding.");
   add_transform<RandomResizedCrop>(registry, "random_resized_crop",
                                    "Crops a part of random size, proportions and position, and resizes it.");
