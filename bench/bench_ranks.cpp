@@ -129,8 +129,8 @@ class Overlap : public engine::TrainingHook {
 // Measures the cost of failure detection and of the agreement to stop: the same number of steps with and without them, in turns.
 class WatchCost {
  public:
-  WatchCost(engine::Parts& parts, bench::Training& training, const distributed::Meeting& meeting)
-      : parts_(parts), training_(training), meeting_(meeting), stop_consensus_(parts.ranks.control) {}
+  WatchCost(engine::Parts& parts, bench::Training& training, const distributed::Rendezvous& rendezvous)
+      : parts_(parts), training_(training), rendezvous_(rendezvous), stop_consensus_(parts.ranks.control) {}
 
   // Collective. The share of a processor that failure detection uses on this rank without other work. The threads that wait anyway are
   // subtracted.
@@ -196,33 +196,33 @@ class WatchCost {
 
   std::shared_ptr<distributed::Activity> make_activity() const {
     return std::make_shared<distributed::Activity>([this](const auto& state) {
-      describe_process(fmt::format("rank {} of {}, in {}", parts_.ranks.world->rank(), meeting_.ranks.size(), describe(state)));
+      describe_process(fmt::format("rank {} of {}, in {}", parts_.ranks.world->rank(), rendezvous_.ranks.size(), describe(state)));
     });
   }
 
   std::unique_ptr<supervision::FailureDetector> make_detector(const std::shared_ptr<distributed::Activity>& activity) const {
-    const supervision::FailureDetectorOptions options{.rank = parts_.ranks.world->rank(), .ranks = meeting_.ranks};
-    return std::make_unique<supervision::FailureDetector>(*meeting_.store, activity, options,
+    const supervision::FailureDetectorOptions options{.rank = parts_.ranks.world->rank(), .ranks = rendezvous_.ranks};
+    return std::make_unique<supervision::FailureDetector>(*rendezvous_.store, activity, options,
                                                           [](const supervision::Failure&) { std::abort(); });
   }
 
   engine::Parts& parts_;
   bench::Training& training_;
-  const distributed::Meeting& meeting_;
+  const distributed::Rendezvous& rendezvous_;
   distributed::StopConsensus stop_consensus_;
   bool watches_first_ = false;
 };
 
-distributed::Meeting meet(const world::RankEnv& rank_env, const config::DistributedSection& section) {
+distributed::Rendezvous join_run(const world::RankEnv& rank_env, const config::DistributedSection& section) {
   static const auto logger = make_quiet_logger();
-  const distributed::Introduction mine{.rank = distributed::this_process(), .version = {}, .config = {}, .problem = {}};
-  return distributed::meet(rank_env, world::rendezvous_address(rank_env, section.init_method), mine, rank_env.secret,
-                           std::chrono::seconds(section.timeout_seconds), *logger);
+  const distributed::Hello mine{.rank = distributed::this_process(), .version = {}, .config = {}, .problem = {}};
+  return distributed::join_run(rank_env, world::rendezvous_address(rank_env, section.init_method), mine, rank_env.secret,
+                               std::chrono::seconds(section.timeout_seconds), *logger);
 }
 
-void train(const RanksOptions& options, const config::Experiment& experiment, const distributed::Meeting& meeting,
+void train(const RanksOptions& options, const config::Experiment& experiment, const distributed::Rendezvous& rendezvous,
            distributed::ProcessGroups& groups) {
-  session::RankContext context(experiment, {.num_threads = world::available_cpus(meeting.num_sharing_cpus)}, make_quiet_logger(),
+  session::RankContext context(experiment, {.num_threads = world::available_cpus(rendezvous.num_sharing_cpus)}, make_quiet_logger(),
                                engine::make_ranks(groups));
   session::Session session(context);
   auto& parts = session.parts();
@@ -236,7 +236,7 @@ void train(const RanksOptions& options, const config::Experiment& experiment, co
   std::optional<WatchCost> watch_cost;
   if (options.measures_overlap) overlap.emplace(parts, training);
   if (options.measures_watch) {
-    watch_cost.emplace(parts, training, meeting);
+    watch_cost.emplace(parts, training, rendezvous);
     settings["idle_share"] = watch_cost->idle_share();
     settings["call_seconds"] = watch_cost->call_seconds();
   }
@@ -261,9 +261,9 @@ int main(int argc, char** argv) {
 
   const auto experiment = bench::make_experiment(options.training);
   const auto rank_env = world::find_rank_env({}, world::process_environment());
-  const auto meeting = meet(rank_env, experiment.distributed);
-  distributed::ProcessGroups groups(meeting.group_store, rank_env.rank, rank_env.world_size,
-                                    {.gloo_address = meeting.address, .ranks = meeting.ranks});
-  train(options, experiment, meeting, groups);
+  const auto rendezvous = join_run(rank_env, experiment.distributed);
+  distributed::ProcessGroups groups(rendezvous.group_store, rank_env.rank, rank_env.world_size,
+                                    {.gloo_address = rendezvous.address, .ranks = rendezvous.ranks});
+  train(options, experiment, rendezvous, groups);
   groups.shutdown();
 }

@@ -352,7 +352,7 @@ class CheckpointsTest(LaunchCase):
         text.write_text("not a checkpoint")
         empty = self.folder / "empty.pt"
         empty.write_bytes(b"")
-        kind = "is neither a file of torch.save nor a safetensors file, by its first bytes \"not a checkpoint\""
+        kind = "is neither a file of torch.save nor a safetensors file: it begins with the bytes \"not a checkpoint\""
         err, code = self.train("--resume", str(text))
         self.assertEqual(code, 5, err)
         self.assertIn(kind, err)

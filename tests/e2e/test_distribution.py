@@ -207,7 +207,7 @@ class DistributionTest(LaunchCase):
                 one = self.start_rank(1, self.with_images, *own)
                 outputs = [process.communicate(timeout=60)[1] for process in (zero, one)]
                 self.assertEqual([zero.returncode, one.returncode], [2, 2], outputs)
-                self.assertRegex(outputs[0], r"error: rank 1 on .* has another configuration than rank 0: .*" + difference)
+                self.assertRegex(outputs[0], r"error: rank 1 on .* has a different configuration from rank 0: .*" + difference)
 
     def test_a_copy_on_a_local_disk(self):
         self.run_ranks("in_place", [self.with_images] * 2)

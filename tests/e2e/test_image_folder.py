@@ -239,8 +239,8 @@ class ImageFolderTest(unittest.TestCase):
         whole = plain_png(3)
         damaged = bytearray(whole)
         damaged[-20] ^= 1
-        no_image = "it is not an image file that this program reads (JPEG, PNG, WebP, BMP, TIFF, PBM, PGM or PPM), or its beginning is damaged"
-        gif = "it is a GIF image, which this program does not read; convert it to PNG or JPEG"
+        no_image = "it is not a supported image file (JPEG, PNG, WebP, BMP, TIFF, PBM, PGM or PPM), or its beginning is damaged"
+        gif = "it is a GIF image, which is not supported; convert it to PNG or JPEG"
         for name, content, reason in (("00003.png", whole[:-20], "the file ends too early"),
                                       ("00003.png", damaged, "it is damaged: a checksum is wrong"),
                                       ("00003.png", b"", "cannot be read: the file is empty"), ("text.jpg", b"not an image\n", no_image),
@@ -293,7 +293,7 @@ class ImageFolderTest(unittest.TestCase):
                          [f"training sample 0, {self.data}/train/cat/00000.png: cannot be read: the file is empty",
                           f"training sample 4, {self.data}/train/dog/00001.png: the file ends too early",
                           "8 samples read, 3 cannot be used"])
-        self.assertRegex(lines[2], f"^validation sample 1, {self.data}/val/dog/00000.png: it is not an image file that this program reads")
+        self.assertRegex(lines[2], f"^validation sample 1, {self.data}/val/dog/00000.png: it is not a supported image file")
 
     def write_odd_images(self):
         """Two classes for training and validation, among them images and files of which a user should know."""

@@ -176,11 +176,11 @@ class PredictLibraryTest(ImageExperiment):
                 (self.predictor.file("none.png"), "none.png: cannot be read: No such file or directory"),
                 (self.predictor.file(empty), f"{empty}: cannot be read: the file is empty"),
                 (self.predictor.file(self.checkpoint), f"{self.checkpoint}: "),
-                (self.predictor.encoded(b"no image"), "not an image"),
-                (self.predictor.encoded(b""), "there are no bytes of an image file"),
+                (self.predictor.encoded(b"no image"), "not a supported image file"),
+                (self.predictor.encoded(b""), "the image file has no bytes"),
                 (self.predictor.images(self.pixels(0), Image(None, 1, 1, 0, RGB)), "image 1: its pixels are a null pointer"),
                 (self.predictor.images(Image(b"abc", 0, 1, 0, RGB)), "image 0: it has 0 x 1 pixels; height and width must be from 1 to 32768"),
-                (self.predictor.images(Image(b"abc", 1, 1, 0, 7)), "image 0: its order 7 is none of TRAINER_RGB and the others"),
+                (self.predictor.images(Image(b"abc", 1, 1, 0, 7)), "image 0: its order 7 is not valid; use TRAINER_RGB or another constant of trainer/predict.h"),
                 (self.predictor.images(Image(b"abc", 1, 1, 2, RGB)), "image 0: its stride 2 is too small: a row of 1 pixels has 3 bytes")):
             self.assertIsInstance(found, str)
             self.assertIn(text, found)

@@ -106,7 +106,7 @@ class RefusedStartsTest(ProgramCase):
         of_the_run = [
             "warning: command line: training.accumulation_steps: 3 micro-steps are more than an epoch has, so that each epoch is one step "
             "of 2",
-            f"warning: command line: model.init_from: only 1 of the 4 tensors of the network are in {weights}; the others start at random",
+            f"warning: command line: model.init_from: only 1 of the 4 tensors of the network are in {weights}; the others start with random values",
         ]
         shown = trainer("config", "show", *settings)
         self.assertEqual((shown.returncode, shown.err.splitlines()), (0, of_the_file))

@@ -125,7 +125,7 @@ class SlurmTest(EqualRunsCase):
         with socket.create_server(("127.0.0.1", port)):
             run = self.srun("--ntasks=2", "distributed.timeout_seconds=2", run_dir="taken")
         self.assertEqual(run.returncode, 4, run.stderr)
-        self.assertIn(f"rank 0 cannot listen on port {port} (computed from SLURM_JOB_ID={job} and SLURM_STEP_ID=0), which another program uses",
+        self.assertIn(f"rank 0 cannot listen on port {port} (computed from SLURM_JOB_ID={job} and SLURM_STEP_ID=0), because another program uses it",
                       run.stderr)
 
     def srun(self, option, *settings, run_dir):

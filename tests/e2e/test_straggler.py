@@ -37,7 +37,7 @@ class StragglerTest(unittest.TestCase):
         # Before the last interval, the loader has some of its batches ready.
         self.assertGreaterEqual(len(said), 2, said)
         for line in said:
-            self.assertRegex(line, rf"^rank {rank} \(process \d+ on \S+, cpu\) is slow: .*; the largest difference is in its {cause} \(")
+            self.assertRegex(line, rf"^rank {rank} \(process \d+ on \S+, cpu\) is slow: .*; the largest difference is in its {cause} time \(")
 
     def test_slow_in_compute(self):
         self.assert_named("1 training 0 slow", 1, "compute", CONV)

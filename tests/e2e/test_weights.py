@@ -238,7 +238,7 @@ class WeightsTest(FolderCase):
         other = [value.replace("num_classes: 10", "num_classes: 4") for value in RUN]
         run = self.trainer("--config", config, *other, "--run-dir", self.folder / "other", f"model.weights={url}")
         self.assertEqual(run.returncode, 0, run.err)
-        self.assertRegex(run.err, r"; the last layer \(.*weight, .*bias\) starts at random, because it has 4 outputs here")
+        self.assertRegex(run.err, r"; the last layer \(.*weight, .*bias\) starts with random values, because it has 4 outputs in this experiment")
 
 
 if __name__ == "__main__":

@@ -254,13 +254,13 @@ class ImageDepthsTest(FolderCase):
         self.assertIn("dataset.exif_orientation: expected one of apply, ignore, got yes", check("dataset.exif_orientation=yes"))
         for transform in ("color_jitter: {brightness: 0.5}", "random_rotation: {degrees: 5}", "auto_augment", "gaussian_blur: {kernel_size: 3}"):
             name = transform.split(":")[0]
-            self.assertIn(f"transform {name}: it needs images of 8 bits, but dataset.mode is grey16; remove it, or set dataset.mode to rgb or grey",
+            self.assertIn(f"transform {name}: it needs 8-bit images, but dataset.mode is grey16; remove it, or set dataset.mode to rgb or grey",
                           check(f"dataset.train_transforms=[{transform}, resize: {{size: [8, 8]}}]"))
-        self.assertIn("transform letterbox: it needs images of 8 bits, but dataset.mode is grey16; remove it, or leave its fill at 0",
+        self.assertIn("transform letterbox: it needs 8-bit images, but dataset.mode is grey16; remove it, or leave its fill at 0",
                       check("dataset.train_transforms=[letterbox: {size: 8, fill: 114}]"))
         self.assertIn("transform normalize: mean has 3 values and std 3, but the images have 1 channel",
                       check("dataset.train_transforms=[resize: {size: [8, 8]}, normalize: {mean: [0.5, 0.5, 0.5], std: [1, 1, 1]}]"))
-        self.assertIn("it has 16 bits of grey, of which all values above 255 would become white; train with dataset.mode: grey16",
+        self.assertIn("it is a 16-bit grey image, and all values above 255 would become white; train with dataset.mode: grey16",
                       self.refused("--config", config, "dataset.mode=rgb", "--run-dir", self.run_dir))
         self.assertIn("--raw: images of dataset.mode: grey16 are packed as the files that they are; leave it out",
                       self.refused("data", "pack", "--config", config, "--output", self.folder / "pack", "--raw"))
@@ -269,7 +269,7 @@ class ImageDepthsTest(FolderCase):
         files = [(".png", Image.fromarray(RNG.integers(0, 65536, (9, 8), dtype=np.uint16))), (".png", Image.fromarray(np.zeros((9, 8), np.uint8)))]
         process = trainer("data", "check", "--config", self.configured(files))
         self.assertEqual(process.returncode, 3, process.err)
-        self.assertEqual(process.out.count("it does not have 16 bits of grey, as all images must with dataset.mode: grey16 (PNG, TIFF or PGM)"), 2)
+        self.assertEqual(process.out.count("it is not a 16-bit grey image (PNG, TIFF or PGM), which dataset.mode: grey16 requires"), 2)
 
     def test_channels_of_another_number_are_named(self):
         files = [(".npy", np.zeros((9, 8, 5))), (".npy", np.zeros((9, 8, 4))), (".npy", np.full((9, 8, 5), np.nan))]
@@ -334,11 +334,11 @@ class ImageDepthsTest(FolderCase):
         files = [(".npy", RNG.integers(0, 65536, (9, 8, 2), dtype=np.uint16)), (".npy", RNG.normal(size=(9, 8, 2)).astype(np.float32))]
         process = trainer("data", "check", "--config", self.configured(files))
         self.assertEqual(process.returncode, 3, process.err)
-        self.assertEqual(process.out.count("it has numbers, but the first image of the data set has values of 16 bits; save all alike"), 2)
+        self.assertEqual(process.out.count("it has numbers, but the first image of the data set has values of 16 bits; save all images with the same type of values"), 2)
 
     def test_arrays_that_cannot_be_read_are_named(self):
         config = self.configured([(".npy", np.zeros((9, 8), np.int64))])
-        self.assertIn("a/00.npy: its array has values of the type <i8; save it as uint8, uint16, int16, float32 or float64", self.refused("--config", config, "--run-dir", self.run_dir))
+        self.assertIn("a/00.npy: its array has the unsupported data type <i8; save it as uint8, uint16, int16, float32 or float64", self.refused("--config", config, "--run-dir", self.run_dir))
 
     def test_evaluation_reads_files_as_the_training_did(self):
         files = [(".png", Image.fromarray(RNG.integers(0, 65536, (9, 8), dtype=np.uint16))) for _ in range(6)]
@@ -349,7 +349,7 @@ class ImageDepthsTest(FolderCase):
             (self.folder / "other" / name).mkdir(parents=True)
             np.save(self.folder / "other" / name / "0.npy", np.zeros((9, 8), np.float32))
             Image.fromarray(np.zeros((9, 8), np.uint8)).save(self.folder / "other" / name / "1.png")
-        self.assertIn("it does not have 16 bits of grey", self.refused("eval", "--checkpoint", self.run_dir, "--data", self.folder / "other"))
+        self.assertIn("it is not a 16-bit grey image", self.refused("eval", "--checkpoint", self.run_dir, "--data", self.folder / "other"))
         # A changed key, or another first image, are another data set for a resume.
         self.assertRegex(self.refused("--config", config, "--run-dir", self.run_dir, "--resume", "auto", "training.epochs=3", "dataset.exif_orientation=ignore"),
                          r"another configuration \(dataset.exif_orientation: ignore, not apply")

@@ -225,7 +225,7 @@ class TargetsTest(unittest.TestCase):
     def test_what_does_not_fit_is_refused(self):
         for name, overrides, text in (
             ("classes", ["loss={name: cross_entropy}"], "loss.name: cross_entropy needs one class of each image, but csv gives any number of them; set loss.name: bce"),
-            ("classes", ["loss.pos_weight=[1, 2]"], "loss.pos_weight: has 2 numbers, but there are 3 classes; give one for each"),
+            ("classes", ["loss.pos_weight=[1, 2]"], "loss.pos_weight: has 2 numbers, but there are 3 classes; set one number per class"),
             ("classes", ["loss={name: mse}"], "loss.name: mse needs floating-point targets, but csv gives class labels"),
             ("classes", ["dataloader.sampler.name=class_balanced"], "dataloader.sampler.name: class_balanced needs one class of each sample, but csv has targets that are any number of classes"),
             ("classes", ["dataset.batch_transforms=[mixup]"], "dataset.batch_transforms[0]: mixup mixes class labels, but csv gives any number of classes; remove it"),

@@ -209,7 +209,7 @@ class VerifyExportTest(unittest.TestCase):
         for description in ("{\"trainer\": \"0.1.0\"}", "{\"trainer\": \"1\", \"checkpoint_sha256\": \"\", \"input\": \"images\", \"outputs\": []}",
                             "{\"trainer\": \"1\", \"checkpoint_sha256\": \"\", \"input\": \"images\", \"outputs\": 3}"):
             torch.jit.save(torch.jit.load(script), script, _extra_files={"trainer.json": description})
-            self.assertIn("python.pt: its description by trainer export does not tell its input and outputs, as that of earlier versions; export it again",
+            self.assertIn("python.pt: its description does not state its input and outputs, because an earlier version of trainer export wrote it; export it again",
                           self.verify(script, "--data", self.images, code=2))
         file = self.folder / "python.onnx"
         network = onnx.load(self.export("tensor.onnx", "--input", "tensor"))
@@ -235,7 +235,7 @@ class VerifyExportTest(unittest.TestCase):
         file = self.export("image.onnx")
         error = self.verify(file, "--data", images, code=3)
         self.assertIn(f"warning: {images}/empty.png: cannot be read: the file is empty\n", error)
-        self.assertIn(f"warning: {images}/deep.png: it has 16 bits of grey, of which all values above 255 would become white", error)
+        self.assertIn(f"warning: {images}/deep.png: it is a 16-bit grey image, and all values above 255 would become white", error)
         self.assertIn("error: 2 images cannot be used, as named above; all others were compared", error)
         self.assertIn("error: no image could be compared, as named above", self.verify(file, "--data", images / "empty.png", code=3))
         self.assertIn(f"{images}/none.png: cannot be read: No such file or directory", self.verify(file, "--data", images / "none.png", code=3))
@@ -264,7 +264,7 @@ class VerifyExportTest(unittest.TestCase):
                            (empty, "empty.onnx: it is empty; give a file that trainer export has written"),
                            (self.folder, f"{self.folder}: it is a folder; give a file that trainer export has written"),
                            (text, "text.onnx: ONNX Runtime "), (self.checkpoint, "network.pt: LibTorch cannot read it as TorchScript: "),
-                           (two, "two.onnx: it takes 2 inputs; give a file of a network that takes one"),
+                           (two, "two.onnx: the network has 2 inputs; give a file with a network that has one input"),
                            (flat, "flat.onnx: its input has the shape [1, 3], and the network of the checkpoint needs [-1, 3, 32, 32]; give the checkpoint"),
                            (self.export("few.onnx", checkpoint=few), "few.onnx: its output has the shape [1, 2], and the checkpoint has 3 classes; give the checkpoint"),
                            (self.export("few_script.pt", checkpoint=few), "few_script.pt: its output has the shape [1, 2], and the checkpoint has 3 classes")):
@@ -325,9 +325,8 @@ class VerifyExportTest(unittest.TestCase):
         (bare / "python3").write_text("#!/bin/sh\nexit 1\n")
         (bare / "python3").chmod(0o755)
         error = self.trainer(*args, environment={"PATH": str(bare)}.items(), code=2).stderr
-        self.assertIn("ONNX Runtime, which runs .onnx files, cannot be loaded: libonnxruntime.so: cannot open shared object file: No such file or directory; install it for "
-                      "the python3 in PATH (pip install onnxruntime), or name its library with --runtime", error)
-        for runtime, text in ((self.folder / "none.so", "none.so: it cannot be loaded: "),
+        self.assertIn("ONNX Runtime, which runs .onnx files, cannot be loaded: libonnxruntime.so: cannot open shared object file: No such file or directory; install it for the python3 in PATH (pip install onnxruntime), or give its library with --runtime", error)
+        for runtime, text in ((self.folder / "none.so", "none.so: the library cannot be loaded: "),
                               (pathlib.Path(BINARY).with_name("libtrainer_predict.so"), "libtrainer_predict.so: it is not the library of ONNX Runtime")):
             self.assertIn(text, self.trainer(*args, "--runtime", runtime, code=2).stderr)
         # TorchScript needs none.

@@ -198,17 +198,17 @@ ExitCode run_measurement(const std::string& backend, int result_descriptor) {
     options.cuda = cuda.module;
     cuda.module->set_device(rank_env.local_rank);
   }
-  distributed::Meeting meeting;
+  distributed::Rendezvous rendezvous;
   if (rank_env.world_size > 1) {
-    distributed::Introduction introduction;
-    introduction.rank = distributed::this_process();
-    meeting = distributed::meet(rank_env, world::rendezvous_address(rank_env, "env://"), introduction, rank_env.secret, kTimeout, *logger);
-    options.gloo_address = meeting.address;
-    options.ranks = meeting.ranks;
+    distributed::Hello hello;
+    hello.rank = distributed::this_process();
+    rendezvous = distributed::join_run(rank_env, world::rendezvous_address(rank_env, "env://"), hello, rank_env.secret, kTimeout, *logger);
+    options.gloo_address = rendezvous.address;
+    options.ranks = rendezvous.ranks;
   } else {
-    meeting.group_store = c10::make_intrusive<c10d::HashStore>();
+    rendezvous.group_store = c10::make_intrusive<c10d::HashStore>();
   }
-  distributed::ProcessGroups groups(meeting.group_store, rank_env.rank, rank_env.world_size, options);
+  distributed::ProcessGroups groups(rendezvous.group_store, rank_env.rank, rank_env.world_size, options);
   const auto line = nlohmann::json(measure_over(*groups.world(), options.device)).dump() + '\n';
   std::string_view bytes = line;
   if (rank_env.rank == 0) write_all(result_descriptor, bytes);

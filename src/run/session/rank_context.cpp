@@ -136,26 +136,26 @@ RankContext::RankContext(RankProcess& process, const Load& load) : process_(&pro
   const auto& section = experiment_.distributed;
   process.supervisor().set_hang_limit(std::chrono::seconds(section.hang_seconds));
   const auto point = world::rendezvous_address(rank_env, section.init_method);
-  distributed::Meeting meeting{.store = {}, .group_store = {}, .ranks = {distributed::this_process()}, .address = "127.0.0.1"};
+  distributed::Rendezvous rendezvous{.store = {}, .group_store = {}, .ranks = {distributed::this_process()}, .address = "127.0.0.1"};
   if (point.kind != world::RendezvousAddress::Kind::kAlone) {
     logger_->info("{}", rank_env.decision);
     const auto version = fmt::format("trainer {} ({}) with LibTorch {}", trainer_version(), git_revision(), libtorch_version());
-    distributed::Introduction mine{.rank = meeting.ranks.front(), .version = version, .problem = problem};
+    distributed::Hello mine{.rank = rendezvous.ranks.front(), .version = version, .problem = problem};
     if (problem.text.empty()) {
       mine.config = text_without_data(experiment_);
       if (experiment_.dataset.distribution == engine::Distribution::kLocal) mine.config_with_data = config_text_;
     }
     const std::chrono::seconds timeout(section.timeout_seconds);
-    meeting = distributed::meet(rank_env, point, mine, secret, timeout, *logger_, [](const auto& of_rank0, const auto& of_other) {
+    rendezvous = distributed::join_run(rank_env, point, mine, secret, timeout, *logger_, [](const auto& of_rank0, const auto& of_other) {
       return config::to_string(config::differences(config::parse_yaml(of_rank0, "rank 0"), config::parse_yaml(of_other, "another rank")));
     });
-    barrier_ = {meeting.store, rank_env.rank, rank_env.world_size, timeout};
-    process.supervisor().begin(meeting);
+    barrier_ = {rendezvous.store, rank_env.rank, rank_env.world_size, timeout};
+    process.supervisor().begin(rendezvous);
   }
-  local_rank_ = meeting.local_rank;
+  local_rank_ = rendezvous.local_rank;
   if (experiment_.dataset.distribution != engine::Distribution::kLocal) take_experiment_of_rank0();
-  choose_placement_together(meeting);
-  barrier_.on_all_ranks([&] { make_groups(meeting); });
+  choose_placement_together(rendezvous);
+  barrier_.on_all_ranks([&] { make_groups(rendezvous); });
 }
 
 void RankContext::take_experiment_of_rank0() {
@@ -190,54 +190,55 @@ void RankContext::choose_placement(const device::HostShare& share) {
   device::apply_placement(placement_, options);
 }
 
-void RankContext::choose_placement_together(distributed::Meeting& meeting) {
+void RankContext::choose_placement_together(distributed::Rendezvous& rendezvous) {
   const auto& rank_env = process_->rank_env();
   const auto infos = barrier_.gather([&] {
     check_slurm_gpus(rank_env, experiment_, *logger_);
-    const auto threads = world::default_compute_threads(meeting.num_sharing_cpus);
+    const auto threads = world::default_compute_threads(rendezvous.num_sharing_cpus);
     choose_placement({.num_threads = threads.count, .local_rank = local_rank_});
     if (placement_.device.is_cpu()) {
       const auto by_key = fmt::format("{}: runtime.threads", counted(placement_.num_threads, "compute thread"));
       threads_decision_ = experiment_.runtime.threads.value ? by_key : threads.decision;
     }
     if (placement_.cuda == nullptr) warn_of_hidden_gpus(rank_env, experiment_, *logger_);
-    auto& mine = meeting.ranks[static_cast<size_t>(rank_env.rank)];
+    auto& mine = rendezvous.ranks[static_cast<size_t>(rank_env.rank)];
     mine.device = placement_.device.str();
     if (placement_.cuda != nullptr) mine.pci_bus_id = placement_.cuda->pci_bus_id(placement_.device.index());
     mine.num_threads = placement_.num_threads;
     return nlohmann::json(mine).dump();
   });
-  for (size_t rank = 0; rank < infos.size(); ++rank) meeting.ranks[rank] = nlohmann::json::parse(infos[rank]);
+  for (size_t rank = 0; rank < infos.size(); ++rank) rendezvous.ranks[rank] = nlohmann::json::parse(infos[rank]);
   const bool chose_threads = placement_.device.is_cpu() && !experiment_.runtime.threads.value;
-  if (chose_threads && local_rank_ == 0) report_other_runs(meeting.ranks, placement_.num_threads, *logger_);
+  if (chose_threads && local_rank_ == 0) report_other_runs(rendezvous.ranks, placement_.num_threads, *logger_);
 }
 
-void RankContext::make_groups(const distributed::Meeting& meeting) {
+void RankContext::make_groups(const distributed::Rendezvous& rendezvous) {
   const auto& section = experiment_.distributed;
   const auto& rank_env = process_->rank_env();
   if (section.backend != distributed::BackendChoice::kGloo) {
-    refuse_shared_gpus(meeting.ranks);
-    if (local_rank_ == 0) warn_of_small_shared_memory(meeting.ranks, rank_env.rank, *logger_);
+    refuse_shared_gpus(rendezvous.ranks);
+    if (local_rank_ == 0) warn_of_small_shared_memory(rendezvous.ranks, rank_env.rank, *logger_);
   }
   const auto activity = process_->supervisor().activity();
   const distributed::GroupOptions options{.backend = section.backend,
                                           .device = placement_.device,
                                           .cuda = placement_.cuda,
                                           .gloo_interface = rank_env.gloo_interface,
-                                          .gloo_address = meeting.address,
+                                          .gloo_address = rendezvous.address,
                                           .timeout = std::chrono::seconds(section.timeout_seconds),
                                           .activity = activity,
-                                          .ranks = meeting.ranks};
+                                          .ranks = rendezvous.ranks};
   // One process needs no backend unless the configuration names one.
-  const bool needs_backend = meeting.store || section.backend != distributed::BackendChoice::kAuto;
+  const bool needs_backend = rendezvous.store || section.backend != distributed::BackendChoice::kAuto;
   const bool with_nccl = needs_backend && distributed::uses_nccl(options);
   const auto start = std::chrono::steady_clock::now();
   if (with_nccl) activity->enter(distributed::Phase::kConnect);
   if (needs_backend) {
-    const auto store = meeting.group_store ? meeting.group_store : c10::intrusive_ptr<c10d::Store>(c10::make_intrusive<c10d::HashStore>());
+    const auto store =
+        rendezvous.group_store ? rendezvous.group_store : c10::intrusive_ptr<c10d::Store>(c10::make_intrusive<c10d::HashStore>());
     groups_ = std::make_unique<distributed::ProcessGroups>(store, rank_env.rank, rank_env.world_size, options);
   } else {
-    groups_ = std::make_unique<distributed::ProcessGroups>(meeting.ranks.front(), activity);
+    groups_ = std::make_unique<distributed::ProcessGroups>(rendezvous.ranks.front(), activity);
   }
   ranks_ = make_ranks(experiment_, *groups_);
   if (!with_nccl) return;

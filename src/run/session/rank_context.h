@@ -48,7 +48,7 @@ class RankContext {
   using Adapt = std::function<void(config::Experiment& experiment)>;
   // Collective: loads the configuration, meets the other ranks, chooses the device and creates the process groups. A rank whose
   // configuration is wrong meets the others too, so that one rank reports it and all end. From then on, `process` watches for failures of
-  // the other ranks. Throws the errors of config::load, distributed::meet and device::choose_placement.
+  // the other ranks. Throws the errors of config::load, distributed::join_run and device::choose_placement.
   RankContext(RankProcess& process, const config::ExperimentSource& source, const Adapt& adapt = {});
   // The same with an experiment that `load` gives, whose errors are treated as those of config::load.
   using Load = std::function<config::Experiment(const config::Registries& registries)>;
@@ -87,8 +87,8 @@ class RankContext {
   void choose_placement(const device::HostShare& share);
   // Collective: ranks that do not read the data cannot complete the experiment (run/session/check.h).
   void take_experiment_of_rank0();
-  void choose_placement_together(distributed::Meeting& meeting);
-  void make_groups(const distributed::Meeting& meeting);
+  void choose_placement_together(distributed::Rendezvous& rendezvous);
+  void make_groups(const distributed::Rendezvous& rendezvous);
   ExitCode end_failed(const std::exception& error);
 
   RankProcess* process_ = nullptr;

@@ -72,7 +72,7 @@ TEST(PackedTensors, AreOnOneDevice) {
       [] {
         PackedTensors({torch::ones({1}), torch::ones({1}, torch::kMeta)});
       },
-      ::testing::ThrowsMessage<UsageError>("the buffers of a network are on several devices; move it to one"));
+      ::testing::ThrowsMessage<UsageError>("the buffers of the model are on several devices; move the model to one device"));
 }
 
 }  // namespace

@@ -77,7 +77,7 @@ TEST(CrossEntropy, WeighsSamplesByTheirClass) {
   EXPECT_NEAR((*loss)(outputs, probabilities).item<double>(), (of_each * of_samples).mean().item<double>(), 1e-12);
   EXPECT_EQ(loss->sample_weights(probabilities).sum().item<double>(), 6);
   EXPECT_FALSE(configured_loss("cross_entropy")->weighs_samples());
-  EXPECT_EQ(loss->refusal_of_classes(3), "has 4 numbers, but there are 3 classes; give one for each");
+  EXPECT_EQ(loss->refusal_of_classes(3), "has 4 numbers, but there are 3 classes; set one number per class");
   EXPECT_THROW((*loss)(torch::zeros({2, 3}), torch::zeros({2}, torch::kInt64)), UsageError);
 }
 

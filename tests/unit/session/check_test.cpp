@@ -89,7 +89,7 @@ TEST(CheckComponents, RefusesContradictions) {
        "choose another "
        "sampler"},
       {{"loss={name: cross_entropy, class_weights: [1, 2]}"},
-       "command line: loss.class_weights: has 2 numbers, but there are 10 classes; give one for each"},
+       "command line: loss.class_weights: has 2 numbers, but there are 10 classes; set one number per class"},
       {{"loss.class_weights=[1, 0]"}, "command line: loss.class_weights: expected auto or a list, each item a number > 0, got [1, 0]"},
       {{"dataloader.sampler.repeats=2"}, "command line: dataloader.sampler.repeats: not a key of shuffled, but of repeated_augmentation"},
       {{"dataloader.sampler=weighted"},
@@ -130,8 +130,8 @@ TEST(CheckComponents, RefusesContradictions) {
        "command line: dataset.labels: zero contradicts dataset.num_classes=0; without classes leave labels out"},
       {{"dataset={name: cifar10, root: \"\"}"}, "command line: dataset.root: it is empty; name a folder, or . for the current one"},
       {{"dataset.train_transforms=[random_horizontal_flip]"},
-       "command line: dataset.train_transforms[0]: transform random_horizontal_flip: this data set holds no images; leave its list of "
-       "transforms empty"},
+       "command line: dataset.train_transforms[0]: transform random_horizontal_flip: this data set does not contain images; leave its list "
+       "of transforms empty"},
       {{"validation.tta=flip"}, "command line: validation.tta: flip needs images, but synthetic holds none; set validation.tta: none"},
       {{"validation.tta=flip_and_shift"},
        "command line: validation.tta: flip_and_shift needs images, but synthetic holds none; set validation.tta: none"},
@@ -197,8 +197,8 @@ TEST(CheckComponents, ASectionWithProblemsIsNotComparedWithOthers) {
       {{"model.num_classes=x", "dataset.shape=[3, 28, 28]"}, "command line: model.num_classes: expected an integer >= 1 or auto, got x"},
       {{"model.num_classes=x", "dataset.train_transforms=[random_horizontal_flip]"},
        "command line: model.num_classes: expected an integer >= 1 or auto, got x\n"
-       "command line: dataset.train_transforms[0]: transform random_horizontal_flip: this data set holds no images; leave its list of "
-       "transforms empty"},
+       "command line: dataset.train_transforms[0]: transform random_horizontal_flip: this data set does not contain images; leave its list "
+       "of transforms empty"},
       {{"model={name: wide_resnet, depth: 11, num_classes: 20}"},
        "command line: model.depth: wide_resnet needs a depth of 6n + 4, such as 16, 22, 28 or 40, but it is 11"},
       {{"training.epochs=x", "lr_scheduler={name: multistep, milestones: [5]}"},
@@ -231,9 +231,8 @@ TEST(CheckComponents, TransformsThatCannotBeAppliedAreReportedAtTheirPlace) {
        "x.yaml:8:7: dataset.train_transforms[1]: transform random_crop: size 41 does not fit into the image of 32 x 32 pixels with padding "
        "4; choose a smaller size or more padding"},
       {{fits, "dataset.train_transforms[0]={normalize: {mean: [0.5, 0.5, 0.5], std: [0.5, 0.5, 0.5]}}"},
-       "command line: dataset.train_transforms[0]: transform normalize: it is number 1 of 2 in its list; it must be the last, but for "
-       "those "
-       "that erase, such as random_erasing and cutout"},
+       "command line: dataset.train_transforms[0]: transform normalize: it is number 1 of 2 in its list, but it must be the last, except "
+       "for transforms that erase, such as random_erasing and cutout"},
       {{fits, "dataset.validation_transforms=[{normalize: {mean: [0.5], std: [0.5, 0.5]}}]"},
        "command line: dataset.validation_transforms[0]: transform normalize: mean has 1 value and std 2, but the images have 3 channels; "
        "give one value for each channel"},
@@ -263,12 +262,12 @@ TEST(CheckComponents, WarnsOfWhatIsHardlyMeant) {
   const std::string images = "dataset={name: cifar10, root: data, train_transforms: ";
   const std::vector<Finding> findings = {
       {{images + "[{normalize: {mean: [125, 123, 114], std: [63, 62, 67]}}]}"},
-       "command line: dataset.train_transforms[0].normalize.mean: [125, 123, 114] cannot be that of pixel values from 0 to 1; divide "
-       "values for 0 to 255 by 255\ncommand line: dataset.train_transforms[0].normalize.std: [63, 62, 67] cannot be that of pixel values "
-       "from 0 to 1; divide values for 0 to 255 by 255"},
+       "command line: dataset.train_transforms[0].normalize.mean: [125, 123, 114] is too large for pixel values from 0 to 1; if the values "
+       "are for pixels from 0 to 255, divide them by 255\ncommand line: dataset.train_transforms[0].normalize.std: [63, 62, 67] is too "
+       "large for pixel values from 0 to 1; if the values are for pixels from 0 to 255, divide them by 255"},
       {{images + "[{random_crop: {size: 32, padding: 40}}]}"},
        "command line: dataset.train_transforms[0]: transform random_crop: padding 40 is not smaller than the image, which has 32 x 32 "
-       "pixels; a crop may show little or nothing of it"},
+       "pixels; a crop may contain little or nothing of the image"},
       {{"lr_scheduler={name: multistep, milestones: [1, 5]}"},
        "command line: lr_scheduler.milestones: epoch 5 is not reached in a training of 3 epochs"},
       {{"checkpoint={monitor: validation/loss, mode: max}"},
@@ -292,8 +291,8 @@ TEST(CheckComponents, WarnsOfWhatIsHardlyMeant) {
        "command line: lr_scheduler.milestones: epoch 3.5 is not reached in a training of 3 epochs"},
       {{images + "[{normalize: {mean: [1, 0.5, 0], std: [1, 1, 1]}}]}"}, ""},
       {{images + "[{normalize: {mean: [0.5, 0.5, 0.5], std: [0.5, 0.5, 1.5]}}]}"},
-       "command line: dataset.train_transforms[0].normalize.std: [0.5, 0.5, 1.5] cannot be that of pixel values from 0 to 1; divide values "
-       "for 0 to 255 by 255"},
+       "command line: dataset.train_transforms[0].normalize.std: [0.5, 0.5, 1.5] is too large for pixel values from 0 to 1; if the values "
+       "are for pixels from 0 to 255, divide them by 255"},
       {{images + "[{random_crop: {size: 32, padding: 31}}]}"}, ""},
   };
   for (const auto& [overrides, text] : findings) EXPECT_EQ(findings_of(overrides), text);
@@ -307,12 +306,12 @@ TEST(CheckComponents, WarningsAreListedAtTheirPositions) {
                          "dataset.validation_transforms=[{normalize: {mean: [2, 0, 0], std: [1, 1, 1]}}]"},
                         kImages + lines),
             "x.yaml:8:7: dataset.train_transforms[1]: transform random_crop: padding 32 is not smaller than the image, which has 32 x 32 "
-            "pixels; a crop may show little or nothing of it\n"
+            "pixels; a crop may contain little or nothing of the image\n"
             "x.yaml:10:45: lr_scheduler.milestones: epoch 9 is not reached in a training of 3 epochs\n"
             "x.yaml:11:20: checkpoint.mode: min keeps the checkpoint with the lowest validation/top1 as the best, but a higher one is "
             "better; leave mode out\n"
-            "command line: dataset.validation_transforms[0].normalize.mean: [2, 0, 0] cannot be that of pixel values from 0 to 1; divide "
-            "values for 0 to 255 by 255");
+            "command line: dataset.validation_transforms[0].normalize.mean: [2, 0, 0] is too large for pixel values from 0 to 1; if the "
+            "values are for pixels from 0 to 255, divide them by 255");
 }
 
 }  // namespace

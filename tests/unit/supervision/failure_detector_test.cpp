@@ -141,7 +141,7 @@ TEST_F(FailureDetectorTest, AllReportARankThatIsLateInTheStartUp) {
   at(0).detector->report_late(1, 2s);
   for (const int rank : {0, 1, 2}) {
     EXPECT_EQ(at(rank).wait(),
-              "rank 1 (process 101 on host) has not done its part of the start-up within 2.0s; see its output, or raise "
+              "rank 1 (process 101 on host) has not finished its part of the start-up within 2.0s; see its output, or raise "
               "distributed.timeout_seconds if it needs longer");
   }
 }
