@@ -96,7 +96,7 @@ TEST(Load, ListsOfParts) {
   ASSERT_EQ(experiment.dataset.train_transforms.size(), 2U);
   EXPECT_EQ(options_of<CropOptions>(experiment.dataset.train_transforms[0]).size, 32);
   const auto error = [](const std::string& list) { return load_error(kMinimal, {"dataset.train_transforms=" + list}); };
-  EXPECT_EQ(error("5"), "command line: dataset.train_transforms: expected a list of parts such as [crop], got 5");
+  EXPECT_EQ(error("5"), "command line: dataset.train_transforms: expected a list of components such as [crop], got 5");
   EXPECT_EQ(error("[crap]"), "command line: dataset.train_transforms[0]: \"crap\" is not one of crop, flip; did you mean \"crop\"?");
   EXPECT_EQ(error("[flip, {crop: {size: 0}}]"), "command line: dataset.train_transforms[1].crop.size: expected an integer >= 1, got 0");
   EXPECT_EQ(error("[crop]"), "command line: dataset.train_transforms[0].crop.size: missing; it has no default (integer)");
@@ -359,7 +359,7 @@ TEST(Load, PathsMayHaveAHomeFolderAndVariables) {
   EXPECT_EQ(experiment.output_dir, "/home/ada/runs");
   EXPECT_EQ(experiment.model.init_from, "/data/net.pt");
   EXPECT_EQ(load_error(std::string(kMinimal) + "output_dir: ${TRAINER_TEST_ABSENT}/runs\n"),
-            "x.yaml:5:13: output_dir: expected a path (the environment has no variable TRAINER_TEST_ABSENT), got "
+            "x.yaml:5:13: output_dir: expected a path (the environment variable TRAINER_TEST_ABSENT is not set), got "
             "\"${TRAINER_TEST_ABSENT}/runs\"");
   EXPECT_EQ(load_error(kMinimal, {"output_dir="}), "command line: output_dir: expected a path, got null");
   EXPECT_EQ(load_error(kMinimal, {"output_dir=''"}), "command line: output_dir: expected a path, got \"\"");
