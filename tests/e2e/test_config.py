@@ -141,7 +141,7 @@ class ConfigTest(FolderCase):
         self.assertIn(f"warning: 1 of 16 training images cannot be read, the first is sample 11, {data}/train/dog/00003.png: ", run.err)
         self.assertRegex(run.out, rf"(?m)^  trainer data show --config '{self.file}' --output images.png ")
         text = self.file.read_text()
-        self.assertRegex(text, r"(?m)^experiment: my_photos +# the run lives in runs/my_photos$")
+        self.assertRegex(text, r"(?m)^experiment: my_photos +# the run directory is runs/my_photos$")
         self.assertIn("\n# 16 training images of 2 classes:\n#   cat 8, dog 8\n# 4 images for validation\n# Sizes: ", text)
         self.assertIn("\n  on_error: skip ", text)
         # Each image has one colour, so that its size does not matter.
@@ -169,7 +169,7 @@ class ConfigTest(FolderCase):
         run = self.init("--data", data)
         # One line, since this is no terminal.
         self.assertEqual([line for line in run.err.splitlines() if not line.startswith("warning: ")],
-                         ["measures the sizes and the pixels of 520 training images"])
+                         ["measuring the sizes and the pixels of 520 training images"])
         text = self.file.read_text()
         self.assertRegex(text, r"(?m)^dataloader: \{global_batch_size: \d+, num_workers: 4, drop_last: false\}$")
         self.assertRegex(text, r"(?m)^  validation_split: 0.2 +# of each class")

@@ -100,8 +100,8 @@ TEST(Load, ListsOfParts) {
   EXPECT_EQ(error("[crap]"), "command line: dataset.train_transforms[0]: \"crap\" is not one of crop, flip; did you mean \"crop\"?");
   EXPECT_EQ(error("[flip, {crop: {size: 0}}]"), "command line: dataset.train_transforms[1].crop.size: expected an integer >= 1, got 0");
   EXPECT_EQ(error("[crop]"), "command line: dataset.train_transforms[0].crop.size: missing; it has no default (integer)");
-  EXPECT_NE(error("[{crop: {size: 1}, flip: {}}]").find("expected one part"), std::string::npos);
-  EXPECT_NE(error("[[]]").find("expected one part"), std::string::npos);
+  EXPECT_NE(error("[{crop: {size: 1}, flip: {}}]").find("expected one component"), std::string::npos);
+  EXPECT_NE(error("[[]]").find("expected one component"), std::string::npos);
 }
 
 TEST(Load, OverridesSetKeysAndReplaceSections) {
