@@ -617,7 +617,7 @@ struct CheckpointSection {
     keys.add_choice("monitor", best.metric, choices,
                     {.doc = "The metric by which the best checkpoint is chosen; auto: " + monitor.default_doc + "."});
     keys.add_choice("mode", best.mode, {{"auto", MonitorMode::kAuto}, {"max", MonitorMode::kMax}, {"min", MonitorMode::kMin}},
-                    {.doc = "Whether a higher or a lower value is better; auto: lower for a loss, higher for every other metric."});
+                    {.doc = "Whether a higher or a lower value is better; auto: what the metric defines, such as lower for a loss."});
   }
 };
 

@@ -110,7 +110,7 @@ class EventCommandTest(FolderCase):
         run = self.train(program="raise SystemExit(3)")
         self.assertEqual(run.returncode, 0, run.err)
         # Python may start more slowly than this run ends.
-        self.assertRegex(run.err, rf"warning: command line: logging\.command: {sys.executable} ended with exit code 3( and gets no more events; training "
+        self.assertRegex(run.err, rf"warning: command line: logging\.command: {sys.executable} ended with exit code 3( and receives no more events; training "
                                   r"continues| before it had read all events|\n)")
         self.assertEqual(run.err.count("warning:"), 1, run.err)
         keys = ("event", "step", "loss", "lr")
