@@ -144,8 +144,8 @@ void verify_part(const Part& part, const fs::path& output, Logger& logger) {
     try {
       packed->check(index);
     } catch (const std::runtime_error& reason) {
-      throw DataError(fmt::format("{} {} was not stored as it was written: {}; remove {} and pack again, on another disk if this repeats",
-                                  part.title, packed->describe(index), reason.what(), output.string()));
+      throw DataError(fmt::format("{} {} was stored incorrectly: {}; remove {} and pack again, on another disk if this repeats", part.title,
+                                  packed->describe(index), reason.what(), output.string()));
     }
     progress.update(index + 1);
     throw_if_stopped();

@@ -252,7 +252,7 @@ class LmdbTest(unittest.TestCase):
         file.write_bytes(content)
         # As if it was damaged before the checksums were compared.
         (self.packed / "unfinished").touch()
-        self.refuse(3, f"training sample 5, {self.data}/cat/00005.png was not stored as it was written: it is damaged: its checksum is wrong; "
+        self.refuse(3, f"training sample 5, {self.data}/cat/00005.png was stored incorrectly: it is damaged: its checksum is wrong; "
                     f"remove {self.packed} and pack again, on another disk if this repeats", "--raw")
         (self.packed / "unfinished").unlink()
         run = trainer("data", "check", "--config", self.config(), f"dataset={{name: lmdb, root: {self.packed}}}", "dataset.validation_split=0.1")
