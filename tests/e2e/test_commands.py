@@ -183,7 +183,7 @@ class CommandsTest(ProgramCase):
             self.assertGreater(len(run.stdout), 60, arguments)
         run = subprocess.run([alone, "--config", LINEAR], capture_output=True, text=True)
         self.assertEqual(run.returncode, 1)
-        self.assertIn("error: the part of this program that trains cannot be loaded: libtrainer.so.0.1: cannot open shared object file", run.stderr)
+        self.assertIn("error: the training library of this program cannot be loaded: libtrainer.so.0.1: cannot open shared object file", run.stderr)
 
 
 if __name__ == "__main__":

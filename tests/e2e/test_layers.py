@@ -19,7 +19,7 @@ RUN = ["dataset={name: synthetic, shape: [3, 32, 32], num_classes: 10, num_train
 HEAD = "global_avg_pool, linear"
 WRONG = [
     ("layers: []", "4:11: model.layers: has no layer; list some"),
-    ("layers: conv", "4:11: model.layers: expected a list of parts such as [conv], got conv"),
+    ("layers: conv", "4:11: model.layers: expected a list of components such as [conv], got conv"),
     (f"layers: [convolution: {{channels: 4}}, {HEAD}]", '4:12: model.layers[0]: "convolution" is not one of conv'),
     (f"layers: [conv_nrm: {{channels: 4}}, {HEAD}]", '4:12: model.layers[0]: "conv_nrm" is not one of …; did you mean "conv_norm"?'),
     (f"layers: [conv, {HEAD}]", "4:12: model.layers[0].conv.channels: missing; it has no default (integer)"),
@@ -27,7 +27,7 @@ WRONG = [
     (f"layers: [conv: {{channels: 4, kernel: 3}}, {HEAD}]", "4:32: model.layers[0].conv.kernel: unknown key"),
     (f"layers: [conv: {{channels: 4, stride: two}}, {HEAD}]", "4:40: model.layers[0].conv.stride: expected an integer from 1 to 1024, got two"),
     (f"layers: [conv: 4, {HEAD}]", "4:18: model.layers[0].conv: expected a section of keys and values, got 4"),
-    (f"layers: [{{relu: {{}}, gelu: {{}}}}, {HEAD}]", "4:12: model.layers[0]: expected one part, as `name` or `name: {key: value}`, got {relu: {}, gelu: {}}"),
+    (f"layers: [{{relu: {{}}, gelu: {{}}}}, {HEAD}]", "4:12: model.layers[0]: expected one component, as `name` or `name: {key: value}`, got {relu: {}, gelu: {}}"),
     (f"layers: [conv: {{channels: 4, groups: 2}}, {HEAD}]",
      "4:40: model.layers[0].conv.groups: 3 channels cannot be divided into 2 groups; choose a divisor"),
     (f"layers: [conv: {{channels: 4, kernel_size: 40, padding: 0}}, {HEAD}]",
@@ -57,7 +57,7 @@ WRONG = [
     (f"layers: [residual: [flatten, linear: {{features: 4}}], linear]",
      "4:22: model.layers[0].residual: its body makes 4 features of 3x32x32, for which there is no shortcut; give `shortcut` layers"),
     (f"layers: [residual: {{body: [relu], shortcut: yes}}, {HEAD}]",
-     "4:47: model.layers[0].residual.shortcut: expected a list of parts such as [conv], got yes"),
+     "4:47: model.layers[0].residual.shortcut: expected a list of components such as [conv], got yes"),
     (f"layers: [concat: [identity, max_pool], {HEAD}]",
      "4:20: model.layers[0].concat.branches[1]: gives 3x16x16, but the branches before it 3x32x32; only the number of channels may differ"),
     (f"layers: [concat: [], {HEAD}]", "4:20: model.layers[0].concat.branches: has no branch; list at least one"),

@@ -236,7 +236,7 @@ class LmdbTest(unittest.TestCase):
         path.write_bytes(b"")
         self.packed = self.folder / "skipped"
         run = self.pack("dataset.on_error=skip")
-        self.assertIn(f"left out (dataset.on_error: skip): sample 3, {path}: cannot be read: the file is empty", run.err)
+        self.assertIn(f"skipped (dataset.on_error: skip): sample 3, {path}: cannot be read: the file is empty", run.err)
         crop = ["dataset.train_transforms=[center_crop: {size: 32}]", "dataset.validation_transforms=[center_crop: {size: 32}]"]
         skip = "dataset.on_error=skip"
         self.assertEqual(self.metrics_of("packed", f"dataset={{name: lmdb, root: {self.packed}, on_error: skip}}", *crop),
@@ -252,7 +252,7 @@ class LmdbTest(unittest.TestCase):
         file.write_bytes(content)
         # As if it was damaged before the checksums were compared.
         (self.packed / "unfinished").touch()
-        self.refuse(3, f"training sample 5, {self.data}/cat/00005.png was not stored as it was written: it is damaged: its checksum is wrong; "
+        self.refuse(3, f"training sample 5, {self.data}/cat/00005.png was stored incorrectly: it is damaged: its checksum is wrong; "
                     f"remove {self.packed} and pack again, on another disk if this repeats", "--raw")
         (self.packed / "unfinished").unlink()
         run = trainer("data", "check", "--config", self.config(), f"dataset={{name: lmdb, root: {self.packed}}}", "dataset.validation_split=0.1")
@@ -268,10 +268,10 @@ class LmdbTest(unittest.TestCase):
             fcntl.flock(lock, fcntl.LOCK_EX)
             self.refuse(1, f"another process is packing into {self.packed}; wait for it, or name another folder")
         (self.packed / "unfinished").write_text("notes of somebody")
-        self.refuse(2, f"--output: {self.packed}/unfinished is not the file by which this program marks what it has begun; name another folder")
+        self.refuse(2, f"--output: {self.packed}/unfinished was not written by this program to mark an unfinished data set; name another folder")
         (self.packed / "unfinished").unlink()
         self.pack()
-        self.refuse(2, f"--output: there is {self.packed}/train already; name another folder, or remove it")
+        self.refuse(2, f"--output: {self.packed}/train exists already; name another folder, or remove it")
         (self.packed / "unfinished").touch()
         (self.packed / "val").mkdir()
         self.refuse(2, f"{self.packed} was begun with validation images, which image_folder does not have now; continue as it was begun, or remove "

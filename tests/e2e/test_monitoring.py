@@ -136,7 +136,7 @@ class MonitoringTest(FolderCase):
 
     def test_profile_that_the_training_does_not_reach(self):
         run = self.train("beyond", "logging.profile_steps=[16, 20]")
-        self.assertIn("logging.profile_steps: the training has 16 steps, so that none after step 16 can be profiled", run.stderr)
+        self.assertIn("logging.profile_steps: the training has 16 steps, so no step after step 16 can be profiled", run.stderr)
         self.assertIn("logging.profile_steps: nothing is profiled, because the training has ended before step 17", run.stderr)
         self.assertFalse((self.folder / "beyond" / "profile.json").exists())
         run = self.train("part", "logging.profile_steps=[14, 20]")

@@ -74,7 +74,7 @@ class SlurmTest(EqualRunsCase):
         time.sleep(0.5)
         self.rig.run("scancel", "--signal=USR1", job)
         self.assertEqual(self.rig.end(job), ("FAILED", 75), self.output())
-        self.assertIn("the job is not requeued after 0 times (max_requeues); submit it again to continue", self.output())
+        self.assertIn("the job was requeued 0 times (max_requeues), and is not requeued again; submit it again to continue", self.output())
 
     def test_a_cancelled_job_is_not_requeued(self):
         job = self.submit("cancelled", ONE_NODE, "training.epochs=100000")

@@ -159,7 +159,7 @@ class WeightsTest(FolderCase):
         self.assert_fetched(self.fetch())
         (self.file.parent / "own.pth").write_bytes(b"own")
         run = self.trainer("weights", "verify")
-        self.assertEqual((run.returncode, run.out), (0, f"good: {self.file}\nno sum in its name: {self.file.parent}/own.pth\n2 files in {self.file.parent}\n"))
+        self.assertEqual((run.returncode, run.out), (0, f"good: {self.file}\nno checksum in its name: {self.file.parent}/own.pth\n2 files in {self.file.parent}\n"))
         self.file.write_bytes(self.server.body[1:])
         run = self.trainer("weights", "verify")
         self.assertEqual(run.returncode, 3)
@@ -195,8 +195,8 @@ class WeightsTest(FolderCase):
         self.assertIn(f"The cache is {self.home}/weights.", run.out)
 
     def test_refused_names(self):
-        for name, message in (("resnet51", '"resnet51" names no weights; did you mean "resnet50"?; `trainer weights list` shows all'),
-                              ("resnet50:v1", '"resnet50:v1" names no weights')):
+        for name, message in (("resnet51", 'there are no weights "resnet51"; did you mean "resnet50"?; `trainer weights list` shows all'),
+                              ("resnet50:v1", 'there are no weights "resnet50:v1"')):
             run = self.fetch(name)
             self.assertEqual(run.returncode, 2)
             self.assertIn(message, run.err)

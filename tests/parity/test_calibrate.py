@@ -235,7 +235,7 @@ class CalibrateTest(unittest.TestCase):
     def test_refusals(self):
         for args, text in ((["--class", "dent"], "--class requires --miss-at-most"),
                            (["--class", "crack", "--miss-at-most", "0"], "--class crack: the network has no such class"),
-                           (["--class", "dent", "--miss-at-most", "2"], "--miss-at-most 2: give a part below 1, such as 0.001 or 0.1%"),
+                           (["--class", "dent", "--miss-at-most", "2"], "--miss-at-most 2: give a fraction below 1, such as 0.001 or 0.1%"),
                            (["--reject-below", "2"], "--reject-below")):
             with self.subTest(args):
                 self.assertIn(text, self.trainer("calibrate", "--checkpoint", self.checkpoint, *args, code=2))

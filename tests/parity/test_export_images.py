@@ -237,7 +237,7 @@ class ExportImagesTest(unittest.TestCase):
         config = self.make("shorter edge")
         args = ("export", "--checkpoint", self.checkpoint, "--output", self.folder / "x.onnx")
         for flags, text in ((("--image-size", "480"), "--image-size 480: give height and width in pixels, such as 480x640"),
-                            (("--image-size", "480x640", "--input", "tensor"), "--image-size is for --input images; leave it out")):
+                            (("--image-size", "480x640", "--input", "tensor"), "--image-size is for --input images; remove it")):
             self.assertIn(text, self.trainer(*args, *flags, code=2))
         state = torch.load(self.checkpoint, weights_only=True)
         torch.save({**state, "config": config.replace("center_crop", "random_crop")}, self.checkpoint)
@@ -259,7 +259,7 @@ class ExportImagesTest(unittest.TestCase):
         for form, flag in (("safetensors", "--input=images"), ("state_dict", "--outputs=logits"), ("torchscript", "--fp16"), ("torchscript", "--batch-size=2")):
             text = self.trainer("export", "--checkpoint", self.checkpoint, "--format", form, "--output", self.folder / "y", flag, code=2)
             self.assertIn(f"{flag.split('=')[0]} is for --format onnx", text)
-            self.assertIn(f"not {form}; leave it out", text)
+            self.assertIn(f"not {form}; remove it", text)
 
 
 if __name__ == "__main__":

@@ -262,7 +262,7 @@ class ImageDepthsTest(FolderCase):
                       check("dataset.train_transforms=[resize: {size: [8, 8]}, normalize: {mean: [0.5, 0.5, 0.5], std: [1, 1, 1]}]"))
         self.assertIn("it is a 16-bit grey image, and all values above 255 would become white; train with dataset.mode: grey16",
                       self.refused("--config", config, "dataset.mode=rgb", "--run-dir", self.run_dir))
-        self.assertIn("--raw: images of dataset.mode: grey16 are packed as the files that they are; leave it out",
+        self.assertIn("--raw: images of dataset.mode: grey16 are always packed as their original files; remove this option",
                       self.refused("data", "pack", "--config", config, "--output", self.folder / "pack", "--raw"))
 
     def test_files_of_another_depth_are_named(self):
@@ -298,14 +298,14 @@ class ImageDepthsTest(FolderCase):
         process = trainer("--config", self.configured(files), "--run-dir", self.run_dir)
         self.assertEqual(process.returncode, 0, process.err)
         target = ["export", "--checkpoint", self.run_dir, "--format", "onnx", "--output", self.folder / "x.onnx"]
-        self.assertIn("--input images: these have 8 bits, but the network takes those of dataset.mode: grey16; choose --input tensor",
+        self.assertIn("--input images: such images have 8 bits, but the network takes images of dataset.mode: grey16; choose --input tensor",
                       self.refused(*target, "--input", "images"))
         exported = trainer(*target)
         self.assertEqual(exported.returncode, 0, exported.err)
         self.assertIn("input: samples of shape 1x8x8", exported.out)
         exported = trainer("export", "--checkpoint", self.run_dir, "--format", "torchscript", "--output", self.folder / "x.pt")
         self.assertEqual(exported.returncode, 0, exported.err)
-        self.assertIn("its network takes images of dataset.mode: grey16, and this command compares those of 8 bits alone",
+        self.assertIn("its network takes images of dataset.mode: grey16, but this command compares only images of 8 bits",
                       self.refused("verify-export", "--checkpoint", self.run_dir, self.folder / "x.pt"))
         grid = trainer("predict", "--checkpoint", self.run_dir, "--save-grid", self.folder / "grid.png", self.folder / "data" / "a")
         self.assertEqual(grid.returncode, 0, grid.err)

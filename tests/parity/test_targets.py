@@ -235,7 +235,7 @@ class TargetsTest(unittest.TestCase):
             ("numbers", ["dataset.columns=[height]"], 'names no column "height", but length, weight; correct it, or dataset.columns'),
         ):
             self.assertIn(text, self.refusal("--config", f"{name}.yaml", "--run-dir", "refused", *overrides))
-        self.assertIn("--reject-below: the network does not decide for one class of each image",
+        self.assertIn("--reject-below: the network does not choose one class for each image",
                       self.refusal("predict", "--checkpoint", str(self.checkpoint("classes")), "--reject-below", "0.5", "val_0.png"))
         self.assertIn("--outputs probabilities: the network computes numbers; choose values",
                       self.refusal("export", "--checkpoint", str(self.checkpoint("numbers")), "--output", "no.onnx", "--outputs", "probabilities"))

@@ -31,12 +31,12 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-// What the processes write to it, until all of them have closed it.
+// Collects what the processes write to it, until all of them have closed it.
 class Pipe {
  public:
   Pipe() {
     int ends[2];
-    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) throw Error("no pipe can be made; too many files are open");
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) throw Error("cannot create a pipe; too many files are open");
     out_ = Descriptor(ends[0]);
     in_ = Descriptor(ends[1]);
   }
@@ -97,7 +97,7 @@ void start(Processes& processes, const std::string& backend, int num_processes, 
   }
 }
 
-// A rank other than 0 that lost rank 0 does not know why: if rank 0 has given its reason, even later, that is the one.
+// A rank other than 0 that lost rank 0 cannot know the reason: if rank 0 has reported one, even later, it is used.
 std::string first_error(const std::string& messages) {
   constexpr std::string_view kMark = "error: ";
   std::string first;
@@ -141,7 +141,7 @@ namespace {
 
 constexpr std::chrono::seconds kTimeout{20};
 
-// The mean of `count` calls, after some that are not counted.
+// The mean time of `count` calls, after some calls that are not counted.
 double seconds_of(int count, const torch::Device& device, const std::function<void()>& act) {
   const auto wait = [&] {
     if (device.is_cuda()) torch::cuda::synchronize(device.index());

@@ -123,8 +123,8 @@ TEST(RunDirectory, AFolderOfAnotherUserIsNamedWithTheRemedy) {
     const auto message = message_of_opening<Error>(folder.path() / "runs" / "first");
     std::cerr << message << "\n";
     _exit(message == "cannot use the run directory " + path + "/runs/first: Permission denied: " + path +
-                         " belongs to user 0, and this process is user 1234 (choose another with --run-dir; chown -R 1234 " + path +
-                         " gives it to this user; a container runs as its owner with --user 0:0)"
+                         " belongs to user 0, but this process runs as user 1234 (choose another with --run-dir; chown -R 1234 " + path +
+                         " gives it to this user; to run a container as its owner, use --user 0:0)"
               ? 0
               : 1);
   }

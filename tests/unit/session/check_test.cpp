@@ -70,7 +70,7 @@ TEST(CheckComponents, RefusesContradictions) {
       {{"lr_scheduler={warmup_steps: 3, warmup_epochs: 1}"},
        "command line: lr_scheduler.warmup_epochs: given together with lr_scheduler.warmup_steps; keep one of them"},
       {{"lr_scheduler={name: cosine, warmup_epochs: 3}"},
-       "command line: lr_scheduler.warmup_epochs: the warm-up of 3 epochs is not shorter than the training, training.epochs = 3; shorten "
+       "command line: lr_scheduler.warmup_epochs: the warm-up of 3 epochs is not shorter than the training (training.epochs = 3); shorten "
        "it or train longer"},
       {{"lr_scheduler={name: onecycle, warmup_epochs: 1}"},
        "command line: lr_scheduler.warmup_epochs: onecycle has a warm-up of its own; remove this key"},
@@ -81,9 +81,10 @@ TEST(CheckComponents, RefusesContradictions) {
       {{"dataloader={batch_size: 8, global_batch_size: 8}"},
        "command line: dataloader.global_batch_size: given together with dataloader.batch_size; keep one of them"},
       {{"dataloader={batch_size: null, global_batch_size: 1}", "training.accumulation_steps=2"},
-       "command line: dataloader.global_batch_size: 1 images cannot be shared by training.accumulation_steps = 2; choose at least as many"},
+       "command line: dataloader.global_batch_size: 1 images cannot be divided into training.accumulation_steps = 2 micro-steps; choose at "
+       "least that many images"},
       {{"runtime.dtype=float64", "amp.enabled=true"},
-       "command line: amp.enabled: autocast lowers the precision that runtime.dtype: float64 asks for; choose one of them"},
+       "command line: amp.enabled: autocast lowers the precision that runtime.dtype: float64 sets; choose one of them"},
       {{"dataloader.sampler.name=class_balanced", "dataset.num_classes=0", "loss.name=mse"},
        "command line: dataloader.sampler.name: class_balanced needs one class of each sample, but synthetic has targets that are numbers; "
        "choose another "
@@ -103,7 +104,8 @@ TEST(CheckComponents, RefusesContradictions) {
        "command line: lr_scheduler.name: reduce_on_plateau needs validations, but validation.every_epochs and validation.every_steps are "
        "null; set one of them, or choose another schedule"},
       {{"logging={tensorboard: false, histograms_every_epochs: 1}"},
-       "command line: logging.histograms_every_epochs: needs logging.tensorboard: true, because they are written for TensorBoard"},
+       "command line: logging.histograms_every_epochs: needs logging.tensorboard: true, because histograms are only written to TensorBoard "
+       "files"},
       {{"logging.profile_steps=[20, 10]"},
        "command line: logging.profile_steps: expected two numbers, the first less than the second, as in [10, 20]"},
       {{"logging.profile_steps=[10]"},
@@ -146,7 +148,7 @@ TEST(CheckComponents, RefusesContradictions) {
       {{"dataset.batch_transforms=[mixup: {alpha: 0.2}, cutmix]"}, ""},
       {{"dataset.batch_transforms=[mixup]", "training={epochs: 3, mixup_off_epochs: 3}"}, ""},
       {{"dataset.batch_transforms=[mixup]", "training={epochs: 3, mixup_off_epochs: 4}"},
-       "command line: training.mixup_off_epochs: is more than training.epochs; choose fewer"},
+       "command line: training.mixup_off_epochs: is more than training.epochs; choose fewer epochs"},
       {{"dataset.batch_transforms=[mixup]", "training={steps: 3, mixup_off_epochs: 1}"},
        "command line: training.mixup_off_epochs: needs training.epochs instead of training.steps"},
       {{"loss={name: mse}"}, "command line: loss.name: mse needs floating-point targets, but synthetic gives class labels"},
@@ -185,7 +187,7 @@ TEST(CheckComponents, ReportsAllContradictionsAtTheirPositions) {
             "x.yaml:5:19: optimizer.name: sam processes each batch twice, so it cannot accumulate 2 micro-steps; set "
             "training.accumulation_steps: 1\n"
             "x.yaml:6:46: lr_scheduler.warmup_steps: onecycle has a warm-up of its own; remove this key\n"
-            "x.yaml:8:16: amp.enabled: autocast lowers the precision that runtime.dtype: float64 asks for; choose one of them\n"
+            "x.yaml:8:16: amp.enabled: autocast lowers the precision that runtime.dtype: float64 sets; choose one of them\n"
             "x.yaml:10:14: loss.name: mse needs floating-point targets, but synthetic gives class labels\n"
             "command line: checkpoint.monitor: the task regression does not measure validation/top1; choose validation/loss");
 }
