@@ -94,9 +94,9 @@ class SegmentationTest(unittest.TestCase):
             ("dataset.batch_transforms=[mixup]", "mixup mixes class labels, but masked_folder gives masks; remove it"),
             ("dataloader.sampler.name=class_balanced", "class_balanced needs one class of each sample, but masked_folder has targets that are masks; choose another sampler"),
             ("validation.tta=flip", "flip needs images with one target each, but masked_folder holds masks; set validation.tta: none"),
-            ("task.name=regression", "regression needs a loss of numbers, such as mse; choose one, or leave the task out"),
+            ("task.name=regression", "regression needs a loss for numbers, such as mse; choose one, or remove the task section"),
             ("loss={name: cross_entropy}", "loss.name: cross_entropy is no loss of pixels; use pixel_cross_entropy"),
-            ("task.name=classification", "classification needs a class label of each image, but masked_folder gives one of each pixel"),
+            ("task.name=classification", "classification needs one class label per image, but masked_folder has one per pixel"),
             ("checkpoint.monitor=validation/top1", "the task segmentation does not measure validation/top1; choose validation/mean_iou"),
         ):
             self.run_trainer("validate", *self.experiment, override, refusal=refusal)

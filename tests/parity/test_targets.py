@@ -224,12 +224,12 @@ class TargetsTest(unittest.TestCase):
 
     def test_what_does_not_fit_is_refused(self):
         for name, overrides, text in (
-            ("classes", ["loss={name: cross_entropy}"], "loss.name: cross_entropy needs one class of each image, but csv gives any number of them; set loss.name: bce"),
+            ("classes", ["loss={name: cross_entropy}"], "loss.name: cross_entropy needs one class per image, but csv has any number of them; set loss.name: bce"),
             ("classes", ["loss.pos_weight=[1, 2]"], "loss.pos_weight: has 2 numbers, but there are 3 classes; give one for each"),
-            ("classes", ["loss={name: mse}"], "loss.name: mse needs floating-point targets, but csv gives class labels"),
+            ("classes", ["loss={name: mse}"], "loss.name: mse needs floating-point targets, but csv has class labels"),
             ("classes", ["dataloader.sampler.name=class_balanced"], "dataloader.sampler.name: class_balanced needs one class of each sample, but csv has targets that are any number of classes"),
             ("classes", ["dataset.batch_transforms=[mixup]"], "dataset.batch_transforms[0]: mixup mixes class labels, but csv gives any number of classes; remove it"),
-            ("numbers", ["task.name=multi_label", "loss={name: bce}"], "task.name: multi_label needs any number of classes of each image, but csv gives numbers; leave the task out"),
+            ("numbers", ["task.name=multi_label", "loss={name: bce}"], "task.name: multi_label needs targets with any number of classes per image, but csv has numbers; remove the task section"),
             ("numbers", ["loss={name: huber, delta: 0}"], "loss.delta: expected a number > 0, got 0"),
             ("numbers", ["checkpoint.monitor=validation/map"], "checkpoint.monitor: the task regression does not measure validation/map; choose validation/loss"),
             ("numbers", ["dataset.columns=[height]"], 'names no column "height", but length, weight; correct it, or dataset.columns'),

@@ -75,9 +75,9 @@ TEST(CheckComponents, RefusesContradictions) {
       {{"lr_scheduler={name: onecycle, warmup_epochs: 1}"},
        "command line: lr_scheduler.warmup_epochs: onecycle has a warm-up of its own; remove this key"},
       {{"lr_scheduler={name: multistep, milestones: [2, 1]}"},
-       "command line: lr_scheduler.milestones: [2, 1] does not increase from each to the next; sort it and give each epoch once"},
+       "command line: lr_scheduler.milestones: [2, 1] is not strictly increasing; sort it and give each epoch once"},
       {{"lr_scheduler={name: multistep, milestones: [1, 1]}"},
-       "command line: lr_scheduler.milestones: [1, 1] does not increase from each to the next; sort it and give each epoch once"},
+       "command line: lr_scheduler.milestones: [1, 1] is not strictly increasing; sort it and give each epoch once"},
       {{"dataloader={batch_size: 8, global_batch_size: 8}"},
        "command line: dataloader.global_batch_size: given together with dataloader.batch_size; keep one of them"},
       {{"dataloader={batch_size: null, global_batch_size: 1}", "training.accumulation_steps=2"},
@@ -149,18 +149,19 @@ TEST(CheckComponents, RefusesContradictions) {
        "command line: training.mixup_off_epochs: is more than training.epochs; choose fewer"},
       {{"dataset.batch_transforms=[mixup]", "training={steps: 3, mixup_off_epochs: 1}"},
        "command line: training.mixup_off_epochs: needs training.epochs instead of training.steps"},
-      {{"loss={name: mse}"}, "command line: loss.name: mse needs floating-point targets, but synthetic gives class labels"},
+      {{"loss={name: mse}"}, "command line: loss.name: mse needs floating-point targets, but synthetic has class labels"},
       {{"loss={name: mse}", "model.num_classes=100"},
-       "command line: loss.name: mse needs floating-point targets, but synthetic gives class labels\ncommand line: model.num_classes: "
+       "command line: loss.name: mse needs floating-point targets, but synthetic has class labels\ncommand line: model.num_classes: "
        "demo_conv has 100 outputs, but synthetic has 10 classes"},
       {{"checkpoint.monitor=validation/top5", "dataset.num_classes=4", "model.num_classes=4"},
        "command line: checkpoint.monitor: validation/top5 needs 5 classes, but synthetic has 4; choose validation/top1"},
       {{"checkpoint.monitor=validation/top1", "loss={name: mse}", "dataset={name: synthetic, num_classes: 0, num_targets: 10}"},
        "command line: checkpoint.monitor: the task regression does not measure validation/top1; choose validation/loss"},
       {{"task.name=regression"},
-       "command line: task.name: regression needs a loss of numbers, such as mse; choose one, or leave the task out"},
+       "command line: task.name: regression needs a loss for numbers, such as mse; choose one, or remove the task section"},
       {{"task.name=classification", "loss={name: mse}", "dataset={name: synthetic, num_classes: 0, num_targets: 10}"},
-       "command line: task.name: classification needs a loss of class labels, such as cross_entropy; choose one, or leave the task out"},
+       "command line: task.name: classification needs a loss for class labels, such as cross_entropy; choose one, or remove the task "
+       "section"},
   };
   for (const auto& [overrides, text] : findings) EXPECT_EQ(findings_of(overrides), text);
 }
@@ -186,7 +187,7 @@ TEST(CheckComponents, ReportsAllContradictionsAtTheirPositions) {
             "training.accumulation_steps: 1\n"
             "x.yaml:6:46: lr_scheduler.warmup_steps: onecycle has a warm-up of its own; remove this key\n"
             "x.yaml:8:16: amp.enabled: autocast lowers the precision that runtime.dtype: float64 asks for; choose one of them\n"
-            "x.yaml:10:14: loss.name: mse needs floating-point targets, but synthetic gives class labels\n"
+            "x.yaml:10:14: loss.name: mse needs floating-point targets, but synthetic has class labels\n"
             "command line: checkpoint.monitor: the task regression does not measure validation/top1; choose validation/loss");
 }
 

@@ -169,7 +169,7 @@ TEST(TrainerOfParts, WhatCannotBeTrainedIsRefused) {
     parts.optimizer = [](auto groups) { return make(optim::optimizer_registry(), "{name: sam, lr: 0.1}", groups); };
     chosen.plan.accumulation_steps = 2;
   });
-  refused("the function that makes the network returned none",
+  refused("the function that makes the network returned null",
           [](auto& parts, auto&) { parts.model = [](const auto&) { return std::shared_ptr<models::Model>(); }; });
   refused("batch_size: 2000 training images are fewer than one batch of 2001", [](auto&, auto& chosen) { chosen.plan.batch_size = 2001; });
   const auto text_refused = [](const std::string& yaml, const std::string& message) {
