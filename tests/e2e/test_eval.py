@@ -294,7 +294,7 @@ class PredictTest(ImageExperiment):
                          f"x.safetensors: demo_conv of {best}, parameters\n")
         self.assertIn(f"{best}: ", self.printed("checkpoint", "info", "run"))
         self.assertIn(f"good: {best}, ", self.printed("checkpoint", "verify", "run"))
-        refusal = "moved: this folder holds no checkpoint; give the folder of a run that has saved one, or a file\n"
+        refusal = "moved: this folder contains no checkpoint; give the folder of a run that has saved one, or a file\n"
         self.assertEqual(self.refusal("predict", "--checkpoint", "moved", "a.png", code=5), f"error: {refusal}")
         self.assertEqual(self.printed("checkpoint", "verify", "moved", code=5), f"bad: {refusal}")
 
@@ -382,7 +382,7 @@ class PredictTest(ImageExperiment):
         self.assertEqual(json.loads(ranks), self.eval("--data", "some"))
         self.assertRegex(self.printed("eval", "--checkpoint", self.checkpoint, "--data", "some"), r"^10 images of some:  demo_conv of run/")
         for args, code, message in (
-                (["--data", "moved"], 2, "--data moved: it holds images for training and for validation; choose with --split"),
+                (["--data", "moved"], 2, "--data moved: it has both training and validation images; choose with --split"),
                 (["--data", "missing"], 2, "--data missing: there is no such file or folder"),
                 (["--data", "packed/train"], 2, "--data packed/train: this is one part of a packed data set"),
                 (["--data", "some", "dataset.root=some"], 2, "dataset.root: --data some takes the place of this key")):
@@ -397,7 +397,7 @@ class PredictTest(ImageExperiment):
         self.assertEqual(self.eval("dataset.root=moved/val", "dataset.validation_split=0.2", checkpoint=checkpoint)["num_samples"], 3)
         run = self.trainer("eval", "--checkpoint", checkpoint, "dataset.root=moved/val")
         self.assertRegex(run.stdout, r"^15 images of moved/val:  demo_conv of held_out/")
-        self.assertIn("warning: moved/val is not the data of the training, so that all of its images are evaluated", run.stderr)
+        self.assertIn("warning: moved/val is not the data of the training, so all of its images are evaluated", run.stderr)
 
     def test_grid(self):
         self.printed("predict", "--checkpoint", self.checkpoint, "moved/val", "--save-grid", "grid.png")

@@ -319,11 +319,9 @@ class ImageFolderTest(unittest.TestCase):
         ignored = (f"warning: {train}: 3 files are not read, because they have no extension of an image that this program reads (2 .heic, 1 .txt); "
                    f"the first is {train}/cat/IMG_1.HEIC")
         turned = " have an EXIF orientation and are turned upright, "
-        bits = " have 16 bits per channel, of which the upper 8 are used as by Pillow "
-        same = (f"warning: 2 of 13 images are in several classes with the same content; the first is training sample 0, {train}/cat/00000.png (cat), "
-                f"the same as training sample 10, {train}/dog/same.png (dog)")
-        leak = (f"warning: 1 of 13 images are for validation and have the content of training images, so that the validation is too good; the "
-                f"first is validation sample 1, {self.data}/val/dog/00000.png (dog), the same as training sample 7, {train}/dog/00001.png (dog)")
+        bits = " have 16 bits per channel, of which only the upper 8 are used, as in Pillow "
+        same = (f"warning: 2 of 13 images have the same content as an image of another class; the first is training sample 0, {train}/cat/00000.png (cat), the same as training sample 10, {train}/dog/same.png (dog)")
+        leak = (f"warning: 1 of 13 images are validation images with the same content as training images, so the validation results are too good; the first is validation sample 1, {self.data}/val/dog/00000.png (dog), the same as training sample 7, {train}/dog/00001.png (dog)")
         for args in (["data", "check", "--config", self.write_config()], ["init", "--data", self.data, "--output", self.folder / "new.yaml"]):
             with self.subTest(args[0]):
                 run = trainer(*args)
@@ -351,7 +349,7 @@ class ImageFolderTest(unittest.TestCase):
         run = self.train(*settings)
         for path in ("train/dog/00001.png", "val/cat/00002.png"):
             self.assertEqual(run.err.count(f"{self.data}/{path}: the file ends too early"), 1, run.err)
-        self.assertEqual(run.err.count("warning: left out (dataset.on_error: skip): sample 10, "), 1, run.err)
+        self.assertEqual(run.err.count("warning: skipped (dataset.on_error: skip): sample 10, "), 1, run.err)
         validations = events(self.run_dir, "validation")
         self.assertEqual([event["num_samples"] for event in validations], [9, 9])
         self.assertEqual((self.run_dir / "classes.txt").read_text(), "cat\ndog\n")
@@ -376,7 +374,7 @@ class ImageFolderTest(unittest.TestCase):
         before = (self.run_dir / "metrics.jsonl").read_text()
         run = trainer("--config", config, *small, "training.epochs=2", "--run-dir", self.run_dir)
         self.assertEqual(run.returncode, 2, run.err)
-        self.assertIn('it was trained on other classes: class 0 was "cat" and is "ant" in the data now; restore the data, or choose another --run-dir', run.err)
+        self.assertIn('this network was trained on other classes: class 0 was "cat" and is "ant" in the data now; restore the data, or choose another --run-dir', run.err)
         self.assertEqual((self.run_dir / "metrics.jsonl").read_text(), before)
 
     def test_validation_takes_its_part_of_each_class(self):

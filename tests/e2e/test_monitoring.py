@@ -137,7 +137,7 @@ class MonitoringTest(FolderCase):
     def test_profile_that_the_training_does_not_reach(self):
         run = self.train("beyond", "logging.profile_steps=[16, 20]")
         self.assertIn("logging.profile_steps: the training has 16 steps, so that none after step 16 can be profiled", run.stderr)
-        self.assertIn("logging.profile_steps: nothing is profiled, because the training has ended before step 17", run.stderr)
+        self.assertIn("logging.profile_steps: nothing was profiled, because the training ended before step 17", run.stderr)
         self.assertFalse((self.folder / "beyond" / "profile.json").exists())
         run = self.train("part", "logging.profile_steps=[14, 20]")
         self.assertIn("profile of steps 15 to 16, in ", run.stderr)
@@ -150,7 +150,7 @@ class MonitoringTest(FolderCase):
         # Otherwise the folder would be refused as somebody else's.
         (self.folder / "run" / ".trainer_run").write_text("trainer run directory, format 1\nprofile.json\n")
         run = self.train("run", "logging.profile_steps=[1, 2]")
-        self.assertIn(f"warning: {blocked} cannot be written; training continues, and the table of the profile is here", run.stderr)
+        self.assertIn(f"warning: {blocked} cannot be written; training continues, and the log contains the table of the profile", run.stderr)
         self.assertEqual(len(self.table(run)), 10, run.stderr)
 
     def test_histograms_change_nothing(self):

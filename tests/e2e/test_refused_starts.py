@@ -37,7 +37,7 @@ class RefusedStartsTest(ProgramCase):
             f"{config}:3:39: model.num_classes: demo_conv has 7 outputs, but synthetic has 10 classes",
             f"{config}:5:19: optimizer.name: sam processes each batch twice, so it cannot accumulate 2 micro-steps; set "
             "training.accumulation_steps: 1",
-            f"{config}:6:46: lr_scheduler.warmup_steps: onecycle has a warm-up of its own; remove this key",
+            f"{config}:6:46: lr_scheduler.warmup_steps: onecycle has its own warm-up; remove this key",
             "command line: dataloader.global_batch_size: given together with dataloader.batch_size; keep one of them",
         ])
         self.assertEqual(list(self.folder.iterdir()), [config])
@@ -49,7 +49,7 @@ class RefusedStartsTest(ProgramCase):
             (["--resume", self.folder / "absent.pt"], 5, f"error: {self.folder}/absent.pt: there is no such file; check the path"),
             ([f"model.init_from={self.folder}/absent.pt"], 5, f"error: {self.folder}/absent.pt: there is no such file; check the path"),
             (["--resume", empty], 2,
-             f"error: --resume {empty}: this folder holds no checkpoint; give the folder of a run that has saved one, or a file"),
+             f"error: --resume {empty}: this folder contains no checkpoint; give the folder of a run that has saved one, or a file"),
             (["dataloader.batch_size=2000"], 2,
              "error: command line: dataloader.batch_size: 1024 training images are fewer than one batch of 2000; lower it, or set "
              "dataloader.drop_last: false"),
@@ -100,12 +100,10 @@ class RefusedStartsTest(ProgramCase):
                     "model.init_strict=false"]
         of_the_file = [
             f"warning: {config}:6:45: lr_scheduler.milestones: epoch 9 is not reached in a training of 2 epochs",
-            "warning: command line: checkpoint.mode: min keeps the checkpoint with the lowest validation/top1 as the best, but a higher "
-            "one is better; leave mode out",
+            "warning: command line: checkpoint.mode: min keeps the checkpoint with the lowest validation/top1 as the best one, but a higher value is better; remove mode",
         ]
         of_the_run = [
-            "warning: command line: training.accumulation_steps: 3 micro-steps are more than an epoch has, so that each epoch is one step "
-            "of 2",
+            "warning: command line: training.accumulation_steps: an epoch has fewer than 3 micro-steps, so each epoch is one step of 2",
             f"warning: command line: model.init_from: only 1 of the 4 tensors of the network are in {weights}; the others start at random",
         ]
         shown = trainer("config", "show", *settings)
@@ -231,7 +229,7 @@ class RefusedStartsTest(ProgramCase):
         outputs = 1 << 31
         data = f"dataset={{name: synthetic, shape: [3, 32, 32], num_classes: {outputs - 1}, num_train: 6, num_validation: 6}}"
         plain = ["dataset.train_transforms=[]", "dataset.validation_transforms=[]"]
-        for model, size in ((f"model={{name: demo_conv, num_classes: {outputs - 1}}}", " (one tensor of it has "),
+        for model, size in ((f"model={{name: demo_conv, num_classes: {outputs - 1}}}", " (one of its tensors needs "),
                             (f"model={{name: wide_resnet, width: 1000000000000, num_classes: {outputs - 1}}}", "")):
             run = self.train(*IMAGES, data, *plain, model, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30)))
             self.assertEqual(run.returncode, 2, run.err)

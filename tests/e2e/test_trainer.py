@@ -111,13 +111,13 @@ class TrainerTest(ProgramCase):
             with self.subTest(change):
                 other = self.train("--config", LINEAR, change)
                 self.assertEqual(other.returncode, 2, other.err)
-                self.assertIn(f"{self.run_dir} holds a finished run of another configuration ({difference}); undo this change", other.err)
+                self.assertIn(f"{self.run_dir} holds a finished run with another configuration ({difference}); undo this change", other.err)
         self.assertEqual((self.run_dir / "metrics.jsonl").read_text(), before)
 
     def test_another_number_of_threads_is_a_warning(self):
         one = self.train("--config", LINEAR, "training.epochs=1", "runtime.threads=1")
         self.assertIn("\n1 compute thread: runtime.threads\n", one.err)
-        warning = (r"warning: \S+: 1 thread of the run computed until this checkpoint, and 2 from now on, .*; set runtime.threads=1 to continue with "
+        warning = (r"warning: \S+: the run used 1 thread until this checkpoint and uses 2 from now on, .*; set runtime.threads=1 to continue with "
                    "the same number\n")
         for threads, expect in ((2, self.assertRegex), (1, self.assertNotRegex)):
             longer = trainer("--config", LINEAR, "training.epochs=2", f"runtime.threads={threads}", "--resume", self.run_dir,
@@ -152,7 +152,7 @@ class TrainerTest(ProgramCase):
         complete.check(self, nothing.err, nothing.returncode, FILE=self.run_dir, NUMBER=2)
         longer = self.train("--config", LINEAR, *changes, "training.extend=true")
         self.assertEqual(longer.returncode, 0, longer.err)
-        self.assertIn(f"the finished run in {self.run_dir} is trained further, from step 64", longer.err)
+        self.assertIn(f"the finished run in {self.run_dir} continues from step 64", longer.err)
         self.assertIn("optimizer.lr: 0.001, not 0.01", longer.err)
         # The new schedule, over the whole training: a third of it is left.
         lines = [event for event in events(self.run_dir) if event["event"] == "train" and event["step"] > 64]

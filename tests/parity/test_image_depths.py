@@ -371,9 +371,9 @@ class ImageDepthsTest(FolderCase):
         Image.new("RGB", (9, 8)).save(self.folder / "turned.jpg", exif=exif)
         config = self.configured([(".jpg", (self.folder / "turned.jpg").read_bytes())] * 4)
         self.assertRegex(trainer("--config", config, "--run-dir", self.folder / "a").err,
-                         "6 of 6 images have an EXIF orientation and are turned upright, other than by torchvision's ImageFolder")
+                         "6 of 6 images have an EXIF orientation and are turned upright, unlike in torchvision's ImageFolder")
         self.assertRegex(trainer("--config", config, "--run-dir", self.folder / "b", "dataset.exif_orientation=ignore").err,
-                         "6 of 6 images have an EXIF orientation, which is ignored as by torchvision")
+                         "6 of 6 images have an EXIF orientation, which is ignored as in torchvision")
 
 
 if __name__ == "__main__":

@@ -227,8 +227,8 @@ class TargetsTest(unittest.TestCase):
             ("classes", ["loss={name: cross_entropy}"], "loss.name: cross_entropy needs one class per image, but csv has any number of them; set loss.name: bce"),
             ("classes", ["loss.pos_weight=[1, 2]"], "loss.pos_weight: has 2 numbers, but there are 3 classes; give one for each"),
             ("classes", ["loss={name: mse}"], "loss.name: mse needs floating-point targets, but csv has class labels"),
-            ("classes", ["dataloader.sampler.name=class_balanced"], "dataloader.sampler.name: class_balanced needs one class of each sample, but csv has targets that are any number of classes"),
-            ("classes", ["dataset.batch_transforms=[mixup]"], "dataset.batch_transforms[0]: mixup mixes class labels, but csv gives any number of classes; remove it"),
+            ("classes", ["dataloader.sampler.name=class_balanced"], "dataloader.sampler.name: class_balanced needs one class per sample, but the targets of csv are any number of classes"),
+            ("classes", ["dataset.batch_transforms=[mixup]"], "dataset.batch_transforms[0]: mixup mixes class labels, but the targets of csv are any number of classes; remove it"),
             ("numbers", ["task.name=multi_label", "loss={name: bce}"], "task.name: multi_label needs targets with any number of classes per image, but csv has numbers; remove the task section"),
             ("numbers", ["loss={name: huber, delta: 0}"], "loss.delta: expected a number > 0, got 0"),
             ("numbers", ["checkpoint.monitor=validation/map"], "checkpoint.monitor: the task regression does not measure validation/map; choose validation/loss"),
@@ -301,11 +301,11 @@ class TargetsTest(unittest.TestCase):
         self.assertGreater(json.loads(self.trainer("predict", "--checkpoint", "mean.pt", "--json", "val_0.png"))["values"]["length"], 3000)
         self.trainer("export", "--checkpoint", str(self.checkpoint("numbers")), "--format", "safetensors", "--output", "numbers.safetensors")
         text = self.refusal("predict", "--checkpoint", "numbers.safetensors", "--config", "numbers.yaml", "val_0.png")
-        self.assertIn("it does not hold the mean and the deviation of the targets", text)
+        self.assertIn("this file lacks the mean and the deviation of the targets", text)
         swapped = [line.split(",") for line in (self.folder / "train_numbers.csv").read_text().splitlines()]
         (self.folder / "swapped.csv").write_text("".join(f"{a},{c},{b}\n" for a, b, c in swapped))
         text = self.refusal("--config", "numbers.yaml", "--run-dir", "run_swapped", "--resume", str(self.checkpoint("numbers")), "training.epochs=4", "dataset.train=swapped.csv")
-        self.assertIn("it was trained on the numbers length, weight, and those of the data are weight, length now", text)
+        self.assertIn("this network was trained on the numbers length, weight, but those of the data are weight, length now", text)
 
     def test_validate_needs_no_data(self):
         for name in ("classes", "numbers"):

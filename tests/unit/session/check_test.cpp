@@ -73,7 +73,7 @@ TEST(CheckComponents, RefusesContradictions) {
        "command line: lr_scheduler.warmup_epochs: the warm-up of 3 epochs is not shorter than the training, training.epochs = 3; shorten "
        "it or train longer"},
       {{"lr_scheduler={name: onecycle, warmup_epochs: 1}"},
-       "command line: lr_scheduler.warmup_epochs: onecycle has a warm-up of its own; remove this key"},
+       "command line: lr_scheduler.warmup_epochs: onecycle has its own warm-up; remove this key"},
       {{"lr_scheduler={name: multistep, milestones: [2, 1]}"},
        "command line: lr_scheduler.milestones: [2, 1] is not strictly increasing; sort it and give each epoch once"},
       {{"lr_scheduler={name: multistep, milestones: [1, 1]}"},
@@ -85,9 +85,8 @@ TEST(CheckComponents, RefusesContradictions) {
       {{"runtime.dtype=float64", "amp.enabled=true"},
        "command line: amp.enabled: autocast lowers the precision that runtime.dtype: float64 asks for; choose one of them"},
       {{"dataloader.sampler.name=class_balanced", "dataset.num_classes=0", "loss.name=mse"},
-       "command line: dataloader.sampler.name: class_balanced needs one class of each sample, but synthetic has targets that are numbers; "
-       "choose another "
-       "sampler"},
+       "command line: dataloader.sampler.name: class_balanced needs one class per sample, but the targets of synthetic are numbers; choose "
+       "another sampler"},
       {{"loss={name: cross_entropy, class_weights: [1, 2]}"},
        "command line: loss.class_weights: has 2 numbers, but there are 10 classes; give one for each"},
       {{"loss.class_weights=[1, 0]"}, "command line: loss.class_weights: expected auto or a list, each item a number > 0, got [1, 0]"},
@@ -132,14 +131,14 @@ TEST(CheckComponents, RefusesContradictions) {
       {{"dataset.train_transforms=[random_horizontal_flip]"},
        "command line: dataset.train_transforms[0]: transform random_horizontal_flip: this data set holds no images; leave its list of "
        "transforms empty"},
-      {{"validation.tta=flip"}, "command line: validation.tta: flip needs images, but synthetic holds none; set validation.tta: none"},
+      {{"validation.tta=flip"}, "command line: validation.tta: flip needs images, but synthetic has none; set validation.tta: none"},
       {{"validation.tta=flip_and_shift"},
-       "command line: validation.tta: flip_and_shift needs images, but synthetic holds none; set validation.tta: none"},
+       "command line: validation.tta: flip_and_shift needs images, but synthetic has none; set validation.tta: none"},
       {{"dataset.batch_transforms=[mixup, cutmix]", "dataset.shape=[10]", "model={name: demo_linear}"},
        "command line: dataset.batch_transforms[1]: cutmix needs samples with channels, height and width, but those of synthetic have the "
        "shape 10; remove it"},
       {{"dataset={name: synthetic, num_classes: 0, num_targets: 10, batch_transforms: [mixup]}", "loss={name: mse}"},
-       "command line: dataset.batch_transforms[0]: mixup mixes class labels, but synthetic gives numbers; remove it"},
+       "command line: dataset.batch_transforms[0]: mixup mixes class labels, but the targets of synthetic are numbers; remove it"},
       {{"dataset.batch_transforms=[mixup, flip]"}, "command line: dataset.batch_transforms[1]: \"flip\" is not one of mixup, cutmix"},
       {{"dataset.batch_transforms=[mixup: {alpha: 0}]"},
        "command line: dataset.batch_transforms[0].mixup.alpha: expected a number from 0 to 1000 (0 excluded), got 0"},
@@ -185,7 +184,7 @@ TEST(CheckComponents, ReportsAllContradictionsAtTheirPositions) {
             "x.yaml:4:48: dataloader.global_batch_size: given together with dataloader.batch_size; keep one of them\n"
             "x.yaml:5:19: optimizer.name: sam processes each batch twice, so it cannot accumulate 2 micro-steps; set "
             "training.accumulation_steps: 1\n"
-            "x.yaml:6:46: lr_scheduler.warmup_steps: onecycle has a warm-up of its own; remove this key\n"
+            "x.yaml:6:46: lr_scheduler.warmup_steps: onecycle has its own warm-up; remove this key\n"
             "x.yaml:8:16: amp.enabled: autocast lowers the precision that runtime.dtype: float64 asks for; choose one of them\n"
             "x.yaml:10:14: loss.name: mse needs floating-point targets, but synthetic has class labels\n"
             "command line: checkpoint.monitor: the task regression does not measure validation/top1; choose validation/loss");
@@ -257,7 +256,7 @@ TEST(CheckComponents, NetworksOfAnySizeNeedTheChannelsOfTheImages) {
 TEST(CheckComponents, OnlyAFolderCanBeCopied) {
   EXPECT_EQ(findings_of({"dataset.stage_to=/tmp/x", "dataset.train_transforms[1].random_crop.size=32"}, kImages), "");
   EXPECT_EQ(findings_of({"dataset.stage_to=/tmp/x"}),
-            "command line: dataset.stage_to: synthetic has no folder of its own that could be copied; leave this key out");
+            "command line: dataset.stage_to: synthetic has no folder that could be copied; remove this key");
 }
 
 TEST(CheckComponents, WarnsOfWhatIsHardlyMeant) {
@@ -273,17 +272,17 @@ TEST(CheckComponents, WarnsOfWhatIsHardlyMeant) {
       {{"lr_scheduler={name: multistep, milestones: [1, 5]}"},
        "command line: lr_scheduler.milestones: epoch 5 is not reached in a training of 3 epochs"},
       {{"checkpoint={monitor: validation/loss, mode: max}"},
-       "command line: checkpoint.mode: max keeps the checkpoint with the highest validation/loss as the best, but a lower one is better; "
-       "leave mode out"},
+       "command line: checkpoint.mode: max keeps the checkpoint with the highest validation/loss as the best one, but a lower value is "
+       "better; remove mode"},
       {{"checkpoint={monitor: validation/top1, mode: min}"},
-       "command line: checkpoint.mode: min keeps the checkpoint with the lowest validation/top1 as the best, but a higher one is better; "
-       "leave mode out"},
+       "command line: checkpoint.mode: min keeps the checkpoint with the lowest validation/top1 as the best one, but a higher value is "
+       "better; remove mode"},
       {{"checkpoint.mode=min"},
-       "command line: checkpoint.mode: min keeps the checkpoint with the lowest validation/top1 as the best, but a higher one is better; "
-       "leave mode out"},
+       "command line: checkpoint.mode: min keeps the checkpoint with the lowest validation/top1 as the best one, but a higher value is "
+       "better; remove mode"},
       {{"checkpoint.mode=max", "loss={name: mse}", "dataset={name: synthetic, num_classes: 0, num_targets: 10}"},
-       "command line: checkpoint.mode: max keeps the checkpoint with the highest validation/loss as the best, but a lower one is better; "
-       "leave mode out"},
+       "command line: checkpoint.mode: max keeps the checkpoint with the highest validation/loss as the best one, but a lower value is "
+       "better; remove mode"},
       {{"checkpoint={monitor: validation/loss, mode: min}"}, ""},
       {{"checkpoint={monitor: validation/top5, mode: max}"}, ""},
       {{"lr_scheduler={name: multistep, milestones: [1, 2.75]}"}, ""},
@@ -310,8 +309,8 @@ TEST(CheckComponents, WarningsAreListedAtTheirPositions) {
             "x.yaml:8:7: dataset.train_transforms[1]: transform random_crop: padding 32 is not smaller than the image, which has 32 x 32 "
             "pixels; a crop may show little or nothing of it\n"
             "x.yaml:10:45: lr_scheduler.milestones: epoch 9 is not reached in a training of 3 epochs\n"
-            "x.yaml:11:20: checkpoint.mode: min keeps the checkpoint with the lowest validation/top1 as the best, but a higher one is "
-            "better; leave mode out\n"
+            "x.yaml:11:20: checkpoint.mode: min keeps the checkpoint with the lowest validation/top1 as the best one, but a higher value "
+            "is better; remove mode\n"
             "command line: dataset.validation_transforms[0].normalize.mean: [2, 0, 0] cannot be that of pixel values from 0 to 1; divide "
             "values for 0 to 255 by 255");
 }
