@@ -125,7 +125,7 @@ class CommandsTest(ProgramCase):
             with self.subTest(name):
                 run = trainer("data", "download", name, "--root", root, env=env)
                 self.assertEqual(run.returncode, 3, run.err)
-                self.assertRegex(run.err.splitlines()[-1], rf"^error: cannot get http\S+: .*127\.0\.0\.1.*; try again, or .* by hand")
+                self.assertRegex(run.err.splitlines()[-1], rf"^error: cannot download http\S+: .*127\.0\.0\.1.*; try again, or .* by hand")
                 self.assertIn(source, run.err)
                 self.assertEqual(list(root.iterdir()), [])
         run = trainer("data", "download", "synthetic")

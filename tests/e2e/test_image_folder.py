@@ -206,7 +206,7 @@ class ImageFolderTest(unittest.TestCase):
     @plants("The folder of a data set is missing, or has no class folders")
     def test_missing_folders(self, row):
         config = self.folder / "images.yaml"
-        remedy = "set dataset.root to the folder that holds train/ and val/, or one folder of images for each class"
+        remedy = "set dataset.root to the folder that contains train/ and val/, or one folder of images per class"
         position = f"{config}:3:37: dataset.root"
         row.check(self, self.refuse(2, f"{position}: there is no folder {self.data}; {remedy}"), 2)
         self.data.mkdir()
@@ -221,9 +221,9 @@ class ImageFolderTest(unittest.TestCase):
         for path in (self.data / "dog").iterdir():
             path.unlink()
         message = f"{self.data}/dog has no images (files ending in {ENDINGS})"
-        row.check(self, self.refuse(3, f"{message}; put some there, or remove the folder"), 3)
+        row.check(self, self.refuse(3, f"{message}; add images, or remove the folder"), 3)
         (self.data / "dog" / "notes.txt").write_text("no image")
-        row.check(self, self.refuse(3, f"{message} among its 1 file; put some there, or remove the folder"), 3)
+        row.check(self, self.refuse(3, f"{message} among its 1 file; add images, or remove the folder"), 3)
 
     @plants("A class is only in the validation set")
     def test_a_class_for_validation_alone(self, row):

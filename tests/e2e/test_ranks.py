@@ -163,7 +163,7 @@ class RanksTest(unittest.TestCase):
 
     def test_errors_are_reported_once(self):
         for override, message, code in (("optimizer.learning_rate=1", "unknown key", 2),
-                                        ("dataset={name: cifar10, root: /no/such/folder}", "holds no CIFAR-10", 3),
+                                        ("dataset={name: cifar10, root: /no/such/folder}", "does not contain CIFAR-10", 3),
                                         ("dataloader.global_batch_size=97", "are fewer than one batch of 97", 2)):
             with self.subTest(override):
                 port = free_port()

@@ -127,7 +127,7 @@ class WeightsTest(FolderCase):
         good, self.server.body = self.server.body, os.urandom(300_000)
         found = hashlib.sha256(self.server.body).hexdigest()[:16]
         wanted = self.name.removeprefix("net-").removesuffix(".pth")
-        self.assert_refused(self.fetch(), f"the downloaded file has the SHA256 sum {found} instead of {wanted}: it is damaged or another file")
+        self.assert_refused(self.fetch(), f"the downloaded file has the SHA256 sum {found} instead of {wanted}: it is damaged or a different file")
         self.server.body = good
         self.assert_fetched(self.fetch())
 

@@ -50,7 +50,7 @@ TEST_F(ImageFolderTest, TheFolderOfValidationHasOneOfThreeNames) {
 
 TEST_F(ImageFolderTest, SeveralFoldersForValidationAreRefused) {
   write({"train/cat/1.jpg", "val/cat/2.jpg", "validation/cat/3.jpg"});
-  EXPECT_EQ(what_is_missing(), path() + " has several folders for validation (val, validation); move all but one of them away");
+  EXPECT_EQ(what_is_missing(), path() + " has several folders for validation (val, validation); keep only one of them");
 }
 
 TEST_F(ImageFolderTest, FoldersThatLookLikeSplitsAreNoClasses) {
@@ -59,7 +59,7 @@ TEST_F(ImageFolderTest, FoldersThatLookLikeSplitsAreNoClasses) {
     EXPECT_EQ(what_is_missing(),
               path() + " has the folder \"" + name +
                   "\", which does not look like a class, but no folder train; name the folder of training images train and that of "
-                  "validation images val, or set dataset.root to the folder that holds the class folders");
+                  "validation images val, or set dataset.root to the folder that contains the class folders");
     std::filesystem::remove_all(path(name));
   }
 }
