@@ -260,7 +260,7 @@ class CheckpointsTest(LaunchCase):
 
         straight = self.straight()
         step = best_step(straight)
-        # Nothing gets better.
+        # No validation improves.
         longer = ("training.epochs=4", "optimizer.lr=0", "lr_scheduler={name: constant}")
         err, code = self.train("--resume", str(straight), *longer)
         self.assertEqual(code, 0, err)

@@ -115,7 +115,7 @@ class CommandsTest(ProgramCase):
         self.assertEqual((run.returncode, "has no images to show" in run.err), (2, True), run.err)
 
     def test_data_download(self):
-        # What is there is not fetched again: these proxies do not exist.
+        # Existing files are not downloaded again: these proxies do not exist.
         env = {**os.environ, "http_proxy": "http://127.0.0.1:1", "https_proxy": "http://127.0.0.1:1"}
         sample = ROOT / "datasets" / "cifar10_sample"
         run = trainer("data", "download", "cifar10", "--root", sample, env=env)

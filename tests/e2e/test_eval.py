@@ -142,7 +142,7 @@ class EvalTest(Experiment):
 
     @plants("The results of a command cannot be printed")
     def test_results_that_cannot_be_written(self, row):
-        """As GNU's tools: an error with the reason, and code 1. But a program whose result is in a file does not need a standard output."""
+        """Like GNU's tools: an error with the reason, and code 1. But a program whose result is in a file does not need standard output."""
         written = ("export", "--checkpoint", self.checkpoint, "--format", "state_dict", "--output", "weights.pt")
         printing = (("eval", "--checkpoint", self.checkpoint, "--json"), ("config", "show", "--config", "config.yaml"), ("checkpoint", "info", self.checkpoint),
                     ("runs", "."), ("compare", "run", "run"), ("--help",), ("runs", "--help"))
@@ -158,7 +158,7 @@ class EvalTest(Experiment):
             self.assertEqual((run.returncode, "the standard output: it is closed" in run.stderr), (code, code == 1), (args, run.stderr))
 
     def test_a_reader_that_ends(self):
-        """As with `| head -1`; a program that inherits SIGPIPE as ignored gets an error instead of the signal."""
+        """The reader closes the pipe, as `| head -1` does; a program that inherits an ignored SIGPIPE gets an error instead of the signal."""
         for args in (("eval", "--checkpoint", self.checkpoint), ("config", "show", "--config", "config.yaml"), ("config", "reference")):
             for is_ignored in (False, True):
                 reader, writer = os.pipe()
@@ -207,7 +207,7 @@ class EvalTest(Experiment):
         metrics = (self.folder / "without_config" / "metrics.jsonl").read_bytes()
         row.check(self, self.refusal("report", "without_config", "--output", "without_config/metrics.jsonl", code=2), 2)
         self.assertEqual((self.folder / "without_config" / "metrics.jsonl").read_bytes(), metrics)
-        # What a run does not write may be written twice.
+        # Files that do not belong to a run may be overwritten.
         for _ in range(2):
             self.printed("report", "run", "--output", "run/report.html")
         (self.folder / "run" / "report.html").unlink()

@@ -49,7 +49,7 @@ def events(run_dir, kind):
 
 
 def metrics(run_dir):
-    """What has to be the same in equal runs."""
+    """The results that must be the same in equal runs."""
     varying = ("time", "seconds", "images_per_second", "data_wait", "queue_depth", "memory_bytes")
     return [{key: value for key, value in event.items() if key not in varying and not key.startswith(("memory", "cuda"))}
             for kind in ("train", "validation") for event in events(run_dir, kind)]
@@ -72,7 +72,7 @@ def plain_png(number):
 
 
 def write_images(folder, classes, num_images, first=0):
-    """Writes so many small images into a folder for each class."""
+    """Writes the given numbers of small images into a folder for each class."""
     for label, name in enumerate(classes):
         (folder / name).mkdir(parents=True)
         for i in range(num_images):
@@ -353,7 +353,7 @@ class ImageFolderTest(unittest.TestCase):
         validations = events(self.run_dir, "validation")
         self.assertEqual([event["num_samples"] for event in validations], [9, 9])
         self.assertEqual((self.run_dir / "classes.txt").read_text(), "cat\ndog\n")
-        # Two ranks leave out the same, and compute the same.
+        # Two ranks skip the same images and compute the same results.
         other = self.folder / "two"
         run = trainer("launch", "--nproc-per-node", "2", "--", *settings, "--run-dir", other)
         self.assertEqual(run.returncode, 0, run.err)

@@ -10,7 +10,7 @@ sys.path.insert(0, str(TESTS / "testing"))
 import equal_runs  # noqa: E402
 from program import ROOT, FolderCase, trainer  # noqa: E402
 
-# Of small images, in float32 by one thread, so that equal networks give equal bits.
+# Small images in float32 on one thread, so that equal networks give equal bits.
 RUN = ["dataset={name: synthetic, shape: [3, 32, 32], num_classes: 10, num_train: 96, num_validation: 16}", "dataset.train_transforms=[]",
        "dataset.validation_transforms=[]", "dataloader={batch_size: null, global_batch_size: 16}", "training={epochs: 2, steps: null}", "logging.every_steps=1",
        "runtime={device: cpu, threads: 1}", "amp.enabled=false", "validation.every_epochs=1", "lr_scheduler={name: constant}"]

@@ -23,7 +23,7 @@ from test_image_folder import (BINARY, QUICKSTART, RECORD, ROOT, SAMPLE, metrics
 from troubleshooting import plants  # noqa: E402
 
 HEADER = 16
-# Of images whose pixels are committed in several parts.
+# Images whose pixels are committed in several parts.
 LARGE = 700
 NUM_LARGE = 30
 PIPE_BYTES = 4096
@@ -249,7 +249,7 @@ class LmdbTest(unittest.TestCase):
         position = content.index(self.samples()[5][1])
         content[position + 20] ^= 1
         file.write_bytes(content)
-        # As if it was damaged before the checksums were compared.
+        # Simulates damage before the checksums were compared.
         (self.packed / "unfinished").touch()
         self.refuse(3, f"training sample 5, {self.data}/cat/00005.png was not stored as it was written: it is damaged: its checksum is wrong; "
                     f"remove {self.packed} and pack again, on another disk if this repeats", "--raw")

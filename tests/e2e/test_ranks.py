@@ -203,7 +203,7 @@ class RanksTest(unittest.TestCase):
             row.check(self, output, RANK=1, ADDRESS=f"127.0.0.1:{port}")
 
     def test_many_connections_before_the_meeting(self):
-        """As of a port scanner: every second one is closed at once, the others stay open and send nothing."""
+        """Connections like those of a port scanner: every second one is closed at once, the others stay open and send nothing."""
         port = free_port()
         args = [*RANDOM, "--run-dir", self.folder / "run"]
         first = start_rank(0, 2, port, *args)

@@ -1,4 +1,4 @@
-"""What the program refuses or warns of, at the start of a run and when memory runs out. TRAINER_BINARY is the program."""
+"""Errors and warnings at the start of a run and when memory runs out. TRAINER_BINARY is the program."""
 
 import os
 import pathlib
@@ -187,7 +187,7 @@ class RefusedStartsTest(ProgramCase):
         self.assertEqual((run.returncode, f"warning: cannot read {checkpoint}: it is a pipe" in run.err), (5, True), run.err)
         zero = trainer("--config", "/dev/zero")
         self.assertEqual((zero.returncode, zero.err), (2, "error: cannot read /dev/zero: it is a device, not a regular file or a pipe\n"))
-        # As with `cat FILE | trainer …`, and `trainer --config <(…)`.
+        # The cases `cat FILE | trainer …` and `trainer --config <(…)`.
         with LINEAR.open() as file, subprocess.Popen(["cat"], stdin=file, stdout=subprocess.PIPE) as cat:
             shown = subprocess.run([BINARY, "config", "show", "--config", "/dev/stdin"], stdin=cat.stdout, capture_output=True, text=True, timeout=60)
         self.assertEqual((shown.returncode, "demo_linear" in shown.stdout), (0, True), shown.stderr)
@@ -207,7 +207,7 @@ class RefusedStartsTest(ProgramCase):
         self.folder.chmod(0o755)
         self.run_dir.mkdir()
         self.run_dir.chmod(0o777)
-        # Of a user without other processes.
+        # For a user without other processes.
         user = 780000 + os.getpid() % 10000
         for number, ranks in ((2, []), (3, []), (5, []), (8, []), (5, ["--rank", 0, "--world-size", 2, "--init-method", "tcp://127.0.0.1:1"])):
             run = self.train("--config", LINEAR, "runtime.threads=4", *ranks, user=user, group=user, extra_groups=[],

@@ -191,7 +191,7 @@ class SplitTest(FolderCase):
         (self.folder / "cv/crossval.json").write_text("{")
         report = trainer("report", "cv", cwd=self.folder)
         self.assertEqual((report.returncode, report.err), (3, "error: cv/crossval.json: it is damaged; `trainer crossval` writes it again\n"))
-        # As without an interruption.
+        # The same as without an interruption.
         shutil.rmtree(self.folder / "cv")
         self.run_ok(*command)
         self.assertEqual(json.loads((self.folder / "cv/crossval.json").read_text()), joined)

@@ -1,4 +1,4 @@
-"""What the program says when a GPU cannot be used as the configuration asks."""
+"""The errors when a GPU cannot be used as configured."""
 
 import unittest
 

@@ -133,7 +133,7 @@ class TargetsTest(unittest.TestCase):
         self.assertAlmostEqual(evaluation["metrics"]["exact_match"], multilabel_exact_match(decided, targets, 3).item(), delta=1e-6)
         together = targets.T @ targets
         self.assertEqual(evaluation["co_occurrence"], together.tolist())
-        # What the applications of the network answer.
+        # The outputs of applications that use the network.
         for row, line in enumerate(self.predictions("classes")):
             for one in line["classes"]:
                 self.assertAlmostEqual(one["probability"], logits[row, one["label"]].sigmoid().item(), delta=1e-6)

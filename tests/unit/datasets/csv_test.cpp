@@ -57,7 +57,7 @@ class CsvTest : public ::testing::Test {
     EXPECT_EQ(factory().info.num_classes, static_cast<int64_t>(factory().info.class_names.size()));
     return factory().info.class_names;
   }
-  // "LABEL PATH" of each image of the file's content, in a folder that is left out.
+  // "LABEL PATH" of each image in the file, without the folder.
   std::vector<std::string> images_of(const std::string& content) const {
     write_train(content);
     const auto made = factory();
@@ -76,7 +76,7 @@ class CsvTest : public ::testing::Test {
     }
     return lines;
   }
-  // What the factory says of a training file with that content, after its name.
+  // The factory's error for a training file with this content, after its name.
   std::string what_is_wrong_with(const std::string& content) const {
     write_train(content);
     const auto made = factory();
@@ -144,7 +144,7 @@ TEST_F(CsvTest, AFirstLineThatNamesTheColumnsIsNoImage) {
                                    "\ufeffFile Name,LABEL", "# path,label"}) {
     EXPECT_THAT(images_of(header + "\n1.jpg,cat\n2.jpg,dog\n3.jpg,cat\n"), ElementsAre("0 1.jpg", "1 2.jpg", "0 3.jpg")) << header;
   }
-  // Of two files that were joined.
+  // Two concatenated files.
   EXPECT_THAT(images_of("image,level\r\n1.jpg,0\r\nimage,level\r\n2.jpg,1\r\n"), ElementsAre("0 1.jpg", "1 2.jpg"));
   write_validation("image,level\n1.jpg,cat\n");
   write_train("1.jpg,cat\n2.jpg,dog\n");
@@ -397,7 +397,7 @@ TEST_F(CsvTargetsTest, Numbers) {
   options_.columns = {"weight", "weight"};
   EXPECT_EQ(problem_with("path,weight\n1.jpg,1\n"), "dataset.columns contains \"weight\" twice; remove one of them");
   options_.columns = {};
-  // What is no file and has no image's extension names the columns, also if they are years.
+  // A path that is not a file and has no extension of an image marks a header, even if the columns are years.
   EXPECT_THAT(targets_of("path,2019,2020\n1.jpg,1,2\n"), ElementsAre("1.jpg 1 2"));
   write_bytes(path("noext"), "image");
   EXPECT_EQ(problem_with("noext,n/a\n"), "line 1 has \"n/a\"; write a finite number, such as 0.25");

@@ -31,7 +31,7 @@ using ::testing::ThrowsMessage;
 
 constexpr auto kPackAgain = "; copy the folder again, or pack the data set again";
 
-// As the first version of this program wrote it: a checksum without the index of the sample.
+// The format of the first version of this program: a checksum without the index of the sample.
 std::string version_1_entry_of(const std::string& content) {
   auto entry = file_entry_of(content);
   std::string checksum;

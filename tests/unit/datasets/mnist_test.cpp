@@ -71,7 +71,7 @@ class MnistTest : public FetchArchive {
     download_ = true;
     return files;
   }
-  // What remains of a failed download, between the URL and the remedy.
+  // The reason in the error of a failed download, between the URL and the remedy.
   std::string download_failure() const {
     const auto text = failure();
     EXPECT_THAT(root_entries(), IsEmpty());

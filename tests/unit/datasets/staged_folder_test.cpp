@@ -155,7 +155,7 @@ TEST_F(StagedFolderTest, OnlyThisUserMayEnterItsFolderAndOthersMayHaveTheirs) {
   expect_refused();
 }
 
-// What the data set finds in the source and in its copy, "LABEL PATH" of each image, and why an image cannot be read.
+// The content of the data set in the source and in its copy: "LABEL PATH" of each image, and the error if an image cannot be read.
 std::vector<std::string> contents(const fs::path& root) {
   ImageFolderOptions options;
   options.root = root.string();

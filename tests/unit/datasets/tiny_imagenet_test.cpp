@@ -63,7 +63,7 @@ class TinyImagenetTest : public FetchArchive {
     EXPECT_THAT(text, EndsWith(remedy));
     return text.substr(0, text.size() - std::min(text.size(), remedy.size()));
   }
-  // What factory() says of files whose classes cannot be read.
+  // The error of factory() for files whose classes cannot be read.
   std::string what_is_wrong() const {
     const auto made = factory();
     EXPECT_EQ(made.info.num_classes, data::kUnknownClasses);
@@ -150,7 +150,7 @@ TEST_F(TinyImagenetTest, MissingImagesAreExplained) {
             "dataset.root: " + (own() / "wnids.txt").string() + " lists 1 class, but 3 were expected");
 }
 
-// As published, but with images of a few bytes.
+// The published layout, but with images of a few bytes.
 TEST_F(TinyImagenetTest, DownloadsOnceAndThenWorksOffline) {
   std::vector<ArchiveEntry> entries = {{"tiny-imagenet-200/", "", AE_IFDIR}};
   std::string ids;

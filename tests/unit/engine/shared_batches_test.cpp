@@ -48,7 +48,7 @@ RankShard shard_for_rank(int rank) {
   return shard;
 }
 
-// What a rank has: on the reader a loader, and the batches.
+// The objects of a rank: on the reader a loader, and the batches.
 struct Source {
   Source(const data::Dataset& dataset, const data::Pipeline& pipeline, const data::LoaderOptions& options, Distribution scheme,
          const std::shared_ptr<distributed::ProcessGroup>& group) {
@@ -88,7 +88,7 @@ void expect_local_batches(const data::Dataset& dataset, const data::Pipeline& pi
       for (const int64_t epoch : {0, 1}) {
         expected.start_epoch(epoch, shard_for_rank);
         source.batches->start_epoch(epoch, shard_for_rank);
-        // All ranks call it as often as the one with the most batches.
+        // All ranks call next() as many times as the one with the most batches.
         for (int round = 0; round < 5; ++round) {
           const auto* want = expected.next();
           const auto* have = source.batches->next();
@@ -124,7 +124,7 @@ TEST(SharedBatches, ARankThatDoesNotReadHasNoLoader) {
     const data::CountingImages own(kNumSamples);
     Source source(own, pipeline, options, scheme, group);
     source.batches->start_epoch(0, [&](int rank) {
-      EXPECT_EQ(group->rank(), 0) << "only the reader needs to know the shards";
+      EXPECT_EQ(group->rank(), 0) << "only the reader needs the shards";
       return shard_for_rank(rank);
     });
     while (source.batches->next() != nullptr) {
@@ -189,7 +189,7 @@ TEST(SharedBatches, SamplesThatCannotBeReadAreLeftOutOfTheirBatch) {
   }
 }
 
-// A device that has copied nothing until somebody waits for it.
+// A device that copies nothing until its event is waited for.
 struct SlowCopies {
   struct Event final : data::CopyEvent {
     explicit Event(SlowCopies& copies) : copies_(copies) {}

@@ -32,7 +32,7 @@ Inspection inspect_text(const std::string& text, const std::vector<std::string>&
   return inspect({.file = file, .overrides = overrides}, world_size);
 }
 
-// Of all problems in one text.
+// All problems in one text.
 std::string problems_of(const std::vector<std::string>& overrides, int world_size = 1) {
   return join(inspect_text(kFile, overrides, world_size).problems, "\n");
 }

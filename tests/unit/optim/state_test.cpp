@@ -38,7 +38,7 @@ struct Training {
   std::unique_ptr<Optimizer> optimizer;
 };
 
-// A copy as if loaded from a file: in separate memory, contiguous.
+// A copy like one loaded from a file: in separate memory, contiguous.
 state::Tree stored(const Optimizer& optimizer) {
   const auto tree = optimizer.state(/*lr=*/0.1, {});
   std::vector<torch::Tensor> copies;

@@ -111,7 +111,7 @@ TEST(RunDirectory, ErrorNamesAFolderThatCannotBeCreated) {
             "cannot use the run directory " + path.string() + ": Not a directory; choose another with --run-dir");
 }
 
-// As in a container whose user does not own the mounted folder.
+// The situation in a container whose user does not own the mounted folder.
 TEST(RunDirectory, AFolderOfAnotherUserIsNamedWithTheRemedy) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   const testing::TemporaryFolder folder;

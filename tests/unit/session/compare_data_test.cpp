@@ -16,7 +16,7 @@ struct Image {
   int64_t num_bytes = 0;
 };
 
-// What one rank sees.
+// The data of one rank.
 struct Copy {
   std::vector<std::string> classes = {"cat", "dog"};
   std::vector<int64_t> shape = {3, 8, 8};

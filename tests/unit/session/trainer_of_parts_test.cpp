@@ -44,7 +44,7 @@ std::shared_ptr<const data::Dataset> open(data::Split split) {
   return make(datasets::dataset_registry(), files).open(split, *context().logger());
 }
 
-// Passes on what it is told.
+// Forwards the events.
 class Forwarding : public reporting::Sink {
  public:
   explicit Forwarding(testing::Recorder& events) : events_(events) {}
