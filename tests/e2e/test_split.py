@@ -137,7 +137,7 @@ class SplitTest(FolderCase):
             ("dataset.split={folds: 1}", "dataset.split.folds: expected an integer from 2 to 1000 or null, got 1"),
             ('dataset.split={group: "("}', 'dataset.split.group: "(" is not a regular expression'),
             ('dataset.split={group: "zz"}', 'dataset.split.group: "zz" does not match "bad/p0_0.png"; change it so that each image has a group'),
-            ('dataset.split={group: "p"}', "of 160 images there are 0 for validation and 160 for training"),
+            ('dataset.split={group: "p"}', "of 160 images, 0 are for validation and 160 for training"),
             ("dataset.validation_split=0.1", "dataset.split: given together with dataset.validation_split; keep one of them"),
         ):
             run = trainer("--config", "x.yaml", "--run-dir", "no", override, cwd=self.folder)
