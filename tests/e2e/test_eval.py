@@ -385,7 +385,7 @@ class PredictTest(ImageExperiment):
                 (["--data", "moved"], 2, "--data moved: it has both training and validation images; choose with --split"),
                 (["--data", "missing"], 2, "--data missing: there is no such file or folder"),
                 (["--data", "packed/train"], 2, "--data packed/train: this is one part of a packed data set"),
-                (["--data", "some", "dataset.root=some"], 2, "dataset.root: --data some takes the place of this key")):
+                (["--data", "some", "dataset.root=some"], 2, "dataset.root: --data some replaces this key")):
             with self.subTest(args):
                 self.assertIn(message, self.refusal("eval", "--checkpoint", self.checkpoint, *args, code=code))
 

@@ -33,7 +33,7 @@ WRONG = [
     (f"layers: [conv: {{channels: 4, kernel_size: 40, padding: 0}}, {HEAD}]",
      "4:18: model.layers[0].conv: its window of 40x40 pixels is larger than its input of 32x32 with padding 0; remove a layer that makes the image smaller, or choose a smaller window"),
     (f"layers: [repeat: {{times: 6, layers: [max_pool]}}, {HEAD}]",
-     "4:40: model.layers[0].repeat.layers[0].max_pool: its window of 2x2 pixels is larger than its input of 1x1 with 0 of padding; remove a layer"),
+     "4:40: model.layers[0].repeat.layers[0].max_pool: its window of 2x2 pixels is larger than its input of 1x1 with padding 0; remove a layer"),
     (f"layers: [max_pool: {{padding: 2}}, {HEAD}]", "4:32: model.layers[0].max_pool.padding: is more than half of kernel_size; choose a smaller value"),
     ("layers: [conv: {channels: 4}, linear]",
      "4:33: model.layers[1].linear: needs features, but its input is an image of 4x32x32; put flatten or global_avg_pool before it"),

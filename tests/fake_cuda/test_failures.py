@@ -26,7 +26,7 @@ class OneGpuTest(FakeGpuCase):
         self.assertRegex(lines[0], text)
         self.assertLessEqual(len(lines), 2, run.err)
         if len(lines) == 2:
-            self.assertRegex(lines[1], "^(the same command resumes from|no checkpoint is saved yet)")
+            self.assertRegex(lines[1], "^(the same command resumes from|no checkpoint has been saved)")
 
     def test_every_call_that_fails(self):
         """Each function of the CUDA runtime fails at its first call and in the middle of the run, for good."""
