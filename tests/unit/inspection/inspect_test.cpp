@@ -117,7 +117,8 @@ TEST(Inspect, LeavesOutWhatAFolderThatIsNotThereWouldTell) {
 TEST(Inspect, ReportsFilesThatTrainingWouldRefuse) {
   const testing::TemporaryFolder folder;
   std::ofstream(folder.path() / "data_batch_1.bin") << "x";
-  EXPECT_THAT(problems_of({"dataset.root=" + folder.path().string()}), HasSubstr("data_batch_1.bin: its size of 1 bytes is not a multiple"));
+  EXPECT_THAT(problems_of({"dataset.root=" + folder.path().string()}),
+              HasSubstr("data_batch_1.bin: its size of 1 bytes is not a multiple"));
   std::ofstream(folder.path() / "data_batch_1.bin") << std::string(3073, '\0');
   EXPECT_THAT(problems_of({"dataset.root=" + folder.path().string()}), HasSubstr("data_batch_2.bin: the file is missing"));
 }
