@@ -1,5 +1,5 @@
 // Training steps of one of several ranks that exchange gradients over gloo, for bench.py. Rank and world size are in the environment
-// variables that torchrun and `trainer launch` set. Rank 0 communicates with bench.py, the others follow it.
+// variables of torchrun and `trainer launch`. Rank 0 communicates with bench.py; the others follow it.
 
 #include <unistd.h>
 
@@ -47,7 +47,7 @@ void serve_together(const distributed::ProcessGroup& world, const json& settings
   }
 }
 
-// Nanoseconds of a clock that all processes of a host share.
+// Nanoseconds of a clock shared by all processes of a host.
 int64_t now() { return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // Measures how long ranks wait for sums of gradients after the last gradient of a step is computed (`exposed`), and how long the exchange
@@ -132,8 +132,8 @@ class WatchCost {
   WatchCost(engine::Parts& parts, bench::Training& training, const distributed::Rendezvous& rendezvous)
       : parts_(parts), training_(training), rendezvous_(rendezvous), stop_consensus_(parts.ranks.control) {}
 
-  // Collective. The share of a processor that failure detection uses on this rank without other work. The threads that wait anyway are
-  // subtracted.
+  // Collective. The fraction of a processor that failure detection uses on this rank without other work, less the use of threads that wait
+  // anyway.
   double idle_share() const {
     const double without = busy_share();
     const auto detector = make_detector(make_activity());
@@ -255,8 +255,8 @@ int main(int argc, char** argv) {
   CLI::App app("Training steps of a rank, measured by bench.py");
   RanksOptions options;
   options.training.add_to(app);
-  app.add_flag("--overlap", options.measures_overlap, "answer with what is exposed of the exchange of gradients, and what it takes alone");
-  app.add_flag("--watch", options.measures_watch, "answer with the time of steps while ranks look after each other, and without");
+  app.add_flag("--overlap", options.measures_overlap, "measure the exposed part of the gradient exchange, and the exchange alone");
+  app.add_flag("--watch", options.measures_watch, "measure steps with and without failure detection");
   CLI11_PARSE(app, argc, argv);
 
   const auto experiment = bench::make_experiment(options.training);

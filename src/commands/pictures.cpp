@@ -217,11 +217,11 @@ std::optional<drawing::RgbImage> draw_first_batch(const config::Experiment& expe
   if (!info.is_image) return std::nullopt;
   const auto part = engine::rest_of_epoch(parts.plan, /*epoch=*/0);
   const int rank = parts.ranks.world->rank();
-  const auto share = parts.share_of(rank, part, /*step=*/0);
-  const int64_t batch_size = share.batch_sizes.front();
+  const auto shard = parts.shard_for(rank, part, /*step=*/0);
+  const int64_t batch_size = shard.batch_sizes.front();
   const int64_t count = num_shown(parts.train.pipeline.output_shape(), batch_size);
   // Any image of the batch may be mixed into those that are shown.
-  auto batch = read(experiment, parts.train.samples.dataset(), share.samples.slice(0, parts.batch_mixer ? batch_size : count));
+  auto batch = read(experiment, parts.train.samples.dataset(), shard.samples.slice(0, parts.batch_mixer ? batch_size : count));
   if (parts.batch_mixer && batch_size > 0) {
     const auto micro_step = engine::micro_steps_of(parts.plan, part, rank, /*step=*/0).front();
     const auto mixed = parts.batch_mixer->apply(batch.images, batch.targets, micro_step.step, micro_step.stream);

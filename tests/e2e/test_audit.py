@@ -28,7 +28,7 @@ training: {epochs: 1}
 
 
 def png(width, height, value_at, bits=8, channels=1):
-    """`channels`: 1 or 3, which are alike. `value_at`: of the place from 0 to 1 in both directions."""
+    """`channels`: 1, or 3 equal ones. `value_at` maps a position, from 0 to 1 in both directions, to a value."""
     def chunk(kind, content):
         return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
     row_of = struct.Struct(f">{width * channels}{'B' if bits == 8 else 'H'}")
@@ -39,7 +39,7 @@ def png(width, height, value_at, bits=8, channels=1):
 
 @functools.cache
 def scene(number, width=56, height=56, brightness=1.0):
-    """A picture that is nearly the same in any size."""
+    """An image that looks nearly the same in any size."""
     numbers = random.Random(number)
     waves = [[numbers.uniform(-35, 35), numbers.uniform(-35, 35), numbers.uniform(0, 6), numbers.uniform(5, 25)] for _ in range(8)]
     def value_at(y, x):

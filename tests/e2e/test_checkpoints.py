@@ -260,7 +260,7 @@ class CheckpointsTest(LaunchCase):
 
         straight = self.straight()
         step = best_step(straight)
-        # Nothing gets better.
+        # No validation improves.
         longer = ("training.epochs=4", "optimizer.lr=0", "lr_scheduler={name: constant}")
         err, code = self.train("--resume", str(straight), *longer)
         self.assertEqual(code, 0, err)
@@ -311,7 +311,7 @@ class CheckpointsTest(LaunchCase):
         empty.mkdir()
         err, code = self.train("--resume", str(empty), run_dir=self.folder / "none")
         self.assertEqual(code, 2, err)
-        self.assertIn(f"error: --resume {empty}: this folder holds no checkpoint; give the folder of a run that has saved one, or a file", err)
+        self.assertIn(f"error: --resume {empty}: this folder contains no checkpoint; give the folder of a run that has saved one, or a file", err)
         # Back to the finished run.
         err, code = self.train("--resume", str(straight / "checkpoints" / "step_00000007.pt"), "checkpoint.keep_last=100", run_dir=straight)
         self.assertEqual(code, 2, err)

@@ -89,7 +89,7 @@ class ConfigTest(FolderCase):
         meeting = ["--world-size", 2, "--init-method", f"file://{self.folder}/meeting"]
         ranks = [finish(rank) for rank in [start("--config", "-", "--rank", i, *meeting, text=text) for i in (0, 1)]]
         self.assertEqual([rank.returncode for rank in ranks], [2, 2])
-        self.assertIn("--config -: several processes cannot share the standard input; write the experiment to a file", ranks[0].err + ranks[1].err)
+        self.assertIn("--config -: several processes cannot share standard input; write the experiment to a file", ranks[0].err + ranks[1].err)
 
     def test_the_reference_of_one_key(self):
         run = trainer("config", "reference", "optimizer.sgd.momentum")

@@ -1,4 +1,4 @@
-"""What happens when a rank fails: which rank is named, how the others exit, and what the launcher returns."""
+"""Failures of a rank: which rank is reported, how the others exit, and what the launcher returns."""
 
 import itertools
 import json

@@ -16,7 +16,7 @@ from equal_runs import needs
 
 RELEASE, PYTHON = "trixie", "3.13"
 VENV = ROOT / ".deps" / "venv"
-# What `import torch` needs of Python, in packages without compiled code.
+# The packages without compiled code that `import torch` needs.
 PURE_PACKAGES = ["filelock", "fsspec", "jinja2", "markupsafe", "mpmath", "networkx", "sympy", "typing_extensions.py"]
 
 

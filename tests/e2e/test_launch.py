@@ -110,7 +110,7 @@ class LaunchTest(unittest.TestCase):
             self.assertEqual(os.readlink(rank / "exe"), str(pathlib.Path(BINARY).resolve()))
 
     def test_a_start_without_open_descriptors_and_with_signals_ignored(self):
-        """As some daemons start programs. The sockets and files of the run get other numbers; its files have the permissions of the umask."""
+        """Starts without standard streams, as some daemons do. Sockets and files of the run get other descriptors; its files have the permissions of the umask."""
         def forsake():
             signal.signal(signal.SIGCHLD, signal.SIG_IGN)
             for descriptor in (0, 1, 2):

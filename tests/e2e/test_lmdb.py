@@ -23,7 +23,7 @@ from test_image_folder import (BINARY, QUICKSTART, RECORD, ROOT, SAMPLE, metrics
 from troubleshooting import plants  # noqa: E402
 
 HEADER = 16
-# Of images whose pixels are committed in several parts.
+# Images whose pixels are committed in several parts.
 LARGE = 700
 NUM_LARGE = 30
 PIPE_BYTES = 4096
@@ -202,8 +202,7 @@ class LmdbTest(unittest.TestCase):
         process.wait()
         run = trainer("--config", self.config(), f"dataset={{name: lmdb, root: {self.packed}}}", "--run-dir", self.folder / "run")
         row.check(self, run.err, run.returncode)
-        self.refuse(2, f"{self.packed}/train was begun with --raw and no --resize, not with no --raw and no --resize; continue as it was begun, "
-                    "or remove that folder")
+        self.refuse(2, f"{self.packed}/train was begun with --raw and no --resize, not with no --raw and no --resize; continue with the original settings, or remove that folder")
         run = self.pack("--raw")
         self.assertRegex(run.err, rf"training: continues after \d+ of {NUM_LARGE} samples")
         samples = self.samples()
@@ -250,7 +249,7 @@ class LmdbTest(unittest.TestCase):
         position = content.index(self.samples()[5][1])
         content[position + 20] ^= 1
         file.write_bytes(content)
-        # As if it was damaged before the checksums were compared.
+        # Simulates damage before the checksums were compared.
         (self.packed / "unfinished").touch()
         self.refuse(3, f"training sample 5, {self.data}/cat/00005.png was stored incorrectly: it is damaged: its checksum is wrong; "
                     f"remove {self.packed} and pack again, on another disk if this repeats", "--raw")

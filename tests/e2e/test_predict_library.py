@@ -14,7 +14,7 @@ from test_eval import CLASSES, IMAGES, ImageExperiment
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIBRARY = pathlib.Path(os.environ["TRAINER_BINARY"]).with_name("libtrainer_predict.so")
-# As many threads in each process.
+# The same number of threads in each process.
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "LD_LIBRARY_PATH": str(LIBRARY.parent)}
 os.environ["OMP_NUM_THREADS"] = "1"
 RGB, BGR, RGBA, BGRA, GREY = range(5)
@@ -51,7 +51,7 @@ class Predictor:
         self.num_features = library.trainer_predict_num_features(handle)
 
     def call(self, name, *args, count=1, features=False):
-        """Rows of probabilities, and of features if they are asked for; or the text of the error."""
+        """Rows of probabilities, and of features if requested; or the text of the error."""
         probabilities, error = (ctypes.c_double * (count * self.num_classes))(), ctypes.create_string_buffer(1000)
         found = (ctypes.c_float * (count * self.num_features))() if features else None
         if getattr(self.library, f"trainer_predict_{name}")(self.handle, *args, probabilities, found, error, ctypes.c_size_t(1000)) != 0:

@@ -163,7 +163,7 @@ class RanksTest(unittest.TestCase):
 
     def test_errors_are_reported_once(self):
         for override, message, code in (("optimizer.learning_rate=1", "unknown key", 2),
-                                        ("dataset={name: cifar10, root: /no/such/folder}", "holds no CIFAR-10", 3),
+                                        ("dataset={name: cifar10, root: /no/such/folder}", "does not contain CIFAR-10", 3),
                                         ("dataloader.global_batch_size=97", "are fewer than one batch of 97", 2)):
             with self.subTest(override):
                 port = free_port()
@@ -203,7 +203,7 @@ class RanksTest(unittest.TestCase):
             row.check(self, output, RANK=1, ADDRESS=f"127.0.0.1:{port}")
 
     def test_many_connections_before_the_meeting(self):
-        """As of a port scanner: every second one is closed at once, the others stay open and send nothing."""
+        """Connections like those of a port scanner: every second one is closed at once, the others stay open and send nothing."""
         port = free_port()
         args = [*RANDOM, "--run-dir", self.folder / "run"]
         first = start_rank(0, 2, port, *args)

@@ -38,7 +38,7 @@ def trainer(*args, binary=BINARY, **options):
 
 
 def evaluation(num_samples):
-    """As the program writes it."""
+    """The content of evaluation.json as the program writes it."""
     return {"split": "validation", "epoch": 0, "step": 4, "num_samples": num_samples, "metrics": {"loss": 2.3, "top1": 0.1},
             "classes": [{"name": HOSTILE if label == 0 else f"class {label}", "num_samples": 50, "recall": 0.5, "precision": 0.25, "f1": 1 / 3}
                         for label in range(10)],
@@ -48,7 +48,7 @@ def evaluation(num_samples):
 
 
 def calibration():
-    """The same of `trainer calibrate`."""
+    """The content of the file of `trainer calibrate`."""
     measured = {"value": 0.25, "low": 0.125, "high": 0.5}
     bins = evaluation(500)["calibration"]
     return {"temperature": 1.25, "reject_below": 0.5, "accuracy": measured, "rejected": measured, "num_samples": 500, "step": 4, "images": "the validation set",
@@ -201,7 +201,7 @@ class ReportTest(unittest.TestCase):
                 self.assertEqual([request for request in view.requests if not request.startswith("data:")], [address])
         self.assertRegex(view.evaluate("document.querySelector('#run-table').textContent"), r"images.*linear")
         self.assertEqual(view.evaluate("document.querySelector('#diagnostics').open"), False)
-        # Of the evaluation, before and after a calibration.
+        # The curves of the evaluation, before and after a calibration.
         self.assertEqual(view.evaluate("[...document.querySelectorAll('svg.reliability')].map((node) => node.querySelectorAll('rect').length).join()"), "14,14,10,0")
         text = view.evaluate("document.querySelector('#evaluation').textContent")
         for words in ("with 500 images of the validation set, after step 4", "calibration error 25.00% (12.50% to 50.00%)", "Temperature1.2500",

@@ -29,7 +29,7 @@ class StragglerTest(unittest.TestCase):
             self.assertEqual([line.removeprefix("warning: ") for line in run.stderr.splitlines() if "warning: " in line], messages)
             log = (run_dir / "train.log").read_text()
             self.assertEqual(log.count(" warning: "), len(messages), log)
-            # Where loading is slow, there is also advice about it.
+            # If loading is slow, there is also advice about it.
             return [message for message in messages if not message.startswith("training waited for data")]
 
     def assert_named(self, fault, rank, cause, *settings):

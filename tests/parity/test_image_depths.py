@@ -63,7 +63,7 @@ def losses(run):
 @unittest.skipIf(os.environ.get("TRAINER_OPENCV") == "0", "this build reads no image files")
 class ImageDepthsTest(FolderCase):
     def inputs(self, files, transforms, mode="auto", **keys):
-        """What a network that was trained on these files gets of each of them: float32 [channels, height, width]."""
+        """The input of a network that was trained on these files, for each of them: float32 [channels, height, width]."""
         folder = self.folder / "data" / "a"
         folder.mkdir(parents=True, exist_ok=True)
         for path in folder.iterdir():
@@ -102,7 +102,7 @@ class ImageDepthsTest(FolderCase):
         grey = [RNG.integers(0, 65536, (17, 11), dtype=np.uint16) for _ in range(6)]
         image = [Image.fromarray(values) for values in grey]
         self.assertEqual(image[0].mode, "I;16")
-        # As PGM, Pillow writes this mode only with its largest value.
+        # Pillow writes this mode as PGM only with its largest value.
         pgm = b"P5\n11 17\n65535\n" + grey[2].astype(">u2").tobytes()
         small = b"P2\n11 17\n1000\n" + " ".join(str(int(value)) for value in (grey[5] % 1001).flat).encode()
         self.assert_inputs([(".png", image[0]), (".tif", image[1]), (".pgm", pgm), (".tif", tiff(grey[3][..., None], big_endian=True)),
@@ -322,7 +322,7 @@ class ImageDepthsTest(FolderCase):
         text = output.read_text()
         self.assertIn("mode: grey16", text)
         self.assertIn("16 bits of grey", text)
-        # As the file prepares images for validation: 73 pixels at the shorter edge, and the middle 64 x 64.
+        # The file's validation transforms: the shorter edge resized to 73 pixels, then the central 64 x 64.
         self.assertIn("resize: {size: 73}", text)
         middle = np.stack([np.asarray(Image.fromarray(image).resize((93, 73), Image.Resampling.BILINEAR))[4:68, 14:78] for image in values]) / 65535
         # Four digits are written.
@@ -371,9 +371,9 @@ class ImageDepthsTest(FolderCase):
         Image.new("RGB", (9, 8)).save(self.folder / "turned.jpg", exif=exif)
         config = self.configured([(".jpg", (self.folder / "turned.jpg").read_bytes())] * 4)
         self.assertRegex(trainer("--config", config, "--run-dir", self.folder / "a").err,
-                         "6 of 6 images have an EXIF orientation and are turned upright, other than by torchvision's ImageFolder")
+                         "6 of 6 images have an EXIF orientation and are turned upright, unlike in torchvision's ImageFolder")
         self.assertRegex(trainer("--config", config, "--run-dir", self.folder / "b", "dataset.exif_orientation=ignore").err,
-                         "6 of 6 images have an EXIF orientation, which is ignored as by torchvision")
+                         "6 of 6 images have an EXIF orientation, which is ignored as in torchvision")
 
 
 if __name__ == "__main__":

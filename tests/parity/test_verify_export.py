@@ -29,7 +29,7 @@ dataset: {{name: image_folder, root: ROOT, train_transforms: {TRANSFORMS}, valid
 training: {{epochs: 1}}
 runtime: {{device: cpu}}
 """
-# Of float32 sums in another order, as in test_export_images.py; another preprocessing makes differences of more than 0.01.
+# The tolerance for float32 sums in another order, as in test_export_images.py; another preprocessing makes differences of more than 0.01.
 ROUNDINGS = 1e-5
 CLASSES = ["cat", "dog", "owl"]
 SIZES = ((375, 500), (61, 47), (40, 40), (73, 300), (97, 64))
@@ -187,7 +187,7 @@ class VerifyExportTest(unittest.TestCase):
         torch.jit.trace(self.network, torch.zeros(1, 3, 32, 32)).save(script)
         found = json.loads(self.verify(script, "--data", self.images, "--json").stdout)
         self.assertLess(found["largest_difference"], ROUNDINGS)
-        # Of several outputs the first one counts, and a difference says what to check.
+        # With several outputs the first one counts; the message about a difference says what to check.
         class Several(torch.nn.Module):
             def __init__(self, network):
                 super().__init__()
@@ -205,7 +205,7 @@ class VerifyExportTest(unittest.TestCase):
         half = self.export("half.onnx", "--fp16")
         self.assertIn("; if the file computes in float16, set a larger --tolerance\n", self.verify(half, "--data", self.images, "--tolerance", "1e-5", code=1).stderr)
         self.verify(half, "--data", self.images, "--tolerance", 0.02)
-        # Of an earlier version of trainer export.
+        # A file of an earlier version of trainer export.
         for description in ("{\"trainer\": \"0.1.0\"}", "{\"trainer\": \"1\", \"checkpoint_sha256\": \"\", \"input\": \"images\", \"outputs\": []}",
                             "{\"trainer\": \"1\", \"checkpoint_sha256\": \"\", \"input\": \"images\", \"outputs\": 3}"):
             torch.jit.save(torch.jit.load(script), script, _extra_files={"trainer.json": description})

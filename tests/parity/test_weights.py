@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def old_name(model, name):
-    """As the published files have it, which older versions wrote."""
+    """The name in the published files, which older versions wrote."""
     if model.startswith("densenet"):
         return re.sub(r"(denselayer\d+\.(?:norm|conv))(\d)", r"\1.\2", name)
     if model.startswith("vit"):

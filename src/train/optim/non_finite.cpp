@@ -43,7 +43,7 @@ torch::Tensor find_non_finite(const std::vector<torch::Tensor>& parameters) {
 
 namespace {
 
-// Lists of tensors that are not much larger than a limit, which bounds the memory of what is computed from all tensors of a list.
+// Divides tensors into lists of limited total size, which bounds the memory of values computed from a whole list.
 std::vector<std::vector<torch::Tensor>> chunks_of(const std::vector<torch::Tensor>& tensors) {
   constexpr size_t kLimit = size_t{64} << 20;
   std::vector<std::vector<torch::Tensor>> chunks;
@@ -76,7 +76,7 @@ void change_unless(const std::optional<torch::Tensor>& found_inf, const std::vec
       before.emplace_back(std::move(packed), std::move(bytes));
     }
     change();
-    // Not by arithmetic, which would keep infinities and NaN.
+    // Multiplying by a flag instead would keep infinities and NaN.
     for (const auto& [packed, bytes] : before) packed.write_if(skip, bytes);
   }
 }

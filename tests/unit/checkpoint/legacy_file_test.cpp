@@ -51,7 +51,7 @@ state::Tree read(const std::string& content) { return read_legacy_file(as_bytes(
 std::string legacy_refusal(const std::string& content) {
   return refusal([&] { read(content); });
 }
-// Of a file with these programs after its version and system.
+// A file with these programs after its version and system.
 std::string rest_refusal(const std::string& rest) { return legacy_refusal(beginning() + rest); }
 std::string damaged(const std::string& what) { return "a.pt: " + what + kDamaged; }
 

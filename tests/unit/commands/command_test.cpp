@@ -114,7 +114,7 @@ TEST(Commands, RefuseWrongCommandLines) {
   }
 }
 
-// What a command line prints that asks for help.
+// The output of a command line that requests help.
 std::string help_of(const std::vector<std::string>& args) {
   ::testing::internal::CaptureStdout();
   try {

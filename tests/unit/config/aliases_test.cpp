@@ -6,7 +6,7 @@
 namespace trainer::config {
 namespace {
 
-// The tree of a text, or why there is none.
+// The tree of a text, or the error.
 std::string parsed(const std::string& text) {
   try {
     return to_inline_yaml(parse_yaml(text, "x.yaml"));

@@ -17,7 +17,7 @@ class BaseFiles : public ::testing::Test {
     write_file_atomically(folder_.path() / name, text);
   }
 
-  // The tree of a file, or why there is none; the folder is left out of paths.
+  // The tree of a file, or the error; the folder is removed from paths.
   std::string read(const std::string& name) const {
     return shortened([&] { return to_inline_yaml(read_with_bases(folder_.path() / name)); });
   }

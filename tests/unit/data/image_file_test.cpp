@@ -44,7 +44,7 @@ const std::map<std::string, Bytes>& golden_files() {
 
 Bytes golden_file(const std::string& name) { return golden_files().at(name); }
 
-// As a binary PGM file.
+// The image as a binary PGM file.
 std::string decode_to_pgm_of_16_bits(const Bytes& file) {
   DecodedMemory memory;
   const auto view = decode_image(file, {.mode = ImageMode::kGrey16}, memory);
@@ -59,7 +59,7 @@ std::string decode_to_pgm_of_16_bits(const Bytes& file) {
   return pgm;
 }
 
-// As a binary PPM file, or of 16 bits of grey as a PGM file.
+// The image as a binary PPM file, or with 16 bits of grey as a PGM file.
 std::string decode_to_ppm(const Bytes& file) {
   if (find_traits(file).mode == ImageMode::kGrey16) return decode_to_pgm_of_16_bits(file);
   Bytes pixels;

@@ -51,7 +51,7 @@ Bytes tiff(std::map<uint16_t, uint32_t> fields, const Bytes& data) {
   return file;
 }
 
-// Of grey values; 0 is white in one of one bit.
+// A grey image; with one bit, 0 is white.
 Bytes grey_tiff(uint32_t width, uint32_t height, uint32_t bits, uint32_t compression, const Bytes& data) {
   return tiff({{256, width}, {257, height}, {258, bits}, {259, compression}, {262, bits == 1 ? 0 : 1}, {277, 1}, {278, height}}, data);
 }
@@ -104,7 +104,7 @@ TEST_F(ImageLimits, TheDataOfATiffCanGiveItsPixels) {
     expect_refused_image(grey_tiff(65535, 4096, 1, compression, data),
                          "it is damaged: it does not have enough data for 65535 x 4096 pixels");
   }
-  // As few bytes as there can be: 128 pixels in two, or a white row in one bit.
+  // The smallest possible files: 128 pixels in two bytes, or a white row in one bit.
   Bytes runs;
   for (int i = 0; i < 64; ++i) runs.insert(runs.end(), {0x81, 7});
   expect_pixels(grey_tiff(128, 64, 8, 32773, runs), 128, 64, 7);

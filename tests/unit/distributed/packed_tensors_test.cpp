@@ -10,7 +10,7 @@ namespace {
 
 using Tensors = std::vector<torch::Tensor>;
 
-// Of all kinds: types, sizes, orders in memory, and one whose memory has gaps.
+// Tensors of different types, sizes and memory orders, and one whose memory has gaps.
 Tensors make_tensors() {
   return {torch::tensor(true),
           torch::randn({3, 5}, torch::kFloat64),

@@ -279,7 +279,7 @@ TEST(Rendezvous, RanksWithASecretMeetAndHideWhatTheySay) {
   ASSERT_EQ(other.error, "");
   other.rendezvous.store->set("key", std::vector<uint8_t>{42});
   EXPECT_EQ(outcome.rendezvous.store->get("key"), std::vector<uint8_t>{42});
-  // As a stranger.
+  // Connects as a stranger.
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(point.port);
   options.waitWorkers = false;

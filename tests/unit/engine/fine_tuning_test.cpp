@@ -32,7 +32,7 @@ bool is_frozen_name(const std::string& name) {
   return false;
 }
 
-// Of batch normalisation.
+// Whether it is a running statistic of batch normalisation.
 bool is_statistic(const std::string& name) {
   return name.ends_with("running_mean") || name.ends_with("running_var") || name.ends_with("num_batches_tracked");
 }
@@ -141,7 +141,7 @@ TEST(FineTuning, AGroupMovesByItsFactor) {
   EXPECT_LT((faster - 4 * plain).abs().max().item<double>(), 1e-7);
 }
 
-// A checkpoint tells the names of its classes.
+// A checkpoint contains the names of its classes.
 TEST(FineTuning, RowsOfTheLastLayerFollowTheNamesOfClasses) {
   testing::SmallSession trained(kFineTuning, {"seed=1"});
   testing::SmallSession other(kFineTuning, {"seed=2", "dataset.num_classes=3"});

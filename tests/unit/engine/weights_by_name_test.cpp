@@ -140,7 +140,7 @@ TEST(InitFrom, OtherwiseLoadsWhatFitsAndNamesWhatWasSkipped) {
 }
 
 TEST(InitFrom, WarnsWhenMostTensorsAreNotInTheFile) {
-  // Of the six tensors without the counter, the file has `names`, for `num_classes` classes.
+  // A file with those of the six tensors that are in `names`, without the counter, for `num_classes` classes.
   const auto warning = [](const std::vector<std::string>& names, int64_t num_classes = 3) {
     Net net;
     const auto whole = make_state(num_classes);

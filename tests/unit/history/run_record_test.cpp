@@ -154,7 +154,7 @@ TEST_F(RunRecordTest, TimeBetweenSessionsDoesNotCount) {
 TEST_F(RunRecordTest, ARunIsRunningWhileItsLockIsHeld) {
   write("metrics.jsonl", kStart);
   write(".lock", "process 1 on host since then");
-  EXPECT_EQ(read().state, State::kFailed);  // killed: nobody holds it any more
+  EXPECT_EQ(read().state, State::kFailed);  // killed: no process holds it any more
   const auto lock = lock_file(path() / ".lock", 0644);
   EXPECT_EQ(read().state, State::kRunning);
 }

@@ -44,7 +44,7 @@ std::string refusal_of(const std::string& program) {
   return "started";
 }
 
-// What is logged until the program is waited for.
+// The log until the program has ended.
 template <typename Use>
 std::string log_of(EventCommandOptions options, Use use) {
   CommandLog log;
@@ -158,7 +158,7 @@ TEST(EventCommand, AProgramThatIgnoresItsTerminationIsKilled) {
 
 TEST(EventCommand, HasAProcessGroupOfItsOwnAndNoOtherDescriptors) {
   const testing::TemporaryFolder folder;
-  // As a descriptor that a launcher has passed on.
+  // Like a descriptor that a launcher has passed on.
   const Descriptor inherited(::open((folder.path() / "inherited").c_str(), O_WRONLY | O_CREAT, 0644));
   const std::string script = "cut -d ' ' -f 5 /proc/$$/stat; echo $$; if [ -e /proc/$$/fd/$1 ]; then echo open; else echo closed; fi";
   const auto log = log_of(shell(script + "; cat >/dev/null", {std::to_string(inherited.number())}), [](EventCommand&) {});
