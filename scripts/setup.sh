@@ -11,7 +11,7 @@ usage: scripts/setup.sh [--cuda] [--parity] [--dev]
   --cuda    also the NVIDIA libraries and headers (about 1.9 GB to download); by itself where an NVIDIA driver is found
   --parity  --cuda, and a small Python environment that imports the very same LibTorch (for tests/parity and bench/)
   --dev     also clang-format, clang-tidy, clang and shellcheck, for scripts/check.sh, and what the tests of Slurm, MPI,
-            containers, the kit for GPUs, of pages in a browser and of the example in C# need
+            containers, bundles, the kit for GPUs, of pages in a browser and of the example in C# need
 environment:
   TRAINER_TORCH_DIR=/path    use this LibTorch folder (or torch package folder) and fetch none
   TRAINER_WITH_OPENCV=OFF    build without image files; OpenCV, libjpeg and libtiff are then not installed
@@ -52,7 +52,7 @@ install_packages() {
     libgloo-dev libdeflate-dev libhwy-dev liblmdb-dev)
   if [ "${TRAINER_WITH_OPENCV:-ON}" != OFF ]; then packages+=(libjpeg-dev libtiff-dev libopencv-core-dev libopencv-imgproc-dev libopencv-imgcodecs-dev); fi
   if $dev; then
-    packages+=(clang-format clang-tidy clang libomp-14-dev shellcheck doxygen iproute2 iptables slurm-wlm openmpi-bin mpich buildah podman crun debootstrap tini patchelf zsh fish mandoc
+    packages+=(clang-format clang-tidy clang libomp-14-dev shellcheck doxygen iproute2 iptables slurm-wlm openmpi-bin mpich buildah podman crun debootstrap tini patchelf zstd zsh fish mandoc
       mono-mcs mono-runtime libmono-system-core4.0-cil)
     # Ubuntu has Chromium only as a snap.
     if grep -qx ID=debian /etc/os-release; then packages+=(chromium-headless-shell); fi
