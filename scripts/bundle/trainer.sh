@@ -28,6 +28,7 @@ found=$(sed -n 's/^ *set(PACKAGE_VERSION "\([0-9.]*\).*/\1/p' "$torch/share/cmak
 [ "$found" = "$wanted" ] || fail "$torch has LibTorch $found, and this bundle was built for $wanted (pip install torch==$wanted)"
 grep -q -s "$runtime" "$torch/lib/libc10_cuda.so" || fail "the torch package in $torch is for CPUs only or for another CUDA; this bundle needs $runtime"
 
+torch=$(readlink -f "$torch")
 # Another cuDNN of the system would otherwise be mixed with the package's own libraries.
 paths=$torch/lib
 for folder in "$torch"/../nvidia/*/lib; do
