@@ -30,6 +30,9 @@ while [ "$#" -gt 0 ]; do
   esac
   shift
 done
+# Where LibTorch's libraries are with --cuda, which is not in the bundle.
+torch_path=
+if $cuda; then torch_path=$torch/lib; fi
 version=$(sed -n 's/.*define TRAINER_VERSION "\(.*\)"/\1/p' "$root/include/trainer/version.h")
 name=trainer-$version-linux-x86_64-$(if $cuda; then echo cuda; else echo cpu; fi)
 system=lib/trainer/system
@@ -95,7 +98,7 @@ replace_unused() {
 copy_libraries() {
   local library path files
   mapfile -t files < <(own_files)
-  distribution_libraries "${files[@]}" | while read -r library path; do
+  LD_LIBRARY_PATH=$torch_path distribution_libraries "${files[@]}" | while read -r library path; do
     cp -L "$path" "$system/$library"
     path=$(realpath "$path")
     # Debian 12's lists of files have the names from before /lib became a link.
@@ -117,12 +120,8 @@ copy_licences() {
 # Only the C library and the compiler's may come from the system; LibTorch and NVIDIA's libraries with --cuda from the torch package.
 check_libraries() {
   local file strange packages=
-  if $cuda; then
-    packages=$(dirname "$torch")/
-    LD_LIBRARY_PATH=$torch/lib
-    export LD_LIBRARY_PATH
-  fi
-  strange=$(own_files | while read -r file; do ldd "$file"; done |
+  if $cuda; then packages=$(dirname "$torch")/; fi
+  strange=$(own_files | while read -r file; do LD_LIBRARY_PATH=$torch_path ldd "$file"; done |
     awk -v bundle="$PWD/" -v packages="$packages" '
       $2 == "=>" && index($3, bundle) != 1 && (packages == "" || index($3, packages) != 1) &&
       $1 !~ /^(libc|libm|libmvec|libdl|librt|libpthread|libresolv|libutil|libanl|libstdc\+\+|libgcc_s)\.so/ && $1 != "libcuda.so.1"' | sort -u)

@@ -45,9 +45,14 @@ class BundleCase(unittest.TestCase):
         cls.folder = pathlib.Path(folder.name)
         cls.bundle, cls.text = make_bundle(cls.folder, *cls.arguments)
 
+    def check_openmp(self):
+        """The distribution's would have other threads than LibTorch's."""
+        self.assertEqual(list((self.bundle / "lib/trainer/system").glob("libgomp*")), [])
+
 
 class CpuTest(BundleCase):
-    def test_it_has_its_licences_and_examples(self):
+    def test_what_it_holds(self):
+        self.check_openmp()
         self.assertRegex(self.text, r"\.tar\.zst: \d+ MB, \d+ MB unpacked; needs glibc 2\.\d\d and libstdc\+\+ with GLIBCXX_3\.4\.\d+\n$")
         licences = self.bundle / "share/doc/trainer/licences"
         self.assertTrue(list(licences.glob("torch-*/**/LICENSE")) and list(licences.glob("torch-*/**/NOTICE")), list(licences.iterdir()))
@@ -95,6 +100,7 @@ class CudaTest(BundleCase):
                               cwd=self.bundle)
 
     def test_on_an_imitated_gpu(self):
+        self.check_openmp()
         run = self.trainer("--config", "configs/quickstart.yaml", "--run-dir", self.folder / "run", "training.epochs=1", "runtime.device=cuda",
                            TRAINER_TORCH_DIR=str(torch_folder()), LD_PRELOAD=os.environ["TRAINER_FAKE_CUDA"], FAKE_CUDA_FOLDER=str(self.folder))
         self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
