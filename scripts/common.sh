@@ -106,7 +106,7 @@ check_format() {
 
 check_includes() { "$root/scripts/check_includes.py"; }
 
-check_scripts() { (cd "$root" && shellcheck -x .ci/run scripts/*.sh scripts/gpu_kit/*.sh scripts/slurm/*.sbatch docker/*.sh); }
+check_scripts() { (cd "$root" && shellcheck -x .ci/run scripts/*.sh scripts/bundle/*.sh scripts/gpu_kit/*.sh scripts/slurm/*.sbatch docker/*.sh); }
 
 # Writes the API reference of the library; fails on a warning.
 check_api() { (cd "$root" && mkdir -p build && doxygen docs/Doxyfile); }
@@ -115,4 +115,12 @@ check_api() { (cd "$root" && mkdir -p build && doxygen docs/Doxyfile); }
 debian_mirror() {
   # shellcheck disable=SC2016  # a variable of apt
   apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 2>/dev/null | awk '/^https?:/ && !found++'
+}
+
+# distribution_libraries FILE...: prints name and path of every library of this distribution that the programs and libraries need. Every
+# system has those of the compiler and the C library.
+distribution_libraries() {
+  local file
+  for file; do ldd "$file"; done | sed -n 's|^\s*\(\S*\) => \(/\(usr/\)\?lib/\S*\) .*|\1 \2|p' | sort -u |
+    grep -vE '^(libc|libm|libmvec|libdl|librt|libpthread|libresolv|libutil|libanl|ld-linux[^ ]*|libstdc\+\+|libgcc_s)\.so'
 }

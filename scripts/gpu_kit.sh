@@ -30,13 +30,11 @@ modules=(libtrainer.so.0.1 libtrainer_cuda.so libtrainer_faults.so)
 # path_of NAME: the path of a built program or module.
 path_of() { find "$(build_folder)" -maxdepth 2 -name "$1" -type f -print -quit; }
 
-# The libraries of this distribution that the programs need. Every system has the compiler's and the C library's, and the torch package has
-# LibTorch's.
+# Without LibTorch, which the torch package has.
 libraries() {
-  local name
-  for name in "${programs[@]}" "${modules[@]}"; do ldd "$(path_of "$name")"; done |
-    sed -n 's|^\s*\(\S*\) => \(/\(usr/\)\?lib/\S*\) .*|\1 \2|p' | sort -u |
-    grep -vE '^(libc|libm|libdl|librt|libpthread|libresolv|libutil|ld-linux[^ ]*|libstdc\+\+|libgcc_s)\.so'
+  local name files=()
+  for name in "${programs[@]}" "${modules[@]}"; do files+=("$(path_of "$name")"); done
+  distribution_libraries "${files[@]}"
 }
 
 collect() {

@@ -11,7 +11,7 @@ usage: scripts/setup.sh [--cuda] [--parity] [--dev]
   --cuda    also the NVIDIA libraries and headers (about 1.9 GB to download); automatic if an NVIDIA driver is found
   --parity  --cuda, and a small Python environment that imports the same LibTorch (for tests/parity and bench/)
   --dev     also clang-format, clang-tidy, clang and shellcheck, for scripts/check.sh, and the programs for the tests of Slurm,
-            MPI, containers, the kit for GPUs, pages in a browser and the example in C#
+            MPI, containers, bundles, the kit for GPUs, pages in a browser and the example in C#
 environment:
   TRAINER_TORCH_DIR=/path    use this LibTorch folder (or torch package folder) and download none
   TRAINER_WITH_OPENCV=OFF    build without image files; does not install OpenCV, libjpeg and libtiff
@@ -52,7 +52,7 @@ install_packages() {
     libgloo-dev libdeflate-dev libhwy-dev liblmdb-dev)
   if [ "${TRAINER_WITH_OPENCV:-ON}" != OFF ]; then packages+=(libjpeg-dev libtiff-dev libopencv-core-dev libopencv-imgproc-dev libopencv-imgcodecs-dev); fi
   if $dev; then
-    packages+=(clang-format clang-tidy clang libomp-14-dev shellcheck doxygen iproute2 iptables slurm-wlm openmpi-bin mpich buildah podman crun debootstrap tini patchelf zsh fish mandoc
+    packages+=(clang-format clang-tidy clang libomp-14-dev shellcheck doxygen iproute2 iptables slurm-wlm openmpi-bin mpich buildah podman crun debootstrap tini patchelf zstd zsh fish mandoc
       mono-mcs mono-runtime libmono-system-core4.0-cil)
     # Ubuntu offers Chromium only as a snap.
     if grep -qx ID=debian /etc/os-release; then packages+=(chromium-headless-shell); fi
