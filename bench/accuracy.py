@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Trains with each algorithm of convolutions and several seeds, and prints the accuracies of the last epochs: whether networks that are
-trained with an algorithm that rounds more are as accurate. Takes hours, so it can be done in parts: runs in build/accuracy that were
-interrupted are continued, and what has ended is kept in results/accuracy.json and not repeated, also on another machine."""
+"""Trains with each convolution algorithm and several seeds, and prints the accuracies of the last epochs, to check whether less exact
+algorithms give equally accurate networks. Takes hours, but can be interrupted: runs in build/accuracy are continued, and results are kept
+in results/accuracy.json and not repeated, even on another machine."""
 
 import argparse
 import json
@@ -32,7 +32,7 @@ def find(options, convolution, seed):
 
 
 def train(options, convolution, seed):
-    """A run from its beginning, or from where it was interrupted, to its record."""
+    """Trains from the beginning, or from the point of an interruption, and records the result."""
     folder = ROOT / "build" / "accuracy" / f"{options.config.stem}_{options.epochs}_epochs" / convolution / f"seed_{seed}"
     command = [options.bin / "trainer", "--config", options.config, "--run-dir", folder, f"seed={seed}", f"training.epochs={options.epochs}",
                f"dataset.root={options.data}", f"runtime.convolution={convolution}", "amp.enabled=false", *options.settings]
@@ -40,7 +40,7 @@ def train(options, convolution, seed):
     print(" ".join(map(str, command)), flush=True)
     begin = time.monotonic()
     subprocess.run(command, check=True)
-    # The part of a run that was continued says nothing about the duration of the whole.
+    # The duration of a continued run is unknown.
     duration = {} if continued else {"minutes": round((time.monotonic() - begin) / 60, 1)}
     events = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
     top1 = [event["top1"] for event in events if event["event"] == "validation"][-1]
@@ -64,7 +64,7 @@ def parse_arguments():
 
 def main():
     options = parse_arguments()
-    # Seed by seed, so that an interrupted measurement has the same seeds of each choice.
+    # Seed by seed, so that an interrupted measurement has the same seeds for each choice.
     for seed in range(1, options.seeds + 1):
         for convolution in options.choices:
             if find(options, convolution, seed) is None:

@@ -19,16 +19,16 @@ from harness import ALLOCATOR, PEERS, ROOT, add_ratios, alternate, busy_cores, c
 
 PARTS = ["step", "evaluation", "batches", "torchvision", "busy", "ranks", "input", "images", "packed", "augment", "workers", "checkpoint", "start"]
 BATCH_SIZE = {"demo_conv": 64, "resnet20": 128, "resnet18": 128, "airbench": 500, "vgg16_bn": 128, "wide_resnet": 32}
-# The others take minutes for a round; they are measured if they are named.
+# The other networks take minutes per round and are measured only on request.
 DEFAULT_NETWORKS = ["demo_conv", "resnet20", "resnet18"]
 # Batch sizes of the part "batches".
 BATCHES = {"resnet20": [8, 16, 32, 64, 128, 256, 512], "resnet18": [4, 8, 16, 32, 64, 128]}
-# Networks of torchvision, or timm, with its defaults, for the part "torchvision": images of this size, and so many.
+# Networks of torchvision, or timm, with their defaults, for the part "torchvision".
 TORCHVISION = ["mobilenet_v2", "mobilenet_v3_small", "mobilenet_v3_large", "efficientnet_b0", "efficientnet_b1", "efficientnet_b2", "efficientnet_b3",
                "efficientnet_v2_s", "regnet_y_400mf", "regnet_y_800mf", "regnet_y_1_6gf", "convnext_tiny", "convnext_small", "vit_b_16", "vit_s_16",
                "efficientnet_lite0", "densenet121", "densenet169", "shufflenet_v2_x1_0", "squeezenet1_1", "resnext50_32x4d", "wide_resnet50_2"]
 TORCHVISION_SIZE = {"image": 96, "batch": 16}
-# What others run on the same machine: so many trainings, each with Python's default settings.
+# The other load of the machine for the part "busy": several trainings, each with Python's default settings.
 BUSY = {"network": "demo_conv", "batch_size": 64, "trainings": 2}
 LAYOUTS = [("float32", False), ("float32", True), ("bfloat16", True)]  # dtype, channels_last
 PLAIN = {"input": "pil", "item": True}
@@ -36,10 +36,10 @@ RANKS = 2
 RANK_BATCH_SIZE = 64
 # Gradients are exchanged during the backward pass; a short pass, as with a small batch, hides less of it. 25 MiB is the default.
 OVERLAP = {"network": "resnet18", "batch_size": 16, "bucket_cap_mb": [4, 25], "steps": 5}
-# Many short turns of this many seconds each, with and without it, because the cost is small compared with the noise of one turn.
+# Many short turns of this many seconds with and without failure detection, because the cost is small compared with the noise of one turn.
 WATCH = {"seconds": 0.5, "turns_per_round": 10}
 
-# `steps`: before each checkpoint and during its write; they take longer than the write of any contender.
+# `steps`: number of steps before each checkpoint and during its write; they take longer than the write of any contender.
 CHECKPOINT = {"network": "resnet18", "batch_size": 32, "steps": 1, "per_turn": 4}
 
 
@@ -72,8 +72,8 @@ class BestPython:
 
 
 def convolutions(best, network):
-    """The values of runtime.convolution that are measured. demo_conv has no convolution that they change; with bfloat16 the processor
-    decides which layers gain, so only the default is of use."""
+    """The values of runtime.convolution to measure. They have no effect on demo_conv; with bfloat16 the processor decides which layers
+    gain, so only the default is useful."""
     return ["auto"] if best.bfloat16 or network == "demo_conv" else ["winograd2", "winograd4"]
 
 
@@ -119,7 +119,7 @@ def measure_step(options, best, network):
 
 
 def measure_torchvision(options, best, networks):
-    """Of all networks, unless some of them are named."""
+    """Measures all networks, or only those that were requested."""
     size, batch_size = TORCHVISION_SIZE["image"], TORCHVISION_SIZE["batch"]
     for network in [name for name in TORCHVISION if name in networks] or TORCHVISION:
         resize = f"[resize: {{size: {size}}}]"
@@ -136,7 +136,7 @@ def measure_batches(options, best, network):
 
 
 def measure_busy(options, best, network):
-    """A training step beside trainings of others, which use all cores."""
+    """A training step while other trainings use all cores."""
     busy = {"network": BUSY["network"], "batch_size": BUSY["batch_size"], "input": "resident"}
     others = [python_worker("other", "step.py", busy, BUSY["batch_size"]) for _ in range(BUSY["trainings"])]
     try:
@@ -152,8 +152,8 @@ def measure_busy(options, best, network):
 
 
 def measure_ranks(options, best, network):
-    """The same two results for several ranks, each with its part of the batch, and for one process with all threads. Batch statistics are
-    local to each rank, as in DistributedDataParallel, except in the contender with SyncBatchNorm."""
+    """The two results of measure_step() for several ranks, each with its part of the batch, and for one process with all threads. Batch
+    statistics are local to each rank, as in DistributedDataParallel, except in the contender with SyncBatchNorm."""
     size = RANK_BATCH_SIZE
     together = size * RANKS
     settings = {**best.step(network), "threads": 1, "optimizer": "fused"}
@@ -181,7 +181,7 @@ def measure_ranks(options, best, network):
 
 
 def hidden_share(answers):
-    """The share of the time of a separate exchange for which the ranks do not wait, in per cent."""
+    """The percentage of the time of a separate exchange during which the ranks do not wait."""
     exposed, alone = ([value for answer in answers for value in answer[key]] for key in ("exposed", "alone"))
     return 100 * (1 - statistics.mean(exposed) / statistics.median(alone))
 
@@ -193,8 +193,8 @@ def overlap_worker(options, bucket_cap_mb):
 
 
 def measure_overlap(options):
-    """For each bucket size, the share of the exchange of gradients that is hidden behind the backward pass: over all steps after the
-    second, and the spread of the rounds."""
+    """For each bucket size, the percentage of the gradient exchange that is hidden behind the backward pass: over all steps after the
+    second, with the spread of the rounds."""
     workers = [overlap_worker(options, cap) for cap in OVERLAP["bucket_cap_mb"]]
     for worker in workers:
         worker.ask(1)  # the second step
@@ -217,7 +217,7 @@ def measure_overlap(options):
 
 
 def measure_watch(options, network):
-    """The cost of failure detection and of the agreement to stop in per cent of a step: median and quartiles over many turns."""
+    """The cost of failure detection and of the agreement to stop as a percentage of a step: median and quartiles over many turns."""
     argv = [options.bin / "bench_ranks", "--watch", "--network", network, "--batch-size", RANK_BATCH_SIZE, "--input", "resident"]
     worker = our_worker(network, [*argv, "--data", options.data, "distributed.sync_batch_norm=false"], None, num_ranks=RANKS)
     worker.calibrate(2 * WATCH["seconds"])
@@ -232,7 +232,7 @@ def measure_watch(options, network):
     parts = {"calls": 100 * settings["call_seconds"] / statistics.median(step_seconds), "beats": 100 * settings["idle_share"]}
     contender = {"name": network, "quartiles": quartiles, "values": costs, "parts": parts, "steps": worker.steps, "memory_mb": worker.close(), **worker.command,
                  "settings": settings}
-    title = f"cost of looking after each other, {RANKS} ranks: {network} x {RANK_BATCH_SIZE} each"
+    title = f"cost of failure detection, {RANKS} ranks: {network} x {RANK_BATCH_SIZE} each"
     return title, {"unit": "% of a step", "contenders": [contender], "foreign_cores": foreign}
 
 
@@ -248,7 +248,7 @@ def measure_input(options, best, dtype, channels_last):
 
 
 def measure_augment(options):
-    """CIFAR-10 with crop, flip and RandAugment on one thread."""
+    """Measures CIFAR-10 with crop, flip and RandAugment on one thread."""
     size = 128
     argv = [options.bin / "bench_input", "--batch-size", size, "--rand-augment", "--data", options.data]
     workers = [our_worker("ours", argv, size)]
@@ -258,7 +258,7 @@ def measure_augment(options):
 
 
 def measure_workers(options):
-    """Image files with two loader threads and with one."""
+    """Measures image files with two loader threads and with one."""
     size = 32
     with tempfile.TemporaryDirectory() as folder:
         write_photographs(pathlib.Path(folder))
@@ -268,7 +268,7 @@ def measure_workers(options):
 
 
 def write_photographs(folder, count=256):
-    """JPEG files of 500 x 375 pixels, as ImageNet's are on average, with the smooth areas, edges and noise of photographs."""
+    """Writes JPEG files of 500 x 375 pixels, the average size in ImageNet, with smooth areas, edges and noise like photographs."""
     import numpy
     from PIL import Image, ImageFilter
 
@@ -299,7 +299,7 @@ def measure_images(options):
 
 
 def measure_packed(options):
-    """Packed pixels, whose shorter edge has 256, to normalised float32 batches on one thread."""
+    """Packed pixels with a shorter edge of 256 to normalised float32 batches on one thread."""
     size = 32
     with tempfile.TemporaryDirectory() as folder:
         photographs, packed = pathlib.Path(folder, "photographs"), pathlib.Path(folder, "packed")
@@ -353,8 +353,8 @@ def measure_checkpoint(options, best):
 
 
 def first_step(argv, allocator, run_dir=None):
-    """Seconds from the start of the process to the end of its first step, and its peak memory until then. Our program writes the time of
-    the end to metrics.jsonl in run_dir, the Python scripts print it."""
+    """Seconds from the start of the process to the end of its first step, and the peak memory until then. Our program writes the end time
+    to metrics.jsonl in run_dir; the Python scripts print it."""
     env = {**os.environ, **(ALLOCATOR if allocator else {})}
     pipe = subprocess.PIPE
     start = time.time()
@@ -454,7 +454,7 @@ def peak_gflops(options):
 
 
 def add_peak_shares(result, peak):
-    """The part of the machine's peak that each contender reaches, if the direct algorithm's operations are counted for all of them."""
+    """Adds the fraction of the machine's peak that each contender reaches, counting the operations of the direct algorithm for all of them."""
     counts = (c.get("settings", {}).get("flops_per_image") for c in result["contenders"])
     flops = next(filter(None, counts), None)
     for contender in result["contenders"] if flops else []:
@@ -468,13 +468,13 @@ def print_result(title, result):
     elif result["unit"] == "% of a step":
         for c in result["contenders"]:
             print("  median {1:+.2f}, quartiles {0:+.2f} and {2:+.2f}, {count} turns".format(*c["quartiles"], count=len(c["values"])))
-            print("  its parts alone: calls in a step {calls:.3f} %, beats {beats:.3f} % of a processor".format(**c["parts"]))
+            print("  its parts separately: calls in a step {calls:.3f} %, heartbeats {beats:.3f} % of a processor".format(**c["parts"]))
     elif result["unit"] == "ms":
         print_checkpoint(result)
     else:
         print_contenders(result, digits=2 if result["unit"] == "s" else 0)
     if max(result.get("foreign_cores", [0])) > 0.2:
-        print(f"  other processes kept up to {max(result['foreign_cores']):.1f} cores busy: do not trust these figures")
+        print(f"  other processes used up to {max(result['foreign_cores']):.1f} cores: these figures are not reliable")
     sys.stdout.flush()
 
 
@@ -510,8 +510,8 @@ def parse_arguments():
     parser.add_argument("--networks", nargs="+", choices=[*BATCH_SIZE, *TORCHVISION], default=DEFAULT_NETWORKS)
     parser.add_argument("--data", default=harness.default_data(), help="folder of the CIFAR-10 files (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--seconds", type=float, default=4, help="of one turn of one contender (default: %(default)s)")
-    parser.add_argument("--float32", action="store_true", help="no autocast on either side, also on a processor that is faster with it")
+    parser.add_argument("--seconds", type=float, default=4, help="duration of one turn of one contender (default: %(default)s)")
+    parser.add_argument("--float32", action="store_true", help="no autocast on either side, even on a processor that is faster with it")
     return parser.parse_args()
 
 

@@ -35,7 +35,7 @@ class CheckpointedTraining {
   nlohmann::json run(int64_t count) {
     nlohmann::json answer = {{"pause", {}}, {"written", {}}, {"plain", {}}, {"beside", {}}, {"load", {}}};
     for (int64_t i = 0; i < count; ++i) {
-      train();  // so that after-effects of loading are not measured
+      train();  // a warm-up, so that after-effects of loading are not measured
       answer["plain"].push_back(seconds_of([&] { train(); }));
       run_.progress.step += 1;
       const auto pause = seconds_of([&] { checkpoints_.save(/*is_best=*/false); });
@@ -76,7 +76,7 @@ int main(int argc, char** argv) {
   std::string folder;
   int64_t num_steps = 1;
   app.add_option("--folder", folder)->required();
-  app.add_option("--steps", num_steps, "before a checkpoint, and as many beside it");
+  app.add_option("--steps", num_steps, "number of steps before a checkpoint, and during its write");
   CLI11_PARSE(app, argc, argv);
 
   bench::SingleProcess process(options);

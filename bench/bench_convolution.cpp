@@ -1,4 +1,4 @@
-// Times of the networks' 3×3 convolutions: with stride 1 by each algorithm, forward, gradient of the input and gradient of the weights;
+// Measures the networks' 3×3 convolutions: with stride 1 each algorithm's forward pass, gradient of the input and gradient of the weights;
 // with stride 2 the gradient of the weights. Prints tables.
 
 #include <fmt/format.h>
@@ -134,7 +134,7 @@ int main(int argc, char** argv) {
   app.add_option("--rounds", rounds);
   app.add_flag("--bfloat16", bfloat16, "images in bfloat16, as under autocast (stride 1 only)");
   CLI11_PARSE(app, argc, argv);
-  // As in the program; otherwise results of some calls are in memory that the system has to clear first.
+  // As in the program; without it, the system has to clear the memory for the results of some calls.
   trainer::device::configure_cpu_allocator();
   fmt::print("{} threads; ms for forward / gradient of the input / gradient of the weights, medians of {} rounds\n\n",
              at::get_num_threads(), rounds);

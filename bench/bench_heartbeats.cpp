@@ -1,5 +1,5 @@
-// Measures the load of failure detection on the store and the time until all ranks name a lost rank: real detectors over real sockets, all
-// ranks in one process and the store in another one. Without training.
+// Measures the load of failure detection on the store and the time until all ranks report a lost rank, with real detectors over real
+// sockets, all ranks in one process and the store in another. No training runs.
 
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -37,7 +37,7 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 // A store's server in a separate process, so that its processor time is measured separately from that of the clients.
 class ServerProcess {
  public:
-  // Forks, so construct it before any thread is started.
+  // Forks, so it must be constructed before any thread is started.
   ServerProcess() {
     int ends[2];
     TORCH_CHECK(pipe(ends) == 0, "pipe");
@@ -112,7 +112,7 @@ class Run {
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
-  // From now on rank `lost` sends nothing. `is_noticed`: another rank asks for the first failure, as after a broken connection.
+  // From now on rank `lost` sends nothing. `is_noticed`: whether another rank asks for the first failure, as after a broken connection.
   json lose(int lost, bool is_noticed, int patience_seconds) {
     std::vector<std::string> before;
     {
@@ -208,11 +208,11 @@ json measure(const Options& options, const ServerProcess& server) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("What it costs that many ranks look after each other");
+  CLI::App app("Cost of failure detection with many ranks");
   Options options;
   app.add_option("--ranks", options.num_ranks);
   app.add_option("--hang-seconds", options.hang_seconds);
-  app.add_option("--seconds", options.seconds, "of the measurement of the load");
+  app.add_option("--seconds", options.seconds, "duration of the load measurement");
   CLI11_PARSE(app, argc, argv);
 
   // Each rank needs a descriptor for its connection.

@@ -1,5 +1,5 @@
-// The program's input pipeline, by default on one thread, for bench.py: CIFAR-10 with crop, flip and normalise, or image files or a packed
-// data set with ImageNet's transforms.
+// The input pipeline of the program for bench.py, by default on one thread: CIFAR-10 with crop, flip and normalise, or image files or a
+// packed data set with ImageNet's transforms.
 
 #include <ATen/Parallel.h>
 
@@ -19,7 +19,7 @@ constexpr const char* kCifar =
     "experiment: bench\nmodel: {name: resnet20}\ntraining: {epochs: 1}\ndataset:\n  name: cifar10\n  train_transforms:\n"
     "    - random_crop: {size: 32, padding: 4}\n    - random_horizontal_flip\n"
     "    - normalize: {mean: [0.4914, 0.4822, 0.4465], std: [0.2470, 0.2435, 0.2616]}\n";
-// With the data set's own transforms.
+// With the data set's default transforms.
 constexpr const char* kImages = "experiment: bench\nmodel: {name: resnet18}\ntraining: {epochs: 1}\ndataset:\n  name: ";
 
 }  // namespace
@@ -59,7 +59,7 @@ int main(int argc, char** argv) {
   bench::serve({{"dtype", dtype}, {"channels_last", channels_last}}, [&](int64_t count) {
     for (int64_t i = 0; i < count; ++i) {
       const auto* batch = started ? loader.next() : nullptr;
-      // An incomplete last batch is dropped, as by drop_last.
+      // Drops an incomplete last batch, like drop_last.
       if (batch != nullptr && batch->size == batch_size) continue;
       sampler.set_epoch(epoch);
       loader.start_epoch(epoch++, sampler.samples().indices);

@@ -1,5 +1,5 @@
-// The float32 operations that all cores together can do in a second, measured with sums and products in registers: what bench.py relates
-// the speed of a step to. Prints them in units of 1e9 and ends.
+// The peak float32 performance of all cores together, measured with sums and products in registers; bench.py relates the speed of a step to
+// it. Prints GFLOP/s.
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 
 #include "launch/world/host_resources.h"
 
-// Compiled once for each kind of processor that Highway knows; the best one is chosen at run time.
+// Compiled once for each instruction set that Highway supports; the best one is chosen at run time.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "bench/bench_peak.cpp"
 #include <hwy/foreach_target.h>
@@ -48,7 +48,7 @@ namespace trainer::bench {
 
 HWY_EXPORT(multiply_and_add);
 
-// Operations of all cores in a second.
+// Operations per second of all cores.
 double measure(int num_threads) {
   constexpr int64_t kRounds = 20'000'000;
   std::vector<std::thread> threads;
@@ -70,7 +70,7 @@ double measure(int num_threads) {
 int main() {
   const int num_threads = static_cast<int>(trainer::world::available_cpus());
   double best = 0;
-  // The best of several, because other work only makes it slower.
+  // The best of several runs, because other work can only make it slower.
   for (int i = 0; i < 5; ++i) best = std::max(best, trainer::bench::measure(num_threads));
   fmt::print("{:.1f}\n", best / 1e9);
 }

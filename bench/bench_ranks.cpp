@@ -1,5 +1,5 @@
 // Training steps of one of several ranks that exchange gradients over gloo, for bench.py. Rank and world size are in the environment
-// variables that torchrun and `trainer launch` set. Rank 0 communicates with bench.py, the others follow it.
+// variables of torchrun and `trainer launch`. Rank 0 communicates with bench.py; the others follow it.
 
 #include <unistd.h>
 
@@ -47,7 +47,7 @@ void serve_together(const distributed::ProcessGroup& world, const json& settings
   }
 }
 
-// Nanoseconds of a clock that all processes of a host share.
+// Nanoseconds of a clock shared by all processes of a host.
 int64_t now() { return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 // Measures how long ranks wait for sums of gradients after the last gradient of a step is computed (`exposed`), and how long the exchange
@@ -129,11 +129,11 @@ class Overlap : public engine::TrainingHook {
 // Measures the cost of failure detection and of the agreement to stop: the same number of steps with and without them, in turns.
 class WatchCost {
  public:
-  WatchCost(engine::Parts& parts, bench::Training& training, const distributed::Meeting& meeting)
-      : parts_(parts), training_(training), meeting_(meeting), stop_consensus_(parts.ranks.control) {}
+  WatchCost(engine::Parts& parts, bench::Training& training, const distributed::Rendezvous& rendezvous)
+      : parts_(parts), training_(training), rendezvous_(rendezvous), stop_consensus_(parts.ranks.control) {}
 
-  // Collective. The share of a processor that failure detection uses on this rank without other work. The threads that wait anyway are
-  // subtracted.
+  // Collective. The fraction of a processor that failure detection uses on this rank without other work, less the use of threads that wait
+  // anyway.
   double idle_share() const {
     const double without = busy_share();
     const auto detector = make_detector(make_activity());
@@ -196,33 +196,33 @@ class WatchCost {
 
   std::shared_ptr<distributed::Activity> make_activity() const {
     return std::make_shared<distributed::Activity>([this](const auto& state) {
-      describe_process(fmt::format("rank {} of {}, in {}", parts_.ranks.world->rank(), meeting_.ranks.size(), describe(state)));
+      describe_process(fmt::format("rank {} of {}, in {}", parts_.ranks.world->rank(), rendezvous_.ranks.size(), describe(state)));
     });
   }
 
   std::unique_ptr<supervision::FailureDetector> make_detector(const std::shared_ptr<distributed::Activity>& activity) const {
-    const supervision::FailureDetectorOptions options{.rank = parts_.ranks.world->rank(), .ranks = meeting_.ranks};
-    return std::make_unique<supervision::FailureDetector>(*meeting_.store, activity, options,
+    const supervision::FailureDetectorOptions options{.rank = parts_.ranks.world->rank(), .ranks = rendezvous_.ranks};
+    return std::make_unique<supervision::FailureDetector>(*rendezvous_.store, activity, options,
                                                           [](const supervision::Failure&) { std::abort(); });
   }
 
   engine::Parts& parts_;
   bench::Training& training_;
-  const distributed::Meeting& meeting_;
+  const distributed::Rendezvous& rendezvous_;
   distributed::StopConsensus stop_consensus_;
   bool watches_first_ = false;
 };
 
-distributed::Meeting meet(const world::RankEnv& rank_env, const config::DistributedSection& section) {
+distributed::Rendezvous join_run(const world::RankEnv& rank_env, const config::DistributedSection& section) {
   static const auto logger = make_quiet_logger();
-  const distributed::Introduction mine{.rank = distributed::this_process(), .version = {}, .config = {}, .problem = {}};
-  return distributed::meet(rank_env, world::rendezvous_address(rank_env, section.init_method), mine, rank_env.secret,
-                           std::chrono::seconds(section.timeout_seconds), *logger);
+  const distributed::Hello mine{.rank = distributed::this_process(), .version = {}, .config = {}, .problem = {}};
+  return distributed::join_run(rank_env, world::rendezvous_address(rank_env, section.init_method), mine, rank_env.secret,
+                               std::chrono::seconds(section.timeout_seconds), *logger);
 }
 
-void train(const RanksOptions& options, const config::Experiment& experiment, const distributed::Meeting& meeting,
+void train(const RanksOptions& options, const config::Experiment& experiment, const distributed::Rendezvous& rendezvous,
            distributed::ProcessGroups& groups) {
-  session::RankContext context(experiment, {.num_threads = world::available_cpus(meeting.num_sharing_cpus)}, make_quiet_logger(),
+  session::RankContext context(experiment, {.num_threads = world::available_cpus(rendezvous.num_sharing_cpus)}, make_quiet_logger(),
                                engine::make_ranks(groups));
   session::Session session(context);
   auto& parts = session.parts();
@@ -236,7 +236,7 @@ void train(const RanksOptions& options, const config::Experiment& experiment, co
   std::optional<WatchCost> watch_cost;
   if (options.measures_overlap) overlap.emplace(parts, training);
   if (options.measures_watch) {
-    watch_cost.emplace(parts, training, meeting);
+    watch_cost.emplace(parts, training, rendezvous);
     settings["idle_share"] = watch_cost->idle_share();
     settings["call_seconds"] = watch_cost->call_seconds();
   }
@@ -255,15 +255,15 @@ int main(int argc, char** argv) {
   CLI::App app("Training steps of a rank, measured by bench.py");
   RanksOptions options;
   options.training.add_to(app);
-  app.add_flag("--overlap", options.measures_overlap, "answer with what is exposed of the exchange of gradients, and what it takes alone");
-  app.add_flag("--watch", options.measures_watch, "answer with the time of steps while ranks look after each other, and without");
+  app.add_flag("--overlap", options.measures_overlap, "measure the exposed part of the gradient exchange, and the exchange alone");
+  app.add_flag("--watch", options.measures_watch, "measure steps with and without failure detection");
   CLI11_PARSE(app, argc, argv);
 
   const auto experiment = bench::make_experiment(options.training);
   const auto rank_env = world::find_rank_env({}, world::process_environment());
-  const auto meeting = meet(rank_env, experiment.distributed);
-  distributed::ProcessGroups groups(meeting.group_store, rank_env.rank, rank_env.world_size,
-                                    {.gloo_address = meeting.address, .ranks = meeting.ranks});
-  train(options, experiment, meeting, groups);
+  const auto rendezvous = join_run(rank_env, experiment.distributed);
+  distributed::ProcessGroups groups(rendezvous.group_store, rank_env.rank, rank_env.world_size,
+                                    {.gloo_address = rendezvous.address, .ranks = rendezvous.ranks});
+  train(options, experiment, rendezvous, groups);
   groups.shutdown();
 }

@@ -12,7 +12,7 @@ int main(int argc, char** argv) {
   bench::TrainingOptions options;
   options.add_to(app);
   std::string given;
-  app.add_option("--losses", given, "only print the loss of a step with each batch of this file, which torch.save has written");
+  app.add_option("--losses", given, "only print the loss of a step with each batch of this file, written by torch.save");
   bool evaluates = false;
   app.add_flag("--evaluate", evaluates, "evaluate instead of training");
   CLI11_PARSE(app, argc, argv);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Time and memory of `trainer data audit` on many JPEG files, of which a part show the same thing from the same place. Needs Pillow and NumPy."""
+"""Measures time and memory of `trainer data audit` on many JPEG files, some of which show the same scene. Needs Pillow and NumPy."""
 
 import argparse
 import contextlib
@@ -17,7 +17,7 @@ from PIL import Image, ImageDraw
 from harness import ROOT, peak_memory_mb
 
 SIDE = 224
-NUM_FIXTURES = 3  # things of which there are many pictures
+NUM_FIXTURES = 3  # scenes of which there are many images
 
 
 def draw(random):
@@ -46,7 +46,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build" / "release" / "bin", help="folder of our programs")
     parser.add_argument("--images", type=int, default=100_000)
-    parser.add_argument("--alike", type=float, default=0.3, help="the part of them that show the same things (default: %(default)s)")
+    parser.add_argument("--alike", type=float, default=0.3, help="fraction of images that show the same scenes (default: %(default)s)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="trainer-audit-") as folder:
         folder = pathlib.Path(folder)
@@ -63,7 +63,7 @@ def main():
             process = subprocess.Popen([options.bin / "trainer", "data", "audit", "--config", config, "--json"], stdout=found, stderr=log)
             peak = 0
             while process.poll() is None:
-                with contextlib.suppress(StopIteration):  # it has just ended
+                with contextlib.suppress(StopIteration):  # the process has just ended
                     peak = max(peak, peak_memory_mb(process.pid))
                 time.sleep(0.1)
         seconds = time.perf_counter() - began
@@ -72,7 +72,7 @@ def main():
         if process.returncode not in (0, 3) or not compared:
             raise SystemExit(log)
         counts = {key: len(value) for key, value in json.loads((folder / "found.json").read_text()).items() if isinstance(value, list) and value}
-        print(f"{options.images} images: {seconds:.1f} s, of which {compared[1]} s are after the decoding; peak memory {peak:.0f} MB; found {counts}")
+        print(f"{options.images} images: {seconds:.1f} s, {compared[1]} s of them after decoding; peak memory {peak:.0f} MB; found {counts}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Memory of the data in a training with several ranks on this host: how much of the mapped files each rank holds for itself (its
-proportional share, PSS), and whether the memory of rank 0 grows over many batches."""
+"""Measures the memory of the data in a training with several ranks on this host: the proportional set size (PSS) of the mapped files on
+each rank, and whether the memory of rank 0 grows over many batches."""
 
 import argparse
 import collections
@@ -15,7 +15,7 @@ from harness import ROOT
 
 
 def pss_of_files(pid, folder):
-    """MB that the process holds of mapped files below `folder`: resident, and its proportional share."""
+    """The MB of the process's mapped files below `folder`: resident and proportional set size."""
     sizes = collections.Counter()
     inside = False
     for line in open(f"/proc/{pid}/smaps"):
@@ -27,7 +27,7 @@ def pss_of_files(pid, folder):
 
 
 def private_mb(pid):
-    """Memory that is not of mapped files."""
+    """The memory except mapped files."""
     return next(int(line.split()[1]) for line in open(f"/proc/{pid}/status") if line.startswith("RssAnon")) / 1024
 
 
@@ -36,7 +36,7 @@ def main():
     parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "build" / "release" / "bin", help="folder of our programs")
     parser.add_argument("--data", type=pathlib.Path, default=harness.default_data(), help="folder of the CIFAR-10 files (default: %(default)s)")
     parser.add_argument("--ranks", type=int, default=2)
-    parser.add_argument("--batches", type=int, default=12000, help="of each rank")
+    parser.add_argument("--batches", type=int, default=12000, help="number of batches of each rank")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         log = pathlib.Path(folder, "run")

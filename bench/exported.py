@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Compares what exported networks, and libtrainer_predict, answer with `trainer predict`, on 200 images of different sizes: the pictures of scikit-image and
-CIFAR-10 images, and what an application answers that resizes as OpenCV does. Prints a table. EfficientNet-Lite0 has its published weights; the others have
-random ones, with statistics of batch normalisation of these images. Needs `pip install opencv-python-headless` in .deps/venv; takes about ten minutes."""
+"""Compares the outputs of exported networks and libtrainer_predict with `trainer predict` on 200 images of different sizes (images of
+scikit-image and CIFAR-10), and those of an application that resizes with OpenCV. Prints a table. EfficientNet-Lite0 has its published
+weights; the other networks have random ones, with batch-normalisation statistics of these images. Needs `pip install
+opencv-python-headless` in .deps/venv; takes about ten minutes."""
 
 import argparse
 import ctypes
@@ -34,7 +35,7 @@ def folder_of(package):
 
 
 def make_images(folder):
-    """PNG files: whole pictures, parts of them, and CIFAR-10 images, of many sizes."""
+    """Writes PNG files of many sizes: whole images, parts of them, and CIFAR-10 images."""
     pictures = [Image.open(path).convert("RGB") for path in sorted((folder_of("skimage") / "data").glob("*")) if path.suffix in (".png", ".jpg", ".jpeg")]
     pictures = [picture for picture in pictures if min(picture.size) >= 64]
     random = numpy.random.default_rng(1)
@@ -82,7 +83,7 @@ transform = torchvision.transforms.Compose([torchvision.transforms.Resize(256), 
 
 
 def as_with_opencv(file):
-    """As most applications prepare an image: without antialiasing."""
+    """Prepares an image like most applications, without antialiasing."""
     image = numpy.asarray(Image.open(file))
     height, width = image.shape[:2]
     scale = 256 / min(height, width)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Fine-tunes EfficientNet-Lite0 with its published weights on the CIFAR-10 sample (2,000 training images, 500 for validation) at 224 pixels,
-with the recipe of configs/finetune.yaml and as a script of timm does it, and prints a table of accuracies and seconds. Takes about half an hour."""
+with the recipe of configs/finetune.yaml and with an equivalent timm script, and prints a table of accuracies and seconds. Takes about half an hour."""
 
 import argparse
 import importlib.util
@@ -26,7 +26,7 @@ def weights():
 
 
 def ours(options, home, seed, *settings):
-    """Accuracy and seconds of a run of the program."""
+    """The accuracy and seconds of a run of the program."""
     with tempfile.TemporaryDirectory(prefix="finetune-") as folder:
         command = [options.bin / "trainer", "--config", ROOT / "configs" / "finetune.yaml", "--run-dir", folder, f"seed={seed}",
                    f"model={{name: efficientnet_lite0, init_from: {weights()}, init_strict: false, freeze: [backbone]}}", f"dataset={{name: cifar10, root: {SAMPLE}}}",

@@ -16,7 +16,7 @@ import time
 from bench import first_step
 from harness import PEERS, ROOT, Worker, add_ratios, summary
 
-# name, network, stem, batch size, height and width of the images, whether it is compiled too (which takes a minute)
+# name, network, stem, batch size, height and width of the images, whether to measure torch.compile too (which takes a minute)
 CASES = [
     ("ResNet-18 x 128, 32 px", "resnet18", "cifar", 128, 32, True),
     ("WRN-28-10 x 128, 32 px", "wide_resnet", "", 128, 32, True),
@@ -24,12 +24,11 @@ CASES = [
     ("ResNet-18 x 1024, 32 px", "resnet18", "cifar", 1024, 32, False),
     ("ResNet-50 x 128, 32 px", "resnet50", "cifar", 128, 32, False),
 ]
-# A small case for a CPU, on which the script can be tried.
+# A small case to try the script on a CPU.
 CPU_CASES = [("ResNet-18 x 4, 32 px", "resnet18", "cifar", 4, 32, False)]
-# One contender, from its start to its end.
+# The time limit of one contender.
 LIMIT_SECONDS = 240
-# float64. Both sides use the same library, which may choose other algorithms with other orders of sums. The three steps amplify that: in
-# float32, by a factor of several thousand for ResNet-50.
+# For float64. Both sides use the same library, which may choose different algorithms with different orders of sums. The three steps amplify the differences: in float32, by a factor of several thousand for ResNet-50.
 LOSS_TOLERANCE = 1e-9
 
 
@@ -40,8 +39,8 @@ def parse_arguments():
     parser.add_argument("--data", default=ROOT / "datasets" / "cifar10_sample", help="folder of CIFAR-10 files (default: %(default)s)")
     parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("gpu_bench.json"), help="default: %(default)s")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=0.7, help="of one turn of one contender (default: %(default)s)")
-    parser.add_argument("--minutes", type=float, default=8.5, help="begin nothing new after this time (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=0.7, help="duration of one turn of one contender (default: %(default)s)")
+    parser.add_argument("--minutes", type=float, default=8.5, help="start no new measurement after this time (default: %(default)s)")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda",
                         help="cpu: only to try the script, with a small network and without graphs and compilation")
     return parser.parse_args()
@@ -73,7 +72,7 @@ class Bench:
         return [float(word) for word in run.stdout.split()]
 
     def losses(self, case):
-        """Of three steps from the same weights with the same batches."""
+        """The losses of three steps from the same weights with the same batches."""
         with tempfile.TemporaryDirectory() as folder:
             subprocess.run([str(word) for word in self.peer(case, "--write", folder)], check=True, timeout=LIMIT_SECONDS)
             ours = self.printed_losses(self.ours(case, "--losses", f"{folder}/batches.pt", f"model.init_from={folder}/weights.pt",
@@ -83,7 +82,7 @@ class Bench:
         return {"ours": ours, "python": theirs, "tolerance": LOSS_TOLERANCE, "equal": equal}
 
     def contenders(self, case):
-        """Name and command of each."""
+        """Yields the name and command of each contender."""
         autocast = ["--bfloat16"] if self.on_gpu else []
         ours = self.ours(case, "--input", "resident", f"amp.enabled={str(self.on_gpu).lower()}")
         yield "ours", ours
@@ -99,10 +98,10 @@ class Bench:
         workers = []
         for name, argv in self.contenders(case):
             if name == "Python, compiled" and not self.left(150):
-                failures[name] = "left out, for lack of time"
+                failures[name] = "skipped for lack of time"
                 continue
             try:
-                # `timeout` ends a contender that hangs, so that its answer becomes the end of its output.
+                # `timeout` ends a contender that hangs, so that reading its answer ends too.
                 worker = Worker(name, ["timeout", "--kill-after=5", LIMIT_SECONDS, *argv], images_per_step=case[3])
                 worker.calibrate(self.options.seconds)
                 workers.append(worker)
@@ -120,7 +119,7 @@ class Bench:
                 rates[worker.name].append(worker.images_per_second())
         result["contenders"] = []
         for worker in workers:
-            # The host is not slowed down by a full queue in a single step.
+            # Single steps, because a full queue would slow down the host.
             single = [worker.ask(1) for _ in range(10)]
             values = summary(rates[worker.name])
             step = worker.images_per_step / values["median"]
@@ -199,7 +198,7 @@ def main():
     failed = False
     for title, measure in parts:
         if not bench.left(60):
-            print(f"{title}: left out, for lack of time")
+            print(f"{title}: skipped for lack of time")
             continue
         try:
             result = measure()

@@ -1,4 +1,4 @@
-"""Processes that are measured in turns, and a description of the machine."""
+"""Processes to measure in turns, and a description of the machine."""
 
 import datetime
 import importlib.metadata
@@ -16,7 +16,7 @@ PEERS = ROOT / "bench" / "peers"
 sys.path.insert(0, str(ROOT / "tests" / "golden"))
 import cpu
 
-# Keeps large blocks in the process and in huge pages. Otherwise LibTorch returns the memory of each step and page-faults it in again.
+# Keeps large blocks in the process and in huge pages. Otherwise LibTorch returns the memory of each step to the system and page-faults it in again.
 ALLOCATOR = {"THP_MEM_ALLOC_ENABLE": "1", "MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "8589934592"}
 
 
@@ -85,7 +85,7 @@ def rank_variables(num_ranks):
 
 
 class Worker:
-    """A process with the protocol of peers/worker.py, or several ranks of which the first has it. The constructor returns when it is ready.
+    """A process with the protocol of peers/worker.py, or several ranks, of which the first has it. The constructor returns when it is ready.
     `environment`: variables in addition to those of this process and of the allocator setting."""
 
     def __init__(self, name, argv, images_per_step, allocator=False, num_ranks=1, environment=None):
@@ -141,12 +141,12 @@ class Worker:
 
 
 def our_worker(name, argv, images_per_step, num_ranks=1):
-    # As the program sets it for itself (src/main.cpp).
+    # The same value that the program sets for itself (src/main.cpp).
     return Worker(name, argv, images_per_step, num_ranks=num_ranks, environment={"GOMP_SPINCOUNT": "10000"})
 
 
 def python_worker(name, script, options, images_per_step, allocator=False, num_ranks=1, environment=None):
-    """options: long option to value; True adds the option without a value, False and None omit it."""
+    """`options`: maps long options to values; True adds the option without a value, False and None omit it."""
     argv = [sys.executable, PEERS / script]
     for key, value in options.items():
         if value is not None and value is not False:
@@ -167,7 +167,7 @@ def alternate(workers, rounds, seconds):
     for i in range(rounds):
         foreign.append(busy_cores(0.5))
         for worker in workers if i % 2 == 0 else reversed(workers):
-            time.sleep(0.2)  # until loader processes and spinning threads of the previous one are idle
+            time.sleep(0.2)  # until loader processes and spinning threads of the previous worker are idle
             rates[worker.name].append(worker.images_per_second())
     contenders = [
         {"name": w.name, **summary(rates[w.name]), "memory_mb": w.close(), "steps": w.steps, **w.command, "settings": w.settings}

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Compares the suggestion of `trainer lr-find` with a grid of learning rates, on three data sets: trains each, and prints the accuracies after
-the last epoch. Two of the data sets are drawn by this program. Takes half an hour on two quiet cores. Runs in build/lr_find that have
-ended are not repeated. --golden writes the losses of lr-find and the accuracies, for a test. Exits with 1 if a suggestion is more than 3 points
-below the best of the grid."""
+"""Compares the suggestion of `trainer lr-find` with a grid of learning rates on three data sets: trains with each, and prints the
+accuracies after the last epoch. This program draws two of the data sets. Takes half an hour on two idle cores. Completed runs in
+build/lr_find are not repeated. --golden writes the losses of lr-find and the accuracies for a test. Exits with 1 if a suggestion is more
+than 3 points below the best of the grid."""
 
 import argparse
 import json
@@ -15,12 +15,12 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "build" / "lr_find"
 GRID = [0.003, 0.01, 0.03, 0.1, 0.3]
-MOST_BELOW = 0.03  # the best of the grid; the same as in the test of the golden file
+MOST_BELOW = 0.03  # largest allowed distance to the best of the grid; the same as in the test of the golden file
 GOLDEN = ROOT / "tests" / "golden" / "lr_range_curves.json"
 
 
 def draw(folder, seed, side, count, noise, classes, pixel):
-    """An image folder: of each class `count` images for training and 60 for validation. `pixel(rng, number)` returns a function of x and y."""
+    """Writes an image folder with `count` training images and 60 validation images per class. `pixel(rng, number)` returns a function of x and y."""
     rng = random.Random(seed)
     for split, total in (("train", count), ("val", 60)):
         for number, name in enumerate(classes):
@@ -63,7 +63,7 @@ def outline(rng, number):
 
 
 def experiment_of(trainer, name, *drawing):
-    """The file that `trainer init` writes for a drawn data set; without mirroring, which turns stripes."""
+    """The file that `trainer init` writes for a drawn data set; for stripes without mirroring, which would change their angle."""
     file = FOLDER / f"{name}.yaml"
     if not file.exists():
         draw(FOLDER / name, *drawing)
@@ -74,7 +74,7 @@ def experiment_of(trainer, name, *drawing):
 
 
 def experiments(trainer):
-    """The file of each experiment, and settings that shorten it."""
+    """The file of each experiment, and settings that make it shorter."""
     return {"quickstart": (ROOT / "configs" / "quickstart.yaml", ["training.epochs=6"]),
             "stripes": (experiment_of(trainer, "stripes", 2, 24, 200, 30, [f"angle{i}" for i in range(8)], stripes), ["training.epochs=15"]),
             # With fewer epochs, the accuracy depends on the seed more than on the learning rate.

@@ -9,8 +9,8 @@
 
 namespace trainer::bench {
 
-// Prints "ready" with the settings after one step as warm-up, then answers each "go N" with the seconds of `run`(N) and with the values
-// that it returns.
+// Prints "ready" with the settings after one warm-up step, then answers each "go N" with the seconds of `run`(N) and the values that it
+// returns.
 inline void serve(const nlohmann::json& settings, const std::function<nlohmann::json(int64_t)>& run) {
   run(1);
   std::cout << "ready " << settings.dump() << std::endl;

@@ -16,13 +16,13 @@ from harness import ROOT
 
 CLASSES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 NORMALIZE = "normalize: {mean: [0.4914, 0.4822, 0.4465], std: [0.2470, 0.2435, 0.2616]}"
-# A transform that gives images of unknown size the size that they have.
+# A transform that has no effect except to declare the size of the images.
 TRAIN = f"dataset.train_transforms=[resize: {{size: [32, 32]}}, random_crop: {{size: 32, padding: 4}}, random_horizontal_flip, {NORMALIZE}]"
 VALIDATION = f"dataset.validation_transforms=[resize: {{size: [32, 32]}}, {NORMALIZE}]"
 
 
 def read_records(files, count):
-    """The first `count` records, sorted by class as a folder of images is."""
+    """The first `count` records, sorted by class like a folder of images."""
     records = numpy.concatenate([numpy.fromfile(file, numpy.uint8).reshape(-1, 3073) for file in files])[:count]
     return records[numpy.argsort(records[:, 0], kind="stable")]
 

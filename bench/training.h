@@ -30,7 +30,7 @@ struct TrainingOptions {
 
   void add_to(CLI::App& app) {
     app.add_option("--network", network)->required();
-    app.add_option("--batch-size", batch_size, "of this process");
+    app.add_option("--batch-size", batch_size, "samples per batch of this process");
     app.add_option("--size", image_size, "height and width of the images of ready batches");
     app.add_option("--input", source)->check(CLI::IsMember({"resident", "pipeline"}));
     app.add_option("--data", data)->required();
@@ -54,10 +54,10 @@ inline config::Experiment make_experiment(const TrainingOptions& options) {
   return config::load_text(text, "bench", overrides, registries);
 }
 
-// An endless source of batches: ready ones in the memory of the device, or those of the loader.
+// An endless source of batches: ready batches in the memory of the device, or those of the loader.
 class BatchSource {
  public:
-  // `image_size`: empty: the loader's.
+  // `image_size`: of ready batches; empty: use the loader's batches.
   BatchSource(engine::Parts& parts, std::optional<int64_t> image_size) : parts_(parts) {
     for (int i = 0; image_size && i < 8; ++i) {
       add(torch::randn({parts.plan.batch_size, 3, *image_size, *image_size}),
@@ -86,7 +86,7 @@ class BatchSource {
   int64_t count_ = 0;
 };
 
-// All parts of a run of one process.
+// All parts of a run in one process.
 struct SingleProcess {
   explicit SingleProcess(const TrainingOptions& options)
       : context(make_experiment(options), {.num_threads = world::available_cpus()}, make_quiet_logger()), session(context) {}
@@ -118,9 +118,9 @@ class Training {
   // Collective. Waits until all ranks are done.
   void check() {
     if (!std::isfinite(meter_.read(*parts_.ranks.world).metrics[0].value))
-      throw std::runtime_error("the loss is not finite: the figures would mean nothing");
+      throw std::runtime_error("the loss is not finite, so the figures are meaningless");
   }
-  // Returns the seconds until all steps were queued; on a CPU that is the time of the steps.
+  // Returns the seconds until all steps were queued; on a CPU, this is the time of the steps.
   double run(
       int64_t num_steps, const std::function<void(int64_t)>& before_step = [](int64_t) {}) {
     const auto start = std::chrono::steady_clock::now();
@@ -133,7 +133,7 @@ class Training {
     return queued.count();
   }
 
-  // Evaluates the network on so many batches, as the validation does.
+  // Evaluates the network on `num_batches` batches, like the validation.
   void evaluate(int64_t num_batches) {
     const auto& placement = parts_.placement;
     const torch::InferenceMode inference;
@@ -148,8 +148,8 @@ class Training {
     meter->read(*parts_.ranks.world);
   }
 
-  // The loss of a step with each of these batches: `images` [n, batch size, 3, size, size], `targets` [n, batch size]. Before any other
-  // step, and without ready batches of its own.
+  // The loss of a step with each of these batches: `images` [n, batch size, 3, size, size], `targets` [n, batch size]. Must be called
+  // before any other step, and without ready batches.
   std::vector<double> losses(const torch::Tensor& images, const torch::Tensor& targets) {
     std::vector<double> losses;
     for (int64_t i = 0; i < images.size(0); ++i) batches_.add(images[i], targets[i]);

@@ -1,10 +1,11 @@
-# The headers that the CUDA module is compiled with. No CUDA compiler is needed, but the headers must be complete and of the versions that
-# LibTorch was built with: ProcessGroupNCCL::Options holds a structure of nccl.h.
+# Finds the headers with which the CUDA module is compiled. No CUDA compiler is needed, but the headers must be complete and of the versions
+# with which LibTorch was built: ProcessGroupNCCL::Options holds a structure of nccl.h.
 
-# What LibTorch's CUDA library includes. Without scripts/setup.sh --cuda some wheels have a part of them.
+# The headers that LibTorch's CUDA library includes. Some wheels contain a part of them without scripts/setup.sh --cuda.
 set(TRAINER_CUDA_HEADERS cuda_runtime_api.h crt/host_defines.h cublas_v2.h cusparse.h cusolverDn.h)
 
-# trainer_version_in(<result> <file> <regular expression with one group>): the group of the first match; empty without a match or a file.
+# trainer_version_in(<result> <file> <regular expression with one group>): the group of the first match; empty if there is no match or no
+# file.
 function(trainer_version_in result file pattern)
   set(${result} "" PARENT_SCOPE)
   if(EXISTS "${file}")
@@ -26,7 +27,7 @@ function(trainer_find_cuda_headers torch)
   set(NCCL_INCLUDE_DIR)
   trainer_version_in(wanted_cuda "${torch}/lib/libc10_cuda.so" "libcudart[^ ]*\\.so\\.([0-9]+)")
   foreach(folder IN LISTS folders)
-    # A folder without this one is not CUDA's, but may be NCCL's.
+    # A folder without this header is not CUDA's, but may be NCCL's.
     if(CUDA_INCLUDE_DIR OR NOT EXISTS "${folder}/cuda_runtime_api.h")
       continue()
     endif()
@@ -48,7 +49,7 @@ function(trainer_find_cuda_headers torch)
     endif()
   endforeach()
 
-  # A LibTorch that is not a wheel contains NCCL.
+  # NCCL is part of a LibTorch that is not a wheel.
   set(version_pattern "NCCL version ([0-9]+\\.[0-9]+)")
   trainer_version_in(wanted_nccl "${torch}/../nvidia/nccl/lib/libnccl.so.2" "${version_pattern}")
   if(NOT wanted_nccl)

@@ -6,7 +6,7 @@ find_package(nlohmann_json REQUIRED)
 find_package(hwy REQUIRED)
 find_package(CURL REQUIRED)
 find_package(LibArchive REQUIRED)
-# Only its reader of tar.gz is used. The shared library would make every start load libxml2 and 30 MB of ICU.
+# Only its reader of tar.gz is used. With the shared library, every start would load libxml2 and 30 MB of ICU.
 find_library(TRAINER_STATIC_ARCHIVE libarchive.a)
 find_package(ZLIB REQUIRED)
 if(TRAINER_STATIC_ARCHIVE)
@@ -31,11 +31,11 @@ endfunction()
 trainer_find_plain_library(deflate libdeflate.h)
 trainer_find_plain_library(lmdb lmdb.h)
 if(TRAINER_BUILD_TESTS)
-  # The distribution's GoogleTest is built with its default compiler, and does not link with the older libstdc++ of an older compiler.
+  # The distribution's GoogleTest is built with its default compiler, and does not link with the libstdc++ of an older compiler.
   file(WRITE "${CMAKE_BINARY_DIR}/CMakeFiles/links_gtest.cpp" "#include <gtest/gtest.h>\n")
   try_compile(TRAINER_LINKS_GTEST "${CMAKE_BINARY_DIR}" "${CMAKE_BINARY_DIR}/CMakeFiles/links_gtest.cpp" LINK_LIBRARIES gtest_main gtest)
   if(NOT TRAINER_LINKS_GTEST AND EXISTS /usr/src/googletest/CMakeLists.txt)
-    message(STATUS "GoogleTest: its sources in /usr/src/googletest, for the installed library does not link with this compiler")
+    message(STATUS "GoogleTest: built from /usr/src/googletest, because the installed library does not link with this compiler")
     set(INSTALL_GTEST OFF)
     add_subdirectory(/usr/src/googletest googletest EXCLUDE_FROM_ALL)
   else()
@@ -43,7 +43,7 @@ if(TRAINER_BUILD_TESTS)
   endif()
 endif()
 
-# For image files. The small OpenCV packages of Debian have no CMake package file; only the large one has.
+# For image files. The small OpenCV packages of Debian have no CMake package file; only the large package has one.
 if(TRAINER_WITH_OPENCV)
   find_path(TRAINER_OPENCV_INCLUDE_DIR opencv2/core.hpp PATH_SUFFIXES opencv4)
   add_library(trainer_opencv INTERFACE)
@@ -55,7 +55,7 @@ if(TRAINER_WITH_OPENCV)
     target_link_libraries(trainer_opencv INTERFACE "${TRAINER_OPENCV_${_module}}")
   endforeach()
   target_include_directories(trainer_opencv SYSTEM INTERFACE "${TRAINER_OPENCV_INCLUDE_DIR}")
-  # JPEG and TIFF files are read by libjpeg and libtiff themselves.
+  # JPEG and TIFF files are read with libjpeg and libtiff directly.
   foreach(_library JPEG TIFF)
     find_package(${_library})
     if(NOT ${_library}_FOUND)

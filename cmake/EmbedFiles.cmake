@@ -1,4 +1,4 @@
-# Run by cmake -P while the program is built: writes OUTPUT, a source with the texts of files as constants of the header HEADER in
+# Run by cmake -P during the build: writes the source file OUTPUT, with the texts of files as constants that the header HEADER declares in
 # NAMESPACE. FILES: NAME=PATH, separated by "|".
 set(source "#include \"${HEADER}\"\n\nnamespace ${NAMESPACE} {\n")
 string(REPLACE "|" ";" FILES "${FILES}")

@@ -1,4 +1,4 @@
-# Writes the git revision of SOURCE_DIR to OUTPUT, only when it has changed. Without a repository, TRAINER_GIT_REVISION is the revision.
+# Writes the git revision of SOURCE_DIR to OUTPUT if it has changed. Without a repository, the revision is TRAINER_GIT_REVISION.
 execute_process(COMMAND git describe --always --dirty --abbrev=12 --exclude=* WORKING_DIRECTORY "${SOURCE_DIR}"
                 OUTPUT_VARIABLE revision OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
 if(NOT revision)

@@ -1,12 +1,12 @@
-# `cmake --install` creates a relocatable tree for the Debian release that it was built on, and `cpack` packages it. Components: trainer,
+# `cmake --install` creates a relocatable tree for the Debian release on which it was built, and `cpack` packages it. Components: trainer,
 # the program with LibTorch; cuda, the CUDA module (if it is built) with NVIDIA's libraries.
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME trainer)
 set(TRAINER_INSTALL_DIR "${CMAKE_INSTALL_LIBDIR}/trainer")
-# What scripts/launch.sh has not built: it needs the program alone.
+# Builds the targets that scripts/launch.sh has not built, because it needs only the program.
 install(CODE "
   execute_process(COMMAND \"${CMAKE_COMMAND}\" --build \"${CMAKE_BINARY_DIR}\" --target trainer trainer_predict_library trainer_completions COMMAND_ERROR_IS_FATAL ANY)")
 install(DIRECTORY configs DESTINATION "${CMAKE_INSTALL_DATADIR}/trainer")
-# The build of the container's image does not have these.
+# The build of the container image does not have these folders.
 install(DIRECTORY scripts/kubernetes scripts/slurm DESTINATION "${CMAKE_INSTALL_DATADIR}/trainer" OPTIONAL)
 install(DIRECTORY docs DESTINATION "${CMAKE_INSTALL_DOCDIR}" OPTIONAL)
 install(DIRECTORY datasets/cifar10_sample DESTINATION "${CMAKE_INSTALL_DATADIR}/trainer/datasets")
@@ -34,7 +34,7 @@ file(RELATIVE_PATH TRAINER_PREFIX_FROM_PKG_CONFIG "/${CMAKE_INSTALL_LIBDIR}/pkgc
 configure_file(cmake/trainer_predict.pc.in "${CMAKE_BINARY_DIR}/generated/trainer_predict.pc" @ONLY)
 install(FILES "${CMAKE_BINARY_DIR}/generated/trainer_predict.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 
-# torch/lib and nvidia/*/lib keep their relative paths in the wheels, by which the libraries find each other.
+# torch/lib and nvidia/*/lib keep their relative paths from the wheels, because the libraries find each other by them.
 get_filename_component(_wheels "${TRAINER_TORCH_LIBRARY_DIR}/../.." ABSOLUTE)
 
 # bundle(<component> <from> <to> <pattern>...): installs the files of <from> that match; a pattern may match none.
@@ -44,7 +44,7 @@ function(bundle component from to)
   install(FILES ${files} DESTINATION "${TRAINER_INSTALL_DIR}/${to}" COMPONENT ${component})
 endfunction()
 
-# bundle_licences(<component> <pattern>...): installs the licences of wheels. Packages must not share files: name a wheel only once.
+# bundle_licences(<component> <pattern>...): installs the licences of wheels. Packages must not share files, so name each wheel only once.
 function(bundle_licences component)
   list(TRANSFORM ARGN PREPEND "${_wheels}/")
   list(TRANSFORM ARGN APPEND ".dist-info")
@@ -62,8 +62,8 @@ bundle_licences(trainer "torch-*" "nvidia_cuda_cupti-*" "nvidia_cuda_runtime-*")
 set(_components trainer)
 if(TARGET torch::cuda)
   list(APPEND _components cuda)
-  # Omits libtorch_cuda_linalg and cusolver, 200 MB that only the decompositions of torch.linalg load, and libraries that only profilers
-  # and compilers load.
+  # Omits libtorch_cuda_linalg and cusolver, 200 MB that only the decompositions of torch.linalg use, and libraries that only profilers and
+  # compilers load.
   bundle(cuda "${TRAINER_TORCH_LIBRARY_DIR}" torch/lib libc10_cuda.so libtorch_cuda.so libtorch_nvshmem.so libcaffe2_nvrtc.so)
   bundle(cuda "${_wheels}/nvidia/cu13/lib" nvidia/cu13/lib "libcublas.so.*" "libcublasLt.so.*" "libcufft.so.*" "libcufile.so.*" "libcurand.so.*"
          "libcusparse.so.*" "libnvJitLink.so.*" "libnvrtc.so.*" "libnvrtc-builtins.so.*")
@@ -105,5 +105,5 @@ set(CPACK_DEBIAN_TRAINER_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS "${TRAINER_TORCH_LIBRARY_DIR}" "${_wheels}/nvidia/cu13/lib")
 set(CPACK_DEBIAN_CUDA_PACKAGE_NAME trainer-cuda)
 set(CPACK_DEBIAN_CUDA_PACKAGE_DEPENDS "trainer (= ${PROJECT_VERSION})")
-set(CPACK_COMPONENT_CUDA_DESCRIPTION "What trainer needs for NVIDIA GPUs")
+set(CPACK_COMPONENT_CUDA_DESCRIPTION "Libraries that trainer needs for NVIDIA GPUs")
 include(CPack)

@@ -1,4 +1,4 @@
-# Imported targets for LibTorch, written by hand, because Torch's package file fails for a CUDA wheel without a matching nvcc.
+# Imported targets for LibTorch, defined here because Torch's package file fails for a CUDA wheel without a matching nvcc.
 #   torch::cpu    libtorch_cpu and libc10, all that the executable links
 #   torch::openmp LibTorch's OpenMP library; sources that call at::parallel_for need the compiler's flag -fopenmp too
 #   torch::cuda   libtorch_cuda, libc10_cuda and the CUDA headers; only if all of them are found
@@ -20,14 +20,15 @@ message(STATUS "LibTorch: ${_torch}")
 set(TRAINER_TORCH_LIBRARY_DIR "${_torch}/lib")
 
 add_library(torch::cpu INTERFACE IMPORTED GLOBAL)
-# Searched after the system's folders: torch/include has a newer fmt than the distribution's spdlog needs. Also silences torch's warnings.
+# Searched after the system's folders, because torch/include has a newer fmt than the distribution's spdlog needs. Also suppresses torch's
+# warnings.
 target_compile_options(torch::cpu INTERFACE
   "SHELL:-idirafter \"${_torch}/include/torch/csrc/api/include\"" "SHELL:-idirafter \"${_torch}/include\"")
 # The dependencies of libtorch_cpu are found at run time by its own search paths, not by the linker.
 target_link_options(torch::cpu INTERFACE -Wl,--allow-shlib-undefined)
 target_link_libraries(torch::cpu INTERFACE "${_torch}/lib/libtorch_cpu.so" "${_torch}/lib/libc10.so")
 
-# Not the distribution's library, which would have threads of its own beside LibTorch's.
+# The distribution's library would have its own threads besides LibTorch's.
 file(GLOB _openmp "${_torch}/lib/libgomp*.so*")
 if(NOT _openmp)
   message(FATAL_ERROR "LibTorch in ${_torch} has no OpenMP library (lib/libgomp*.so*)")
@@ -54,7 +55,7 @@ elseif(CUDA_INCLUDE_DIR AND NCCL_INCLUDE_DIR)
   target_link_libraries(torch::cuda INTERFACE torch::cpu "${_torch}/lib/libtorch_cuda.so" "${_torch}/lib/libc10_cuda.so")
   message(STATUS "CUDA module: yes (headers of ${CUDA_INCLUDE_DIR} and ${NCCL_INCLUDE_DIR})")
 else()
-  message(STATUS "CUDA module: no (scripts/setup.sh --cuda fetches what it needs)")
+  message(STATUS "CUDA module: no (scripts/setup.sh --cuda installs what it needs)")
   foreach(_refusal IN LISTS CUDA_REFUSALS)
     message(STATUS "  ${_refusal}")
   endforeach()

@@ -2,9 +2,9 @@
 # folder.
 # - LINKS: the modules and libraries whose headers the sources may include. scripts/check_includes.py reads them here, checks every #include
 #   against them, and writes the table of docs/design.md.
-# - trainer_<name>_headers has only the headers: for a module that implements another module's interface without linking it.
-# - FOLDERS: folders of the module, each of which may include those before it, which is checked too. The files beside them come last, unless
-#   . names their place.
+# - trainer_<name>_headers has only the headers, for a module that implements another module's interface without linking it.
+# - FOLDERS: folders of the module; each may include only those before it, which is checked too. The files outside these folders come last,
+#   unless . gives their place.
 # - TORCH: the sources include LibTorch and share the precompiled header.
 function(trainer_module name)
   cmake_parse_arguments(MODULE "TORCH" "" "FOLDERS;SOURCES;LINKS" ${ARGN})
@@ -13,27 +13,28 @@ function(trainer_module name)
   target_include_directories(${target}_headers INTERFACE "${CMAKE_SOURCE_DIR}/src" "${CMAKE_SOURCE_DIR}" "${CMAKE_SOURCE_DIR}/include")
   add_library(${target} STATIC ${MODULE_SOURCES})
   target_link_libraries(${target} PUBLIC ${target}_headers ${MODULE_LINKS} PRIVATE trainer_warnings)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${TRAINER_UNITY_BUILD} UNITY_BUILD_BATCH_SIZE 0)
   if(MODULE_TORCH)
     trainer_use_torch(${target})
   endif()
 endfunction()
 
-# Each source that includes LibTorch takes at least ten seconds to compile, because of the inline functions in its headers.
-option(TRAINER_UNITY_BUILD "Compile the sources of a module that include LibTorch as one: a whole build takes half the time" ON)
+# LibTorch's headers cost each source that includes them three to ten seconds, nlohmann-json's and CLI11's two to six.
+option(TRAINER_UNITY_BUILD "Compile the sources of a module as one: a whole build takes a third of the time" ON)
 
 # Compiled once; every target with the same code generation flags reuses it.
 function(trainer_use_torch target)
   target_link_libraries(${target} PUBLIC torch::cpu)
   target_precompile_headers(${target} REUSE_FROM trainer_torch_header)
-  # The precompiled header is accepted only with the same code generation, and executables would be compiled with -fPIE.
+  # The precompiled header is accepted only with the same code generation flags, and executables would be compiled with -fPIE.
   get_target_property(type ${target} TYPE)
   if(type STREQUAL EXECUTABLE)
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
     target_compile_options(${target} PRIVATE -fPIC)
-    # No ccache: it hashes the precompiled header of 700 MB for each source. That pays only for libraries, which the image's build compiles too.
+    # Without ccache, which hashes the precompiled header of 700 MB for each source. That is worthwhile only for libraries, which the
+    # image's build compiles too.
     set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER "")
   endif()
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${TRAINER_UNITY_BUILD} UNITY_BUILD_BATCH_SIZE 0)
 endfunction()
 
 add_library(trainer_torch_header OBJECT "${CMAKE_SOURCE_DIR}/cmake/torch_header.cpp")

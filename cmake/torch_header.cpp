@@ -1,1 +1,1 @@
-// A source for the target that owns the precompiled header.
+// The source file of the target that owns the precompiled header.

@@ -24,7 +24,7 @@
 #include "datasets/files.h"
 #include "trainer/error.h"
 
-// Functions here throw the reason as std::runtime_error; install() adds the URL and the remedy.
+// Functions here throw std::runtime_error with the reason; install() adds the URL and what to do.
 
 namespace trainer::datasets {
 namespace {
@@ -35,9 +35,10 @@ namespace fs = std::filesystem;
 fs::path checked_path(const fs::path& path, bool is_special) {
   bool inside = !path.empty() && path.is_relative();
   for (const auto& part : path) inside = inside && part != "..";
-  if (!inside) throw std::runtime_error(fmt::format("the archive is refused: it holds the unsafe path \"{}\"", path.string()));
+  if (!inside) throw std::runtime_error(fmt::format("the archive is refused: it contains the unsafe path \"{}\"", path.string()));
   if (is_special)
-    throw std::runtime_error(fmt::format("the archive is refused: \"{}\" in it is neither a file nor a folder", path.string()));
+    throw std::runtime_error(
+        fmt::format("the archive is refused: it contains \"{}\", which is neither a file nor a folder", path.string()));
   return path;
 }
 
@@ -96,7 +97,7 @@ void unpack_tar(const fs::path& file, const fs::path& folder) {
   }
 }
 
-// libarchive's reader of zip files would need more libraries.
+// Not with libarchive, whose reader of zip files needs more libraries.
 void unpack_zip(std::span<const uint8_t> bytes, const fs::path& folder) {
   for (const auto& entry : list_zip(bytes)) {
     const auto path = folder / checked_path(entry.path, entry.is_special);
@@ -124,10 +125,9 @@ void unpack(const fs::path& file, const fs::path& folder) {
 
 void PublishedOptions::describe_place(KeyTable& keys, const std::string& own_folders, const std::string& more) {
   keys.add("root", root,
-           {.doc = fmt::format("The folder that holds the data set's own folder ({}), or that folder itself.{}", own_folders, more),
-            .is_path = true});
-  keys.add("download", download, {.doc = "Fetch the data set into `root` if it is not there; otherwise no server is contacted."});
-  keys.refuse("root", [this] { return root.empty() ? "it is empty; name a folder, or . for the current one" : ""; });
+           {.doc = fmt::format("The parent of the data set's folder ({}), or that folder itself.{}", own_folders, more), .is_path = true});
+  keys.add("download", download, {.doc = "Download the data set into `root` if it is missing."});
+  keys.refuse("root", [this] { return root.empty() ? "it is empty; set it to a folder, or to . for the current one" : ""; });
 }
 
 void fetch_archive(const ArchiveSource& source, const std::filesystem::path& root, Logger& logger) {
@@ -136,7 +136,7 @@ void fetch_archive(const ArchiveSource& source, const std::filesystem::path& roo
             download(source.url, {"MD5", source.md5}, partial / "archive", source.limits, logger);
             unpack(partial / "archive", partial / "content");
             auto folder = partial / "content" / source.folder;
-            if (!fs::is_directory(folder)) throw std::runtime_error("the archive holds no folder " + source.folder);
+            if (!fs::is_directory(folder)) throw std::runtime_error("the archive contains no folder " + source.folder);
             return folder;
           });
 }
@@ -159,7 +159,7 @@ void fetch_files(const FilesSource& source, const std::filesystem::path& root, L
           });
 }
 
-// The numbers are those of PKWARE's APPNOTE.TXT: offsets of fields in a record, and lengths of records without their variable part.
+// The constants are from PKWARE's APPNOTE.TXT: offsets of fields in a record, and lengths of records without their variable parts.
 
 namespace {
 
@@ -176,12 +176,12 @@ constexpr size_t kLocalHeaderBytes = 30;
 constexpr size_t kCentralHeaderBytes = 46;
 constexpr size_t kEndBytes = 22;
 constexpr size_t kEnd64LocatorBytes = 20;
-// Stands in a field of 16 or 32 bits whose value is in the zip64 record.
+// The value of a 32-bit field whose actual value is in the zip64 record.
 constexpr auto kIn64 = std::numeric_limits<uint32_t>::max();
 constexpr auto kIn64Short = std::numeric_limits<uint16_t>::max();
 
 Bytes slice(Bytes bytes, uint64_t offset, uint64_t size) {
-  if (offset > bytes.size() || size > bytes.size() - offset) fail_zip("a part of it is missing");
+  if (offset > bytes.size() || size > bytes.size() - offset) fail_zip("a part of the file is missing");
   return bytes.subspan(offset, size);
 }
 
@@ -192,17 +192,17 @@ T field(Bytes bytes, uint64_t offset) {
 
 Bytes record(Bytes bytes, uint64_t offset, size_t size, uint32_t signature) {
   const auto part = slice(bytes, offset, size);
-  if (field<uint32_t>(part, 0) != signature) fail_zip(fmt::format("its record at byte {} is damaged", offset));
+  if (field<uint32_t>(part, 0) != signature) fail_zip(fmt::format("the record at byte {} is damaged", offset));
   return part;
 }
 
-// The last record, which a comment of up to 65,535 bytes follows.
+// The position of the last record, which may be followed by a comment of up to 65,535 bytes.
 uint64_t find_end(Bytes bytes) {
   for (uint64_t comment = 0; comment <= kIn64Short && bytes.size() >= kEndBytes + comment; ++comment) {
     const auto offset = bytes.size() - kEndBytes - comment;
     if (field<uint32_t>(bytes, offset) == kEnd && field<uint16_t>(bytes, offset + 20) == comment) return offset;
   }
-  fail_zip("its end is missing");
+  fail_zip("the end of the file is missing");
 }
 
 struct Directory {
@@ -219,7 +219,7 @@ Directory find_directory(Bytes bytes) {
   return {field<uint64_t>(end64, 32), field<uint64_t>(end64, 48)};
 }
 
-// Replaces the sizes and the offset by those of the zip64 extra field, which has only the ones that do not fit into 32 bits.
+// Replaces those sizes and offsets that do not fit into 32 bits by the values of the zip64 extra field, which contains only these.
 void widen(ZipEntry& entry, Bytes extra) {
   constexpr uint16_t kZip64 = 1;
   while (extra.size() >= 4) {
@@ -278,7 +278,7 @@ void read_zip_entry(std::span<const uint8_t> bytes, const ZipEntry& entry, const
   const auto header = record(bytes, entry.offset, kLocalHeaderBytes, kLocalHeader);
   const auto offset = entry.offset + kLocalHeaderBytes + field<uint16_t>(header, 26) + field<uint16_t>(header, 28);
   const auto content = slice(bytes, offset, entry.compressed_bytes);
-  if (entry.is_encrypted) fail_zip(fmt::format("\"{}\" in it is encrypted", entry.path));
+  if (entry.is_encrypted) fail_zip(fmt::format("the entry \"{}\" is encrypted", entry.path));
   uint64_t num_bytes = 0;
   auto checksum = crc32_z(0, nullptr, 0);
   const auto count = [&](std::span<const uint8_t> part) {
@@ -291,9 +291,9 @@ void read_zip_entry(std::span<const uint8_t> bytes, const ZipEntry& entry, const
   } else if (entry.method == kDeflated) {
     inflate_all(content, Deflated::kRaw, count);
   } else {
-    fail_zip(fmt::format("\"{}\" in it has the compression method {}, which is not supported", entry.path, entry.method));
+    fail_zip(fmt::format("the entry \"{}\" has the unsupported compression method {}", entry.path, entry.method));
   }
-  if (num_bytes != entry.num_bytes || checksum != entry.checksum) fail_zip(fmt::format("\"{}\" in it is damaged", entry.path));
+  if (num_bytes != entry.num_bytes || checksum != entry.checksum) fail_zip(fmt::format("the entry \"{}\" is damaged", entry.path));
 }
 
 }  // namespace trainer::datasets

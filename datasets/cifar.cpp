@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 constexpr int kChannels = 3;
 constexpr int kSide = 32;
 constexpr size_t kImageBytes = size_t{kChannels} * kSide * kSide;
-// Of CIFAR-10 and of CIFAR-100.
+// The sizes of both CIFAR-10 and CIFAR-100.
 constexpr data::SplitSizes kCifarSizes{.train = 50'000, .validation = 10'000};
 
 class Cifar : public data::Dataset {
@@ -52,7 +52,7 @@ class Cifar : public data::Dataset {
   size_t label_offset_;
 };
 
-// The folder that holds the files or some of them: the data set's folder in `root`, or `root` itself.
+// The folder that contains some or all of the files: the data set's folder in `root`, or `root` itself.
 std::optional<fs::path> find_folder(const CifarLayout& layout, const fs::path& root) {
   if (is_there(root / layout.archive.folder)) return root / layout.archive.folder;
   const auto is_here = [&root](const std::string& name) { return is_there(root / name); };
@@ -61,7 +61,7 @@ std::optional<fs::path> find_folder(const CifarLayout& layout, const fs::path& r
 }
 
 [[noreturn]] void fail(const CifarLayout& layout, const fs::path& file, const std::string& what) {
-  throw DataError(fmt::format("{}: {}; put the file of {} there by hand, or set dataset.root to a new folder and dataset.download=true",
+  throw DataError(fmt::format("{}: {}; copy the file of {} there, or set dataset.root to a new folder and dataset.download=true",
                               file.string(), what, layout.archive.url));
 }
 
@@ -71,20 +71,20 @@ void check_records(const CifarLayout& layout, const MappedFile& file) {
   if (bytes.empty()) fail(layout, file.path(), "the file is empty");
   if (bytes.size() % record_bytes != 0) {
     fail(layout, file.path(),
-         fmt::format("{} bytes are not a multiple of the {}-byte records of {}", bytes.size(), record_bytes, layout.title));
+         fmt::format("its size of {} bytes is not a multiple of the {}-byte records of {}", bytes.size(), record_bytes, layout.title));
   }
   for (size_t record = 0; record < bytes.size() / record_bytes; ++record) {
     for (size_t i = 0; i < layout.label_counts.size(); ++i) {
       const int label = bytes[record * record_bytes + i];
       if (label < layout.label_counts[i]) continue;
       fail(layout, file.path(),
-           fmt::format("record {} (from 0) has the label {}, but those of {} are 0 to {}", record, label, layout.title,
+           fmt::format("record {} (from 0) has the label {}, but the labels of {} are 0 to {}", record, label, layout.title,
                        layout.label_counts[i] - 1));
     }
   }
 }
 
-// Of the fine labels.
+// The names of the fine labels.
 std::vector<std::string> cifar100_class_names() {
   return {"apple",       "aquarium_fish", "baby",         "bear",       "beaver",       "bed",        "bee",         "beetle",   "bicycle",
           "bottle",      "bowl",          "boy",          "bridge",     "bus",          "butterfly",  "camel",       "can",      "castle",
@@ -165,7 +165,7 @@ fs::path locate_cifar(const CifarLayout& layout, const CifarOptions& options, Lo
   }
   if (!folder) {
     throw DataError(
-        fmt::format("dataset.root: {} holds no {} (there is no {}); set dataset.download=true, or unpack {} in that folder by hand",
+        fmt::format("dataset.root: {} does not contain {} (there is no {}); set dataset.download=true, or unpack {} in that folder",
                     options.root, layout.title, (root / layout.archive.folder).string(), layout.archive.url));
   }
   return *folder;

@@ -1,6 +1,6 @@
 #pragma once
-// CIFAR-10 and CIFAR-100 (Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009) in their binary versions.
-// A record is one byte for each kind of label, then 3,072 bytes of pixels: the red, green and blue planes, 32 x 32, row by row.
+// CIFAR-10 and CIFAR-100 (Krizhevsky, "Learning Multiple Layers of Features from Tiny Images", 2009) in their binary versions. A record has
+// one byte for each kind of label, then 3,072 bytes of pixels: the red, green and blue planes of 32 x 32, row by row.
 
 #include <filesystem>
 #include <memory>
@@ -32,10 +32,10 @@ struct CifarOptions : PublishedOptions {
 data::DatasetInfo cifar_info(const CifarLayout& layout);
 
 // Finds the files (downloads them if they are missing and options.download is set), maps them into memory and checks every record's
-// labels. A file may hold any whole number of records. Throws DataError that names the file, the problem and the remedy.
+// labels. A file may contain any whole number of records. Throws DataError with the file, the problem and what to do.
 std::unique_ptr<data::Dataset> open_cifar(const CifarLayout& layout, const CifarOptions& options, data::Split split, Logger& logger);
 
-// `layout` must outlive it.
+// `layout` must outlive the factory.
 data::DatasetFactory cifar_factory(const CifarLayout& layout, const CifarOptions& options);
 
 }  // namespace trainer::datasets

@@ -37,7 +37,7 @@ bool is_integer(const std::string& text) {
 }
 
 std::optional<float> number_of(std::string_view text) {
-  // Of double, because a float that underflows would count as an error.
+  // Parsed as double, because the underflow of a float would count as an error.
   double value = 0;
   const auto* const end = text.data() + text.size();
   const auto result = std::from_chars(text.data(), end, value);
@@ -47,7 +47,7 @@ std::optional<float> number_of(std::string_view text) {
 
 const char* key_of(data::Split split) { return split == data::Split::kTrain ? "train" : "validation"; }
 fs::path file_of(const CsvOptions& options, data::Split split) { return split == data::Split::kTrain ? options.train : options.validation; }
-// To which the paths in that file refer.
+// The folder to which the paths in the file refer.
 fs::path folder_of(const CsvOptions& options, data::Split split) {
   return options.root.empty() ? file_of(options, split).parent_path() : fs::path(options.root);
 }
@@ -63,13 +63,13 @@ struct Row {
 // A CSV file in memory.
 class Table {
  public:
-  // `options`: which columns are targets, and where the images are. Throws std::runtime_error that names the file, the line and what to do.
+  // `options`: the columns of the targets and the place of the images. Throws std::runtime_error with the file, the line and what to do.
   Table(const CsvOptions& options, data::Split split);
 
-  // The names of the columns of the targets; empty: the file has no header.
+  // The names of the target columns; empty: the file has no header.
   const std::vector<std::string>& names() const { return names_; }
   size_t num_fields() const { return fields_.size(); }
-  // Calls `use` with each line but a header. Throws as the constructor; an Error of `use` passes.
+  // Calls `use` with each line except headers. Throws as the constructor; an Error of `use` is passed on.
   void read(const std::function<void(const Row&)>& use) const;
 
  private:
@@ -80,13 +80,13 @@ class Table {
   fs::path file_;
   fs::path folder_;
   std::string text_;
-  std::vector<std::string> header_;  // the whole first line; empty: it is an image
+  std::vector<std::string> header_;  // the fields of the header; empty: there is none
   std::vector<std::string> names_;
   std::vector<size_t> fields_;   // the numbers of the columns
-  std::optional<size_t> group_;  // that of dataset.group_column
+  std::optional<size_t> group_;  // the number of dataset.group_column
 };
 
-// Calls `act`, whose reasons why a file cannot be used get the name of its key.
+// Calls `act`, and adds the name of the file's key to its errors.
 template <class Act>
 auto with_key(data::Split split, const Act& act) {
   try {
@@ -108,10 +108,10 @@ std::vector<std::string> split_list(std::string_view list) {
   return labels;
 }
 
-// What the targets of the training file are.
+// The targets that the training file defines.
 struct Targets {
   std::vector<std::string> class_names = {};  // in the order of the classes
-  std::vector<std::string> columns = {};      // of the numbers, or of the classes that have one each; empty: the columns have no names
+  std::vector<std::string> columns = {};      // of the numbers, or of the classes with one column each; empty: the columns have no names
   int64_t num_targets = 1;
   std::optional<fs::path> first_image = {};
 };
@@ -139,9 +139,9 @@ Targets read_targets(const CsvOptions& options) {
             .first_image = std::move(first_image)};
   }
   std::vector<std::string> classes(labels.begin(), labels.end());
-  if (classes.empty()) throw std::runtime_error(options.train + ": no image has a class; add their names");
+  if (classes.empty()) throw std::runtime_error(options.train + ": no image has a class; add the names of classes");
   if (std::ranges::all_of(classes, is_integer)) {
-    // Without leading zeros, a longer number is a greater one.
+    // Without leading zeros, a longer number is greater.
     std::ranges::sort(classes, {}, [](const std::string& label) { return std::tuple(label.size(), label); });
   }
   return {.class_names = std::move(classes), .first_image = std::move(first_image)};
@@ -150,17 +150,16 @@ Targets read_targets(const CsvOptions& options) {
 [[noreturn]] void throw_unknown_label(const CsvOptions& options, const std::vector<std::string>& classes, data::Split split, int64_t line,
                                       const std::string& label) {
   if (split == data::Split::kTrain) {
-    throw DataError(
-        fmt::format("{}: line {} has the label \"{}\" now, but no line had it when the program started; start it again when the "
-                    "file no longer changes",
-                    options.train, line, label));
+    throw DataError(fmt::format(
+        "{}: line {} has the label \"{}\", which no line had when the program started; start again when the file no longer changes",
+        options.train, line, label));
   }
   throw DataError(
       fmt::format("{}: line {} has the label \"{}\", which {} does not have; correct it, or add training images of that class{}",
                   options.validation, line, label, options.train, look_alike_hint(label, classes)));
 }
 
-// The values of the columns, each of which is a class or a number.
+// The values of the target columns, each of which is a class or a number.
 std::vector<float> values_of(const CsvOptions& options, const fs::path& file, const Targets& targets, const Row& row) {
   const bool are_classes = options.targets == CsvTargets::kClasses;
   std::vector<float> values;
@@ -178,7 +177,7 @@ std::vector<float> values_of(const CsvOptions& options, const fs::path& file, co
   return values;
 }
 
-// To which the paths in both files refer.
+// The folder to which the paths in both files refer.
 fs::path common_folder(const CsvOptions& options) {
   if (!options.root.empty()) return options.root;
   const auto folder_of = [](const fs::path& file) { return fs::absolute(file).lexically_normal().parent_path(); };
@@ -186,7 +185,7 @@ fs::path common_folder(const CsvOptions& options) {
   if (!options.validation.empty() && folder_of(options.validation) != folder) {
     throw DataError(
         fmt::format("dataset.stage_to: the paths in {} and {} refer to the folders of these files, and only one folder can be copied; "
-                    "write both relative to one and set dataset.root to it, or leave dataset.stage_to out",
+                    "make the paths of both relative to one folder and set dataset.root to it, or remove dataset.stage_to",
                     options.train, options.validation));
   }
   return folder;
@@ -202,8 +201,8 @@ std::vector<fs::path> list_images(const CsvOptions& options) {
       const fs::path path = row.path;
       if (path.is_absolute() || std::ranges::find(path, fs::path("..")) != path.end()) {
         throw DataError(
-            fmt::format("dataset.stage_to: {}: line {} has the path {}; only files in {} are copied: give it relative to that "
-                        "folder and without .., set dataset.root to a folder that holds all images, or leave dataset.stage_to out",
+            fmt::format("dataset.stage_to: {}: line {} has the path {}, but only files in {} are copied; make the path relative to that "
+                        "folder and without .., set dataset.root to a folder that contains all images, or remove dataset.stage_to",
                         file.string(), row.line, row.path, common_folder(options).string()));
       }
       paths.insert(path.lexically_normal().string());
@@ -225,15 +224,16 @@ data::DatasetInfo info_of(const CsvOptions& options, const Targets& targets) {
 
 ImageList read_images(const CsvOptions& options, const Targets& targets, data::Split split) {
   std::optional<Table> found(std::in_place, options, split);
-  // Those of the training file by their names, if they have another order here.
+  // The columns of the training file by name, because their order may differ here.
   auto same_columns = options;
   same_columns.columns = targets.columns;
   const auto& names = found->names();
   if (!targets.columns.empty() && !names.empty() && names != targets.columns) found.emplace(same_columns, split);
   const auto& table = *found;
   if (targets.class_names.empty() && static_cast<int64_t>(table.num_fields()) != targets.num_targets) {
-    throw std::runtime_error(fmt::format("{} has {} for each image, but {} has {}; give both the same", file_of(options, split).string(),
-                                         counted(table.num_fields(), "number"), options.train, targets.num_targets));
+    throw std::runtime_error(fmt::format("{} has {} per image, but {} has {}; give both files the same columns",
+                                         file_of(options, split).string(), counted(table.num_fields(), "number"), options.train,
+                                         targets.num_targets));
   }
   std::unordered_map<std::string, int64_t> labels;
   for (const auto& name : targets.class_names) labels.emplace(name, static_cast<int64_t>(labels.size()));
@@ -261,7 +261,7 @@ ImageList read_images(const CsvOptions& options, const Targets& targets, data::S
 std::unique_ptr<data::Dataset> open_csv(const CsvOptions& options, const Targets& targets, const data::DatasetInfo& info, data::Split split,
                                         Logger& logger) {
   const auto file = file_of(options, split);
-  if (file.empty()) throw DataError("dataset.validation: it is empty; name the CSV file of the images for validation");
+  if (file.empty()) throw DataError("dataset.validation: it is empty; set it to the CSV file of the validation images");
   auto images = with_key(split, [&] { return read_images(options, targets, split); });
   return open_image_files(info, std::move(images), file, logger);
 }
@@ -269,27 +269,28 @@ std::unique_ptr<data::Dataset> open_csv(const CsvOptions& options, const Targets
 }  // namespace
 
 void CsvOptions::describe(KeyTable& keys) {
-  keys.add(
-      "train", train,
-      {.doc = "The CSV file of the training images, with a line path,label for each, or \"a path, with a comma\",label. Labels are names "
-              "or numbers. A first line that names the columns, such as path,label or image,level, is a header.",
-       .required = true,
-       .is_path = true,
-       .may_be_empty = false});
+  keys.add("train", train,
+           {.doc = "The CSV file of the training images, with a line path,label for each, or \"a path, with a comma\",label. Labels are "
+                   "names or numbers. The first line may be a header with the names of the columns, such as path,label or image,level.",
+            .required = true,
+            .is_path = true,
+            .may_be_empty = false});
   keys.add("validation", validation,
-           {.doc = "The CSV file of the images for validation; empty: some of the training images are held out.", .is_path = true});
+           {.doc = "The CSV file of the validation images; empty: some of the training images are held out.", .is_path = true});
   keys.add("root", root,
            {.doc = "The folder to which relative paths in the CSV files refer; empty: the folder of the CSV file.", .is_path = true});
   keys.add_choice<CsvTargets>(
       "targets", targets, {{"class", CsvTargets::kClass}, {"classes", CsvTargets::kClasses}, {"numbers", CsvTargets::kNumbers}},
-      {.doc = "What a line gives an image. class: one label. classes: any number of classes, in one column of names (cat;dog), or in a "
-              "column for each class with 1 or 0. numbers: one or more numbers, each in a column."});
+      {.doc = "The targets of an image. class: one label. classes: any number of classes, in one column of names (cat;dog), or in one "
+              "column per class with 1 or 0. numbers: one or more numbers, each in its own column."});
   keys.add("columns", columns,
-           {.doc = "The columns of the targets, by their names in the first line of the CSV files; []: all after the path.",
+           {.doc = "The names of the target columns in the first line of the CSV files; []: all columns after the path.",
             .may_be_empty = false});
   files.describe(keys);
-  keys.add("group_column", group_column,
-           {.doc = "The column that tells which images dataset.split must not separate, such as those of the same patient; empty: none."});
+  keys.add(
+      "group_column", group_column,
+      {.doc =
+           "The column whose equal values mark images that dataset.split must not separate, such as those of one patient; empty: none."});
 }
 
 data::DatasetFactory csv_factory(const CsvOptions& options) {
@@ -317,7 +318,7 @@ data::DatasetFactory csv_factory(const CsvOptions& options) {
     return common_folder(options);
   };
   factory.list_files = [options] { return list_images(options); };
-  // The CSV files are read where they are.
+  // Only the images are in the other folder; the CSV files are read from their original place.
   factory.in_folder = [options](const fs::path& folder) {
     auto moved = options;
     moved.root = folder.string();
@@ -327,7 +328,8 @@ data::DatasetFactory csv_factory(const CsvOptions& options) {
 }
 
 void add_csv(DatasetRegistry& registry) {
-  registry.add<CsvOptions>("csv", "Image files of any size, whose classes or numbers are in CSV files with lines path,label.", csv_factory);
+  registry.add<CsvOptions>("csv", "Image files of any size, with their classes or numbers in CSV files with lines path,label.",
+                           csv_factory);
 }
 
 namespace {
@@ -337,7 +339,7 @@ class RecordReader {
  public:
   explicit RecordReader(std::string_view text) : rest_(text) {}
 
-  // False at the end. An empty line is a record of one empty field.
+  // Returns false at the end. An empty line is a record of one empty field.
   bool next() {
     if (rest_.empty()) return false;
     line_ = next_line_;
@@ -350,12 +352,12 @@ class RecordReader {
       ++next_line_;
     } else if (!rest_.empty()) {
       throw std::runtime_error(
-          fmt::format("line {} has text after a closing quotation mark; double a quotation mark that belongs to the field", next_line_));
+          fmt::format("line {} has text after a closing quotation mark; double quotation marks that belong to the field", next_line_));
     }
     return true;
   }
   const std::vector<std::string>& fields() const { return fields_; }
-  int64_t line() const { return line_; }  // on which the record begins
+  int64_t line() const { return line_; }  // the line on which the record begins
 
  private:
   bool take(std::string_view text) {
@@ -376,7 +378,7 @@ class RecordReader {
     while (true) {
       const auto end = rest_.find('"');
       if (end == std::string_view::npos) {
-        throw std::runtime_error(fmt::format("line {} has a quotation mark that no other one closes; add it", line_));
+        throw std::runtime_error(fmt::format("line {} has an opening quotation mark without a closing one; add it", line_));
       }
       const auto part = rest_.substr(0, end);
       field += part;
@@ -396,29 +398,28 @@ class RecordReader {
 
 bool is_empty_line(const RecordReader& reader) { return reader.fields().size() == 1 && reader.fields()[0].empty(); }
 
-// Of a file with one column of labels: whether the record at which the reader stands, the first, names the columns. `folder`: to which
-// paths refer.
+// For a file with one column of labels: whether the reader's current record, the first one, is a header. `folder`: to which paths refer.
 bool is_header_of_labels(RecordReader reader, const fs::path& folder) {
   const auto header = reader.fields();
   std::error_code unknown;
   if (is_image_name(header[0]) || fs::is_regular_file(folder / header[0], unknown)) return false;
   if (lower_case(header[1]) == "label") return true;
   while (reader.next()) {
-    // Files that were joined repeat it.
+    // Concatenated files repeat the header.
     const auto& fields = reader.fields();
     if (fields.size() > 1 && fields[1] == header[1] && fields[0] != header[0]) return false;
   }
   return true;
 }
 
-// The rules that csv.h tells.
+// Implements the rules in csv.h.
 bool is_header(const RecordReader& first, const CsvOptions& options, const fs::path& folder) {
   const auto& fields = first.fields();
   const bool names_columns =
       !options.columns.empty() || !options.group_column.empty() || (options.targets == CsvTargets::kClasses && fields.size() > 2);
   if (names_columns) {
     if (!is_image_name(fields[0])) return true;
-    throw std::runtime_error(fmt::format("line {} is an image; {} a first line that names the columns, such as path,cat,dog: add it",
+    throw std::runtime_error(fmt::format("line {} is an image, but {} a header with the names of the columns, such as path,cat,dog; add it",
                                          first.line(),
                                          !options.columns.empty()        ? "dataset.columns needs"
                                          : !options.group_column.empty() ? "dataset.group_column needs"
@@ -435,18 +436,18 @@ void check_number_of_fields(const RecordReader& reader, const CsvOptions& option
   if (is_path_and_label ? fields.size() == 2 : fields.size() == num_fields && num_fields > 1) return;
   const auto found = fmt::format("line {} has {}", reader.line(), counted(fields.size(), "field"));
   if (is_path_and_label) {
-    throw std::runtime_error(found + " instead of path,label; write a path that contains a comma in quotation marks" +
+    throw std::runtime_error(found + " instead of path,label; put paths that contain commas in quotation marks" +
                              (fields.size() > 2 ? ", or choose the column of the labels with dataset.columns" : ""));
   }
   throw std::runtime_error(
-      num_fields > 1 ? fmt::format("{}, but the first line has {}; write what contains a comma in quotation marks", found, num_fields)
+      num_fields > 1 ? fmt::format("{}, but the first line has {}; put fields that contain commas in quotation marks", found, num_fields)
                      : found + " instead of a path and its targets; add them after a comma");
 }
 
 void check_label(const RecordReader& reader, const std::string& label) {
   if (is_utf8(label)) return;
   throw std::runtime_error(
-      fmt::format("line {} has the label \"{}\", which is not text in UTF-8; save the file as UTF-8", reader.line(), label));
+      fmt::format("line {} has the label \"{}\", which is not valid UTF-8; save the file as UTF-8", reader.line(), label));
 }
 
 Table::Table(const CsvOptions& options, data::Split split)
@@ -454,7 +455,7 @@ Table::Table(const CsvOptions& options, data::Split split)
   try {
     text_ = read_file(file_);
   } catch (const Error& error) {
-    throw std::runtime_error(fmt::format("{}; name a CSV file with a line path,label for each image", error.what()));
+    throw std::runtime_error(fmt::format("{}; give a CSV file with a line path,label for each image", error.what()));
   }
   try {
     find_columns();
@@ -465,7 +466,7 @@ Table::Table(const CsvOptions& options, data::Split split)
 
 void Table::find_columns() {
   const auto text = without_byte_order_mark(text_);
-  if (text.find('\0') != std::string_view::npos) throw std::runtime_error("it is not text in UTF-8; save it as such");
+  if (text.find('\0') != std::string_view::npos) throw std::runtime_error("it is not valid UTF-8; save it as UTF-8");
   RecordReader reader(text);
   do {
     if (!reader.next()) throw std::runtime_error("it has no images; add a line path,label for each");
@@ -475,18 +476,18 @@ void Table::find_columns() {
   const auto find = [&](const std::string& name, const char* key) {
     const auto column = std::ranges::find(header_.begin() + 1, header_.end(), name);
     if (column == header_.end()) {
-      throw std::runtime_error(fmt::format("line {} names no column \"{}\", but {}; correct it, or dataset.{}", reader.line(), name,
+      throw std::runtime_error(fmt::format("line {} has no column \"{}\", but {}; correct it, or dataset.{}", reader.line(), name,
                                            join(std::span(header_).subspan(1), ", "), key));
     }
     return static_cast<size_t>(column - header_.begin());
   };
   for (const auto& name : options_.columns) {
     if (std::ranges::count(options_.columns, name) > 1) {
-      throw std::runtime_error(fmt::format("dataset.columns names \"{}\" twice; leave one of them out", name));
+      throw std::runtime_error(fmt::format("dataset.columns contains \"{}\" twice; remove one of them", name));
     }
     fields_.push_back(find(name, "columns"));
   }
-  // Only training images are divided.
+  // Only training images are divided into groups.
   const bool has_groups = is_train_ || std::ranges::find(header_, options_.group_column) != header_.end();
   if (!options_.group_column.empty() && has_groups) group_ = find(options_.group_column, "group_column");
   for (size_t i = 1; options_.columns.empty() && i < reader.fields().size(); ++i) {
@@ -494,15 +495,15 @@ void Table::find_columns() {
   }
   if (options_.targets == CsvTargets::kClass && fields_.size() != 1) {
     throw std::runtime_error(
-        fmt::format("it has {} columns of targets, but dataset.targets: class takes one; choose it with "
-                    "dataset.columns, or set dataset.targets to classes or numbers",
+        fmt::format("it has {} target columns, but dataset.targets: class needs one; choose it with dataset.columns, or set "
+                    "dataset.targets to classes or numbers",
                     fields_.size()));
   }
   for (const auto field : fields_) {
     if (header_.empty()) return;
     check_label(reader, header_[field]);
     if (std::ranges::find(names_, header_[field]) != names_.end()) {
-      throw std::runtime_error(fmt::format("line {} names two columns \"{}\"; rename one of them", reader.line(), header_[field]));
+      throw std::runtime_error(fmt::format("line {} has two columns named \"{}\"; rename one of them", reader.line(), header_[field]));
     }
     names_.push_back(header_[field]);
   }
@@ -522,8 +523,8 @@ void Table::read(const std::function<void(const Row&)>& use) const {
       if (fields == header_) continue;
       Row row{.line = reader.line(), .path = fields[0]};
       if (group_ && fields[*group_].empty()) {
-        throw std::runtime_error(
-            fmt::format("line {} has nothing in the column {} of dataset.group_column; add it", reader.line(), options_.group_column));
+        throw std::runtime_error(fmt::format("line {} has an empty value in the column {} of dataset.group_column; add it", reader.line(),
+                                             options_.group_column));
       }
       if (group_) row.group = fields[*group_];
       for (const auto field : fields_) {
@@ -554,7 +555,7 @@ std::vector<std::string> first_line_of(const fs::path& file) {
       if (!is_empty_line(reader)) return reader.fields();
     }
   } catch (const std::runtime_error&) {
-    // Whoever reads it says why.
+    // Whoever reads the file reports the reason.
   }
   return {};
 }

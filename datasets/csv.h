@@ -1,10 +1,10 @@
 #pragma once
-// Image files whose targets are in CSV files: a class of each image, any number of classes, or numbers.
-//
-// A CSV file is in UTF-8, with a line for each image whose first column is its path. Quoting is that of RFC 4180; lines may end with CR LF,
-// a byte order mark is skipped, and empty lines are ignored. The first line may name the columns (a header). It has to where columns are
-// chosen, and where several columns are classes; otherwise it is one if its path is no file and has no image's extension, and, of labels,
-// if its label is "label" in any case or occurs in no other line. Lines that repeat it are skipped.
+// Image files whose targets are in CSV files: one class per image, any number of classes, or numbers.
+// A CSV file is in UTF-8 and has a line for each image; the first column is its path. Quoting is that of RFC 4180; lines may end with CR
+// LF, a byte order mark is skipped, and empty lines are ignored. The first line may be a header with the names of the columns. A header is
+// required if columns are chosen by name, and if several columns are classes. In other cases the first line is a header if its path is not
+// a file and has no extension of an image and, for labels, if its label is "label" in any case or occurs in no other line. Lines that
+// repeat the header are skipped.
 
 #include <filesystem>
 #include <string>
@@ -16,13 +16,13 @@
 namespace trainer::datasets {
 
 enum class CsvTargets {
-  // A label. The classes are the labels of the training file: sorted by number if all are non-negative integers without leading zeros, else
-  // by their bytes.
+  // One label. The classes are the labels in the training file, sorted as numbers if all are non-negative integers without leading zeros,
+  // else by their bytes.
   kClass,
-  // Any number of classes: each column that the header names is a class and has 1 or 0, and the classes have the order of the columns; or,
-  // if it has anything else, one column lists the names of classes, separated by semicolons, and they are sorted as above.
+  // Any number of classes, in one of two forms. If all values are 1 or 0, each named column is a class, in the order of the columns.
+  // Otherwise one column contains the names of the classes, separated by semicolons; they are sorted as above.
   kClasses,
-  kNumbers,  // one or more finite numbers, a column for each
+  kNumbers,  // one or more finite numbers, each in its own column
 };
 
 struct CsvOptions {
@@ -30,7 +30,7 @@ struct CsvOptions {
   std::string validation;
   std::string root;
   CsvTargets targets = CsvTargets::kClass;
-  std::vector<std::string> columns = {};  // of the targets; empty: all after the path, but for group_column
+  std::vector<std::string> columns = {};  // of the targets; empty: all after the path except group_column
   std::string group_column = {};          // of the groups of dataset.split
   ImageFileOptions files = {};
   void describe(KeyTable& keys);
@@ -39,7 +39,7 @@ struct CsvOptions {
 // The fields of the first line; none if the file cannot be read.
 std::vector<std::string> first_line_of(const std::filesystem::path& file);
 
-// Reads the training file for its classes or columns. If that fails, the factory tells the reason, and its open() throws that as a
+// Reads the classes or columns of the training file. If that fails, the factory's `missing` is the reason, and its open() throws it as a
 // DataError.
 data::DatasetFactory csv_factory(const CsvOptions& options);
 

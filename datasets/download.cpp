@@ -26,7 +26,7 @@ namespace trainer::datasets {
 Digest::Digest(const std::string& name) : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
   const auto* type = EVP_get_digestbyname(name.c_str());
   if (!context_ || type == nullptr || EVP_DigestInit_ex(context_.get(), type, nullptr) != 1)
-    throw std::runtime_error("this OpenSSL does not offer " + name);
+    throw std::runtime_error("this OpenSSL does not support " + name);
 }
 
 void Digest::update(std::string_view bytes) { EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size()); }
@@ -66,10 +66,10 @@ class Transfer {
         curl_(curl_easy_init(), curl_easy_cleanup),
         num_earlier_(num_bytes),
         num_bytes_(num_bytes) {
-    if (!curl_) throw std::runtime_error("libcurl does not start");
+    if (!curl_) throw std::runtime_error("libcurl cannot be initialised");
   }
 
-  // False: the server cannot continue the file.
+  // Returns false if the server cannot continue the file.
   bool run(const std::string& url) {
     std::array<char, CURL_ERROR_SIZE> details{};
     CURL* curl = curl_.get();
@@ -113,7 +113,7 @@ class Transfer {
       failure_ = fmt::format("the server sends more than {}", format_bytes(limits_.num_bytes));
       return false;
     }
-    // Flushed, so that a full disk fails here, where errno has the reason.
+    // Flushed, so that a full disk is detected here, where errno has the reason.
     if (std::fwrite(bytes.data(), 1, bytes.size(), file_) != bytes.size() || std::fflush(file_) != 0) {
       failure_ = std::system_error(errno, std::generic_category(), "cannot write " + path_.string()).what();
       return false;
@@ -123,7 +123,7 @@ class Transfer {
     return true;
   }
 
-  // Logs a line every 10 % if the server sent the length.
+  // Logs a line every 10 % if the server has sent the length.
   void log_progress() {
     curl_off_t length = -1;
     curl_easy_getinfo(curl_.get(), CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
@@ -138,7 +138,7 @@ class Transfer {
     return stop_signal() != 0 || transfer.takes_too_long(received) ? 1 : 0;
   }
 
-  // Measured by the clock, because libcurl's limit uses an average speed, which a stall lowers only after seconds.
+  // Measures the time itself, because libcurl's limit uses an average speed, which a stall lowers only after seconds.
   bool takes_too_long(int64_t received) {
     const auto now = std::chrono::steady_clock::now();
     if (now - begin_ > limits_.total) {
@@ -173,7 +173,7 @@ class Transfer {
   Logger& logger_;
   std::unique_ptr<CURL, decltype(&curl_easy_cleanup)> curl_;
   std::string failure_;
-  int64_t num_earlier_;  // bytes that the file had
+  int64_t num_earlier_;  // bytes of an earlier download
   int64_t num_bytes_;
   int64_t tenths_logged_ = 0;
   int64_t last_received_ = 0;
@@ -189,7 +189,7 @@ bool has_checksum(const std::filesystem::path& file, const Checksum& checksum) {
 
 void download(const std::string& url, const Checksum& checksum, const std::filesystem::path& file, const DownloadLimits& limits,
               Logger& logger) {
-  // Without a sum, a beginning of another file would not be noticed.
+  // Without a checksum, the beginning of another file would not be noticed.
   if (checksum.digits.empty()) std::filesystem::remove(file);
   const bool has_beginning = std::filesystem::exists(file);
   if (has_beginning && has_checksum(file, checksum)) return;
@@ -207,8 +207,8 @@ void download(const std::string& url, const Checksum& checksum, const std::files
   const auto actual = digest_of(file, checksum.name);
   if (actual.starts_with(checksum.digits)) return;
   if (num_earlier > 0) return begin_again();
-  throw std::runtime_error(fmt::format("the downloaded file has the {} sum {} instead of {}: it is damaged or another file", checksum.name,
-                                       actual.substr(0, checksum.digits.size()), checksum.digits));
+  throw std::runtime_error(fmt::format("the downloaded file has the {} sum {} instead of {}: it is damaged or a different file",
+                                       checksum.name, actual.substr(0, checksum.digits.size()), checksum.digits));
 }
 
 namespace fs = std::filesystem;
@@ -230,8 +230,8 @@ void install(const Installation& installation, Logger& logger,
   } catch (const Error&) {
     throw;
   } catch (const std::runtime_error& reason) {
-    throw DataError(
-        fmt::format("cannot get {}: {}; try again, or {}, so that {} holds its files", url, reason.what(), by_hand, target.string()));
+    throw DataError(fmt::format("cannot download {}: {}; try again, or {} so that {} contains its files", url, reason.what(), by_hand,
+                                target.string()));
   }
 }
 

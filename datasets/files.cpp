@@ -75,7 +75,7 @@ FolderLock::FolderLock(fs::path file, const std::string& activity, Logger& logge
   }
 }
 
-// Unlink while the file is still locked, so that a later holder's file is never removed.
+// Unlinked while the file is still locked, so that the file of a later holder is never removed.
 FolderLock::~FolderLock() { ::unlink(path_.c_str()); }
 
 bool FolderLock::try_lock() {
@@ -84,7 +84,7 @@ bool FolderLock::try_lock() {
     if (errno == EWOULDBLOCK || errno == EINTR) return false;
     fail_with_errno("create", path_);
   }
-  // The previous holder may have removed the file between our open and our lock.
+  // The previous holder may have removed the file after it was opened and before it was locked.
   struct stat ours {};
   struct stat present {};
   if (::fstat(file.number(), &ours) != 0) fail_with_errno("lock", path_);
@@ -130,23 +130,23 @@ void fail_with_errno(const std::string& action, const fs::path& path) {
 void inflate_all(std::span<const uint8_t> bytes, Deflated format, const std::function<void(std::span<const uint8_t>)>& take) {
   z_stream stream{};
   const int window_bits = format == Deflated::kGzip ? MAX_WBITS + 16 : -MAX_WBITS;
-  if (inflateInit2(&stream, window_bits) != Z_OK) throw std::runtime_error("zlib does not start");
+  if (inflateInit2(&stream, window_bits) != Z_OK) throw std::runtime_error("zlib cannot be initialised");
   const std::unique_ptr<z_stream, int (*)(z_stream*)> owner(&stream, inflateEnd);
   std::vector<uint8_t> buffer(size_t{1} << 16);
   int result = Z_OK;
   while (result != Z_STREAM_END || !bytes.empty()) {
     if (result == Z_STREAM_END && (format == Deflated::kRaw || inflateReset(&stream) != Z_OK)) {
-      throw std::runtime_error("the compressed data are damaged: other bytes follow them");
+      throw std::runtime_error("the compressed data is damaged: it is followed by other bytes");
     }
     const auto length = std::min<size_t>(bytes.size(), std::numeric_limits<uInt>::max());
-    stream.next_in = const_cast<Bytef*>(bytes.data());  // zlib only reads it
+    stream.next_in = const_cast<Bytef*>(bytes.data());  // zlib only reads from it
     stream.avail_in = static_cast<uInt>(length);
     stream.next_out = buffer.data();
     stream.avail_out = static_cast<uInt>(buffer.size());
     result = inflate(&stream, Z_NO_FLUSH);
-    if (result == Z_BUF_ERROR) throw std::runtime_error("the compressed data end too early");
+    if (result == Z_BUF_ERROR) throw std::runtime_error("the compressed data ends too early");
     if (result != Z_OK && result != Z_STREAM_END) {
-      throw std::runtime_error(std::string("the compressed data are damaged: ") + (stream.msg != nullptr ? stream.msg : zError(result)));
+      throw std::runtime_error(std::string("the compressed data is damaged: ") + (stream.msg != nullptr ? stream.msg : zError(result)));
     }
     bytes = bytes.subspan(length - stream.avail_in);
     take(std::span<const uint8_t>(buffer).first(buffer.size() - stream.avail_out));

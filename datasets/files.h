@@ -1,5 +1,5 @@
 #pragma once
-// What the data sets that read files have in common.
+// Helpers for data sets that read files.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,10 +14,10 @@
 
 namespace trainer::datasets {
 
-// Also true when this cannot be determined; opening the file then reports the reason.
+// Whether the path exists. Also true if this cannot be determined; opening the file then reports the reason.
 bool is_there(const std::filesystem::path& path);
 
-// The default options of a data set, with the key `root`, whose files are in that folder.
+// The default options of a data set with the key `root`, with `root` set to this folder.
 template <class Options>
 Options options_in(const std::filesystem::path& folder) {
   Options options;
@@ -25,38 +25,39 @@ Options options_in(const std::filesystem::path& folder) {
   return options;
 }
 
-// Whether Dataset::list() tells the size of that sample: of a thousand of them, spread evenly, because on a file system of a network it
-// takes a message for each.
+// Whether Dataset::list() includes the size of this sample: only for about a thousand evenly spaced ones, because each size needs a message
+// on a network file system.
 inline bool lists_size(int64_t index, int64_t num_samples) {
   constexpr int64_t kMostSizes = 1000;
   return index % ((num_samples + kMostSizes - 1) / kMostSizes) == 0;
 }
 
-// Asks the processor to load memory that is read soon. Into the second-level cache: the first accepts few requests at a time, so that the
-// others would wait.
+// Prefetches memory that is read soon into the second-level cache; the first-level cache accepts so few requests at a time that others
+// would wait.
 inline void prefetch_memory(const uint8_t* bytes, size_t count) {
   constexpr size_t kCacheLine = 64;
   for (size_t i = 0; i < count; i += kCacheLine) __builtin_prefetch(bytes + i, /*rw=*/0, /*locality=*/2);
 }
 
-// The content of a file in memory, which copies of this object share.
+// The content of a file in memory; copies of this object share it.
 struct FileContent {
   std::filesystem::path path;
   std::shared_ptr<const void> owner;
   std::span<const uint8_t> bytes;
 };
 
-// Maps the file, or decompresses it if its name ends in .gz. Then `check` is called with what there is so far, again and again, and throws
-// DataError if that is already too much or wrong: a few kilobytes may hold gigabytes. Throws DataError that names the file and the reason.
+// Maps the file, or decompresses it if its name ends in .gz. During decompression `check` is called repeatedly with the content so far and
+// can throw DataError if it is too long or wrong, because a few kilobytes may decompress to gigabytes. Throws DataError with the file and
+// the reason.
 FileContent load_file(const std::filesystem::path& path, const std::function<void(std::span<const uint8_t>)>& check);
 
-// Making a folder completely or not at all, by one process while others wait. Functions throw std::runtime_error with the reason.
+// Functions to make a folder completely or not at all, by one process while others wait. They throw std::runtime_error with the reason.
 
-// An exclusive lock among the processes that may make or remove a folder: an flock on a file that exists only while the lock is held, so
-// that it ends with its process.
+// An exclusive lock among the processes that may make or remove a folder: an flock, which ends with its process, on a file that exists only
+// while the lock is held.
 class FolderLock {
  public:
-  // Waits until the current holder releases it. `activity`: what that process does, for the log: "downloads URL". Throws Error with
+  // Waits until the current holder releases the lock. `activity`: of that process, for the log, such as "downloads URL". Throws Error with
   // ExitCode::kStopped after a stop request.
   FolderLock(std::filesystem::path file, const std::string& activity, Logger& logger);
   ~FolderLock();
@@ -70,7 +71,7 @@ class FolderLock {
   Descriptor file_;
 };
 
-// An empty folder for everything unfinished; what a killed process has left there is removed. The destructor removes it.
+// An empty folder for unfinished files; leftovers of a killed process are removed. The destructor removes the folder.
 class PartialFolder {
  public:
   explicit PartialFolder(std::filesystem::path path);
@@ -83,24 +84,24 @@ class PartialFolder {
   std::filesystem::path path_;
 };
 
-// Flushes all files to the disk by one call, because a data set can have a hundred thousand.
+// Flushes all files to the disk with one call, because a data set can have a hundred thousand.
 void flush_file_system(const std::filesystem::path& folder);
 // Flushes the folder's files and moves it to `target`, whose parent folder is created.
 void put_into_place(const std::filesystem::path& folder, const std::filesystem::path& target);
 
 void create_folders(const std::filesystem::path& folder);
-// "cannot ACTION PATH: the reason in errno".
+// Throws "cannot ACTION PATH: REASON" with the reason from errno.
 [[noreturn]] void fail_with_errno(const std::string& action, const std::filesystem::path& path);
 
-// Decompression of what gzip and zip files hold.
+// Decompression of the content of gzip and zip files.
 
 enum class Deflated {
-  kGzip,  // with the header and the checksum of gzip; several such members may follow each other
+  kGzip,  // with gzip's header and checksum; there may be several such members
   kRaw,   // as in a zip file
 };
 
-// Decompresses all of `bytes` and passes the result to `take` part by part. Throws std::runtime_error with only the reason: the bytes are
-// damaged, or end too early.
+// Decompresses all of `bytes` and passes the result to `take` in parts. Throws std::runtime_error with only the reason if the bytes are
+// damaged or end too early.
 void inflate_all(std::span<const uint8_t> bytes, Deflated format, const std::function<void(std::span<const uint8_t>)>& take);
 
 }  // namespace trainer::datasets

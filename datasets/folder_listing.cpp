@@ -39,7 +39,7 @@ class FolderLister {
   explicit FolderLister(const fs::path& folder) { listing_.folder = folder; }
 
   FolderListing list_all() {
-    // Links to any folder that holds this one would never end; they become links to the folder that holds the copy.
+    // Links to a parent of this folder would cause endless recursion; they become links to the corresponding parent of the copy.
     for (auto above = listing_.folder; above.has_relative_path();) {
       above = above.parent_path();
       first_paths_.emplace(id_of(above), "..");
@@ -48,7 +48,7 @@ class FolderLister {
     list_folder("");
     return std::move(listing_);
   }
-  // Folders, and what is missing, are left out.
+  // Skips folders and missing files.
   FolderListing list(const std::vector<fs::path>& files) {
     for (const auto& file : files) {
       check_stop();
@@ -59,7 +59,7 @@ class FolderLister {
   }
 
  private:
-  // Empty: the path leads nowhere.
+  // Empty if the path does not exist.
   std::optional<struct stat> status_of(const fs::path& path) const {
     struct stat status {};
     return ::stat((listing_.folder / path).c_str(), &status) == 0 ? std::optional(status) : std::nullopt;
@@ -77,7 +77,7 @@ class FolderLister {
   void list_folder(const fs::path& folder) {
     std::vector<fs::path> names;
     for (const auto& entry : fs::directory_iterator(listing_.folder / folder)) names.push_back(entry.path().filename());
-    // So that each listing follows the same one of several paths to a folder.
+    // So that each listing uses the same one of several paths to a folder.
     std::ranges::sort(names);
     for (const auto& name : names) {
       check_stop();
@@ -108,7 +108,7 @@ class FolderLister {
   }
 
   FolderListing listing_;
-  // By which a folder was reached first, relative to the listed folder.
+  // The path by which each folder was reached first, relative to the listed folder.
   std::map<std::pair<dev_t, ino_t>, fs::path> first_paths_;
 };
 
@@ -133,7 +133,7 @@ std::string digest_of(const FolderListing& listing) {
 namespace {
 
 using Extensions = std::vector<std::string>;
-// Those of torchvision.
+// The extensions of torchvision's ImageFolder.
 const Extensions kImageExtensions = {".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp"};
 const Extensions kRawExtensions = {".tif", ".tiff", ".npy"};
 
@@ -143,17 +143,17 @@ bool has_extension(std::string_view name, const Extensions& extensions) {
   return std::ranges::any_of(extensions, [lower = lower_case(name)](const auto& extension) { return lower.ends_with(extension); });
 }
 
-// What the names of one folder have in common, whatever path leads to it.
+// Identifies a folder independently of its path.
 using FolderId = std::pair<dev_t, ino_t>;
 
 struct FolderEntry {
   std::string name;
-  bool is_folder = false;  // or a link to one
+  bool is_folder = false;  // true also for a link to one
 };
 
 class FolderReader {
  public:
-  // Throws DataError, as all functions here.
+  // Throws DataError, like all functions here.
   explicit FolderReader(const std::string& path) : path_(path), access_("listing", path), stream_(::opendir(path.c_str()), ::closedir) {
     if (!stream_) fail_to_list();
   }
@@ -203,19 +203,19 @@ std::vector<std::string> list_folders(const fs::path& path) {
   return folders;
 }
 
-// That folder and all that hold it.
+// The folder and all of its parents.
 std::set<FolderId> with_parents(std::string path) {
   std::set<FolderId> folders;
   struct stat status {};
-  // The parent of the file system's root is itself.
+  // The parent of the root directory is itself.
   while (::stat(path.c_str(), &status) == 0 && folders.emplace(status.st_dev, status.st_ino).second) path += "/..";
   return folders;
 }
 
-// Files that are not images by their names.
+// Files whose names are not those of images.
 struct OtherFiles {
   std::map<std::string, int64_t> counts;  // by extension
-  std::string first;                      // its path, the first by its bytes
+  std::string first;                      // the smallest path, compared by bytes
 
   void add(const std::string& path) {
     ++counts[lower_case(fs::path(path).extension().string())];
@@ -229,7 +229,7 @@ struct OtherFiles {
 };
 
 struct ClassFiles {
-  std::string images;  // paths relative to the class's folder; a '\0' ends each
+  std::string images;  // paths relative to the class's folder; each ends with '\0'
   OtherFiles others;
 };
 
@@ -238,7 +238,7 @@ std::string joined(const std::string& folder, const std::string& name) { return 
 // Lists the files of one class.
 class ClassLister {
  public:
-  // `listed`: folders that are not entered.
+  // `listed`: folders to skip.
   ClassLister(std::string folder, std::set<FolderId> listed, const Extensions& extensions)
       : folder_(std::move(folder)), listed_(std::move(listed)), extensions_(extensions) {}
 
@@ -248,7 +248,7 @@ class ClassLister {
       const auto relative = std::move(pending.back());
       pending.pop_back();
       auto folders = read_folder(relative);
-      // The first by name is the next, so that the same one of several paths to a folder is used every time.
+      // The next folder is the first by name, so that the same one of several paths to a folder is always used.
       std::ranges::sort(folders, std::greater());
       std::ranges::move(folders, std::back_inserter(pending));
     }
@@ -282,12 +282,12 @@ class ClassLister {
   std::string folder_;
   std::set<FolderId> listed_;
   const Extensions& extensions_;
-  // Names by the folder's relative path, in whose order torchvision lists the folders: a-b comes before a/b.
+  // Names by the folder's relative path. The order of the paths is that of torchvision: a-b comes before a/b.
   std::map<std::string, std::vector<std::string>> images_;
   OtherFiles others_;
 };
 
-// In the order of the names. Throws what the first of the classes that failed has thrown.
+// In the order of the names. If classes fail, throws the error of the first one.
 std::vector<ClassFiles> list_classes(const fs::path& folder, const std::vector<std::string>& names, const Extensions& extensions,
                                      int num_threads) {
   const auto listed = with_parents(folder.string());
@@ -313,7 +313,7 @@ std::vector<ClassFiles> list_classes(const fs::path& folder, const std::vector<s
     for (size_t i = 1; i < num_workers; ++i) threads.emplace_back(work);
     work();
   }
-  // Classes begin in their order, so those before the first failure have ended.
+  // Classes are started in their order, so those before the first failure are complete.
   const auto failure = std::ranges::find_if(failures, [](const auto& exception) { return exception != nullptr; });
   if (failure != failures.end()) std::rethrow_exception(*failure);
   return classes;
@@ -321,11 +321,11 @@ std::vector<ClassFiles> list_classes(const fs::path& folder, const std::vector<s
 
 [[noreturn]] void throw_no_images(const fs::path& folder, const OtherFiles& others_there, const Extensions& extensions) {
   const auto others = others_there.counts.empty() ? "" : fmt::format(" among its {}", counted(others_there.count(), "file"));
-  throw DataError(fmt::format("{} has no images (files ending in {}){}; put some there, or remove the folder", folder.string(),
+  throw DataError(fmt::format("{} has no images (files ending in {}){}; add images, or remove the folder", folder.string(),
                               join(extensions, " "), others));
 }
 
-// "4 files are not read, ...".
+// Such as "4 files are not read, ...".
 std::string describe_left_out(const OtherFiles& others, const Extensions& extensions) {
   std::vector<std::pair<std::string, int64_t>> counts(others.counts.begin(), others.counts.end());
   std::ranges::stable_sort(counts, std::greater(), &std::pair<std::string, int64_t>::second);
@@ -360,7 +360,7 @@ void add_images(ImageList& images, const std::string& name, const ClassFiles& fi
   }
 }
 
-// The folders in `path`, of which there must be some.
+// The folders in `path`; throws if there are none.
 std::vector<std::string> require_folders(const fs::path& path) {
   std::string problem = path.string() + " has no class folders";
   try {
@@ -369,10 +369,10 @@ std::vector<std::string> require_folders(const fs::path& path) {
   } catch (const DataError& error) {
     problem = error.what();
   }
-  throw std::runtime_error(problem + "; set dataset.root to the folder that holds train/ and val/, or one folder of images for each class");
+  throw std::runtime_error(problem + "; set dataset.root to the folder that contains train/ and val/, or one folder of images per class");
 }
 
-// Folders of the other layout, with a name that was not expected.
+// Throws if a class folder has a name that belongs to the other layout, such as "validation".
 void refuse_split_names(const fs::path& root, const std::vector<std::string>& class_names) {
   const auto found = std::ranges::find_if(class_names, [](const std::string& name) {
     const auto lower = lower_case(name);
@@ -381,16 +381,16 @@ void refuse_split_names(const fs::path& root, const std::vector<std::string>& cl
   if (found == class_names.end()) return;
   throw std::runtime_error(
       fmt::format("{} has the folder \"{}\", which does not look like a class, but no folder train; name the folder of training images "
-                  "train and that of validation images val, or set dataset.root to the folder that holds the class folders",
+                  "train and that of validation images val, or set dataset.root to the folder that contains the class folders",
                   root.string(), *found));
 }
 
-// Checkpoints and JSON store the names as text. Throws as find_class_folders().
+// Names must be UTF-8, because checkpoints and JSON store them as text. Throws as find_class_folders().
 ClassFolders with_checked_names(ClassFolders folders) {
   const auto found = std::ranges::find_if_not(folders.class_names, is_utf8);
   if (found == folders.class_names.end()) return folders;
   throw std::runtime_error(
-      fmt::format("{} has the class folder \"{}\", whose name is not text in UTF-8; rename it", folders.train.string(), *found));
+      fmt::format("{} has the class folder \"{}\", whose name is not valid UTF-8; rename it", folders.train.string(), *found));
 }
 
 }  // namespace
@@ -408,7 +408,7 @@ ClassFolders find_class_folders(const fs::path& root) {
   std::erase_if(validation, std::not_fn(has));
   if (validation.size() > 1) {
     throw std::runtime_error(
-        fmt::format("{} has several folders for validation ({}); move all but one of them away", root.string(), join(validation, ", ")));
+        fmt::format("{} has several folders for validation ({}); keep only one of them", root.string(), join(validation, ", ")));
   }
   return with_checked_names({.train = root / "train",
                              .validation = validation.empty() ? std::nullopt : std::optional(root / validation.front()),
@@ -426,7 +426,7 @@ std::optional<fs::path> first_image_of(const ClassFolders& folders, data::ImageM
     auto found = first(extensions_of(mode));
     return found || mode != data::ImageMode::kAuto ? found : first(kRawExtensions);
   } catch (const Error&) {
-    // list_images() reports it.
+    // list_images() reports the error.
     return std::nullopt;
   }
 }
@@ -468,13 +468,13 @@ std::vector<std::string> find_image_files(const fs::path& path, data::ImageMode 
 
 namespace {
 
-// Characters that belong to the one before them: accents, the voicing marks of Japanese, and the vowels and final consonants of Korean.
+// Characters that combine with the one before them: accents, the voicing marks of Japanese, and the vowels and final consonants of Korean.
 bool continues_letter(char32_t character) {
   const auto lies_in = [character](char32_t first, char32_t last) { return character >= first && character <= last; };
   return lies_in(0x300, 0x36f) || lies_in(0x1160, 0x11ff) || lies_in(0x3099, 0x309a);
 }
 
-// The letters without spaces at both ends, each with what continues it.
+// The letters without spaces at both ends, each with its combining characters.
 std::vector<std::string_view> letters_of(std::string_view name) {
   constexpr const char* kSpaces = " \t";
   name.remove_prefix(std::min(name.find_first_not_of(kSpaces), name.size()));
@@ -494,7 +494,7 @@ std::vector<std::string_view> letters_of(std::string_view name) {
 bool is_composed(std::string_view letter) { return letter.size() > 1 && first_character(letter).length == letter.size(); }
 bool has_parts(std::string_view letter) { return first_character(letter).length < letter.size(); }
 
-// Bytes that UTF-8 does not have.
+// Bytes that do not occur in UTF-8.
 constexpr char kComposed = '\xfe';
 constexpr char kWithParts = '\xff';
 
@@ -507,11 +507,11 @@ struct Name {
 
   std::string_view text;
   std::vector<std::string_view> letters;
-  std::string form;     // its letters of one byte, and what the others are
+  std::string form;     // its one-byte letters, and the kinds of the others
   std::string outline;  // the same for names that look alike
 };
 
-// The letters that a name of another form, but the same outline, must also have to look like this one.
+// The letters that a name with the same outline but another form must also have to look like this one.
 std::string decisive_letters(const Name& name, std::string_view other_form) {
   std::string decisive;
   for (size_t i = 0; i < name.letters.size(); ++i) {
@@ -546,7 +546,7 @@ std::string describe_look_alikes(const std::vector<std::string>& class_names) {
   const std::vector<Name> names(class_names.begin(), class_names.end());
   std::unordered_map<std::string, std::set<std::string>> forms;  // of each outline
   for (const auto& name : names) forms[name.outline].insert(name.form);
-  // By its form, another one and its decisive letters. Comparing all pairs would take seconds for thousands of Chinese names.
+  // The key: a name's form, another form and its decisive letters. Comparing all pairs would take seconds for thousands of Chinese names.
   std::map<std::array<std::string, 3>, const Name*> first;
   for (const auto& name : names) {
     const Name* other = nullptr;

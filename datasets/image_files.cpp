@@ -18,7 +18,7 @@
 namespace trainer::datasets {
 namespace {
 
-// 0 if that cannot be determined.
+// The size of a file; 0 if it cannot be determined.
 int64_t num_bytes_of(const std::string& path) {
   const FileAccess access("examining", path);
   struct stat status {};
@@ -97,13 +97,13 @@ void ImageFileOptions::describe(KeyTable& keys) {
   using data::ImageMode;
   Choices<ImageMode> modes = {{"auto", ImageMode::kAuto}};
   modes.insert(modes.end(), data::kImageModes.begin(), data::kImageModes.end());
+  keys.add_choice("mode", mode, modes,
+                  {.doc = "The channels that are read. rgb: 8 bits of red, green and blue; grey: 8 bits of grey; grey16: 16 bits of grey; "
+                          "raw: all channels of TIFF and .npy files, with 8 or 16 bits or as floating-point numbers; auto: grey16 or raw "
+                          "if the first image needs it, else rgb."});
   keys.add_choice(
-      "mode", mode, modes,
-      {.doc = "What of an image is used: rgb: 8 bits of red, green and blue; grey: 8 bits of grey; grey16: 16 bits of grey; raw: "
-              "all channels of TIFF and .npy files, of 8 or 16 bits or as numbers; auto: grey16 or raw if the first image needs "
-              "it, otherwise rgb."});
-  keys.add_choice("exif_orientation", is_turned_upright, {{"apply", true}, {"ignore", false}},
-                  {.doc = "Whether an image is turned upright as its EXIF data say; ignore: as torchvision's ImageFolder."});
+      "exif_orientation", is_turned_upright, {{"apply", true}, {"ignore", false}},
+      {.doc = "apply: turn images upright by their EXIF orientation; ignore: leave them as stored, like torchvision's ImageFolder."});
 }
 
 ImageFileOptions* image_file_options(const ComponentConfig& dataset) {
@@ -123,7 +123,7 @@ data::ImageDecoding decoding_of(const ImageFileOptions& options, const std::opti
     read_bytes(first_image->string(), file);
     if (is_auto) decoding.mode = data::find_traits(file).mode;
   } catch (const std::runtime_error&) {
-    return decoding;  // whoever reads the images reports it
+    return decoding;  // the error is reported when the image is read
   }
   if (decoding.mode != ImageMode::kRaw) return decoding;
   try {

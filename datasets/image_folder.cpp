@@ -26,7 +26,7 @@ std::unique_ptr<data::Dataset> open_image_folder(const ImageFolderOptions& optio
   }
   auto info = image_files_info(folders.class_names, expected.decoding);
   if (info.num_classes != expected.num_classes) {
-    throw DataError(fmt::format("{} has {} now, but had {} when the program started; start it again when they no longer change",
+    throw DataError(fmt::format("{} has {} now, but had {} when the program started; start again when they no longer change",
                                 folders.train.string(), counted(info.num_classes, "class folder"), expected.num_classes));
   }
   if (split == data::Split::kValidation && !folders.validation) {
@@ -43,10 +43,10 @@ std::unique_ptr<data::Dataset> open_image_folder(const ImageFolderOptions& optio
 
 void ImageFolderOptions::describe(KeyTable& keys) {
   keys.add("root", root,
-           {.doc = "The folder that holds train/ and val/ (or valid/, validation/), each with one folder of images for each class; or the "
-                   "folder that holds the class folders, some of whose images are then held out for validation.",
+           {.doc = "The folder that contains train/ and val/ (or valid/, validation/), each with one folder of images per class; or the "
+                   "folder that contains the class folders, from which some images are then held out for validation.",
             .is_path = true});
-  keys.refuse("root", [this] { return root.empty() ? "it is empty; name a folder, or . for the current one" : ""; });
+  keys.refuse("root", [this] { return root.empty() ? "it is empty; set it to a folder, or to . for the current one" : ""; });
   files.describe(keys);
 }
 
@@ -79,7 +79,7 @@ data::DatasetFactory image_folder_factory(const ImageFolderOptions& options) {
 }
 
 void add_image_folder(DatasetRegistry& registry) {
-  registry.add<ImageFolderOptions>("image_folder", "Image files of any size, in one folder for each class, as torchvision's ImageFolder.",
+  registry.add<ImageFolderOptions>("image_folder", "Image files of any size in one folder per class, like torchvision's ImageFolder.",
                                    image_folder_factory);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// Images in one folder for each class, such as ImageNet's; folder_listing.h describes the layouts. The files are decoded by whoever
-// reads the samples.
+// Images in one folder per class, such as ImageNet's; folder_listing.h describes the layouts. The files are decoded by the caller of
+// read().
 
 #include <string>
 
@@ -15,7 +15,7 @@ struct ImageFolderOptions {
   void describe(KeyTable& keys);
 };
 
-// Lists the class folders. Without any, the factory tells what is missing, and its open() throws that as a DataError.
+// Lists the class folders. If there are none, the factory's `missing` is the reason, and its open() throws it as a DataError.
 data::DatasetFactory image_folder_factory(const ImageFolderOptions& options);
 
 }  // namespace trainer::datasets

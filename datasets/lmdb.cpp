@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 
 class Lmdb : public data::Dataset {
  public:
-  // Throws std::runtime_error that names the file and the reason.
+  // Throws std::runtime_error with the file and the reason.
   explicit Lmdb(const fs::path& folder) : reader_(lmdb_file(folder)) {
     const auto file = lmdb_file(folder).string();
     try {
@@ -67,7 +67,7 @@ class Lmdb : public data::Dataset {
   }
   void check(int64_t index) const override { check_entry(find(index)); }
 
-  // Messages alone need names, so that they are searched each time.
+  // Searched each time, because only messages need names.
   std::string name(int64_t index) const override {
     auto rest = as_text(names_);
     for (; index > 0; --index) rest.remove_prefix(std::min(rest.size(), rest.find('\0') + 1));
@@ -83,14 +83,14 @@ class Lmdb : public data::Dataset {
         rest.remove_prefix(std::min(size + 1, rest.size()));
       }
     });
-    // Of a source without files, samples have no names.
+    // Samples of a source without files have no names.
     if (index >= static_cast<int64_t>(name_list_.size()) || name_list_[static_cast<size_t>(index)].empty()) return Dataset::key(index);
     auto text = name_list_[static_cast<size_t>(index)];
     if (text.starts_with(pack_.folder)) text.remove_prefix(pack_.folder.size());
     return std::string(text);
   }
 
-  // Names are those of the folder that was packed, of which only the files' own are the same on every host.
+  // Stored names begin with the packed folder, which may differ between hosts; only the file names are compared.
   void list(const std::function<void(const ListedSample&)>& use) const override {
     auto rest = as_text(names_);
     for (int64_t i = 0; i < size(); ++i) {
@@ -102,7 +102,7 @@ class Lmdb : public data::Dataset {
     }
   }
 
-  // Lets the system read a sample that is not in memory at once, instead of page by page.
+  // So that the system reads a sample at once instead of page by page.
   void prefetch(int64_t index) const override {
     static const auto page_bytes = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
     try {
@@ -111,14 +111,14 @@ class Lmdb : public data::Dataset {
       const auto first_page = begin / page_bytes * page_bytes;
       ::madvise(reinterpret_cast<void*>(first_page), begin - first_page + entry.size(), MADV_WILLNEED);
     } catch (const std::runtime_error&) {
-      // read() will throw it.
+      // read() will throw this error.
     }
   }
 
  private:
   void read_description() {
     const auto info = reader_.find(kInfoKey);
-    if (info.empty()) throw std::runtime_error("it is not a data set of `trainer data pack`");
+    if (info.empty()) throw std::runtime_error("it was not written by `trainer data pack`");
     pack_ = parse_pack_info(as_text(info));
     labels_ = reader_.find(kLabelsKey);
     names_ = reader_.find(kNamesKey);
@@ -131,7 +131,7 @@ class Lmdb : public data::Dataset {
     }
   }
 
-  // 0 if the sample cannot be found.
+  // The size of a sample's entry; 0 if it cannot be found.
   int64_t num_bytes(int64_t index) const {
     try {
       return static_cast<int64_t>(find(index).bytes.size());
@@ -151,14 +151,14 @@ class Lmdb : public data::Dataset {
   std::span<const uint8_t> labels_;
   std::span<const uint8_t> names_;
   mutable std::once_flag names_found_;
-  mutable std::vector<std::string_view> name_list_;  // of all samples, once a key was asked for
+  mutable std::vector<std::string_view> name_list_;  // of all samples; filled by the first call of key()
 };
 
 fs::path folder_of(const fs::path& root, data::Split split) {
   return root / (split == data::Split::kTrain ? kPackedTrain : kPackedValidation);
 }
 
-// Throws std::runtime_error that says what is wrong, where, and what to do, as the next function.
+// This and the next function throw std::runtime_error with the problem, the file and what to do.
 std::unique_ptr<Lmdb> open_environment(const fs::path& root, data::Split split) {
   try {
     return std::make_unique<Lmdb>(folder_of(root, split));
@@ -170,12 +170,11 @@ std::unique_ptr<Lmdb> open_environment(const fs::path& root, data::Split split) 
 std::unique_ptr<Lmdb> open_split(const fs::path& root, data::Split split) {
   if (is_there(root / kUnfinished)) {
     throw std::runtime_error(
-        fmt::format("{} is not complete; run `trainer data pack` again as before, which continues (it removes {} at the end)",
+        fmt::format("{} is not complete; run the same `trainer data pack` command again to continue (it removes {} at the end)",
                     root.string(), kUnfinished));
   }
   if (const auto file = lmdb_file(folder_of(root, split)); !is_there(file)) {
-    throw std::runtime_error(
-        fmt::format("there is no {}; set dataset.root to a folder that `trainer data pack` has written", file.string()));
+    throw std::runtime_error(fmt::format("there is no {}; set dataset.root to a folder written by `trainer data pack`", file.string()));
   }
   return open_environment(root, split);
 }
@@ -196,8 +195,8 @@ std::unique_ptr<data::Dataset> open_lmdb(const LmdbOptions& options, const data:
     logger.info("{}: {} {}", folder_of(options.root, split).string(), counted(dataset->size(), "image"), describe_targets(info));
     if (dataset->pack().version == 1) {
       logger.warn(
-          "{}: its labels and names have no checksums, because an earlier version of this program has packed it; pack the data set "
-          "again, so that damage of them is found",
+          "{}: its labels and names have no checksums, because it was packed by an earlier version of this program; pack the data set "
+          "again, so that damage can be detected",
           folder_of(options.root, split).string());
     }
     return dataset;
@@ -211,8 +210,8 @@ std::unique_ptr<data::Dataset> open_lmdb(const LmdbOptions& options, const data:
 }  // namespace
 
 void LmdbOptions::describe(KeyTable& keys) {
-  keys.add("root", root, {.doc = "The folder that `trainer data pack` has written.", .is_path = true});
-  keys.refuse("root", [this] { return root.empty() ? "it is empty; name a folder, or . for the current one" : ""; });
+  keys.add("root", root, {.doc = "The folder written by `trainer data pack`.", .is_path = true});
+  keys.refuse("root", [this] { return root.empty() ? "it is empty; set it to a folder, or to . for the current one" : ""; });
 }
 
 std::unique_ptr<data::Dataset> open_packed(const fs::path& root, data::Split split) {
@@ -247,7 +246,7 @@ data::DatasetFactory lmdb_factory(const LmdbOptions& options) {
 }
 
 void add_lmdb(DatasetRegistry& registry) {
-  registry.add<LmdbOptions>("lmdb", "Images that `trainer data pack` has copied from another data set into LMDB.", lmdb_factory);
+  registry.add<LmdbOptions>("lmdb", "Images copied from another data set into LMDB by `trainer data pack`.", lmdb_factory);
 }
 
 }  // namespace trainer::datasets

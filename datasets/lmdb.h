@@ -1,6 +1,6 @@
 #pragma once
-// Data sets that `trainer data pack` has written: an LMDB environment for each split (lmdb_file.h). Samples are read from the memory map,
-// which the processes of a host share.
+// Data sets written by `trainer data pack`: an LMDB environment for each split (lmdb_file.h). Samples are read from the memory map, which
+// the processes of a host share.
 
 #include <filesystem>
 #include <memory>
@@ -15,10 +15,10 @@ struct LmdbOptions {
   void describe(KeyTable& keys);
 };
 
-// Reads what is known of all samples. If that fails, the factory tells the reason, and its open() throws that as a DataError.
+// Reads the properties of all samples. If that fails, the factory's `missing` is the reason, and its open() throws it as a DataError.
 data::DatasetFactory lmdb_factory(const LmdbOptions& options);
 
-// One split of a packed data set that may still be unfinished, without comparing it with others. Throws DataError as open().
+// Opens one split of a packed data set, which may be incomplete, without comparing it with the others. Throws DataError as open().
 std::unique_ptr<data::Dataset> open_packed(const std::filesystem::path& root, data::Split split);
 
 }  // namespace trainer::datasets

@@ -25,7 +25,7 @@ namespace {
 
 constexpr const char* kFormat = "trainer packed data set";
 
-// The header: the checksum, what the entry holds, the order of pixels, channels, height and width of pixels.
+// The header: checksum, kind of content, order of pixels, channels, height and width.
 constexpr size_t kKindOffset = 4;
 constexpr size_t kOrderOffset = 5;
 constexpr size_t kChannelsOffset = 6;
@@ -47,7 +47,7 @@ std::string make_entry(Kind kind, const data::ImageView& image, std::string_view
   return entry += content;
 }
 
-// The CRC-32 of all that follows it, since version 2 preceded by the index of the sample, so that one entry is not taken for another.
+// The CRC-32 of everything after it. Since version 2 it includes the index of the sample, so that entries cannot be confused.
 uint32_t checksum_of(const StoredEntry& entry) {
   std::string index;
   if (entry.version > 1) little_endian::append(index, static_cast<uint64_t>(entry.index));
@@ -75,11 +75,11 @@ std::string sample_key(int64_t index, int64_t num_samples) {
 
 namespace {
 
-// What targets are that are no labels.
+// The names of targets that are not labels.
 constexpr const char* kClasses = "classes";
 constexpr const char* kNumbers = "numbers";
 
-// What is done about the EXIF orientation of files; packs of earlier versions do not tell, and ignored it.
+// The treatment of the EXIF orientation of files; earlier versions did not store it, and ignored the orientation.
 constexpr const char* kApply = "apply";
 constexpr const char* kIgnore = "ignore";
 
@@ -108,19 +108,19 @@ std::string to_json(const PackInfo& info) {
     json["num_targets"] = samples.num_targets;
     json["target_names"] = samples.target_names;
   }
-  // The names of folders are not always UTF-8.
+  // Replaces invalid bytes, because the names of folders are not always UTF-8.
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 PackInfo parse_pack_info(std::string_view text) {
   try {
     const auto json = nlohmann::json::parse(text);
-    if (json.at("format") != kFormat) throw std::runtime_error("it is not a data set of `trainer data pack`");
+    if (json.at("format") != kFormat) throw std::runtime_error("it was not written by `trainer data pack`");
     PackInfo info;
     info.version = json.at("version");
     if (info.version < 1 || info.version > kPackVersion) {
       throw std::runtime_error(
-          fmt::format("it has version {} of the format, but this program reads versions up to {}", info.version, kPackVersion));
+          fmt::format("it has version {} of the format, but this program supports only versions up to {}", info.version, kPackVersion));
     }
     info.source = json.at("source");
     info.num_samples = json.at("num_samples");
@@ -207,7 +207,7 @@ data::Sample read_entry(const StoredEntry& stored) {
       const uint64_t width = little_endian::load<uint32_t>(entry.data() + kWidthOffset);
       constexpr uint64_t kMost = 65536;
       if (height > kMost || width > kMost || channels * height * width != content.size()) {
-        throw std::runtime_error("it is damaged: its size is not that of its pixels");
+        throw std::runtime_error("it is damaged: its size does not match its pixels");
       }
       sample.image =
           data::ImageView::whole(content.data(), static_cast<int>(channels), static_cast<int>(height), static_cast<int>(width), order);
@@ -217,7 +217,7 @@ data::Sample read_entry(const StoredEntry& stored) {
       compare_checksum(stored);
       throw std::runtime_error(std::string(as_text(content)));
     default:
-      throw std::runtime_error("it is damaged: its entry is of no known kind");
+      throw std::runtime_error("it is damaged: its entry is of an unknown kind");
   }
 }
 
@@ -225,7 +225,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The owner sees to it that one process writes.
+// Without LMDB's lock: the caller makes sure that only one process writes.
 constexpr unsigned kFlags = MDB_NOLOCK | MDB_NOTLS;
 constexpr mode_t kFileMode = 0666;
 
@@ -252,7 +252,7 @@ LmdbWriter::LmdbWriter(const fs::path& folder) : file_(lmdb_file(folder)), envir
   require(mdb_dbi_open(transaction.get(), nullptr, 0, &database_));
 }
 
-// LMDB's library does not survive every damage.
+// Checked first, because LMDB's library may crash on a damaged file.
 void LmdbWriter::refuse_damage() const {
   std::error_code error;
   if (!fs::exists(file_, error) || fs::file_size(file_, error) == 0) return;
@@ -265,10 +265,10 @@ void LmdbWriter::refuse_damage() const {
 
 void LmdbWriter::require(int result) const {
   if (result == MDB_SUCCESS) return;
-  // LMDB's word for a write that was cut short.
+  // LMDB reports an incomplete write as EIO.
   const auto* const hint = result == EIO ? " (the disk may be full)" : "";
   const auto reason = result > 0 ? explain_refusal(file_, {result, std::generic_category()}) : std::string(mdb_strerror(result));
-  throw Error(fmt::format("cannot write {}: {}{}; once this is remedied, the same command continues", file_.string(), reason, hint));
+  throw Error(fmt::format("cannot write {}: {}{}; when this is fixed, the same command continues", file_.string(), reason, hint));
 }
 
 LmdbTransaction LmdbWriter::begin(unsigned flags) const {
@@ -298,7 +298,7 @@ void LmdbWriter::reserve(size_t num_bytes, size_t num_entries) {
   MDB_envinfo info{};
   require(mdb_env_stat(environment_.get(), &status));
   require(mdb_env_info(environment_.get(), &info));
-  // An entry begins and ends within a page, and may need one of the tree; LMDB writes anew those pages of the tree that change.
+  // An entry may begin and end within a page, and may need a page of the tree; LMDB also rewrites the pages of the tree that change.
   constexpr size_t kPagesPerEntry = 3;
   constexpr size_t kOtherPages = 256;
   const size_t num_pages = info.me_last_pgno + 1 + num_entries * kPagesPerEntry + kOtherPages;
@@ -325,8 +325,8 @@ namespace {
 using little_endian::load;
 using Bytes = std::span<const uint8_t>;
 
-// Each page begins with its number and its kind; in the pages of a tree the sizes of what lies at their two ends follow. Where LMDB's
-// source (mdb.c) has another name, it stands behind.
+// Each page begins with its number and its kind; pages of a tree continue with the positions of their free space. The names of LMDB's
+// source (mdb.c) are in the comments.
 constexpr size_t kFlagsOffset = 10;  // mp_flags
 constexpr size_t kLowerOffset = 12;  // mp_lower
 constexpr size_t kUpperOffset = 14;  // mp_upper
@@ -348,7 +348,7 @@ constexpr uint16_t kIntegerKeys = 8;  // MDB_INTEGERKEY
 
 constexpr size_t kNodeHeader = 8;
 constexpr uint16_t kIsElsewhere = 1;  // F_BIGDATA: the node has the number of the pages with the entry
-// LMDB's trees have no more levels; without a limit, a damaged tree could have a cycle.
+// LMDB's own limit; without it, a damaged tree with a cycle would never end.
 constexpr int kMostLevels = 32;
 
 [[noreturn]] void refuse_page(uint64_t number) { throw std::runtime_error(fmt::format("page {} of data.mdb is damaged", number)); }
@@ -360,7 +360,7 @@ LmdbState::Database load_database(const uint8_t* at) {
           .root = load<uint64_t>(at + 40)};
 }
 
-// The state in page 0 or 1 of a file with pages of that size; nullopt: there is none.
+// The state in page 0 or 1 of a file with pages of this size; nullopt: there is none.
 std::optional<LmdbState> load_state(Bytes file, uint64_t number, size_t page_bytes) {
   if (file.size() < number * page_bytes + kPageHeader + kStateBytes) return std::nullopt;
   const auto* page = file.data() + number * page_bytes;
@@ -395,13 +395,13 @@ struct Page {
 
 struct Node {
   std::string_view key;
-  uint64_t number = 0;     // of a branch: the page below
-  uint64_t num_bytes = 0;  // of a leaf: of the entry
-  uint16_t flags = 0;      // of a leaf
-  Bytes rest = {};         // of the page, after the key
+  uint64_t number = 0;     // in a branch: the page below
+  uint64_t num_bytes = 0;  // in a leaf: size of the entry
+  uint16_t flags = 0;      // in a leaf
+  Bytes rest = {};         // the rest of the page after the key
 };
 
-// The pages of a file, which has all of them.
+// The pages of a file that is known to be complete.
 class Pages {
  public:
   Pages(Bytes file, const LmdbState& state) : file_(file), page_bytes_(state.page_bytes), num_pages_(state.last_page + 1) {}
@@ -446,7 +446,7 @@ class Pages {
     return node;
   }
 
-  // The first page of the entry of a leaf's node, if that lies in pages of its own.
+  // The first page of the entry of a leaf's node, if the entry has separate pages.
   std::optional<uint64_t> pages_of(const Page& page, const Node& node) const {
     if (node.flags != 0 && node.flags != kIsElsewhere) refuse_page(page.number);
     if (node.flags == 0) return std::nullopt;
@@ -473,14 +473,14 @@ class TreeCheck {
  public:
   explicit TreeCheck(const Pages& pages) : pages_(pages), is_used_(pages.num_pages()) {}
 
-  // `check_entry`: gets each leaf's page and entry.
+  // `check_entry` is called with each entry of a leaf and its page.
   template <class CheckEntry>
   void check(const LmdbState::Database& database, const CheckEntry& check_entry) {
     num_entries_ = 0;
     depth_ = database.depth;
-    if (depth_ > kMostLevels) throw std::runtime_error("what data.mdb says about its tree is damaged");
+    if (depth_ > kMostLevels) throw std::runtime_error("the description of the tree in data.mdb is damaged");
     if (database.root != kNoPage) check_page(database.root, 1, check_entry);
-    if (num_entries_ != database.num_entries) throw std::runtime_error("data.mdb has another number of entries than it says");
+    if (num_entries_ != database.num_entries) throw std::runtime_error("the number of entries in data.mdb is wrong");
   }
 
   void use(uint64_t first, uint64_t count) {
@@ -496,7 +496,7 @@ class TreeCheck {
     use(number, 1);
     const auto page = pages_.page_at(number);
     if (page.is_leaf != (level == depth_)) refuse_page(number);
-    // LMDB expects it.
+    // LMDB requires at least two.
     if (!page.is_leaf && page.num_nodes < 2) refuse_page(number);
     for (size_t i = 0; i < page.num_nodes; ++i) {
       const auto node = pages_.node_at(page, i);
@@ -532,7 +532,7 @@ LmdbReader::LmdbReader(const std::filesystem::path& file) : file_(file) {
   if (const auto num_bytes = (state_.last_page + 1) * state_.page_bytes; num_bytes > bytes.size()) {
     throw std::runtime_error(fmt::format("{} has only {} of {} bytes", file.string(), bytes.size(), num_bytes));
   }
-  // Entries are read in random order. What is only advice may fail.
+  // Entries are read in random order. A failure does not matter, because this is only a hint.
   ::madvise(const_cast<uint8_t*>(bytes.data()), bytes.size(), MADV_RANDOM);
 }
 
@@ -542,7 +542,7 @@ std::span<const uint8_t> LmdbReader::find(std::string_view key) const {
   if (number == kNoPage) return {};
   for (int level = 0; level < kMostLevels; ++level) {
     const auto page = pages.page_at(number);
-    // The first node of a branch has no key: it comes before all others.
+    // The first node of a branch has no key; it is before all others.
     const auto nodes = std::views::iota(size_t{page.is_leaf ? 0U : 1U}, page.num_nodes);
     const auto key_of = [&](size_t i) { return pages.node_at(page, i).key; };
     if (!page.is_leaf) {
@@ -563,7 +563,7 @@ void LmdbReader::check_for_writing() const {
   const Pages pages(file_.bytes(), state_);
   TreeCheck check(pages);
   check.check(state_.main, [](const Page&, const Node&, Bytes) {});
-  // The pages that each transaction has freed: their count and their numbers, in descending order.
+  // For each transaction, the pages that it has freed: their count and their numbers, in descending order.
   std::vector<uint64_t> free;
   check.check(state_.free, [&](const Page& page, const Node& node, Bytes entry) {
     if (node.key.size() != sizeof(uint64_t) || entry.size() < sizeof(uint64_t)) refuse_page(page.number);
@@ -588,7 +588,7 @@ void LmdbReader::check_for_writing() const {
 
 namespace {
 
-// What is waiting is committed when it has so many bytes, or after so long.
+// Pending entries are committed at this size or after this time.
 constexpr size_t kCommitBytes = size_t{16} << 20;
 constexpr std::chrono::seconds kCommitInterval{1};
 
@@ -610,7 +610,7 @@ std::string names_of(const data::Dataset& dataset) {
   return names;
 }
 
-// The number of the first sample that two entries #labels or #names describe differently.
+// The index of the first sample that differs between two entries #labels or #names.
 int64_t first_different_label(const std::string& a, const std::string& b, const data::DatasetInfo& info) {
   return (std::ranges::mismatch(a, b).in1 - a.begin()) / num_target_bytes(info);
 }
@@ -623,7 +623,7 @@ std::string describe(const PackOptions& options) {
   return fmt::format("{} and {}", options.raw ? "--raw" : "no --raw", resize);
 }
 
-// What has changed since the packing began, first as it was then; empty: nothing.
+// The first change since the packing began, as the old and the new value; empty: no change.
 std::pair<std::string, std::string> difference(const PackInfo& before, const PackInfo& now) {
   if (before.version != now.version)
     return {fmt::format("version {} of the format", before.version), fmt::format("version {}", now.version)};
@@ -649,7 +649,7 @@ std::pair<std::string, std::string> difference(const PackInfo& before, const Pac
 
 PackWriter::PackWriter(const std::filesystem::path& folder, const PackInfo& info, const data::Dataset& source)
     : writer_(folder), num_samples_(info.num_samples) {
-  // As it is read back: a name that is not UTF-8 changes.
+  // Serialised first, because names that are not UTF-8 change when they are stored.
   const auto json = to_json(info);
   const auto now = parse_pack_info(json);
   const auto labels = labels_of(source);
@@ -664,8 +664,8 @@ PackWriter::PackWriter(const std::filesystem::path& folder, const PackInfo& info
     return;
   }
   const auto refuse_change = [&folder](const std::string& before, const std::string& after) {
-    throw UsageError(
-        fmt::format("{} was begun with {}, not with {}; continue as it was begun, or remove that folder", folder.string(), before, after));
+    throw UsageError(fmt::format("{} was begun with {}, not with {}; continue with the original settings, or remove that folder",
+                                 folder.string(), before, after));
   };
   if (const auto [before, after] = difference(parse_pack_info(stored), now); !before.empty()) refuse_change(before, after);
   if (const auto before = writer_.find(kNamesKey); before != names) {

@@ -1,5 +1,5 @@
 #pragma once
-// A packed data set, which is an LMDB environment for each split: its entries, reading and writing. docs/data.md describes the entries for
+// Packed data sets, with an LMDB environment for each split: their entries, reading and writing. docs/data.md describes the entries for
 // other programs.
 
 #include <lmdb.h>
@@ -20,43 +20,43 @@
 
 namespace trainer::datasets {
 
-// The folders of the splits in the folder of the data set, and the file in it that exists until the data set is complete.
+// The subfolders of the splits, and the file that exists until the data set is complete.
 inline constexpr const char* kPackedTrain = "train";
 inline constexpr const char* kPackedValidation = "val";
 inline constexpr const char* kUnfinished = "unfinished";
 
-// Keys of what is not a sample. They sort before those of the samples.
+// The keys of entries that are not samples. They sort before the keys of the samples.
 inline constexpr std::string_view kChecksumsKey = "#checksums";  // the CRC-32 of each of the next three; not in version 1
 inline constexpr std::string_view kInfoKey = "#info";            // a PackInfo as JSON
-// 64-bit integers, or of samples with has_values() their values as float32; lowest byte first.
+// Little-endian 64-bit integers, or for samples with has_values() their values as float32.
 inline constexpr std::string_view kLabelsKey = "#labels";
-inline constexpr std::string_view kNamesKey = "#names";  // of the samples in the source; a '\0' ends each
-// Of the format. Version 1 is still read.
-// 3: how its image files are read is not as in versions before it. Other packs have version 2, which earlier programs read too.
+inline constexpr std::string_view kNamesKey = "#names";  // of the samples in the source; each ends with '\0'
+// The version of the format. Version 1 can still be read. Version 3 is written only if image files are read differently than in earlier
+// versions; other packs have version 2, which earlier programs can read too.
 inline constexpr int kPackVersion = 3;
 int64_t num_other_entries(int version);
-// Of the entry #labels, for each sample.
+// The number of bytes for each sample in the entry #labels.
 int64_t num_target_bytes(const data::DatasetInfo& samples);
-// "00000017": at least eight digits, as many for each sample.
+// Such as "00000017": at least eight digits, the same number for each sample.
 std::string sample_key(int64_t index, int64_t num_samples);
 
 inline std::string_view as_text(std::span<const uint8_t> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
-// How samples are packed.
+// Options of packing.
 struct PackOptions {
-  bool raw = false;               // as pixels, also if the source has image files
-  std::optional<int64_t> resize;  // the shorter edge of larger images
+  bool raw = false;               // whether to store pixels even if the source has image files
+  std::optional<int64_t> resize;  // the shorter edge to which larger images are resized
   bool operator==(const PackOptions&) const = default;
 };
 
-// What is known of all samples of a split.
+// The properties of all samples of a split.
 struct PackInfo {
   int version = kPackVersion;
-  std::string source = {};  // dataset.name of what was packed
+  std::string source = {};  // dataset.name of the source
   int64_t num_samples = 0;
   data::DatasetInfo samples;
   data::DefaultTransforms transforms = {};  // of the source
-  std::string folder = {};                  // with which all names begin that are not the keys of the samples; not in earlier versions
+  std::string folder = {};                  // the common prefix of all names that are not keys of samples; missing in earlier versions
   PackOptions options = {};
 };
 std::string to_json(const PackInfo& info);
@@ -66,31 +66,31 @@ PackInfo parse_pack_info(std::string_view json);
 // The entry #checksums.
 std::string checksums_entry(std::string_view info, std::string_view labels, std::string_view names);
 
-// A sample's entry: a checksum, a header, and the bytes of an image file, or pixels, or the reason why the source's sample cannot be read.
-// It still needs finish_entry().
+// Makes a sample's entry: a checksum, a header, and the bytes of an image file, or pixels, or the reason why the source's sample cannot be
+// read. finish_entry() must be called afterwards.
 std::string file_entry(std::span<const uint8_t> file);
 // `image`: a whole image without mirroring.
 std::string pixels_entry(const data::ImageView& image);
 std::string unreadable_entry(std::string_view reason);
 
-// Writes the checksum into the entry of that sample.
+// Writes the checksum into the entry of the sample.
 void finish_entry(std::string& entry, int64_t index);
 
-// The entry of that sample as it is stored.
+// The entry of a sample as it is stored.
 struct StoredEntry {
   std::span<const uint8_t> bytes;
   int64_t index;
   int version;  // of the format
 };
-// Throws std::runtime_error with only the reason if the entry has another checksum than when it was written, or is that of another sample.
+// Throws std::runtime_error with only the reason if the checksum is wrong, or if the entry is that of another sample.
 void check_entry(const StoredEntry& entry);
-// The image file or the pixels, as views into the bytes; nothing else of the sample is set. Of a file the checksum is compared, because
-// decoding takes much longer than that; of pixels it would add a fifth to what training does with them. Throws std::runtime_error with only
-// the reason: damage, or why the source's sample cannot be read.
+// The image file or the pixels, as views into the bytes; nothing else of the sample is set. The checksum is compared only for files, whose
+// decoding takes much longer; for pixels, it would take a fifth of the time that training needs for them. Throws std::runtime_error with
+// only the reason: damage, or why the source's sample could not be read.
 data::Sample read_entry(const StoredEntry& entry);
 
-// LMDB environments that are written, which are folders with a file data.mdb. They are opened without LMDB's own lock file, because an
-// unfinished data set has a lock of its own.
+// Writes LMDB environments, which are folders with a file data.mdb. They are opened without LMDB's own lock file, because an unfinished
+// data set has its own lock.
 
 struct CloseEnvironment {
   void operator()(MDB_env* environment) const { mdb_env_close(environment); }
@@ -103,20 +103,20 @@ using LmdbTransaction = std::unique_ptr<MDB_txn, AbortTransaction>;
 
 std::filesystem::path lmdb_file(const std::filesystem::path& folder);
 
-// An environment that is written by one process. Throws Error that names the file, the reason and the remedy if it cannot be written.
+// An environment that one process writes. Throws Error with the file, the reason and what to do if it cannot be written.
 class LmdbWriter {
  public:
-  // Creates the folder and the environment if there are none. Throws DataError that names the file and the reason if the file is damaged.
+  // Creates the folder and the environment if they do not exist. Throws DataError with the file and the reason if the file is damaged.
   explicit LmdbWriter(const std::filesystem::path& folder);
 
   size_t num_entries() const;
-  // The entry of that key; empty if there is none.
+  // The entry of this key; empty if there is none.
   std::string find(std::string_view key) const;
-  // Adds all of the entries, or none, and returns when they are on the disk. Keys must ascend, also from call to call.
+  // Adds all of the entries or none, and returns when they are on the disk. Keys must be in ascending order, also across calls.
   void append(std::span<const std::pair<std::string, std::string>> entries);
 
  private:
-  // Makes the map large enough for `num_bytes` more in that many entries.
+  // Makes the map large enough for `num_entries` more entries with `num_bytes` in total.
   void reserve(size_t num_bytes, size_t num_entries);
   void refuse_damage() const;
   // Throws if `result` is not MDB_SUCCESS.
@@ -128,10 +128,10 @@ class LmdbWriter {
   MDB_dbi database_ = 0;
 };
 
-// Reads LMDB environments without LMDB's library, which trusts what a file says about its pages: damage of a few bytes makes it divide by
-// zero, read outside of its map or fail an assertion. Here every number is checked before it is used.
+// Reads LMDB environments without LMDB's library, which trusts the numbers in a file: damage of a few bytes makes it divide by zero, read
+// outside of its map or fail an assertion. This reader checks every number before it is used.
 
-// What an environment says about itself.
+// The state of an environment.
 struct LmdbState {
   struct Database {
     uint16_t flags = 0;
@@ -140,25 +140,25 @@ struct LmdbState {
     uint64_t root = 0;
   };
   uint32_t page_bytes = 0;
-  Database free = {};  // of the pages that are not used
+  Database free = {};  // the unused pages
   Database main = {};
   uint64_t last_page = 0;
   uint64_t transaction = 0;
 };
 
-// The main database of an environment, mapped into memory, which all processes of a host share. Nobody may write to it meanwhile.
+// The main database of an environment, mapped into memory, which all processes of a host share. The file must not be written meanwhile.
 class LmdbReader {
  public:
-  // Reads only what the environment says about itself. Throws std::runtime_error that names the file and the reason.
+  // Reads only the state of the environment. Throws std::runtime_error with the file and the reason.
   explicit LmdbReader(const std::filesystem::path& file);
 
   uint64_t num_entries() const { return state_.main.num_entries; }
-  // The entry of that key, in the map; empty if there is none. Reads the pages of the tree on the way to it, but not those of a large
-  // entry. Thread-safe. Throws std::runtime_error with only the reason if one of them is damaged.
+  // The entry of this key, in the map; empty if there is none. Reads the pages of the tree that lead to it, but not those of a large entry.
+  // Thread-safe. Throws std::runtime_error with only the reason if one of the pages is damaged.
   std::span<const uint8_t> find(std::string_view key) const;
 
-  // Reads all pages of the trees. Throws std::runtime_error with only the reason if LMDB's library must not add entries to the file,
-  // because one of them is damaged.
+  // Reads all pages of the trees. Throws std::runtime_error with only the reason if a page is damaged, so that LMDB's library must not add
+  // entries.
   void check_for_writing() const;
 
  private:
@@ -167,17 +167,17 @@ class LmdbReader {
   bool has_both_states_ = false;
 };
 
-// Writes one split of a packed data set. What is written stays, so that an interrupted packing continues.
+// Writes one split of a packed data set. An interrupted packing can be continued.
 
 class PackWriter {
  public:
-  // Begins, or continues what was begun for the same source and options; throws UsageError that names the first difference if it was
-  // another. `source`: its samples are not read. Also throws as LmdbWriter.
+  // Begins a packing, or continues one with the same source and options; throws UsageError with the first difference if they differ. Does
+  // not read the samples of `source`. Also throws as LmdbWriter.
   PackWriter(const std::filesystem::path& folder, const PackInfo& info, const data::Dataset& source);
 
   int64_t num_samples() const { return num_samples_; }
   int64_t num_written() const { return static_cast<int64_t>(writer_.num_entries()) - num_other_entries(kPackVersion) + num_waiting(); }
-  // Adds the entry of the next sample. It is on the disk after the next commit(), which this calls now and then.
+  // Adds the entry of the next sample. It is on the disk after the next commit(), which this function calls regularly.
   void add(std::string entry);
   void commit();
 

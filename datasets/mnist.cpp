@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 constexpr int kMnistSide = 28;
 constexpr size_t kMnistImageBytes = size_t{kMnistSide} * kMnistSide;
 constexpr int kMnistClasses = 10;
-// Of MNIST and of FashionMNIST.
+// The sizes of both MNIST and FashionMNIST.
 constexpr data::SplitSizes kMnistSizes{.train = 60'000, .validation = 10'000};
 constexpr uint32_t kImagesMagic = 0x00000803;
 constexpr uint32_t kLabelsMagic = 0x00000801;
@@ -35,7 +35,7 @@ constexpr SplitFiles kValidationFiles{"t10k-images-idx3-ubyte", "t10k-labels-idx
 
 class Mnist : public data::Dataset {
  public:
-  // `pixels` and `labels`: what follows the headers of the files, which own the memory.
+  // `pixels` and `labels` are the parts of `files` after the headers.
   Mnist(data::DatasetInfo info, std::array<FileContent, 2> files, std::span<const uint8_t> pixels, std::span<const uint8_t> labels)
       : info_(std::move(info)), files_(std::move(files)), pixels_(pixels), labels_(labels) {}
 
@@ -62,7 +62,7 @@ class Mnist : public data::Dataset {
   std::span<const uint8_t> labels_;
 };
 
-// The file in one of its two forms; the plain one if there are both.
+// The file in one of its two forms; the plain one if both exist.
 std::optional<fs::path> find_form(const fs::path& folder, const std::string& name) {
   for (const auto& form : {name, name + ".gz"}) {
     if (is_there(folder / form)) return folder / form;
@@ -70,7 +70,7 @@ std::optional<fs::path> find_form(const fs::path& folder, const std::string& nam
   return std::nullopt;
 }
 
-// The folder that holds the files or some of them: the data set's folder in `root`, or `root` itself.
+// The folder that contains some or all of the files: the data set's folder in `root`, or `root` itself.
 std::optional<fs::path> find_mnist(const MnistLayout& layout, const fs::path& root) {
   for (const auto& folder : {root / layout.source.folder, root}) {
     for (const auto& files : {kTrainFiles, kValidationFiles}) {
@@ -81,7 +81,7 @@ std::optional<fs::path> find_mnist(const MnistLayout& layout, const fs::path& ro
 }
 
 [[noreturn]] void fail_mnist(const MnistLayout& layout, const fs::path& file, const std::string& what) {
-  throw DataError(fmt::format("{}: {}; put the file of {} there by hand, or set dataset.root to a new folder and dataset.download=true",
+  throw DataError(fmt::format("{}: {}; copy the file of {} there, or set dataset.root to a new folder and dataset.download=true",
                               file.string(), what, layout.source.url));
 }
 
@@ -91,14 +91,14 @@ uint32_t big_endian(std::span<const uint8_t> bytes, size_t word) {
   return value;
 }
 
-// What the header of a file must say: that magic number and, after the number of items, those lengths.
+// The required header of a file: the magic number and, after the number of items, these lengths.
 struct IdxFormat {
   uint32_t magic;
   std::vector<uint32_t> lengths;
   size_t header_bytes() const { return 4 * (2 + lengths.size()); }
 };
 
-// The size of the whole file by its header, with which `bytes` begin.
+// The size of the whole file according to its header, with which `bytes` begin.
 size_t check_header(const MnistLayout& layout, const fs::path& path, std::span<const uint8_t> bytes, const IdxFormat& format) {
   if (big_endian(bytes, 0) != format.magic) {
     fail_mnist(layout, path, fmt::format("its magic number is {:#010x} instead of {:#010x}", big_endian(bytes, 0), format.magic));
@@ -112,7 +112,7 @@ size_t check_header(const MnistLayout& layout, const fs::path& path, std::span<c
     }
     item_bytes *= length;
   }
-  if (num_items == 0) fail_mnist(layout, path, "it holds 0 items");
+  if (num_items == 0) fail_mnist(layout, path, "it contains 0 items");
   const size_t expected = format.header_bytes() + size_t{num_items} * item_bytes;
   if (bytes.size() > expected) fail_mnist(layout, path, fmt::format("it has more than the {} bytes of {} items", expected, num_items));
   return expected;
@@ -120,13 +120,13 @@ size_t check_header(const MnistLayout& layout, const fs::path& path, std::span<c
 
 FileContent load_idx(const MnistLayout& layout, const fs::path& folder, const std::string& name, const IdxFormat& format) {
   const auto path = find_form(folder, name);
-  if (!path) fail_mnist(layout, folder / name, "the file is missing, also with .gz");
+  if (!path) fail_mnist(layout, folder / name, "the file is missing, with and without .gz");
   const auto header_bytes = format.header_bytes();
   auto file = load_file(*path, [&](std::span<const uint8_t> begin) {
     if (begin.size() >= header_bytes) check_header(layout, *path, begin, format);
   });
   if (file.bytes.size() < header_bytes) {
-    fail_mnist(layout, *path, fmt::format("{} bytes are less than the header of {} bytes", file.bytes.size(), header_bytes));
+    fail_mnist(layout, *path, fmt::format("its {} bytes are fewer than the {} bytes of a header", file.bytes.size(), header_bytes));
   }
   const auto expected = check_header(layout, *path, file.bytes, format);
   if (file.bytes.size() != expected) {
@@ -187,7 +187,7 @@ fs::path locate_mnist(const MnistLayout& layout, const MnistOptions& options, Lo
   }
   if (!folder) {
     throw DataError(
-        fmt::format("dataset.root: {} holds no {} (there is no {} in {}); set dataset.download=true, or put the files of {} there",
+        fmt::format("dataset.root: {} does not contain {} (there is no {} in {}); set dataset.download=true, or copy the files of {} there",
                     options.root, layout.title, kTrainFiles.images, (root / layout.source.folder).string(), layout.source.url));
   }
   return *folder;
@@ -211,8 +211,8 @@ std::unique_ptr<data::Dataset> open_mnist(const MnistLayout& layout, const Mnist
   const auto wrong = std::ranges::find_if(labels, [](uint8_t label) { return label >= kMnistClasses; });
   if (wrong != labels.end()) {
     fail_mnist(layout, files[1].path,
-               fmt::format("item {} (from 0) is the label {}, but those of {} are 0 to {}", wrong - labels.begin(), *wrong, layout.title,
-                           kMnistClasses - 1));
+               fmt::format("item {} (from 0) is the label {}, but the labels of {} are 0 to {}", wrong - labels.begin(), *wrong,
+                           layout.title, kMnistClasses - 1));
   }
   return std::make_unique<Mnist>(mnist_info(layout), std::move(files), pixels, labels);
 }

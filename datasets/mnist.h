@@ -1,7 +1,6 @@
 #pragma once
-// MNIST (LeCun, Cortes, Burges, 1998) and FashionMNIST (Xiao, Rasul, Vollgraf, 2017) in their IDX files, plain or compressed by gzip. A
-// file begins with a magic number and the lengths of its dimensions, each a big-endian number of 32 bits; then follow the bytes, row by
-// row.
+// MNIST (LeCun, Cortes, Burges, 1998) and FashionMNIST (Xiao, Rasul, Vollgraf, 2017) as IDX files, plain or compressed with gzip. A file
+// begins with a magic number and the lengths of its dimensions, each a big-endian 32-bit number; the bytes follow, row by row.
 
 #include <memory>
 #include <string>
@@ -27,11 +26,11 @@ struct MnistOptions : PublishedOptions {
 
 data::DatasetInfo mnist_info(const MnistLayout& layout);
 
-// Finds the files (downloads them if they are missing and options.download is set), loads them into memory and checks their headers and
-// all labels. The number of images is free. Throws DataError that names the file, the problem and the remedy.
+// Finds the files (downloads them if they are missing and options.download is set), loads them into memory and checks their headers and all
+// labels. There may be any number of images. Throws DataError with the file, the problem and what to do.
 std::unique_ptr<data::Dataset> open_mnist(const MnistLayout& layout, const MnistOptions& options, data::Split split, Logger& logger);
 
-// `layout` must outlive it.
+// `layout` must outlive the factory.
 data::DatasetFactory mnist_factory(const MnistLayout& layout, const MnistOptions& options);
 
 }  // namespace trainer::datasets

@@ -31,7 +31,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A network file system answers many requests at once.
+// Network file systems serve several requests at a time.
 constexpr int kNumThreads = 8;
 constexpr size_t kPartBytes = size_t{1} << 20;
 constexpr std::chrono::milliseconds kInterval{100};
@@ -39,7 +39,7 @@ constexpr const char* kFiles = "files";
 constexpr const char* kManifest = "manifest.txt";
 constexpr const char* kInUse = ".in_use";
 
-// By which the copies of different folders, and of different files of one folder, have different names.
+// Used in the name of a copy, so that copies of different folders, and of different files of one folder, have different names.
 uLong checksum_of_names(const fs::path& folder, const std::vector<fs::path>& files) {
   auto checksum = crc32_z(0, nullptr, 0);
   const auto add = [&checksum](const std::string& name) {
@@ -50,12 +50,12 @@ uLong checksum_of_names(const fs::path& folder, const std::vector<fs::path>& fil
   return checksum;
 }
 
-// The first lines of a copy's manifest, by which it is known to be that of this source.
+// The first lines of a copy's manifest, which identify its source.
 std::string describe(const FolderListing& source) {
   return fmt::format("{}\n{} files, {} bytes\n{}\n", source.folder.string(), source.files.size(), source.num_bytes, digest_of(source));
 }
 
-// Whether the copy with that manifest still has the files that were written.
+// Whether the copy still has the files of its manifest.
 bool is_intact(const fs::path& copy, const std::string& manifest) {
   try {
     return manifest.ends_with('\n' + digest_of(list_folder(copy / kFiles)) + '\n');
@@ -105,23 +105,24 @@ uLong copy_file(const fs::path& from, const fs::path& to, uint64_t num_bytes, st
     num_copied += part.size();
     if (!write_all(output.number(), part)) fail_with_errno("write", to);
   });
-  if (num_read != num_bytes) throw std::runtime_error(from.string() + " has changed while it was copied");
+  if (num_read != num_bytes) throw std::runtime_error(from.string() + " changed while it was copied");
   return checksum;
 }
 
 // Throws if the copy on the disk has another checksum.
 void verify_file(const fs::path& copy, uLong checksum, std::string& buffer) {
   {
-    // Its pages in memory would only show what was written. They are clean, so that they can be dropped.
+    // Drops the cached pages, which only contain what was written, so that the file is read from the disk. This is possible because they
+    // are clean.
     const auto file = open_file(copy, O_RDONLY, "read");
     ::posix_fadvise(file.number(), 0, 0, POSIX_FADV_DONTNEED);
   }
   if (read_in_parts(copy, buffer, [](std::string_view) {}) != checksum) {
-    throw std::runtime_error(copy.string() + " was read back with another content than was written; check that disk");
+    throw std::runtime_error(copy.string() + " has a different content when read back from the disk; check that disk");
   }
 }
 
-// Calls work(index, buffer) for each file on several threads, and report() now and then. Throws the first error of any of them.
+// Calls work(index, buffer) for each file on several threads, and report() regularly. Throws the first error.
 template <class Work, class Report>
 void for_each_file(size_t num_files, const Work& work, const Report& report) {
   std::atomic<size_t> next = 0;
@@ -161,7 +162,7 @@ void stop_if_requested(const fs::path& source) {
 void check_space(const fs::path& stage_to, const FolderListing& source) {
   const auto free = fs::space(stage_to).available;
   if (free > source.num_bytes) return;
-  throw std::runtime_error(fmt::format("{} has {} of free space, but the copy of {} needs {}; free some, or choose another folder",
+  throw std::runtime_error(fmt::format("{} has {} of free space, but the copy of {} needs {}; free space, or choose another folder",
                                        stage_to.string(), format_bytes(free), source.folder.string(), format_bytes(source.num_bytes)));
 }
 
@@ -193,8 +194,7 @@ void copy_files(const FolderListing& source, const fs::path& target, Logger& log
   stop_if_requested(source.folder);
 }
 
-// A lock on the use of a copy: LOCK_SH by those who use it, LOCK_EX by who removes it. Without waiting; no descriptor: another process
-// holds it.
+// Locks the use of a copy: LOCK_SH to use it, LOCK_EX to remove it. Does not wait; returns no descriptor if another process holds the lock.
 Descriptor lock_use(const fs::path& folder, int operation) {
   auto file = open_file(folder / kInUse, O_RDWR | O_CREAT, "create");
   if (::flock(file.number(), operation | LOCK_NB) == 0) return file;
@@ -202,11 +202,11 @@ Descriptor lock_use(const fs::path& folder, int operation) {
   return Descriptor();
 }
 
-// The folder of this user's copies, where nobody else can leave or change one.
+// The folder of this user's copies, in which other users cannot add or change anything.
 fs::path own_folder(const fs::path& place) {
   if (!is_there(place)) {
     create_folders(place);
-    // As /tmp, so that other users can have their folders there.
+    // The mode of /tmp, so that other users can have their folders there.
     ::chmod(place.c_str(), 01777);
   }
   const auto folder = place / fmt::format("trainer-{}", ::geteuid());
@@ -215,7 +215,7 @@ fs::path own_folder(const fs::path& place) {
   if (::lstat(folder.c_str(), &status) != 0) fail_with_errno("use", folder);
   if (!S_ISDIR(status.st_mode) || status.st_uid != ::geteuid()) {
     throw std::runtime_error(fmt::format(
-        "{} is not a folder of this user, so that its content cannot be trusted; remove it, or choose another folder", folder.string()));
+        "{} does not belong to this user, so its content cannot be trusted; remove it, or choose another folder", folder.string()));
   }
   if ((status.st_mode & 07777) != 0700 && ::chmod(folder.c_str(), 0700) != 0) fail_with_errno("use", folder);
   return folder;
@@ -234,7 +234,7 @@ StagedFolder::StagedFolder(const fs::path& source, const std::vector<fs::path>& 
     const auto folder = fs::canonical(source);
     const auto place = fs::weakly_canonical(fs::absolute(stage_to));
     if (lies_in(place, folder))
-      throw std::runtime_error(fmt::format("{} lies in {}, which is to be copied", place.string(), folder.string()));
+      throw std::runtime_error(fmt::format("{} is inside {}, which is to be copied", place.string(), folder.string()));
     folder_ = own_folder(place) / fmt::format("{}-{:08x}", folder.filename().string(), checksum_of_names(folder, files));
     const FolderLock lock(hidden("lock"), "copies " + folder.string(), logger);
     if (!is_current || !is_there(folder_)) copy(folder, files, logger);
@@ -257,15 +257,14 @@ void StagedFolder::copy(const fs::path& folder, const std::vector<fs::path>& fil
     const auto unused = lock_use(folder_, LOCK_EX);
     if (unused.number() < 0) {
       throw std::runtime_error(
-          is_of_source ? fmt::format("files of the copy {} have been removed or changed, and another process still uses it; wait for that "
+          is_of_source ? fmt::format("files of the copy {} were removed or changed, and another process still uses it; wait for that "
                                      "process, or choose another folder",
                                      folder_.string())
                        : fmt::format("{} has changed since it was copied to {}, which another process still uses; wait for that process, "
                                      "or choose another folder",
                                      folder.string(), folder_.string()));
     }
-    if (is_of_source || manifest.empty())
-      logger.warn("files of the copy {} have been removed or changed; it is made again", folder_.string());
+    if (is_of_source || manifest.empty()) logger.warn("files of the copy {} were removed or changed; copying again", folder_.string());
     fs::rename(folder_, partial.path() / "outdated");
     fs::remove_all(partial.path() / "outdated");
   }
@@ -296,7 +295,7 @@ void StagedFolder::remove(Logger& logger) {
     fs::remove_all(hidden("partial"));
     logger.info("removed the copy {}", folder_.string());
   } catch (const std::exception& reason) {
-    // The run has its results.
+    // Only a warning, because the run has its results.
     logger.warn("dataset.stage_to: the copy {} was not removed: {}", folder_.string(), reason.what());
   }
 }

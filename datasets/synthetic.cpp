@@ -14,11 +14,11 @@ namespace trainer::datasets {
 namespace {
 
 constexpr int64_t kMaxValues = int64_t{1} << 28;
-// Of samples and of classes. The order of an epoch is a list of its samples in memory.
+// A limit for samples and classes. The order of an epoch is a list of samples in memory.
 constexpr double kMostSamples = std::numeric_limits<int32_t>::max();
 constexpr double kMostClasses = std::numeric_limits<int32_t>::max();
 
-// Each read generates its sample again, so that samples need no memory. This needs a fast generator.
+// A fast generator, because each read generates its sample again, so that samples need no memory.
 class SampleRandom {
  public:
   explicit SampleRandom(uint64_t seed) : state_(seed) {}
@@ -69,7 +69,7 @@ class Synthetic : public data::Dataset {
   data::Sample read(int64_t index, data::Scratch& scratch) const override {
     SampleRandom random(mix_seed(seed_, static_cast<uint64_t>(index)));
     const auto num_targets = info_.num_classes > 0 ? size_t{0} : static_cast<size_t>(info_.num_targets);
-    // The label is drawn first, so that it does not depend on the shape.
+    // Drawn first, so that the label does not depend on the shape.
     const int64_t label = draw_label(random);
     scratch.values.resize(num_targets + num_values_);
     random.fill(scratch.values);
@@ -93,21 +93,21 @@ class Synthetic : public data::Dataset {
 }  // namespace
 
 void SyntheticOptions::describe(KeyTable& keys) {
-  keys.add("num_train", num_train, {.min = 1, .max = kMostSamples, .unit = "samples", .doc = "Size of the training set."});
-  keys.add("num_validation", num_validation, {.min = 1, .max = kMostSamples, .unit = "samples", .doc = "Size of the validation set."});
+  keys.add("num_train", num_train, {.min = 1, .max = kMostSamples, .unit = "samples", .doc = "Number of training samples."});
+  keys.add("num_validation", num_validation, {.min = 1, .max = kMostSamples, .unit = "samples", .doc = "Number of validation samples."});
   keys.add("shape", shape, {.min = 1, .max = 65536, .doc = "Shape of a sample: [channels, height, width], or [features]."});
   keys.add("num_classes", num_classes,
            {.min = 0, .max = kMostClasses, .doc = "Number of classes; 0: the targets are `num_targets` random numbers."});
   keys.add_choice<SyntheticLabels>("labels", labels, {{"random", SyntheticLabels::kRandom}, {"zero", SyntheticLabels::kZero}},
                                    {.doc = "Classes drawn at random, or all 0."});
-  keys.add("num_targets", num_targets, {.min = 1, .max = 65536, .doc = "Length of the target where num_classes is 0."});
-  keys.add("seed", seed, {.min = 0, .doc = "Another seed gives other samples."});
+  keys.add("num_targets", num_targets, {.min = 1, .max = 65536, .doc = "Length of the target if num_classes is 0."});
+  keys.add("seed", seed, {.min = 0, .doc = "Seed of the samples."});
   keys.refuse("shape", [this]() -> std::string {
     if (shape.size() != 1 && shape.size() != 3) {
-      return fmt::format("{} lengths were given; give [channels, height, width] or [features]", shape.size());
+      return fmt::format("has {} dimensions; give [channels, height, width] or [features]", shape.size());
     }
     if (num_values(shape) <= kMaxValues) return "";
-    return fmt::format("{} values are too many for one sample; give at most {}", num_values(shape), kMaxValues);
+    return fmt::format("{} values are too many for one sample; use at most {}", num_values(shape), kMaxValues);
   });
   keys.refuse("num_targets", [this]() -> std::string {
     if (num_classes == 0 || num_targets == 1) return "";
@@ -115,7 +115,7 @@ void SyntheticOptions::describe(KeyTable& keys) {
   });
   keys.refuse("labels", [this] {
     const bool has_labels = num_classes > 0 || labels == SyntheticLabels::kRandom;
-    return has_labels ? "" : "zero contradicts dataset.num_classes=0; without classes leave labels out";
+    return has_labels ? "" : "zero contradicts dataset.num_classes=0; without classes, remove labels";
   });
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-// Random samples of any shape, for measurements, demonstrations and tests. They need no files and almost no time to read.
+// Random samples of any shape, for measurements, demonstrations and tests. They need no files and can be read very fast.
 
 #include <memory>
 #include <vector>
@@ -23,8 +23,8 @@ struct SyntheticOptions {
 
 data::DatasetInfo synthetic_info(const SyntheticOptions& options);
 
-// Values, and targets if there are no classes, are uniform with mean 0 and variance 1. A sample is a function of (seed, split, index), so
-// that every rank and every read() gets the same one.
+// Values, and targets if there are no classes, are uniform with mean 0 and variance 1. A sample depends only on (seed, split, index), so
+// every rank and every read() gets the same one.
 std::unique_ptr<data::Dataset> open_synthetic(const SyntheticOptions& options, data::Split split);
 
 }  // namespace trainer::datasets

@@ -21,7 +21,7 @@
 #include "datasets/image_files.h"
 #include "trainer/error.h"
 
-// Functions in the anonymous namespace throw the reason as std::runtime_error; TinyImagenet::open adds the remedy.
+// Functions in the anonymous namespace throw std::runtime_error with the reason; TinyImagenet::open adds what to do.
 
 namespace trainer::datasets {
 namespace {
@@ -46,7 +46,7 @@ void for_each_line(const fs::path& file, const std::function<void(int64_t number
     auto line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(line.size() + 1, rest.size()));
     if (line.ends_with('\r')) line.remove_suffix(1);
-    if (!is_utf8(line)) throw std::runtime_error(fmt::format("{}: line {} is not text in UTF-8", file.string(), number));
+    if (!is_utf8(line)) throw std::runtime_error(fmt::format("{}: line {} is not valid UTF-8", file.string(), number));
     if (!line.empty()) use(number, line);
   }
 }
@@ -66,7 +66,7 @@ std::vector<std::string> read_ids(const fs::path& file) {
   return ids;
 }
 
-// The first name of each id; the id itself if the file is missing or does not have it.
+// The first name of each id; the id itself if the file is missing or does not contain it.
 std::vector<std::string> read_names(const fs::path& file, const std::vector<std::string>& ids) {
   auto names = ids;
   if (!is_there(file)) return names;
@@ -118,19 +118,19 @@ class TinyImagenet {
  public:
   TinyImagenet(const ArchiveSource& archive, TinyImagenetOptions options) : archive_(archive), options_(std::move(options)) {}
 
-  // The folder that holds the files: the data set's folder in `root`, or `root` itself.
+  // The folder that contains the files: the data set's folder in `root`, or `root` itself.
   std::optional<fs::path> folder() const {
     const fs::path root = options_.root;
     if (is_there(root / archive_.folder)) return root / archive_.folder;
     return is_there(root / kIdsFile) ? std::optional(root) : std::nullopt;
   }
 
-  // "REASON; REMEDY".
+  // Returns the reason with what to do: "REASON; REMEDY".
   std::string explain(const std::string& reason) const {
-    return fmt::format("{}; unpack {} there by hand, or set dataset.root to a new folder and dataset.download=true", reason, archive_.url);
+    return fmt::format("{}; unpack {} there, or set dataset.root to a new folder and dataset.download=true", reason, archive_.url);
   }
   std::string explain_absence() const {
-    return fmt::format("{} holds no Tiny ImageNet (there is no {}); set dataset.download=true, or unpack {} in that folder by hand",
+    return fmt::format("{} does not contain Tiny ImageNet (there is no {}); set dataset.download=true, or unpack {} in that folder",
                        options_.root, (fs::path(options_.root) / archive_.folder).string(), archive_.url);
   }
 

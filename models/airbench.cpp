@@ -14,10 +14,10 @@ constexpr int64_t kPatchSize = 2;
 constexpr int64_t kPatchValues = 3 * kPatchSize * kPatchSize;
 constexpr int64_t kWhitenedChannels = 2 * kPatchValues;
 constexpr int64_t kWhiteningImages = 5000;
-// Added to the eigenvalues, so that directions in which patches hardly differ are not amplified without limit.
+// Added to the eigenvalues, so that directions in which patches hardly vary are not amplified too much.
 constexpr double kWhiteningEps = 5e-4;
 constexpr double kOutputScale = 1.0 / 256;
-// The running statistics follow the few steps of a short training.
+// A high momentum, so that the running statistics follow a short training.
 constexpr nn::BatchNormOptions kNormOptions{.eps = 1e-12, .momentum = 0.4, .learns_weight = false};
 
 struct AirbenchOptions : ClassifierOptions {
@@ -25,7 +25,7 @@ struct AirbenchOptions : ClassifierOptions {
 
   void describe(KeyTable& keys) {
     describe_num_classes(keys);
-    keys.add("widths", widths, {.min = 1, .doc = "Channels of each of the three blocks."});
+    keys.add("widths", widths, {.min = 1, .doc = "Number of channels of each of the three blocks."});
     keys.refuse("widths", [this]() -> std::string {
       return widths.size() == 3 ? "" : c10::str("[", c10::Join(", ", widths), "] has ", widths.size(), " values; give three");
     });
@@ -33,15 +33,15 @@ struct AirbenchOptions : ClassifierOptions {
   std::vector<int64_t> input_shape() const override { return {3, 32, 32}; }
 };
 
-// A convolution of 2×2 patches whose weight is computed from data and not trained, followed by GELU. Its first 12 channels are uncorrelated
-// and of variance 1 over the patches of the data, the others are their negatives.
+// A convolution of 2×2 patches whose weight is computed from data and not trained, followed by GELU. Over the patches of the data, its
+// first 12 channels are uncorrelated with variance 1; the other channels are their negatives.
 class Whitening : public torch::nn::Module {
  public:
   explicit Whitening(const at::Generator& generator) {
     const auto identity = torch::eye(kPatchValues);
     weight_ = register_buffer("weight", to_filters(identity));
     bias_ = register_parameter("bias", torch::empty({kWhitenedChannels}));
-    // The bias starts as that of a trained layer, whose weight is not used here.
+    // The bias gets the initial values of an ordinary layer; the weights drawn with it are not used.
     nn::default_uniform_(weight_.clone(), bias_, generator);
   }
 

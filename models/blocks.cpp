@@ -90,7 +90,7 @@ torch::Tensor average_channels(const torch::Tensor& x) { return at::adaptive_avg
 const std::vector<int64_t>& require_image(const LayerContext& context) {
   if (context.input_shape.size() != 3) {
     throw UsageError(
-        fmt::format("takes an image, but gets {} features; put it before flatten and global_avg_pool", context.input_shape[0]));
+        fmt::format("needs an image, but its input has {} features; put it before flatten and global_avg_pool", context.input_shape[0]));
   }
   return context.input_shape;
 }
@@ -101,8 +101,8 @@ std::vector<int64_t> slide(const LayerContext& context, int64_t channels, int64_
   for (const auto size : {shape[1], shape[2]}) {
     if (size + 2 * padding < kernel_size) {
       throw UsageError(
-          fmt::format("its window of {0}x{0} pixels is larger than its input of {1}x{2} with {3} of padding; remove a layer that "
-                      "makes the image smaller, or choose a smaller window",
+          fmt::format("its window of {0}x{0} pixels is larger than its input of {1}x{2} with padding {3}; remove a layer that makes the "
+                      "image smaller, or choose a smaller window",
                       kernel_size, shape[1], shape[2], padding));
     }
     output.push_back((size + 2 * padding - kernel_size) / stride + 1);

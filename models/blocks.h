@@ -1,5 +1,5 @@
 #pragma once
-// Blocks of several families of networks, with torchvision's names of parameters.
+// Blocks of several families of networks, with torchvision's parameter names.
 
 #include <torch/torch.h>
 
@@ -15,7 +15,7 @@
 
 namespace trainer::models {
 
-// The nearest multiple of `divisor`, at least `divisor` and 90 % of `value`.
+// The nearest multiple of `divisor` that is at least `divisor` and at least 90 % of `value`.
 int64_t make_divisible(double value, int64_t divisor);
 
 struct ConvNormOptions {
@@ -32,7 +32,7 @@ class ConvNorm : public torch::nn::Module {
  public:
   ConvNorm(int64_t in_channels, int64_t out_channels, const ConvNormOptions& options, const nn::NormFactory& norm);
   torch::Tensor forward(const torch::Tensor& x);
-  // relu(norm(convolution(x)) + residual). Only of one without an activation.
+  // relu(norm(convolution(x)) + residual); only for a ConvNorm without an activation.
   torch::Tensor forward_residual_relu(const torch::Tensor& x, const torch::Tensor& residual);
 
  private:
@@ -41,7 +41,7 @@ class ConvNorm : public torch::nn::Module {
   nn::BatchNormPtr norm_;
 };
 
-// torchvision.ops.SqueezeExcitation: scales each channel by a number between 0 and 1 that follows from the means of all channels. Its
+// torchvision.ops.SqueezeExcitation: scales each channel by a factor between 0 and 1 that is computed from the means of all channels. Its
 // children are "fc1" and "fc2".
 class SqueezeExcitation : public torch::nn::Module {
  public:
@@ -55,23 +55,23 @@ class SqueezeExcitation : public torch::nn::Module {
 
 struct InvertedResidualOptions {
   int64_t in_channels = 0;
-  int64_t expanded_channels = 0;  // the same as in_channels: without the expansion
+  int64_t expanded_channels = 0;  // equal to in_channels: no expansion
   int64_t out_channels = 0;
   int64_t kernel_size = 3;
   int64_t stride = 1;
-  int64_t squeezed_channels = 0;  // of a SqueezeExcitation; 0: without
+  int64_t squeezed_channels = 0;  // of the SqueezeExcitation; 0: none
   nn::Activation activation = nn::Activation::kRelu6;
   nn::Activation squeeze_activation = nn::Activation::kRelu;
   nn::Activation scale_activation = nn::Activation::kSigmoid;
   nn::BatchNormOptions norm = {};
-  bool is_fused = false;  // the expansion and the depthwise convolution are one convolution
+  bool is_fused = false;  // whether the expansion and the depthwise convolution are one convolution
   double drop_path = 0;
   std::string children = "block";
-  bool lists_projection = false;  // the convolution and the norm of the projection are children of their own, as in MobileNetV2
+  bool lists_projection = false;  // whether the projection's convolution and norm are separate children, as in MobileNetV2
 };
 
-// An expansion by a 1x1 convolution, a depthwise convolution and a projection without activation, added to the input where the shape is the
-// same: the block of MobileNetV2, MobileNetV3 and EfficientNet.
+// The block of MobileNetV2, MobileNetV3 and EfficientNet: an expansion by a 1x1 convolution, a depthwise convolution and a projection
+// without activation, added to the input if the shape is the same.
 class InvertedResidual : public torch::nn::Module {
  public:
   InvertedResidual(const InvertedResidualOptions& options, const BuildContext& context);
@@ -83,7 +83,7 @@ class InvertedResidual : public torch::nn::Module {
   std::shared_ptr<nn::DropPath> drop_path_;
 };
 
-// An activation as a member of a list of layers.
+// An activation as a layer of a list.
 class ActivationLayer : public torch::nn::Module {
  public:
   explicit ActivationLayer(nn::Activation activation) : activation_(activation) {}
@@ -94,7 +94,7 @@ class ActivationLayer : public torch::nn::Module {
   nn::Activation activation_;
 };
 
-// A LayerNorm over channels.
+// A LayerNorm over the channels.
 class ChannelNorm : public nn::LayerNorm {
  public:
   using LayerNorm::LayerNorm;
@@ -107,7 +107,7 @@ torch::Tensor average_channels(const torch::Tensor& x);
 // Normal weights with a deviation of 0.01 and no bias, for every linear layer below `network`.
 void init_linear_layers(const torch::nn::Module& network, const at::Generator& generator);
 
-// The initial values of PyTorch's layers of this kind, for each below `network`, in the order of its modules.
+// Sets PyTorch's initial values for each layer of this type below `network`, in the order of its modules.
 template <class Layer>
 void init_as_pytorch(const torch::nn::Module& network, const at::Generator& generator) {
   for (const auto& module : network.modules(/*include_self=*/false)) {
@@ -115,7 +115,8 @@ void init_as_pytorch(const torch::nn::Module& network, const at::Generator& gene
   }
 }
 
-// A network of torchvision's "features", whose channels are averaged, and "classifier", which its constructor registers.
+// A network of torchvision's form: "features", whose channels are averaged, and "classifier". The constructor of the derived class
+// registers both.
 class FeatureClassifier : public BackboneModel {
  public:
   using BackboneModel::BackboneModel;
@@ -126,15 +127,14 @@ class FeatureClassifier : public BackboneModel {
   torch::nn::Sequential features_, classifier_;
 };
 
-inline void describe_drop_path(
-    KeyTable& keys, double& drop_path,
-    const char* doc =
-        "Probability of dropping the residual branch of the last block for a sample (stochastic depth); that of the others "
-        "rises to it from 0.") {
+inline void describe_drop_path(KeyTable& keys, double& drop_path,
+                               const char* doc =
+                                   "Probability of dropping the residual branch of the last block for a sample (stochastic depth); for the "
+                                   "other blocks it rises from 0 to this value.") {
   keys.add("drop_path", drop_path, {.min = 0.0, .max = 1.0, .max_excluded = true, .doc = doc});
 }
 
-// The keys of networks of images of any size.
+// The keys of networks for images of any size.
 struct ImageClassifierOptions : ClassifierOptions {
   void describe(KeyTable& keys) {
     describe_num_classes(keys);
@@ -143,7 +143,7 @@ struct ImageClassifierOptions : ClassifierOptions {
   std::vector<int64_t> input_shape() const override { return {num_channels(), -1, -1}; }
 };
 
-// And of those whose last layers drop features, with their defaults.
+// The same for networks with dropout before the last layer, with the default of its key.
 template <double kDropout>
 struct DropoutOptions : ImageClassifierOptions {
   double dropout = kDropout;
@@ -155,7 +155,7 @@ struct DropoutOptions : ImageClassifierOptions {
   }
 };
 
-// And residual branches.
+// The same for networks that also drop residual branches.
 template <double kDropout, double kDropPath>
 struct DropPathOptions : DropoutOptions<kDropout> {
   double drop_path = kDropPath;
@@ -166,31 +166,30 @@ struct DropPathOptions : DropoutOptions<kDropout> {
   }
 };
 
-// For the layers that an experiment file can list.
+// Helpers for the layers of an experiment file's list.
 
-inline constexpr const char* kDropPathOfLayer = "Probability of dropping, in training, what it adds to its input, for a sample.";
+inline constexpr const char* kDropPathOfLayer = "Probability, per sample in training, of dropping the values that are added to the input.";
 
 inline constexpr int64_t kMostChannels = 1 << 20;
 
-// {channels, height, width}. Throws UsageError if the input is no image.
+// Returns {channels, height, width}. Throws UsageError if the input is not an image.
 const std::vector<int64_t>& require_image(const LayerContext& context);
-// The shape after a window has moved over an image. Throws UsageError if it is larger than the image with its padding.
+// The output shape of a sliding window. Throws UsageError if the window is larger than the padded image.
 std::vector<int64_t> slide(const LayerContext& context, int64_t channels, int64_t kernel_size, int64_t stride, int64_t padding);
 
 const Choices<nn::Activation>& activation_choices();
 
 inline void describe_channels(KeyTable& keys, int64_t& channels) {
-  keys.add("channels", channels, {.min = 1, .max = kMostChannels, .doc = "Channels of its output.", .required = true});
+  keys.add("channels", channels, {.min = 1, .max = kMostChannels, .doc = "Number of output channels.", .required = true});
 }
 inline void describe_kernel(KeyTable& keys, int64_t& kernel_size) {
-  keys.add("kernel_size", kernel_size, {.min = 1, .max = 1024, .unit = "pixels", .doc = "Height and width of its window."});
+  keys.add("kernel_size", kernel_size, {.min = 1, .max = 1024, .unit = "pixels", .doc = "Height and width of the window."});
 }
 inline void describe_stride(KeyTable& keys, int64_t& stride) {
-  keys.add("stride", stride, {.min = 1, .max = 1024, .unit = "pixels", .doc = "Distance of two windows."});
+  keys.add("stride", stride, {.min = 1, .max = 1024, .unit = "pixels", .doc = "Distance between two windows."});
 }
 inline void describe_groups(KeyTable& keys, int64_t& groups) {
-  keys.add("groups", groups,
-           {.min = 1, .max = kMostChannels, .doc = "Parts of the channels, each of which is computed from one part of the input's."});
+  keys.add("groups", groups, {.min = 1, .max = kMostChannels, .doc = "Number of groups into which input and output channels are divided."});
 }
 
 struct ConvolutionOptions : LayerOptions {
@@ -205,14 +204,13 @@ struct ConvolutionOptions : LayerOptions {
              {.min = 0,
               .max = 1024,
               .unit = "pixels",
-              .doc = "Zeros added to each side; auto: half of kernel_size, with which an odd kernel of stride 1 keeps the size."});
+              .doc = "Zeros added to each side; auto: half of kernel_size, so that an odd kernel with stride 1 keeps the size."});
     LayerOptions::describe(keys);
   }
 };
 
 inline void describe_expansion(KeyTable& keys, int64_t& expansion) {
-  keys.add("expansion", expansion,
-           {.min = 1, .max = 64, .doc = "How many times as many channels its depthwise convolution has as its input."});
+  keys.add("expansion", expansion, {.min = 1, .max = 64, .doc = "Ratio of the depthwise convolution's channels to the input's."});
 }
 
 Layer make_inverted_residual(const InvertedResidualOptions& options, const LayerContext& context);

@@ -27,7 +27,7 @@ class CifarBlock : public torch::nn::Module {
   }
 
  private:
-  // Option A: every second row and column of x, and zeros for the missing channels.
+  // Option A: takes every second row and column of x, with zeros for the additional channels.
   torch::Tensor shortcut(const torch::Tensor& x) const {
     if (added_channels_ == 0) return x;
     const torch::Tensor kept = x.slice(2, std::nullopt, std::nullopt, stride_).slice(3, std::nullopt, std::nullopt, stride_);
@@ -78,12 +78,11 @@ class CifarResNet : public BackboneModel {
 
 void add_cifar_resnet(LayerRegistry& registry) {
   registry.add<BlockOptions>(
-      "cifar_block", "The block of resnet20, whose shortcut has no weights.",
-      [](const auto& options, const LayerContext& context) -> Layer {
+      "cifar_block", "The block of resnet20; its shortcut has no weights.", [](const auto& options, const LayerContext& context) -> Layer {
         const auto in_channels = require_image(context)[0];
         if (options.channels < in_channels) {
-          throw OptionError("channels",
-                            fmt::format("{} are fewer than the {} of the input; choose at least as many", options.channels, in_channels));
+          throw OptionError("channels", fmt::format("{} are fewer than the {} channels of the input; choose at least as many",
+                                                    options.channels, in_channels));
         }
         const auto block = std::make_shared<CifarBlock>(in_channels, options.channels, options.stride, context.build.norm);
         return {torch::nn::AnyModule(block), slide(context, options.channels, 3, options.stride, 1)};

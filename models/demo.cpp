@@ -12,8 +12,8 @@ struct DemoLinearOptions : ModelOptions {
   int64_t out_features = 10;
 
   void describe(KeyTable& keys) {
-    keys.add("in_features", in_features, {.min = 1, .doc = "Values of one sample."});
-    keys.add("out_features", out_features, {.min = 1, .doc = "Outputs of the layer."});
+    keys.add("in_features", in_features, {.min = 1, .doc = "Number of values per sample."});
+    keys.add("out_features", out_features, {.min = 1, .doc = "Number of outputs."});
   }
   std::vector<int64_t> input_shape() const override { return {in_features}; }
   int64_t num_outputs() const override { return out_features; }
@@ -48,7 +48,7 @@ class DemoConv : public Model {
   }
 
   torch::Tensor forward(const torch::Tensor& x) override { return fc_->forward(conv_->forward(x).relu_().flatten(1)); }
-  // flatten would copy the whole feature map to NCHW order, in forward and in backward.
+  // With channels last, flatten would copy the whole feature map to NCHW order, in forward and backward.
   bool prefers_channels_last() const override { return false; }
 
  private:

@@ -31,7 +31,7 @@ class DenseLayer : public torch::nn::Module {
   std::shared_ptr<nn::Conv2d> conv1_, conv2_;
 };
 
-// Each layer takes the outputs of all layers before it.
+// The input of each layer is the outputs of all layers before it.
 class DenseBlock : public torch::nn::Module {
  public:
   DenseBlock(int64_t num_layers, int64_t in_channels, int64_t growth, const nn::NormFactory& norm) {
@@ -79,7 +79,7 @@ class DenseNet : public BackboneModel {
       channels /= 2;
     }
     norm5_ = context.norm(channels);
-    // One list, which gives the parameters their names.
+    // Only for the names of the parameters, as in torchvision.
     auto features = std::make_shared<torch::nn::Module>();
     features->register_module("conv0", conv0_);
     features->register_module("norm0", norm0_);
@@ -111,8 +111,9 @@ struct DenseBlockOptions : LayerOptions {
   int64_t growth = kGrowth;
 
   void describe(KeyTable& keys) {
-    keys.add("num_layers", num_layers, {.min = 1, .max = 1000, .doc = "Layers, each of which takes the outputs of all before it."});
-    keys.add("growth", growth, {.min = 1, .max = kMostChannels, .doc = "Channels that each layer adds."});
+    keys.add("num_layers", num_layers,
+             {.min = 1, .max = 1000, .doc = "Number of layers; the input of each is the outputs of all before it."});
+    keys.add("growth", growth, {.min = 1, .max = kMostChannels, .doc = "Number of channels that each layer adds."});
     LayerOptions::describe(keys);
   }
 };
@@ -125,10 +126,10 @@ void add_densenet(LayerRegistry& registry) {
     const auto block = std::make_shared<DenseBlock>(options.num_layers, shape[0], options.growth, context.build.norm);
     return {torch::nn::AnyModule(block), {shape[0] + options.num_layers * options.growth, shape[1], shape[2]}};
   });
-  registry.add<LayerOptions>("transition", "What DenseNet has between its blocks: half of the channels, height and width.",
+  registry.add<LayerOptions>("transition", "The layer between the blocks of DenseNet; halves channels, height and width.",
                              [](const auto&, const LayerContext& context) -> Layer {
                                const auto channels = require_image(context)[0];
-                               if (channels < 2) throw UsageError("needs two channels or more, of which it keeps half");
+                               if (channels < 2) throw UsageError("needs at least two channels, because it keeps half of them");
                                const auto shape = slide(context, channels / 2, 2, 2, 0);
                                return {torch::nn::AnyModule(std::make_shared<Transition>(channels, context.build.norm)), shape};
                              });

@@ -1,6 +1,6 @@
 // EfficientNet-Lite (Google 2020): EfficientNet without squeeze-excitation and with ReLU6, with the names, shapes and initial values of the
-// Python package efficientnet_lite_pytorch, whose weights are TensorFlow's. As there, the padding of a strided convolution is one-sided
-// where the size of its input asks for it.
+// Python package efficientnet_lite_pytorch, whose weights are TensorFlow's. As there, the padding of a strided convolution is asymmetric
+// for some input sizes.
 
 #include <algorithm>
 #include <array>
@@ -17,10 +17,10 @@ namespace {
 
 constexpr nn::BatchNormOptions kLiteNorm{.eps = 0.001, .momentum = 0.01};
 
-// A convolution without bias, batch normalisation and, if `has_relu`, a ReLU6. TensorFlow's padding SAME.
+// A convolution without bias and with TensorFlow's padding SAME, batch normalisation and, if `has_relu`, a ReLU6.
 class SameConvNorm {
  public:
-  // Registers both in `parent`.
+  // Registers the convolution and the norm in `parent`.
   SameConvNorm(torch::nn::Module& parent, const std::string& convolution_name, const std::string& norm_name, int64_t in_channels,
                int64_t out_channels, int64_t kernel_size, int64_t stride, int64_t groups, bool has_relu, const nn::NormFactory& norm)
       : kernel_size_(kernel_size), stride_(stride), has_relu_(has_relu) {
@@ -35,7 +35,7 @@ class SameConvNorm {
   }
 
  private:
-  // The smaller half before the first row and column.
+  // The smaller half of the padding is at the top and the left.
   torch::Tensor padded(const torch::Tensor& x) const {
     const auto total = [&](int64_t size) {
       return std::max<int64_t>((((size + stride_ - 1) / stride_) - 1) * stride_ + kernel_size_ - size, 0);

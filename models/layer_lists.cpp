@@ -1,4 +1,4 @@
-// Networks that an experiment file lists layer by layer (docs/networks.md), and the layers that hold others.
+// Networks whose layers are listed in an experiment file (docs/networks.md), and the layers that contain others.
 
 #include <fmt/format.h>
 
@@ -21,8 +21,8 @@ std::string shape_text(const Shape& shape) {
   return shape.size() == 1 ? fmt::format("{} features", shape[0]) : fmt::format("{}", fmt::join(shape, "x"));
 }
 
-// Layers one after another. Where a convolution, its normalisation and a ReLU are layers of their own, they are computed together, as the
-// networks that the program has.
+// Layers in sequence. A convolution, its normalisation and a ReLU that are separate layers are computed together, as in the built-in
+// networks.
 class LayerChain : public torch::nn::Module {
  public:
   void add(const std::string& name, torch::nn::AnyModule layer) {
@@ -37,7 +37,7 @@ class LayerChain : public torch::nn::Module {
         steps_.pop_back();
       }
       steps_.emplace_back(step);
-    } else if (layer.type_info() == typeid(nn::Conv2d)) {  // not of a class derived from it, with another forward()
+    } else if (layer.type_info() == typeid(nn::Conv2d)) {  // not a derived class, whose forward() may differ
       steps_.emplace_back(std::dynamic_pointer_cast<nn::Conv2d>(layer.ptr()));
     } else if (layer.type_info() == typeid(nn::BatchNorm2d)) {
       steps_.emplace_back(std::dynamic_pointer_cast<nn::BatchNorm2d>(layer.ptr()));
@@ -52,7 +52,7 @@ class LayerChain : public torch::nn::Module {
 
  private:
   struct NormRelu {
-    std::shared_ptr<nn::Conv2d> convolution;  // null: none before the normalisation
+    std::shared_ptr<nn::Conv2d> convolution;  // before the normalisation; null: none
     nn::BatchNormPtr norm;
   };
 
@@ -63,7 +63,7 @@ class LayerChain : public torch::nn::Module {
     return x;
   }
 
-  // The head is the last layer with parameters, with the dropout before it and all that follows.
+  // The head begins with the last layer with parameters, or the dropout before it.
   size_t head_begin() const {
     const auto layer_at = [this](size_t i) {
       const auto* layer = std::get_if<torch::nn::AnyModule>(&steps_[i]);
@@ -93,14 +93,14 @@ void check_size(const Shape& shape) {
   constexpr int64_t kMostValues = int64_t{1} << 32;
   int64_t num_values = 1;
   for (const auto size : shape) {
-    if (size < 1) throw UsageError(fmt::format("gives {}, which holds nothing; choose other sizes", shape_text(shape)));
+    if (size < 1) throw UsageError(fmt::format("has an empty output of {}; choose other sizes", shape_text(shape)));
     if (size > kMostValues / num_values)
-      throw UsageError(fmt::format("gives {}, more than any memory holds; choose less", shape_text(shape)));
+      throw UsageError(fmt::format("has an output of {}, which is too large; choose smaller sizes", shape_text(shape)));
     num_values *= size;
   }
 }
 
-// Makes the layer. Its errors get `path` in front.
+// Makes the layer, and adds `path` to its errors.
 Layer make_layer(const ComponentConfig& config, const LayerContext& context, const std::string& path) {
   try {
     auto layer = layer_registry().make(config, context);
@@ -115,24 +115,26 @@ Layer make_layer(const ComponentConfig& config, const LayerContext& context, con
 
 const std::string& name_of(const ComponentConfig& config) { return dynamic_cast<const LayerOptions&>(*config.options).name; }
 
-// The name of the next layer of `parent`: the given one, or its number. Throws OptionError if it cannot be that.
+// The name of the next layer of `parent`: the given one, or its number. Throws OptionError for an invalid name.
 std::string child_name(const std::string& given, const torch::nn::Module& parent, const std::string& path) {
   constexpr size_t kMostLayers = 2000;
   const auto earlier = parent.named_children();
-  if (earlier.size() == kMostLayers) throw OptionError(path, fmt::format("the list has more than {} layers; repeat less", kMostLayers));
+  if (earlier.size() == kMostLayers)
+    throw OptionError(path, fmt::format("the list has more than {} layers; use fewer repetitions", kMostLayers));
   const auto name = given.empty() ? std::to_string(earlier.size()) : given;
   const auto is_word = [](char c) { return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
   if (!std::ranges::all_of(name, is_word)) {
     throw OptionError(path + ".name", fmt::format("\"{}\" cannot name a layer; use letters, digits and _", name));
   }
   if (earlier.contains(name)) {
-    throw OptionError(given.empty() ? path : path + ".name", fmt::format("an earlier layer is named {}, too; choose another name", name));
+    throw OptionError(given.empty() ? path : path + ".name",
+                      fmt::format("an earlier layer has the name {} too; choose another name", name));
   }
   return name;
 }
 
 void require_layers(const Components& layers, const std::string& key) {
-  if (layers.empty()) throw OptionError(key, "has no layer; list some");
+  if (layers.empty()) throw OptionError(key, "is empty; list some layers");
 }
 
 struct RepeatOptions : LayerOptions {
@@ -140,16 +142,15 @@ struct RepeatOptions : LayerOptions {
   Components layers = {};
 
   void describe(KeyTable& keys) {
-    keys.add("times", times, {.min = 1, .max = 1000, .doc = "How often.", .required = true});
-    keys.add_components("layers", layers, layer_registry(), "What is repeated; each time with parameters of its own.");
+    keys.add("times", times, {.min = 1, .max = 1000, .doc = "Number of repetitions.", .required = true});
+    keys.add_components("layers", layers, layer_registry(), "The layers to repeat; each repetition has its own parameters.");
     LayerOptions::describe(keys);
   }
 };
 
 Shape add_repeated(LayerChain& chain, const RepeatOptions& repeat, const LayerContext& context, const std::string& key, bool is_repeated);
 
-// Makes the layers of a list and adds them to `chain`; a repetition without a name adds its layers there, too. Returns the last one's
-// shape.
+// Makes the layers of a list and adds them to `chain`; an unnamed repetition adds its layers there too. Returns the shape of the last one.
 Shape add_layers_to(LayerChain& chain, const Components& layers, const LayerContext& context, const std::string& key,
                     bool is_repeated = false) {
   auto shape = context.input_shape;
@@ -184,7 +185,7 @@ Shape add_repeated(LayerChain& chain, const RepeatOptions& repeat, const LayerCo
   return shape;
 }
 
-// The layers of a list as one.
+// Combines the layers of a list into one.
 Layer make_chain(const Components& layers, const LayerContext& context, const std::string& key) {
   auto chain = std::make_shared<LayerChain>();
   auto shape = add_layers_to(*chain, layers, context, key);
@@ -195,7 +196,7 @@ struct SequenceOptions : LayerOptions {
   Components layers = {};
 
   void describe(KeyTable& keys) {
-    keys.add_components("layers", layers, layer_registry(), "One after another.");
+    keys.add_components("layers", layers, layer_registry(), "The layers, in sequence.");
     LayerOptions::describe(keys);
   }
 };
@@ -206,9 +207,9 @@ struct ResidualOptions : LayerOptions {
   double drop_path = 0;
 
   void describe(KeyTable& keys) {
-    keys.add_components("body", body, layer_registry(), "Layers whose output is added to that of the shortcut.");
+    keys.add_components("body", body, layer_registry(), "Layers whose output is added to the output of the shortcut.");
     keys.add_components("shortcut", shortcut, layer_registry(),
-                        "Layers; []: the input itself; auto: the same where the body keeps the shape, otherwise a 1x1 convolution with the "
+                        "Layers; []: the input itself; auto: the input itself if the body keeps the shape, else a 1x1 convolution with the "
                         "body's stride and a normalisation.");
     describe_drop_path(keys, drop_path, kDropPathOfLayer);
     LayerOptions::describe(keys);
@@ -235,14 +236,16 @@ Layer make_shortcut(const LayerContext& context, const Shape& shape) {
   if (shape != context.input_shape) {
     const auto& input = context.input_shape;
     if (shape.size() != 3 || input.size() != 3) {
-      throw UsageError(fmt::format("its body makes {} of {}, for which there is no shortcut; give `shortcut` layers", shape_text(shape),
-                                   shape_text(input)));
+      throw UsageError(
+          fmt::format("its body has the output {} for the input {}, for which there is no automatic shortcut; set the `shortcut` layers",
+                      shape_text(shape), shape_text(input)));
     }
     const auto stride = std::max((input[1] + shape[1] - 1) / shape[1], (input[2] + shape[2] - 1) / shape[2]);
     const auto convolved = slide(context, shape[0], 1, stride, 0);
     if (convolved != shape) {
-      throw UsageError(fmt::format("its body makes {} of {}, which no stride of a shortcut does; give `shortcut` layers", shape_text(shape),
-                                   shape_text(input)));
+      throw UsageError(
+          fmt::format("its body has the output {} for the input {}, which no stride of a shortcut gives; set the `shortcut` layers",
+                      shape_text(shape), shape_text(input)));
     }
     chain->add("0", torch::nn::AnyModule(nn::conv1x1(input[0], shape[0], stride)));
     chain->add("1", torch::nn::AnyModule(context.build.norm(shape[0])));
@@ -256,7 +259,7 @@ Layer make_residual(const ResidualOptions& options, const LayerContext& context)
   auto shortcut =
       options.shortcut.value ? make_chain(*options.shortcut.value, context, "shortcut") : make_shortcut(context, body.output_shape);
   if (shortcut.output_shape != body.output_shape) {
-    throw UsageError(fmt::format("its body gives {}, and its shortcut {}, which cannot be added; leave the shortcut out, or correct it",
+    throw UsageError(fmt::format("the outputs of its body ({}) and its shortcut ({}) cannot be added; remove the shortcut, or correct it",
                                  shape_text(body.output_shape), shape_text(shortcut.output_shape)));
   }
   const auto residual = std::make_shared<Residual>(body.module, shortcut.module, options.drop_path, context.build.dropout_generator);
@@ -267,9 +270,8 @@ struct ConcatOptions : LayerOptions {
   Components branches = {};
 
   void describe(KeyTable& keys) {
-    keys.add_components(
-        "branches", branches, layer_registry(),
-        "Layers that all take the input, such as a `sequence` each, or `identity`; the channels of their outputs are joined.");
+    keys.add_components("branches", branches, layer_registry(),
+                        "Layers with the same input, such as `sequence` or `identity`; the channels of their outputs are concatenated.");
     LayerOptions::describe(keys);
   }
 };
@@ -291,7 +293,7 @@ class Concat : public torch::nn::Module {
 };
 
 Layer make_concat(const ConcatOptions& options, const LayerContext& context) {
-  if (options.branches.empty()) throw OptionError("branches", "has no branch; list at least one");
+  if (options.branches.empty()) throw OptionError("branches", "is empty; list at least one branch");
   auto concat = std::make_shared<Concat>();
   Shape shape;
   for (size_t i = 0; i < options.branches.size(); ++i) {
@@ -302,7 +304,7 @@ Layer make_concat(const ConcatOptions& options, const LayerContext& context) {
       shape = branch.output_shape;
     } else if (!std::equal(shape.begin() + 1, shape.end(), branch.output_shape.begin() + 1, branch.output_shape.end())) {
       throw OptionError(fmt::format("branches[{}]", i),
-                        fmt::format("gives {}, but the branches before it {}; only the number of channels may differ",
+                        fmt::format("has the output {}, but the branches before it have {}; only the number of channels may differ",
                                     shape_text(branch.output_shape), shape_text(shape)));
     } else {
       shape[0] += branch.output_shape[0];
@@ -324,14 +326,14 @@ void visit_layers(const Components& layers, const std::function<void(const Compo
   }
 }
 
-// Whether the network takes images of one size only.
+// Whether the network needs images of one size.
 bool needs_one_size(const Components& layers) {
   bool found = false;
   visit_layers(layers, [&](const ComponentConfig& layer, const KeyTable&) { found = found || layer.name == "flatten"; });
   return found;
 }
 
-// Layers that have as many outputs as the network.
+// The number of layers whose outputs are those of the network.
 int64_t num_output_layers(const Components& layers) {
   int64_t count = 0;
   visit_layers(layers, [&](const ComponentConfig& layer, const KeyTable& table) {
@@ -352,10 +354,10 @@ struct LayersOptions : ClassifierOptions {
              {.min = 1,
               .max = 65536,
               .unit = "pixels",
-              .doc = "Height and width of the images, from which the layers' shapes follow; []: those of the training images.",
+              .doc = "Height and width of the images, which determine the shapes of the layers; []: those of the training images.",
               .may_be_one = true});
-    keys.refuse("image_size", [this] { return image_size.size() <= 2 ? "" : "needs one number or two, [height, width]"; });
-    keys.add_components("layers", layers, layer_registry(), "One after another; `trainer list layers` shows them.");
+    keys.refuse("image_size", [this] { return image_size.size() <= 2 ? "" : "must be one number or two, [height, width]"; });
+    keys.add_components("layers", layers, layer_registry(), "The layers in sequence; `trainer list layers` shows all kinds.");
   }
   std::vector<int64_t> input_shape() const override {
     if (image_size.empty() || !needs_one_size(layers)) return {num_channels(), -1, -1};
@@ -370,10 +372,11 @@ class LayersNetwork : public BackboneModel {
  public:
   LayersNetwork(const LayersOptions& options, const BuildContext& context) : BackboneModel(options) {
     if (options.layers.empty())
-      throw OptionError("layers", "has no layer; list some, as in [conv_norm: {channels: 16}, global_avg_pool, linear]");
-    if (options.image_size.empty()) throw OptionError("image_size", "is not known from the data set; give it, as in 224");
+      throw OptionError("layers", "is empty; list some layers, as in [conv_norm: {channels: 16}, global_avg_pool, linear]");
+    if (options.image_size.empty())
+      throw OptionError("image_size", "is unknown, because the data set does not define it; set it, for example to 224");
     if (num_output_layers(options.layers) > 1) {
-      throw OptionError("layers", "more than one `linear` has no `features`, which only that of the network's outputs can leave out");
+      throw OptionError("layers", "more than one `linear` has no `features`; only the output layer may omit it");
     }
     chain_ = std::make_shared<LayerChain>();
     const Shape input = {options.num_channels(), options.image_size.front(), options.image_size.back()};
@@ -381,7 +384,7 @@ class LayersNetwork : public BackboneModel {
     if (shape != Shape{options.num_outputs()}) {
       throw OptionError(
           fmt::format("layers[{}]", options.layers.size() - 1),
-          fmt::format("the last layer gives {}, but the network needs {} outputs; let it end with {}`linear` without `features`",
+          fmt::format("the last layer has the output {}, but the network needs {} outputs; end the list with {}`linear` without `features`",
                       shape_text(shape), options.num_outputs(), shape.size() == 1 ? "" : "global_avg_pool and "));
     }
     for (const auto& child : chain_->named_children()) register_module(child.key(), child.value());
@@ -393,31 +396,31 @@ class LayersNetwork : public BackboneModel {
   torch::Tensor forward_head(const torch::Tensor& features) override { return chain_->forward_head(features); }
 
  private:
-  std::shared_ptr<LayerChain> chain_;  // its layers are children of this module
+  std::shared_ptr<LayerChain> chain_;  // its layers are registered as children of this module
 };
 
 }  // namespace
 
 void add_layer_lists(LayerRegistry& registry) {
-  registry.add<SequenceOptions>("sequence", "Layers one after another, as one of a name of its own.",
+  registry.add<SequenceOptions>("sequence", "Layers in sequence, combined into one layer with its own name.",
                                 [](const auto& options, const auto& context) {
                                   require_layers(options.layers, "layers");
                                   return make_chain(options.layers, context, "layers");
                                 });
-  registry.add<RepeatOptions>("repeat", "Layers several times.", [](const auto& options, const LayerContext& context) -> Layer {
+  registry.add<RepeatOptions>("repeat", "Repeats layers.", [](const auto& options, const LayerContext& context) -> Layer {
     auto chain = std::make_shared<LayerChain>();
     auto shape = add_repeated(*chain, options, context, "layers", /*is_repeated=*/false);
     return {torch::nn::AnyModule(chain), std::move(shape)};
   });
   registry.add<ResidualOptions>("residual", "Layers whose output is added to their input.", make_residual);
-  registry.add<ConcatOptions>("concat", "Joins the channels of several layers of the same input.", make_concat);
+  registry.add<ConcatOptions>("concat", "Concatenates the channels of several layers with the same input.", make_concat);
   registry.add<LayerOptions>("identity", "The input itself, for `concat`.", [](const auto&, const LayerContext& context) -> Layer {
     return {torch::nn::AnyModule(std::make_shared<LayerChain>()), context.input_shape};
   });
 }
 
 void add_layer_lists(ModelRegistry& registry) {
-  registry.add<LayersOptions>("layers", "A network whose layers the experiment lists, see docs/networks.md.",
+  registry.add<LayersOptions>("layers", "A network whose layers are listed in the experiment, see docs/networks.md.",
                               [](const auto& options, const auto& context) { return std::make_shared<LayersNetwork>(options, context); });
 }
 

@@ -1,4 +1,4 @@
-// The simple layers that an experiment file can list; PyTorch's layers of these names, with their defaults.
+// The simple layers of an experiment file's list: PyTorch's layers of these names, with their defaults.
 
 #include <fmt/format.h>
 
@@ -51,7 +51,7 @@ struct ConvOptions : ConvolutionOptions {
     describe_channels(keys, channels);
     ConvolutionOptions::describe(keys);
     describe_groups(keys, groups);
-    keys.add("bias", bias, {.doc = "Whether it learns a bias, which a batch_norm after it would remove."});
+    keys.add("bias", bias, {.doc = "Whether it learns a bias; useless before batch_norm."});
   }
 };
 
@@ -60,7 +60,7 @@ struct DepthwiseOptions : ConvolutionOptions {
 
   void describe(KeyTable& keys) {
     ConvolutionOptions::describe(keys);
-    keys.add("bias", bias, {.doc = "Whether it learns a bias, which a batch_norm after it would remove."});
+    keys.add("bias", bias, {.doc = "Whether it learns a bias; useless before batch_norm."});
   }
 };
 
@@ -76,7 +76,7 @@ struct ConvNormLayerOptions : LayerOptions {
     describe_kernel(keys, kernel_size);
     describe_stride(keys, stride);
     describe_groups(keys, groups);
-    keys.add_choice("activation", activation, activation_choices(), {.doc = "What follows the normalisation."});
+    keys.add_choice("activation", activation, activation_choices(), {.doc = "Activation after the normalisation."});
     LayerOptions::describe(keys);
   }
 };
@@ -117,9 +117,9 @@ struct PoolOptions : LayerOptions {
 
   void describe(KeyTable& keys) {
     describe_kernel(keys, kernel_size);
-    keys.add("stride", stride, {.min = 1, .max = 1024, .unit = "pixels", .doc = "Distance of two windows; auto: kernel_size."});
-    keys.add("padding", padding, {.min = 0, .max = 1024, .unit = "pixels", .doc = "Added to each side."});
-    keys.refuse("padding", [this] { return 2 * padding > kernel_size ? "is more than half of kernel_size; choose less" : ""; });
+    keys.add("stride", stride, {.min = 1, .max = 1024, .unit = "pixels", .doc = "Distance between two windows; auto: kernel_size."});
+    keys.add("padding", padding, {.min = 0, .max = 1024, .unit = "pixels", .doc = "Padding on each side."});
+    keys.refuse("padding", [this] { return 2 * padding > kernel_size ? "is more than half of kernel_size; choose a smaller value" : ""; });
     LayerOptions::describe(keys);
   }
 };
@@ -140,7 +140,7 @@ struct LinearOptions : LayerOptions {
   bool bias = true;
 
   void describe(KeyTable& keys) {
-    keys.add("features", features, {.min = 1, .max = kMostChannels, .doc = "Its outputs; auto: those of the network, one for each class."});
+    keys.add("features", features, {.min = 1, .max = kMostChannels, .doc = "Number of outputs; auto: the network's, one per class."});
     keys.add("bias", bias, {.doc = "Whether it learns a bias."});
     LayerOptions::describe(keys);
   }
@@ -160,7 +160,7 @@ struct SqueezeOptions : LayerOptions {
 
   void describe(KeyTable& keys) {
     keys.add("reduction", reduction,
-             {.min = 1, .max = kMostChannels, .doc = "The channels, divided by this, are those between its two layers."});
+             {.min = 1, .max = kMostChannels, .doc = "Ratio of the input channels to the channels between its two layers."});
     LayerOptions::describe(keys);
   }
 };
@@ -171,7 +171,7 @@ void add_layers(LayerRegistry& registry) {
   registry.add<ConvOptions>("conv", "Convolution.", [](const auto& options, const auto& context) {
     return make_convolution(options, options.channels, options.groups, options.bias, context);
   });
-  registry.add<DepthwiseOptions>("depthwise_conv", "Convolution of each channel by itself.", [](const auto& options, const auto& context) {
+  registry.add<DepthwiseOptions>("depthwise_conv", "Convolution of each channel separately.", [](const auto& options, const auto& context) {
     const auto channels = require_image(context)[0];
     return make_convolution(options, channels, channels, options.bias, context);
   });
@@ -190,14 +190,13 @@ void add_layers(LayerRegistry& registry) {
           return {torch::nn::AnyModule(std::make_shared<nn::LayerNorm>(channels, options.eps)), context.input_shape};
         return {torch::nn::AnyModule(std::make_shared<ChannelNorm>(channels, options.eps)), context.input_shape};
       });
-  const std::map<nn::Activation, const char*> docs = {
-      {nn::Activation::kRelu, "x, but at least 0."},
-      {nn::Activation::kRelu6, "x, but at least 0 and at most 6."},
-      {nn::Activation::kSilu, "x * sigmoid(x)."},
-      {nn::Activation::kGelu, "x, times the normal distribution's probability of less than x."},
-      {nn::Activation::kHardswish, "x * hardsigmoid(x)."},
-      {nn::Activation::kSigmoid, "1 / (1 + exp(-x))."},
-      {nn::Activation::kHardsigmoid, "x / 6 + 1/2, but at least 0 and at most 1."}};
+  const std::map<nn::Activation, const char*> docs = {{nn::Activation::kRelu, "max(x, 0)."},
+                                                      {nn::Activation::kRelu6, "x clamped to [0, 6]."},
+                                                      {nn::Activation::kSilu, "x * sigmoid(x)."},
+                                                      {nn::Activation::kGelu, "x * Φ(x), with the normal distribution function Φ."},
+                                                      {nn::Activation::kHardswish, "x * hardsigmoid(x)."},
+                                                      {nn::Activation::kSigmoid, "1 / (1 + exp(-x))."},
+                                                      {nn::Activation::kHardsigmoid, "x / 6 + 1/2 clamped to [0, 1]."}};
   for (const auto& [name, activation] : activation_choices()) {
     if (activation == nn::Activation::kNone) continue;
     registry.add<LayerOptions>(name, docs.at(activation), [activation](const auto&, const LayerContext& context) -> Layer {
@@ -206,13 +205,13 @@ void add_layers(LayerRegistry& registry) {
   }
   add_pool(registry, "max_pool", "Largest value in each window.",
            [](const torch::Tensor& x, int64_t size, int64_t stride, int64_t padding) { return at::max_pool2d(x, size, stride, padding); });
-  add_pool(registry, "avg_pool", "Mean of each window, with the padding.",
+  add_pool(registry, "avg_pool", "Mean of each window, including the padding.",
            [](const torch::Tensor& x, int64_t size, int64_t stride, int64_t padding) { return at::avg_pool2d(x, size, stride, padding); });
-  registry.add<LayerOptions>("global_avg_pool", "Mean of each channel: makes features of an image.",
+  registry.add<LayerOptions>("global_avg_pool", "Mean of each channel; turns an image into features.",
                              [](const auto&, const LayerContext& context) -> Layer {
                                return {function_layer(average_channels), {require_image(context)[0]}};
                              });
-  registry.add<LayerOptions>("flatten", "All values of an image as features; the network then takes images of one size.",
+  registry.add<LayerOptions>("flatten", "All values of an image as features; the network then needs images of one size.",
                              [](const auto&, const LayerContext& context) -> Layer {
                                int64_t product = 1;
                                for (const auto size : context.input_shape) product *= size;
@@ -220,17 +219,17 @@ void add_layers(LayerRegistry& registry) {
                              });
   registry.add<LinearOptions>("linear", "Linear layer.", [](const auto& options, const LayerContext& context) -> Layer {
     if (context.input_shape.size() != 1) {
-      throw UsageError(fmt::format("takes features, but gets an image of {}; put flatten or global_avg_pool before it",
+      throw UsageError(fmt::format("needs features, but its input is an image of {}; put flatten or global_avg_pool before it",
                                    fmt::join(context.input_shape, "x")));
     }
     const auto features = options.features.value.value_or(context.num_outputs);
     return {torch::nn::AnyModule(std::make_shared<nn::Linear>(context.input_shape[0], features, options.bias)), {features}};
   });
   registry.add<DropoutLayerOptions>(
-      "dropout", "Drops values at random in training.", [](const auto& options, const LayerContext& context) -> Layer {
+      "dropout", "Sets random values to 0 in training.", [](const auto& options, const LayerContext& context) -> Layer {
         return {torch::nn::AnyModule(std::make_shared<nn::Dropout>(options.p, context.build.dropout_generator)), context.input_shape};
       });
-  registry.add<SqueezeOptions>("squeeze_excite", "Scales each channel by a number that follows from the means of all.",
+  registry.add<SqueezeOptions>("squeeze_excite", "Scales each channel by a factor computed from the means of all channels.",
                                [](const auto& options, const LayerContext& context) -> Layer {
                                  const auto channels = require_image(context)[0];
                                  const auto squeezed = std::max<int64_t>(1, channels / options.reduction);

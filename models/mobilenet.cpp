@@ -105,8 +105,8 @@ struct InvertedResidualLayerOptions : BlockOptions {
     BlockOptions::describe(keys);
     describe_expansion(keys, expansion);
     describe_kernel(keys, kernel_size);
-    keys.add("squeeze_excite", squeeze_excite, {.doc = "Whether its channels are scaled by a squeeze-and-excitation, as in MobileNetV3."});
-    keys.add_choice("activation", activation, activation_choices(), {.doc = "What follows its first two normalisations."});
+    keys.add("squeeze_excite", squeeze_excite, {.doc = "Whether the channels are scaled by squeeze-and-excitation, as in MobileNetV3."});
+    keys.add_choice("activation", activation, activation_choices(), {.doc = "Activation after the first two normalisations."});
     describe_drop_path(keys, drop_path, kDropPathOfLayer);
   }
 };

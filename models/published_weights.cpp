@@ -7,7 +7,7 @@
 namespace trainer::models {
 namespace {
 
-// torchvision 0.26: get_model_weights(), with acc@1, file size, resize_size, crop_size and interpolation.
+// From torchvision 0.26's get_model_weights(): acc@1, file size, resize_size, crop_size and interpolation.
 constexpr auto kAll = std::to_array<PublishedWeights>({
     {"resnet18", "imagenet1k_v1", "resnet18-f37072fd.pth", 69.758, 44.7, 256, 224, false},
     {"resnet34", "imagenet1k_v1", "resnet34-b627a593.pth", 73.314, 83.3, 256, 224, false},

@@ -11,7 +11,7 @@ using ModelRegistry = Registry<std::shared_ptr<Model>, const BuildContext&>;
 
 ModelRegistry& model_registry();
 
-// The layers of the network `layers`, whose options are LayerOptions.
+// The layers of the network `layers`. The options of each layer are LayerOptions.
 using LayerRegistry = Registry<Layer, const LayerContext&>;
 
 LayerRegistry& layer_registry();

@@ -10,7 +10,7 @@
 namespace trainer::models {
 namespace {
 
-// What torchvision's BlockParams.from_init_params computes.
+// The result of torchvision's BlockParams.from_init_params.
 struct RegNetDesign {
   std::array<int64_t, 4> depths, widths;
   int64_t group_width;
@@ -65,7 +65,7 @@ class RegNet : public BackboneModel {
     register_module("trunk_output", trunk_);
     fc_ = register_module("fc", std::make_shared<nn::Linear>(channels, options.num_outputs()));
     nn::init_convolutions_(*this, context.init_generator);
-    // As the layer starts by itself.
+    // PyTorch's default initial values.
     for (const auto& module : modules(/*include_self=*/false)) {
       const auto* convolution = module->as<nn::Conv2d>();
       if (convolution == nullptr || !convolution->bias.defined()) continue;

@@ -24,21 +24,22 @@ struct ResNetOptions : ClassifierOptions {
     describe_num_classes(keys);
     describe_in_channels(keys);
     keys.add_choice("stem", stem, {{"imagenet", ResNetStem::kImagenet}, {"cifar", ResNetStem::kCifar}},
-                    {.doc = "First layers: imagenet, a 7×7 convolution and a max-pool, both of stride 2; cifar, a 3×3 convolution."});
-    keys.add("zero_init_last_norm", zero_init_last_norm, {.doc = "Start each block's last norm at 0: the block is then the identity."});
+                    {.doc = "First layers. imagenet: a 7×7 convolution and a max-pool, both with stride 2; cifar: a 3×3 convolution."});
+    keys.add("zero_init_last_norm", zero_init_last_norm,
+             {.doc = "Start each block's last norm at 0, so that the block is the identity at first."});
     keys.add("dropout", dropout,
              {.min = 0.0, .max = 1.0, .max_excluded = true, .doc = "Probability of dropping a feature before the last layer."});
   }
   std::vector<int64_t> input_shape() const override { return {num_channels(), -1, -1}; }
 };
 
-// The shortcut where the shape changes: a strided 1×1 convolution and a norm layer. Otherwise null.
+// The shortcut if the shape changes: a strided 1×1 convolution and a norm layer. Otherwise null.
 torch::nn::Sequential make_downsample(int64_t in_channels, int64_t out_channels, int64_t stride, const nn::NormFactory& norm) {
   if (stride == 1 && in_channels == out_channels) return nullptr;
   return torch::nn::Sequential(nn::conv1x1(in_channels, out_channels, stride), norm(out_channels));
 }
 
-// The 3×3 convolution of a bottleneck with `channels` = 64 has so many channels in each of its groups.
+// The groups of a bottleneck's 3×3 convolution; `width` is the number of channels per group for `channels` = 64.
 struct Grouping {
   int64_t groups = 1;
   int64_t width = 64;
@@ -162,15 +163,16 @@ struct BottleneckOptions : BlockOptions {
   void describe(KeyTable& keys) {
     BlockOptions::describe(keys);
     describe_groups(keys, groups);
-    keys.add("width_per_group", width_per_group,
-             {.min = 1, .max = kMostChannels, .doc = "Channels of a group in a block with 256 channels; 64 in ResNet, 4 in ResNeXt."});
+    keys.add(
+        "width_per_group", width_per_group,
+        {.min = 1, .max = kMostChannels, .doc = "Number of channels per group in a block with 256 channels; 64 in ResNet, 4 in ResNeXt."});
   }
 };
 
 template <class Block>
 Layer make_block(const BlockOptions& options, const Grouping& grouping, const LayerContext& context) {
   if (options.channels % Block::kExpansion != 0) {
-    throw OptionError("channels", fmt::format("{} is not a multiple of {}; choose one", options.channels, Block::kExpansion));
+    throw OptionError("channels", fmt::format("{} is not a multiple of {}; choose a multiple", options.channels, Block::kExpansion));
   }
   const auto in_channels = require_image(context)[0];
   const auto block =
@@ -186,7 +188,7 @@ void add_resnet(LayerRegistry& registry) {
   registry.add<BottleneckOptions>(
       "bottleneck", "The block of ResNet-50 and larger ones.", [](const auto& options, const LayerContext& context) {
         const auto width = options.channels / Bottleneck::kExpansion * options.width_per_group / 64;
-        if (width < 1) throw OptionError("width_per_group", "leaves no channel in a group; choose more, or more channels");
+        if (width < 1) throw OptionError("width_per_group", "leaves no channel in a group; increase it, or channels");
         return make_block<Bottleneck>(options, {.groups = options.groups, .width = options.width_per_group}, context);
       });
 }

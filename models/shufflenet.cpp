@@ -9,7 +9,7 @@
 namespace trainer::models {
 namespace {
 
-// A convolution and its norm, children of a list that gives them their numbers.
+// A convolution and its norm, which are consecutive children of a list.
 struct ListedConvNorm {
   std::shared_ptr<nn::Conv2d> convolution;
   nn::BatchNormPtr norm;
@@ -28,15 +28,15 @@ std::shared_ptr<nn::Conv2d> depthwise(int64_t channels, int64_t stride) {
   return std::make_shared<nn::Conv2d>(channels, channels, 3, nn::Conv2dOptions{.stride = stride, .padding = 1, .groups = channels});
 }
 
-// The channels of both halves by turns.
+// Interleaves the channels of both halves.
 torch::Tensor shuffle_channels(const torch::Tensor& x) {
   const auto half = x.size(1) / 2;
   if (x.suggest_memory_format() != torch::MemoryFormat::ChannelsLast) return x.unflatten(1, {2, half}).transpose(1, 2).flatten(1, 2);
-  // In the order of memory, so that the result has it too.
+  // Permuted to the order in memory, so that the result is channels last too.
   return x.permute({0, 2, 3, 1}).unflatten(3, {2, half}).transpose(3, 4).flatten(3, 4).permute({0, 3, 1, 2});
 }
 
-// One half of the channels passes, or with a stride has a depthwise convolution of its own.
+// One half of the channels passes unchanged, or with a stride through its own depthwise convolution.
 class ShuffleBlock : public torch::nn::Module {
  public:
   ShuffleBlock(int64_t in_channels, int64_t out_channels, int64_t stride, const nn::NormFactory& norm) : is_strided_(stride > 1) {

@@ -21,12 +21,12 @@ struct VggOptions : ClassifierOptions {
     describe_num_classes(keys);
     describe_in_channels(keys);
     keys.add_choice("head", head, {{"imagenet", VggHead::kImagenet}, {"cifar", VggHead::kCifar}},
-                    {.doc = "Last layers: imagenet, three linear layers on 7×7 features; cifar, one on the average of each channel."});
+                    {.doc = "Last layers. imagenet: three linear layers on 7×7 features; cifar: one on the mean of each channel."});
     keys.add("dropout", dropout,
              {.min = 0.0,
               .max = 1.0,
               .max_excluded = true,
-              .doc = "Probability of dropping an input of the last two linear layers, or of the only one."});
+              .doc = "Probability of dropping an input of the last two linear layers, or of the only one with the cifar head."});
   }
   std::vector<int64_t> input_shape() const override {
     if (head == VggHead::kCifar) return {num_channels(), 32, 32};
@@ -39,7 +39,7 @@ constexpr std::array<int64_t, 5> kStageChannels = {64, 128, 256, 512, 512};
 
 torch::nn::ReLU relu_in_place() { return torch::nn::ReLU(torch::nn::ReLUOptions(/*inplace=*/true)); }
 
-// A convolution with the normalisation behind it, and then a ReLU.
+// A convolution with its normalisation, followed by a ReLU.
 struct FeatureLayer {
   std::shared_ptr<nn::Conv2d> convolution;
   nn::BatchNormPtr norm;
@@ -63,7 +63,7 @@ Stages make_stages(const ConvolutionsPerStage& convolutions_per_stage, int64_t i
   return stages;
 }
 
-// torchvision's list of the same layers, which gives the parameters their names.
+// torchvision's list of the same layers, for the names of the parameters.
 torch::nn::Sequential list_features(const Stages& stages) {
   torch::nn::Sequential features;
   for (const auto& stage : stages) {

@@ -23,9 +23,9 @@ struct VitOptions : ClassifierOptions {
     describe_in_channels(keys);
     keys.add("image_size", image_size, {.min = kPatch, .doc = "Height and width of the images, a multiple of 16."});
     keys.add("dropout", dropout,
-             {.min = 0.0, .max = 1.0, .max_excluded = true, .doc = "Probability of dropping a value behind each part of a block."});
+             {.min = 0.0, .max = 1.0, .max_excluded = true, .doc = "Probability of dropping a value after each part of a block."});
     keys.refuse("image_size", [this]() -> std::string {
-      return image_size % kPatch == 0 ? "" : std::to_string(image_size) + " is no multiple of 16, the size of a patch";
+      return image_size % kPatch == 0 ? "" : std::to_string(image_size) + " is not a multiple of 16, the size of a patch";
     });
   }
   std::vector<int64_t> input_shape() const override { return {num_channels(), image_size, image_size}; }
@@ -74,7 +74,7 @@ class EncoderBlock : public torch::nn::Module {
   torch::nn::Sequential mlp_;
 };
 
-// What both have.
+// The common part of both.
 class VisionTransformer : public BackboneModel {
  public:
   using BackboneModel::BackboneModel;

@@ -16,14 +16,14 @@ struct WideResNetOptions : ClassifierOptions {
   double dropout = 0.0;
 
   void describe(KeyTable& keys) {
-    keys.add("depth", depth, {.min = 10, .unit = "layers", .doc = "Layers with weights; 6n + 4 for n blocks per stage."});
-    keys.add("width", width, {.min = 1, .doc = "Factor on the channels of the three stages, which are 16, 32 and 64 times it."});
+    keys.add("depth", depth, {.min = 10, .unit = "layers", .doc = "Number of layers with weights: 6n + 4 for n blocks per stage."});
+    keys.add("width", width, {.min = 1, .doc = "Factor of the channels: the three stages have 16, 32 and 64 times this number."});
     describe_num_classes(keys);
     describe_in_channels(keys);
     keys.add("dropout", dropout,
              {.min = 0.0, .max = 1.0, .max_excluded = true, .doc = "Probability of dropping a value between a block's convolutions."});
     keys.refuse("depth", [this]() -> std::string {
-      return (depth - 4) % 6 == 0 ? "" : fmt::format("wide_resnet needs a depth of 6n + 4, such as 16, 22, 28 or 40, but it is {}", depth);
+      return (depth - 4) % 6 == 0 ? "" : fmt::format("{} is not 6n + 4; choose such a depth, for example 16, 22, 28 or 40", depth);
     });
   }
   std::vector<int64_t> input_shape() const override { return {num_channels(), -1, -1}; }

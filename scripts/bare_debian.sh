@@ -8,14 +8,14 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 usage() {
   cat <<'TEXT'
 usage: scripts/bare_debian.sh [--suite NAME] [--compiler NAME] [--torch VERSION|newest|cpu] [--without-opencv] [--keep]
-  --suite NAME      Debian's release: bookworm (12, the default) or trixie (13)
+  --suite NAME      the Debian release: bookworm (12, the default) or trixie (13)
   --compiler NAME   another compiler than the release's g++, such as g++-13 or clang++-16
   --torch VERSION   another LibTorch than the pinned one: a version or the newest of PyPI, or cpu: a folder with lib/ and include/ like
                     that of an unpacked LibTorch for CPUs
   --without-opencv  with TRAINER_WITH_OPENCV=OFF
-  --keep            leave the root folder when done, instead of removing it
-Needs root, debootstrap and 8 GB below TMPDIR (default /tmp). What this machine knows about reaching packages is used inside too:
-apt's settings (and its sources, where this is the same release), pip's settings, and certificates in /usr/local/share/ca-certificates.
+  --keep            keep the root folder instead of removing it at the end
+Needs root, debootstrap and 8 GB below TMPDIR (default /tmp). The settings of this machine for downloading packages are also used inside:
+apt's settings (and its sources, if the release is the same), pip's settings, and certificates in /usr/local/share/ca-certificates.
 TEXT
 }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# All checks before a commit.
+# Runs all checks before a commit.
 set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -27,7 +27,7 @@ for argument in "$@"; do
   esac
 done
 
-# Prints the files to lint, each terminated by NUL: all, or those changed since HEAD.
+# Prints the files to lint, each terminated by NUL: all files, or those changed since HEAD.
 files_to_lint() (
   cd "$root"
   if $all; then
@@ -45,7 +45,7 @@ lint() {
   # Without gcc's precompiled header, which clang cannot read.
   (cd "$root" && cmake --preset dev -B "$lint" -D CMAKE_DISABLE_PRECOMPILE_HEADERS=ON && ninja -C "$lint" trainer_git_revision) >/dev/null
   files_to_lint | sed -zn 's/\.h$/.cpp/; /\.cpp$/p' | sort -zu | while IFS= read -r -d '' source; do
-    # Only sources of this build: without CUDA's headers, for example, the CUDA module is not built.
+    # Only sources of this build: the CUDA module, for example, is not built without CUDA's headers.
     if grep -qF "\"file\": \"$root/$source\"" "$lint/compile_commands.json"; then printf '%s\0' "$root/$source"; fi
   done | xargs -0 -r -n 1 -P "$(num_build_jobs)" clang-tidy --quiet -p "$lint" \
     2> >(grep -v ' warnings generated\.$' >&2)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks what the compiler does not: which module may include which (docs/design.md).
+"""Checks which module may include which (docs/design.md); the compiler does not.
 
 usage: scripts/check_includes.py [--write] [ROOT]
 Prints each violation as file:line: what, and exits with 1 if there is any. A module may include the headers of the modules in its LINKS;
@@ -30,14 +30,14 @@ CUDA_HEADER = re.compile(
     r"|(ATen|c10|ATen/native|torch/csrc)/(cuda|cudnn)/|torch/csrc/distributed/c10d/(NCCL|ProcessGroupNCCL)")
 
 ENVIRONMENT_READERS = {"main", "launch"}
-# Replaces variables in the paths of a configuration; starts a program, which inherits them.
+# path.cpp replaces variables in the paths of a configuration; program.cpp passes the environment to programs.
 ENVIRONMENT_READING_FILES = {"src/base/path.cpp", "src/base/program.cpp"}
 ENVIRONMENT = re.compile(r"\b(getenv|secure_getenv|environ)\b")
 
 REGISTRIES = {"models/registry.h", "datasets/registry.h"}
 KNOWS_BOTH_REGISTRIES = re.compile(r"src/run/session/(build|check|registries)\w*\.(h|cpp)")
 
-# Headers of the library that are not those of the module with the same name.
+# Headers of the library that do not belong to the module with the same name.
 LIBRARY_HEADERS = {"component.h": "base", "error.h": "base", "keys.h": "base", "options.h": "base", "random.h": "base", "dataset.h": "data",
                    "transform.h": "data", "events.h": "reporting", "model.h": "models", "state.h": "checkpoint", "amp.h": "train", "optim.h": "train",
                    "task.h": "train", "predict.h": "inference", "registry.h": "run", "trainer.h": "run", "version.h": "base"}
@@ -135,7 +135,7 @@ def check_links(file, files, modules):
             continue
         target = own_file(files, header)
         if target is None:
-            yield line, f'"{header}" is no file of the project (its path begins at src/ or at the root; others go in <>)'
+            yield line, f'"{header}" is not a file of the project (its path begins at src/ or at the root; others go in <>)'
         elif target.module != file.module and target.module not in allowed:
             yield line, f"{file.module} does not link {target.module} (it links: {', '.join(allowed) or 'no other module'})"
 
@@ -154,7 +154,7 @@ def check_folders(file, files, modules):
         target = own_file(files, header) if quoted else None
         is_inside = target is not None and target.module == file.module and target.path.startswith("src/") and file.path.startswith("src/")
         if is_inside and place_of(target.path) > place_of(file.path):
-            yield line, f"a folder includes only those before it in FOLDERS of {file.module} ({' '.join(folders)})"
+            yield line, f"a folder may only include those before it in FOLDERS of {file.module} ({' '.join(folders)})"
 
 
 def check_cycles(modules):
@@ -162,7 +162,7 @@ def check_cycles(modules):
     while left:
         free = [name for name, links in left.items() if not links & left.keys()]
         if not free:
-            yield MODULE_LISTS[0], 1, f"modules link each other in a circle: {', '.join(sorted(left))}"
+            yield MODULE_LISTS[0], 1, f"modules form a cycle: {', '.join(sorted(left))}"
             return
         for name in free:
             del left[name]

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced by the other scripts: timed stages, and the steps of a build. They print to stderr; stdout is for the program.
+# Sourced by the other scripts: timed stages, and the steps of a build. They print to stderr; stdout is for the program's output.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 case "$root" in
@@ -15,7 +15,7 @@ if [ -n "${TRAINER_TORCH_DIR:-}" ]; then TRAINER_TORCH_DIR=$(realpath -m -- "$TR
 # Stages shorter than this many seconds are not reported.
 quiet_below=0
 
-# stage NAME COMMAND...: runs the command and prints its time. A failure ends the script, which names the stage. A script may redefine
+# stage NAME COMMAND...: runs the command and prints its time. A failure ends the script and prints the stage's name. A script may redefine
 # on_exit to clean up.
 stage() {
   local start=$SECONDS
@@ -30,8 +30,8 @@ trap 'status=$?; on_exit; if [ "$status" -ne 0 ] && [ -n "${current_stage:-}" ];
 
 set_up() { "$root/scripts/setup.sh" "$@"; }
 
-# Waits until no other set-up or build of this checkout runs and keeps others out until unlock_checkout or the end of this shell and of the
-# programs that it has started by then. Does nothing in a checkout that cannot be written to.
+# Waits until no other set-up or build of this checkout runs. Excludes others until unlock_checkout or the end of this shell and of the
+# programs that it has started until then. Does nothing in a checkout that cannot be written to.
 lock_checkout() {
   if ! [ -w "$root/.deps" ]; then return; fi
   exec {checkout_lock}>"$root/.deps/lock"
@@ -106,13 +106,21 @@ check_format() {
 
 check_includes() { "$root/scripts/check_includes.py"; }
 
-check_scripts() { (cd "$root" && shellcheck -x .ci/run scripts/*.sh scripts/gpu_kit/*.sh scripts/slurm/*.sbatch docker/*.sh); }
+check_scripts() { (cd "$root" && shellcheck -x .ci/run scripts/*.sh scripts/bundle/*.sh scripts/gpu_kit/*.sh scripts/slurm/*.sbatch docker/*.sh); }
 
-# Writes the reference of the library; fails on a warning.
+# Writes the API reference of the library; fails on a warning.
 check_api() { (cd "$root" && mkdir -p build && doxygen docs/Doxyfile); }
 
-# Prints the Debian mirror of this machine's apt; nothing on another system, where debootstrap uses its default.
+# Prints the Debian mirror of this machine's apt, or nothing on another system, where debootstrap uses its default.
 debian_mirror() {
   # shellcheck disable=SC2016  # a variable of apt
   apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 2>/dev/null | awk '/^https?:/ && !found++'
+}
+
+# distribution_libraries FILE...: prints name and path of every library of this distribution that the programs and libraries need. Every
+# system has those of the compiler and the C library.
+distribution_libraries() {
+  local file
+  for file; do ldd "$file"; done | sed -n 's|^\s*\(\S*\) => \(/\(usr/\)\?lib/\S*\) .*|\1 \2|p' | sort -u |
+    grep -vE '^(libc|libm|libmvec|libdl|librt|libpthread|libresolv|libutil|libanl|ld-linux[^ ]*|libstdc\+\+|libgcc_s)\.so'
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the container image from docker/Dockerfile, with Docker, or with buildah if no Docker engine answers.
+# Builds the container image from docker/Dockerfile with Docker, or with buildah if no Docker engine responds.
 set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -11,8 +11,8 @@ usage: scripts/container.sh [--cuda] [--tag NAME]
   --tag NAME  name of the image; default: trainer, or trainer:cuda
 environment:
   TRAINER_WITH_OPENCV=OFF  without image files
-buildah builds as root. Where no registry answers, debootstrap makes the Debian to build on. pip's certificates and the compiler's
-cache are those that pip and ccache use outside.
+buildah builds as root. If no registry can be reached, debootstrap creates the Debian base image. pip and ccache in the build use the
+certificates and the cache that they use outside.
 TEXT
 }
 
@@ -74,7 +74,7 @@ if docker info >/dev/null 2>&1; then
   docker image inspect --format '{{.Size}}' "$tag" | awk -v tag="$tag" '{ printf "%s: %.0f MB\n", tag, $1 / 1e6 }'
   exit 0
 fi
-command -v buildah >/dev/null || fail "no Docker engine answers, and buildah is missing; install it with: apt-get install buildah"
+command -v buildah >/dev/null || fail "no Docker engine responds, and buildah is missing; install it with: apt-get install buildah"
 # The default chroot isolation needs no container runtime.
 export BUILDAH_ISOLATION=${BUILDAH_ISOLATION:-chroot}
 work=$(mktemp -d "${TMPDIR:-/tmp}/trainer-container-XXXXXX")

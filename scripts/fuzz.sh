@@ -8,7 +8,7 @@ usage() {
   cat <<'TEXT'
 usage: scripts/fuzz.sh pytorch_file|safetensors [RUNS]
 Builds the fuzzer with clang and the address and undefined behaviour sanitizers, and runs it RUNS times (10000000 by default).
-It begins with tests/fuzz/corpus and keeps what it finds in build/fuzz/corpus; a file that fails is written to build/fuzz.
+It begins with tests/fuzz/corpus and saves new inputs in build/fuzz/corpus; an input that fails is written to build/fuzz.
 TEXT
 }
 

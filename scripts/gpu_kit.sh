@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Collects what tests and measures this program on a machine with a GPU that has nothing but Python, its torch package and a driver.
+# Collects everything that tests and measures this program on a machine with a GPU that has only Python, its torch package and a driver.
 set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -8,9 +8,9 @@ limit_mb=40
 usage() {
   cat <<'TEXT'
 usage: scripts/gpu_kit.sh [--output FOLDER]
-  --output FOLDER  the folder of the kit, which is made anew; default: build/gpu_kit
+  --output FOLDER  the folder of the kit, which is replaced; default: build/gpu_kit
 Copy the folder to a machine with NVIDIA GPUs, x86-64, glibc 2.34 or newer and the torch package of the same version as here, and call
-run.sh there; run.sh --help says what it can do.
+run.sh there; run.sh --help describes its functions.
 TEXT
 }
 
@@ -27,16 +27,14 @@ done
 programs=(trainer gpu_test bench_step)
 modules=(libtrainer.so.0.1 libtrainer_cuda.so libtrainer_faults.so)
 
-# path_of NAME: of a built program or module.
+# path_of NAME: the path of a built program or module.
 path_of() { find "$(build_folder)" -maxdepth 2 -name "$1" -type f -print -quit; }
 
-# The libraries of this distribution that the programs need. Every system has those of the compiler and the C library, and the torch
-# package has LibTorch's.
+# Without LibTorch, which the torch package has.
 libraries() {
-  local name
-  for name in "${programs[@]}" "${modules[@]}"; do ldd "$(path_of "$name")"; done |
-    sed -n 's|^\s*\(\S*\) => \(/\(usr/\)\?lib/\S*\) .*|\1 \2|p' | sort -u |
-    grep -vE '^(libc|libm|libdl|librt|libpthread|libresolv|libutil|ld-linux[^ ]*|libstdc\+\+|libgcc_s)\.so'
+  local name files=()
+  for name in "${programs[@]}" "${modules[@]}"; do files+=("$(path_of "$name")"); done
+  distribution_libraries "${files[@]}"
 }
 
 collect() {
@@ -48,7 +46,7 @@ collect() {
     path=$(path_of "$name")
     [ -n "$path" ] || fail "$name was not built; does this build have the CUDA module (scripts/setup.sh --cuda)?"
     install --strip "$path" "$output/bin/$name"
-    # In this form the path holds for the libraries of libraries too. LibTorch is found by LD_LIBRARY_PATH, which run.sh sets.
+    # With this form of the path, the libraries of libraries are found too. LibTorch is found by LD_LIBRARY_PATH, which run.sh sets.
     # shellcheck disable=SC2016  # expanded by the loader
     patchelf --force-rpath --set-rpath '$ORIGIN:$ORIGIN/../lib' "$output/bin/$name"
   done

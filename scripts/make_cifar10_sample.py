@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Cuts datasets/cifar10_sample out of the full CIFAR-10 set in its binary version.
+"""Creates datasets/cifar10_sample from the binary version of the full CIFAR-10 set.
 
 usage: scripts/make_cifar10_sample.py FOLDER      (FOLDER holds data_batch_1.bin ... data_batch_5.bin and test_batch.bin)
 
-The first 200 training and the first 50 test images of each class, in the order of the files, then shuffled in a fixed way. The same
-source gives the same bytes, with any Python 3.
+The sample has the first 200 training and the first 50 test images of each class, in the order of the files, then shuffled with a fixed
+seed. The same source gives the same bytes with any Python 3.
 """
 
 import pathlib
@@ -22,7 +22,7 @@ def read_records(folder, names):
     for name in names:
         content = (folder / name).read_bytes()
         if len(content) % RECORD_BYTES != 0:
-            sys.exit(f"{folder / name}: {len(content)} bytes are no whole number of {RECORD_BYTES}-byte records")
+            sys.exit(f"{folder / name}: {len(content)} bytes are not a whole number of {RECORD_BYTES}-byte records")
         if max(content[::RECORD_BYTES], default=0) >= NUM_CLASSES:
             sys.exit(f"{folder / name}: a label is not below {NUM_CLASSES}; is this CIFAR-10's binary version?")
         for start in range(0, len(content), RECORD_BYTES):

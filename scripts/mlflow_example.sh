@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Trains a small network with examples/mlflow_log.py as its logging.command, and compares what an MLflow server then has with the run's
-# metrics.jsonl. MLflow comes from PyPI, in an environment that is removed again; the server listens on 127.0.0.1 only.
+# Trains a small network with examples/mlflow_log.py as its logging.command, and compares the metrics on an MLflow server with the run's
+# metrics.jsonl. MLflow is installed from PyPI into a temporary environment; the server listens only on 127.0.0.1.
 set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -29,7 +29,7 @@ start_server() {
   local port
   port=$("$work/venv/bin/python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
   export MLFLOW_TRACKING_URI="http://127.0.0.1:$port"
-  # In a process group of its own, because it starts others.
+  # In its own process group, because it starts other processes.
   setsid "$work/venv/bin/mlflow" server --host 127.0.0.1 --port "$port" --workers 1 --backend-store-uri "sqlite:///$work/mlflow.db" \
     --artifacts-destination "$work/artifacts" >"$work/server.log" 2>&1 &
   server=$!

@@ -8,7 +8,7 @@ usage() {
   cat <<'TEXT'
 usage: scripts/sanitize.sh asan|tsan [MODULE ...]
 Builds unit tests with the address and undefined behaviour sanitizers, or with the thread sanitizer, and runs them.
-  MODULE   those of this module alone (distributed, data, ...); none: all
+  MODULE   only the tests of this module (distributed, data, ...); default: all
 TEXT
 }
 
@@ -25,7 +25,7 @@ if [ "$preset" = tsan ] && [ "$(cat /proc/sys/vm/mmap_rnd_bits)" -gt 28 ] && (((
 fi
 shift
 
-# A test asks for more memory than there is.
+# One test requests more memory than there is.
 export ASAN_OPTIONS=allocator_may_return_null=1
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 export LSAN_OPTIONS="suppressions=$root/scripts/lsan.supp:print_suppressions=0"
@@ -37,11 +37,11 @@ if [ $# -gt 0 ]; then chosen=(-R "^unit\.($(IFS='|' && echo "$*"))\$"); fi
 stage set-up set_up --dev
 stage configure configure
 stage "$preset build" build_targets "${targets[@]}"
-# LibTorch's threads are those of libgomp, whose synchronization the sanitizer does not see. LLVM's OpenMP offers the same functions and
-# tells the sanitizer about it, through Archer.
+# LibTorch's threads are those of libgomp, whose synchronisation the sanitizer cannot see. LLVM's OpenMP has the same functions and reports
+# it to the sanitizer, through Archer.
 llvm=/usr/lib/llvm-14/lib
 if [ "$preset" = tsan ]; then export LD_PRELOAD=$llvm/libomp.so.5 OMP_TOOL_LIBRARIES=$llvm/libarcher.so OMP_NUM_THREADS=4; fi
-# The sanitizers' dlopen does not search the folder that the program names for its modules.
+# The sanitizers' dlopen does not search the folder in which the program looks for its modules.
 LD_LIBRARY_PATH=$(build_folder)/bin
 export LD_LIBRARY_PATH
 stage "$preset tests" run_tests "${chosen[@]}"

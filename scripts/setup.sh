@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what is needed to build and run `trainer` on Debian 12 or newer: distribution packages, and LibTorch in .deps/.
-# Safe to call again, also after it was interrupted: it installs only what is missing.
+# Safe to call again, even after an interruption: it installs only what is missing.
 set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -8,13 +8,13 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 usage() {
   cat <<'TEXT'
 usage: scripts/setup.sh [--cuda] [--parity] [--dev]
-  --cuda    also the NVIDIA libraries and headers (about 1.9 GB to download); by itself where an NVIDIA driver is found
-  --parity  --cuda, and a small Python environment that imports the very same LibTorch (for tests/parity and bench/)
-  --dev     also clang-format, clang-tidy, clang and shellcheck, for scripts/check.sh, and what the tests of Slurm, MPI,
-            containers, the kit for GPUs, of pages in a browser and of the example in C# need
+  --cuda    also the NVIDIA libraries and headers (about 1.9 GB to download); automatic if an NVIDIA driver is found
+  --parity  --cuda, and a small Python environment that imports the same LibTorch (for tests/parity and bench/)
+  --dev     also clang-format, clang-tidy, clang and shellcheck, for scripts/check.sh, and the programs for the tests of Slurm,
+            MPI, containers, bundles, the kit for GPUs, pages in a browser and the example in C#
 environment:
-  TRAINER_TORCH_DIR=/path    use this LibTorch folder (or torch package folder) and fetch none
-  TRAINER_WITH_OPENCV=OFF    build without image files; OpenCV, libjpeg and libtiff are then not installed
+  TRAINER_TORCH_DIR=/path    use this LibTorch folder (or torch package folder) and download none
+  TRAINER_WITH_OPENCV=OFF    build without image files; does not install OpenCV, libjpeg and libtiff
 TEXT
 }
 
@@ -39,7 +39,7 @@ mkdir -p "$deps/done"
 say() { printf 'setup: %s\n' "$*" >&2; }
 fail() { printf 'setup: %s\n' "$1" "$2" >&2; exit 1; }
 
-# Prints those of the given packages that are not installed.
+# Prints the given packages that are not installed.
 missing_packages() {
   local installed
   installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "$@" 2>/dev/null | sed -n 's/^installed //p' || true)
@@ -52,9 +52,9 @@ install_packages() {
     libgloo-dev libdeflate-dev libhwy-dev liblmdb-dev)
   if [ "${TRAINER_WITH_OPENCV:-ON}" != OFF ]; then packages+=(libjpeg-dev libtiff-dev libopencv-core-dev libopencv-imgproc-dev libopencv-imgcodecs-dev); fi
   if $dev; then
-    packages+=(clang-format clang-tidy clang libomp-14-dev shellcheck doxygen iproute2 iptables slurm-wlm openmpi-bin mpich buildah podman crun debootstrap tini patchelf zsh fish mandoc
+    packages+=(clang-format clang-tidy clang libomp-14-dev shellcheck doxygen iproute2 iptables slurm-wlm openmpi-bin mpich buildah podman crun debootstrap tini patchelf zstd zsh fish mandoc
       mono-mcs mono-runtime libmono-system-core4.0-cil)
-    # Ubuntu has Chromium only as a snap.
+    # Ubuntu offers Chromium only as a snap.
     if grep -qx ID=debian /etc/os-release; then packages+=(chromium-headless-shell); fi
   fi
   local missing as_root=()
@@ -67,7 +67,8 @@ install_packages() {
   fi
   say "installing ${#missing[@]} distribution packages: ${missing[*]}"
   local log="$deps/apt.log" start=$SECONDS
-  # dpkg refuses everything else until it has finished what was interrupted. Another program may be installing packages: ten minutes' wait.
+  # dpkg refuses everything else until it has finished an interrupted installation. Waits up to ten minutes for another program that is
+  # installing packages.
   if ! { "${as_root[@]}" dpkg --configure -a && "${as_root[@]}" apt-get update &&
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -o DPkg::Lock::Timeout=600 -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
     tail -n 5 "$log" >&2
@@ -79,27 +80,27 @@ install_packages() {
 
 make_python_environment() {
   if [ -x "$python" ]; then return; fi
-  # Prefers Debian's Python: later calls find it too, and the wheels have to match the interpreter.
+  # Prefers Debian's Python, because later calls find it too and the wheels must match the interpreter.
   local system_python=/usr/bin/python3
   [ -x "$system_python" ] || system_python=python3
-  "$system_python" -m venv "$deps/venv" || fail "no Python environment could be made in $deps/venv" "install python3-venv"
+  "$system_python" -m venv "$deps/venv" || fail "no Python environment could be created in $deps/venv" "install python3-venv"
 }
 
-# fetch NAME SIZE: installs the wheels of requirements/NAME.txt, again only when that file changes.
+# fetch NAME SIZE: installs the wheels of requirements/NAME.txt; repeats that only when the file changes.
 fetch() {
   local list="$root/scripts/requirements/$1.txt" stamp
   stamp="$deps/done/$1-$(cksum <"$list" | tr ' ' -)"
   if [ -e "$stamp" ]; then return; fi
   touch "$unfinished"
   make_python_environment
-  say "fetching $1 ($2 to download): $(grep -v '^#' "$list" | tr '\n' ' ')"
+  say "downloading $1 ($2): $(grep -v '^#' "$list" | tr '\n' ' ')"
   local start=$SECONDS quiet=() code=0
   if ! [ -t 2 ]; then quiet=(--quiet); fi
   "$python" -m pip install "${quiet[@]}" --disable-pip-version-check --no-deps --no-compile --no-cache-dir -r "$list" >&2 || code=$?
   if [ "$code" -ne 0 ]; then
-    # What was installed before still works, unless pip was killed.
+    # The previous installation still works, unless pip was killed.
     if [ "$code" -lt 128 ]; then rm "$unfinished"; fi
-    fail "the wheels of scripts/requirements/$1.txt could not be fetched" "check the network and the disk ($(df -h --output=avail "$deps" | tail -n 1 | tr -d ' ') free), then run this script again"
+    fail "the wheels of scripts/requirements/$1.txt could not be downloaded" "check the network and the disk ($(df -h --output=avail "$deps" | tail -n 1 | tr -d ' ') free), then run this script again"
   fi
   rm -f "$deps/done/$1-"*
   touch "$stamp"
@@ -111,19 +112,19 @@ lock_checkout
 install_packages
 if [ -n "${TRAINER_TORCH_DIR:-}" ]; then
   [ -e "$TRAINER_TORCH_DIR/lib/libtorch_cpu.so" ] || fail "TRAINER_TORCH_DIR=$TRAINER_TORCH_DIR holds no lib/libtorch_cpu.so" \
-    "name the folder that holds lib/ and include/ (an unpacked LibTorch, or .../site-packages/torch)"
-  if $parity; then fail "--parity and TRAINER_TORCH_DIR exclude each other" "the comparison needs the wheel that this script fetches: unset TRAINER_TORCH_DIR"; fi
+    "set it to the folder that holds lib/ and include/ (an unpacked LibTorch, or .../site-packages/torch)"
+  if $parity; then fail "--parity and TRAINER_TORCH_DIR exclude each other" "the comparison needs the wheel that this script downloads: unset TRAINER_TORCH_DIR"; fi
   exit 0
 fi
 if [ -e "$unfinished" ]; then
-  say "an earlier set-up was interrupted: the Python environment is made again"
+  say "an earlier set-up was interrupted: the Python environment is created again"
   rm -rf "$deps/venv" "$deps/done"
   mkdir "$deps/done"
   rm "$unfinished"
 fi
 fetch torch "about 510 MB"
 torch=$(cd "$deps" && echo venv/lib/python3*/site-packages/torch)
-# Nothing is written where nothing is missing: the checkout may be read-only.
+# Nothing is written if nothing is missing, because the checkout may be read-only.
 if [ "$(readlink "$deps/torch")" != "$torch" ]; then ln -sfn "$torch" "$deps/torch"; fi
 if $cuda; then fetch cuda "about 1.9 GB"; fi
 if $parity; then fetch parity "about 95 MB"; fi

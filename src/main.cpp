@@ -1,4 +1,4 @@
-// Answers what needs no LibTorch; for everything else loads the library with the commands.
+// Prints the answers that need no LibTorch; for every other command line, loads the library with the commands.
 
 #include <cstdlib>
 #include <map>
@@ -15,9 +15,9 @@
 
 namespace {
 
-// LibTorch's threads wait for each other by looking at a variable again and again, by default for milliseconds. If another process uses one
-// of the cores, the threads that wait keep the one that they wait for from running. The OpenMP library reads how often they look when it is
-// loaded. docs/performance.md has the measurements behind the value.
+// LibTorch's OpenMP threads wait by spinning, by default for milliseconds. If another process uses one of the cores, the spinning threads
+// keep the thread that they wait for from running. The OpenMP library reads the spin count when it is loaded. docs/performance.md has the
+// measurements behind the value.
 void limit_busy_waiting() {
   if (std::getenv("OMP_WAIT_POLICY") == nullptr) setenv("GOMP_SPINCOUNT", "10000", /*overwrite=*/0);
 }
@@ -26,10 +26,10 @@ void limit_busy_waiting() {
 
 int main(int argc, char** argv) {
   trainer::repair_inherited_state();
-  // Until the commands have their handlers: loading LibTorch takes a large part of a second.
+  // Loading LibTorch takes a large part of a second, and the commands install their handlers only after it.
   trainer::block_stop_signals();
   const std::vector<std::string> args(argv + 1, argv + argc);
-  // Those that do not need LibTorch.
+  // Commands that do not need LibTorch.
   static const std::map<std::string, trainer::ExitCode (*)(const std::vector<std::string>&)> kCommands = {
       {"launch", trainer::cli::launch}, {"runs", trainer::cli::runs}, {"compare", trainer::cli::compare}};
   if (const auto* text = trainer::cli::find_answer(trainer::cli::all_answers(), args)) {

@@ -51,7 +51,7 @@ def save_durably(state, path):
 
 
 class TorchSave:
-    """The usual way: when save() returns, the file is not necessarily on the disk."""
+    """The usual method: when save() returns, the file is not necessarily on the disk."""
 
     def save(self, state, path):
         torch.save(state, path)
@@ -151,7 +151,7 @@ def main():
     parser = make_parser(__doc__)
     parser.add_argument("--method", choices=["torch_save", "durable", "background", "dcp_thread", "dcp_process"], required=True)
     parser.add_argument("--folder", type=pathlib.Path, required=True)
-    parser.add_argument("--steps", type=int, default=1, help="before a checkpoint, and as many beside it")
+    parser.add_argument("--steps", type=int, default=1, help="number of steps before a checkpoint, and during its write")
     options = parser.parse_args()
     network = make_network(options)
     optimizer = make_optimizer(options, network.parameters())
@@ -180,7 +180,7 @@ def main():
 
         for _ in range(count):
             path = next(paths)
-            train()  # so that after-effects of loading are not measured
+            train()  # a warm-up, so that after-effects of loading are not measured
             measure("plain", train)
             start = measure("pause", lambda: method.save(state(), path))
             measure("beside", train)

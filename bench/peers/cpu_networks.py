@@ -1,4 +1,4 @@
-"""The networks of step.py and ranks.py by their names: those of the tests, and larger ones. Their arithmetic is that of models/."""
+"""The networks of step.py and ranks.py by name: those of the tests, and larger ones. Their arithmetic is that of models/."""
 
 import pathlib
 import sys
@@ -18,7 +18,7 @@ def vgg16_cifar():
     return network
 
 
-# Networks that torchvision lacks, by timm's names.
+# Networks that torchvision lacks, with timm's names.
 TIMM = {"vit_s_16": "vit_small_patch16_224", **{f"efficientnet_lite{i}": f"tf_efficientnet_lite{i}" for i in range(3)}}
 
 

@@ -22,7 +22,7 @@ def read_training_set(root):
     """uint8 images [N, 3, 32, 32] and int64 labels [N]."""
     files = sorted(pathlib.Path(root).glob("data_batch_*.bin")) or sorted(pathlib.Path(root).glob("cifar-10-batches-bin/data_batch_*.bin"))
     if not files:
-        raise SystemExit(f"{root} holds no data_batch_*.bin")
+        raise SystemExit(f"{root} contains no data_batch_*.bin")
     records = torch.from_numpy(numpy.concatenate([numpy.fromfile(file, dtype=numpy.uint8) for file in files])).view(-1, 1 + 3 * SIZE * SIZE)
     return records[:, 1:].reshape(-1, 3, SIZE, SIZE), records[:, 0].long()
 
@@ -44,7 +44,7 @@ class Cifar10(torch.utils.data.Dataset):
 
 
 class TensorCifar10(torch.utils.data.Dataset):
-    """Each read gives a transformed uint8 tensor, with RandAugment after crop and flip."""
+    """Each read returns a transformed uint8 tensor, with RandAugment after crop and flip."""
 
     def __init__(self, root):
         self.transform = V2.Compose([V2.RandomCrop(SIZE, PADDING), V2.RandomHorizontalFlip(), V2.RandAugment(), V2.ToDtype(torch.float32, scale=True),
@@ -60,7 +60,7 @@ class TensorCifar10(torch.utils.data.Dataset):
 
 
 def pil_loader(dataset, batch_size, num_workers, sampler=None):
-    """Shuffled, unless a sampler gives the order."""
+    """A DataLoader that shuffles, unless a sampler defines the order."""
     return torch.utils.data.DataLoader(
         dataset, batch_size, shuffle=sampler is None, sampler=sampler, num_workers=num_workers, drop_last=True
     )
@@ -102,7 +102,7 @@ class Planes(Augmentation):
 
 
 class Pixels(Augmentation):
-    """uint8, [40, 40, 4], where the last channel is not used: a pixel is gathered as one 32-bit word."""
+    """uint8, [40, 40, 4] with an unused last channel, so that a pixel is gathered as one 32-bit word."""
 
     def store(self, padded):
         pixels = F.pad(padded, (0, 0, 0, 0, 0, 1)).permute(0, 2, 3, 1).contiguous().view(torch.int32).squeeze(3)
@@ -130,7 +130,7 @@ class Rows(Augmentation):
 
 
 class Normalized(Augmentation):
-    """Stored normalised in the given dtype: for float32 6 to 12 times the memory of `planes`, and only the gather per batch."""
+    """Stored normalised in the given dtype: for float32 6 to 12 times the memory of `planes`, but only the gather per batch."""
 
     def store(self, padded):
         scale, shift = (v.view(3, 1, 1) for v in self.scale_and_shift())

@@ -1,5 +1,6 @@
-"""Fine-tunes timm's tf_efficientnet_lite0 with its published weights on CIFAR-10 at 224 pixels, with timm's optimizer groups and schedule, as
-the recipe of configs/finetune.yaml. Prints the accuracy after each epoch and the seconds since the start of the process as a line of JSON."""
+"""Fine-tunes timm's tf_efficientnet_lite0 with its published weights on CIFAR-10 at 224 pixels, with timm's optimizer groups and schedule,
+like the recipe of configs/finetune.yaml. Prints the accuracy after each epoch and the seconds since the start of the process as a line of
+JSON."""
 
 import argparse
 import importlib.util
@@ -54,7 +55,7 @@ def make_network():
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", type=pathlib.Path, required=True)
-    parser.add_argument("--head", action="store_true", help="train the last layer only")
+    parser.add_argument("--head", action="store_true", help="train only the last layer")
     parser.add_argument("--cache", action="store_true", help="compute the frozen layers once")
     parser.add_argument("--epochs", type=int, required=True)
     parser.add_argument("--bfloat16", action="store_true", help="autocast and channels_last")
@@ -100,7 +101,7 @@ def main():
         frozen = options.head or epoch < 2
         freeze(frozen)
         network.train(not frozen)
-        # Its statistics stay, as in the recipe. timm's freeze_batch_norm_2d() does the same in twice the time.
+        # Keeps its statistics, as in the recipe. timm's freeze_batch_norm_2d() does the same in twice the time.
         for module in network.modules():
             if isinstance(module, torch.nn.BatchNorm2d):
                 module.eval()

@@ -1,5 +1,5 @@
-"""The networks of gpu_step.py, from torch alone, because a machine that measures may have no torchvision. Names of parameters and arithmetic
-are those of models/resnet.cpp and models/wide_resnet.cpp."""
+"""The networks of gpu_step.py, which need only torch, because the machine may have no torchvision. Parameter names and arithmetic are those
+of models/resnet.cpp and models/wide_resnet.cpp."""
 
 import torch.nn.functional as F
 from torch import nn
@@ -101,7 +101,7 @@ class WideResNet(nn.Module):
         return self.fc(F.adaptive_avg_pool2d(x, 1).flatten(1))
 
 
-# By network and stem.
+# The networks by name and stem.
 NETWORKS = {
     ("resnet18", "cifar"): lambda: ResNet(BasicBlock, (2, 2, 2, 2), "cifar"),
     ("resnet50", "cifar"): lambda: ResNet(Bottleneck, (3, 4, 6, 3), "cifar"),

@@ -1,5 +1,5 @@
-"""Training steps in Python on a GPU, each way a script could take them: eager, as one CUDA graph, or compiled. worker.py explains the
-protocol; each answer also has the seconds until the host had queued the steps, and the peak memory of the device."""
+"""Training steps in Python on a GPU: eager, as one CUDA graph, or compiled. worker.py explains the protocol; each answer also has the
+seconds until the host had queued the steps, and the peak memory of the device."""
 
 import argparse
 import itertools
@@ -20,7 +20,7 @@ def parse_arguments():
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--bfloat16", action="store_true", help="autocast")
     parser.add_argument("--mode", choices=["eager", "graph", "compile"], default="eager")
-    parser.add_argument("--write", metavar="FOLDER", help="only write the network's weights and some batches there")
+    parser.add_argument("--write", metavar="FOLDER", help="only write the network's weights and some batches to this folder")
     parser.add_argument("--losses", metavar="FOLDER", help="only print the losses of these batches, from these weights, in float64")
     return parser.parse_args()
 
@@ -37,7 +37,7 @@ class Training:
 
     def loss_of(self, images, targets):
         kind = torch.device(self.options.device).type
-        # A cache of cast weights would keep those of the first step in a graph.
+        # In a graph, a cache of cast weights would keep those of the first step.
         with torch.autocast(kind, torch.bfloat16, enabled=self.options.bfloat16, cache_enabled=self.options.mode == "eager"):
             return F.cross_entropy(self.network(images), targets)
 
@@ -52,7 +52,7 @@ class Training:
 
 
 class GraphOfAStep:
-    """A whole step as one CUDA graph, as PyTorch's manual shows."""
+    """A whole step as one CUDA graph, as in PyTorch's documentation."""
 
     def __init__(self, training, images, targets):
         self.images, self.targets = images.clone(memory_format=torch.preserve_format), targets.clone()
@@ -93,7 +93,7 @@ def run(options, step, batches, count):
         total += step(images, targets)
     queued = time.perf_counter() - start
     if not total.isfinite():
-        raise SystemExit("the loss is not finite: the figures would mean nothing")
+        raise SystemExit("the loss is not finite, so the figures are meaningless")
     return {"queued": queued, "peak_memory": peak_memory(options)}
 
 

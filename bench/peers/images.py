@@ -31,7 +31,7 @@ def pil_samples(folder):
 
 
 class TensorSamples(torchvision.datasets.ImageFolder):
-    """The transforms before the last are on uint8."""
+    """All transforms except the last one work on uint8."""
 
     def __init__(self, folder):
         super().__init__(folder)
@@ -91,7 +91,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pipeline", choices=SAMPLES, required=True)
     parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--data", required=True, help="folder that holds the class folders")
+    parser.add_argument("--data", required=True, help="folder that contains the class folders")
     options = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)

@@ -33,7 +33,7 @@ def serve_together(settings, run):
 
 def main():
     parser = make_parser(__doc__)
-    parser.add_argument("--tuned", action="store_true", help="gradients stay in the buckets, the graph is known not to change")
+    parser.add_argument("--tuned", action="store_true", help="gradient_as_bucket_view and static_graph")
     options = parser.parse_args()
     dist.init_process_group("gloo")
     rank, world_size = dist.get_rank(), dist.get_world_size()

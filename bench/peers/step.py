@@ -12,7 +12,7 @@ from data import AUGMENTATIONS, Cifar10, batches_of, pil_loader, read_training_s
 from torch.utils.data.distributed import DistributedSampler
 from worker import serve
 
-# It would warn that there is no Triton.
+# It would print a warning that Triton is missing.
 logging.getLogger("torch.utils.flop_counter").setLevel(logging.ERROR)
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -20,10 +20,10 @@ from torch.utils.flop_counter import FlopCounterMode
 def make_parser(description):
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--network", required=True, help="one of cpu_networks.py, or of torchvision")
-    parser.add_argument("--batch-size", type=int, required=True, help="of this process")
+    parser.add_argument("--batch-size", type=int, required=True, help="samples per batch of this process")
     parser.add_argument("--input", choices=["pil", "resident", *AUGMENTATIONS], default="pil", help="resident: ready batches in memory")
     parser.add_argument("--image-size", type=int, default=32, help="height and width of the images of ready batches")
-    parser.add_argument("--data", help="folder of the CIFAR-10 files, for all inputs but resident")
+    parser.add_argument("--data", help="folder of the CIFAR-10 files, for all inputs except resident")
     parser.add_argument("--threads", type=int, help="default: torch's own choice")
     parser.add_argument("--channels-last", action="store_true")
     parser.add_argument("--bfloat16", action="store_true", help="autocast")
@@ -72,7 +72,7 @@ def make_batches(options, rank=0, world_size=1):
 
 
 def take_steps(options, network, optimizer, batches):
-    """Trains on all `batches`; returns the sum of their losses."""
+    """Trains on all `batches` and returns the sum of their losses."""
     total = torch.zeros(())
     for images, labels in batches:
         optimizer.zero_grad()
@@ -85,7 +85,7 @@ def take_steps(options, network, optimizer, batches):
 
 
 def evaluate(options, network, batches):
-    """Returns the sum of the losses; counts the images that are classified correctly, too."""
+    """Returns the sum of the losses; also counts correctly classified images, as a validation does."""
     network.eval()
     total, correct = torch.zeros(()), torch.zeros((), dtype=torch.int64)
     with torch.inference_mode():
@@ -99,11 +99,11 @@ def evaluate(options, network, batches):
 
 def check(total):
     if not total.isfinite():
-        raise SystemExit("the loss is not finite: the figures would mean nothing")
+        raise SystemExit("the loss is not finite, so the figures are meaningless")
 
 
 def flops_per_image(options, network):
-    """Of matrix products and convolutions by the direct algorithm, forward and backward, or forward only in an evaluation."""
+    """The FLOPs of matrix products and convolutions with the direct algorithm, forward and backward, or only forward in an evaluation."""
     image = torch.randn(2, 3, options.image_size, options.image_size)
     counter = FlopCounterMode(display=False)
     with counter:

@@ -18,9 +18,9 @@ from data import AUGMENTATIONS, read_training_set
 
 
 def step_stages():
-    """First all combinations of the settings that change the cost of a convolution; then, with the best one, those of update and memory."""
+    """Measures first all combinations of the settings that affect convolutions; then, with the best one, those of update and memory."""
     cores = harness.num_cores()
-    # Without hardware support bfloat16 is emulated and many times slower, so it is not measured.
+    # Not measured without hardware support, because emulated bfloat16 is many times slower.
     bfloat16 = [False, True] if harness.cpu.has_fast_bfloat16() else [False]
     return [
         {"threads": sorted({1, cores}), "channels_last": [False, True], "bfloat16": bfloat16},
@@ -66,7 +66,7 @@ def sweep_input(dtype, channels_last, options):
 
 
 def check_augmentations(data):
-    """Checks that the same random numbers give the same batch in all formulations; otherwise they are not comparable."""
+    """Checks that all formulations give the same batch for the same random numbers, so that they are comparable."""
     images = read_training_set(data)[0][:500]
     for dtype, channels_last in LAYOUTS:
         batches = []
@@ -81,7 +81,7 @@ def main():
     parser.add_argument("--networks", nargs="*", choices=BATCH_SIZE, default=DEFAULT_NETWORKS)
     parser.add_argument("--data", default=harness.default_data())
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=2, help="of one measurement")
+    parser.add_argument("--seconds", type=float, default=2, help="duration of one measurement")
     parser.add_argument("--output", type=pathlib.Path, default=harness.sweep_file())
     options = parser.parse_args()
     check_augmentations(options.data)

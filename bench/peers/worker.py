@@ -1,5 +1,5 @@
-"""The protocol of the processes that bench.py measures, also of the C++ programs: print a line "ready" with a JSON object of the settings,
-then answer each line "go N" on stdin with the JSON object {"seconds": s}, the time of N steps. Exit at the end of the input."""
+"""The protocol of all processes that bench.py measures, including the C++ programs: print a line "ready" with a JSON object of the
+settings, then answer each line "go N" on stdin with the JSON object {"seconds": s}, the time of N steps. Exit at the end of the input."""
 
 import json
 import sys
@@ -7,8 +7,8 @@ import time
 
 
 def serve(settings, run):
-    """`run(n)` does n steps and returns when all results are computed; a dictionary that it returns is added to the answer."""
-    run(1)  # first use of every kernel
+    """`run(n)` runs n steps and returns when all results are computed; if it returns a dictionary, it is added to the answer."""
+    run(1)  # warm-up of every kernel
     print("ready", json.dumps(settings), flush=True)
     for line in sys.stdin:
         command, count = line.split()

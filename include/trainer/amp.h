@@ -1,5 +1,5 @@
 #pragma once
-// Mixed precision: torch.autocast (trainer/inference.h), and torch.amp.GradScaler.
+// Mixed precision: torch.autocast (trainer/inference.h) and torch.amp.GradScaler.
 
 #include <torch/types.h>
 
@@ -24,8 +24,8 @@ namespace trainer::amp {
 //   clip_grad_norm, if used
 //   optimizer.step(lr, scaler.found_inf())  changes nothing if found_inf is 1
 //   update()
-// found_inf() needs a scaler that is enabled. All state is on the device; only num_skipped() and state() wait for it. Arithmetic and
-// results are PyTorch's. Another order is a bug of the caller and throws c10::Error.
+// found_inf() needs an enabled scaler. All state is on the device; only num_skipped() and state() wait for it. Arithmetic and results are
+// PyTorch's. A different order of calls is a bug of the caller and throws c10::Error.
 class GradScaler {
  public:
   GradScaler(const GradScalerOptions& options, torch::Device device);
@@ -33,19 +33,19 @@ class GradScaler {
   // `loss` times the scale; call backward() on the result.
   torch::Tensor scale(const torch::Tensor& loss) const;
 
-  // Divides the gradients by the scale in place and checks them for infinite and NaN values. Call once per step. Parameters without a
-  // gradient are ignored. Throws c10::Error on float16 gradients and when no parameter has a gradient.
+  // Divides the gradients by the scale in place and checks them for infinite and NaN values. To be called once per step. Parameters without
+  // a gradient are ignored. Throws c10::Error for float16 gradients and if no parameter has a gradient.
   void unscale(const std::vector<torch::Tensor>& parameters);
   // The float32 scalar result of this step's unscale(): 1 when any gradient was not finite, else 0. The next unscale() overwrites it.
   const torch::Tensor& found_inf() const;
 
-  // For LibTorch's optimizers, in place of unscale() and the optimizer's step(): calls unscale() if it was not called in this step, then
-  // step() unless a gradient is not finite, which waits for the device. Returns whether it did. Once before each update(): one scaler for
-  // each optimizer.
+  // For LibTorch's optimizers, instead of unscale() and the optimizer's step(): calls unscale() if it was not called in this step, then
+  // step() unless a gradient is not finite, for which it waits for the device. Returns whether step() was called. To be called once before
+  // each update(), with one scaler for each optimizer.
   bool step(torch::optim::Optimizer& optimizer);
 
-  // Ends the step: the scale is multiplied by backoff_factor when a gradient was not finite, and by growth_factor after growth_interval
-  // finite steps in a row.
+  // Ends the step: multiplies the scale by backoff_factor if a gradient was not finite, or by growth_factor after growth_interval
+  // consecutive finite steps.
   void update();
 
   const torch::Tensor& current_scale() const { return scale_; }            // float32 scalar
@@ -53,11 +53,11 @@ class GradScaler {
   // Number of steps skipped so far. Waits for the device.
   int64_t num_skipped() const;
 
-  // Call between two steps. Returns torch.amp.GradScaler's state_dict() plus "num_skipped", or an empty dictionary if it is not enabled.
-  // Waits for the device.
+  // To be called between two steps. Returns torch.amp.GradScaler's state_dict() plus "num_skipped", or an empty dictionary if the scaler is
+  // not enabled. Waits for the device.
   state::Tree state() const;
-  // Restores the result of state() or of Python's state_dict(); factors and interval come from the options. Does nothing if it is not
-  // enabled. Throws CheckpointError.
+  // Restores the result of state() or of Python's state_dict(); factors and interval come from the options. Does nothing if the scaler is
+  // not enabled. Throws CheckpointError.
   void load_state(const state::View& view);
 
  private:

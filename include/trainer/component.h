@@ -1,7 +1,7 @@
 #pragma once
-// Components: parts that an experiment file chooses by name and configures by their own keys, such as a model, a data set or a loss. A
-// registry lists the components of one kind. What reads files uses their names and keys (RegistryBase); the module that defines a registry
-// also creates the products (Registry).
+// Components: parts such as a model, a data set or a loss that an experiment file chooses by name and configures by their own keys. A
+// registry contains the components of one kind. Code that reads files uses their names and keys (RegistryBase); the module that defines a
+// registry also creates the products (Registry).
 //
 //   using LossRegistry = Registry<std::unique_ptr<Loss>>;
 //   registry.add<HingeOptions>("hinge", "Hinge loss.", [](const HingeOptions& options) { return make_hinge(options.margin); });
@@ -17,7 +17,7 @@
 
 namespace trainer {
 
-// The options of a component, where their type is not known; a dynamic_cast gives them, or a base class of theirs.
+// The options of a component of unknown type; use dynamic_cast to get the type or one of its base classes.
 class Options {
  public:
   virtual ~Options() = default;
@@ -31,7 +31,7 @@ class OptionsOf : public Options, public O {
   void add_keys(KeyTable& keys) override { describe(keys, static_cast<O&>(*this)); }
 };
 
-// The component that a file chose, and its options as set by the file; their type belongs to that component.
+// The component chosen by a file, with its options as set in the file; their type is that of the component.
 struct ComponentConfig {
   std::string name;
   std::shared_ptr<Options> options;
@@ -47,23 +47,23 @@ struct Component {
 // The names and keys of a registry's components, in the order of registration.
 class RegistryBase {
  public:
-  // `product`: what the components are, for messages ("model").
+  // `product`: the kind of the components for messages, such as "model".
   explicit RegistryBase(std::string product) : product_(std::move(product)) {}
 
   const std::string& product() const { return product_; }
   const std::vector<Component>& components() const { return components_; }
   std::vector<std::string> names() const;
-  // The component of that name, or nullptr.
+  // The component of this name, or nullptr.
   const Component* find(const std::string& name) const;
-  // The component of that name with its default options. Throws std::logic_error for an unknown name.
+  // The component of this name with its default options. Throws std::logic_error for an unknown name.
   ComponentConfig configure(const std::string& name) const;
 
  protected:
-  // Throws std::logic_error for a name that is already registered.
+  // Throws std::logic_error if the name is already registered.
   void add(Component component);
   size_t index_of(const std::string& name) const;
 
-  // The options as type O. Throws std::logic_error when they are of another type or null.
+  // The options as type O. Throws std::logic_error if they are of another type or null.
   template <class O>
   static const O& options_of(const ComponentConfig& config) {
     const auto* options = dynamic_cast<const O*>(config.options.get());
@@ -78,13 +78,13 @@ class RegistryBase {
   std::vector<Component> components_;
 };
 
-// Components of one kind: each creates a Product from its options and Args.
+// The components of one kind, each of which creates a Product from its options and Args.
 template <class Product, class... Args>
 class Registry : public RegistryBase {
  public:
   using RegistryBase::RegistryBase;
 
-  // O: the component's options, a struct that OptionsOf takes. Throws std::logic_error for a name that is already registered.
+  // O: the component's options, a struct for OptionsOf. Throws std::logic_error if the name is already registered.
   template <class O>
   void add(std::string name, std::string doc, std::function<Product(const O& options, Args... args)> factory) {
     RegistryBase::add({std::move(name), std::move(doc), [] { return std::make_unique<OptionsOf<O>>(); }});

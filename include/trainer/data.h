@@ -1,5 +1,5 @@
 #pragma once
-// Which samples a rank takes: torch.utils.data.distributed.DistributedSampler, for the data loaders of LibTorch.
+// Chooses the samples of a rank: torch.utils.data.distributed.DistributedSampler, for LibTorch's data loaders.
 
 #include <torch/data/samplers/base.h>
 #include <torch/serialize.h>
@@ -12,26 +12,26 @@
 
 namespace trainer::data {
 
-// Every rank takes every world_size-th sample of an order that all share. With `shuffle` that order is a permutation by seed + epoch, the
-// same as in Python. torch::data::make_data_loader() copies the sampler: for each epoch, call set_epoch() and make a new loader. Not
+// Each rank takes every world_size-th sample of an order that all ranks share. With `shuffle` the order is a permutation by seed + epoch,
+// the same as in Python. torch::data::make_data_loader() copies the sampler, so for each epoch call set_epoch() and make a new loader. Not
 // thread-safe.
 class DistributedSampler : public torch::data::samplers::Sampler<> {
  public:
   DistributedSampler(int64_t num_samples, int rank, int world_size, const DistributedSamplerOptions& options = {});
 
-  // The epoch whose order is used from the next reset() on, which a data loader calls in begin().
+  // Sets the epoch whose order is used from the next reset() on, which a data loader calls in begin().
   void set_epoch(int64_t epoch) { epoch_ = epoch; }
   int64_t epoch() const { return epoch_; }
-  // To resume within an epoch: the next reset() leaves out so many samples of this rank's part.
+  // To resume within an epoch: the next reset() skips this many of this rank's samples.
   void skip(int64_t num_samples) { num_skipped_ = num_samples; }
-  // This rank's samples of an epoch.
+  // The number of this rank's samples in an epoch.
   int64_t size() const { return static_cast<int64_t>(positions_.size()); }
 
-  // `new_size`: if given, the number of all samples from now on.
+  // `new_size`: if given, the new number of all samples.
   void reset(std::optional<size_t> new_size = {}) override;
   // The next samples, at most `batch_size`; empty at the end of the epoch.
   std::optional<std::vector<size_t>> next(size_t batch_size) override;
-  // The epoch, and the position of next(): a data loader with workers is ahead of the batches that it has given.
+  // Saves the epoch and the position of next(). A data loader with workers is ahead of the batches that it has returned.
   void save(torch::serialize::OutputArchive& archive) const override;
   void load(torch::serialize::InputArchive& archive) override;
 

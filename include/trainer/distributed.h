@@ -1,6 +1,6 @@
 #pragma once
-// Process groups and distributed data parallelism, over c10d's backends: what torch.distributed and
-// torch.nn.parallel.DistributedDataParallel are in Python.
+// Process groups and distributed data parallelism over c10d's backends: the counterparts of Python's torch.distributed and
+// torch.nn.parallel.DistributedDataParallel.
 //
 //   auto run = trainer::distributed::init_process_group();  // of torchrun, mpirun or srun
 //   trainer::distributed::DistributedDataParallel parallel(*model, run->world());
@@ -49,15 +49,15 @@ class ProcessGroups;
 class SharedMemoryGroup;
 class SharedMemorySum;
 
-// A group of processes and its collectives. Every function that exchanges values is collective: each rank of the group calls it, in the
+// A group of processes and its collectives. Every function that exchanges values is collective: each rank of the group must call it, in the
 // same order, with tensors of the same shape and type, on the CPU or on the group's device. Results are ready (on a GPU: ordered on the
-// current stream) when the function returns. A lost peer or a time-out throws PeerError. Not thread-safe.
+// current stream) when the function returns. Throws PeerError after a timeout and if a peer is lost. Not thread-safe.
 class ProcessGroup {
  public:
-  // A group of only this process, without sockets: its collectives return their input. `activity`: for the program.
+  // A group of only this process, without sockets; its collectives return their input. `activity` is for internal use.
   explicit ProcessGroup(std::shared_ptr<Activity> activity = nullptr);
   // `group` has backends for the CPU and the run's device, whose calls wait up to `timeout`. `ranks`: the members' world ranks, ascending.
-  // `activity` is updated while this rank waits for others; may be null.
+  // `activity` is updated while this rank waits for others, and may be null.
   ProcessGroup(c10::intrusive_ptr<c10d::ProcessGroup> group, std::vector<int> ranks, std::chrono::milliseconds timeout,
                std::shared_ptr<Activity> activity = nullptr);
   ~ProcessGroup();
@@ -67,31 +67,31 @@ class ProcessGroup {
   // The members' world ranks, ascending.
   const std::vector<int>& ranks() const { return ranks_; }
 
-  // In place, over a contiguous tensor; every rank ends with the same bits.
+  // Reduces a contiguous tensor in place; all ranks get the same bits.
   void all_reduce(const torch::Tensor& tensor, c10d::ReduceOp::RedOpType reduction = c10d::ReduceOp::SUM) const;
-  // Sums small contiguous CPU tensors in place, added in rank order: the same bits whatever hosts the ranks run on. Each rank receives
+  // Sums small contiguous CPU tensors in place, in rank order, so that the bits do not depend on the hosts of the ranks. Each rank receives
   // the tensors of all ranks.
   void sum_in_rank_order(std::span<const torch::Tensor> tensors) const;
   // In place, from rank `source` of this group.
   void broadcast(const torch::Tensor& tensor, int source = 0) const;
-  // [size, …]: every rank's tensor, by rank.
+  // Returns the tensors of all ranks, by rank: [size, …].
   torch::Tensor all_gather(const torch::Tensor& tensor) const;
   // Writes this rank's part of `parts` [size, …] to `part`. Only `source` reads `parts`; `part` has the same shape on all ranks.
   void scatter(const torch::Tensor& parts, const torch::Tensor& part, int source = 0) const;
-  // The same two for CPU tensors, but they return at once; the tensors must not be used before wait_for() has returned. In a group that has
-  // sockets.
+  // The asynchronous forms of broadcast() and scatter() for CPU tensors; the tensors must not be used before wait_for() has returned. Only
+  // in a group that has sockets.
   c10::intrusive_ptr<c10d::Work> begin_broadcast(const torch::Tensor& tensor, int source = 0) const;
   c10::intrusive_ptr<c10d::Work> begin_scatter(const torch::Tensor& parts, const torch::Tensor& part, int source = 0) const;
   // Not collective.
   void wait_for(c10d::Work& work) const;
-  // A copy in the host's memory. On a GPU this waits until the collectives before it have finished, as waiting for the other ranks.
+  // A copy in host memory. On a GPU this waits until earlier collectives have finished, and counts as waiting for the other ranks.
   torch::Tensor to_host(const torch::Tensor& tensor) const;
-  // Bytes of any length, by rank.
+  // Returns the bytes of all ranks, by rank; lengths may differ.
   std::vector<std::string> all_gather_bytes(const std::string& bytes) const;
   std::string broadcast_bytes(const std::string& bytes, int source = 0) const;
   void barrier() const;
 
-  // From now on, if all ranks run on one host, sum_in_rank_order and all_gather use shared memory for CPU tensors of up to `num_bytes` in
+  // If all ranks run on one host, sum_in_rank_order and all_gather from now on use shared memory for CPU tensors of up to `num_bytes` in
   // total per rank (each tensor rounded up to 64 bytes).
   void share_memory(int64_t num_bytes);
   // The same for begin_sum and finish_sums, for tensors of up to `num_bytes` in total between two calls of finish_sums. Returns whether all
@@ -99,19 +99,18 @@ class ProcessGroup {
   bool share_memory_for_sums(int64_t num_bytes);
   bool shares_memory() const { return exchange_ || sums_; }
 
-  // Begins to sum a contiguous CPU tensor in place, with the bits of all_reduce; the caller may compute something else before
-  // finish_sums().
+  // Begins to sum a contiguous CPU tensor in place, with the same bits as all_reduce; the caller may do other work before finish_sums().
   void begin_sum(const torch::Tensor& tensor) const;
   void finish_sums() const;
 
-  // Ends running collectives with an error, here and soon on the other ranks. For a rank that has failed.
+  // To be called on a rank that has failed: ends running collectives with an error, here and soon on the other ranks.
   void abort() const;
   const std::shared_ptr<Activity>& activity() const { return activity_; }
   // For c10d's classes; null in a group of one without sockets.
   const c10::intrusive_ptr<c10d::ProcessGroup>& c10d_group() const { return group_; }
 
  private:
-  // Turns an exception of `act` into a PeerError that names the operation and the rank.
+  // Turns an exception of `act` into a PeerError with the operation and the rank.
   void with_peer_errors(const char* what, const std::function<void()>& act) const;
   void run(const char* what, const std::function<c10::intrusive_ptr<c10d::Work>()>& start) const;
   bool has_room_for(std::span<const torch::Tensor> tensors) const;
@@ -127,7 +126,8 @@ class ProcessGroup {
 
 struct InitOptions {
   BackendChoice backend = BackendChoice::kAuto;  // auto: NCCL for tensors on a GPU, gloo for those on the CPU
-  // That of this rank, which becomes the current one; not set: the GPU of its local rank, or the CPU where LibTorch finds none.
+  // The device of this rank, which becomes the current one; not set: the GPU with the number of the local rank, or the CPU if LibTorch
+  // finds no GPU.
   std::optional<torch::Device> device = {};
   // How long to wait for other ranks, at the start and in each collective.
   std::chrono::milliseconds timeout{std::chrono::minutes(10)};
@@ -142,19 +142,19 @@ class Context {
 
   int rank() const;
   int world_size() const;
-  // Among the ranks of this host.
+  // The index among the ranks of this host.
   int local_rank() const;
   torch::Device device() const;
   // All ranks.
   const std::shared_ptr<ProcessGroup>& world() const;
-  // Collective over all ranks, members or not; `ranks` (in any order) must be the same on all. Returns null on a rank that is not a member.
-  // A member's rank in the group is its position in the ascending list.
+  // Collective over all ranks, whether members or not; `ranks` (in any order) must be the same on all. Returns null on a rank that is not a
+  // member. A member's rank in the group is its position in the ascending list.
   std::shared_ptr<ProcessGroup> new_group(std::vector<int> ranks);
-  // Collective: waits for all ranks, then closes their connections. Without it, the destructor aborts them.
+  // Collective: waits for all ranks, then closes the connections. If it was not called, the destructor aborts them.
   void shutdown();
-  // Prints on stderr with the time, on rank 0, and warnings and errors of all ranks; what data sets and sinks log with.
+  // The logger for data sets and sinks. It prints to stderr with the time: all messages of rank 0, and warnings and errors of all ranks.
   const std::shared_ptr<Logger>& logger() const;
-  // For the library.
+  // For internal use.
   ProcessGroups& groups();
   int num_processes_sharing_cpus() const;
 
@@ -165,42 +165,43 @@ class Context {
   std::unique_ptr<State> state_;
 };
 
-// Collective: meets the other ranks. Call it once in a process, before any other use of LibTorch, which looks for GPUs once, and before
-// threads are started, because it sets environment variables. Finds rank, world size and address in the variables of torchrun (RANK,
-// WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT), of Open MPI, of MPICH and Intel MPI, or of Slurm; without them there is one rank.
-// Throws UsageError for variables that are incomplete or contradict each other, a device that is not there, or ranks with different
-// versions, and PeerError that names the ranks that did not come. An error that rank 0 finds for all has an empty text on the others.
+// Collective: connects to the other ranks. To be called once in a process, before any other use of LibTorch, which searches for GPUs only
+// once, and before threads are started, because it sets environment variables. Takes rank, world size and address from the variables of
+// torchrun (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT), of Open MPI, of MPICH and Intel MPI, or of Slurm; without them there
+// is one rank. Throws UsageError for variables that are incomplete or contradict each other, a device that does not exist, or ranks with
+// different versions, and PeerError with the ranks that did not connect. An error that rank 0 finds for all ranks has an empty message on
+// the others.
 std::unique_ptr<Context> init_process_group(const InitOptions& options = {});
 
-// Distributed data parallelism: every rank has the whole model and a part of each batch, and gradients are averaged over the ranks while
-// backward runs. torch.nn.parallel.DistributedDataParallel, over c10d's own Reducer, for any module. Buckets of gradients depend only on
-// the model and the options, so that a resumed training adds in the same order as an uninterrupted one. One object for each group: it uses
-// the group's shared memory.
+// Distributed data parallelism: every rank has the whole model and a part of each batch, and gradients are averaged over the ranks during
+// backward. It is torch.nn.parallel.DistributedDataParallel over c10d's own Reducer, for any module. Buckets of gradients depend only on
+// the model and the options, so that a resumed training adds in the same order as an uninterrupted one. Only one object per group, because
+// it uses the group's shared memory.
 class DistributedDataParallel {
  public:
   // Collective. Checks that the parameters have the same shapes on all ranks, and broadcasts the parameters and buffers of rank 0. The
-  // model must be on its device already, and must outlive this object; parameters must not be added, or frozen, later. Throws Error when no
+  // model must already be on its device and must outlive this object; parameters must not be added or frozen later. Throws Error if no
   // parameter is trained.
   DistributedDataParallel(torch::nn::Module& model, std::shared_ptr<ProcessGroup> group, const DataParallelOptions& options = {});
   ~DistributedDataParallel();
   DistributedDataParallel(const DistributedDataParallel&) = delete;
   DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
 
-  // Call before each forward pass. Collective in the first one of a step: broadcasts the buffers of rank 0 (Python's forward() does this).
+  // To be called before each forward pass. Collective before the first one of a step: broadcasts the buffers of rank 0 (Python's forward()
+  // does this).
   void before_forward();
-  // In place of loss.backward(), collective: leaves in each .grad the average over the ranks of what was there plus the gradient. `loss`: a
-  // scalar. Throws
-  // Error with the names of parameters that the loss does not depend on, unless options.find_unused_parameters, and PeerError when another
-  // rank is lost.
+  // Collective, instead of loss.backward(): adds the gradient to each .grad and averages the result over the ranks. `loss`: a scalar.
+  // Throws Error with the names of parameters that the loss does not depend on, unless options.find_unused_parameters is set, and PeerError
+  // if another rank is lost.
   void backward(const torch::Tensor& loss);
   // The same for ranks with batches of different sizes: the average is weighted by `weight`, usually the number of samples of this rank, so
-  // that it is the gradient of the mean over the samples of all ranks. A rank without samples gives 0 and a loss that is finite and depends
-  // on all parameters, such as the sum of the outputs of an empty batch. Collective, also while there is a NoSync. Throws Error if all
+  // that the result is the gradient of the mean over the samples of all ranks. A rank without samples must pass weight 0 and a finite loss
+  // that depends on all parameters, such as the sum of the outputs of an empty batch. Collective, also under NoSync. Throws Error if all
   // weights are 0.
   void backward(const torch::Tensor& loss, double weight);
 
-  // While it exists, backward() of `parallel` only accumulates this rank's gradients, divided by the number of ranks, for the backward()
-  // after it: gradient accumulation. before_forward() is called while it exists too, as with Python's no_sync().
+  // For gradient accumulation: during its lifetime, backward() of `parallel` only accumulates this rank's gradients, divided by the number
+  // of ranks, for the next backward() without it. before_forward() must also be called under it, as with Python's no_sync().
   class NoSync {
    public:
     explicit NoSync(DistributedDataParallel& parallel) : parallel_(parallel), before_(parallel.synchronizes_) {
@@ -216,18 +217,18 @@ class DistributedDataParallel {
   };
   [[nodiscard]] NoSync no_sync() { return NoSync(*this); }
 
-  // Collective: broadcasts the buffers of rank 0. Call before evaluating and saving.
+  // Collective: broadcasts the buffers of rank 0. To be called before evaluating and saving.
   void sync_buffers() const;
 
  private:
-  // Of a loss that is this rank's share of the average.
+  // `loss`: this rank's share of the average.
   void add_share(const torch::Tensor& loss);
 
   std::shared_ptr<ProcessGroup> group_;
   std::unique_ptr<DataParallel> data_parallel_;
   std::vector<torch::Tensor> parameters_;
   bool synchronizes_ = true;
-  bool is_first_ = true;  // of a step
+  bool is_first_ = true;  // whether the next forward pass is the first one of a step
 };
 
 }  // namespace trainer::distributed

@@ -1,7 +1,7 @@
 #pragma once
-// The errors that a user reads. Each message states in one sentence what is wrong, where, with which value, and what to do. main prints
-// it once and exits with its exit code; an error with an empty message is printed by another rank. Programming errors are reported by
-// TORCH_CHECK or std::logic_error instead.
+// Errors for users. Each message states in one sentence what is wrong, where, with which value, and what to do. main() prints it once and
+// exits with its exit code; if a message is empty, another rank prints it. Programming errors are reported by TORCH_CHECK or
+// std::logic_error instead.
 
 #include <stdexcept>
 #include <string>
@@ -28,8 +28,8 @@ class Error : public std::runtime_error {
   ExitCode exit_code_;
 };
 
-// An error that all ranks of a run have agreed on: the message of rank 0 has the text; those of the others are empty, or name rank 0 and
-// its reason.
+// An error that all ranks of a run have agreed on: rank 0 has the message; the messages of the others are empty, or contain rank 0 and its
+// reason.
 class AgreedError : public Error {
  public:
   using Error::Error;
@@ -46,10 +46,10 @@ using DataError = ErrorWithCode<ExitCode::kData>;
 using CheckpointError = ErrorWithCode<ExitCode::kCheckpoint>;
 using PeerError = ErrorWithCode<ExitCode::kPeer>;
 
-// An option of the library has a value that cannot be used. What has read the options from a file can name the place there instead.
+// An option of the library has an invalid value. Code that has read the options from a file can report the place in the file instead.
 class OptionError : public UsageError {
  public:
-  // `member`: of a struct of options.
+  // `member`: the name of a member of the options.
   OptionError(const std::string& member, const std::string& problem)
       : UsageError(member + ": " + problem), member_(member), problem_(problem) {}
 

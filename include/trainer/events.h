@@ -1,9 +1,8 @@
 #pragma once
-// The events of a run and the sinks that receive them. The run fills events; each sink writes them in its own format. Every member has a
-// default, so an event can be constructed from the members that it has. This header needs no LibTorch.
-//
-// `step` is the number of updates attempted since the beginning of the run, and `epoch`, from 0, the epoch of the latest, in all events but
-// Resume. Files write these numbers; the console counts epochs from 1, as in "epoch 3/100".
+// The events of a run and the sinks that receive them. Each sink writes the events in its own format. Every member has a default, so that
+// an event can be constructed from some of its members. This header needs no LibTorch.
+// In all events except Resume, `step` is the number of updates attempted since the beginning of the run, and `epoch`, from 0, is the epoch
+// of the latest one. Files contain these numbers; the console counts epochs from 1, as in "epoch 3/100".
 
 #include <algorithm>
 #include <cstdint>
@@ -21,10 +20,10 @@ namespace trainer::reporting {
 enum class MetricFormat { kNumber, kPercent };
 
 struct MetricInfo {
-  std::string name;  // "loss"
+  std::string name;  // such as "loss"
   bool higher_is_better = false;
   MetricFormat format = MetricFormat::kNumber;  // on the console; files hold the value itself
-  // A detail is written to metrics.jsonl, metrics.csv and summary.json only, and is not measured with the averaged parameters.
+  // A detail is written only to metrics.jsonl, metrics.csv and summary.json, and is not measured with the averaged parameters.
   bool is_detail = false;
 };
 
@@ -33,7 +32,7 @@ struct Metric {
   double value = 0;
 };
 
-// In the order in which they are written.
+// Metrics in the order in which they are written.
 using Metrics = std::vector<Metric>;
 
 // The result of a validation for the samples of one class.
@@ -58,16 +57,16 @@ inline std::optional<double> value_of(const Metrics& metrics, std::string_view n
   return metric == nullptr ? std::nullopt : std::optional(metric->value);
 }
 
-// The samples whose most probable class has a probability (their confidence) in one of several intervals of equal width.
+// The samples whose confidence, the probability of the most probable class, is in one of several intervals of equal width.
 struct CalibrationBin {
-  double confidence = 0;  // their mean; 0 if there are none
-  double accuracy = 0;    // the fraction that is right; 0 if there are none
+  double confidence = 0;  // the mean confidence; 0 without samples
+  double accuracy = 0;    // the fraction of correct predictions; 0 without samples
   int64_t count = 0;
 };
 
-// A sample whose most probable class is not its own.
+// A wrongly classified sample.
 struct Mistake {
-  int64_t index = 0;  // among the samples that were evaluated
+  int64_t index = 0;  // among the evaluated samples
   int64_t label = 0;
   int64_t predicted = 0;
   double confidence = 0;  // the probability of the predicted class
@@ -77,22 +76,22 @@ struct Mistake {
 struct ClassResults {
   std::vector<int64_t> confusion = {};  // [actual][predicted], row by row; empty without classes
   std::vector<CalibrationBin> calibration = {};
-  std::vector<Mistake> mistakes = {};  // the most confident ones, the most confident first, of equal ones that with the smallest index
+  std::vector<Mistake> mistakes = {};  // the most confident ones, in descending order of confidence, then by index
 };
 
-// The result for one class of a task in which samples belong to any number of classes.
+// The result for one class of a multi-label task.
 struct LabelResult {
   int64_t num_samples = 0;       // of the class
-  double average_precision = 0;  // 0 without samples, as the next three
+  double average_precision = 0;  // this and the next three are 0 without samples
   double precision = 0;          // at the threshold
   double recall = 0;
   double f1 = 0;
-  double threshold = 0.5;  // the probability from which on a sample is taken to be of the class: the one with the best F1
+  double threshold = 0.5;  // samples with at least this probability are assigned to the class; it has the best F1
 };
 
 struct LabelResults {
   std::vector<LabelResult> classes = {};
-  std::vector<int64_t> co_occurrence = {};  // the samples of both of two classes, [class][class] row by row
+  std::vector<int64_t> co_occurrence = {};  // the number of samples of both classes, [class][class] row by row
 };
 
 // The result for one of the numbers of a regression.
@@ -104,19 +103,19 @@ struct NumberResult {
 
 struct NumberResults {
   std::vector<NumberResult> numbers = {};
-  // Of some of the samples, evenly spread: the targets and the predictions, [sample][number] row by row.
+  // The targets and predictions of some evenly spread samples, [sample][number] row by row.
   std::vector<float> targets = {};
   std::vector<float> predictions = {};
 };
 
-// How the elements of a tensor are distributed.
+// The distribution of the elements of a tensor.
 struct Histogram {
-  std::string name = {};  // "layer1.0.conv1.weight"
+  std::string name = {};  // such as "layer1.0.conv1.weight"
   double min = 0;
   double max = 0;
   double sum = 0;
   double sum_squares = 0;
-  // Of each interval: its upper limit, and the number of elements that are above the limit before it and not above this one.
+  // For each interval: its upper limit (inclusive), and the number of its elements.
   std::vector<double> limits = {};
   std::vector<int64_t> counts = {};
 };
@@ -128,23 +127,23 @@ struct HistogramsEvent {
   std::vector<Histogram> gradients = {};  // of the latest step, summed over the ranks
 };
 
-// A checkpoint is on the disk.
+// Emitted when a checkpoint is on the disk.
 struct CheckpointEvent {
-  int64_t epoch = 0;  // of the file's step
-  int64_t step = 0;   // that the file holds
+  int64_t epoch = 0;  // of the step
+  int64_t step = 0;   // of the saved state
   std::string file = {};
   uint64_t num_bytes = 0;
   double pause_seconds = 0;               // how long training was blocked
-  double seconds = 0;                     // of writing, while training continued
-  std::vector<std::string> removed = {};  // the files of older checkpoints that were removed after that
+  double seconds = 0;                     // duration of writing, while training continued
+  std::vector<std::string> removed = {};  // the files of older checkpoints that were removed afterwards
 };
 
-// Where a resumed run continues.
+// The point from which a resumed run continues.
 struct Resume {
   std::string checkpoint = {};  // its file
   int64_t epoch = 0;            // the epoch of the next step
   int64_t step = 0;
-  // Of the file, if it is among those that this run saves, with durations that are not known any more (NaN).
+  // The event of the file, if it is one of this run's own checkpoints; its durations are unknown (NaN).
   std::optional<CheckpointEvent> own_checkpoint = {};
 };
 
@@ -156,8 +155,8 @@ struct StartEvent {
   int64_t world_size = 1;
   int64_t global_batch_size = 0;
   int64_t num_parameters = 0;
-  MetricColumns metrics = {};  // those that the run measures
-  std::string monitor = {};    // the metric that selects the best validation: "validation/loss"
+  MetricColumns metrics = {};  // the metrics that the run measures
+  std::string monitor = {};    // the metric that selects the best validation, such as "validation/loss"
   bool higher_is_better = false;
 };
 
@@ -171,12 +170,12 @@ struct TrainEvent {
   Metrics metrics = {};
   double lr = 0;
   double images_per_second = 0;
-  double data_wait = 0;    // fraction of the interval's time
-  double queue_depth = 0;  // batches that were ready when one was taken, on average
+  double data_wait = 0;    // fraction of the interval's time spent waiting for data
+  double queue_depth = 0;  // mean number of batches that were ready when one was taken
   uint64_t memory_bytes = 0;
   std::optional<double> grad_scale = {};      // under float16
   std::optional<int64_t> skipped_steps = {};  // updates that the GradScaler has skipped so far
-  double eta_seconds = 0;                     // to the end of training
+  double eta_seconds = 0;                     // estimated time to the end of training
 };
 
 // A problem that does not stop the run but needs attention.
@@ -193,13 +192,13 @@ struct ValidationEvent {
   Metrics metrics = {};
   int64_t num_samples = 0;
   ClassResults classes = {};
-  LabelResults labels = {};      // if samples belong to any number of classes
+  LabelResults labels = {};      // of a multi-label task
   NumberResults numbers = {};    // of a regression
   LabelResults ema_labels = {};  // as labels, with the averaged parameters
   Metrics ema_metrics = {};      // with the averaged parameters, if the run has them; written as ema_<name>
   double seconds = 0;
-  bool is_best = false;          // better than every validation of the run before it
-  bool is_within_epoch = false;  // neither after the last step of an epoch nor at the end of the training
+  bool is_best = false;          // better than all earlier validations of the run
+  bool is_within_epoch = false;  // not after the last step of an epoch or at the end of the training
 };
 
 // Emitted once after each epoch and its validation, if there was one.
@@ -228,15 +227,16 @@ struct EndEvent {
   std::optional<ValidationEvent> best_validation = {};
 };
 
-// Its functions are called on the thread that trains, which waits for them. on_end comes at the end of the run, also after an error, and
-// once more if the first call threw. An exception ends the run with its message; for one of trainer/error.h with its exit code. A resumed
-// run makes a new sink, and repeats the events that came after its checkpoint; only the files of the program are cut back to it.
+// Receives the events. The functions are called by the training thread, which waits for them. on_end is called at the end of the run, also
+// after an error, and a second time if the first call threw. An exception ends the run with its message, and with its exit code if it is
+// one of trainer/error.h. A resumed run makes a new sink and repeats the events after its checkpoint; only the program's own files are
+// truncated to the checkpoint.
 class Sink {
  public:
   virtual ~Sink() = default;
   virtual void on_start(const StartEvent&) {}
   virtual void on_train(const TrainEvent&) {}
-  // Called after every step, and after on_train if the step ends a logging interval. `step_in_epoch` from 1.
+  // Called after every step; if the step ends a logging interval, after on_train. `step_in_epoch` counts from 1.
   virtual void on_step(int64_t /*step_in_epoch*/, int64_t /*steps_per_epoch*/) {}
   virtual void on_warning(const WarningEvent&) {}
   virtual void on_validation(const ValidationEvent&) {}
@@ -246,14 +246,14 @@ class Sink {
   virtual void on_end(const EndEvent&) {}
 };
 
-// What a sink can know of its run when it is made.
+// The information about the run that a sink is made with.
 struct SinkContext {
   std::filesystem::path run_dir;
   std::string config_text;               // the resolved experiment, in YAML
-  std::vector<std::string> class_names;  // of each class; empty: the classes have only numbers
+  std::vector<std::string> class_names;  // by label; empty: the classes have only numbers
 };
 
-// Those of logging.sinks.
+// The sinks of logging.sinks.
 using SinkRegistry = Registry<std::unique_ptr<Sink>, const SinkContext&>;
 SinkRegistry& sink_registry();
 

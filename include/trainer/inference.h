@@ -1,5 +1,5 @@
 #pragma once
-// What training and prediction have in common: torch.autocast, and outputs that are averaged over views of an image.
+// Code shared by training and prediction: torch.autocast, and averaging outputs over views of an image.
 
 #include <torch/types.h>
 
@@ -10,8 +10,9 @@
 
 namespace trainer::amp {
 
-// While it lives, forward operations of this thread on `device_type` run in `dtype` if they are in PyTorch's autocast lists. Without a
-// dtype, nothing changes. Wrap forward and loss, not backward. Weights cast inside are cached until the outermost guard ends.
+// During its lifetime, forward operations of this thread on `device_type` run in `dtype` if they are in PyTorch's autocast lists. Without a
+// dtype, it has no effect. Use it for forward and loss, but not for backward. Weights cast under it are cached until the outermost guard
+// ends.
 class AutocastGuard {
  public:
   AutocastGuard(c10::DeviceType device_type, std::optional<c10::ScalarType> dtype);
@@ -31,7 +32,7 @@ class AutocastGuard {
 namespace trainer::task {
 
 // `images`: [N, C, H, W], N may be 0; `forward` returns the outputs [N, K] of such a batch. Returns the mean outputs over the views of
-// `tta`, in float32 where `forward` returns a type of lower precision; for `none` what `forward(images)` returns. Views have the dtype,
+// `tta`, in float32 if `forward` returns a type of lower precision; for `none` the result of `forward(images)`. Views have the dtype,
 // device and memory format of `images`. Shifted views need H, W >= 2.
 torch::Tensor average_over_views(const torch::Tensor& images, TestTimeAugmentation tta,
                                  const std::function<torch::Tensor(const torch::Tensor&)>& forward);

@@ -1,7 +1,7 @@
 #pragma once
-// Keys of an experiment file. A table is the only place that defines a key's name, type, default, range, unit and meaning: a section of the
-// file is a plain struct whose members are initialised with their defaults, and its describe() binds each member to its key. Reading,
-// writing, the reference and the checks all use the same table. This header needs no LibTorch.
+// Keys of an experiment file. A key's name, type, default, range, unit and meaning are defined only in its table: a section of the file is
+// a plain struct whose members are initialised with the defaults, and its describe() binds each member to its key. Reading, writing, the
+// reference and the checks all use the same table. This header needs no LibTorch.
 //
 //   struct HingeOptions {
 //     double margin = 1;
@@ -27,7 +27,7 @@ struct Check;
 struct ComponentConfig;
 struct Key;
 
-// How the values of an enum are spelled in an experiment file.
+// The spellings of the values of an enum in an experiment file.
 template <class E>
 using Choices = std::vector<std::pair<std::string, E>>;
 
@@ -55,7 +55,7 @@ struct KeyInfo {
   // For text that is the path of a file or folder on this host: ~ and ${NAME} are replaced when it is read.
   bool is_path = false;
   bool may_be_empty = true;  // for text
-  bool may_be_one = false;   // for a list of numbers: one number alone is a list of it
+  bool may_be_one = false;   // for a list of numbers: a single number is accepted as a list of one
 };
 
 // The types of the members that KeyTable::add binds.
@@ -65,7 +65,7 @@ template <class T>
 concept KeyType = OneOf<T, bool, int64_t, double, std::string, std::optional<int64_t>, std::optional<double>, Auto<int64_t>, Auto<double>,
                         Auto<bool>, Auto<std::vector<double>>, std::vector<int64_t>, std::vector<double>, std::vector<std::string>>;
 
-// The keys of one section, in the order of the reference. It refers to the section's struct, which must outlive it.
+// The keys of one section, in the order of the reference. The table refers to the section's struct, which must outlive it.
 class KeyTable {
  public:
   KeyTable();
@@ -73,7 +73,7 @@ class KeyTable {
   KeyTable(const KeyTable&) = delete;
   KeyTable& operator=(const KeyTable&) = delete;
 
-  // A list has its range, or whether it may be empty text, for each item; an optional number is null when it is not set.
+  // For a list, the range and may_be_empty apply to each item; an optional number is null if it is not set.
   template <KeyType T>
   void add(std::string name, T& field, KeyInfo info);
 
@@ -111,23 +111,24 @@ class KeyTable {
         [&field](size_t index, KeyTable& keys) { describe(keys, field[index]); }, std::move(doc));
   }
 
-  // `name: COMPONENT` inside a section; the other keys there are those of the section and of the component. Empty `default_name`: required.
+  // `name: COMPONENT` inside a section; the other keys of the section are its own and those of the component. Empty `default_name`: the key
+  // is required.
   void add_component(std::string name, ComponentConfig& component, const RegistryBase& registry, const std::string& default_name,
                      std::string doc);
 
-  // A list of components, each written `- name: {key: value}` or `- name`. The first such list of a component can be given alone, as in
-  // `- name: [a, b]`.
+  // A list of components, each written `- name: {key: value}` or `- name`. If a component has such lists, the first one can be given
+  // directly, as in `- name: [a, b]`.
   void add_components(std::string name, std::vector<ComponentConfig>& components, const RegistryBase& registry, std::string doc);
-  // One that the program chooses when the file contains `auto`.
+  // A list that the program chooses if the file contains `auto`.
   void add_components(std::string name, Auto<std::vector<ComponentConfig>>& components, const RegistryBase& registry, std::string doc);
 
-  // A contradiction between `key` and others of the section: the reader calls `find` once the section is read without a problem, and
-  // reports its text at the position of `key`.
+  // Checks for contradictions between `key` and other keys of the section: the reader calls `find` when the section was read without a
+  // problem, and reports its text as an error at the position of `key`; empty: no error.
   void refuse(std::string key, std::function<std::string()> find);
-  // The same for values that can be used but are hardly meant.
+  // The same for a warning about values that can be used but are probably unintended.
   void warn(std::string key, std::function<std::string()> find);
 
-  // For the program, which reads them (src/base/keys/key.h).
+  // For internal use (src/base/keys/key.h).
   const std::vector<Key>& keys() const { return keys_; }
   const std::vector<Check>& checks() const { return checks_; }
 

@@ -12,19 +12,19 @@
 
 namespace trainer::models {
 
-// The keys of a network, and what follows from them before it is built.
+// The keys of a network, and the properties that are known before it is built.
 struct ModelOptions {
   // The shape of one input sample, such as {3, 32, 32}; -1: any height or width.
   virtual std::vector<int64_t> input_shape() const = 0;
   virtual int64_t num_outputs() const = 0;
   // The key that sets the number of outputs.
   virtual std::string outputs_key() const { return "num_classes"; }
-  // Whether the experiment leaves the number of outputs to the data set; then set_num_outputs() sets it.
+  // Whether the number of outputs is taken from the data set, by set_num_outputs(), because the experiment does not set it.
   virtual bool takes_num_outputs() const { return false; }
   virtual void set_num_outputs(int64_t /*num_outputs*/) {}
-  // Sets the channels of samples of shape {channels, height, width}, where the experiment leaves them to the data set.
+  // Sets the number of channels of samples of shape {channels, height, width}, if the experiment does not set it.
   virtual void set_num_channels(int64_t /*num_channels*/) {}
-  // Sets the height and width of the training images, as transformed, where the experiment leaves them to the data set.
+  // Sets the height and width of the transformed training images, if the experiment does not set them.
   virtual void set_image_size(int64_t /*height*/, int64_t /*width*/) {}
 };
 
@@ -43,16 +43,17 @@ struct ClassifierOptions : ModelOptions {
 
  protected:
   void describe_num_classes(KeyTable& keys) {
-    keys.add("num_classes", num_classes, {.min = 1, .doc = "Outputs of the last layer; auto: one for each class of the data set."});
+    keys.add("num_classes", num_classes,
+             {.min = 1, .doc = "Number of outputs of the last layer; auto: one for each class of the data set."});
   }
-  // Of networks that take images with any number of channels.
+  // For networks that accept images with any number of channels.
   void describe_in_channels(KeyTable& keys) {
     keys.add("in_channels", in_channels,
-             {.min = 1, .max = 65536, .doc = "Channels of the images; auto: those of the data set, 3 for colour and 1 for grey."});
+             {.min = 1, .max = 65536, .doc = "Number of channels of the images; auto: that of the data set, 3 for colour and 1 for grey."});
   }
 
  private:
-  // Without a data set.
+  // The defaults without a data set.
   static constexpr int64_t kDefaultClasses = 10;
   static constexpr int64_t kDefaultChannels = 3;
 };
@@ -61,17 +62,17 @@ class Model : public torch::nn::Module {
  public:
   explicit Model(const ModelOptions& options) : input_shape_(options.input_shape()), num_outputs_(options.num_outputs()) {}
 
-  // One batch, first dimension N; images are [N, C, H, W]. Returns [N, num_outputs].
+  // The forward pass of one batch with first dimension N; images are [N, C, H, W]. Returns [N, num_outputs].
   virtual torch::Tensor forward(const torch::Tensor& x) = 0;
-  // Those of its options.
+  // The values of the options.
   const std::vector<int64_t>& input_shape() const { return input_shape_; }
   int64_t num_outputs() const { return num_outputs_; }
-  // Whether the network is faster with NHWC memory order; runtime.channels_last: auto uses this value.
+  // Whether the network is faster with NHWC memory order; used by runtime.channels_last: auto.
   virtual bool prefers_channels_last() const { return true; }
 
-  // A network with initial values that depend on data: how many images fit() needs; 0: none.
+  // For a network whose initial values depend on data: the number of images that fit() needs; 0: none.
   virtual int64_t num_fitted_images() const { return 0; }
-  // Computes these values from the first images of the training set, [N, C, H, W] on the CPU, as validation sees them.
+  // Computes these values from the first images of the training set, [N, C, H, W] on the CPU, with the validation transforms.
   virtual void fit(const torch::Tensor& /*images*/) {}
 
  private:
@@ -79,25 +80,25 @@ class Model : public torch::nn::Module {
   int64_t num_outputs_;
 };
 
-// A network of a backbone, which computes the features of a sample, and a head. A frozen backbone can be computed once for all epochs
-// (training.cache_features).
+// A network with a backbone, which computes the features of a sample, and a head. The outputs of a frozen backbone can be computed once for
+// all epochs (training.cache_features).
 class BackboneModel : public Model {
  public:
   using Model::Model;
 
   torch::Tensor forward(const torch::Tensor& x) final { return forward_head(takes_features_ ? x : forward_features(x)); }
-  // Of one batch as forward() takes it: [N, ...].
+  // The features [N, ...] of one batch, which is as in forward().
   virtual torch::Tensor forward_features(const torch::Tensor& x) = 0;
   // The outputs [N, num_outputs] for the result of forward_features(). Dropout that is not part of the backbone belongs here.
   virtual torch::Tensor forward_head(const torch::Tensor& features) = 0;
-  // From now on forward() takes the result of forward_features().
+  // From now on the input of forward() is the result of forward_features().
   void take_features() { takes_features_ = true; }
 
  private:
   bool takes_features_ = false;
 };
 
-// Networks are built on the CPU in float32 and moved by the caller.
+// The arguments for building a network. It is built on the CPU in float32 and moved by the caller.
 struct BuildContext {
   at::Generator init_generator;     // CPU; the source of every initial value
   at::Generator dropout_generator;  // on the training device; reseeded by the train step before each step
@@ -110,12 +111,12 @@ struct LayerOptions {
 
   void describe(KeyTable& keys) {
     keys.add("name", name,
-             {.doc = "Names the layer for model.freeze, optimizer.groups and weights, of letters, digits and _; empty: its number in the "
+             {.doc = "Name of the layer for model.freeze, optimizer.groups and weights, of letters, digits and _; empty: its number in the "
                      "list, from 0."});
   }
 };
 
-// What a layer of such a network is made for.
+// The context in which a layer of such a network is made.
 struct LayerContext {
   const BuildContext& build;
   std::vector<int64_t> input_shape;  // of one sample: {channels, height, width}, or {features}

@@ -1,6 +1,6 @@
 #pragma once
-// The layers of the program's networks, whose kernels are faster than LibTorch's on the CPU; batch normalisation over the joined batch of
-// all ranks (torch.nn.SyncBatchNorm, also on the CPU); initial values from a given generator; losses. Names of parameters are PyTorch's.
+// The layers of the built-in networks, with kernels that are faster than LibTorch's on the CPU; batch normalisation over the joined batch
+// of all ranks (torch.nn.SyncBatchNorm, also on the CPU); initial values from a given generator; losses. Parameter names are PyTorch's.
 
 #include <torch/nn/module.h>
 #include <torch/nn/modules/container/any.h>
@@ -26,28 +26,25 @@ struct Layer;
 struct ScaleAndShift;
 }  // namespace fused_norm
 
-// From now on, each torch::nn::BatchNorm1d, BatchNorm2d and BatchNorm3d in the tree of `module` normalises, in training, the batches of all
-// ranks of the group as one batch: torch.nn.SyncBatchNorm.convert_sync_batch_norm(). The modules stay what they are, because a C++ network
-// holds its layers in members: their type, parameters, buffers and names do not change. Outputs, gradients and running statistics are those
-// of one rank with the joined batch; the statistics have the same bits on all ranks. In evaluation, and in a group of one rank, nothing
-// changes.
-//
-// Collective in training: every rank calls forward with its part of the batch, which may be empty (on a GPU, not the first rank's) but not
-// a single value of each channel, which LibTorch's layers refuse on that rank alone, and then backward. forward runs one all_gather,
-// backward one all_reduce. If the gradients are exchanged by DistributedDataParallel at the same time, give a group of its own
-// (Context::new_group()). The group is not kept: its Context has to outlive the training. Throws UsageError for a layer with neither weight
-// nor running statistics.
-//
-// A layer stays converted after to(), but not after clone() or when its weight is replaced by another tensor. Not for second derivatives,
-// nor for torch::InferenceMode in training; layers of torch::jit modules are not converted. `module` itself is converted if it is a batch
-// normalisation in a std::shared_ptr.
+// torch.nn.SyncBatchNorm.convert_sync_batch_norm(): from now on, in training, each torch::nn::BatchNorm1d, BatchNorm2d and BatchNorm3d in
+// the tree of `module` normalises the batches of all ranks of the group as one batch. The modules are modified in place, because a C++
+// network holds its layers in members: their type, parameters, buffers and names do not change. Outputs, gradients and running statistics
+// are those of one rank with the joined batch; the statistics have the same bits on all ranks. In evaluation, and in a group of one rank,
+// nothing changes.
+// Collective in training: every rank must call forward with its part of the batch, and then backward. The part may be empty (on a GPU,
+// except on the first rank) but must not have only one value per channel, because LibTorch's layers throw on that rank. forward runs one
+// all_gather, backward one all_reduce. If DistributedDataParallel exchanges the gradients at the same time, use a separate group
+// (Context::new_group()). The group is not kept alive: its Context must outlive the training. Throws UsageError for a layer with neither
+// weight nor running statistics. A layer stays converted after to(), but not after clone() or when its weight is replaced by another
+// tensor. Second derivatives and torch::InferenceMode in training are not supported; layers of torch::jit modules are not converted.
+// `module` itself is converted if it is a batch normalisation in a std::shared_ptr.
 void convert_sync_batch_norm(torch::nn::Module& module, std::shared_ptr<const distributed::ProcessGroup> group);
 
-// torch.nn.BatchNorm2d's, with its defaults.
+// The options of torch.nn.BatchNorm2d, with its defaults.
 struct BatchNormOptions {
   double eps = 1e-5;
   std::optional<double> momentum = 0.1;  // empty: the running statistics are the plain average over all batches
-  bool learns_weight = true;             // false: the weight stays 1; it is a buffer then, not a parameter
+  bool learns_weight = true;             // false: the weight stays 1 and is a buffer instead of a parameter
 };
 
 // Normalises [N, C, H, W] over N, H, W. Parameter and buffer names are PyTorch's: weight, bias, running_mean, running_var,
@@ -55,30 +52,29 @@ struct BatchNormOptions {
 class BatchNorm2d : public torch::nn::Module {
  public:
   explicit BatchNorm2d(int64_t num_channels, const BatchNormOptions& options = {});
-  // Throws UsageError in training when a channel has a single value, because its variance is undefined. An empty batch gives an empty
-  // output and zero gradients, and does not change the running statistics.
+  // Throws UsageError in training if a channel has only one value, because its variance is undefined. An empty batch gives an empty output
+  // and zero gradients, and does not change the running statistics.
   torch::Tensor forward(const torch::Tensor& x) { return apply(x, {}, /*relu=*/false); }
   // relu(forward(x) + residual), with nothing added if `residual` is undefined.
   torch::Tensor forward_relu(const torch::Tensor& x, const torch::Tensor& residual = {}) { return apply(x, residual, /*relu=*/true); }
-  // From now on computes by one operator (nn/fused_norm), where that takes the input, instead of one for each of normalisation, addition
-  // and ReLU.
+  // From now on uses one operator (nn/fused_norm) for normalisation, addition and ReLU, if it supports the input.
   void use_fused_operator() { is_fused_ = true; }
   bool uses_fused_operator() const { return is_fused_; }
-  // For the program: in evaluation the layer computes x * scale + shift, [C] each.
+  // For internal use: in evaluation the layer computes x * scale + shift, [C] each.
   fused_norm::ScaleAndShift evaluation_scale_and_shift() const;
 
-  // As in Python's Module.to, but not in LibTorch's, num_batches_tracked stays int64.
+  // num_batches_tracked stays int64, as in Python's Module.to and unlike LibTorch's.
   using torch::nn::Module::to;
   void to(torch::Device device, torch::Dtype dtype, bool non_blocking = false) override;
   void to(torch::Dtype dtype, bool non_blocking = false) override;
 
-  // From now on the layer is in evaluation also while its network is in training: it uses its running statistics and keeps them.
+  // From now on the layer stays in evaluation even if its network is in training: it uses its running statistics and does not change them.
   void freeze_statistics();
   void train(bool on = true) override;
 
   // Whether the running statistics are the average over all batches (without a momentum).
   bool averages_all_batches() const { return !options_.momentum; }
-  // Whether batches in training update the running statistics and num_batches_tracked. By default they do.
+  // Sets whether training updates the running statistics and num_batches_tracked; the default is true.
   void set_updates_statistics(bool updates) { updates_statistics_ = updates; }
 
   torch::Tensor weight, bias, running_mean, running_var, num_batches_tracked;
@@ -88,9 +84,9 @@ class BatchNorm2d : public torch::nn::Module {
   // The weight of the next batch in the running statistics.
   double next_batch_weight() const;
   void count_batch();
-  // The running mean and variance for a batch in training to update: copies if it must not change those of the layer.
+  // The running mean and variance that a training batch updates: copies if it must not change those of the layer.
   std::pair<torch::Tensor, torch::Tensor> statistics_to_update() const;
-  // The ranks whose batches are normalised together in training; null: this rank's batch alone.
+  // The ranks whose batches are normalised together in training; null: only this rank.
   virtual std::shared_ptr<const distributed::ProcessGroup> joined_group() const { return nullptr; }
   virtual torch::Tensor normalise(const torch::Tensor& x);
 
@@ -108,7 +104,7 @@ class BatchNorm2d : public torch::nn::Module {
 
 using BatchNormPtr = std::shared_ptr<BatchNorm2d>;
 
-// Makes the norm layers of a network, all of one kind.
+// Makes the norm layers of a network, all of the same kind.
 class NormFactory {
  public:
   using Make = std::function<BatchNormPtr(int64_t num_channels, const BatchNormOptions& options)>;
@@ -123,7 +119,7 @@ class NormFactory {
 struct Conv2dOptions {
   int64_t stride = 1;
   int64_t padding = 0;
-  int64_t groups = 1;  // as many as channels: a depthwise convolution
+  int64_t groups = 1;  // equal to the number of channels: a depthwise convolution
   bool bias = false;
 };
 
@@ -133,11 +129,12 @@ class Conv2d : public torch::nn::Module {
  public:
   Conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel_size, Conv2dOptions options = {});
   torch::Tensor forward(const torch::Tensor& input);  // [N, C, H, W]
-  // Uses the kernels of this program from now on where they are faster: Winograd's algorithm (convolution::fastest_tile), and the gradient
-  // of the weights of a strided 3×3 convolution.
+  // From now on uses this program's own kernels if they are faster: Winograd's algorithm (convolution::fastest_tile), and the gradient of
+  // the weights of a strided 3×3 convolution.
   void use_winograd(std::optional<convolution::Tile> largest_tile) { largest_tile_ = largest_tile; }
 
-  // The tile of Winograd's algorithm for this input, which under autocast has its type already; empty: LibTorch's convolution.
+  // The tile of Winograd's algorithm for this input, which under autocast must already have its type; empty: LibTorch's convolution is
+  // used.
   std::optional<convolution::Tile> winograd_tile(const torch::Tensor& x) const;
 
   torch::Tensor weight;
@@ -155,7 +152,7 @@ std::shared_ptr<Conv2d> conv3x3(int64_t in_channels, int64_t out_channels, int64
 std::shared_ptr<Conv2d> conv1x1(int64_t in_channels, int64_t out_channels, int64_t stride = 1);
 
 // relu(norm(convolution(x)) + residual), with nothing added if `residual` is undefined. In evaluation without gradients, if both layers use
-// kernels of this program, it is one convolution with other weights.
+// this program's kernels, it is a single convolution with modified weights.
 torch::Tensor convolve_normalise_relu(Conv2d& convolution, BatchNorm2d& norm, const torch::Tensor& x, const torch::Tensor& residual = {});
 
 // torch.nn.Linear. Its parameters are not initialised: see default_uniform_ below.
@@ -171,7 +168,7 @@ class Linear : public torch::nn::Module {
 enum class Activation { kNone, kRelu, kRelu6, kHardswish, kSilu, kGelu, kSigmoid, kHardsigmoid };
 torch::Tensor activate(const torch::Tensor& x, Activation activation);
 
-// torch.nn.LayerNorm over the last dimension, or over the channels of [N, C, H, W]; weight 1 and bias 0 at first.
+// torch.nn.LayerNorm over the last dimension, or over the channels of [N, C, H, W]; the initial weight is 1 and the bias 0.
 class LayerNorm : public torch::nn::Module {
  public:
   explicit LayerNorm(int64_t num_channels, double eps = 1e-5);
@@ -185,8 +182,8 @@ class LayerNorm : public torch::nn::Module {
   double eps_;
 };
 
-// torch.nn.MultiheadAttention of a sequence with itself, without masks and dropout, with its names of parameters or those of timm's
-// Attention. Its parameters are not initialised.
+// torch.nn.MultiheadAttention of a sequence with itself, without masks and dropout, with its parameter names or those of timm's Attention.
+// Its parameters are not initialised.
 class SelfAttention : public torch::nn::Module {
  public:
   enum class Names { kTorch, kTimm };
@@ -201,8 +198,8 @@ class SelfAttention : public torch::nn::Module {
   int64_t num_heads_;
 };
 
-// Stochastic depth (torchvision.ops.StochasticDepth by rows): in training, the values of a sample become 0 with probability p, and
-// otherwise are scaled by 1 / (1 - p). For the branch of a residual block; drawn as Dropout's mask.
+// Stochastic depth for the branch of a residual block (torchvision.ops.StochasticDepth by rows): in training, the values of a sample become
+// 0 with probability p and are scaled by 1 / (1 - p) otherwise. Drawn like Dropout's mask.
 class DropPath : public torch::nn::Module {
  public:
   DropPath(double p, at::Generator generator);
@@ -217,7 +214,7 @@ class DropPath : public torch::nn::Module {
 class Dropout : public torch::nn::Module {
  public:
   Dropout(double p, at::Generator generator);
-  // Identity in eval mode and for p = 0; otherwise keeps each value with probability 1 - p and scales it by 1 / (1 - p).
+  // The identity in eval mode and for p = 0; otherwise keeps each value with probability 1 - p and scales it by 1 / (1 - p).
   torch::Tensor forward(const torch::Tensor& x);
 
  private:
@@ -225,7 +222,7 @@ class Dropout : public torch::nn::Module {
   at::Generator generator_;
 };
 
-// Layers one after another, named by their numbers or by names. LibTorch's Sequential cannot be a layer of another one.
+// Layers in sequence, named by their numbers or by names. Unlike LibTorch's Sequential, it can be nested.
 class LayerList : public torch::nn::Module {
  public:
   template <class Layer>
@@ -246,45 +243,45 @@ class LayerList : public torch::nn::Module {
   std::vector<torch::nn::AnyModule> layers_;
 };
 
-// Initial values from a generator that the caller provides; the process-wide generator is never used. Formulas of torch.nn.init and of the
-// layers' own reset_parameters.
+// Initial values from a generator of the caller; the process-wide generator is never used. The formulas are those of torch.nn.init and of
+// the layers' reset_parameters.
 
 // Normal with std sqrt(2 / fan_out), as in torchvision's ResNet and VGG convolutions.
 void kaiming_normal_fan_out_(torch::Tensor weight, at::Generator generator);
 // Fills weight and bias (if defined) uniformly in ±1/sqrt(fan_in), the default of nn.Conv2d and nn.Linear.
 void default_uniform_(torch::Tensor weight, torch::Tensor bias, at::Generator generator);
 void normal_(torch::Tensor tensor, double mean, double std, at::Generator generator);
-// torch.nn.init.trunc_normal_, without its rare outliers: normal with mean 0, without values beyond 2 and -2.
+// torch.nn.init.trunc_normal_ without its rare outliers: normal with mean 0 and values in [-2, 2].
 void truncated_normal_(torch::Tensor tensor, double std, at::Generator generator);
 void uniform_(torch::Tensor tensor, double bound, at::Generator generator);
 
-// torch.nn.init.kaiming_normal_ on the weight of every Conv2d below `network`, in the order of its modules; a bias becomes 0.
+// Applies torch.nn.init.kaiming_normal_ to the weight of every Conv2d below `network`, in the order of its modules; biases become 0.
 enum class Fan { kOut, kIn };
 void init_convolutions_(const torch::nn::Module& network, const at::Generator& generator, Fan fan = Fan::kOut);
 
 class Loss {
  public:
   virtual ~Loss() = default;
-  // Mean over the batch, a scalar of float32 or wider. Of masks: `outputs` [N, K, H, W], `targets` uint8 [N, H, W], where 255 is no class.
-  // Otherwise `outputs` [N, K]; `targets` int64 [N], or the
-  // probability of each class [N, K] in a floating type, for a loss with classes; else the outputs' shape and a floating type.
+  // The mean over the batch, a scalar of float32 or wider. For masks: `outputs` [N, K, H, W] and `targets` uint8 [N, H, W], where 255 means
+  // no class. Otherwise `outputs` [N, K]; for a loss with classes, `targets` are int64 [N], or the probability of each class [N, K] in a
+  // floating type; for others, they have the outputs' shape and a floating type.
   virtual torch::Tensor operator()(const torch::Tensor& outputs, const torch::Tensor& targets) const = 0;
-  // True when targets are class labels.
+  // Whether targets are class labels.
   virtual bool has_classes() const = 0;
-  // Of a loss with classes: whether it decides about each class for itself, so that a sample may belong to any number of them.
+  // For a loss with classes: whether it treats each class independently, so that a sample may belong to any number of them.
   virtual bool has_independent_classes() const { return false; }
 
-  // Whether samples count differently in the mean: then it is the sum of their losses times their weights, divided by the sum of the
-  // weights, and so it is over several batches and ranks.
+  // Whether samples are weighted: the mean, also over several batches and ranks, is then the sum of losses times weights, divided by the
+  // sum of the weights.
   virtual bool weighs_samples() const { return false; }
-  // Of each sample, [N] in a floating type; for a loss that weighs samples.
+  // For a loss that weights samples: the weight of each sample, [N] in a floating type.
   virtual torch::Tensor sample_weights(const torch::Tensor& targets) const { return torch::ones({targets.size(0)}, targets.device()); }
-  // Why its weights of the classes do not fit so many classes; empty: they do. And the key that sets them.
+  // The reason why the class weights do not fit this number of classes; empty: they do. class_weights_key() is the key that sets them.
   virtual std::string refusal_of_classes(int64_t /*num_classes*/) const { return ""; }
   virtual std::string class_weights_key() const { return "class_weights"; }
-  // Whether its weights of the classes follow from the training samples; then it needs set_class_counts() before it is used.
+  // Whether the class weights are computed from the training samples; if so, set_class_counts() must be called before the loss is used.
   virtual bool needs_class_counts() const { return false; }
-  // `counts`: of the training samples of each class. Returns the weights.
+  // `counts`: the number of training samples of each class. Returns the weights.
   virtual std::vector<double> set_class_counts(int64_t /*num_samples*/, const std::vector<int64_t>& /*counts*/) { return {}; }
 };
 

@@ -1,6 +1,6 @@
 #pragma once
-// Optimizers over LibTorch's fused kernels, with torch.optim's arithmetic and names; and the state of LibTorch's own optimizers in the form
-// of Python's, for checkpoints that torch.optim loads.
+// Optimizers over LibTorch's fused kernels, with torch.optim's arithmetic and names; and the state of LibTorch's own optimizers in Python's
+// format, for checkpoints that torch.optim can load.
 
 #include <torch/types.h>
 
@@ -19,21 +19,21 @@ class Optimizer;
 
 namespace trainer::optim {
 
-// Parameters that share their learning rate and weight decay. All parameters of an optimizer are on one device, of one floating type, dense
-// and non-overlapping in memory (for example contiguous or channels_last).
+// Parameters that share their learning rate and weight decay. All parameters of an optimizer must be on one device, of one floating type,
+// and dense and non-overlapping in memory (for example contiguous or channels_last).
 struct ParamGroup {
   std::vector<torch::Tensor> params;
   bool decay = true;                        // false: weight_decay is 0
-  double lr_factor = 1;                     // on the learning rate that step() gets
-  std::optional<double> weight_decay = {};  // instead of the optimizer's, also if not `decay`
+  double lr_factor = 1;                     // multiplies the learning rate of step()
+  std::optional<double> weight_decay = {};  // instead of the optimizer's, even if `decay` is false
 };
 
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
-  // One update with this learning rate, times each group's factor, from each parameter's .grad; parameters without a gradient do not
-  // change. If `found_inf` (amp::GradScaler's: a float32 scalar on the parameters' device) is 1, neither parameters nor state change; the
-  // kernels read it, the host does not (except in sgd.h).
+  // One update from each parameter's .grad with this learning rate times each group's factor; parameters without a gradient do not change.
+  // If `found_inf` (amp::GradScaler's: a float32 scalar on the parameters' device) is 1, neither parameters nor state change; only the
+  // kernels read it, so that the host does not wait (except in sgd.h).
   void step(double lr, const std::optional<torch::Tensor>& found_inf = {});
   // The configured learning rate, which the schedule scales.
   virtual double base_lr() const = 0;
@@ -41,12 +41,12 @@ class Optimizer {
   void zero_grad();
   std::vector<torch::Tensor> parameters() const;
   // Whether step() skips a parameter whose gradient is zero everywhere: no weight decay, no momentum, no count of the step.
-  // If so, step() waits for the device once.
+  // If set, step() waits for the device once.
   void set_skip_zero_grads(bool skip) { skip_zero_grads_ = skip; }
 
   // Whether step() can be recorded in a CUDA graph.
   bool is_recordable() const { return takes_lr_tensors() && !skip_zero_grads_; }
-  // From now on step() takes the learning rates that the last set_lr() has written to the device, rounded to float32, and ignores its `lr`.
+  // From now on step() ignores its `lr` and uses the learning rates that the last set_lr() has written to the device, rounded to float32.
   void use_lr_tensors();
   void set_lr(double lr);
 
@@ -55,30 +55,30 @@ class Optimizer {
 
   // Whether each step() needs a second forward and backward pass: first pass, perturb_parameters(), second pass, step() (see sam.cpp).
   virtual bool needs_second_pass() const { return false; }
-  // Whether the gradients have to be summed over the ranks before perturb_parameters().
+  // Whether the gradients must be summed over the ranks before perturb_parameters().
   virtual bool needs_first_pass_summed() const { return false; }
-  // Moves the parameters to the point of the second pass and resets the gradients; step() moves them back. Does not wait for the
-  // device. Call only if needs_second_pass().
+  // Moves the parameters to the point of the second pass and resets the gradients; step() restores the parameters. Does not wait for the
+  // device. To be called only if needs_second_pass().
   virtual void perturb_parameters();
 
-  // The same as torch.optim's state_dict(), so that each can load the other's: "state" by the parameters' numbers, counted over the groups,
-  // without parameters that had no update yet, and "param_groups". `lr`: that of the next step, which torch's schedulers leave in the
-  // groups and continue from; `scheduler_options`: further learning rates that they keep in each group (LrSchedule::group_factors). All of
-  // them are multiplied by the group's factor. Shares the state's memory.
+  // The same as torch.optim's state_dict(), so that each can load the other's: "state" by the number of the parameter, counted over the
+  // groups, without parameters that had no update yet, and "param_groups". `lr`: the learning rate of the next step, which torch's
+  // schedulers store in the groups; `scheduler_options`: other learning rates that they store in each group (LrSchedule::group_factors).
+  // All are multiplied by the group's factor. Shares the state's memory.
   state::Tree state(double lr, const state::Dict& scheduler_options) const;
-  // Restores the state bit for bit, in the parameters' memory layout. Options come from the configuration, so that only the groups' lists
-  // of parameters are checked. Throws CheckpointError when these, a shape or a dtype differ; a part may be loaded by then.
+  // Restores the state bit for bit, in the parameters' memory layout. Options come from the configuration, so only the groups' lists of
+  // parameters are checked. Throws CheckpointError if these, a shape or a dtype differ; some state may have been loaded by then.
   void load_state(const state::View& view);
 
  protected:
   explicit Optimizer(std::vector<ParamGroup> groups) : groups_(std::move(groups)) {}
 
-  // A group's parameters that have a gradient.
+  // The parameters of a group that have a gradient.
   struct Gradients {
     std::vector<size_t> indices;  // in the group
     std::vector<torch::Tensor> params;
-    // In the parameter's memory layout, copied if necessary. The fused kernels address both as flat memory: the CPU kernels ignore
-    // strides, the CUDA kernels reject lists whose strides differ.
+    // In the parameters' memory layout, copied if necessary, because the fused kernels access both as flat memory: the CPU kernels ignore
+    // strides, the CUDA kernels reject lists with different strides.
     std::vector<torch::Tensor> grads;
 
     void add(size_t index, torch::Tensor param, torch::Tensor grad) {
@@ -89,9 +89,9 @@ class Optimizer {
   };
   // One entry per group, in the order of groups_.
   std::vector<Gradients> gather() const;
-  // Updates groups_[group], of which `gradients` has at least one parameter; not recorded by autograd. `lr`: the group's.
+  // Updates groups_[group]; `gradients` has at least one parameter. Not recorded by autograd. `lr`: of the group.
   virtual void update(size_t group, const Gradients& gradients, double lr, const std::optional<torch::Tensor>& found_inf) = 0;
-  // Whether update() takes the learning rate by with_lr(), never waits for the device, and keeps its state in the same tensors after the
+  // Whether update() gets the learning rate from with_lr(), never waits for the device, and keeps its state in the same tensors after the
   // first updates.
   virtual bool takes_lr_tensors() const { return false; }
   // Calls `update` with the learning rate of the group: `lr`, or after use_lr_tensors() a float32 scalar on the device.
@@ -103,17 +103,17 @@ class Optimizer {
       update(lr_tensors_[group]);
     }
   }
-  // Moves the parameters back to where they were before perturb_parameters().
+  // Restores the parameters to their values before perturb_parameters().
   virtual void restore_parameters() {}
 
   // The tensors that torch.optim keeps for groups_[group].params[index], under torch.optim's names; empty before the first update.
   virtual state::Dict param_state(size_t group, size_t index) const = 0;
-  // Without a view, resets the state to that before the first update.
+  // Without a view, resets the state to its value before the first update.
   virtual void load_param_state(size_t group, size_t index, const std::optional<state::View>& view) = 0;
   // Adds the group's options under torch.optim's names, without learning rates.
   virtual void add_options(size_t group, state::Dict& options) const = 0;
 
-  // The weight decay of groups_[group], where that of the configuration is `configured`.
+  // The weight decay of groups_[group], given that of the configuration.
   double weight_decay_of(size_t group, double configured) const;
 
   std::vector<ParamGroup> groups_;
@@ -135,8 +135,8 @@ const RegistryBase& lr_scheduler_registry();
 // another class.
 state::Tree state_of(torch::optim::Optimizer& optimizer);
 // Restores the result of state_of() or of Python's state_dict(): the state of each parameter, bit for bit, and the learning rate of each
-// group. The other options stay as they were set. Throws CheckpointError when the groups, a shape or a dtype differ, and may have loaded a
-// part by then.
+// group. Other options do not change. Throws CheckpointError if the groups, a shape or a dtype differ; some state may have been loaded by
+// then.
 void load_state_of(torch::optim::Optimizer& optimizer, const state::View& view);
 
 }  // namespace trainer::optim

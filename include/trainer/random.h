@@ -1,14 +1,14 @@
 #pragma once
-// Counter-based random numbers: a value is a function of its key and its position, so a sample's augmentation depends only on
-// (seed, epoch, sample index), not on worker threads, ranks or earlier draws.
-// Philox4x32-10 of Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3" (SC 2011).
+// Counter-based random numbers: a value depends only on its key and its position, so a sample's augmentation depends only on (seed, epoch,
+// sample index), not on worker threads, ranks or earlier draws. The generator is Philox4x32-10 of Salmon et al., "Parallel Random Numbers:
+// As Easy as 1, 2, 3" (SC 2011).
 
 #include <array>
 #include <cstdint>
 
 namespace trainer {
 
-// Ten rounds over one counter block; exposed for the known-answer tests.
+// Ten rounds over one counter block; public for the known-answer tests.
 std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
 
 // A stream of numbers for one (seed, stream, substream). Cheap to make; not thread-safe.

@@ -1,19 +1,17 @@
 #pragma once
-// Components of one's own: networks, their layers, data sets, transforms, tasks, losses, optimizers and sinks that an experiment file
-// chooses by name, as it chooses those of the program. Their keys are checked and shown in the reference, and checkpoints, validate, eval
-// and export work with them.
-//
-// A component is a plain struct with its options, whose describe() binds each member to a key (keys.h), and a function that makes the
-// component from the options. Register components before anything else is done with the library, and from one thread: either in a program
-// that then calls trainer::main() (trainer.h), or in a plug-in, a shared library that an experiment file names:
+// Registration of your own components: networks, layers, data sets, transforms, tasks, losses, optimizers and sinks that an experiment file
+// can choose by name like the built-in ones. Their keys are checked and shown in the reference, and checkpoints, validate, eval and export
+// work with them.
+// A component consists of a plain struct with its options, whose describe() binds each member to a key (keys.h), and a function that makes
+// the component from the options. Register components before any other use of the library, and from one thread: either in a program that
+// then calls trainer::main() (trainer.h), or in a plug-in, a shared library that an experiment file names:
 //
 //   TRAINER_PLUGIN() {  // plugins: [libmine.so]
 //     trainer::register_model<MineOptions>("mine", "A network of mine.", [](const MineOptions& options, const auto& context) {
 //       return std::make_shared<Mine>(options, context);
 //     });
 //   }
-//
-// A name that exists already throws std::logic_error; in a plug-in it is an error of the experiment.
+// A name that already exists throws std::logic_error; in a plug-in it is an error of the experiment.
 
 #include <torch/version.h>
 
@@ -35,10 +33,10 @@
 #include "trainer/transform.h"
 #include "trainer/version.h"
 
-// What a plug-in was built with; the program compares it with its own.
+// The versions that a plug-in was built with; the program compares them with its own.
 #define TRAINER_PLUGIN_VERSION TRAINER_VERSION " with LibTorch " TORCH_VERSION
 
-// Begins the function that registers the components of a plug-in, which is called once. The version is checked before.
+// Begins the definition of the function that registers the components of a plug-in. It is called once, after the version was checked.
 #define TRAINER_PLUGIN()                                                                                            \
   extern "C" [[gnu::visibility("default")]] const char* trainer_plugin_version() { return TRAINER_PLUGIN_VERSION; } \
   extern "C" [[gnu::visibility("default")]] void trainer_plugin_register()
@@ -48,7 +46,7 @@ namespace trainer {
 namespace models {
 using ModelRegistry = Registry<std::shared_ptr<Model>, const BuildContext&>;
 ModelRegistry& model_registry();
-// Throw UsageError for an input that the layer cannot take.
+// The factories throw UsageError for an input shape that the layer does not support.
 using LayerRegistry = Registry<Layer, const LayerContext&>;
 LayerRegistry& layer_registry();
 }  // namespace models
@@ -57,7 +55,7 @@ namespace datasets {
 data::DatasetRegistry& dataset_registry();
 }  // namespace datasets
 
-// For each kind: `name` as an experiment file spells it, `doc` one line for `trainer list`.
+// For each kind: `name` is the name in experiment files, `doc` one line for `trainer list`.
 
 template <class Options>
 requires std::derived_from<Options, models::ModelOptions>
@@ -66,8 +64,8 @@ void register_model(std::string name, std::string doc,
   models::model_registry().add<Options>(std::move(name), std::move(doc), std::move(make));
 }
 
-// A layer for `model: {name: layers}`. Once the network is made, its nn::Conv2d and nn::Linear get initial values; `make` sets those of
-// other parameters.
+// A layer for `model: {name: layers}`. When the network is complete, its nn::Conv2d and nn::Linear get initial values; `make` must
+// initialise other parameters.
 template <class Options>
 requires std::derived_from<Options, models::LayerOptions>
 void register_layer(std::string name, std::string doc, std::function<models::Layer(const Options&, const models::LayerContext&)> make) {
@@ -80,7 +78,7 @@ void register_dataset(std::string name, std::string doc, std::function<data::Dat
   datasets::dataset_registry().add<Options>(std::move(name), std::move(doc), std::move(make));
 }
 
-// Transform: a data::ImageTransform or data::ErasingTransform, whose options are its own members; it is copied once they are set.
+// Transform: a data::ImageTransform or data::ErasingTransform, whose options are its own members; it is copied after they are set.
 template <class Transform>
 requires std::derived_from<Transform, data::ImageTransform> || std::derived_from<Transform, data::ErasingTransform>
 void register_transform(std::string name, std::string doc) {
@@ -89,14 +87,14 @@ void register_transform(std::string name, std::string doc) {
   });
 }
 
-// `make` is called with default options and without a loss too, to learn the metrics of the task, also for experiments with other tasks.
+// `make` is also called with default options and a null loss, to get the metrics of the task, even for experiments with other tasks.
 template <class Options>
 void register_task(std::string name, std::string doc,
                    std::function<std::unique_ptr<task::Task>(const Options&, std::unique_ptr<nn::Loss>)> make) {
   task::task_registry().add<Options>(std::move(name), std::move(doc), std::move(make));
 }
 
-// A validation metric of the task classification, which every run measures that has this plug-in.
+// A validation metric of the task classification; every run with this plug-in measures it.
 inline void register_metric(task::ClassMetric metric) { task::add_class_metric(std::move(metric)); }
 
 template <class Options>
@@ -104,7 +102,7 @@ void register_loss(std::string name, std::string doc, std::function<std::unique_
   nn::loss_registry().add<Options>(std::move(name), std::move(doc), std::move(make));
 }
 
-// `make` is called with an empty list too, when an experiment is checked, and may be called several times.
+// `make` is also called with an empty list when an experiment is checked, and may be called several times.
 template <class Options>
 void register_optimizer(std::string name, std::string doc,
                         std::function<std::unique_ptr<optim::Optimizer>(const Options&, std::vector<optim::ParamGroup>)> make) {

@@ -1,6 +1,6 @@
 #pragma once
-// The state of a run's components as they save and load it: an ordered tree of tensors, numbers and text, like the nested dictionaries of
-// PyTorch's checkpoints.
+// The saved state of a run's components: an ordered tree of tensors, numbers and text, like the nested dictionaries of PyTorch's
+// checkpoints.
 
 #include <torch/types.h>
 
@@ -28,7 +28,7 @@ using List = std::vector<Tree>;
 // Items in the order in which they were added.
 class Dict {
  public:
-  // Defined in tree.cpp: Item is still incomplete here, which clang rejects for these.
+  // Defined in tree.cpp, because clang rejects these with the incomplete type Item.
   Dict();
   ~Dict();
   Dict(const Dict& other);
@@ -40,7 +40,7 @@ class Dict {
   void add(Key key, Tree value);
   const Tree* find(const Key& key) const;
   const std::vector<Item>& items() const& { return items_; }
-  void items() const&& = delete;  // a loop over the items would outlive the dictionary
+  void items() const&& = delete;  // in a loop over a temporary, the items would outlive the dictionary
 
  private:
   std::vector<Item> items_;
@@ -74,24 +74,24 @@ struct Item {
   Tree value;
 };
 
-// "layer1.weight", or "3".
+// Such as "layer1.weight" or "3".
 std::string to_string(const Key& key);
 
-// Dtype and shape, for messages: "Float[2, 3]".
+// Dtype and shape for messages, such as "Float[2, 3]".
 std::string describe(const torch::Tensor& tensor);
 
 // The tensors of a tree, in the tree's order.
 std::vector<torch::Tensor> tensors_of(const Tree& tree);
-// A copy of the tree with its tensors on the CPU; those that are there already share their memory. Waits for the device.
+// A copy of the tree with its tensors on the CPU; tensors that are already there share their memory. Waits for the device.
 Tree to_cpu(const Tree& tree);
-// A copy of the tree with its tensors replaced by `tensors`, which must be as many and in the same order.
+// A copy of the tree with its tensors replaced by `tensors`, which must have the same number and order.
 Tree with_tensors(const Tree& tree, const std::vector<torch::Tensor>& tensors);
 
-// Reads a tree from an external source, such as a file: anything unexpected throws a CheckpointError that states what and where.
-// A position in a tree; the tree must outlive the View.
+// A position in a tree from an external source, such as a file; the tree must outlive the View. Anything unexpected throws a
+// CheckpointError with what and where.
 class View {
  public:
-  // `source` states in messages where the tree came from: "runs/a/checkpoints/step_00000100.pt".
+  // `source`: the origin of the tree for messages, such as "runs/a/checkpoints/step_00000100.pt".
   View(const Tree& tree, std::string source);
 
   // These require a dictionary.
@@ -110,7 +110,7 @@ class View {
   // Writes the tensor's values into `destination`, whose shape and dtype it must have.
   void copy_to(torch::Tensor destination) const;
 
-  // "model.conv1.weight"; empty at the root.
+  // Such as "model.conv1.weight"; empty at the root.
   const std::string& path() const { return path_; }
   // Throws CheckpointError: "<source>: <path>: <what>".
   [[noreturn]] void fail(const std::string& what) const;
@@ -128,8 +128,8 @@ class View {
 // Parameters and buffers by name, in the order of Python's Module.state_dict(): each module's parameters, its buffers, its children. The
 // tensors share the module's memory.
 Dict state_of(const torch::nn::Module& module);
-// Copies the values into the module. Throws CheckpointError if a name is missing or unknown, or a shape or dtype differs (but for
-// num_batches_tracked, whose dtype LibTorch's Module::to() changes); some tensors may then already have been loaded.
+// Copies the values into the module. Throws CheckpointError if a name is missing or unknown, or if a shape or dtype differs (except for
+// num_batches_tracked, whose dtype LibTorch's Module::to() changes); some tensors may have been loaded by then.
 void load_state_of(torch::nn::Module& module, const View& view);
 
 }  // namespace trainer::state

@@ -1,7 +1,7 @@
 #pragma once
-// Tasks: what a network is trained to do. A task knows the targets of the samples, runs the forward pass with the loss, and measures.
-// Metrics are sums on the device of the network, for which only read() and state() wait; they are added over the ranks, and means are
-// computed from the total.
+// Tasks: what a network is trained to do. A task interprets the targets of the samples, runs the forward pass with the loss, and measures
+// metrics. Metrics are sums on the network's device, so that only read() and state() wait for it; they are added over the ranks, and means
+// are computed from the totals.
 
 #include <torch/torch.h>
 
@@ -27,7 +27,7 @@ class CalibrationMeter;
 
 reporting::MetricInfo loss_info();
 
-// The mean of `count` samples; 0 when there are none.
+// The mean of `count` samples; 0 if there are none.
 inline double mean_of(double sum, double count) { return count == 0 ? 0 : sum / count; }
 
 // The metrics of a number of samples.
@@ -36,11 +36,11 @@ struct Measurement {
   // The loss first. All are 0 if there are no samples.
   reporting::Metrics metrics = {{.info = loss_info()}};
   reporting::ClassResults classes = {};   // of a validation with classes
-  reporting::LabelResults labels = {};    // of one in which samples belong to any number of classes
-  reporting::NumberResults numbers = {};  // of one of a regression
+  reporting::LabelResults labels = {};    // of a multi-label validation
+  reporting::NumberResults numbers = {};  // of a validation of a regression
 };
 
-// A sum over the samples of a batch, such as the number of those that are right: a scalar on the device of `outputs`. Both arguments as in
+// A sum over the samples of a batch, such as the number of correct ones: a scalar on the device of `outputs`. Both arguments are as in
 // nn::Loss.
 using SumOverSamples = std::function<torch::Tensor(const torch::Tensor& outputs, const torch::Tensor& targets)>;
 
@@ -53,7 +53,7 @@ struct MeanMetric {
 // The mean training loss and other metrics since the last reset().
 class TrainMeter {
  public:
-  // `weighs_samples`: as nn::Loss tells.
+  // `weighs_samples`: from nn::Loss.
   TrainMeter(torch::Device device, std::vector<MeanMetric> metrics, bool weighs_samples = false);
   // `loss`: mean over the batch's `size` samples, a scalar tensor. `outputs` and `targets` as in nn::Loss. `weight`: as in Task::Pass. A
   // batch of size 0 adds nothing.
@@ -75,22 +75,22 @@ class TrainMeter {
  private:
   std::vector<MeanMetric> metrics_;
   bool weighs_samples_;
-  torch::Tensor sums_;    // float64 on the device: loss, each other metric, the weights of the samples if they are weighed, samples
+  torch::Tensor sums_;    // float64 on the device: loss, each other metric, sample weights if there are any, number of samples
   torch::Tensor marked_;  // their values at the last mark
 };
 
 // A batch of a validation.
 struct EvaluatedBatch {
-  int64_t number = 0;  // in the validation
-  // The index of its first sample, which the others follow; empty if some were left out.
+  int64_t number = 0;  // of the batch in the validation
+  // The index of its first sample, which the others follow; empty if some were skipped.
   std::optional<int64_t> first_sample = {};
   int64_t size = 0;
   torch::Tensor weight = {};  // as in Task::Pass
 };
 
-// For a validation in which each batch is evaluated by one rank. The results are the same to the last digit for any number of ranks: counts
-// are integers, and the losses of the batches are added in the order of the batches. This class measures the loss; a task derives from it
-// to measure more.
+// The metrics of a validation in which each batch is evaluated by one rank. The results are the same to the last digit for any number of
+// ranks: counts are integers, and the losses of the batches are added in the order of the batches. This class measures the loss; a task
+// derives from it to measure more.
 class ValidationMeter {
  public:
   // `num_batches`: of all ranks together.
@@ -100,7 +100,7 @@ class ValidationMeter {
   ValidationMeter& operator=(const ValidationMeter&) = delete;
   // Like TrainMeter::add.
   virtual void add(const EvaluatedBatch& batch, const torch::Tensor& loss, const torch::Tensor& outputs, const torch::Tensor& targets);
-  // Collective: over all ranks of `group`, once. Waits for the device.
+  // Collective over all ranks of `group`; to be called once. Waits for the device.
   virtual Measurement read(const distributed::ProcessGroup& group);
 
  private:
@@ -113,7 +113,7 @@ class Task {
   struct Pass {
     torch::Tensor outputs;
     torch::Tensor loss;  // mean over the batch, a scalar; 0 for an empty batch
-    // Of a loss that weighs samples: the sum of their weights, a scalar; otherwise not defined.
+    // For a loss that weights samples: the sum of their weights, a scalar; otherwise undefined.
     torch::Tensor weight = {};
   };
 
@@ -124,17 +124,17 @@ class Task {
     int64_t num_classes = 0;      // of the data set; 0: the targets are floating-point vectors
     bool has_masks = false;       // of the data set
     bool is_multi_label = false;  // of the data set
-    std::string monitor;          // "validation/loss", or "auto"
+    std::string monitor;          // such as "validation/loss", or "auto"
   };
 
   // A reason why a setup cannot be trained.
   struct Mismatch {
-    std::string key;   // "checkpoint.monitor"
-    std::string text;  // what is wrong with it
+    std::string key;   // such as "checkpoint.monitor"
+    std::string text;  // the problem
     bool operator==(const Mismatch&) const = default;
   };
 
-  // Names and metrics of a task are also asked without a loss, which may be null then.
+  // `loss` may be null if only names and metrics are needed.
   explicit Task(std::unique_ptr<nn::Loss> loss) : loss_(std::move(loss)) {}
   virtual ~Task() = default;
   Task(const Task&) = delete;
@@ -142,42 +142,41 @@ class Task {
 
   // `images` and `targets` are on the model's device. The caller sets autocast and train or eval mode.
   virtual Pass forward(models::Model& model, const torch::Tensor& images, const torch::Tensor& targets) const;
-  // The same of a validation batch, with outputs [N, K] averaged over the views of `tta` (average_over_views). A task overrides both or
-  // neither.
+  // The same for a validation batch, with outputs [N, K] averaged over the views of `tta` (average_over_views). A task must override both
+  // or neither.
   virtual Pass evaluate(models::Model& model, const torch::Tensor& images, const torch::Tensor& targets, TestTimeAugmentation tta) const;
 
-  // The metrics without the loss, which is always measured and comes first. A name consists of small letters, digits and underscores. Names
-  // and formats must not depend on the task's options.
+  // The metrics without the loss, which is always measured and comes first. Names consist of lower-case letters, digits and underscores.
+  // Names and formats must not depend on the task's options.
   virtual std::vector<MeanMetric> train_metrics() const { return {}; }
   virtual std::vector<reporting::MetricInfo> validation_metrics() const { return {}; }
   // The name of the validation metric that chooses the best checkpoint if checkpoint.monitor is `auto`.
   virtual std::string default_metric() const { return loss_info().name; }
-  // `num_outputs`: the number of classes, or without classes of the numbers of a target; `num_batches`: of the whole validation, on all
-  // ranks together.
+  // `num_outputs`: the number of classes, or without classes the length of a target; `num_batches`: of the whole validation, on all ranks
+  // together.
   virtual std::unique_ptr<ValidationMeter> make_validation_meter(torch::Device device, int64_t num_outputs, int64_t num_batches) const;
-  // Metrics of each class, from a validation's confusion matrix; empty without classes.
+  // The metrics of each class from a validation's confusion matrix; empty without classes.
   virtual std::vector<reporting::ClassMetrics> per_class(const std::vector<int64_t>& /*confusion*/) const { return {}; }
   // Empty if the setup can be trained.
   virtual std::vector<Mismatch> mismatches(const Setup& setup) const = 0;
-  // Whether the task or its loss depends on what the targets of the training samples are like, and wants set_target_summary() before its
-  // first pass. Not of masks. Checkpoints keep the summary; programs that predict numbers multiply the outputs by its deviation and add
-  // its mean.
+  // Whether the task or its loss depends on statistics of the training targets and needs set_target_summary() before its first pass. Not
+  // for masks. Checkpoints contain the summary; programs that predict numbers multiply the outputs by its deviation and add its mean.
   virtual bool needs_target_summary() const { return loss_ != nullptr && loss_->needs_class_counts(); }
-  // Returns what follows from it, for the log; may be empty. nullopt: the checkpoint that is loaded has none, because an earlier version
-  // wrote it; then the task works without.
+  // Returns a text for the log, which may be empty. nullopt: the loaded checkpoint has no summary, because an earlier version wrote it; the
+  // task then works without one.
   virtual std::string set_target_summary(const std::optional<data::TargetSummary>& summary);
   const std::optional<data::TargetSummary>& target_summary() const { return target_summary_; }
 
   TrainMeter make_train_meter(torch::Device device) const { return {device, train_metrics(), weighs_samples()}; }
   // Whether the passes have a weight.
   bool weighs_samples() const { return loss_ != nullptr && loss_->weighs_samples(); }
-  // As nn::Loss::refusal_of_classes(), with the key of the loss.
+  // nn::Loss::refusal_of_classes() with the key of the loss.
   std::optional<Mismatch> refusal_of_classes(int64_t num_classes) const;
   // All metrics, the loss first.
   reporting::MetricColumns metrics() const;
 
  protected:
-  // With the loss of the experiment, which is 0 for an empty batch.
+  // Adds the loss of the experiment, which is 0 for an empty batch.
   Pass with_loss(torch::Tensor outputs, const torch::Tensor& targets) const;
 
  private:
@@ -185,12 +184,13 @@ class Task {
   std::optional<data::TargetSummary> target_summary_;
 };
 
-// A task is made with the loss of the experiment, and with null and its default options to learn its metrics. It throws UsageError for a
-// loss that it cannot use.
+// A task is made with the loss of the experiment; to get only its metrics, with null and default options. It throws UsageError for an
+// unsuitable loss.
 using TaskRegistry = Registry<std::unique_ptr<Task>, std::unique_ptr<nn::Loss>>;
 TaskRegistry& task_registry();
 
-// A validation metric of the task classification: set one of the three functions. `outputs` are [N, classes], `targets` int64 [N].
+// A validation metric of the task classification; exactly one of the three functions must be set. `outputs` are [N, classes], `targets`
+// int64 [N].
 struct ClassMetric {
   reporting::MetricInfo info;
   int64_t min_classes = 1;  // the metric does not exist for data sets with fewer
@@ -198,11 +198,11 @@ struct ClassMetric {
   SumOverSamples count = {};
   // If set, computes the metric from the number of samples of each actual and predicted class: int64 [actual][predicted] on the CPU.
   std::function<double(const torch::Tensor& confusion)> from_confusion = {};
-  // For the program.
+  // For internal use.
   std::function<double(const CalibrationMeter& calibration)> from_calibration = {};
 };
 
-// Throws std::logic_error if there is a metric of that name, the name cannot be one, or not exactly one of the functions is set.
+// Throws std::logic_error if a metric of this name exists, the name is invalid, or not exactly one of the functions is set.
 void add_class_metric(ClassMetric metric);
 
 }  // namespace trainer::task

@@ -1,5 +1,5 @@
 #pragma once
-// Transforms of images: the image that they change, their random numbers, and their interface. This header needs no LibTorch.
+// Transforms of images: the image that they modify, their random numbers, and their interface. This header needs no LibTorch.
 
 #include <cstddef>
 #include <cstdint>
@@ -30,70 +30,70 @@ struct PixelArray {
   size_t num_bytes() const { return num_pixels() * static_cast<size_t>(channels); }
 };
 
-// An image while transforms are applied to it. Crops and mirroring move a window, and decoding and a resize are delayed until the pixels
-// are needed, so that only those are computed that a later crop keeps. Operations on the values of pixels work on a copy, which they share.
+// An image to which transforms are applied. Crops and mirroring only move a window; decoding and resizing are delayed until the pixels are
+// needed, so that only pixels are computed that later crops keep. Operations that change pixel values work on a shared copy.
 class Picture {
  public:
-  // Both must outlive it. The views it gives are valid until the memory is used for another picture.
+  // Both arguments must outlive this object. Its views are valid until the memory is used for another image.
   Picture(const ImageView& image, PictureMemory& memory) : view_(image), has_values_(image.values != nullptr), memory_(memory) {}
-  // An image file, which is decoded as far as its pixels are needed. Throws as decode_image(), as all functions that need pixels.
+  // An image file, of which only the needed part is decoded. Throws as decode_image(), like all functions that need pixels.
   Picture(std::span<const uint8_t> file, PictureMemory& memory, const ImageDecoding& decoding = {});
 
   int channels() const { return view_.channels; }
   int height() const { return view_.window_height; }
   int width() const { return view_.window_width; }
 
-  // Keeps height x width pixels, the first of them at (top, left), which may lie outside; `padding` defines the pixels there. Reflection
-  // must reach beyond an edge by less than the picture's height or width.
+  // Keeps the height x width pixels from (top, left) on, which may be outside the image; `padding` defines the pixels there. Reflection
+  // must extend beyond an edge by less than the image's height or width.
   void crop(int top, int left, int height, int width, Padding padding = Padding::kZero);
-  // Left for right.
+  // Mirrors left and right.
   void mirror();
-  // Top for bottom.
+  // Flips top and bottom.
   void flip();
-  // As data/resample.h.
+  // Resizes as defined in data/resample.h.
   void resize(int height, int width, Interpolation interpolation = Interpolation::kBilinear);
-  // The picture, once everything that was delayed is computed.
+  // Performs all delayed operations and returns the image.
   const ImageView& view();
-  // The labels of the picture's pixels, which the functions above move with the pixels, a resize to the nearest pixel as Pillow's; nullptr:
-  // the data set has no masks. Where the view's window extends beyond the stored labels, there is no class.
+  // The labels of the pixels, to which the functions above are applied too, with Pillow's nearest interpolation for a resize; nullptr: the
+  // data set has no masks. Pixels of the view's window outside the stored labels have no class.
   const ImageView* mask() { return mask_ == nullptr ? nullptr : &mask_->view(); }
 
-  // The picture in memory that may be written, of 8 bits. Copies it unless an earlier computation has left it there. The pointer is valid
-  // until the next call but replace_pixels().
+  // The 8-bit image in writable memory. Copies it unless an earlier operation has already done so. The pointer is valid until the next call
+  // of a function other than replace_pixels().
   PixelArray pixels();
-  // Room for the result of an operation that cannot write its input, which pixels() has given and which stays readable until the next
-  // call; the result is the picture from now on.
+  // Memory for the result of an operation that does not work in place; its input, from pixels(), stays readable until the next call. The
+  // result becomes the image.
   uint8_t* replace_pixels();
-  // For the program.
+  // For internal use.
   BlurMemory& blur_memory();
-  // For the program: an image of other than 8 bits becomes one of 8, whose least value is 0 and whose greatest is 255, for people to see.
+  // For internal use: converts an image that does not have 8 bits to 8 bits for display, with the smallest value 0 and the largest 255.
   void make_visible();
-  // For the program: `mask`, of the same size, becomes the mask of this picture, and must outlive it.
+  // For internal use: sets the mask of this image, which must have the same size and outlive it.
   void set_mask(Picture& mask);
 
  private:
   void resize_to_nearest(int height, int width);
   // Whether the window is the stored image.
   bool is_whole() const;
-  // Whether the window shows nothing but stored pixels.
+  // Whether the window contains only stored pixels.
   bool is_inside() const;
-  // The part of the image that the window shows, or could show by reflection.
+  // The part of the image that is in the window, or can appear there by reflection.
   Box visible_part() const;
-  // Gives `image` pixels, of which `part` are needed, if it still is a file.
+  // Decodes `image` if it is still a file; only `part` of it is needed.
   void decode(ImageView& image, const Box& part);
   uint8_t* allocate(int height, int width);
   float* allocate_values(int height, int width);
-  // Makes the window the whole image, in memory of its own.
+  // Copies the window into separate memory, so that it is the whole image.
   void copy_window();
 
-  std::span<const uint8_t> file_;  // what view_, or resized_ while a resize is delayed, is still to be decoded from; empty: it has pixels
+  std::span<const uint8_t> file_;  // the file of view_, or of resized_ while a resize is delayed; empty: it is decoded
   ImageView view_;                 // without pixels while a resize is delayed
-  ImageView resized_;              // what is still to be resized to the size of view_
-  Interpolation interpolation_ = Interpolation::kBilinear;  // of that
+  ImageView resized_;              // the image that is still to be resized to the size of view_
+  Interpolation interpolation_ = Interpolation::kBilinear;  // of the delayed resize
   bool is_delayed_ = false;
-  bool has_values_ = false;      // in place of pixels
+  bool has_values_ = false;      // instead of pixels
   ImageDecoding decoding_ = {};  // of file_
-  uint8_t* owned_ = nullptr;     // the last memory that was allocated for pixels
+  uint8_t* owned_ = nullptr;     // the memory last allocated for pixels
   PictureMemory& memory_;
   Picture* mask_ = nullptr;
   bool is_mask_ = false;
@@ -102,21 +102,21 @@ class Picture {
 // A sample of an epoch.
 struct EpochSample {
   int64_t index = 0;        // in the data set
-  uint32_t occurrence = 0;  // how often it came earlier in the order of the epoch, so that it is augmented differently each time
+  uint32_t occurrence = 0;  // number of earlier occurrences in the order of the epoch, so that each is augmented differently
 };
 
-// Keeps windows far from the limits of int.
+// A limit that keeps windows far from the limits of int.
 inline constexpr double kMaxPixels = 32768;
 
 // The size of every image at one position in the list of transforms.
 struct Frame {
   int height = 0;
   int width = 0;
-  bool is_exact = true;  // false: the images have different sizes, of at least height x width
+  bool is_exact = true;  // false: the images have different sizes, each at least height x width
 };
-std::string to_string(const Frame& frame);  // "32 x 24 pixels", "at least 32 x 24 pixels"
+std::string to_string(const Frame& frame);  // such as "32 x 24 pixels" or "at least 32 x 24 pixels"
 
-// The seeds of all samples' random numbers in one epoch.
+// The seeds for the random numbers of all samples in one epoch.
 struct EpochSeeds {
   EpochSeeds(uint64_t seed, int64_t number)
       : epoch(number),
@@ -128,10 +128,10 @@ struct EpochSeeds {
   uint64_t of_all_epochs;  // the same in each epoch
 };
 
-// The random numbers of a sample in its epoch, and those that it has in all epochs alike.
+// The random numbers of a sample in its epoch, and those that are the same in all epochs.
 class SampleRandom : public CounterRandom {
  public:
-  // `seeds` must outlive it.
+  // `seeds` must outlive this object.
   SampleRandom(const EpochSeeds& seeds, const EpochSample& which)
       : CounterRandom(seeds.of_epoch, static_cast<uint64_t>(which.index), which.occurrence), seeds_(seeds), which_(which) {}
 
@@ -145,37 +145,37 @@ class SampleRandom : public CounterRandom {
     if (!of_all_epochs_) of_all_epochs_.emplace(seeds_.of_all_epochs, static_cast<uint64_t>(which_.index), which_.occurrence);
     return *of_all_epochs_;
   }
-  // Whether anything that may differ between epochs or samples was asked for.
+  // Whether anything was used that may differ between epochs or samples.
   bool is_used() const { return CounterRandom::is_used() || of_all_epochs_ || is_asked_for_epoch_; }
 
  private:
   const EpochSeeds& seeds_;
   EpochSample which_;
-  std::optional<CounterRandom> of_all_epochs_;  // made when a transform asks for it, because few do
+  std::optional<CounterRandom> of_all_epochs_;  // made on demand, because few transforms need it
   mutable bool is_asked_for_epoch_ = false;
 };
 
-// The keys of a transform, and the transform itself. Several threads call apply() concurrently.
+// The keys of a transform, and the transform itself. apply() must be thread-safe.
 class ImageTransform {
  public:
-  // The frame after this transform. Throws UsageError when it cannot be applied to `frame`.
+  // The frame after this transform. Throws UsageError if it cannot be applied to `frame`.
   virtual Frame plan(Frame frame) const = 0;
-  // What is hardly meant so, though it can be applied to `frame`; empty: nothing.
+  // A warning if it can be applied to `frame` but is probably unintended; empty: none.
   virtual std::string warning(const Frame& /*frame*/) const { return ""; }
-  // Whether it needs images with 1 or 3 channels, which are grey values or red, green and blue.
+  // Whether it needs grey or RGB images, with 1 or 3 channels.
   virtual bool uses_color() const { return false; }
-  // Whether it uses an image only by the functions of Picture that do not need 8 bits, so that it fits those of 16 bits and of numbers too.
+  // Whether it uses only functions of Picture that do not need 8 bits, so that it supports images with 16 bits and floating-point values
+  // too.
   virtual bool fits_all_depths() const { return false; }
-  // Whether it moves pixels otherwise than by functions of Picture, so that a mask would not fit the image any more.
+  // Whether it moves pixels without the functions of Picture, so that a mask would no longer match the image.
   virtual bool moves_pixels() const { return false; }
   virtual void apply(Picture& picture, SampleRandom& random) const = 0;
 };
 
-// The keys of a transform that sets part of the network's input to 0, and the transform itself. As above, draw_box() is called
-// concurrently.
+// The keys of a transform that sets part of the network's input to 0, and the transform itself. draw_box() must be thread-safe.
 class ErasingTransform {
  public:
-  // The part to be erased of an image of that size; it may be empty.
+  // The part of an image of this size to erase; may be empty.
   virtual Box draw_box(int height, int width, SampleRandom& random) const = 0;
 };
 
@@ -187,7 +187,7 @@ struct Normalize {
   void describe(KeyTable& keys);
 };
 
-// normalize is not an ImageTransform, because it is applied while the pixels are written, and an ErasingTransform after that.
+// normalize is not an ImageTransform, because it is applied when the pixels are written, before any ErasingTransform.
 using Transform = std::variant<std::shared_ptr<const ImageTransform>, Normalize, std::shared_ptr<const ErasingTransform>>;
 using TransformRegistry = Registry<Transform>;
 TransformRegistry& transform_registry();

@@ -19,7 +19,7 @@ from gpus import visible_gpus  # noqa: E402
 
 BIN = KIT / "bin"
 TRAINER = BIN / "trainer"
-# For one test program or the measurements.
+# The time limit for one test program or for the measurements.
 LIMIT_SECONDS = 540
 TESTS = sorted(path.stem.removeprefix("test_") for path in (KIT / "tests" / "gpu").glob("test_*.py"))
 TEXT = f"""parts:
@@ -70,13 +70,14 @@ class Kit:
         self.arguments.results.write_text(json.dumps(self.results, indent=1) + "\n")
 
     def prepare(self):
-        """Unpacks the libraries, finds LibTorch, and prints what this machine has."""
+        """Unpacks the libraries, finds LibTorch, and prints a description of this machine."""
         if not (KIT / "lib").exists():
             with tarfile.open(KIT / "lib.tar.xz") as archive:
                 # The filter is missing in older Pythons.
                 archive.extractall(KIT / "lib", **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
         torch = find_libtorch(self.arguments.python, self.results["kit"]["torch"])
-        # NVIDIA's libraries lie beside the torch package. Another cuDNN of the system would otherwise be mixed with them.
+        # NVIDIA's libraries are installed beside the torch package. Without these paths, another cuDNN of the system could be mixed with
+        # them.
         nvidia = sorted({str(path.parent) for path in pathlib.Path(torch["folder"]).parent.glob("nvidia/*/lib/*.so*")})
         paths = [f"{torch['folder']}/lib", *nvidia, *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
         self.environment = {**os.environ, "LD_LIBRARY_PATH": ":".join(paths), "TRAINER_BINARY": str(TRAINER), "PYTHONDONTWRITEBYTECODE": "1",

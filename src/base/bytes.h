@@ -1,5 +1,5 @@
 #pragma once
-// Numbers and messages as file formats store them.
+// Byte encodings of file formats: little-endian integers and protobuf messages.
 
 #include <bit>
 #include <concepts>
@@ -10,14 +10,14 @@
 
 namespace trainer::little_endian {
 
-// Unsigned integers, lowest byte first, at any address.
+// Unsigned integers, lowest byte first; no alignment is needed.
 
 template <std::unsigned_integral T>
 void append(std::string& out, T value) {
   for (size_t i = 0; i < sizeof(T); ++i) out += static_cast<char>((value >> (8 * i)) & 0xff);
 }
 
-// `bytes`: at least sizeof(T) of them.
+// `bytes` must hold at least sizeof(T) bytes.
 template <std::unsigned_integral T>
 T load(const uint8_t* bytes) {
   T value = 0;
@@ -56,7 +56,7 @@ inline void append_float(std::string& out, unsigned field, float value) {
   little_endian::append(out, std::bit_cast<uint32_t>(value));
 }
 
-// Also a message within a message.
+// Also used for a nested message.
 inline void append_bytes(std::string& out, unsigned field, std::string_view bytes) {
   append_key(out, field, Wire::kBytes);
   append_varint(out, bytes.size());

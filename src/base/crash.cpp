@@ -32,13 +32,13 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::array kCrashSignals = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
-// Asks a thread for its stack. Its default action ends the process, so no other program sends it.
+// Makes a thread record its stack. Its default action ends the process, so no other program sends it.
 const int kStackSignal = SIGRTMIN + 5;
 constexpr size_t kMaxFrames = 64;
 constexpr size_t kLineLength = 256;
 constexpr size_t kNumLines = 16;
 
-// Global, because a signal handler can reach no other state; of fixed size, because it must not allocate.
+// Global because a signal handler can reach no other state; of fixed size because a handler must not allocate.
 std::array<char, kLineLength> process_text{};
 std::array<char, PATH_MAX> crash_file{};
 std::array<std::array<char, kLineLength>, kNumLines> last_lines{};
@@ -55,7 +55,8 @@ void write_text(int descriptor, std::initializer_list<const char*> parts) {
   for (const char* part : parts) [[maybe_unused]] const auto written = write(descriptor, part, std::strlen(part));
 }
 
-// The name of the file that is mapped at an address, from /proc/self/maps; empty if none is. Runs in a signal handler: allocates nothing.
+// The name of the file that is mapped at an address, from /proc/self/maps; empty if there is none. Runs in a signal handler, so it does not
+// allocate.
 const char* file_mapped_at(const void* address) {
   static std::array<char, PATH_MAX + kLineLength> line;
   const int maps = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
@@ -87,7 +88,7 @@ void write_report(int descriptor, int signal_number, const char* file, std::span
   for (size_t i = end > kNumLines ? end - kNumLines : 0; i < end; ++i) {
     write_text(descriptor, {"  logged before: ", last_lines[i % kNumLines].data(), "\n"});
   }
-  write_text(descriptor, {"  stack (addr2line -Cfe FILE OFFSET names the lines):\n"});
+  write_text(descriptor, {"  stack (addr2line -Cfe FILE OFFSET prints the source lines):\n"});
   backtrace_symbols_fd(frames.data(), static_cast<int>(frames.size()), descriptor);
 }
 
@@ -96,7 +97,7 @@ extern "C" void report_crash(int signal_number, siginfo_t* info, void*) {
     std::array<void*, kMaxFrames> frames;
     const auto count = static_cast<size_t>(std::max(0, backtrace(frames.data(), kMaxFrames)));
     const std::span<void* const> stack(frames.data(), count);
-    // The system's signal for a page that it cannot read from the mapped file.
+    // The kernel sends this signal when it cannot read a page of a mapped file.
     const char* lost_file = signal_number == SIGBUS && info->si_code == BUS_ADRERR ? file_mapped_at(info->si_addr) : "";
     write_report(STDERR_FILENO, signal_number, lost_file, stack);
     const int file = crash_file[0] != '\0' ? open(crash_file.data(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666) : -1;
@@ -147,10 +148,10 @@ bool blocks_stack_signal(long thread) {
   return false;
 }
 
-// `deadline`: of all threads together; each gets a short time even after it.
+// `deadline` applies to all threads together; each thread gets a short time even after it.
 std::string stack_of(long thread, Clock::time_point deadline) {
   if (blocks_stack_signal(thread)) return "    blocks signals\n";
-  // Never freed: a thread that answers late still writes to it.
+  // Never freed, because a thread that responds late still writes to it.
   auto* answer = new Answer;
   answer_of_thread = answer;
   if (syscall(SYS_tgkill, getpid(), thread, kStackSignal) != 0) return "";
@@ -158,7 +159,7 @@ std::string stack_of(long thread, Clock::time_point deadline) {
   while (answer->num_frames < 0 && Clock::now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   answer_of_thread.exchange(nullptr);
   const int count = answer->num_frames;
-  if (count < 0) return "    does not answer\n";
+  if (count < 0) return "    does not respond\n";
   std::string text;
   // The first two frames are the handler and its caller.
   for (int i = 2; i < count; ++i) text += "    " + name_of(answer->frames[static_cast<size_t>(i)]) + '\n';

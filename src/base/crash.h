@@ -10,7 +10,7 @@
 namespace trainer {
 
 // Installs handlers that report a crash to stderr and append the report to the crash file: the description of the process, its last log
-// lines, the stack of the crashed thread, and the name of the mapped file if one could not be read. Then the signal ends the process.
+// lines, the stack of the crashed thread and, if a mapped file could not be read, the name of that file. Then the signal ends the process.
 // Process-wide; to be called once, by main.
 void install_crash_handlers();
 
@@ -21,18 +21,18 @@ void set_crash_file(const std::filesystem::path& file);
 // Records a logged line; the last 16 are part of the report.
 void remember_line(const std::string& line);
 
-// The stacks of all threads of this process, each with the thread's number and name; a thread that does not answer within a second has no
-// stack. Functions of the program and of libraries are named where their symbols are known.
+// The stacks of all threads of this process, each with the thread's number and name; a thread that does not respond within a second has no
+// stack. Functions are named where their symbols are available.
 std::string stacks_of_all_threads();
 
 // How a process has ended: "was killed by signal 9 (Killed)", "ended with exit code 1". `status`: from waitpid.
 std::string describe_end(int status);
 
-// That of an Error; kFailure for other exceptions.
+// The exit code of an Error; kFailure for other exceptions.
 ExitCode exit_code_of(const std::exception& error);
 
-// Ends the process at once: without destructors, which could wait for other threads or ranks, and without writing out buffers. All code
-// that ends a process calls this function. It may be called in a signal handler and after fork.
+// Ends the process at once, without running destructors, which could wait for other threads or ranks, and without flushing buffers. All
+// code that ends a process calls this function. It may be called in a signal handler and after fork.
 [[noreturn]] void end_process(int exit_code);
 [[noreturn]] inline void end_process(ExitCode exit_code) { end_process(static_cast<int>(exit_code)); }
 

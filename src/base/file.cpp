@@ -41,7 +41,7 @@ std::string describe_irregular(mode_t mode) {
   return std::string("it is ") + kind + ", not a regular file";
 }
 
-// Opens a path that may name anything, without waiting for it.
+// Opens a path of any kind without blocking.
 Descriptor open_any(const std::filesystem::path& path, int flags, mode_t mode) {
   return Descriptor(::open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, mode));
 }
@@ -49,7 +49,7 @@ Descriptor open_any(const std::filesystem::path& path, int flags, mode_t mode) {
 constexpr int kPollMilliseconds = 100;
 constexpr int kMostPollsWithoutWriter = 50;
 
-// Waits a short time. Returns whether there are bytes, or the writers have closed the pipe.
+// Waits briefly. Returns true when there are bytes to read or all writers have closed the pipe.
 bool wait_for_bytes(int pipe, const std::filesystem::path& path) {
   pollfd wanted{.fd = pipe, .events = POLLIN, .revents = 0};
   if (::poll(&wanted, 1, kPollMilliseconds) > 0) return true;
@@ -84,7 +84,7 @@ Descriptor open_regular_file(const std::filesystem::path& path, int flags, mode_
     if (::fstat(file.number(), &status) == 0 && S_ISREG(status.st_mode)) return file;
     reason = 0;
   } else if ((reason == EISDIR || reason == ENXIO) && !describe_irregular(path).empty()) {
-    // A folder cannot be opened for writing, a socket not at all, and a pipe without a reader not for writing.
+    // A folder and a pipe without a reader cannot be opened for writing, and a socket cannot be opened at all.
     reason = 0;
   }
   file.close();
@@ -159,7 +159,7 @@ AtomicFile::AtomicFile(const std::filesystem::path& path)
       temporary_(path.string() + ".tmp" + std::to_string(::getpid())),
       removed_on_exit_(temporary_),
       file_(open_regular_file(temporary_, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW)) {
-  // The name of the temporary file tells nothing, unless something is in its way.
+  // The name of the temporary file does not help the user, unless that file itself is the obstacle.
   if (file_.number() < 0) fail("write", errno == ELOOP || errno == 0 ? temporary_ : path_);
 }
 
@@ -224,11 +224,11 @@ MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
 
 namespace {
 
-// Global, because a process has one main thread, and functions that read files do not know who watches it.
+// Global because a process has only one main thread, and the functions that read files have no access to the thread that watches it.
 std::mutex mutex;
 CurrentFileAccess current;
 
-// Returns the text before.
+// Returns the previous text.
 std::string replace_text(std::string text) {
   const std::lock_guard lock(mutex);
   ++current.num_changes;
@@ -275,7 +275,8 @@ std::string explain_refusal(const std::filesystem::path& path, const std::error_
     return error.message() + (remedy.empty() ? "" : "; " + remedy);
   }
   return fmt::format(
-      "{}: {} belongs to user {}, and this process is user {} ({}chown -R {} {} gives it to this user; a container runs as its owner with "
+      "{}: {} belongs to user {}, but this process runs as user {} ({}chown -R {} {} gives it to this user; to run a container as its "
+      "owner, use "
       "--user {}:{})",
       error.message(), present.string(), status.st_uid, geteuid(), first, geteuid(), present.string(), status.st_uid, status.st_gid);
 }
@@ -293,10 +294,10 @@ bool names_descriptor(const std::filesystem::path& path, int descriptor) {
          named.st_ino == open.st_ino;
 }
 
-// As many as the system follows.
+// The number of links that Linux follows.
 constexpr int kMostLinks = 40;
 
-// Through links, because the place of a link may not be writable and because the link is the user's. The target may not exist yet.
+// Follows links, because the folder of a link may not be writable and because the link belongs to the user. The target may not exist yet.
 std::filesystem::path target_of(const std::filesystem::path& path) {
   auto target = path;
   for (int i = 0; i <= kMostLinks; ++i) {
@@ -316,7 +317,7 @@ bool is_standard_output(const std::filesystem::path& path) { return names_descri
 OutputFile::OutputFile(const std::filesystem::path& path) : path_(path) {
   for (const int standard : {STDOUT_FILENO, STDERR_FILENO}) {
     if (!names_descriptor(path, standard)) continue;
-    // Opening a file again would begin at its start, and a socket cannot be opened.
+    // Opening a file again would start at its beginning, and a socket cannot be opened.
     in_place_ = Descriptor(::fcntl(standard, F_DUPFD_CLOEXEC, 0));
     if (in_place_.number() < 0) fail(path);
     return;

@@ -42,7 +42,7 @@ class Descriptor {
   int number_;
 };
 
-// Writes all of `bytes`. On failure returns false, errno holds the reason, and `bytes` is the part not yet written.
+// Writes all of `bytes`. On failure returns false; errno then holds the reason and `bytes` the part not yet written.
 inline bool write_all(int descriptor, std::string_view& bytes) {
   while (!bytes.empty()) {
     const auto written = ::write(descriptor, bytes.data(), bytes.size());
@@ -56,16 +56,16 @@ inline bool write_all(int descriptor, std::string_view& bytes) {
 }
 
 // Opens a regular file with the flags of open(2) and, if they create it, `mode`. On failure the descriptor is -1 and errno holds the
-// reason; it is 0 if the path names something else, which describe_irregular() describes.
+// reason; errno is 0 if the path is not a regular file (see describe_irregular()).
 Descriptor open_regular_file(const std::filesystem::path& path, int flags, mode_t mode = 0666);
 // "it is a pipe, not a regular file"; empty if the path names a regular file, or nothing.
 std::string describe_irregular(const std::filesystem::path& path);
 
 std::string read_file(const std::filesystem::path& path);
-// The bytes of a file, as a part of `buffer`, which grows if needed. Throws std::runtime_error with only the reason.
+// Reads a file into `buffer`, which grows if needed, and returns the bytes read. Throws std::runtime_error with only the reason.
 std::span<const uint8_t> read_bytes(const std::string& path, std::vector<uint8_t>& buffer);
-// Reads a regular file, or a pipe until its writers have closed it, of at most `max_bytes`. While a pipe has nothing to read, a stop
-// request ends the call by an Error with ExitCode::kStopped.
+// Reads a regular file, or a pipe until its writers have closed it, of at most `max_bytes`. A stop request while it waits for a pipe throws
+// an Error with ExitCode::kStopped.
 std::string read_file_or_pipe(const std::filesystem::path& path, size_t max_bytes);
 
 // Writes a temporary file beside `path`, flushes it to the disk, renames it to `path` and flushes the folder: a reader sees the old file
@@ -83,7 +83,7 @@ class Output {
 class AtomicFile final : public Output {
  public:
   explicit AtomicFile(const std::filesystem::path& path);
-  // Without commit(), removes the temporary file. So does a stop signal that ends the process (exit_on_stop_signals()).
+  // Removes the temporary file unless commit() was called; so does a stop signal that ends the process (exit_on_stop_signals()).
   ~AtomicFile() override;
 
   void write(std::string_view bytes) override;
@@ -97,9 +97,9 @@ class AtomicFile final : public Output {
   bool committed_ = false;
 };
 
-// Opens `path` (created with `mode` if missing) and takes an exclusive lock (flock) on it, which is released with the descriptor. Does not
-// wait. On failure the descriptor is -1 and errno holds the reason: EWOULDBLOCK when another process holds the lock. Throws Error when the
-// path names anything but a regular file.
+// Opens `path` (created with `mode` if missing) and takes an exclusive lock (flock) on it without waiting; closing the descriptor releases
+// the lock. On failure the descriptor is -1 and errno holds the reason: EWOULDBLOCK when another process holds the lock. Throws Error when
+// the path is not a regular file.
 Descriptor lock_file(const std::filesystem::path& path, mode_t mode);
 
 // Flushes the folder to the disk, so that added and removed names survive a power failure. Failures are ignored.
@@ -133,11 +133,11 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-// Which file the main thread is using. A file system that does not answer, such as that of a lost NFS server, blocks the thread that uses
-// it inside the kernel; other threads then report the file.
+// Records which file the main thread is using. A file system that does not respond, such as a lost NFS server, blocks the calling thread
+// inside the kernel; other threads can then report the file.
 
-// The main thread uses a file or folder during the lifetime of this object; within it, an inner one replaces it. On other threads it does
-// nothing.
+// Records that the main thread uses a file or folder during the lifetime of this object; a nested object replaces the outer one while it
+// exists. Does nothing on other threads.
 class FileAccess {
  public:
   // `action`: "reading", "opening the run directory".
@@ -160,18 +160,18 @@ CurrentFileAccess current_file_access();
 
 // Explains why a file or folder cannot be written, and what to do about it.
 
-// Describes `error`, with which the creation or writing of `path` (a file or a folder) failed. For a permission error or a read-only file
+// Describes `error`, the reason why `path` (a file or a folder) could not be created or written. For a permission error or a read-only file
 // system, the text names the file or folder that refused access (with its owner and this process's user) and remedies; any other error is
-// described by the system's message. `remedy`: the one to name first; empty: none.
+// described by the system's message. `remedy` is named first; empty: none.
 std::string explain_refusal(const std::filesystem::path& path, const std::error_code& error, const std::string& remedy = "");
 
 // The file that a user names for a result (--output).
 
-// Writes a result to what `path` names:
-// - A new or a regular file is complete or as it was before (AtomicFile); a link to a regular file stays a link.
-// - A pipe (once it has a reader), a terminal, /dev/null and other devices for characters are written in place. /dev/stdout, /dev/stderr
-//   and whatever else is already the standard output are written where they stand.
-// The constructor throws UsageError that names anything else (a folder, a socket, a disk). Failures throw Error that names `path`.
+// Writes a result to `path`:
+// - A new or a regular file is written atomically (AtomicFile); a link to a regular file stays a link.
+// - A pipe (once it has a reader), a terminal, /dev/null and other character devices are written directly. /dev/stdout, /dev/stderr and any
+//   other path that names the standard output are written from their current position.
+// The constructor throws UsageError for anything else (a folder, a socket, a block device). Failures throw an Error that names `path`.
 class OutputFile final : public Output {
  public:
   explicit OutputFile(const std::filesystem::path& path);

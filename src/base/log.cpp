@@ -33,7 +33,7 @@ class LevelPrefix : public spdlog::custom_flag_formatter {
   std::unique_ptr<custom_flag_formatter> clone() const override { return std::make_unique<LevelPrefix>(); }
 };
 
-// The message itself (%v): it may quote files, names and other processes.
+// The message itself (%v), escaped because it may quote files, names and other processes.
 class PrintableMessage : public spdlog::custom_flag_formatter {
  public:
   void format(const spdlog::details::log_msg& message, const std::tm&, spdlog::memory_buf_t& out) override {
@@ -58,11 +58,11 @@ class CrashReportSink : public spdlog::sinks::base_sink<std::mutex> {
   void flush_() override {}
 };
 
-// Why a line could not be written to stderr, until a file has been told; 0: none. Of the process, as stderr is.
+// The reason why a line could not be written to stderr, until a log file records it; 0: none. Global because stderr belongs to the process.
 std::atomic<int> console_loss{0};
 std::atomic<bool> has_console_loss{false};
 
-// Logs to stderr. A line that cannot be written there, such as to a file on a full disk, is dropped, and the logger's file says so.
+// Logs to stderr. A line that cannot be written there, for example to a file on a full disk, is dropped, and the log file records that.
 class ConsoleSink : public spdlog::sinks::stderr_sink_mt {
  public:
   void log(const spdlog::details::log_msg& message) override {
@@ -75,7 +75,7 @@ class ConsoleSink : public spdlog::sinks::stderr_sink_mt {
   }
 };
 
-// Appends to a file. A line that cannot be written is an Error that names the file and the reason.
+// Appends to a file. A line that cannot be written throws an Error with the file and the reason.
 class FileSink : public spdlog::sinks::base_sink<std::mutex> {
  public:
   explicit FileSink(const std::filesystem::path& file) : file_(file) {}
@@ -84,7 +84,8 @@ class FileSink : public spdlog::sinks::base_sink<std::mutex> {
   void sink_it_(const spdlog::details::log_msg& message) override {
     spdlog::memory_buf_t line;
     if (const int reason = console_loss.exchange(0); reason != 0) {
-      const auto text = std::string("cannot write to stderr: ") + std::strerror(reason) + "; what is logged is only in files like this one";
+      const auto text = std::string("cannot write to stderr: ") + std::strerror(reason) +
+                        "; from now on, messages are only in log files such as this one";
       formatter_->format({message.logger_name, spdlog::level::warn, text}, line);
     }
     formatter_->format(message, line);

@@ -9,7 +9,7 @@ namespace {
 
 std::string variable(const std::string& name) {
   const char* value = std::getenv(name.c_str());
-  if (value == nullptr) throw Error("the environment has no variable " + (name.empty() ? "without a name" : name));
+  if (value == nullptr) throw Error(name.empty() ? "${} contains no variable name" : "the environment variable " + name + " is not set");
   return value;
 }
 
@@ -20,7 +20,8 @@ std::string expand_path(const std::string& path) {
   size_t begin = 0;
   if (path.starts_with('~')) {
     begin = 1;
-    if (path.size() > begin && path[begin] != '/') throw Error("~ is followed by /, or nothing; write another user's folder in full");
+    if (path.size() > begin && path[begin] != '/')
+      throw Error("~ must be followed by / or nothing; write the path of another user's folder in full");
     expanded = variable("HOME");
   }
   while (true) {
@@ -28,7 +29,7 @@ std::string expand_path(const std::string& path) {
     expanded += path.substr(begin, dollar - begin);
     if (dollar == std::string::npos) return expanded;
     const size_t end = path.find('}', dollar);
-    if (end == std::string::npos) throw Error("a ${ lacks its }");
+    if (end == std::string::npos) throw Error("a ${ has no closing }");
     expanded += variable(path.substr(dollar + 2, end - dollar - 2));
     begin = end + 1;
   }

@@ -17,7 +17,7 @@
 namespace trainer {
 namespace {
 
-// 0, or the error that a file which cannot be executed gives.
+// Returns 0, or the errno of a file that cannot be executed.
 int check_executable(const std::string& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) return errno;
@@ -25,7 +25,7 @@ int check_executable(const std::string& path) {
   return ::access(path.c_str(), X_OK) == 0 ? 0 : errno;
 }
 
-// Ends with a null pointer. The texts are those of `environ`.
+// Ends with a null pointer. The strings belong to `environ`.
 std::vector<char*> environment_of_others() {
   std::vector<char*> variables;
   for (char** variable = environ; *variable != nullptr; ++variable) {
@@ -49,7 +49,7 @@ std::string find_program(const std::string& name) {
     auto candidate = (std::filesystem::path(folder.empty() ? "." : folder) / name).string();
     if (check_executable(candidate) == 0) return candidate;
   }
-  throw Error("it is in no folder of PATH");
+  throw Error("it is not in any folder of PATH");
 }
 
 pid_t start_program(const std::string& file, const std::vector<std::string>& arguments, int input, int output) {
@@ -62,7 +62,7 @@ pid_t start_program(const std::string& file, const std::vector<std::string>& arg
   posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, output, STDERR_FILENO);
-  // Those that a launcher has passed to this process are not close-on-exec.
+  // Descriptors that a launcher has passed to this process are not close-on-exec.
   posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
   sigset_t none, ignored_here;
   sigemptyset(&none);

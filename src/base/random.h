@@ -1,5 +1,5 @@
 #pragma once
-// Random text that nobody can guess, and a hash of text; reproducible random numbers are in trainer/random.h.
+// Unpredictable random text, and a hash of text; reproducible random numbers are in trainer/random.h.
 
 #include <cstdint>
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace trainer {
 
-// 64 hexadecimal digits from the system's generator, which nobody can guess. Throws Error.
+// 64 hexadecimal digits from the system's secure random generator. Throws Error.
 std::string random_token();
 
-// A hash of 64 bits, the same everywhere (Fowler, Noll and Vo: FNV-1a).
+// A 64-bit hash that is the same on every platform (FNV-1a by Fowler, Noll and Vo).
 inline uint64_t fnv1a(std::string_view text) {
   uint64_t hash = 0xCBF29CE484222325ULL;
   for (const unsigned char byte : text) hash = (hash ^ byte) * 0x100000001B3ULL;

@@ -22,7 +22,7 @@ namespace {
 std::atomic<int> requested_signal{0};
 std::atomic<long> first_request_ms{0};
 std::atomic<bool> is_repeated{false};
-// The file that exit_on_stop() removes. A handler that has begun keeps the path, because the process goes on in other threads.
+// The file that exit_on_stop() removes. A handler that has started keeps the path, because other threads continue to run.
 enum class FileState { kNone, kBeingNamed, kNamed, kBeingRemoved };
 std::atomic<FileState> file_state{FileState::kNone};
 std::array<char, PATH_MAX> file_to_remove{};
@@ -123,7 +123,7 @@ std::optional<std::chrono::milliseconds> time_since_stop_signal() {
 void repair_inherited_state() {
   for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor) {
     if (::fcntl(descriptor, F_GETFD) >= 0 || errno != EBADF) continue;
-    // It gets this number, which is the least that is free. For child processes too, so not close-on-exec.
+    // The new descriptor gets this number because it is the lowest free one. Child processes need it too, so it is not close-on-exec.
     if (::open("/dev/null", descriptor == STDERR_FILENO ? O_WRONLY : O_RDONLY) != descriptor) end_process(ExitCode::kFailure);
   }
   ::signal(SIGXFSZ, SIG_IGN);
@@ -136,8 +136,8 @@ void check_working_folder() {
   const auto folder = std::filesystem::current_path(error);
   if (!folder.empty()) return;
   throw Error(error == std::errc::no_such_file_or_directory
-                  ? "the folder in which this was started has been removed; cd into it again, or into another one"
-                  : "the folder in which this was started cannot be used: " + error.message());
+                  ? "the current folder has been removed; change to another folder, or cd into the path again if it has been created anew"
+                  : "the current folder cannot be used: " + error.message());
 }
 
 }  // namespace trainer

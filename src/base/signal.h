@@ -7,7 +7,7 @@
 
 namespace trainer {
 
-// Keeps stop signals waiting until install_stop_handlers() or exit_on_stop_signals(), so that none is lost or ends the process in between.
+// Blocks stop signals until install_stop_handlers() or exit_on_stop_signals(), so that none is lost or ends the process in between.
 void block_stop_signals();
 // Installs handlers for SIGINT, SIGTERM, SIGUSR1 and, unless it is ignored, SIGHUP. A SIGINT one second or more after the first stop signal
 // ends the process immediately (earlier ones do not: the same SIGINT may arrive twice, from the terminal and from the launcher). Unblocks
@@ -16,7 +16,8 @@ void install_stop_handlers();
 // For commands without these handlers: a stop signal ends the process at once with ExitCode::kStopped, unless it is ignored. Unblocks these
 // signals.
 void exit_on_stop_signals();
-// Such an end removes this file, if it exists then, while the object lives. Of several objects that live at once, only the first counts.
+// While an object of this class lives, a process that ends in this way removes this file, if it exists. Of several objects that live at
+// once, only the first has an effect.
 class RemovedOnExit {
  public:
   explicit RemovedOnExit(const std::filesystem::path& file);
@@ -35,13 +36,13 @@ std::optional<std::chrono::milliseconds> time_since_stop_signal();
 // Whether another stop signal arrived one second or more after the first one.
 bool is_stop_repeated();
 
-// What a process inherits from the program that starts it, and what may be missing of it.
+// Repairs of the state that a process inherits from the program that starts it.
 
 // To be called by main before anything else:
-// - Descriptors 0 to 2 that are closed are opened on /dev/null, so that no file of this program gets one of these numbers and then what is
-//   printed. Reading from it finds nothing, and messages are discarded, but writing results to a closed standard output stays an error
+// - Closed descriptors 0 to 2 are opened on /dev/null, so that no other file gets one of these numbers and then receives printed text.
+//   Reading from it finds nothing, and messages are discarded, but writing results to a closed standard output stays an error
 //   (base/standard_streams.h). Ends the process with code 1 if there is no /dev/null.
-// - SIGXFSZ is ignored: a file that exceeds its limit (ulimit -f) is then an error of the system call that writes it.
+// - SIGXFSZ is ignored, so that a write beyond the file size limit (ulimit -f) fails with an error.
 // - SIGCHLD is not ignored: otherwise the end of a child process would go unnoticed.
 void repair_inherited_state();
 

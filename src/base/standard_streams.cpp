@@ -32,7 +32,7 @@ std::string read_standard_input(size_t max_bytes) {
     const auto length = ::read(STDIN_FILENO, buffer.data(), buffer.size());
     if (length < 0 && errno != EINTR && errno != EAGAIN) throw Error(failed + std::strerror(errno));
     if (length == 0) {
-      // The end may be that of a writer which was stopped too.
+      // The input may have ended because its writer was stopped too.
       check_stop();
       return content;
     }
@@ -62,7 +62,7 @@ void print_text(std::string_view text) {
 void flush_standard_output() {
   if (is_lost) return;
   if (std::fflush(stdout) != 0) return lose();
-  // Closing any descriptor of a file makes a network file system write it.
+  // A network file system writes a file's data when any descriptor of it is closed.
   const int copy = ::dup(STDOUT_FILENO);
   if (copy < 0 || ::close(copy) != 0) lose();
 }

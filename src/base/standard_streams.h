@@ -6,20 +6,19 @@
 
 namespace trainer {
 
-// What messages call it.
+// The name of the standard input in messages.
 inline constexpr const char* kStandardInputName = "<standard input>";
 
-// Reads the standard input to its end, at most `max_bytes`. While there is nothing to read, a stop request ends the call by an Error with
-// ExitCode::kStopped.
+// Reads the standard input to its end, at most `max_bytes`. A stop request while it waits throws an Error with ExitCode::kStopped.
 std::string read_standard_input(size_t max_bytes);
 
 // The standard output, to which commands print their results.
 
-// Prints `text` as it is; it may wait in a buffer until flush_standard_output(). Both functions throw Error with the reason when what was
-// printed cannot be written (a full disk, a closed standard output). If the reader of a pipe has ended, the rest is dropped without an
+// Prints `text` unchanged; it may stay in a buffer until flush_standard_output(). Both functions throw Error with the reason when the
+// output cannot be written (a full disk, a closed standard output). If the reader of a pipe has exited, the rest is dropped without an
 // error. After either, nothing more is printed.
 void print_text(std::string_view text);
-// main calls it after the command. Also finds errors that a file system reports only when a file is closed.
+// main calls it after the command. Also reports errors that a file system reports only when a file is closed.
 void flush_standard_output();
 
 // Whether the program was started without a standard output (base/signal.h).

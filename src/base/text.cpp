@@ -135,7 +135,7 @@ std::string printable_line(std::string_view text) {
 
 Utf8Character first_character(std::string_view text) {
   struct Form {
-    uint8_t mask;     // of the bits of the first byte that tell the length
+    uint8_t mask;     // of the bits of the first byte that encode the length
     uint8_t bits;     // their value
     uint32_t lowest;  // the first code point that needs this length
   };

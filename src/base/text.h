@@ -1,5 +1,5 @@
 #pragma once
-// Text for people: durations, sizes, counts, and the nearest of several names; and text from outside.
+// Text for messages: durations, sizes, counts and the nearest of several names; and text from outside, made safe for a terminal.
 
 #include <chrono>
 #include <concepts>
@@ -14,9 +14,10 @@ namespace trainer {
 
 std::string format_duration(std::chrono::duration<double> duration);  // "8.3s", "3m12s", "2h05m"
 std::string format_bytes(uint64_t bytes);                             // "512 B", "1.2 GiB"
-// Only letters of ASCII become small ones.
+// Converts only ASCII letters.
 std::string lower_case(std::string_view text);
-// A number with an exponent gets a fraction, "1.0e-05", without which YAML 1.1 (PyYAML) reads text; what is no number stays as it is.
+// Adds a fraction to a number with an exponent, as in "1.0e-05", because YAML 1.1 (PyYAML) reads "1e-05" as text. Text that is not a number
+// is returned unchanged.
 std::string portable_number(std::string text);
 std::string join(std::span<const std::string> parts, std::string_view separator);
 
@@ -26,7 +27,7 @@ std::string nearest_name(std::string_view text, std::span<const std::string> can
 
 // A number with the noun that it counts.
 
-// "1 epoch", "0 epochs", "3 epochs". `plural`: of a noun that does not only take an s ("class", "classes").
+// "1 epoch", "0 epochs", "3 epochs". `plural` is needed for a noun whose plural has more than an additional s ("class", "classes").
 template <std::integral Number>
 std::string counted(Number number, std::string_view noun, std::string_view plural = {}) {
   auto text = std::to_string(number);
@@ -36,15 +37,15 @@ std::string counted(Number number, std::string_view noun, std::string_view plura
   return text;
 }
 
-// Text from outside (values of files, names of files, messages of other processes) as a terminal may receive it.
+// Text from outside (values and names of files, messages of other processes), made safe for a terminal.
 
-// `text` with each byte of a control character, and each byte that is not valid UTF-8, written as "\x1b"; tabs and line breaks stay. A
-// terminal would execute control characters: they can move the cursor, erase lines and set the window's title.
+// Returns `text` with each byte of a control character and each byte of invalid UTF-8 written as an escape such as "\x1b"; tabs and line
+// breaks stay. A terminal would execute control characters, which can move the cursor, erase lines and set the window's title.
 std::string printable(std::string_view text);
-// The same for a name in a table or message of one line: tabs and line breaks are written as "\x0a" too.
+// The same for a name in a table or a message of one line: tabs and line breaks are escaped too ("\x0a").
 std::string printable_line(std::string_view text);
 
-// Text in UTF-8, as files and names from outside should hold it.
+// UTF-8 decoding.
 
 struct Utf8Character {
   size_t length = 0;  // in bytes; 0: the text does not begin with a valid character
@@ -53,22 +54,21 @@ struct Utf8Character {
 
 // `text` must not be empty.
 Utf8Character first_character(std::string_view text);
-// Of ASCII or of Latin-1 (U+0080 to U+009F).
+// Whether it is a control character of ASCII or of Latin-1 (U+0080 to U+009F).
 bool is_control(char32_t code_point);
 bool is_utf8(std::string_view text);
-// Programs of Windows put one at the beginning of text files.
+// Windows programs write a byte order mark at the beginning of text files.
 std::string_view without_byte_order_mark(std::string_view text);
 
-// How deeply the values of a JSON text lie in each other. nlohmann/json copies and prints them by recursion, so that a hostile file could
-// overflow the stack.
+// The nesting depth of JSON texts. nlohmann/json copies and prints values recursively, so a hostile file could overflow the stack.
 
-// No file of a run directory has more.
+// More than any file of a run directory has.
 constexpr int kMostJsonLevels = 100;
 
-// The most arrays and objects around a value of the text.
+// The largest number of arrays and objects around any value of the text.
 int count_json_levels(std::string_view text);
 
-// A line of comma-separated values as RFC 4180, with what a terminal would execute shown instead (base/text.h).
+// A line of comma-separated values (RFC 4180), with control characters escaped.
 std::string csv_line(const std::vector<std::string>& cells);
 
 }  // namespace trainer

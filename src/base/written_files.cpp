@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kFirstLine = "trainer run directory, format 1";
 
-// Files that this program writes lie in the folder; others who can write there could name any file for removal.
+// The list is in the folder with the files; other users who can write there could name any file for removal.
 bool leads_outside(const std::filesystem::path& name) { return name.is_absolute() || std::ranges::find(name, "..") != name.end(); }
 
 }  // namespace
@@ -31,7 +31,7 @@ std::error_code WrittenFiles::create(const std::filesystem::path& list, const st
     return {};
   }
   const std::error_code reason(errno, std::generic_category());
-  // Not a part of it, which would count as the whole.
+  // Removes a partly written list, which would be read as a complete one.
   if (file.number() >= 0) ::unlink(list.c_str());
   return reason;
 }
@@ -39,7 +39,7 @@ std::error_code WrittenFiles::create(const std::filesystem::path& list, const st
 WrittenFiles::WrittenFiles(const std::filesystem::path& list) : list_(list), lines_(list) {
   std::istringstream lines(read_file(list));
   std::string line;
-  // Empty: the process that creates it has not written the first line yet.
+  // The list is empty if the process that creates it has not written the first line yet.
   if (std::getline(lines, line) && line != kFirstLine) {
     throw UsageError(list.string() + ": it begins with \"" + line.substr(0, 80) + "\", but this program writes \"" + kFirstLine +
                      "\"; use the version of the program that wrote this folder, or another folder");
@@ -59,7 +59,7 @@ void WrittenFiles::add(const std::filesystem::path& file) {
   const auto name = name_of(file);
   const std::scoped_lock lock(mutex_);
   if (names_.contains(name)) return;
-  // Whoever created it may have been ended before the first line was written.
+  // The process that created the list may have ended before it wrote the first line.
   std::error_code removed;
   const bool is_empty = std::filesystem::file_size(list_, removed) == 0;
   lines_.write((is_empty ? std::string(kFirstLine) + '\n' : "") + name + '\n');

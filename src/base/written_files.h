@@ -1,6 +1,6 @@
 #pragma once
 // The list of the files that runs have written into a folder, so that nothing else is replaced or removed there later. The list is a file
-// of that folder, and marks it as one of this program: a line with the version of the format, then one name a line.
+// in that folder and marks it as a run directory: a line with the format version, then one name per line.
 
 #include <filesystem>
 #include <mutex>
@@ -13,11 +13,11 @@
 
 namespace trainer {
 
-// The functions may be called by several threads.
+// The functions may be called by several threads at once.
 class WrittenFiles {
  public:
-  // Creates the file `list` with these names, relative to its folder, unless it exists, and flushes it to the disk. Returns the reason if
-  // it cannot be written, and leaves no file then.
+  // Creates the file `list` with these names, relative to its folder, unless it exists, and flushes it to the disk. If it cannot be
+  // written, returns the reason and leaves no file.
   static std::error_code create(const std::filesystem::path& list, const std::vector<std::string>& names = {});
 
   // Reads an existing list. Throws UsageError if it has another format or names a file outside of its folder, and Error if it cannot be
@@ -27,10 +27,10 @@ class WrittenFiles {
   // `file`: its path begins with the folder of the list. To be called before the file is written. Throws Error if the list cannot be
   // written.
   void add(const std::filesystem::path& file);
-  // Flushes the list to the disk, so that after a power failure no file that is written later is missing in it. Throws Error.
+  // Flushes the list to the disk, so that after a power failure it still has every file that was added so far. Throws Error.
   void flush() const;
   bool contains(const std::filesystem::path& file) const;
-  // Also those that do not exist any more.
+  // Includes files that no longer exist.
   std::vector<std::filesystem::path> files() const;
 
  private:

@@ -20,14 +20,14 @@ struct Dtype {
   const char* safetensors;  // F32
 };
 
-// Return nullptr if files cannot hold such tensors. Results point into one array, in the order of tensors in a safetensors file.
+// Return nullptr if files cannot contain such tensors. Results point into one array, whose order is that of tensors in a safetensors file.
 const Dtype* find_dtype(torch::ScalarType type);
 const Dtype* find_dtype_by_name(std::string_view name);
 const Dtype* find_dtype_by_storage(std::string_view storage);
 const Dtype* find_dtype_by_safetensors(std::string_view name);
 
-// The size in bytes of a tensor of this shape. nullopt for a shape that LibTorch does not support: with a negative size, or with sizes
-// whose product in bytes, zeros excluded, overflows int64_t.
+// Returns the size in bytes of a tensor of this shape, or nullopt for a shape that LibTorch does not support: one with a negative size, or
+// whose number of bytes, computed without the sizes that are 0, overflows int64_t.
 inline std::optional<uint64_t> num_bytes_of(std::span<const int64_t> shape, size_t element_size) {
   auto bytes_if_full = static_cast<int64_t>(element_size);
   bool is_empty = false;

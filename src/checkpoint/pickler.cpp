@@ -35,7 +35,7 @@ class Pickler {
 
   void code(Opcode opcode) { result_.program += static_cast<char>(opcode); }
 
-  // Instructions that were written before are replaced by a reference to the object they made.
+  // If the instructions were written before, writes a reference to the object that they made instead.
   void once(const std::string& instructions) {
     const auto [entry, is_new] = memo_.try_emplace(instructions, static_cast<uint32_t>(memo_.size()));
     if (is_new) result_.program += instructions;
@@ -85,7 +85,7 @@ class Pickler {
   }
 
   void value(const std::string& content) {
-    TORCH_CHECK(content.size() <= std::numeric_limits<uint32_t>::max(), "a text of ", content.size(), " bytes does not fit a pickle");
+    TORCH_CHECK(content.size() <= std::numeric_limits<uint32_t>::max(), "a string of ", content.size(), " bytes is too long for a pickle");
     std::string instructions(1, static_cast<char>(Opcode::kBinUnicode));
     append(instructions, static_cast<uint32_t>(content.size()));
     once(instructions + content);
@@ -110,7 +110,7 @@ class Pickler {
     code(Opcode::kSetItems);
   }
 
-  // As Tensor.__reduce_ex__ in torch/_tensor.py.
+  // Like Tensor.__reduce_ex__ in torch/_tensor.py.
   void value(const torch::Tensor& tensor) {
     TORCH_CHECK(tensor.defined() && tensor.is_cpu() && tensor.layout() == torch::kStrided && !tensor.is_conj() && !tensor.is_neg(),
                 "only plain tensors on the CPU can be written");
@@ -123,7 +123,7 @@ class Pickler {
     tuple(tensor.sizes());
     tuple(tensor.strides());
     value(tensor.requires_grad());
-    // Its hooks: an empty OrderedDict.
+    // The tensor's hooks: an empty OrderedDict.
     global("collections", "OrderedDict");
     code(Opcode::kEmptyTuple);
     code(Opcode::kReduce);

@@ -43,14 +43,15 @@ class TorchZip {
     for (const auto& entry : zip_.entries()) {
       const auto slash = entry.name.find('/');
       if (slash == std::string_view::npos || entry.name.substr(slash + 1) != kProgram) continue;
-      if (!folder_.empty()) refuse(source_, "holds data.pkl in two folders", "give a file that torch.save wrote");
+      if (!folder_.empty()) refuse(source_, "contains data.pkl in two folders", "give a file that torch.save wrote");
       folder_ = entry.name.substr(0, slash);
     }
-    if (folder_.empty()) refuse(source_, "is a zip archive, but not PyTorch's: it holds no data.pkl", "give a file that torch.save wrote");
+    if (folder_.empty())
+      refuse(source_, "is a zip archive, but not a PyTorch file: it does not contain data.pkl", "give a file that torch.save wrote");
     const auto code = entry_name("code/");
     if (zip_.find(entry_name("constants.pkl")) != nullptr ||
         std::ranges::any_of(zip_.entries(), [&](const ZipEntry& entry) { return entry.name.starts_with(code); })) {
-      refuse(source_, "is a TorchScript archive (of torch.jit.save, or of torch::save in C++)",
+      refuse(source_, "is a TorchScript archive (written by torch.jit.save, or by torch::save in C++)",
              "save the module's state_dict with Python's torch.save");
     }
   }
@@ -61,7 +62,7 @@ class TorchZip {
     if (entry == nullptr) return;
     const auto order = text(*entry);
     if (order != "little") {
-      refuse(source_, fmt::format("holds numbers in the byte order {}, not \"little\"", in_quotes(order)),
+      refuse(source_, fmt::format("contains numbers in the byte order {}, not \"little\"", in_quotes(order)),
              "load and save it again on an x86 or ARM machine");
     }
   }
@@ -71,16 +72,15 @@ class TorchZip {
     constexpr int kFirstVersion = 1;
     constexpr int kLastVersion = 10;
     const auto* entry = zip_.find(entry_name("version"));
-    if (entry == nullptr) refuse_damaged(source_, "holds no version of its format");
+    if (entry == nullptr) refuse_damaged(source_, "does not state the version of its format");
     auto digits = text(*entry);
     if (digits.ends_with('\n')) digits.remove_suffix(1);
     int version = 0;
     const auto [end, error] = std::from_chars(digits.begin(), digits.end(), version);
     if (error != std::errc() || end != digits.end() || version < kFirstVersion || version > kLastVersion) {
-      refuse(
-          source_,
-          fmt::format("is of version {} of PyTorch's format, of which {} to {} are known", in_quotes(digits), kFirstVersion, kLastVersion),
-          "save it with an older PyTorch");
+      refuse(source_,
+             fmt::format("has version {} of PyTorch's format; only {} to {} are supported", in_quotes(digits), kFirstVersion, kLastVersion),
+             "save it with an older PyTorch");
     }
   }
 
@@ -92,9 +92,9 @@ class TorchZip {
   torch::Storage load_storage(std::string_view key, uint64_t size) {
     budget_.take(2, key.size());
     const auto* entry = zip_.find(fmt::format("{}/data/{}", folder_, key));
-    if (entry == nullptr) refuse_damaged(source_, fmt::format("holds no storage {}, which a tensor needs", in_quotes(key)));
+    if (entry == nullptr) refuse_damaged(source_, fmt::format("does not contain storage {}, which a tensor needs", in_quotes(key)));
     if (entry->size != size) {
-      refuse_damaged(source_, fmt::format("holds {} bytes of storage {}, but a tensor needs {}", entry->size, in_quotes(key), size));
+      refuse_damaged(source_, fmt::format("contains {} bytes for storage {}, but a tensor needs {}", entry->size, in_quotes(key), size));
     }
     const auto known = storages_.find(entry);
     if (known != storages_.end()) return known->second;
@@ -124,7 +124,7 @@ state::Tree read_pytorch_file(std::span<const uint8_t> bytes, const std::string&
   return TorchZip(bytes, source).read();
 }
 
-// Values are written as they are in memory.
+// Values are written in the byte order of memory.
 static_assert(std::endian::native == std::endian::little);
 
 // Writes the entries of torch.save, in its order.

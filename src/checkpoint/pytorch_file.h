@@ -13,14 +13,15 @@
 
 namespace trainer::checkpoint {
 
-// Tensors must be on the CPU; strides may be any. As in torch.save, each storage is written whole and only once; all tensors that view
-// it must have the same dtype. Equal trees give equal bytes. `archive_name` is the folder inside the archive, by convention the file's
+// Tensors must be on the CPU, with any strides. As in torch.save, each storage is written whole and only once; all tensors that view it
+// must have the same dtype. Equal trees result in equal bytes. `archive_name` is the folder inside the archive, by convention the file's
 // name without its extension. No tensor is copied.
 void write_pytorch_file(const state::Tree& tree, const std::string& archive_name, Output& output);
 
-// The tree's tensors are on the CPU, own their memory, share it where the file's tensors do, and do not require gradients. Tuples and
-// torch.Size become lists, an OrderedDict a dictionary, dtypes and devices text ("torch.float16", "cuda:0"). Throws CheckpointError,
-// which names the file, if it is not such an archive of plain data. Allocates at most max_allocation() (refusal.h).
+// The tree's tensors are on the CPU, own their memory, share memory where the file's tensors do, and do not require gradients. Tuples and
+// torch.Size become lists, an OrderedDict becomes a dictionary, and dtypes and devices become text ("torch.float16", "cuda:0"). Throws
+// CheckpointError, which names the file, if the file is not such an archive or does not contain only plain data. Allocates at most
+// max_allocation() (refusal.h).
 state::Tree read_pytorch_file(const std::filesystem::path& path);
 // Reads the same from memory; `source` states in messages where the bytes came from.
 state::Tree read_pytorch_file(std::span<const uint8_t> bytes, const std::string& source);

@@ -23,7 +23,7 @@ using little_endian::load;
 
 using namespace std::string_view_literals;
 
-// The first bytes of files, by format.
+// The first bytes of the file formats.
 constexpr auto kZip = "PK\x03\x04"sv;
 constexpr auto kEmptyZip = "PK\x05\x06"sv;
 constexpr char kPickle = '\x80';
@@ -47,9 +47,10 @@ state::Tree load(std::span<const uint8_t> bytes, const std::string& source) {
   if (begins_as_safetensors(text, bytes)) return read_safetensors(bytes, source).tensors;
   if (text.starts_with(kLegacyMagic)) return read_legacy_file(bytes, source);
   if (text.front() == kPickle) {
-    refuse(source, "is a Python pickle, which can execute anything, and not in the format of torch.save", "save it with torch.save");
+    refuse(source, "is a Python pickle, which can execute arbitrary code, and is not in the format of torch.save",
+           "save it with torch.save");
   }
-  refuse(source, "is neither a file of torch.save nor a safetensors file, by its first bytes " + in_quotes(text.substr(0, 16)),
+  refuse(source, "is neither a file of torch.save nor a safetensors file: it begins with the bytes " + in_quotes(text.substr(0, 16)),
          "give a file of one of these formats");
 }
 
@@ -90,9 +91,9 @@ class LegacyFile {
   void check_version(const state::Tree& tree) const {
     constexpr int64_t kVersion = 1001;
     const auto* version = std::get_if<int64_t>(&tree.value());
-    if (version == nullptr) refuse_damaged(source_, "holds no version of its format");
+    if (version == nullptr) refuse_damaged(source_, "does not state the version of its format");
     if (*version != kVersion) {
-      refuse(source_, fmt::format("is of version {} of PyTorch's legacy format, of which only {} is known", *version, kVersion),
+      refuse(source_, fmt::format("has version {} of PyTorch's legacy format; only version {} is supported", *version, kVersion),
              "load it with the PyTorch that wrote it and save it with a newer one");
     }
   }
@@ -107,7 +108,7 @@ class LegacyFile {
     }
   }
 
-  // The content of the storages follows the programs, so that their size is limited by what is left of the file.
+  // The content of the storages follows the pickle programs, so the rest of the file limits their size.
   torch::Storage find_storage(std::string_view key, uint64_t num_elements, uint64_t size) {
     const auto known = storages_.find(key);
     if (known != storages_.end()) {
@@ -120,7 +121,7 @@ class LegacyFile {
     }
     const auto num_free = num_left() - std::min(num_left(), num_allocated_);
     if (size > num_free) {
-      refuse_damaged(source_, fmt::format("is cut off: a tensor needs {} bytes of storage {}, but at most {} bytes are left for it", size,
+      refuse_damaged(source_, fmt::format("is truncated: a tensor needs {} bytes of storage {}, but at most {} bytes are left for it", size,
                                           in_quotes(key), num_free));
     }
     auto storage = allocate_storage(size, budget_);
@@ -132,7 +133,7 @@ class LegacyFile {
 
   void fill_storages(const state::Tree& tree) {
     const auto* keys = std::get_if<state::List>(&tree.value());
-    if (keys == nullptr) refuse_damaged(source_, "holds no list of its storages");
+    if (keys == nullptr) refuse_damaged(source_, "does not contain a list of its storages");
     for (const auto& key : *keys) {
       const auto* text = std::get_if<std::string>(&key.value());
       if (text == nullptr) refuse_damaged(source_, "lists a storage without its key");
@@ -140,19 +141,20 @@ class LegacyFile {
     }
     const auto missing = std::ranges::find_if(storages_, [](const auto& item) { return !item.second.is_filled; });
     if (missing != storages_.end()) {
-      refuse_damaged(source_, fmt::format("holds no storage {}, which a tensor needs", in_quotes(missing->first)));
+      refuse_damaged(source_, fmt::format("does not contain storage {}, which a tensor needs", in_quotes(missing->first)));
     }
-    if (num_left() != 0) refuse_damaged(source_, fmt::format("holds {} bytes after its last storage", num_left()));
+    if (num_left() != 0) refuse_damaged(source_, fmt::format("contains {} bytes after its last storage", num_left()));
   }
 
   void fill_storage(const std::string& key) {
     const auto found = storages_.find(key);
-    if (found == storages_.end()) refuse_damaged(source_, fmt::format("holds a storage {}, which no tensor needs", in_quotes(key)));
+    if (found == storages_.end()) refuse_damaged(source_, fmt::format("contains storage {}, which no tensor needs", in_quotes(key)));
     auto& [storage, num_elements, is_filled] = found->second;
-    if (is_filled) refuse_damaged(source_, fmt::format("holds storage {} twice", in_quotes(key)));
+    if (is_filled) refuse_damaged(source_, fmt::format("contains storage {} twice", in_quotes(key)));
     const auto count = load<uint64_t>(take(sizeof(uint64_t), key));
     if (count != num_elements) {
-      refuse_damaged(source_, fmt::format("holds {} elements of storage {}, but a tensor needs {}", count, in_quotes(key), num_elements));
+      refuse_damaged(source_,
+                     fmt::format("contains {} elements of storage {}, but a tensor needs {}", count, in_quotes(key), num_elements));
     }
     std::copy_n(take(storage.nbytes(), key), storage.nbytes(), static_cast<uint8_t*>(storage.mutable_data()));
     is_filled = true;
@@ -161,7 +163,7 @@ class LegacyFile {
   const uint8_t* take(size_t size, const std::string& key) {
     if (size > num_left()) {
       refuse_damaged(source_,
-                     fmt::format("is cut off: {} bytes are left of the {} that storage {} needs", num_left(), size, in_quotes(key)));
+                     fmt::format("is truncated: {} bytes are left of the {} that storage {} needs", num_left(), size, in_quotes(key)));
     }
     const auto* bytes = bytes_.data() + next_;
     next_ += size;

@@ -11,8 +11,8 @@
 
 namespace trainer::checkpoint {
 
-void refuse(std::string_view source, std::string_view what, std::string_view cure) {
-  throw CheckpointError(fmt::format("{}: {}; {}", source, what, cure));
+void refuse(std::string_view source, std::string_view what, std::string_view fix) {
+  throw CheckpointError(fmt::format("{}: {}; {}", source, what, fix));
 }
 
 void refuse_damaged(std::string_view source, std::string_view what) {
@@ -50,7 +50,7 @@ Budget::Budget(size_t file_size, std::string source) : source_(std::move(source)
 
 void Budget::take(size_t bytes) {
   if (bytes > left_) {
-    refuse(source_, "asks for more memory than " + format_bytes(limit_) + ", which is more than a file of its size needs",
+    refuse(source_, "would need more than " + format_bytes(limit_) + " of memory, which is too much for a file of its size",
            "do not trust it, or save it again without large lists of numbers");
   }
   left_ -= bytes;

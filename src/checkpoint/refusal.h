@@ -10,21 +10,21 @@
 
 namespace trainer::checkpoint {
 
-// Throws CheckpointError: "<source>: <what>; <cure>".
-[[noreturn]] void refuse(std::string_view source, std::string_view what, std::string_view cure);
+// Throws CheckpointError: "<source>: <what>; <fix>".
+[[noreturn]] void refuse(std::string_view source, std::string_view what, std::string_view fix);
 // The same for content that no correct writer produces.
 [[noreturn]] void refuse_damaged(std::string_view source, std::string_view what);
 [[noreturn]] void refuse_empty(std::string_view source);
 
-// Text from a file, made fit for a message: in quotes, on one line and shortened.
+// Prepares text from a file for a message: in quotes, on one line and shortened.
 std::string in_quotes(std::string_view text);
 
 // Throws CheckpointError if the file is missing or cannot be read.
 MappedFile map_file(const std::filesystem::path& path);
 
-// Limits the memory that reading a file may allocate: a few bytes of a damaged or hostile file can request a lot.
+// Limits the memory that reading a file may allocate, because a few bytes of a damaged or hostile file can request a lot of memory.
 
-// Four times the file's size, plus 64 times its size up to 16 MiB: small files need it for the overhead of many small values.
+// Four times the file's size, plus 64 times its size up to 16 MiB, which small files need for the overhead of many small values.
 size_t max_allocation(size_t file_size);
 
 // Counts what a reader is about to allocate.
@@ -34,7 +34,7 @@ class Budget {
 
   // Throws CheckpointError if the sum of all calls would exceed max_allocation().
   void take(size_t bytes);
-  // The same for `count` objects of `size` bytes each.
+  // The same, for `count` objects of `size` bytes each.
   void take(size_t count, size_t size);
   size_t limit() const { return limit_; }
 

@@ -28,16 +28,16 @@ struct Named {
   const Dtype* dtype;
 };
 
-// The tensors in the order of their values in the file.
+// Returns the tensors in the order of their values in the file.
 std::vector<Named> sorted(const state::Dict& tensors) {
   std::vector<Named> result;
   for (const auto& [key, tree] : tensors.items()) {
     const auto* name = std::get_if<std::string>(&key);
     const auto* tensor = std::get_if<torch::Tensor>(&tree.value());
-    TORCH_CHECK(name != nullptr && tensor != nullptr && tensor->is_cpu(), "a safetensors file holds named tensors of the CPU");
+    TORCH_CHECK(name != nullptr && tensor != nullptr && tensor->is_cpu(), "a safetensors file can contain only named tensors on the CPU");
     const auto* dtype = find_dtype(tensor->scalar_type());
     if (dtype == nullptr || dtype->safetensors == nullptr) {
-      throw CheckpointError(fmt::format("{}: safetensors files cannot hold tensors of {}; write PyTorch's format instead", *name,
+      throw CheckpointError(fmt::format("{}: safetensors files cannot contain tensors of {}; write PyTorch's format instead", *name,
                                         toString(tensor->scalar_type())));
     }
     result.push_back({*name, *tensor, dtype});
@@ -107,14 +107,14 @@ Safetensors read_safetensors(const std::filesystem::path& path) {
 
 Safetensors read_safetensors(std::span<const uint8_t> bytes, const std::string& source) {
   if (bytes.empty()) refuse_empty(source);
-  if (bytes.size() < kLengthSize) refuse_damaged(source, "is too short for the length of a header");
+  if (bytes.size() < kLengthSize) refuse_damaged(source, "is too short to contain the length of a header");
   const auto length = load<uint64_t>(bytes.data());
   const auto rest = bytes.subspan(kLengthSize);
   if (length > kMaxSafetensorsHeader) {
-    refuse_damaged(source, fmt::format("would have a header of {} bytes, more than safetensors may have", length));
+    refuse_damaged(source, fmt::format("states a header of {} bytes, which is more than safetensors allows", length));
   }
   if (length > rest.size())
-    refuse_damaged(source, fmt::format("would have a header of {} bytes, but ends {} bytes into it", length, rest.size()));
+    refuse_damaged(source, fmt::format("states a header of {} bytes, but ends {} bytes into it", length, rest.size()));
   const std::string_view json(reinterpret_cast<const char*>(rest.data()), length);
   const auto values = rest.subspan(length);
   Budget budget(bytes.size(), source);
@@ -134,7 +134,8 @@ namespace {
 
 using Tensor = SafetensorsHeader::Tensor;
 
-// Receives the JSON's tokens from the parser and allows only the format's nesting: a tree of the JSON would need many times its size.
+// Receives the JSON's tokens from the parser and allows only the nesting of the format. No tree of the JSON is built, because it would need
+// many times the size of the text.
 class Handler : public nlohmann::json_sax<nlohmann::json> {
  public:
   Handler(const std::string& source, Budget& budget) : source_(source), budget_(budget) {}
@@ -151,7 +152,7 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
     if (place_ != Place::kShape && place_ != Place::kOffsets) unexpected("a number");
     if (value > static_cast<number_unsigned_t>(std::numeric_limits<int64_t>::max())) unexpected("a number that is too large");
     if (place_ == Place::kShape) {
-      if (tensor().shape.size() == kMaxDimensions) unexpected("a shape of more dimensions than tensors have");
+      if (tensor().shape.size() == kMaxDimensions) unexpected("a shape with more dimensions than tensors can have");
       tensor().shape.push_back(static_cast<int64_t>(value));
     } else if (num_offsets_ == 2) {
       unexpected("a third offset");
@@ -170,8 +171,8 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
     if (place_ != Place::kTensor || key_ != "dtype") unexpected("a string");
     tensor().dtype = find_dtype_by_safetensors(value);
     if (tensor().dtype == nullptr) {
-      refuse(source_, fmt::format("tensor {} is of dtype {}, which is not known here", in_quotes(tensor().name), in_quotes(value)),
-             "save it as a dtype that PyTorch computes in");
+      refuse(source_, fmt::format("tensor {} has the dtype {}, which is not supported", in_quotes(tensor().name), in_quotes(value)),
+             "save it with a dtype that PyTorch supports");
     }
     return true;
   }
@@ -232,16 +233,16 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
  private:
   enum class Place { kOutside, kTop, kMetadata, kTensor, kShape, kOffsets };
 
-  // Memory of a tensor and its header entry without the name, and of a pair of strings in the metadata.
+  // Approximate memory of a tensor and its header entry without the name, and of a pair of strings in the metadata.
   static constexpr size_t kTensorMemory = 1024;
   static constexpr size_t kMetadataMemory = 256;
-  // LibTorch's kernels support no more.
+  // The maximum that LibTorch's kernels support.
   static constexpr size_t kMaxDimensions = 64;
 
   Tensor& tensor() { return header_.tensors.back(); }
 
   [[noreturn]] void unexpected(const std::string& what) const {
-    refuse(source_, fmt::format("its header holds {} where the format does not allow it, at {}", what, in_quotes(key_)),
+    refuse(source_, fmt::format("its header contains {} where the format does not allow it, at {}", what, in_quotes(key_)),
            "save it again with the safetensors package");
   }
 
@@ -266,9 +267,9 @@ void check_names(const std::vector<Tensor>& tensors, const std::string& source) 
 void check_size(const Tensor& tensor, const std::string& source) {
   const auto size = num_bytes_of(tensor.shape, c10::elementSize(tensor.dtype->type));
   if (!size || tensor.begin > tensor.end || tensor.end - tensor.begin != *size) {
-    refuse_damaged(source,
-                   fmt::format("tensor {} of {} and shape [{}] would be bytes {} to {}, which is another size", in_quotes(tensor.name),
-                               tensor.dtype->safetensors, fmt::join(tensor.shape, ", "), tensor.begin, tensor.end));
+    refuse_damaged(
+        source, fmt::format("tensor {} has dtype {} and shape [{}], but its bytes {} to {} have a different size", in_quotes(tensor.name),
+                            tensor.dtype->safetensors, fmt::join(tensor.shape, ", "), tensor.begin, tensor.end));
   }
 }
 
@@ -286,13 +287,13 @@ void check_places(const std::vector<Tensor>& tensors, uint64_t num_bytes, const 
     }
     end = tensor->end;
   }
-  if (end != num_bytes) refuse_damaged(source, fmt::format("its tensors take {} bytes, but {} follow the header", end, num_bytes));
+  if (end != num_bytes) refuse_damaged(source, fmt::format("its tensors need {} bytes, but {} bytes follow the header", end, num_bytes));
 }
 
 }  // namespace
 
 SafetensorsHeader parse_safetensors_header(std::string_view json, uint64_t num_bytes, const std::string& source, Budget& budget) {
-  // The parser's buffers while it reads one long string.
+  // Allow for the parser's buffers when it reads one long string.
   budget.take(4, json.size());
   Handler handler(source, budget);
   nlohmann::json::sax_parse(json.begin(), json.end(), &handler);

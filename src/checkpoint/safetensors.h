@@ -22,9 +22,9 @@ struct Safetensors {
   std::map<std::string, std::string> metadata;
 };
 
-// Tensors must be on the CPU; those that are not contiguous are copied, one at a time. The values are written in the order of the Python
-// package: widest dtype first, then by name. Throws CheckpointError for tensors that share memory, as that package does, and for a dtype
-// that the format does not support.
+// Tensors must be on the CPU; tensors that are not contiguous are copied, one at a time. Values are written in the order of the Python
+// package: widest dtype first, then by name. Throws CheckpointError if tensors share memory, as that package does, and for a dtype that the
+// format does not support.
 void write_safetensors(const Safetensors& content, Output& output);
 
 // Tensors are in the order of the header and own their memory. Throws CheckpointError, which names the file, if it is not a
@@ -53,7 +53,7 @@ struct SafetensorsHeader {
 };
 
 // `json` is the header, `num_bytes` the number of bytes after it. Throws CheckpointError unless the tensors have unique names, fill these
-// bytes without gap or overlap, and each has the length that follows from its shape and dtype.
+// bytes without gaps or overlaps, and each has the length that follows from its shape and dtype.
 SafetensorsHeader parse_safetensors_header(std::string_view json, uint64_t num_bytes, const std::string& source, Budget& budget);
 
 }  // namespace trainer::checkpoint

@@ -24,13 +24,14 @@ class Saver::Copy {
  public:
   explicit Copy(bool pin_memory) : pin_memory_(pin_memory) {}
 
-  // Allocates a buffer like each of `tensors` unless they exist. `touch`: also writes to new ones, so that the system provides their pages.
+  // Allocates a buffer for each of `tensors` unless fitting buffers exist. `touch`: also writes to new buffers, so that the system provides
+  // their pages.
   void fit(const std::vector<torch::Tensor>& tensors, bool touch) {
     if (std::ranges::equal(tensors, buffers_, have_same_format)) return;
     buffers_.clear();
     // Few large blocks, because page-locked memory is slow to allocate, and LibTorch rounds its size up to a power of two.
     constexpr size_t kBlock = size_t{64} << 20;
-    size_t num_bytes = 0;  // that have no memory yet
+    size_t num_bytes = 0;  // of buffers without memory
     for (const auto& tensor : tensors) num_bytes += tensor.is_cpu() ? 0 : aligned_size(tensor);
     torch::Tensor block;
     size_t used = 0;
@@ -45,7 +46,7 @@ class Saver::Copy {
           block = torch::empty({block_size}, torch::dtype(torch::kUInt8).pinned_memory(pin_memory_));
           used = 0;
         }
-        // Each has a storage of its own, because a file holds whole storages.
+        // Each buffer has its own storage, because a file contains whole storages.
         auto* memory = block.mutable_data_ptr<uint8_t>() + used;
         buffers_.push_back(torch::from_blob(
             memory, tensor.sizes(), tensor.strides(), [block](void*) {}, options));
@@ -75,7 +76,7 @@ class Saver::Copy {
     return buffer.sizes() == tensor.sizes() && buffer.strides() == tensor.strides() && buffer.scalar_type() == tensor.scalar_type();
   }
 
-  // Bytes of a tensor's elements and of the gaps between them, and of one behind it, so that the next one is aligned.
+  // Size in bytes of a tensor's elements and the gaps between them, rounded up so that the next tensor is aligned.
   static size_t aligned_size(const torch::Tensor& tensor) {
     constexpr size_t kAlignment = 64;
     const auto size = at::detail::computeStorageNbytes(tensor.sizes(), tensor.strides(), tensor.element_size());
@@ -91,7 +92,8 @@ Saver::~Saver() = default;
 
 void Saver::start(std::function<void()> work) {
   work_ = std::async(std::launch::async, [work = std::move(work)] {
-    // On Linux this sets the priority of this thread only. Training threads wait for their slowest, so a delay of one delays all.
+    // On Linux this sets the priority of this thread only. The training threads wait for the slowest of them, so this thread must not delay
+    // any.
     ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 19);
     work();
   });

@@ -1,5 +1,5 @@
 #pragma once
-// Saves checkpoints while the training continues.
+// Saves checkpoints in the background while training continues.
 
 #include <chrono>
 #include <filesystem>
@@ -22,41 +22,41 @@ struct Saved {
   std::string error;  // empty: the file is on the disk
   uint64_t num_bytes = 0;
   std::vector<std::filesystem::path> removed;  // older checkpoints
-  double pause_seconds = 0;                    // how long save() blocked its caller
-  double write_seconds = 0;                    // from then until the file was on the disk
+  double pause_seconds = 0;                    // time for which save() blocked its caller
+  double write_seconds = 0;                    // time from the end of save() until the file was on the disk
 };
 
-// Not thread-safe: one thread calls it. Writes in a background thread of the lowest priority.
+// Not thread-safe. Writes on a background thread of the lowest priority.
 class Saver {
  public:
-  // `pin_memory`: whether the copies of tensors on a GPU are in pinned memory.
+  // `pin_memory`: whether tensors on a GPU are copied to pinned memory.
   Saver(Store store, bool pin_memory);
   ~Saver();
 
-  // Starts to allocate memory for a copy of trees like this one, so that the first save() does not have to.
+  // Starts to allocate memory for copies of trees like this one, so that the first save() does not need to.
   void reserve(const state::Tree& tree);
   // Copies the tree's tensors into memory that later calls reuse, and starts to write the copy to the disk. First waits until the
   // previous reserve() or save() has finished.
   void save(const state::Tree& tree, int64_t step, bool is_best);
   // Returns the save that has finished since the last call, if any, without waiting.
   std::optional<Saved> poll();
-  // The same, after waiting for the save in progress.
+  // Waits for the save in progress, then does the same.
   std::optional<Saved> finish();
 
-  // Not while a save is in progress.
+  // Must not be called while a save is in progress.
   Store& store() { return store_; }
 
  private:
   class Copy;
 
-  // Runs `work` in a thread of the lowest priority. Only after wait().
+  // Runs `work` on a thread of the lowest priority. Must be called after wait().
   void start(std::function<void()> work);
   void wait() const;
   void write(const state::Tree& copy, bool is_best);
 
   Store store_;
   std::unique_ptr<Copy> copy_;
-  Saved saved_;                 // used only by the thread that writes, while it does
+  Saved saved_;                 // while a save is in progress, used only by the writing thread
   bool is_unreported_ = false;  // whether finish() has yet to return saved_
   std::future<void> work_;      // declared last: its destructor waits, before the other members are destroyed
 };

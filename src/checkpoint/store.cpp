@@ -32,7 +32,7 @@ std::optional<int64_t> step_of(const fs::path& file) {
   return error == std::errc() && rest == end ? std::optional(step) : std::nullopt;
 }
 
-// Whether `file` has the name of an unfinished file of ours: "step_00001950.pt.tmp31".
+// Whether `file` has the name of an unfinished checkpoint: "step_00001950.pt.tmp31".
 bool is_temporary(const fs::path& file) {
   constexpr std::string_view kExtension = ".tmp";
   const auto extension = file.extension().string();
@@ -41,7 +41,7 @@ bool is_temporary(const fs::path& file) {
   return is_form && (target == kLast || target == kBest || target == kProbe || step_of(target));
 }
 
-// By its directory of entries; their contents are not read.
+// Checks only the archive's directory of entries; their contents are not read.
 bool is_complete(const fs::path& file) {
   try {
     const auto map = map_file(file);
@@ -77,8 +77,8 @@ Store::Store(fs::path folder, int64_t keep_last, WrittenFiles* files) : folder_(
     }
     AtomicFile(folder_ / kProbe).write("x");
   } catch (const std::exception& error) {
-    throw CheckpointError(
-        fmt::format("no checkpoint can be saved in {}: {}; make it writable, or choose another --run-dir", folder_.string(), error.what()));
+    throw CheckpointError(fmt::format("checkpoints cannot be saved in {}: {}; make it writable, or choose another --run-dir",
+                                      folder_.string(), error.what()));
   }
 }
 
@@ -99,7 +99,7 @@ std::vector<fs::path> Store::link_written(int64_t step, bool is_best) {
     flush_folder(folder_);
     return remove_old(step);
   } catch (const fs::filesystem_error& error) {
-    throw CheckpointError(fmt::format("{} cannot be linked to: {}", file_of(step).string(), error.code().message()));
+    throw CheckpointError(fmt::format("cannot create a link to {}: {}", file_of(step).string(), error.code().message()));
   }
 }
 
@@ -117,7 +117,7 @@ bool Store::set_first_best(const fs::path& file) const {
   return true;
 }
 
-// Without the file of that name, which a killed process can have left.
+// Also removes a file of that name, which a killed process may have left.
 fs::path Store::temporary_of(const char* name) const {
   auto temporary = folder_ / fmt::format("{}.tmp{}", name, ::getpid());
   fs::remove(temporary);

@@ -1,5 +1,5 @@
 #pragma once
-// The checkpoint folder of a run: numbered files, each complete or absent, and links to the newest and to the best one.
+// The checkpoint folder of a run. It contains numbered files, each complete or absent, and links to the newest and the best one.
 
 #include <cstdint>
 #include <filesystem>
@@ -12,13 +12,13 @@
 
 namespace trainer::checkpoint {
 
-// The numbered files of a folder, newest first; empty if the folder does not exist.
+// Lists the numbered files of a folder, newest first. Returns an empty list if the folder does not exist.
 std::vector<std::filesystem::path> list_checkpoints(const std::filesystem::path& folder);
 
 // "step_00001950.pt"
 std::string checkpoint_name(int64_t step);
 
-// What a write has done.
+// The result of a write.
 struct Written {
   uint64_t num_bytes = 0;                      // the size of the file
   std::vector<std::filesystem::path> removed;  // older checkpoints
@@ -27,22 +27,22 @@ struct Written {
 // Writes the checkpoints. Only one process of a run may have a Store.
 class Store {
  public:
-  // Creates the folder if needed, and removes incomplete files that a killed process has left. Throws CheckpointError if nothing can be
-  // written there. `files`, which must outlive the store, gets the name of each file; only checkpoints that it contains are removed. Null:
-  // the folder has no others.
+  // Creates the folder if needed, and removes incomplete files that a killed process has left. Throws CheckpointError if the folder is not
+  // writable. `files` must outlive the store: the name of each file is added to it, and only checkpoints that it contains are removed. If
+  // it is null, all checkpoints in the folder may be removed.
   Store(std::filesystem::path folder, int64_t keep_last, WrittenFiles* files = nullptr);
 
   // "<folder>/step_00001950.pt".
   std::filesystem::path file_of(int64_t step) const;
-  // Writes step_….pt durably and links last.pt to it, and best.pt if it `is_best`; then removes older checkpoints but the best and so many
-  // that `keep_last` complete ones are left. Those of later steps, which a run that resumed from an earlier one could not read, are not
-  // counted and stay. The tensors must be on the CPU. If it throws Error, the previous checkpoints still exist.
+  // Writes step_….pt durably and links last.pt to it, and also best.pt if `is_best`. Then removes older checkpoints except the best one, so
+  // that `keep_last` complete ones remain. Checkpoints of later steps, which a run that resumed from an earlier one could not read, are
+  // neither counted nor removed. The tensors must be on the CPU. If this throws Error, the previous checkpoints still exist.
   Written write(const state::Tree& tree, int64_t step, bool is_best);
-  // After the file of that step was written, perhaps by a process that was killed before it could do this: links to it as write() does and
-  // removes older checkpoints, which it returns. Throws CheckpointError.
+  // Links to the file of that step as write() does, and removes and returns older checkpoints. Used after the file was written by a process
+  // that may have been killed before it created the links. Throws CheckpointError.
   std::vector<std::filesystem::path> link_written(int64_t step, bool is_best);
-  // Unless there is a best.pt: makes it the same file as `file`, in another folder, or a copy where that is not possible. Returns false if
-  // there is one. Throws std::filesystem::filesystem_error.
+  // Returns false if best.pt exists. If not, makes it a hard link to `file`, which is in another folder, or a copy if that is not possible.
+  // Throws std::filesystem::filesystem_error.
   bool set_first_best(const std::filesystem::path& file) const;
 
  private:
@@ -53,7 +53,7 @@ class Store {
   std::filesystem::path folder_;
   int64_t keep_last_;
   WrittenFiles* files_;
-  std::set<std::filesystem::path> complete_;  // the files that were found to be complete
+  std::set<std::filesystem::path> complete_;  // files that are known to be complete
 };
 
 }  // namespace trainer::checkpoint

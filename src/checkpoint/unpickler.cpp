@@ -40,7 +40,7 @@ class Unpickler {
     return to_tree(objects_, result, budget_);
   }
 
-  // The byte offset of the current instruction.
+  // Byte offset of the current instruction.
   size_t position() const { return position_; }
   // After run(): the program's length in bytes.
   size_t program_size() const { return next_; }
@@ -74,9 +74,9 @@ class Unpickler {
 
   void push_object(ObjectId id) { push(stack_, id, budget_); }
 
-  // Does not reach below the last mark.
+  // Throws PickleError if there is no object above the last mark.
   ObjectId top() const {
-    if (stack_.size() <= (marks_.empty() ? 0 : marks_.back())) throw PickleError("takes an object from an empty stack");
+    if (stack_.size() <= (marks_.empty() ? 0 : marks_.back())) throw PickleError("pops an object from an empty stack");
     return stack_.back();
   }
 
@@ -88,7 +88,7 @@ class Unpickler {
 
   // Pops the objects that were pushed since the last mark.
   std::vector<ObjectId> pop_to_mark() {
-    if (marks_.empty()) throw PickleError("takes objects up to a mark, but there is no mark");
+    if (marks_.empty()) throw PickleError("pops objects up to a mark, but there is no mark");
     const auto first = stack_.begin() + marks_.back();
     budget_.take(static_cast<size_t>(stack_.end() - first), sizeof(ObjectId));
     std::vector<ObjectId> ids(first, stack_.end());
@@ -97,7 +97,7 @@ class Unpickler {
     return ids;
   }
 
-  // The object of an instruction that makes one from the program's bytes alone; empty for other instructions.
+  // If the instruction makes an object from the program's bytes alone, returns it; nullopt for other instructions.
   std::optional<ObjectId> constant(Opcode opcode) {
     switch (opcode) {
       case Opcode::kNone:
@@ -136,17 +136,17 @@ class Unpickler {
     }
   }
 
-  // A two's complement integer with a length in bytes.
+  // A two's complement integer, preceded by its length in bytes.
   int64_t long_integer() {
     const size_t size = number<uint8_t>();
     const auto* bytes = take(size);
-    if (size > sizeof(int64_t)) throw PickleError("holds an integer of more than 64 bits");
+    if (size > sizeof(int64_t)) throw PickleError("contains an integer of more than 64 bits");
     uint64_t value = size > 0 && (bytes[size - 1] & 0x80) != 0 ? ~uint64_t{0} : 0;
     for (size_t i = size; i > 0; --i) value = value << 8 | bytes[i - 1];
     return static_cast<int64_t>(value);
   }
 
-  // The object of an instruction that makes or finds one with earlier objects; empty for other instructions.
+  // If the instruction makes or finds an object using earlier objects, returns it; nullopt for other instructions.
   std::optional<ObjectId> derived(Opcode opcode) {
     switch (opcode) {
       case Opcode::kTuple:
@@ -202,7 +202,7 @@ class Unpickler {
     switch (opcode) {
       case Opcode::kProto:
         if (const unsigned protocol = number<uint8_t>(); protocol != kProtocol) {
-          throw PickleError(fmt::format("is of pickle protocol {}, but torch.save writes protocol {}", protocol, kProtocol));
+          throw PickleError(fmt::format("has pickle protocol {}, but torch.save writes protocol {}", protocol, kProtocol));
         }
         return;
       case Opcode::kMark:
@@ -226,20 +226,20 @@ class Unpickler {
         return set_state(objects_, budget_, top(), state);
       }
       default:
-        throw PickleError(fmt::format("holds the instruction 0x{:02x}, which torch.save does not write", static_cast<unsigned>(opcode)));
+        throw PickleError(fmt::format("contains the instruction 0x{:02x}, which torch.save does not write", static_cast<unsigned>(opcode)));
     }
   }
 
-  // Pickle programs number memo entries from 0 and need at least two bytes for each, which limits the index.
+  // Pickle programs number memo entries from 0 and need at least two bytes for each entry, which limits the index.
   void put(size_t index) {
-    if (index >= program_.size() / 2) throw PickleError(fmt::format("stores an object under the number {}, which is too large", index));
+    if (index >= program_.size() / 2) throw PickleError(fmt::format("stores an object under the index {}, which is too large", index));
     while (memo_.size() <= index) push(memo_, kNothing, budget_);
     memo_[index] = top();
   }
 
   ObjectId get(size_t index) const {
     if (index >= memo_.size() || memo_[index] == kNothing)
-      throw PickleError(fmt::format("reads object {}, which it has not stored", index));
+      throw PickleError(fmt::format("reads the object with index {}, which it has not stored", index));
     return memo_[index];
   }
 
@@ -270,7 +270,7 @@ Unpickled unpickle(std::span<const uint8_t> bytes, const std::string& source, St
     refuse_damaged(where(), error.what());
   } catch (const PickleError& error) {
     refuse(where(), error.what(),
-           "save a dictionary of tensors, numbers, text, lists and dictionaries with torch.save, such as a state_dict");
+           "save a dictionary of tensors, numbers, strings, lists and dictionaries with torch.save, such as a state_dict");
   }
 }
 
@@ -309,7 +309,7 @@ const T& get(const Objects& objects, ObjectId id) {
   return *value;
 }
 
-// The parts of a tuple.
+// The elements of a tuple, which must have `count` of them.
 const std::vector<ObjectId>& parts(const Objects& objects, ObjectId id, size_t count) {
   const auto& elements = get<Tuple>(objects, id).elements;
   if (elements.size() != count) refuse_id();
@@ -353,7 +353,7 @@ torch::Storage allocate_storage(uint64_t size, Budget& budget) {
 
 namespace {
 
-// More than any checkpoint needs, and safe for the call stack.
+// More than any checkpoint needs, but few enough for the call stack.
 constexpr int kMaxDepth = 100;
 
 class TreeMaker {
@@ -361,7 +361,7 @@ class TreeMaker {
   TreeMaker(const Objects& objects, Budget& budget) : objects_(objects), budget_(budget) {}
 
   state::Tree make(ObjectId id, int depth) {
-    if (depth > kMaxDepth) throw PickleError(fmt::format("nests objects more than {} deep, or in themselves", kMaxDepth));
+    if (depth > kMaxDepth) throw PickleError(fmt::format("nests objects more than {} levels deep, or inside themselves", kMaxDepth));
     return std::visit([&](const auto& content) { return make(content, depth); }, objects_[id]);
   }
 
@@ -385,7 +385,7 @@ class TreeMaker {
   state::Tree make(const Dict& content, int depth) {
     const auto& contents = content.contents;
     check_keys(contents);
-    // The items' vector grows by doubling; while it does, the old and the new memory exist together.
+    // The vector of items grows by doubling; while it grows, the old and the new memory exist at the same time.
     budget_.take(contents.size() / 2, 3 * sizeof(state::Item));
     state::Dict dict;
     for (size_t i = 0; i < contents.size(); i += 2) dict.add(key(contents[i]), make(contents[i + 1], depth + 1));
@@ -496,7 +496,7 @@ class Caller {
   }
 
  private:
-  // `state`: (requires_grad, volatile, hooks), which parameters have in files of PyTorch before 0.4.
+  // `state`: (requires_grad, volatile, hooks), as parameters have in files of PyTorch before 0.4.
   void set_parameter_state(ObjectId state) const {
     const auto* tuple = std::get_if<Tuple>(&objects_[state]);
     if (tuple == nullptr || tuple->elements.size() != 3) throw PickleError("sets attributes of a tensor");
@@ -513,7 +513,7 @@ class Caller {
   const T& get(ObjectId id) const {
     const auto* value = std::get_if<T>(&objects_[id]);
     if (value == nullptr)
-      throw PickleError(fmt::format("calls a function with {} where it takes {}", describe(objects_[id]), describe(T{})));
+      throw PickleError(fmt::format("calls a function with {} where it expects {}", describe(objects_[id]), describe(T{})));
     return *value;
   }
 
@@ -524,7 +524,7 @@ class Caller {
       throw PickleError(fmt::format("makes a tensor with {}", what));
   }
 
-  // Arguments: none; by Python 2 one, the list of [key, value].
+  // Arguments: none, or, from Python 2, one list of [key, value] pairs.
   ObjectId ordered_dict(Arguments arguments) {
     expect_count(arguments, 0, 1);
     Dict dict{true, {}};
@@ -556,7 +556,7 @@ class Caller {
     return rebuild_tensor_v2(arguments.first(6), dtype.dtype);
   }
 
-  // Arguments: (storage, offset, size, stride, requires_grad, hooks[, metadata]). `dtype` nullptr: the storage's.
+  // Arguments: (storage, offset, size, stride, requires_grad, hooks[, metadata]). If `dtype` is nullptr, the storage's dtype is used.
   ObjectId rebuild_tensor_v2(Arguments arguments, const Dtype* dtype) {
     expect_count(arguments, 6, 7);
     get<bool>(arguments[4]);
@@ -565,7 +565,7 @@ class Caller {
     return make_tensor(arguments.first(4), dtype);
   }
 
-  // Arguments: (storage, offset, size, stride). `dtype` nullptr: the storage's.
+  // Arguments: (storage, offset, size, stride). If `dtype` is nullptr, the storage's dtype is used.
   ObjectId make_tensor(Arguments arguments, const Dtype* dtype) {
     const auto& storage = get<Storage>(arguments[0]);
     if (dtype == nullptr) dtype = storage.dtype;
@@ -586,9 +586,9 @@ class Caller {
     return objects_.add(std::move(tensor));
   }
 
-  // LibTorch's memory for a tensor without its storage, including sizes and strides.
+  // Approximate memory of LibTorch for a tensor without its storage, including sizes and strides.
   static constexpr size_t kTensorMemory = 512;
-  // LibTorch's kernels support no more.
+  // The maximum that LibTorch's kernels support.
   static constexpr size_t kMaxDimensions = 64;
 
   std::vector<int64_t> integers(ObjectId id) {
@@ -618,11 +618,11 @@ class Caller {
     }
   }
 
-  // Strides of 0 let a small file describe a huge tensor, and the first copy of it would fill the memory.
+  // With strides of 0, a small file can describe a huge tensor, whose first copy would fill the memory.
   void check_copy(const std::vector<int64_t>& sizes, size_t element_size) const {
     const auto num_bytes = num_bytes_of(sizes, element_size);
     if (!num_bytes || *num_bytes > budget_.limit()) {
-      throw PickleError(fmt::format("makes a tensor of sizes [{}] from few bytes, by repeating them", fmt::join(sizes, ", ")));
+      throw PickleError(fmt::format("makes a tensor of sizes [{}] by repeating few bytes", fmt::join(sizes, ", ")));
     }
   }
 
@@ -648,8 +648,7 @@ Global find_global(std::string_view module, std::string_view name) {
     if (const auto* dtype = find_dtype_by_storage(name)) return {Kind::kStorage, dtype};
     if (const auto* dtype = find_dtype_by_name(name)) return {Kind::kDtype, dtype};
   }
-  throw PickleError(
-      fmt::format("uses {}, which is not plain data and is never executed here", in_quotes(fmt::format("{}.{}", module, name))));
+  throw PickleError(fmt::format("uses {}, which is not plain data and is never executed", in_quotes(fmt::format("{}.{}", module, name))));
 }
 
 ObjectId call(Objects& objects, Budget& budget, ObjectId function, ObjectId arguments) {

@@ -1,6 +1,6 @@
 #pragma once
-// Runs a pickle program that can make only plain data: names are limited by an allow-list, as in torch/_weights_only_unpickler.py; and the
-// objects and calls that such a program makes.
+// Runs a pickle program that can make only plain data: the names that it may use are limited by an allow-list, as in
+// torch/_weights_only_unpickler.py.
 
 #include <torch/types.h>
 
@@ -22,12 +22,12 @@
 
 namespace trainer::checkpoint {
 
-// The objects that a pickle program makes, and their conversion to a tree. They refer to each other by number, so an object can contain
+// The objects that a pickle program makes, and their conversion to a tree. They refer to each other by index, so an object can contain
 // itself; all are freed together.
 
 using ObjectId = uint32_t;
 
-// A function, class or constant outside of the pickle program that it may use; all others are refused.
+// A function, class or constant outside the pickle program that it may use; all others are refused.
 struct Global {
   enum class Kind : uint8_t {
     kOrderedDict,
@@ -39,17 +39,17 @@ struct Global {
     kRebuildTensorV3,
     kRebuildParameter,
     kParameter,
-    kStorage,  // of `dtype`; nullptr: of bytes
+    kStorage,  // of `dtype`, or of bytes if that is nullptr
     kDtype,
   };
   Kind kind;
   const Dtype* dtype = nullptr;
 };
 
-// The range of bytes [begin, begin + size) of `memory`: all of it, or a view.
+// The bytes [begin, begin + size) of `memory`: all of it, or a view.
 struct Storage {
   torch::Storage memory;
-  const Dtype* dtype;  // nullptr: bytes
+  const Dtype* dtype;  // nullptr for untyped bytes
   uint64_t begin;
   uint64_t size;
 };
@@ -70,10 +70,10 @@ struct Dict {
 // Text points into the pickle program or into the Objects' own texts.
 using Object = std::variant<std::monostate, bool, int64_t, double, std::string_view, Global, Storage, torch::Tensor, Tuple, List, Dict>;
 
-// For messages: "a list".
+// Describes an object for a message: "a list".
 const char* describe(const Object& object);
 
-// push_back whose memory is taken from `budget`.
+// Like push_back(), but takes the memory from `budget`.
 template <typename T>
 void push(std::vector<T>& vector, T value, Budget& budget) {
   if (vector.size() == vector.capacity()) {
@@ -94,7 +94,7 @@ class Objects {
   Object& operator[](ObjectId id) { return objects_[id]; }
   const Object& operator[](ObjectId id) const { return objects_[id]; }
 
-  // Every Objects holds exactly one of each of these, under these numbers.
+  // Every Objects contains exactly one of each of these, with these indices.
   static constexpr ObjectId kNone = 0;
   static constexpr ObjectId kFalse = 1;
   static constexpr ObjectId kTrue = 2;
@@ -106,26 +106,26 @@ class Objects {
   std::deque<std::string> texts_;
 };
 
-// The tree of an object. Throws PickleError for what a tree cannot represent: an object that contains
-// itself, a function, two equal keys.
+// Converts an object to a tree. Throws PickleError for anything that a tree cannot represent: an object that contains itself, a function,
+// or two equal keys.
 state::Tree to_tree(const Objects& objects, ObjectId id, Budget& budget);
 
 // The storages that a pickle program refers to by persistent ids, as torch/serialization.py writes them.
 
-// What a persistent id holds.
+// The content of a persistent id.
 enum class StorageIds : uint8_t {
   kWhole,     // ("storage", type, key, location, number of elements)
-  kWithView,  // the same, and None or (key of the view, its first element, its number of elements)
+  kWithView,  // the same, followed by None or (key of the view, its first element, its number of elements)
 };
 
-// Returns the memory of the storage that the pickle program refers to as `key`; the same memory for the same key. Its size in bytes,
+// Returns the memory of the storage that the pickle program refers to as `key`, always the same memory for the same key. Its size in bytes,
 // num_elements * element_size, fits in int64_t.
 using StorageLoader = std::function<torch::Storage(std::string_view key, uint64_t num_elements, size_t element_size)>;
 
-// Throws PickleError for an id that is not a storage's, and for a view that reaches beyond its storage.
+// Throws PickleError if the id is not that of a storage, or if a view reaches beyond its storage.
 Storage load_storage(const Objects& objects, ObjectId id, StorageIds ids, const StorageLoader& load);
 
-// Memory whose content is not set, with its share of `budget`, including that of an entry in a map of storages.
+// Allocates uninitialized memory, and takes it and the memory of an entry in a map of storages from `budget`.
 torch::Storage allocate_storage(uint64_t size, Budget& budget);
 
 struct Unpickled {
@@ -133,20 +133,20 @@ struct Unpickled {
   size_t program_size;  // the program's length in bytes
 };
 
-// Runs the pickle program at the beginning of `bytes`; what follows it is not read. `source` names the program in messages. Throws
+// Runs the pickle program at the beginning of `bytes`; bytes after it are not read. `source` names the program in messages. Throws
 // CheckpointError if the program is refused.
 Unpickled unpickle(std::span<const uint8_t> bytes, const std::string& source, StorageIds storage_ids, const StorageLoader& load_storage,
                    Budget& budget);
 
-// The functions and classes that a pickle program may use, and what calling them does.
+// The functions and classes that a pickle program may use, and their effects.
 
-// States what is wrong in a pickle program, but not where: the caller that runs the program adds that.
+// States what is wrong in a pickle program. The caller that runs the program adds the position.
 class PickleError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// A pickle program of which the end is missing.
+// The end of a pickle program is missing.
 class PickleEndError : public PickleError {
  public:
   using PickleError::PickleError;
@@ -158,7 +158,7 @@ Global find_global(std::string_view module, std::string_view name);
 // Calls `function` with `arguments`, which must be a tuple, and returns the resulting object. Throws PickleError.
 ObjectId call(Objects& objects, Budget& budget, ObjectId function, ObjectId arguments);
 
-// Accepts what torch.save sets beside an object's content, which is not needed: an OrderedDict's attributes (such as a state_dict's
+// Accepts and ignores the state that torch.save stores besides an object's content: an OrderedDict's attributes (such as a state_dict's
 // _metadata), and whether a parameter requires gradients. Throws PickleError for anything else.
 void set_state(Objects& objects, Budget& budget, ObjectId object, ObjectId state);
 

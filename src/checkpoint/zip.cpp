@@ -20,7 +20,7 @@ using namespace zip;
 
 std::string_view as_text(std::span<const uint8_t> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
-// The zip64 field among a header's extra fields, which holds the values that do not fit the header; empty if there is none.
+// Returns the zip64 field among a header's extra fields, which contains the values that do not fit into the header; empty if there is none.
 std::span<const uint8_t> find_extra64(std::span<const uint8_t> extra) {
   while (extra.size() >= 4) {
     const auto id = load<uint16_t>(extra.data());
@@ -32,7 +32,8 @@ std::span<const uint8_t> find_extra64(std::span<const uint8_t> extra) {
   return {};
 }
 
-// The value of a header's field, or the next number of the zip64 field if the header refers to it; nullopt if that number is missing.
+// Returns the value of a header's field, or the next number of the zip64 field if the header refers to it; nullopt if that number is
+// missing.
 std::optional<uint64_t> resolve(uint32_t field, std::span<const uint8_t>& extra64) {
   if (field != kIn64) return field;
   if (extra64.size() < 8) return std::nullopt;
@@ -47,10 +48,10 @@ ZipReader::ZipReader(std::span<const uint8_t> bytes, std::string source, Budget&
   read_directory(find_directory(), budget);
 }
 
-// PyTorch writes no comment after the end record, so that record is the file's last bytes.
+// PyTorch writes no comment after the end record, so the file ends with that record.
 ZipReader::Directory ZipReader::find_directory() const {
   if (bytes_.size() < kEndSize || load<uint32_t>(&bytes_[bytes_.size() - kEndSize]) != kEnd) {
-    refuse_damaged(source_, "begins as a zip archive but does not end as one: a part at its end is missing");
+    refuse_damaged(source_, "begins like a zip archive but does not end like one: the end of the file is missing");
   }
   const uint64_t position = bytes_.size() - kEndSize;
   const auto* end = &bytes_[position];
@@ -63,7 +64,7 @@ ZipReader::Directory ZipReader::find_directory() const {
   const auto directory = has_locator ? find_directory64(position - kEnd64LocatorSize, in_end) : in_end;
   const auto directory_end = has_locator ? position - kEnd64LocatorSize - kEnd64Size : position;
   if (directory.offset > directory_end || directory.size != directory_end - directory.offset) {
-    refuse_damaged(source_, fmt::format("its directory would be {} bytes at byte {}, but it has to end at byte {}", directory.size,
+    refuse_damaged(source_, fmt::format("its directory has {} bytes at byte {}, but it must end at byte {}", directory.size,
                                         directory.offset, directory_end));
   }
   return directory;
@@ -86,7 +87,7 @@ ZipReader::Directory ZipReader::find_directory64(uint64_t locator, const Directo
 
 void ZipReader::read_directory(const Directory& directory, Budget& budget) {
   if (directory.num_entries > directory.size / kCentralHeaderSize) {
-    refuse_damaged(source_, fmt::format("{} entries do not fit its directory of {} bytes", directory.num_entries, directory.size));
+    refuse_damaged(source_, fmt::format("{} entries do not fit into its directory of {} bytes", directory.num_entries, directory.size));
   }
   budget.take(directory.num_entries, sizeof(ZipEntry));
   entries_.reserve(directory.num_entries);
@@ -102,7 +103,7 @@ void ZipReader::read_directory(const Directory& directory, Budget& budget) {
 
 // Returns the header's size.
 size_t ZipReader::read_central_header(std::span<const uint8_t> rest, const Directory& directory) {
-  const auto here = fmt::format("its directory's entry {}", entries_.size());
+  const auto here = fmt::format("entry {} of its directory", entries_.size());
   if (rest.size() < kCentralHeaderSize || load<uint32_t>(rest.data()) != kCentralHeader)
     refuse_damaged(source_, here + " is not a valid entry");
   const size_t name_size = load<uint16_t>(&rest[28]);
@@ -126,41 +127,41 @@ size_t ZipReader::read_central_header(std::span<const uint8_t> rest, const Direc
   entry.header_offset = *header_offset;
   if (entry.header_offset > directory.offset || directory.offset - entry.header_offset < kLocalHeaderSize ||
       entry.size > directory.offset - entry.header_offset - kLocalHeaderSize) {
-    refuse_entry(entry, fmt::format("would be {} bytes at byte {}, which is outside the archive", entry.size, entry.header_offset));
+    refuse_entry(entry, fmt::format("has {} bytes at byte {}, which is outside the archive", entry.size, entry.header_offset));
   }
   entries_.push_back(entry);
   return size;
 }
 
-// Also sets entry.offset, where the entry's bytes begin.
+// Also sets entry.offset, the offset of the entry's content.
 void ZipReader::check_local_header(ZipEntry& entry, const Directory& directory) const {
   const auto* header = &bytes_[entry.header_offset];
   if (load<uint32_t>(header) != kLocalHeader) {
-    refuse_entry(entry, fmt::format("is not at byte {}, where the directory locates it", entry.header_offset));
+    refuse_entry(entry, fmt::format("is not at byte {}, where the directory places it", entry.header_offset));
   }
   const size_t name_size = load<uint16_t>(header + 26);
   const size_t extra_size = load<uint16_t>(header + 28);
   entry.offset = entry.header_offset + kLocalHeaderSize + name_size + extra_size;
   if (entry.offset > directory.offset || entry.size > directory.offset - entry.offset) {
-    refuse_entry(entry, fmt::format("would be {} bytes at byte {}, which is outside the archive", entry.size, entry.offset));
+    refuse_entry(entry, fmt::format("has {} bytes at byte {}, which is outside the archive", entry.size, entry.offset));
   }
   const auto behind = bytes_.subspan(entry.header_offset + kLocalHeaderSize, name_size + extra_size);
   auto extra64 = find_extra64(behind.subspan(name_size));
   const auto num_content = resolve(load<uint32_t>(header + 22), extra64);
   const auto num_stored = resolve(load<uint32_t>(header + 18), extra64);
   const auto crc = load<uint32_t>(header + 14);
-  // With a data descriptor after the bytes, the header may have been written before sizes and checksum were known.
+  // If a data descriptor follows the content, the header may have been written before sizes and checksum were known.
   const bool is_early = (entry.flags & kDescriptorFlag) != 0;
   const auto agree = [&](uint64_t field, uint64_t value) { return field == value || (is_early && field == 0); };
   if (as_text(behind.first(name_size)) != entry.name || load<uint16_t>(header + 6) != entry.flags ||
       load<uint16_t>(header + 8) != entry.method || !agree(crc, entry.crc) || !num_content || !agree(*num_content, entry.num_content) ||
       !num_stored || !agree(*num_stored, entry.size)) {
-    refuse_entry(entry, "is described differently before its bytes and in the directory");
+    refuse_entry(entry, "has a local header that contradicts the directory");
   }
   check_descriptor(entry, directory);
 }
 
-// The data descriptor follows the bytes; its sizes have 4 or 8 bytes. Also sets entry.end.
+// The data descriptor follows the content; its size fields have 4 or 8 bytes each. Also sets entry.end.
 void ZipReader::check_descriptor(ZipEntry& entry, const Directory& directory) const {
   constexpr uint64_t kSize = 16;
   constexpr uint64_t kSize64 = 24;
@@ -175,7 +176,7 @@ void ZipReader::check_descriptor(ZipEntry& entry, const Directory& directory) co
              load<uint64_t>(descriptor + 16) == entry.num_content) {
     entry.end += kSize64;
   } else {
-    refuse_entry(entry, "is described differently after its bytes and in the directory");
+    refuse_entry(entry, "has a data descriptor that contradicts the directory");
   }
 }
 
@@ -203,7 +204,7 @@ std::span<const uint8_t> ZipReader::read(const ZipEntry& entry) const {
 }
 
 void ZipReader::copy(const ZipEntry& entry, uint8_t* destination) const {
-  // A block stays in the processor's cache between checksum and copy.
+  // Works in blocks, so that a block is still in the processor's cache when it is copied after its checksum.
   constexpr size_t kBlockSize = size_t{128} << 10;
   check_stored(entry);
   uint32_t crc = 0;
@@ -218,14 +219,14 @@ void ZipReader::copy(const ZipEntry& entry, uint8_t* destination) const {
 }
 
 void ZipReader::check_stored(const ZipEntry& entry) const {
-  constexpr const char* kCure = "PyTorch stores entries plainly: unpack the archive and give the file that torch.save wrote";
-  if ((entry.flags & kEncryptedFlag) != 0) refuse(source_, in_quotes(entry.name) + " in it is encrypted", kCure);
-  if (entry.method != 0) refuse(source_, in_quotes(entry.name) + " in it is compressed", kCure);
-  if (entry.size != entry.num_content) refuse_entry(entry, "has two sizes");
+  constexpr const char* kFix = "PyTorch does not compress or encrypt entries: unpack the archive and give the file that torch.save wrote";
+  if ((entry.flags & kEncryptedFlag) != 0) refuse(source_, in_quotes(entry.name) + " in it is encrypted", kFix);
+  if (entry.method != 0) refuse(source_, in_quotes(entry.name) + " in it is compressed", kFix);
+  if (entry.size != entry.num_content) refuse_entry(entry, "has two different sizes");
 }
 
 void ZipReader::refuse_checksum(const ZipEntry& entry) const {
-  refuse_entry(entry, fmt::format("has changed (bytes {} to {} do not have its checksum)", entry.offset, entry.offset + entry.size));
+  refuse_entry(entry, fmt::format("has changed: the checksum of bytes {} to {} does not match", entry.offset, entry.offset + entry.size));
 }
 
 void ZipReader::refuse_entry(const ZipEntry& entry, std::string_view what) const {
@@ -237,7 +238,7 @@ namespace {
 using little_endian::append;
 
 constexpr uint64_t kAlignment = 64;
-constexpr uint16_t kVersion64 = 45;  // the first version with zip64; readers treat lower ones alike
+constexpr uint16_t kVersion64 = 45;  // the first version with zip64; readers do not distinguish lower versions
 constexpr uint16_t kFirstOfJanuary1980 = (1 << 5) | 1;
 
 uint32_t saturated(uint64_t value) { return value >= kIn64 ? kIn64 : static_cast<uint32_t>(value); }

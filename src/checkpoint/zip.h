@@ -26,7 +26,7 @@ inline constexpr size_t kEndSize = 22;
 inline constexpr size_t kEnd64Size = 56;
 inline constexpr size_t kEnd64LocatorSize = 20;
 
-// A field with one of these values has its real value in a zip64 record.
+// A field with one of these values has its actual value in a zip64 record.
 inline constexpr uint32_t kIn64 = 0xffffffff;
 inline constexpr uint16_t kCountIn64 = 0xffff;
 inline constexpr uint16_t kExtra64 = 1;
@@ -45,15 +45,15 @@ struct ZipEntry {
   std::string_view name;
   uint64_t header_offset;  // all offsets are from the start of the archive
   uint64_t offset;
-  uint64_t end;          // of the bytes and their data descriptor
-  uint64_t size;         // bytes in the archive
-  uint64_t num_content;  // bytes when uncompressed
+  uint64_t end;          // end offset of the content and its data descriptor
+  uint64_t size;         // number of bytes in the archive
+  uint64_t num_content;  // number of bytes when uncompressed
   uint32_t crc;
   uint16_t flags;
   uint16_t method;
 };
 
-// Every function throws CheckpointError if it refuses the archive.
+// All functions throw CheckpointError if the archive is invalid.
 class ZipReader {
  public:
   // Verifies that all headers are inside the file, that the central directory and the local headers agree, and that no two entries have
@@ -65,7 +65,7 @@ class ZipReader {
   // nullptr if no entry has this name.
   const ZipEntry* find(std::string_view name) const;
 
-  // Verifies the checksum. Refuses entries that are compressed or encrypted.
+  // Returns an entry's content after verifying its checksum. Throws CheckpointError if the entry is compressed or encrypted.
   std::span<const uint8_t> read(const ZipEntry& entry) const;
   // The same, copied to `destination`, which has `entry.size` bytes.
   void copy(const ZipEntry& entry, uint8_t* destination) const;
@@ -102,7 +102,7 @@ class ZipWriter {
 
   void add(std::string_view name, std::span<const uint8_t> content);
   void add(std::string_view name, std::string_view content);
-  // Identifies the archive's content: a checksum of the names and one of the contents.
+  // An identifier of the archive's content: a checksum of the names and one of the contents.
   std::string content_id() const;
   // Writes the central directory. Nothing can be added afterwards.
   void finish();

@@ -1,7 +1,7 @@
 #pragma once
-// What the program prints for command lines whose answers depend on the build alone, such as `trainer --help` and `trainer list models`.
-// commands/write_answers.cpp writes them while the program is built, so that LibTorch need not be loaded for them, which takes a large part
-// of a second.
+// The output of command lines that depends only on the build, such as `trainer --help` and `trainer list models`.
+// commands/write_answers.cpp writes it during the build, so that these commands need not load LibTorch, which takes a large part of a
+// second.
 
 #include <span>
 #include <string>
@@ -15,7 +15,7 @@ struct Answer {
   std::string_view text;
 };
 
-// Those that were written during the build.
+// The answers that were written during the build.
 std::span<const Answer> all_answers();
 
 // The text for these arguments; null if it is not known.

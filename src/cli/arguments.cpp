@@ -35,7 +35,7 @@ std::string full_name(const CLI::App& app, const CLI::App& command) {
 
 std::string did_you_mean(const std::string& name) { return name.empty() ? "" : fmt::format("; did you mean {}?", name); }
 
-// `argument`: one that begins with "-" and is no option of `command`.
+// `argument` begins with "-" and is not an option of `command`.
 std::string explain_unknown_option(const CLI::App& command, const std::string& argument) {
   const auto name = argument.substr(0, argument.find('='));
   const auto bare = name.substr(std::min(name.find_first_not_of('-'), name.size()));
@@ -64,13 +64,13 @@ std::string explain_missing_subcommand(const CLI::App& command, const std::vecto
                      nearest.empty() ? ", which are " + list : fmt::format("; did you mean \"{}\"?", nearest));
 }
 
-// The text between `begin` and `end`, if it begins and ends so.
+// The text between `begin` and `end`, or nullopt if the text does not begin and end with them.
 std::optional<std::string> between(std::string_view text, std::string_view begin, std::string_view end) {
   if (text.size() < begin.size() + end.size() || !text.starts_with(begin) || !text.ends_with(end)) return std::nullopt;
   return std::string(text.substr(begin.size(), text.size() - begin.size() - end.size()));
 }
 
-// CLI11's messages that are hard to read; others stay.
+// Rewords CLI11's messages that are hard to read; returns others unchanged.
 std::string reworded(const CLI::App& command, const std::string& message) {
   const auto argument = between(message, "", " is required");
   if (argument && !argument->starts_with('-')) return fmt::format("the argument \"{}\" is missing", *argument);
@@ -82,7 +82,7 @@ std::string reworded(const CLI::App& command, const std::string& message) {
     const auto* option = command.get_option_no_throw(option_name);
     const bool is_flag = option != nullptr && option->get_expected_max() == 0;
     if (is_flag) return fmt::format("{} takes no value, got {}", option_name, value);
-    // The form of numbers was checked before.
+    // The format of numbers was checked before.
     return fmt::format("{}: {} is out of range", option_name, value);
   }
   const auto colon = std::min(message.find(": "), message.size());
@@ -110,7 +110,7 @@ bool is_number(const std::string& text) {
 
 class HelpFormatter : public CLI::Formatter {
  public:
-  // CLI11 writes "runs(1x)" for 1 to 100 of them.
+  // CLI11 writes "runs(1x)" for an option that takes 1 to 100 values.
   std::string make_option_usage(const CLI::Option* option) const override {
     const auto text = option->get_name(/*positional=*/true) + (option->get_expected_max() > 1 ? "..." : "");
     return option->get_required() ? text : '[' + text + ']';
@@ -126,7 +126,7 @@ std::string help_of(const CLI::App& app) {
   return text;
 }
 
-// CLI11 would also take hexadecimal numbers, truth values, nan and inf.
+// CLI11 would also accept hexadecimal numbers, truth values, nan and inf.
 void accept_plain_numbers_only(CLI::App& app) {
   const auto check = [](const char* expected, bool (*is_good)(const std::string&)) {
     return CLI::Validator(
@@ -135,7 +135,7 @@ void accept_plain_numbers_only(CLI::App& app) {
   };
   for (auto* option : app.get_options()) {
     const auto type = option->get_type_name();
-    // As a transform it comes before the option's own checks.
+    // A transform runs before the option's own checks.
     if (type.starts_with("INT")) option->transform(check("an integer", is_number<int64_t>));
     if (type.starts_with("FLOAT")) option->transform(check("a finite number", is_number<double>));
   }
@@ -163,7 +163,7 @@ std::string explain(const CLI::App& app, const CLI::App& command, const CLI::Par
 
 std::string wrap_help_line(std::string line) {
   constexpr size_t kWidth = 79;
-  // Where CLI11's descriptions begin, after one space if the option's name is so long.
+  // The column where CLI11's descriptions begin; after a longer option name they begin after one space.
   constexpr size_t kColumn = 30;
   // "  --run-dir DIR               folder of the run": the description begins after two or more spaces.
   const auto begin = line.find_first_not_of(' ');
@@ -211,17 +211,17 @@ void visit_definition(const std::function<void()>& run, const std::function<void
 }
 
 void add_experiment(CLI::App& app, config::ExperimentSource& source) {
-  app.add_option(kConfig, source.file, "the experiment file (YAML); - : the standard input")->required()->type_name("FILE");
+  app.add_option(kConfig, source.file, "the experiment file (YAML), or - for the standard input")->required()->type_name("FILE");
   app.add_option("overrides", source.overrides, "keys to set to other values than in the file, such as optimizer.lr=0.05")
       ->type_name("key=value");
 }
 
 void add_network_file(CLI::App& app, std::string& checkpoint, std::filesystem::path& config) {
   app.add_option("--checkpoint", checkpoint,
-                 "a checkpoint, the folder of a run, whose best.pt is taken, or with --config a state_dict or safetensors file")
+                 "a checkpoint, a run directory (its best.pt is used), or with --config a state_dict or safetensors file")
       ->required()
       ->type_name("FILE|DIR");
-  app.add_option(kConfig, config, "the experiment file (YAML); default: the experiment that the checkpoint holds")->type_name("FILE");
+  app.add_option(kConfig, config, "the experiment file (YAML); default: the experiment in the checkpoint")->type_name("FILE");
 }
 
 void add_tta(CLI::App& app, std::optional<task::TestTimeAugmentation>& tta) {
@@ -235,9 +235,10 @@ void add_tta(CLI::App& app, std::optional<task::TestTimeAugmentation>& tta) {
 }
 
 void add_rank_flags(CLI::App& app, world::RankFlags& flags) {
-  app.add_option("--rank", flags.rank, "number of this process among all, from 0; default: from the launcher's variables");
+  app.add_option("--rank", flags.rank,
+                 "rank of this process among all processes, from 0; default: from the launcher's environment variables");
   app.add_option("--world-size,--world_size", flags.world_size, "number of processes");
-  app.add_option("--local-rank,--local_rank", flags.local_rank, "number of this process on its host, from 0");
+  app.add_option("--local-rank,--local_rank", flags.local_rank, "rank of this process on its host, from 0");
   app.add_option("--init-method,--init_method", flags.init_method, "where the processes meet: env://, tcp://HOST:PORT or file:///PATH")
       ->type_name("URL");
 }

@@ -1,5 +1,5 @@
 #pragma once
-// What the command lines of several commands have in common.
+// What several commands share in parsing their command lines.
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
@@ -14,8 +14,8 @@
 
 namespace trainer::cli {
 
-// Parses the arguments after a command's name; `app` is named like the command ("trainer train"). Prints the help and throws CallForHelp
-// if it is requested. Throws UsageError if they are wrong: an unknown option is reported before anything that is missing.
+// Parses the arguments after a command's name; `app` is named like the command ("trainer train"). If the help is requested, prints it and
+// throws CallForHelp. Throws UsageError if the arguments are wrong; an unknown option is reported before a missing one.
 void parse(CLI::App& app, std::vector<std::string> args);
 
 // Calls `visit` with the definition of the command that `run` calls with any arguments: parse() then reads no arguments, and `run` does
@@ -25,25 +25,25 @@ void visit_definition(const std::function<void()>& run, const std::function<void
 // `--config FILE [key=value ...]`.
 void add_experiment(CLI::App& app, config::ExperimentSource& source);
 
-// `--checkpoint FILE|DIR [--config FILE]`, of a network that is used as it is.
+// `--checkpoint FILE|DIR [--config FILE]`, for a network that is used unchanged.
 void add_network_file(CLI::App& app, std::string& checkpoint, std::filesystem::path& config);
 
 // `--tta none|flip|flip_and_shift`, in place of validation.tta.
 void add_tta(CLI::App& app, std::optional<task::TestTimeAugmentation>& tta);
 
-// `--rank`, `--world-size`, `--local-rank` and `--init-method`, also with underscores, which users of torchrun know.
+// `--rank`, `--world-size`, `--local-rank` and `--init-method`, also with underscores, as torchrun spells them.
 void add_rank_flags(CLI::App& app, world::RankFlags& flags);
 
-// `help` with lines of at most 79 columns. The rest of a line is indented like its description.
+// `help` with lines of at most 79 columns. Continuation lines are indented like the description.
 std::string wrap_help(const std::string& help);
 
-// Throws UsageError if `output`, the value of `option`, is the file `input`, also under another name: it would be lost.
+// Throws UsageError if `output`, the value of `option`, is the file `input`, even under another name, because it would be overwritten.
 void refuse_to_overwrite(const std::filesystem::path& input, const std::filesystem::path& output, std::string_view option = "--output");
 
 // Whether the argument looks like the name of an experiment file.
 bool is_yaml_file(std::string_view argument);
 
-// Command lines, one a line, for the help and the man page of a command ("eval"); empty if there is no such command.
+// Example command lines, one per line, for the help and the man page of a command ("eval"); empty if there is no such command.
 std::string_view examples_of(std::string_view command);
 
 }  // namespace trainer::cli

@@ -34,7 +34,7 @@ int parse_num_nodes(const std::string& text) {
   if (error == std::errc() && parsed == end && number >= 1) return number;
   if (text.find(':') != text.npos) {
     throw UsageError(fmt::format(
-        "--nnodes {}: this launcher takes the number of hosts; where hosts come and go, start the program with torchrun --nnodes {}", text,
+        "--nnodes {}: this launcher needs a fixed number of hosts; if the number varies, start the program with torchrun --nnodes {}", text,
         text));
   }
   throw UsageError(fmt::format("--nnodes {}: expected the number of hosts, 1 or more", text));
@@ -49,7 +49,7 @@ LaunchArguments parse_launch_arguments(const std::vector<std::string>& args) {
   app.add_option("--nproc-per-node,--nproc_per_node", arguments.choice.num_processes,
                  "processes on this host; auto: one per GPU, 2 without a GPU")
       ->type_name("N|auto");
-  app.add_option("--gpus", arguments.choice.gpus, "GPUs to use, as in CUDA_VISIBLE_DEVICES; default: all that are visible")
+  app.add_option("--gpus", arguments.choice.gpus, "GPUs to use, as in CUDA_VISIBLE_DEVICES; default: all visible ones")
       ->type_name("0,2,...");
   std::string num_nodes = "1";
   app.add_option("--nnodes", num_nodes, "number of hosts; start a launcher on each of them")->type_name("N");
@@ -59,7 +59,7 @@ LaunchArguments parse_launch_arguments(const std::vector<std::string>& args) {
                  "port of host 0; needed with more than one host; default: a free port")
       ->check(CLI::Range(1, 65535));
   app.add_option("--max-restarts,--max_restarts", arguments.max_restarts,
-                 "how often to restart all processes after a failure; not after errors in configuration or data")
+                 "how many times to restart all processes after a failure, except after errors in the configuration or the data")
       ->check(CLI::NonNegativeNumber);
   std::vector<std::string> flags;
   for (const auto* option : app.get_options([&](const CLI::Option* option) { return option != app.get_help_ptr(); })) {
@@ -87,7 +87,7 @@ LaunchArguments parse_launch_arguments(const std::vector<std::string>& args) {
   return arguments;
 }
 
-// `port`: a free one of this host, if the arguments name none.
+// `port`: a free port of this host, if the arguments do not name one.
 launch::Processes make_processes(const LaunchArguments& arguments, int attempt, const std::optional<launch::FreePort>& port) {
   launch::Processes processes;
   processes.program = std::filesystem::read_symlink("/proc/self/exe").string();
@@ -108,7 +108,7 @@ launch::Processes make_processes(const LaunchArguments& arguments, int attempt, 
     rank_env.listen_descriptor = port->descriptor();
     processes.first_keeps = {port->descriptor()};
   }
-  // Launchers on several hosts have no way to agree on one.
+  // Launchers on several hosts have no way to agree on a secret.
   if (rank_env.num_nodes == 1) rank_env.secret = launch::random_secret();
   const auto inherited = launch::inherited_environment();
   for (; rank_env.local_rank < rank_env.local_world_size; ++rank_env.rank, ++rank_env.local_rank) {
@@ -124,7 +124,7 @@ launch::Outcome run_once(const LaunchArguments& arguments, int attempt, Logger& 
   return launch::run(make_processes(arguments, attempt, port), {}, logger);
 }
 
-// Not after errors in the input, which would repeat, and not after a stop request.
+// Whether a restart may help: not after errors in the input, which would occur again, nor after a stop request.
 bool may_restart(const launch::Outcome& outcome) {
   constexpr std::array kFinal = {ExitCode::kDone, ExitCode::kUsage, ExitCode::kData, ExitCode::kCheckpoint, ExitCode::kStopped};
   return !outcome.was_asked_to_stop && std::ranges::find(kFinal, static_cast<ExitCode>(outcome.exit_code)) == kFinal.end();

@@ -14,9 +14,9 @@ namespace trainer::cli {
 namespace {
 
 int report_error(const std::string& message, ExitCode exit_code) {
-  // Another rank reports it.
+  // Another rank reports the error.
   if (message.empty()) return static_cast<int>(exit_code);
-  // The problems of a configuration are one line each and name their positions.
+  // The problems of a configuration have one line each and begin with their positions.
   const bool is_list = message.find('\n') != std::string::npos;
   std::fprintf(stderr, "%s%s\n", is_list ? "" : "error: ", printable(message).c_str());
   return static_cast<int>(exit_code);

@@ -12,13 +12,14 @@
 
 namespace trainer::cli {
 
-// Prints a result as JSON and a newline. Not through printable() (base/text.h), whose \x7f JSON does not know. Throws as print_text().
+// Prints a result as JSON and a newline. Does not use printable() (base/text.h), because its escape \x7f is not valid JSON. Throws like
+// print_text().
 inline void print_json(const reporting::Json& value, int indent = -1) { print_text(reporting::to_text(value, indent) + '\n'); }
 
 // Runs a command. Prints its error to stderr, if there is one, and returns the exit code of the process. Does not throw.
 int run_and_report(const std::function<ExitCode()>& command);
 
-// The same for the whole program: then writes out what it printed, also after a failure, and reports if that fails.
+// The same for the whole program. Then flushes the standard output, also after a failure, and reports an error if that fails.
 int run_program(const std::function<ExitCode()>& command);
 
 // Tables in the terminal.
@@ -29,15 +30,15 @@ constexpr size_t kColumnGap = 2;
 struct Column {
   std::string title;
   std::vector<std::string> cells;  // UTF-8 without control characters
-  // In a terminal that is too narrow, columns with a lower importance are left out first; 0: never left out.
+  // In a terminal that is too narrow, columns with a lower importance are omitted first; 0: never omitted.
   int importance = 0;
 };
 
-// Lines of cells, each column as wide as its widest cell. Columns are left out until the lines have at most `width` columns; without a
-// width, none is.
+// Lines of cells, each column as wide as its widest cell. Columns are omitted until the lines have at most `width` columns; without a
+// width, all columns stay.
 std::string to_table(std::vector<Column> columns, std::optional<size_t> width);
 
-// The number of columns that a terminal needs for the text, if none of its characters is wider than one.
+// The number of terminal columns that the text needs if each character takes one column.
 size_t text_width(const std::string& text);
 
 }  // namespace trainer::cli

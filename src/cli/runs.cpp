@@ -39,7 +39,7 @@ std::string best_of(const RunRecord& run) {
   return fmt::format("{} {}", run.best->metric, history::format_metric(run, run.best->metric, run.best->value));
 }
 
-// A run that cannot be read is named on stderr; the others are listed.
+// A run that cannot be read is reported on stderr; the others are listed.
 std::vector<RunRecord> read_runs(const std::filesystem::path& folder) {
   std::vector<RunRecord> runs;
   for (const auto& path : history::find_runs(folder)) {
@@ -68,7 +68,7 @@ Json to_json(const RunRecord& run) {
   return json;
 }
 
-// The rows of these keys of the experiment files, each with a value for each run. Throws UsageError for a key that no run has.
+// The rows for these keys of the experiment files, each with a value for each run. Throws UsageError for a key that no run has.
 std::vector<history::Row> rows_of_keys(const std::vector<RunRecord>& runs, const std::vector<std::string>& keys) {
   if (keys.empty() || runs.empty()) return {};
   const auto all = history::config_rows(runs);
@@ -79,22 +79,23 @@ std::vector<history::Row> rows_of_keys(const std::vector<RunRecord>& runs, const
       std::vector<std::string> names;
       for (const auto& row : all) names.push_back(row.name);
       const auto nearest = nearest_name(key, names);
-      throw UsageError(fmt::format("no run has the key \"{}\" in its config.yaml{}", key,
-                                   nearest.empty() ? "; name it as in optimizer.lr" : fmt::format("; did you mean \"{}\"?", nearest)));
+      throw UsageError(fmt::format(
+          "no run has the key \"{}\" in its config.yaml{}", key,
+          nearest.empty() ? "; write it with its section, as in optimizer.lr" : fmt::format("; did you mean \"{}\"?", nearest)));
     }
     rows.push_back(*found);
   }
   return rows;
 }
 
-// The text as a number, if it is one as a whole.
+// The text as a number; empty if it is not one.
 std::optional<double> number_in(const std::string& text) {
   char* end = nullptr;
   const double number = std::strtod(text.c_str(), &end);
   return !text.empty() && *end == '\0' && !std::isnan(number) ? std::optional(number) : std::nullopt;
 }
 
-// Numbers in their order, then other texts in theirs, then nothing.
+// Numbers come first, in ascending order, then other texts in alphabetical order, then missing values.
 bool is_before(const std::optional<std::string>& one, const std::optional<std::string>& other) {
   if (!one || !other) return one.has_value() && !other;
   const auto number = number_in(*one);
@@ -103,7 +104,7 @@ bool is_before(const std::optional<std::string>& one, const std::optional<std::s
   return number.has_value() != other_number.has_value() ? number.has_value() : *one < *other;
 }
 
-// Runs with another metric come in the order of the metrics' names, those without a best value last.
+// Runs with different metrics are ordered by the names of the metrics; those without a best value come last.
 bool has_better_metric(const RunRecord& one, const RunRecord& other) {
   if (!one.best || !other.best) return one.best.has_value() && !other.best;
   if (one.best->metric != other.best->metric) return one.best->metric < other.best->metric;
@@ -112,7 +113,7 @@ bool has_better_metric(const RunRecord& one, const RunRecord& other) {
 
 constexpr const char* kMetric = "metric";
 
-// Equal ones keep their order.
+// A stable sort.
 void sort_runs(std::vector<RunRecord>& runs, const std::string& by) {
   if (by == kMetric) {
     std::ranges::stable_sort(runs, has_better_metric);
@@ -145,9 +146,9 @@ std::string to_csv(const std::vector<RunRecord>& runs, const std::vector<history
   return text;
 }
 
-// With the values of `keys` instead of times and places, if there are keys.
+// If there are `keys`, their values replace the times and places.
 std::string to_text(const std::vector<RunRecord>& runs, const std::vector<history::Row>& keys) {
-  // The least important are left out first in a narrow terminal.
+  // The columns of least importance are omitted first in a narrow terminal.
   std::vector<Column> columns = {{"RUN", {}, 0}, {"STATE", {}, 0}, {"EPOCH", {}, 4}, {"BEST", {}, 5}};
   if (keys.empty()) columns.insert(columns.end(), {{"STARTED", {}, 3}, {"TIME", {}, 2}, {"WHERE", {}, 1}});
   for (const auto& row : keys) columns.push_back({row.name, {}, 0});
@@ -206,13 +207,13 @@ namespace {
 
 using history::Row;
 
-// Of a table and of folded text where no terminal has a width of its own.
+// For tables and folded text if the output is not a terminal with a width.
 constexpr size_t kWidthWithoutTerminal = 80;
 
 std::string shown(const std::optional<std::string>& value) { return value ? printable_line(*value) : "-"; }
 
-// The text after `prefix`, in lines of at most `width` columns; the further lines are indented like the first. A line ends after a space
-// where it has one.
+// The text after `prefix`, in lines of at most `width` columns; continuation lines are indented like the first. A line ends after a space,
+// if it has one.
 std::string folded(const std::string& prefix, std::string text, size_t width) {
   const auto indent = text_width(prefix);
   const auto room = std::max<size_t>(width - std::min(width, indent), 20);
@@ -244,7 +245,7 @@ std::string to_list(const Row& row, const std::vector<std::string>& names, size_
   return text;
 }
 
-// A table with a column for each run, and after it the rows that would make it too wide, with a line for each run.
+// A table with a column for each run, followed by the rows that would make it too wide, as lists with a line for each run.
 std::string to_text(const std::vector<Row>& rows, const char* title, const std::vector<std::string>& names) {
   const auto width = reporting::line_width(stdout).value_or(kWidthWithoutTerminal);
   std::vector<Column> columns = {{title, {}, 0}};

@@ -1,5 +1,5 @@
 #pragma once
-// `trainer runs` and `trainer compare`: what run directories say, without LibTorch.
+// `trainer runs` and `trainer compare`: list and compare run directories, without LibTorch.
 
 #include <string>
 #include <vector>

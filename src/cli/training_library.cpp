@@ -8,11 +8,11 @@
 namespace trainer::cli {
 
 TrainingLibraryEntry load_training_library() {
-  // RTLD_GLOBAL: as if the executable were linked with it, which LibTorch's libraries expect.
+  // RTLD_GLOBAL makes the symbols global, as linking would; LibTorch's libraries need that.
   void* library = dlopen(TRAINER_LIBRARY, RTLD_LAZY | RTLD_GLOBAL);
   const auto entry = library == nullptr ? nullptr : reinterpret_cast<TrainingLibraryEntry>(dlsym(library, kTrainingLibraryEntry));
   if (entry != nullptr) return entry;
-  throw Error(fmt::format("the part of this program that trains cannot be loaded: {}; build or install it again", dlerror()));
+  throw Error(fmt::format("the training library of this program cannot be loaded: {}; build or install it again", dlerror()));
 }
 
 }  // namespace trainer::cli

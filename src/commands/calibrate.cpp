@@ -42,7 +42,7 @@ double parse_part(const std::string& text) {
   const auto result = std::from_chars(text.data(), end, value);
   if (is_percent) value /= 100;
   if (result.ec != std::errc() || result.ptr != end || !(value >= 0 && value < 1)) {
-    throw UsageError(fmt::format("--miss-at-most {}: give a part below 1, such as 0.001 or 0.1%", text));
+    throw UsageError(fmt::format("--miss-at-most {}: give a fraction below 1, such as 0.001 or 0.1%", text));
   }
   return value;
 }
@@ -52,23 +52,23 @@ CalibrateArguments parse_calibrate_arguments(const std::vector<std::string>& arg
   CLI::App app(
       "Fits the temperature of a network's probabilities, and thresholds, to images that it was not trained on: the validation set, or "
       "--data. Stores them in the checkpoint, for predict, exported files and libtrainer_predict.\n"
-      "No threshold tells whether an image shows something that is none of the classes.",
+      "No threshold can detect an image that shows none of the classes.",
       "trainer calibrate");
   auto& request = arguments.request;
-  app.add_option("--checkpoint", arguments.checkpoint, "the checkpoint, or the folder of a run, whose best.pt is taken")
+  app.add_option("--checkpoint", arguments.checkpoint, "the checkpoint, or a run directory, whose best.pt is used")
       ->required()
       ->type_name("FILE|DIR");
-  app.add_option("--data", request.data, "other images than those of the training, as in `trainer eval`")->type_name("DIR|FILE");
-  auto* name =
-      app.add_option("--class", arguments.class_name, "a class that must not be missed: an image is of this class from a threshold on")
-          ->type_name("NAME");
+  app.add_option("--data", request.data, "images other than those of the training, as in `trainer eval`")->type_name("DIR|FILE");
+  auto* name = app.add_option("--class", arguments.class_name,
+                              "a class that must not be missed: an image is assigned to it if its probability reaches a threshold")
+                   ->type_name("NAME");
   std::string miss_at_most;
-  auto* miss = app.add_option("--miss-at-most", miss_at_most, "the part of the images of that class that may be missed: 0.001 or 0.1%")
+  auto* miss = app.add_option("--miss-at-most", miss_at_most, "the fraction of the images of that class that may be missed: 0.001 or 0.1%")
                    ->type_name("PART")
                    ->needs(name);
   name->needs(miss);
   app.add_option("--reject-below", arguments.reject_below,
-                 "reject an image if the class that is decided for is less probable than this; the class of --class is never rejected")
+                 "reject an image if its chosen class is less probable than this; the class of --class is never rejected")
       ->check(CLI::Range(0.0, 1.0))
       ->default_str("");
   app.add_flag("--ema", request.averaged, "calibrate the averaged parameters (training.ema)");
@@ -89,14 +89,14 @@ int64_t label_of(const std::string& name, const std::vector<std::string>& class_
   throw UsageError(fmt::format("--class {}: the network has no such class{}", name, datasets::look_alike_hint(name, names)));
 }
 
-// The lock of the run that the checkpoint belongs to, so that no training writes there meanwhile; null: it belongs to none.
+// Locks the run that the checkpoint belongs to, so that no training writes there meanwhile; null if it belongs to no run.
 std::unique_ptr<run::RunDirectory> lock_run_of(const std::filesystem::path& file) {
   const auto folder = file.parent_path().parent_path();
   if (run::RunDirectory::checkpoint_folder_of(folder) != file.parent_path() || !history::is_run_directory(folder)) return nullptr;
   return std::make_unique<run::RunDirectory>(folder);
 }
 
-// The checkpoint with the operating point in place of an earlier one.
+// Stores the operating point in the checkpoint, in place of an earlier one.
 void store(const session::NetworkFile& file, bool averaged, const inference::OperatingPoint& point) {
   const auto* root = std::get_if<state::Dict>(&file.tree().value());
   const state::Key key = inference::operating_point_key(averaged);
@@ -108,7 +108,7 @@ void store(const session::NetworkFile& file, bool averaged, const inference::Ope
   checkpoint::save(file.path(), changed);
 }
 
-// Beside the files of the run that the checkpoint belongs to, for `trainer report`.
+// Writes to the run directory that the checkpoint belongs to, for `trainer report`.
 void write_for_report(const run::RunDirectory& directory, const session::NetworkFile& file, bool averaged, const std::string& images,
                       reporting::Json json) {
   const auto progress = file.progress();
@@ -126,9 +126,9 @@ struct Result {
   session::DecisionResult decisions;
 };
 
-// How well each class can be told from the others, by its probability at this temperature.
+// How well each class can be distinguished from the others by its probability at this temperature.
 reporting::Json classes_of(const session::Outputs& outputs, const torch::Tensor& probabilities) {
-  // The curves of more would be a file of many megabytes.
+  // The curves of more classes would make a file of many megabytes.
   constexpr int64_t kMostClasses = 200;
   auto classes = reporting::Json::array();
   if (probabilities.size(1) > kMostClasses) return classes;
@@ -167,7 +167,7 @@ void print_result(const CalibrateArguments& arguments, const Result& result, con
   if (const auto& threshold = point.threshold) {
     const auto num_images = (outputs.samples.labels == threshold->label).sum().item<int64_t>();
     if (*arguments.miss_at_most * static_cast<double>(num_images) < 1) {
-      print("                   {} of the class are too few to promise that {:g}% are missed at most; give about {:.0f} or more\n",
+      print("                   {} of the class are too few to guarantee that at most {:g}% are missed; use about {:.0f} or more\n",
             counted(num_images, "image"), 100 * *arguments.miss_at_most, *arguments.miss_at_most > 0 ? 3 / *arguments.miss_at_most : 1e4);
     }
   }

@@ -82,7 +82,7 @@ state::Tree model_of(const state::Tree& tree) {
   return model != nullptr ? *model : tree;
 }
 
-// The mean over the models. Integers, which are counts, are those of the last model.
+// The mean of the models. Integers, which are counts, are taken from the last model.
 state::Dict mean_of(const std::vector<state::View>& models) {
   state::Dict means;
   for (const auto& key : models.front().keys()) {
@@ -102,7 +102,7 @@ void write_average(const std::vector<fs::path>& files, const fs::path& output) {
   refuse_file_of_run(output);
   std::vector<state::Tree> models;
   std::optional<std::string> config;
-  // What the numbers of a regression are, and how the targets were normalised.
+  // The names of a regression's numbers, and the normalisation of its targets.
   constexpr std::array kOfTargets = {"target_names", "target_summary"};
   state::Dict of_targets;
   for (const auto& path : files) {
@@ -115,8 +115,8 @@ void write_average(const std::vector<fs::path>& files, const fs::path& output) {
     if (models.empty()) of_targets = here;
     if (!state::differences(of_targets, here).empty()) {
       throw UsageError(
-          fmt::format("{}: its targets have other names or another mean than those of {}, so that the mean of both networks is of "
-                      "no use; average checkpoints of one training",
+          fmt::format("{}: the names or the means of its targets differ from those of {}, so an average of the networks is meaningless; "
+                      "average checkpoints of one training",
                       path.string(), files[0].string()));
     }
     if (const auto text = state::View(tree, path.string()).find("config")) config = text->text();
@@ -147,7 +147,7 @@ ExitCode checkpoint(const std::vector<std::string>& args) {
   fs::path output;
   const auto add = [&](const char* name, const char* doc, int least, int most) {
     auto* command = app.add_subcommand(name, doc);
-    command->add_option("files", files, "checkpoints, folders of runs, whose best.pt is taken, state_dicts or safetensors files")
+    command->add_option("files", files, "checkpoints, run directories (best.pt is used), state_dicts or safetensors files")
         ->required()
         ->expected(least, most)
         ->type_name("FILE|DIR");
@@ -156,9 +156,9 @@ ExitCode checkpoint(const std::vector<std::string>& args) {
   constexpr int kMany = 1'000'000;
   const auto* info = add("info", "show the content of a file", 1, 1);
   const auto* verify = add("verify", "check that files are complete and undamaged", 1, kMany);
-  const auto* diff = add("diff", "show the differences of two files; the exit code is 1 if there are any", 2, 2);
+  const auto* diff = add("diff", "show the differences between two files; the exit code is 1 if there are any", 2, 2);
   auto* average = add("average", "write the mean of several models", 1, kMany);
-  average->add_option("--output", output, "where to write it")->required()->type_name("FILE");
+  average->add_option("--output", output, "the file to write")->required()->type_name("FILE");
   cli::parse(app, args);
   if (verify->parsed()) return verify_files(files);
   std::ranges::transform(files, files.begin(), session::checkpoint_of);

@@ -33,7 +33,7 @@ constexpr std::array kCommands = {
     Command{"calibrate", "fit the temperature of a network's probabilities, and thresholds, to labelled images", &calibrate},
     Command{"predict", "print the classes of image files by the network of a checkpoint", &predict},
     Command{"launch", "train with one process per GPU, or several on the CPU", &cli::launch},
-    Command{"crossval", "train on all but one part of the images after another, and join the results", &crossval},
+    Command{"crossval", "train once for each fold of a cross-validation, and combine the results", &crossval},
     Command{"init", "write an experiment file to start from, for your images", &init},
     Command{"config", "show the reference of all keys, or a file with its defaults", &config},
     Command{"data", "download, check, show and pack data sets", &data},
@@ -47,7 +47,7 @@ constexpr std::array kCommands = {
     Command{"runs", "list the runs of a folder with their state and their best result", &cli::runs},
     Command{"compare", "show how runs differ: configuration, environment, result", &cli::compare},
     Command{"replay", "re-run a saved non-finite step in one process", &replay},
-    Command{"doctor", "check whether this host is ready for training, and say how to cure what is not", &doctor},
+    Command{"doctor", "check whether this host is ready for training, and print how to fix problems", &doctor},
     Command{"list", "list the models, datasets, transforms and other components", &list},
 };
 
@@ -95,7 +95,7 @@ ExitCode find_and_run(std::vector<std::string> args) {
     return ExitCode::kDone;
   }
   if (name.starts_with("-")) return train(args);
-  // Training handles them from its start.
+  // `train` handles stop signals itself from its start.
   if (name != "train") exit_on_stop_signals();
   const auto& command = find_command(name);
   args.erase(args.begin());
@@ -132,7 +132,7 @@ void add_plugin_option(CLI::App& app) {
          [](const std::vector<std::string>& files) {
            for (const auto& file : files) session::load_plugin(file);
          },
-         "a shared library with components of your own, as in the key `plugins`; may be given several times")
+         "a shared library with additional components, as in the key `plugins`; may be given several times")
       ->type_name("FILE")
       ->allow_extra_args(false);
 }

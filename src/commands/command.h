@@ -51,27 +51,28 @@ std::span<const Command> all_commands();
 // Runs the command that the arguments name; arguments without a name belong to `train`. Also writes errors to torchrun's error file.
 ExitCode run(const std::vector<std::string>& args);
 
-// `--plugin FILE`, which is loaded while the command line is parsed: for commands that read no experiment file, or one in a checkpoint.
+// `--plugin FILE`, which is loaded while the command line is parsed. For commands that read no experiment file, or read one from a
+// checkpoint.
 void add_plugin_option(CLI::App& app);
 
 // The results that commands print to stdout.
 
-// As fmt::print, with what a terminal would execute shown instead (base/text.h), because results quote files and their names. Throws
-// as print_text().
+// Like fmt::print, but with control characters escaped (base/text.h), because results quote files and their names. Throws like
+// print_text().
 template <class... Args>
 void print(fmt::format_string<Args...> format, Args&&... args) {
   print_text(printable(fmt::format(format, std::forward<Args>(args)...)));
 }
 
-// Says that a command has written its result to `output`. Not where the result itself went to the standard output; and a standard output
-// that was closed is no error here, because the result is in `output`.
+// Reports that a command has written its result to `output`. Prints nothing if the result itself went to the standard output. A closed
+// standard output is not an error here, because the result is in `output`.
 template <class... Args>
 void print_written(const std::filesystem::path& output, fmt::format_string<Args...> format, Args&&... args) {
   if (is_standard_output_closed() || is_standard_output(output)) return;
   print("{}: {}\n", output.string(), fmt::format(format, std::forward<Args>(args)...));
 }
 
-// The families of components: what `trainer list FAMILY` can list.
+// The names of the families of components that `trainer list FAMILY` accepts.
 std::vector<std::string> family_names();
 
 }  // namespace trainer::commands

@@ -1,4 +1,4 @@
-// `trainer crossval`: trains the folds of a cross-validation one after another, each as a run of its own, and joins their results.
+// `trainer crossval`: trains the folds of a cross-validation one after another, each as its own run, and combines their results.
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -48,18 +48,18 @@ struct CrossvalArguments {
 CrossvalArguments parse_crossval_arguments(const std::vector<std::string>& args) {
   CrossvalArguments arguments;
   CLI::App app(
-      "Cross-validation: trains once for each of several parts (folds) of the training images, which is validated on and which the other "
-      "parts train for. Prints the mean and the deviation of the best validations, and writes them, with the joined confusion matrix, to "
+      "Cross-validation: divides the training images into parts (folds) and trains once for each fold, which is used for validation, on "
+      "the other folds. Prints the mean and the deviation of the best validations, and writes them, with the combined confusion matrix, to "
       "crossval.json. The same command continues after a stop or a failure.",
       "trainer crossval");
-  app.add_option("--config", arguments.config, "the experiment file (YAML); dataset.split has the groups that stay together")
+  app.add_option("--config", arguments.config, "the experiment file (YAML); its dataset.split sets the groups that stay together")
       ->required()
       ->type_name("FILE");
-  app.add_option("--folds", arguments.num_folds, "how many folds")->check(CLI::Range(int64_t{2}, int64_t{1000}))->capture_default_str();
+  app.add_option("--folds", arguments.num_folds, "number of folds")->check(CLI::Range(int64_t{2}, int64_t{1000}))->capture_default_str();
   app.add_option("--run-dir", arguments.run_directory,
                  "the folder of the runs fold_0, fold_1 and so on; default: <output_dir>/<experiment>_crossval")
       ->type_name("DIR");
-  app.add_option("--nproc-per-node", arguments.num_processes, "processes of each training, as of `trainer launch`; default: one")
+  app.add_option("--nproc-per-node", arguments.num_processes, "processes of each training, as in `trainer launch`; default: one")
       ->check(CLI::PositiveNumber)
       ->default_str("");
   app.add_flag("--json", arguments.json, "print crossval.json instead of a table");
@@ -71,10 +71,10 @@ CrossvalArguments parse_crossval_arguments(const std::vector<std::string>& args)
 
 struct Ended {
   int code = 0;
-  bool was_asked_to_stop = false;  // also shortly before its end
+  bool was_asked_to_stop = false;  // even shortly before its end
 };
 
-// Passes stop requests on to the process.
+// Forwards stop requests to the process.
 Ended run_process(const std::vector<std::string>& arguments) {
   launch::SignalQueue signals;
   const auto child = launch::start_process({.program = fs::read_symlink("/proc/self/exe").string(),
@@ -104,7 +104,7 @@ std::vector<std::string> overrides_of(const CrossvalArguments& arguments, int64_
   auto overrides = arguments.overrides;
   overrides.push_back(fmt::format("dataset.split.folds={}", arguments.num_folds));
   overrides.push_back(fmt::format("dataset.split.fold={}", fold));
-  // Of a file that holds a part out otherwise.
+  // Disables another held-out part that the file may set.
   overrides.emplace_back("dataset.validation_split=0");
   return overrides;
 }
@@ -124,11 +124,11 @@ void train_fold(const CrossvalArguments& arguments, int64_t fold) {
   if (ended.code == 0) return;
   const auto code = ended.code < 128 ? static_cast<ExitCode>(ended.code) : ExitCode::kFailure;
   throw Error(fmt::format("the training of fold {} ended with exit code {}, for the reason above{}", fold, ended.code,
-                          code == ExitCode::kUsage ? "" : "; once it is mended, the same command continues"),
+                          code == ExitCode::kUsage ? "" : "; after the problem is fixed, the same command continues"),
               code);
 }
 
-// What a training would refuse in one of the folds, before the first is trained.
+// Reports what a training would refuse in one of the folds, before the first fold is trained.
 void check_folds(const CrossvalArguments& arguments, Logger& logger) {
   std::shared_ptr<const data::Dataset> files;
   for (int64_t fold = 0; fold < arguments.num_folds; ++fold) {
@@ -149,16 +149,16 @@ void check_folds(const CrossvalArguments& arguments, Logger& logger) {
   }
 }
 
-// The best validation of a fold, as its run has written it.
+// The best validation of a fold, as written by its run.
 Json evaluation_of(const CrossvalArguments& arguments, int64_t fold) {
   const auto run = history::read_run(folder_of(arguments, fold).string(), history::Detail::kAll);
   const auto& evaluation = run.best_evaluation.is_object() ? run.best_evaluation : run.evaluation;
   if (evaluation.is_object() && evaluation.contains("metrics")) return evaluation;
-  throw DataError(fmt::format("{}: it holds no best_evaluation.json, so that there is nothing to join; remove the folder, and start again",
+  throw DataError(fmt::format("{}: best_evaluation.json is missing, so the folds cannot be combined; remove the folder, and start again",
                               folder_of(arguments, fold).string()));
 }
 
-// Whether each sample was validated on once, but for those of the test, and all folds had the same samples.
+// Checks that each sample outside the test part was validated on exactly once, and that all folds had the same samples.
 void check_samples(const CrossvalArguments& arguments) {
   std::vector<std::string> samples;  // of the first fold, without their parts
   std::vector<int> times;
@@ -180,12 +180,12 @@ void check_samples(const CrossvalArguments& arguments) {
   const auto is_wrong = [&](int count) { return count != 1 && count != arguments.num_folds * arguments.num_folds; };
   if (times.empty() || std::none_of(times.begin() + 1, times.end(), is_wrong)) return;
   throw DataError(
-      fmt::format("{}: its folds were divided in different ways, so that images were validated on twice or never; remove it, and "
+      fmt::format("{}: its folds were divided in different ways, so some images were used for validation twice or never; remove it, and "
                   "start the same command again",
                   arguments.run_directory.string()));
 }
 
-// Joined results of all folds: the mean of each metric and its sample standard deviation, and the sum of the confusion matrices.
+// Combined results of all folds: the mean of each metric and its sample standard deviation, and the sum of the confusion matrices.
 Json join_folds(const CrossvalArguments& arguments) {
   Json joined = {{"num_folds", arguments.num_folds}, {"folds", Json::array()}, {"mean", Json::object()}, {"deviation", Json::object()}};
   std::vector<std::vector<int64_t>> confusion;

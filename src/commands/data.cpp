@@ -37,7 +37,7 @@ struct ShowOptions {
   int64_t count = 64;
 };
 
-// A line for each of these samples' classes whose number stands in the picture, because it has no letters for its name.
+// A line for each class of these samples that the picture shows as a number, because its name has letters that cannot be drawn.
 std::string numbered_classes(const data::Dataset& dataset, const data::SampleList& samples) {
   std::string lines;
   if (dataset.info().class_names.empty() || !dataset.info().has_labels()) return lines;
@@ -70,7 +70,7 @@ void show(const config::Experiment& experiment, const ShowOptions& options) {
                 numbered_classes(dataset, shown));
 }
 
-// Prints a line for each sample that cannot be used, and returns how many there are. Adds the others to the notes.
+// Prints a line for each sample that cannot be used, and returns their number. Adds the other samples to the notes.
 size_t check_samples(const char* part, const data::Dataset& dataset, int num_threads, session::ImageNotes& notes, Logger& logger) {
   SampleProgress progress(fmt::format("{}: read", part), 0, dataset.size(), logger);
   const auto report = [&](int64_t num_read) {
@@ -125,10 +125,10 @@ void add_download_options(CLI::App& app, DownloadArguments& arguments) {
       ->required()
       ->check(CLI::IsMember(choices))
       ->type_name("NAME");
-  app.add_option("--root", arguments.root, "the folder in which to put them, by default data")->type_name("FOLDER");
+  app.add_option("--root", arguments.root, "the folder to download to; default: data")->type_name("FOLDER");
 }
 
-// Throws DataError when a data set cannot be had.
+// Throws DataError if a data set cannot be obtained.
 void download(const DownloadArguments& arguments) {
   const auto& [names, root] = arguments;
   const auto logger = make_console_logger();
@@ -162,9 +162,9 @@ ExitCode data(const std::vector<std::string>& args) {
   AuditArguments audit_arguments;
   auto* audits = app.add_subcommand(
       "audit",
-      "read all samples, and find what makes results wrong: the same picture in two parts or with two labels, also saved again, resized or "
-      "cropped a little; classes without training images; samples that cannot be read. The exit code is 3 if there are any. Unusual images "
-      "and those that are there twice in one part are only noted");
+      "read all samples, and find problems that make results wrong: the same image in two parts or with two labels, even if it was saved "
+      "again, resized or slightly cropped; classes without training images; samples that cannot be read. The exit code is 3 if there are "
+      "any. Unusual images and images that occur twice in one part are only noted");
   cli::add_experiment(*audits, source);
   add_audit_options(*audits, audit_arguments);
   PackArguments pack_arguments;
@@ -173,10 +173,10 @@ ExitCode data(const std::vector<std::string>& args) {
   cli::add_experiment(*packs, source);
   add_pack_options(*packs, pack_arguments);
   for (auto* command : {checks, audits, packs}) {
-    command->add_option("--threads", num_threads, "threads that read, by default one for each processor")->check(CLI::Range(1, 1024));
+    command->add_option("--threads", num_threads, "number of reading threads; default: one for each processor")->check(CLI::Range(1, 1024));
   }
   DownloadArguments download_arguments;
-  auto* downloads = app.add_subcommand("download", "fetch public data sets, unless they are there already");
+  auto* downloads = app.add_subcommand("download", "download public data sets, unless they already exist");
   add_download_options(*downloads, download_arguments);
   cli::parse(app, args);
 

@@ -44,13 +44,13 @@ using reporting::Json;
 using Clock = std::chrono::steady_clock;
 
 constexpr uint32_t kNoPicture = UINT32_MAX;
-// Pictures whose height, width or ratio of both is so many times the median, or so small a part of it, are unusual.
+// Images whose height, width or ratio of both is more than this many times the median, or less than the reciprocal part of it, are unusual.
 constexpr double kUnusualFactor = 3;
 
 struct AuditedPart {
   const char* title;
   const data::Dataset* dataset;
-  uint32_t first;  // number of its first picture; the pictures of all parts are numbered one after another
+  uint32_t first;  // number of its first image; the images of all parts are numbered consecutively
 };
 
 struct AuditedPicture {
@@ -66,15 +66,15 @@ struct AuditedPicture {
 
 struct Finding {
   uint32_t picture = kNoPicture;
-  uint32_t same_as = kNoPicture;  // an earlier one
-  float similarity = 0;           // to it; 1: the same pixels
-  int64_t label = 0;              // of a class, if there is no picture
-  std::string text = {};          // what is to be said of it
+  uint32_t same_as = kNoPicture;  // an earlier image
+  float similarity = 0;           // to that image; 1: the same pixels
+  int64_t label = 0;              // a class, if the finding is not about an image
+  std::string text = {};          // a description, if needed
 };
 
 // Findings of one kind.
 struct FindingKind {
-  const char* key;  // in JSON
+  const char* key;  // name in JSON
   std::string title;
   std::string advice;
   bool is_damage;
@@ -83,7 +83,7 @@ struct FindingKind {
 
 uint64_t hash_of(const void* bytes, size_t size) { return std::hash<std::string_view>()({static_cast<const char*>(bytes), size}); }
 
-// Of a whole image, its pixels or values.
+// The pixels or values of a whole image.
 std::span<const uint8_t> bytes_of(const data::ImageView& image) {
   const auto count = static_cast<size_t>(image.channels) * static_cast<size_t>(image.height) * static_cast<size_t>(image.width);
   if (image.values == nullptr) return {image.pixels, count};
@@ -97,7 +97,7 @@ uint64_t hash_of_pixels(const data::ImageView& image) {
   return hash_of(parts.data(), sizeof(parts));
 }
 
-// Whether all pixels are equal: whether the pixels are the same as those that follow them.
+// Whether all pixels are equal, which is the case if each equals the next one.
 bool is_constant(const data::ImageView& image) {
   const auto bytes = bytes_of(image);
   const auto channels = static_cast<size_t>(image.channels);
@@ -126,15 +126,15 @@ AuditedPicture examine(const data::Sample& sample, const data::ImageView& image,
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-// Of each picture, the one among several kinds of earlier pictures that it is most like.
+// For each image and each of several kinds of earlier images, the most similar one.
 class BestMatches {
  public:
-  // `kind`: below 4.
+  // `kind` must be below 4.
   void add(uint32_t picture, uint32_t kind, uint32_t same_as, float similarity) {
     auto& found = found_[uint64_t{picture} * 4 + kind];
     if (similarity > found.similarity) found = {.picture = picture, .same_as = same_as, .similarity = similarity};
   }
-  // The most certain first.
+  // Sorted by similarity, the highest first.
   std::vector<Finding> findings() const {
     std::vector<Finding> findings;
     for (const auto& [key, finding] : found_) findings.push_back(finding);
@@ -168,31 +168,31 @@ class Audit {
     auto begin = Clock::now();
     std::vector<Finding> unreadable;
     for (auto& part : parts_) read(part, num_threads, unreadable);
-    logger_.info("{} read in {:.1f}s; now compared with each other", counted(pictures_.size(), "image"), seconds_since(begin));
+    logger_.info("{} read in {:.1f}s; comparing them with each other", counted(pictures_.size(), "image"), seconds_since(begin));
     begin = Clock::now();
     compare(num_threads);
     logger_.info("compared in {:.1f}s", seconds_since(begin));
     const bool has_numbers = info().has_values() && !info().is_multi_label;
-    kinds_ = {{"leaks", "images that are in another part too",
-               "the results of that part are too good; remove them from one part, or keep copies together (dataset.split.group)", true,
-               leaks_.findings()},
-              {"label_conflicts", fmt::format("images that are there with {} too", has_numbers ? "other numbers" : "another label"),
+    kinds_ = {{"leaks", "images that are also in another part",
+               "they make the results of that part too good; remove them from one part, or keep copies together (dataset.split.group)",
+               true, leaks_.findings()},
+              {"label_conflicts", fmt::format("images that also occur with {}", has_numbers ? "other numbers" : "another label"),
                "correct one of them, or remove both", true, conflicts_.findings()},
               {"classes_without_training", "classes without training images",
                "no network can learn them; add training images, or remove the class", true},
-              {"unreadable", "images that cannot be read", "mend or remove them, or leave them out of training by dataset.on_error: skip",
+              {"unreadable", "images that cannot be read", "repair or remove them, or skip them in training with dataset.on_error: skip",
                true, std::move(unreadable)},
-              {"duplicates", "images that are in the same part twice", "they count more than others", false, repeats_.findings()},
-              {"classes_of_training_alone", "classes with training images alone", "no result tells how well they are learnt", false}};
+              {"duplicates", "images that occur twice in the same part", "they have more weight than others", false, repeats_.findings()},
+              {"classes_of_training_alone", "classes with only training images", "no result shows how well they are learned", false}};
     find_classes();
     find_sizes();
-    add_pictures("constant", "images of a single colour", "they show nothing", &AuditedPicture::is_constant);
+    add_pictures("constant", "images of a single colour", "they contain no information", &AuditedPicture::is_constant);
     add_pictures("turned", "images with an EXIF orientation",
-                 info().decoding.is_turned_upright ? "they are turned upright, other than by torchvision's ImageFolder"
+                 info().decoding.is_turned_upright ? "they are turned upright, unlike in torchvision's ImageFolder"
                                                    : "it is ignored; dataset.exif_orientation: apply turns them upright",
                  &AuditedPicture::is_turned);
-    add_pictures("bits_16", "images with 16 bits for each channel", "the upper 8 are used; dataset.mode: raw keeps all of TIFF files",
-                 &AuditedPicture::has_16_bits);
+    add_pictures("bits_16", "images with 16 bits per channel",
+                 "only the upper 8 bits are used; dataset.mode: raw keeps all bits of TIFF files", &AuditedPicture::has_16_bits);
   }
 
   data::Sample read_sample(uint32_t picture, data::Scratch& scratch) const {
@@ -224,7 +224,7 @@ class Audit {
   void add_part(const char* title, const data::Dataset& dataset) {
     parts_.push_back({title, &dataset, static_cast<uint32_t>(pictures_.size())});
     const auto size = pictures_.size() + static_cast<size_t>(dataset.size());
-    if (size >= kNoPicture) throw UsageError(fmt::format("dataset.name: {} images are more than can be audited; audit a part", size));
+    if (size >= kNoPicture) throw UsageError(fmt::format("dataset.name: {} images are too many for an audit; audit only a part", size));
     pictures_.resize(size, {.part = static_cast<uint8_t>(parts_.size() - 1)});
   }
 
@@ -274,14 +274,14 @@ class Audit {
     for (size_t label = 0; label < counts.size(); ++label) counts[label] += target.values[label] >= 0.5F ? 1 : 0;
   }
 
-  // Those with the same pixels are one for the search of those that are nearly the same.
+  // Images with the same pixels count as one in the search for nearly equal images.
   void compare(int num_threads) {
     std::vector<uint32_t> order;
     for (uint32_t i = 0; i < pictures_.size(); ++i) {
       if (pictures_[i].height > 0) order.push_back(i);
     }
     std::ranges::sort(order, {}, [&](uint32_t i) { return std::pair(pictures_[i].pixels, i); });
-    std::map<uint32_t, std::vector<uint32_t>> copies;  // of pictures that have some, including themselves
+    std::map<uint32_t, std::vector<uint32_t>> copies;  // of images that have copies, including themselves
     std::vector<uint32_t> distinct;
     for (auto begin = order.begin(); begin != order.end();) {
       const auto end = std::find_if(begin, order.end(), [&](uint32_t i) { return pictures_[i].pixels != pictures_[*begin].pixels; });
@@ -301,14 +301,14 @@ class Audit {
     };
     for (const auto& pair : near) {
       const auto first = all_of(distinct[pair.first]), second = all_of(distinct[pair.second]);
-      // 1 is for the same pixels.
+      // 1 stands for the same pixels.
       const float similarity = std::min(pair.similarity, 0.9999F);
       relate(first, second, similarity);
       relate(second, first, similarity);
     }
   }
 
-  // Relates each of `pictures` to the first of `others` in each part and with each target.
+  // Adds a finding for each of `pictures` and the first of `others` in each part and with each target.
   void relate(const std::vector<uint32_t>& pictures, const std::vector<uint32_t>& others, float similarity) {
     std::map<std::pair<uint8_t, uint64_t>, uint32_t> firsts;
     for (const auto other : others) firsts.try_emplace({pictures_[other].part, pictures_[other].target}, other);
@@ -446,7 +446,7 @@ std::string summary_of(const Audit& audit) {
   return fmt::format("{}: {}", counted(audit.size(), "image"), parts);
 }
 
-// Without what it is the same as.
+// Describes the finding without the other image.
 std::string line_of(const Audit& audit, const Finding& finding) {
   const auto& names = audit.parts().front().dataset->info().class_names;
   const auto what = finding.picture == kNoPicture
@@ -468,18 +468,18 @@ void print_findings(const Audit& audit) {
         const auto& finding = kind.findings[i];
         print("    {}\n", line_of(audit, finding));
         if (finding.same_as == kNoPicture) continue;
-        print("      as {} {}, {}\n", audit.title_of_part(finding.same_as), audit.describe(finding.same_as), likeness(finding));
+        print("      matches {} {}, {}\n", audit.title_of_part(finding.same_as), audit.describe(finding.same_as), likeness(finding));
       }
       if (kind.findings.size() > kMostExamples) print("    and {} more\n", kind.findings.size() - kMostExamples);
     }
   }
-  print("\n{}\n", audit.has_damage() ? "this data set damages results; --json lists all, and --page shows the pictures"
+  print("\n{}\n", audit.has_damage() ? "this data set damages results; --json lists all, and --page shows the images"
                                      : "nothing was found that damages results");
 }
 
 // The page.
 
-constexpr size_t kMostOnPage = 60;  // of each kind
+constexpr size_t kMostOnPage = 60;  // findings of each kind
 
 constexpr std::string_view kAuditCss = R"(
 .finds { display: grid; gap: 14px; grid-template-columns: repeat(auto-fill, minmax(min(100%, 380px), 1fr)); }
@@ -503,7 +503,7 @@ std::string figure_of(const Audit& audit, uint32_t picture) {
     const auto sample = audit.read_sample(picture, scratch);
     image = fmt::format(R"(<img alt="" src="{}">)", to_data_url(sample, audit.parts().front().dataset->info().decoding, kLongestEdge));
   } catch (const std::exception&) {
-    // It could be read before.
+    // The image was readable before.
   }
   return fmt::format("<figure>{}<b>{}</b> {}</figure>", image, audit.title_of_part(picture), report::escaped(audit.describe(picture)));
 }
@@ -566,7 +566,7 @@ std::string make_audit_page(const Audit& audit, const std::string& name) {
 }  // namespace
 
 void add_audit_options(CLI::App& app, AuditArguments& arguments) {
-  app.add_flag("--json", arguments.json, "print one JSON object with all that was found instead of a table (docs/data.md)");
+  app.add_flag("--json", arguments.json, "print one JSON object with all findings instead of a table (docs/data.md)");
   app.add_option("--page", arguments.page, "also write a page (HTML) that shows the images side by side")->type_name("FILE");
 }
 
@@ -577,14 +577,14 @@ ExitCode audit(const config::Experiment& experiment, const config::ExperimentSou
   if (!arguments.page.empty()) {
     refuse_file_of_run(arguments.page, kPage);
     cli::refuse_to_overwrite(source.file, arguments.page, kPage);
-    if (is_standard_output(arguments.page)) throw UsageError("--page: what was found goes to the standard output; name a file");
+    if (is_standard_output(arguments.page)) throw UsageError("--page: the findings are printed to the standard output; name a file");
   }
   install_stop_handlers();
   const auto logger = make_console_logger();
   Audit audit(experiment, *logger);
   if (!arguments.page.empty()) {
     for (const auto& part : audit.parts()) refuse_picture_over(*part.dataset, arguments.page, kPage);
-    // Before the images are read, which may take an hour.
+    // Opened before the images are read, which may take an hour.
     page.emplace(arguments.page);
   }
   audit.run(num_threads);

@@ -1,5 +1,5 @@
 #pragma once
-// `trainer data audit`: what makes the results of a data set wrong, such as the same picture in training and validation.
+// `trainer data audit`: finds problems of a data set that make results wrong, such as the same image in training and validation.
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
@@ -17,7 +17,7 @@ struct AuditArguments {
 
 void add_audit_options(CLI::App& app, AuditArguments& arguments);
 
-// Prints what it finds. The exit code is kData if something of it damages results. `source`: of the experiment.
+// Prints the findings. The exit code is kData if one of them damages results. `source`: the source of the experiment.
 ExitCode audit(const config::Experiment& experiment, const config::ExperimentSource& source, const AuditArguments& arguments,
                int num_threads);
 

@@ -39,13 +39,13 @@ void throw_if_stopped() {
   if (stop_signal() != 0) throw Error("stopped on request; the same command continues", ExitCode::kStopped);
 }
 
-// Holds the lock of an unfinished data set.
+// Returns the lock of an unfinished data set.
 Descriptor begin_output(const fs::path& output) {
   const auto marker = output / datasets::kUnfinished;
   if (!fs::exists(marker)) {
     for (const char* name : {datasets::kPackedTrain, datasets::kPackedValidation}) {
       if (fs::exists(output / name)) {
-        throw UsageError(fmt::format("--output: there is {} already; name another folder, or remove it", (output / name).string()));
+        throw UsageError(fmt::format("--output: {} exists already; name another folder, or remove it", (output / name).string()));
       }
     }
   }
@@ -53,10 +53,10 @@ Descriptor begin_output(const fs::path& output) {
   fs::create_directories(output, error);
   if (error) throw Error(fmt::format("cannot create {}: {}", output.string(), explain_refusal(output, error)));
   auto lock = lock_file(marker, 0666);
-  // Ours is empty, and is removed at the end.
+  // The marker of this program is empty, and is removed at the end.
   if (lock.number() >= 0 && fs::file_size(marker) > 0) {
     throw UsageError(
-        fmt::format("--output: {} is not the file by which this program marks what it has begun; name another folder", marker.string()));
+        fmt::format("--output: {} was not written by this program to mark an unfinished data set; name another folder", marker.string()));
   }
   if (lock.number() >= 0) return lock;
   if (errno == EWOULDBLOCK)
@@ -64,7 +64,7 @@ Descriptor begin_output(const fs::path& output) {
   throw Error(fmt::format("cannot write {}: {}", marker.string(), explain_refusal(marker, {errno, std::generic_category()})));
 }
 
-// With which the names of all samples begin before their keys; empty: their names begin otherwise.
+// The folder with which the names of all samples begin; empty if they have none in common.
 std::string folder_of_names(const data::Dataset& source) {
   std::string folder;
   for (int64_t i = 0; i < source.size(); ++i) {
@@ -77,13 +77,12 @@ std::string folder_of_names(const data::Dataset& source) {
   return folder;
 }
 
-// The groups that a column of a CSV file gives would be lost, and samples of one would be divided.
+// The groups in a column of a CSV file would be lost, and the samples of a group could be divided.
 void refuse_groups(const data::Dataset& source) {
   if (source.size() == 0 || source.group(0).empty()) return;
   throw UsageError(
-      "dataset.group_column: a packed data set does not keep the groups of a CSV file; leave this key out, and let dataset.split.group "
-      "find "
-      "them in the paths");
+      "dataset.group_column: a packed data set does not keep the groups of a CSV file; remove this key, and set dataset.split.group to "
+      "find the groups in the paths");
 }
 
 datasets::PackInfo pack_info(const config::Experiment& experiment, const data::DatasetFactory& factory, const data::Dataset& source,
@@ -124,7 +123,7 @@ void write_part(const Part& part, datasets::PackWriter& writer, const config::Ex
                         "pack the others (`trainer data check` lists all such files)",
                         part.title, text));
       }
-      progress.log_above([&] { logger.warn("left out (dataset.on_error: skip): {}", text); });
+      progress.log_above([&] { logger.warn("skipped (dataset.on_error: skip): {}", text); });
       writer.add(datasets::unreadable_entry(reason.what()));
     }
     progress.update(index + 1);
@@ -134,19 +133,19 @@ void write_part(const Part& part, datasets::PackWriter& writer, const config::Ex
   throw_if_stopped();
 }
 
-// Reads all of a finished part and compares the checksums.
+// Reads a finished part completely and compares the checksums.
 void verify_part(const Part& part, const fs::path& output, Logger& logger) {
   const auto packed = datasets::open_packed(output, part.split);
   SampleProgress progress(fmt::format("{}: compared", part.title), 0, packed->size(), logger);
-  // So many samples are read from the disk at a time.
+  // The number of samples that are read from the disk at a time.
   constexpr int64_t kAhead = 16;
   for (int64_t index = 0; index < packed->size(); ++index) {
     if (index + kAhead < packed->size()) packed->prefetch(index + kAhead);
     try {
       packed->check(index);
     } catch (const std::runtime_error& reason) {
-      throw DataError(fmt::format("{} {} was not stored as it was written: {}; remove {} and pack again, on another disk if this repeats",
-                                  part.title, packed->describe(index), reason.what(), output.string()));
+      throw DataError(fmt::format("{} {} was stored incorrectly: {}; remove {} and pack again, on another disk if this repeats", part.title,
+                                  packed->describe(index), reason.what(), output.string()));
     }
     progress.update(index + 1);
     throw_if_stopped();
@@ -165,7 +164,7 @@ void add_pack_options(CLI::App& app, PackArguments& arguments) {
   app.add_option("--output", arguments.output, "folder of the packed data set")->required()->type_name("DIR");
   app.add_flag("--raw", arguments.options.raw, "store pixels instead of image files: larger, but nothing is decoded in training");
   app.add_option("--resize", arguments.options.resize,
-                 "make the shorter edge of larger images so long; image files become JPEG files of quality 95")
+                 "shrink larger images so that the shorter edge has this length; image files become JPEG files of quality 95")
       ->check(CLI::Range(int64_t{1}, static_cast<int64_t>(data::kMaxPixels)));
 }
 
@@ -187,7 +186,7 @@ void pack(const config::Experiment& experiment, const PackArguments& arguments, 
   }
   for (const auto& part : parts) refuse_groups(*part.source);
   if (factory.info.decoding.has_float_pixels() && (options.raw || options.resize)) {
-    throw UsageError(fmt::format("{}: images of dataset.mode: {} are packed as the files that they are; leave it out",
+    throw UsageError(fmt::format("{}: images of dataset.mode: {} are always packed as their original files; remove this option",
                                  options.raw ? "--raw" : "--resize", data::name_of(factory.info.decoding.mode)));
   }
   const auto lock = begin_output(output);
@@ -197,7 +196,7 @@ void pack(const config::Experiment& experiment, const PackArguments& arguments, 
                     "folder",
                     output.string(), experiment.dataset.component.name));
   }
-  // Both are compared with what was begun before any sample is read.
+  // Both parts are compared with an unfinished output before any sample is read.
   std::vector<std::unique_ptr<datasets::PackWriter>> writers;
   for (const auto& part : parts) {
     writers.push_back(
@@ -215,10 +214,10 @@ void pack(const config::Experiment& experiment, const PackArguments& arguments, 
 
 namespace {
 
-// Of images that are resized, but not stored as pixels.
+// For images that are resized but not stored as pixels.
 constexpr int kJpegQuality = 95;
 
-// Makes entries; one for each thread.
+// Makes entries; each thread has its own object.
 class EntryMaker {
  public:
   // `resize`: null if options.resize is not set.
@@ -241,7 +240,7 @@ class EntryMaker {
   }
 
  private:
-  // Of grey pixels the same three times.
+  // Repeats grey values for all three channels.
   std::vector<uint8_t> colours_of(const data::PixelArray& pixels) const {
     std::vector<uint8_t> colours;
     colours.reserve(3 * pixels.num_pixels());
@@ -253,7 +252,7 @@ class EntryMaker {
   const data::ImageTransform* resize_;
   const data::ImageDecoding& decoding_;
   data::PictureMemory memory_;
-  // A resize draws nothing from it.
+  // A resize uses no random numbers.
   data::EpochSeeds seeds_{0, 0};
   data::SampleRandom random_{seeds_, {}};
 };

@@ -33,15 +33,15 @@ void add_pack_options(CLI::App& app, PackArguments& arguments);
 // Error, with ExitCode::kStopped after a stop request.
 void pack(const config::Experiment& experiment, const PackArguments& arguments, int num_threads);
 
-// Prepares the entries of a packed data set in threads, a few ahead, and gives them in the order of the samples.
+// Prepares the entries of a packed data set in several threads, a few ahead, and returns them in the order of the samples.
 class EntryQueue {
  public:
   // Begins with sample `begin`. `source` must outlive it.
   EntryQueue(const data::Dataset& source, const datasets::PackOptions& options, int64_t begin, int num_threads);
   ~EntryQueue();
 
-  // The entry of the next sample. Throws what its preparation threw: std::runtime_error with only the reason if the sample cannot be read.
-  // There must be a next sample.
+  // The entry of the next sample, which must exist. Rethrows the exception of its preparation: std::runtime_error with only the reason if
+  // the sample cannot be read.
   std::string next();
 
  private:
@@ -67,7 +67,7 @@ class EntryQueue {
   std::vector<std::jthread> threads_;
 };
 
-// The transform `resize` to that size of the shorter edge; null: none.
+// The transform `resize` to that size of the shorter edge; null if `size` is not set.
 std::shared_ptr<const data::ImageTransform> make_resize(std::optional<int64_t> size);
 
 }  // namespace trainer::commands

@@ -30,16 +30,16 @@ const char* name_of(Status status) {
 
 void print_result(const Result& result, bool with_colour) {
   constexpr std::array kColours = {"\x1b[32m", "\x1b[33m", "\x1b[31m"};
-  const auto& [status, text, cure] = result.finding;
+  const auto& [status, text, fix] = result.finding;
   const auto mark = fmt::format("{:<8}", name_of(status));
-  // The mark by itself, because print() shows control sequences instead of sending them.
+  // Prints the mark separately, because print() escapes control sequences.
   if (with_colour) {
     print_text(kColours[static_cast<size_t>(status)] + mark + "\x1b[0m");
   } else {
     print_text(mark);
   }
   print("{:<18}{}\n", result.name, text);
-  if (!cure.empty()) print("{:<8}{:<18}{}\n", "", "  cure", cure);
+  if (!fix.empty()) print("{:<8}{:<18}{}\n", "", "  fix", fix);
   flush_standard_output();
 }
 
@@ -51,7 +51,7 @@ void print_json(const std::vector<Result>& results, Status worst) {
   auto checks = reporting::Json::array();
   for (const auto& [name, finding] : results) {
     reporting::Json check = {{"name", name}, {"status", name_of(finding.status)}, {"text", finding.text}};
-    if (!finding.cure.empty()) check["cure"] = finding.cure;
+    if (!finding.fix.empty()) check["cure"] = finding.fix;
     checks.push_back(std::move(check));
   }
   cli::print_json({{"status", name_of(worst)}, {"checks", std::move(checks)}}, 2);
@@ -61,17 +61,17 @@ void print_json(const std::vector<Result>& results, Status worst) {
 
 ExitCode doctor(const std::vector<std::string>& args) {
   CLI::App app(
-      "Checks whether this host is ready for training: LibTorch, GPUs, processor, memory, limits, network, disk, and two processes that "
-      "sum "
-      "over the process groups of training. Exit code 1 if something would make training fail; warnings are about speed.",
+      "Checks whether this host is ready for training: LibTorch, GPUs, processor, memory, limits, network, disk, and an all_reduce of two "
+      "processes over the process groups of training. The exit code is 1 if something would make training fail; most warnings concern "
+      "speed.",
       "trainer doctor");
   doctor::Subject subject{.output_dir = "runs", .gpus = {}};
   bool as_json = false;
   std::string backend;
   int descriptor = -1;
-  app.add_option("--output-dir", subject.output_dir, "the folder for runs, whose disk is checked; default: runs")->type_name("DIR");
+  app.add_option("--output-dir", subject.output_dir, "the folder for runs, on the disk to check; default: runs")->type_name("DIR");
   app.add_flag("--json", as_json, "print one JSON object, when all checks are done");
-  // The processes that the check of all_reduce starts.
+  // Options of the processes that the all_reduce check starts.
   app.add_option(doctor::kMeasureOption, backend)->group("");
   app.add_option(doctor::kResultOption, descriptor)->group("");
   cli::parse(app, args);
@@ -94,7 +94,7 @@ ExitCode doctor(const std::vector<std::string>& args) {
     print("\n{} ok, {}, {} failed\n", count(results, Status::kOk), counted(num_warnings, "warning"), num_failed);
   }
   flush_standard_output();
-  // A check without an answer has a thread that would keep the process from ending.
+  // A check without a result has a thread that would keep the process from ending.
   end_process(num_failed > 0 ? ExitCode::kFailure : ExitCode::kDone);
 }
 

@@ -30,20 +30,20 @@ EvalArguments parse_eval_arguments(const std::vector<std::string>& args) {
   EvalArguments arguments;
   CLI::App app(
       "Evaluates the network of a checkpoint on the validation set: metrics, a table of the classes and the confusion matrix.\n"
-      "Of a calibrated checkpoint also what its temperature and thresholds are worth (trainer calibrate).\n"
-      "On other images: trainer eval --checkpoint FILE --data FOLDER\n"
-      "On several processes: trainer launch eval --checkpoint FILE",
+      "For a calibrated checkpoint (trainer calibrate), also the effect of its temperature and thresholds.\n"
+      "For other images: trainer eval --checkpoint FILE --data FOLDER\n"
+      "With several processes: trainer launch eval --checkpoint FILE",
       "trainer eval");
   auto& request = arguments.request;
   cli::add_network_file(app, arguments.checkpoint, request.config);
   app.add_option("--data", request.data,
-                 "other images than those of the training, all of which are evaluated: a folder that holds a folder of images for each "
-                 "class, a CSV file with a line path,label for each image, or a folder that `trainer data pack` has written. The labels "
-                 "follow the names of the classes")
+                 "images other than those of the training, all of which are evaluated: a folder with a folder of images for each class, a "
+                 "CSV file with a line path,label for each image, or a folder written by `trainer data pack`. Labels are matched by the "
+                 "names of the classes")
       ->type_name("DIR|FILE");
   std::string split;
   app.add_option("--split", split,
-                 "which part of the images, in any case with dataset.validation_transforms: validation (default), train, or test, which "
+                 "which part of the images, always with dataset.validation_transforms: validation (default), train, or test, which "
                  "dataset.split holds out")
       ->check(CLI::IsMember({"validation", "train", "test"}));
   cli::add_tta(app, request.tta);
@@ -138,7 +138,7 @@ std::string heading(const reporting::Evaluation& evaluation, const reporting::Fi
   return line(of_what) + line(fields);
 }
 
-// Names of classes or numbers, and their columns.
+// `names`: of the classes or the numbers; `titles`: of the columns.
 std::string table_of(const std::string& title, const std::vector<std::string>& names, const std::vector<std::string>& titles,
                      const std::function<std::vector<std::string>(size_t row)>& cells_of) {
   size_t name_width = title.size();

@@ -1,5 +1,5 @@
 #pragma once
-// What `trainer eval` prints.
+// The output of `trainer eval`.
 
 #include <cstddef>
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace trainer::commands {
 
-// For readers: the metrics, a table of the classes and the confusion matrix, which is left out if it has many classes or does not fit into
+// For people: the metrics, a table of the classes and the confusion matrix, which is omitted if it has many classes or does not fit into
 // `width` columns. `of_what`: the images, the network and its file.
 std::string evaluation_text(const reporting::Evaluation& evaluation, const reporting::Fields& of_what, std::optional<size_t> width);
 

@@ -26,7 +26,8 @@
 namespace trainer::commands {
 namespace {
 
-// As the exported file is computed: by the plain operators of one process, on any device.
+// The experiment with settings under which the network uses only the plain operators of one process, as an exported file does on any
+// device.
 config::Experiment load_experiment(const session::NetworkFile& file) {
   auto experiment = file.load_experiment({}, session::all_registries());
   experiment.runtime.device = device::DeviceChoice::kCpu;
@@ -37,10 +38,10 @@ config::Experiment load_experiment(const session::NetworkFile& file) {
   return experiment;
 }
 
-// What a file's extension says about its format.
+// The formats that belong to a file extension.
 struct Extension {
   const char* extension;
-  std::vector<std::string> formats;  // the possible ones
+  std::vector<std::string> formats;  // the possible formats
 };
 
 // `format`: empty if none was given.
@@ -54,7 +55,7 @@ std::string choose_format(const std::string& format, const std::filesystem::path
   const auto formats = found == kExtensions.end() ? std::vector<std::string>{} : found->formats;
   if (format.empty() && formats.size() == 1) return formats.front();
   if (format.empty()) {
-    throw UsageError(fmt::format("--output {}: {} does not tell the format; add --format {}", output.string(),
+    throw UsageError(fmt::format("--output {}: {} does not determine the format; add --format {}", output.string(),
                                  extension.empty() ? "a name without extension" : extension,
                                  formats.empty() ? "state_dict, safetensors, torchscript or onnx" : join(formats, " or ")));
   }
@@ -75,37 +76,36 @@ struct ExportArguments {
 ExportArguments parse_export_arguments(const std::vector<std::string>& args) {
   ExportArguments arguments;
   CLI::App app("Writes the network of a checkpoint for other programs.", "trainer export");
-  app.add_option("--checkpoint", arguments.source, "the checkpoint, or the folder of a run, whose best.pt is taken")
+  app.add_option("--checkpoint", arguments.source, "the checkpoint, or a run directory, whose best.pt is used")
       ->required()
       ->type_name("FILE|DIR");
   app.add_option("--format", arguments.format,
                  "state_dict (torch.load), safetensors, torchscript (torch.jit.load), or onnx (ONNX Runtime and others); default: by the "
                  "extension of --output, .onnx or .safetensors")
       ->check(CLI::IsMember({"state_dict", "safetensors", "torchscript", "onnx"}));
-  app.add_option("--output", arguments.output, "where to write it")->required()->type_name("FILE");
+  app.add_option("--output", arguments.output, "the file to write")->required()->type_name("FILE");
   app.add_option(
          "--input", arguments.input,
-         "what an onnx or torchscript file takes: images (uint8 pixels of images of any size, which the file resizes and normalizes as "
+         "the input of an onnx or torchscript file: images (uint8 pixels of images of any size, which the file resizes and normalizes like "
          "dataset.validation_transforms) or tensor (the network's input); default: images, if the network was trained on images")
       ->check(CLI::IsMember({"images", "tensor"}));
-  app.add_option(
-         "--outputs", arguments.outputs,
-         "what an onnx or torchscript file returns: probabilities (of a regression: values, its numbers), logits, or both; default: "
-         "probabilities with --input images, logits with --input tensor, values of a regression")
+  app.add_option("--outputs", arguments.outputs,
+                 "the output of an onnx or torchscript file: probabilities (for a regression: values, its numbers), logits, or both; "
+                 "default: probabilities with --input images, logits with --input tensor, values for a regression")
       ->check(CLI::IsMember({"probabilities", "values", "logits", "both"}));
   app.add_flag("--fp16", arguments.half, "onnx: store and compute the network in float16; input and outputs keep their types");
-  app.add_option("--batch-size", arguments.batch_size, "onnx: take batches of this size alone; default: of any size")
+  app.add_option("--batch-size", arguments.batch_size, "onnx: accept only batches of this size; default: any size")
       ->check(CLI::PositiveNumber);
-  app.add_option("--image-size", arguments.image_size, "onnx with --input images: take images of this size alone; default: of any size")
+  app.add_option("--image-size", arguments.image_size, "onnx with --input images: accept only images of this size; default: any size")
       ->type_name("HEIGHTxWIDTH");
-  app.add_option("--license", arguments.license, "a text file that is stored in an onnx or safetensors file")->type_name("FILE");
+  app.add_option("--license", arguments.license, "a text file to store in an onnx or safetensors file")->type_name("FILE");
   app.add_flag("--ema", arguments.ema, "export the averaged parameters");
   add_plugin_option(app);
   cli::parse(app, args);
   arguments.format = choose_format(arguments.format, arguments.output);
   const auto refuse_for_others = [&](bool is_given, const char* option, const std::vector<std::string>& formats) {
     if (!is_given || std::ranges::find(formats, arguments.format) != formats.end()) return;
-    throw UsageError(fmt::format("{} is for --format {}, not {}; leave it out", option, join(formats, " or "), arguments.format));
+    throw UsageError(fmt::format("{} is for --format {}, not {}; remove it", option, join(formats, " or "), arguments.format));
   };
   refuse_for_others(!arguments.input.empty(), "--input", {"onnx", "torchscript"});
   refuse_for_others(!arguments.outputs.empty(), "--outputs", {"onnx", "torchscript"});
@@ -140,7 +140,7 @@ exported::Outputs outputs_of(const ExportArguments& arguments, const exported::I
   using exported::Outputs;
   const auto& given = arguments.outputs;
   if (has_masks && !given.empty() && given != "logits") {
-    throw UsageError(fmt::format("--outputs {}: the network does not classify, so that it has no probabilities; leave it out", given));
+    throw UsageError(fmt::format("--outputs {}: the network does not classify and has no probabilities; remove it", given));
   }
   const std::string answers = exported::name_of_answers(interface);
   if (exported::are_answers(given) && given != answers) {
@@ -162,7 +162,7 @@ exported::Interface interface_of(const ExportArguments& arguments, const config:
   const bool can_be_images = samples.is_image && !has_values && (samples.shape.at(0) == 1 || samples.shape.at(0) == 3);
   if (has_values && arguments.input == "images") {
     throw UsageError(
-        fmt::format("--input images: these have 8 bits, but the network takes those of dataset.mode: {}; choose --input tensor",
+        fmt::format("--input images: such images have 8 bits, but the network takes images of dataset.mode: {}; choose --input tensor",
                     data::name_of(samples.decoding.mode)));
   }
   if (arguments.input.empty() ? can_be_images : arguments.input == "images") {
@@ -171,14 +171,14 @@ exported::Interface interface_of(const ExportArguments& arguments, const config:
         exported::read_preprocessing(input.transforms, experiment.dataset.validation_transforms.size(), input.samples);
   }
   if (!arguments.image_size.empty()) {
-    if (!interface.preprocessing) throw UsageError("--image-size is for --input images; leave it out");
+    if (!interface.preprocessing) throw UsageError("--image-size is for --input images; remove it");
     interface.image_size = parse_image_size(arguments.image_size);
   }
   interface.outputs = outputs_of(arguments, interface, samples.has_masks);
   return interface;
 }
 
-// The second line of what the command prints.
+// The second line of the command's output.
 std::string describe_interface(const exported::Interface& interface, const std::vector<int64_t>& sample_shape) {
   using exported::Outputs;
   const std::string answers = exported::name_of_answers(interface);
@@ -203,7 +203,7 @@ std::string read_license(const std::filesystem::path& file) {
   return text;
 }
 
-// Returns what a user has to know of the file besides; empty: nothing.
+// Returns what else a user must know about the file; empty: nothing.
 std::string write(const ExportArguments& arguments, config::Experiment& experiment, const session::NetworkFile& file,
                   models::Model& model) {
   std::string content, note;

@@ -26,13 +26,14 @@ namespace {
 struct Unreadable {
   int64_t count = 0;
   int64_t first = -1;  // index
-  std::string reason;  // of that one
+  std::string reason;  // of the first one
 };
 
 // Makes the function of one thread, which gets samples and their positions in the list of indices.
 using MakeReader = std::function<std::function<void(const data::Sample&, size_t position)>()>;
 
-// Passes the samples to readers, one for each processor. A sample whose reader throws std::runtime_error, but no Error, is unreadable.
+// Passes the samples to readers, one for each processor. A sample is unreadable if its reader throws a std::runtime_error that is not an
+// Error.
 Unreadable read_samples(const data::Dataset& dataset, const std::vector<int64_t>& indices, const std::string& what, Logger& logger,
                         const MakeReader& make_reader) {
   std::atomic<size_t> next = 0;
@@ -106,7 +107,8 @@ PixelStatistics measure_pixels(const data::Dataset& dataset, const std::vector<i
   const auto& shape = pipeline.output_shape();
   const auto num_channels = static_cast<size_t>(shape[0]);
   const auto plane = static_cast<size_t>(shape[1] * shape[2]);
-  // The sums of each image and channel, and those of squares. Added in the order of the images, they do not depend on the threads.
+  // The sums and the sums of squares for each image and channel. They are added in the order of the images, so that they do not depend on
+  // the threads.
   std::vector<double> sums(indices.size() * num_channels), squares(sums.size());
   const auto unreadable = read_samples(dataset, indices, "pixels: read", logger, [&] {
     struct Memory {

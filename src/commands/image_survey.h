@@ -1,5 +1,5 @@
 #pragma once
-// What images look like: their sizes, and the values of their pixels.
+// Surveys images: their sizes and the values of their pixels.
 
 #include <cstdint>
 #include <string>
@@ -24,7 +24,7 @@ struct ImageSizes {
   std::string first_unreadable = {};  // "sample 17, data/cat/1.jpg: reason"
 };
 
-// Of each channel, for pixels from 0 to 1.
+// Statistics of each channel, for pixels from 0 to 1.
 struct PixelStatistics {
   std::vector<double> mean = {};
   std::vector<double> std = {};  // the population's
@@ -34,12 +34,12 @@ struct PixelStatistics {
 // Fewer images are read so quickly that no progress is shown.
 inline constexpr size_t kWorthShowing = 500;
 
-// The sizes of these samples, which are images of the latest part of `notes`, to which they are added. `logger` receives the progress.
-// Reads in several threads. Throws Error, but leaves out images that cannot be read.
+// The sizes of these samples. Adds the samples to the latest part of `notes`, to which they must belong. `logger` receives the progress.
+// Reads in several threads. Skips images that cannot be read; other errors throw Error.
 ImageSizes find_sizes(const data::Dataset& dataset, const std::vector<int64_t>& indices, session::ImageNotes& notes, Logger& logger);
 
 // The statistics of these samples after `transforms`, without normalize. They are exact and do not depend on the order of the additions.
-// Throws as find_sizes(), and DataError if none can be read.
+// Throws like find_sizes(), and DataError if no image can be read.
 PixelStatistics measure_pixels(const data::Dataset& dataset, const std::vector<int64_t>& indices,
                                const std::vector<ComponentConfig>& transforms, Logger& logger);
 

@@ -33,7 +33,7 @@ namespace {
 namespace fs = std::filesystem;
 using data::Split;
 
-// More images say hardly more about the mean of their pixels.
+// More images would hardly change the mean of the pixels.
 constexpr int64_t kMostMeasured = 2000;
 
 Node section_of(const std::string& dataset, const std::string& key, const fs::path& path) {
@@ -43,7 +43,7 @@ Node section_of(const std::string& dataset, const std::string& key, const fs::pa
   return section;
 }
 
-// The sections `dataset` for a CSV file, with each kind of targets that it may have.
+// Adds the possible sections `dataset` for a CSV file, one for each kind of targets.
 void add_csv_sections(const Node& section, std::vector<Node>& sections) {
   for (const char* targets : {"class", "classes", "numbers"}) {
     sections.push_back(section);
@@ -51,7 +51,7 @@ void add_csv_sections(const Node& section, std::vector<Node>& sections) {
   }
 }
 
-// The sections `dataset` that `data` may belong to.
+// The possible sections `dataset` for `data`.
 std::vector<Node> candidates(const fs::path& data) {
   std::vector<Node> sections;
   if (data.extension() == ".csv") {
@@ -90,7 +90,7 @@ struct FoundData {
   std::unique_ptr<data::Dataset> train;
 };
 
-// Whether the labels of a CSV file are lists of several classes, or measured numbers: one with a fraction.
+// Whether the labels of a CSV file are lists of several classes, or measured numbers (at least one of them with a fraction).
 bool are_other_targets(const data::DatasetInfo& info) {
   const auto& names = info.class_names;
   const auto is_number = [](const std::string& name) {
@@ -104,11 +104,11 @@ bool are_other_targets(const data::DatasetInfo& info) {
   return has(';') || (has('.') && std::ranges::all_of(names, is_number));
 }
 
-// Whether the targets that the section of a CSV file asks for are likely to be those of the file, which may have others.
+// Whether the targets that the section sets are likely to be those of the CSV file.
 bool may_have_targets(const Node& section, const data::DatasetInfo& info) {
   const auto* given = section.find("targets");
   const fs::path file = section.find("train")->value.text;
-  // One column of labels, or lists of them.
+  // One column of labels, or of lists of labels.
   const bool is_one_column = datasets::first_line_of(file).size() == 2;
   if (given == nullptr) return !are_other_targets(info);
   if (!is_one_column) return true;
@@ -119,7 +119,7 @@ FoundData find_data(const fs::path& data, Logger& logger) {
   if (!fs::exists(data)) throw UsageError(fmt::format("--data {}: there is no such folder", data.string()));
   auto sections = candidates(data);
   const bool is_csv = data.extension() == ".csv";
-  std::string problem;  // of the first one
+  std::string problem;  // of the first candidate
   for (auto& section : sections) {
     auto factory = make_factory(section);
     if (problem.empty()) problem = factory.missing;
@@ -141,7 +141,7 @@ FoundData find_data(const fs::path& data, Logger& logger) {
                   data.string()));
 }
 
-// The name of the folder or CSV file, as far as it can name a run.
+// The name of the folder or CSV file, reduced to characters that are valid in the name of a run.
 std::string experiment_name(const fs::path& data) {
   const auto path = fs::weakly_canonical(data);
   auto name = (path.extension() == ".csv" ? path.stem() : path.filename()).string();
@@ -178,7 +178,7 @@ std::string file_for(const fs::path& data, Logger& logger) {
   facts.targets = data::summarize_targets(train);
   const auto indices = data::evenly_spaced(train.size(), kMostMeasured);
   if (indices.size() >= kWorthShowing && !world::can_redraw_lines()) {
-    logger.info("measures the sizes and the pixels of {} training images", indices.size());
+    logger.info("measuring the sizes and the pixels of {} training images", indices.size());
   }
   session::ImageNotes notes;
   facts.sizes = survey("training", train, facts, notes, logger);
@@ -207,12 +207,12 @@ void write_new_file(const fs::path& path, std::string_view text) {
   if (file.number() < 0 && errno == EEXIST) refuse_existing(path);
   if (file.number() >= 0 && write_all(file.number(), text)) return;
   const int reason = errno;
-  // Not half a file, which the next try would keep.
+  // Removes a partial file, because the next attempt would refuse to replace it.
   if (file.number() >= 0) fs::remove(path);
   throw Error(fmt::format("cannot write {}: {}", path.string(), std::strerror(reason)));
 }
 
-// Fails before a long work, if writing the file at its end would.
+// Fails before a long computation if the file could not be written at its end.
 void try_new_file(const fs::path& path) {
   write_new_file(path, "");
   fs::remove(path);
@@ -246,10 +246,10 @@ ExitCode init(const std::vector<std::string>& args) {
       "trainer init");
   fs::path data;
   fs::path output = "experiment.yaml";
-  app.add_option(
-         "--data", data,
-         "a folder with a folder of images for each class, or with train/ and val/ that hold such folders; a CSV file; or what holds the "
-         "files of a known data set; default: CIFAR-10, which is downloaded")
+  app.add_option("--data", data,
+                 "a folder with a folder of images for each class, or with train/ and val/ that hold such folders; a CSV file; or a folder "
+                 "with the "
+                 "files of a known data set; default: CIFAR-10, which is downloaded")
       ->type_name("DIR");
   app.add_option("--output", output, "the file, which must not exist yet; default: experiment.yaml")->type_name("FILE");
   cli::parse(app, args);
@@ -270,9 +270,9 @@ constexpr const char* kBeginning =
     "# An experiment file to start from, written by `trainer init`. `trainer config reference` describes all keys, and each can be\n"
     "# set on the command line too: training.epochs=5\n";
 
-// Images of more classes are not counted one by one.
+// With more classes, the images of each class are not listed.
 constexpr size_t kMostListed = 20;
-// A set of fewer images is small: each of them counts, and a tenth of them would measure little.
+// A set of fewer images is small: each of them matters, and a tenth of them would be too few for validation.
 constexpr int64_t kFewImages = 2000;
 
 int64_t num_train_images(const DatasetFacts& facts) { return facts.targets.num_samples; }
@@ -290,7 +290,7 @@ std::string class_name(const DatasetFacts& facts, size_t label) {
   return label < names.size() ? config::to_inline_yaml(Node::scalar(names[label])) : std::to_string(label);
 }
 
-// The parts in lines of comments.
+// Joins the parts in lines of comments.
 std::string wrapped(const std::vector<std::string>& parts) {
   constexpr size_t kWidth = 100;
   std::string text = "#  ";
@@ -339,15 +339,15 @@ std::string describe_targets(const DatasetFacts& facts) {
   return text;
 }
 
-// The section `loss`, where its default does not fit.
+// The section `loss`, if its default is unsuitable.
 std::string describe_loss(const DatasetFacts& facts) {
   if (facts.info.num_classes == 0) {
-    return "# The mean squared error of the numbers, each divided by its deviation; huber and l1 count outliers less.\n"
+    return "# The mean squared error of the numbers, each divided by its deviation; huber and l1 give outliers less weight.\n"
            "loss: {name: mse}\n\n";
   }
   if (!facts.info.is_multi_label) return "";
-  if (!is_uneven(facts)) return "# Each class is decided for itself.\nloss: {name: bce}\n\n";
-  return "# Each class is decided for itself. The images that are of a rare class count more, so that they are not neglected.\n"
+  if (!is_uneven(facts)) return "# Each class is decided separately.\nloss: {name: bce}\n\n";
+  return "# Each class is decided separately. Images of rare classes have more weight, so that these classes are not neglected.\n"
          "loss: {name: bce, pos_weight: auto}\n\n";
 }
 
@@ -364,7 +364,7 @@ std::string describe_sizes(const DatasetFacts& facts) {
   return fmt::format("# Sizes: {} to {} ({})\n", text_of(smallest), text_of(largest), of);
 }
 
-// The shorter edge of the image in the middle, by that edge.
+// The median of the shorter edges.
 int64_t median_edge(std::vector<ImageSize> sizes) {
   const auto edge = [](const ImageSize& size) { return std::min(size.height, size.width); };
   const auto middle = sizes.begin() + static_cast<std::ptrdiff_t>(sizes.size() / 2);
@@ -372,7 +372,7 @@ int64_t median_edge(std::vector<ImageSize> sizes) {
   return edge(*middle);
 }
 
-// Whether most images are more than 1.6 times as long as wide, or as wide as long.
+// Whether most images are more than 1.6 times as long in one direction as in the other.
 bool is_elongated(const std::vector<ImageSize>& sizes) {
   const auto num_elongated = std::ranges::count_if(sizes, [](const ImageSize& size) {
     constexpr double kRatio = 1.6;
@@ -383,10 +383,10 @@ bool is_elongated(const std::vector<ImageSize>& sizes) {
 
 bool is_digits(const DatasetFacts& facts) { return facts.section.find("name")->value.text == "mnist"; }
 
-// Of the images of the published weights.
+// The statistics of the images on which the published weights were trained.
 const PixelStatistics kImagenet = {.mean = {0.485, 0.456, 0.406}, .std = {0.229, 0.224, 0.225}, .num_images = 0};
 
-// `digits`: of each value, after the point.
+// `digits`: the number of decimals of each value.
 std::string numbers(const std::vector<double>& values, const std::vector<int>& digits) {
   std::vector<std::string> texts;
   for (size_t i = 0; i < values.size(); ++i) texts.push_back(fmt::format("{:.{}f}", values[i], digits[i]));
@@ -400,7 +400,7 @@ struct Schedule {
   int64_t warmup_epochs = 0;
 };
 
-// `has_weights`: of a network that has learned from other images.
+// `has_weights`: whether the network begins with published weights.
 Schedule choose_schedule(int64_t num_train, int64_t size, bool has_weights) {
   // Enough for a first result without a long wait.
   constexpr int64_t kImagesOfTraining = 600'000;
@@ -428,19 +428,19 @@ std::string describe_dataloader(const DatasetFacts& facts, const Schedule& sched
     const auto [least, most] = std::ranges::minmax(facts.targets.class_counts);
     text += fmt::format(
         "# The classes have from {} to {} images. To give all of them the same weight, so that the rare ones are not neglected,\n"
-        "# draw from each equally often:\n"
+        "# draw images of each class equally often:\n"
         "# dataloader: {{{}, sampler: {{name: class_balanced}}}}\n",
         least, most, keys);
     text +=
-        "# or count the loss of each image by its class:\n# loss: {class_weights: auto}\n"
-        "# top1, by which the best checkpoint is chosen, tells little of rare classes. To choose it by the mean recall of all classes:\n"
+        "# or weight the loss of each image by its class:\n# loss: {class_weights: auto}\n"
+        "# top1, by which the best checkpoint is chosen, hardly reflects rare classes. To choose it by the mean recall of all classes:\n"
         "# checkpoint: {monitor: validation/balanced_accuracy}\n";
   }
   return text;
 }
 
 std::string origin_of(const PixelStatistics& pixels, const DatasetFacts& facts) {
-  if (pixels.num_images == 0) return "of the images of the weights";
+  if (pixels.num_images == 0) return "those of the images on which the weights were trained";
   const bool is_exact = pixels.num_images == num_train_images(facts);
   return fmt::format("those of {}, prepared as for validation",
                      is_exact ? "all training images" : fmt::format("{} of the training images", pixels.num_images));
@@ -452,8 +452,8 @@ std::string describe_dataset(const DatasetFacts& facts, const ImagePreparation& 
   const auto& name = facts.section.find("name")->value.text;
   if (const auto& decoding = facts.info.decoding; decoding.has_float_pixels() && (name == "csv" || name == "image_folder")) {
     const auto what = decoding.mode == data::ImageMode::kGrey16
-                          ? "as the first image: 16 bits of grey"
-                          : fmt::format("as the first image: {}", counted(decoding.channels, "channel"));
+                          ? "like the first image: 16 bits of grey"
+                          : fmt::format("like the first image: {}", counted(decoding.channels, "channel"));
     text += fmt::format("{:<54} # {}\n", fmt::format("  mode: {}", data::name_of(decoding.mode)), what);
   }
   if (facts.num_unreadable > 0) {
@@ -462,16 +462,16 @@ std::string describe_dataset(const DatasetFacts& facts, const ImagePreparation& 
         facts.num_unreadable, facts.num_read);
   }
   auto std = pixels.std;
-  // Cameras may use few of 16 bits, and numbers may be of any size.
+  // Cameras may use only few of 16 bits, and numbers may be of any size.
   const bool is_exact = facts.info.decoding.has_float_pixels();
-  // One colour in all images.
+  // The deviation is 0 if all images have a single colour.
   for (double& value : std) value = value < (is_exact ? 1e-12 : 0.00005) ? 1 : value;
-  // Four digits of the deviation, wherever they begin.
+  // Four significant digits of the deviation.
   std::vector<int> digits(std.size(), 4);
   for (size_t i = 0; is_exact && i < std.size(); ++i) digits[i] = std::max(3 - static_cast<int>(std::floor(std::log10(std[i]))), 0);
   const auto normalize = fmt::format("    - normalize: {{mean: {}, std: {}}}", numbers(pixels.mean, digits), numbers(std, digits));
   if (!facts.num_validation && has_few_images(facts)) {
-    text += fmt::format("  validation_split: 0.2                                # {}a tenth of so few images would measure little\n",
+    text += fmt::format("  validation_split: 0.2                                # {}a tenth of so few images would not be enough\n",
                         facts.info.has_labels() ? "of each class; " : "");
   }
   text += fmt::format("  # The mean and the deviation are {}.\n", origin_of(pixels, facts));
@@ -492,14 +492,13 @@ ImagePreparation choose_preparation(const DatasetFacts& facts) {
   const bool are_numbers = facts.info.num_classes == 0;
   const auto add_flip = [&] {
     if (!is_digits(facts) && !are_numbers)
-      chosen.train.emplace_back(
-          "    - random_horizontal_flip: {p: 0.5}                 # leave it out where left and right differ, as in text");
+      chosen.train.emplace_back("    - random_horizontal_flip: {p: 0.5}                 # remove it if left and right differ, as in text");
   };
   if (edge <= 64 && std::ranges::all_of(facts.sizes.sizes, is_square)) {
     chosen.size = edge;
     if (shape[1] == data::kAnySize) {
       const auto same = fmt::format("    - resize: {{size: [{}, {}]}}", edge, edge);
-      chosen.train.push_back(fmt::format("{:<54} # leaves images of this size as they are", same));
+      chosen.train.push_back(fmt::format("{:<54} # does not change images of this size", same));
       chosen.validation.push_back(same);
     }
     const auto crop = fmt::format("    - random_crop: {{size: {}, padding: {}}}", edge, std::max<int64_t>(edge / 8, 1));
@@ -511,19 +510,20 @@ ImagePreparation choose_preparation(const DatasetFacts& facts) {
   const auto crop = fmt::format("    - random_resized_crop: {{size: {}, scale: [0.35, 1]}}", chosen.size);
   if (!are_numbers) chosen.train.push_back(fmt::format("{:<54} # a random part of at least 35 % of the image", crop));
   add_flip();
-  // As usual for ImageNet: 256 for 224.
+  // The usual ratio for ImageNet: 256 for 224.
   chosen.validation.push_back(fmt::format("{:<54} # the shorter edge", fmt::format("    - resize: {{size: {}}}", chosen.size * 8 / 7)));
   const auto crop_middle = fmt::format("    - center_crop: {{size: {}}}", chosen.size);
   chosen.validation.push_back(
       is_elongated(facts.sizes.sizes)
-          ? fmt::format("{:<54} # cuts off the ends; `letterbox: {{size: {}}}` in place of these two keeps all", crop_middle, chosen.size)
+          ? fmt::format("{:<54} # cuts off the ends; `letterbox: {{size: {}}}` instead of these two keeps the whole image", crop_middle,
+                        chosen.size)
           : crop_middle);
   if (are_numbers) chosen.train = chosen.validation;
   return chosen;
 }
 
 bool begins_with_weights(const DatasetFacts& facts, const ImagePreparation& preparation) {
-  // So many images are enough to learn from alone.
+  // Enough images to train without published weights.
   constexpr int64_t kManyImages = 100'000;
   return preparation.size >= 128 && facts.info.shape.front() == 3 && num_train_images(facts) < kManyImages;
 }
@@ -542,27 +542,28 @@ std::string starting_file(const DatasetFacts& facts, const ImagePreparation& pre
                                    : "model: {name: resnet18}";
   const auto why =
       is_small    ? "# A small network for images of up to 32 x 32 pixels, which trains in minutes on a CPU."
-      : is_medium ? "# With the stem for small images: the usual one, for 224 x 224 pixels, would make them four times smaller at once."
+      : is_medium ? "# With the stem for small images: the usual one, for 224 x 224 pixels, would shrink them by a factor of four at once."
       : has_weights
-          ? "# It begins with weights that were trained on ImageNet (45 MB, fetched once), so that few images and epochs are enough. At "
+          ? "# It begins with weights that were trained on ImageNet (45 MB, downloaded once), so that few images and epochs are enough. At "
             "first\n"
             "# only the last layer is trained, which is new for these classes; see training.unfreeze_after. `trainer weights list` shows "
             "other\n"
             "# networks. configs/imagefolder.yaml trains without such weights."
-          : "# So many images are enough to train it from random weights; with `weights: default` it begins with those of ImageNet.";
+          : "# There are enough images to train it from random weights; with `weights: default` it begins with those of ImageNet.";
   const bool decodes = facts.info.shape[1] == data::kAnySize;
   auto text = std::string(kBeginning);
-  text += fmt::format("experiment: {:<36} # the run lives in runs/{}\n\n", facts.name, facts.name);
+  text += fmt::format("experiment: {:<36} # the run directory is runs/{}\n\n", facts.name, facts.name);
   text += describe_targets(facts) + describe_sizes(facts) + '\n';
   text += fmt::format("{}\n{}\n\n", why, model);
   text += describe_dataset(facts, preparation, has_weights ? kImagenet : pixels) + '\n';
   text += fmt::format(
-      "# The batch of all processes together, so that the result does not depend on their number. With less memory, lower it{}.\n",
+      "# The batch size of all processes together, so that the result does not depend on their number. With less memory, lower it{}.\n",
       has_weights ? "" : " and lr\n# by the same factor");
   text += describe_dataloader(facts, schedule, decodes) + '\n' + describe_loss(facts);
   if (has_weights) {
     return text +
-           "# The first layers learn at a fraction of the last one's rate (layer_decay), because what they see is the same in all images.\n"
+           "# The first layers learn at a fraction of the last one's rate (layer_decay), because their features are similar for all "
+           "images.\n"
            "optimizer: {name: adamw, lr: 1.0e-3, weight_decay: 0.05, decay_norm_and_bias: false, layer_decay: 0.8}\n" +
            fmt::format("lr_scheduler: {{name: cosine, warmup_epochs: {}}}\n\n", schedule.warmup_epochs) +
            fmt::format(
@@ -570,7 +571,7 @@ std::string starting_file(const DatasetFacts& facts, const ImagePreparation& pre
                "training: {{epochs: {}, unfreeze_after: 2, max_grad_norm: 1.0}}\n",
                schedule.epochs);
   }
-  text += fmt::format("# 0.1 for a batch of 128, and in proportion for others. The schedule lowers it to 0 after {}.\n",
+  text += fmt::format("# 0.1 for a batch of 128, and in proportion for other sizes. The schedule lowers it to 0 after {}.\n",
                       counted(schedule.warmup_epochs, "epoch") + " of warm-up");
   text += fmt::format("optimizer: {{name: sgd, lr: {:.2g}, momentum: 0.9, weight_decay: 5.0e-4, nesterov: true}}\n", schedule.lr);
   text += fmt::format("lr_scheduler: {{name: cosine, warmup_epochs: {}}}\n\n", schedule.warmup_epochs);
@@ -581,7 +582,7 @@ std::string starting_file(const DatasetFacts& facts, const ImagePreparation& pre
 
 std::string starting_file_without_data() {
   return std::string(kBeginning) +
-         R"(experiment: cifar10                              # the run lives in runs/cifar10
+         R"(experiment: cifar10                              # the run directory is runs/cifar10
 
 # A small network for images of 32 x 32 pixels; `trainer list models` shows the others.
 model: {name: resnet20}

@@ -11,7 +11,7 @@
 
 namespace trainer::commands {
 
-// What is known of a data set.
+// What is known about a data set.
 struct DatasetFacts {
   std::string name;   // of the experiment
   Node section = {};  // name and keys of `dataset`
@@ -23,7 +23,7 @@ struct DatasetFacts {
   int64_t num_unreadable = 0;                  // of these
 };
 
-// How its images are prepared, as the lines of the two lists of transforms without normalize.
+// How the images are prepared: the lines of the two lists of transforms, without normalize.
 struct ImagePreparation {
   int64_t size = 0;  // height and width of what the network receives
   std::vector<std::string> train = {};
@@ -31,7 +31,7 @@ struct ImagePreparation {
 };
 ImagePreparation choose_preparation(const DatasetFacts& facts);
 
-// Whether the file for that data set begins with published weights; then the pixels of its images need not be measured.
+// Whether the file for that data set begins with published weights; if so, the pixels of its images need not be measured.
 bool begins_with_weights(const DatasetFacts& facts, const ImagePreparation& preparation);
 // A file for that data set.
 std::string starting_file(const DatasetFacts& facts, const ImagePreparation& preparation, const PixelStatistics& pixels);

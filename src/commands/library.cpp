@@ -1,5 +1,5 @@
-// What the library offers of the program: the function by which the executable calls the commands (cli/training_library.h), and
-// trainer/trainer.h.
+// The functions that the library exports to the program: the entry point with which the executable calls the commands
+// (cli/training_library.h), and trainer/trainer.h.
 
 #include "base/signal.h"
 #include "cli/output.h"

@@ -40,21 +40,21 @@ ExitCode list(const std::vector<std::string>& args) {
   const auto names = family_names();
   app.add_option("family", which, "one of " + join(names, ", ") + "; default: the names of all")
       ->check(CLI::IsMember(names))
-      ->option_text("NAME");  // not the names once more
+      ->option_text("NAME");  // the description lists the names already
   add_plugin_option(app);
   cli::parse(app, args);
   const auto registries = session::all_registries();
   if (which.empty()) {
     for (const auto& [name, registry] : families(registries)) {
-      print("{}", cli::wrap_help(
-                      fmt::format("{:<18}{}", name, registry->names().empty() ? "(those of plug-ins)" : join(registry->names(), ", "))));
+      print("{}", cli::wrap_help(fmt::format("{:<18}{}", name,
+                                             registry->names().empty() ? "(only those of plug-ins)" : join(registry->names(), ", "))));
     }
-    print("\n`trainer list FAMILY` says what each of them is.\n");
+    print("\n`trainer list FAMILY` describes each of them.\n");
     return ExitCode::kDone;
   }
   for (const auto& [name, registry] : families(registries)) {
     if (name != which) continue;
-    if (registry->names().empty()) print("The program has none of its own; plug-ins add them, which --plugin FILE shows.\n");
+    if (registry->names().empty()) print("The program has no built-in ones; --plugin FILE shows those of a plug-in.\n");
     for (const auto& component : registry->components()) print("{:<24} {}\n", component.name, component.doc);
   }
   return ExitCode::kDone;

@@ -21,10 +21,10 @@ namespace {
 
 using inspection::LrRangeTest;
 
-// Passes the loss of each step on. A step without one was skipped, because its loss or gradients were not finite.
+// Forwards the loss of each step. A step without a loss was skipped, because its loss or gradients were not finite.
 class LossReader : public reporting::Sink {
  public:
-  // `shows_progress`: by a bar on the terminal.
+  // `shows_progress`: draws a progress bar on the terminal.
   LossReader(LrRangeTest& test, int64_t num_steps, bool shows_progress) : test_(test), num_steps_(num_steps) {
     if (shows_progress) bar_.emplace(stderr, world::wants_colour());
   }
@@ -52,16 +52,16 @@ class LossReader : public reporting::Sink {
   std::optional<reporting::ProgressBar> bar_;
 };
 
-// What the test changes in the experiment: it reads the loss of every step, does not validate, and has a schedule of its own.
+// Changes the experiment for the test, which reads the loss of every step, does not validate, and has its own schedule.
 void adapt(config::Experiment& experiment, int64_t num_steps) {
   auto& training = experiment.training;
   training.epochs.reset();
-  // Ranks agree to stop up to two steps later.
+  // Ranks may stop up to two steps later than requested.
   training.steps = num_steps + 10;
   training.on_non_finite = engine::OnNonFinite::kSkip;
   training.ema.reset();
   training.early_stopping.reset();
-  // The rates are tried on what is trained at first.
+  // The learning rates are tried on the parameters that are trained first.
   training.unfreeze_after.reset();
   experiment.lr_scheduler = {.component = optim::lr_scheduler_registry().configure("constant")};
   experiment.validation.every_epochs.reset();
@@ -70,7 +70,7 @@ void adapt(config::Experiment& experiment, int64_t num_steps) {
   experiment.logging.histograms_every_epochs.reset();
 }
 
-// Collective. Returns false when asked to stop.
+// Collective. Returns false after a stop request.
 bool run_test(session::RankContext& context, LrRangeTest& test, int64_t num_steps) {
   session::Session session(context);
   auto& parts = session.parts();
@@ -113,7 +113,7 @@ void print_text(const LrRangeTest& test, bool is_sgd, const inspection::LrRange&
   print("\n{} steps from {:g} to {:g}{}\n", points.size(), points.front().lr, points.back().lr,
         test.has_diverged() ? "; then the loss diverged" : "");
   if (!test.is_done()) {
-    print("Stopped after {} of {} steps, so that nothing is suggested.\n", points.size(), range.num_steps);
+    print("Stopped after {} of {} steps, so nothing is suggested.\n", points.size(), range.num_steps);
     return;
   }
   if (!advice) {
@@ -121,7 +121,7 @@ void print_text(const LrRangeTest& test, bool is_sgd, const inspection::LrRange&
     return;
   }
   print("the loss is lowest at a learning rate of {:.2g}{}\n", advice->least,
-        advice->rise ? fmt::format("; from {:.2g} on it is above the level at which its fall began", *advice->rise) : "");
+        advice->rise ? fmt::format("; above {:.2g} it exceeds the level from which it began to fall", *advice->rise) : "");
   if (!advice->rise) {
     print("No suggestion: the loss does not rise again; try a higher --max-lr.\n");
     return;

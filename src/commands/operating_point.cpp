@@ -43,7 +43,7 @@ std::string decisions_text(const inference::OperatingPoint& point, const session
     text += fmt::format("class              {} if it is at least {:.6g} probable: {}, {}\n",
                         printable_line(reporting::name_of_class(class_names, threshold->label)), threshold->probability,
                         part(decisions.misses, " of its images are missed", "there are no images of it"),
-                        part(decisions.false_alarms, " of the others are taken for it", "there are no others"));
+                        part(decisions.false_alarms, " of the others are falsely assigned to it", "there are no others"));
   }
   if (point.reject_below > 0) {
     text += fmt::format("rejected           {} {} probable\n", part(decisions.rejected, " are less than", "no images are less than"),

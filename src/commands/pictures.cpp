@@ -26,13 +26,13 @@ namespace trainer::commands {
 namespace {
 
 constexpr int kMargin = 4;
-// Smaller images are enlarged to at least this many pixels, which two lines of text need.
+// Smaller images are enlarged to at least this width, which two lines of text need.
 constexpr int kLeastWidth = 144;
 constexpr int kZoom = 2;  // of the text
 constexpr int kNumLines = 2;
 constexpr int kLineHeight = drawing::kTextHeight * kZoom;
 
-// Draws it in as many lines as there are; what is left out is shown by dots.
+// Draws the caption in the available lines; dots mark omitted text.
 void draw_caption(drawing::RgbImage& grid, int top, int left, std::string caption, int width) {
   const auto length = static_cast<size_t>(std::max(1, width / (drawing::kCharacterWidth * kZoom)));
   const size_t most = length * kNumLines;
@@ -49,7 +49,7 @@ void refuse_picture_over(const data::Dataset& dataset, const std::filesystem::pa
   std::error_code none;
   const auto file = std::filesystem::canonical(output, none);
   if (none) return;
-  // The names of samples are paths where each is a file. Looking at millions of files would take minutes.
+  // The names of samples that are files are their paths. Accessing millions of files would take minutes.
   const auto given_name = output.filename().string();
   const auto name = file.filename().string();
   for (int64_t i = 0; i < dataset.size(); ++i) {
@@ -64,7 +64,7 @@ drawing::RgbImage draw_image_grid(const std::vector<int64_t>& shape, int64_t cou
   const auto height = static_cast<int>(shape[1]);
   const auto width = static_cast<int>(shape[2]);
   std::vector<float> values(static_cast<size_t>(channels * height * width));
-  // Grey images have one channel for all three.
+  // Grey images use their one channel for all three colours.
   const auto pixel = [&](int y, int x, int c) {
     const int at = (y * width + x) * channels + std::min(c, channels - 1);
     return static_cast<uint8_t>(std::lround(std::clamp(values[static_cast<size_t>(at)], 0.0F, 1.0F) * 255.0F));
@@ -101,7 +101,7 @@ std::vector<ComponentConfig> without_normalize(std::vector<ComponentConfig> tran
 
 namespace {
 
-// The names of the classes, or the numbers; empty of masks.
+// The names of the classes, or the numbers; empty for masks.
 std::string caption_of(const data::Target& target, const data::DatasetInfo& info) {
   if (info.has_labels()) return drawable_class_name(info.class_names, target.label);
   std::string caption;
@@ -147,10 +147,10 @@ namespace {
 
 struct FirstBatch {
   torch::Tensor images;   // float32, [N, channels, height, width], normalised
-  torch::Tensor targets;  // classes, int64 [N], or their parts in a mixed image, [N, classes]
+  torch::Tensor targets;  // classes, int64 [N], or the fractions of the classes in a mixed image, [N, classes]
 };
 
-// The most that make a picture of about 1000 pixels.
+// The most images that fit into a picture with edges of about 1000 pixels.
 int64_t num_shown(const std::vector<int64_t>& shape, int64_t batch_size) {
   constexpr int64_t kSide = 1000;
   constexpr int64_t kSmallestCell = 100;
@@ -180,7 +180,7 @@ FirstBatch read(const config::Experiment& experiment, const data::Dataset& datas
       pipeline.write(sample, seeds, which, memory, batch.images[i].data_ptr<float>());
       if (data::refusal_of_label(sample.target, dataset.info()).empty()) batch.targets[i] = sample.target.label;
     } catch (const std::exception&) {
-      // The training reports it, or leaves it out.
+      // The training reports the sample or skips it.
     }
   }
   return batch;
@@ -217,11 +217,11 @@ std::optional<drawing::RgbImage> draw_first_batch(const config::Experiment& expe
   if (!info.is_image) return std::nullopt;
   const auto part = engine::rest_of_epoch(parts.plan, /*epoch=*/0);
   const int rank = parts.ranks.world->rank();
-  const auto share = parts.share_of(rank, part, /*step=*/0);
-  const int64_t batch_size = share.batch_sizes.front();
+  const auto shard = parts.shard_for(rank, part, /*step=*/0);
+  const int64_t batch_size = shard.batch_sizes.front();
   const int64_t count = num_shown(parts.train.pipeline.output_shape(), batch_size);
   // Any image of the batch may be mixed into those that are shown.
-  auto batch = read(experiment, parts.train.samples.dataset(), share.samples.slice(0, parts.batch_mixer ? batch_size : count));
+  auto batch = read(experiment, parts.train.samples.dataset(), shard.samples.slice(0, parts.batch_mixer ? batch_size : count));
   if (parts.batch_mixer && batch_size > 0) {
     const auto micro_step = engine::micro_steps_of(parts.plan, part, rank, /*step=*/0).front();
     const auto mixed = parts.batch_mixer->apply(batch.images, batch.targets, micro_step.step, micro_step.stream);

@@ -24,10 +24,10 @@ namespace trainer::commands {
 drawing::RgbImage draw_image_grid(const std::vector<int64_t>& shape, int64_t count,
                                   const std::function<std::string(int64_t i, float* out)>& read);
 
-// Makes values that are no colours visible: the least becomes 0 and the greatest 1, since of 16 bits many cameras use few.
+// Makes values visible that are not colours: the least becomes 0 and the greatest 1, because many cameras use only few of 16 bits.
 void stretch(std::span<float> values);
 
-// The name of a class as captions have it: without accents, or its number where it has letters that cannot be drawn.
+// The name of a class for captions: without accents, or its number if it has letters that cannot be drawn.
 std::string drawable_class_name(const std::vector<std::string>& class_names, int64_t label);
 
 // The transforms without `normalize`, whose values are not colours.
@@ -38,20 +38,20 @@ std::vector<ComponentConfig> without_normalize(std::vector<ComponentConfig> tran
 data::RgbImage draw_sample_grid(const config::Experiment& experiment, const data::Dataset& dataset, const data::SampleList& samples,
                                 int64_t epoch);
 
-// Images of the first batch that this rank trains on, in rows and columns, as the network gets them: transformed, and mixed by
-// dataset.batch_transforms, with their normalisation undone so that they have colours. Each has the name of its class, a mixed one those
-// with the largest parts. Only on a rank that reads the data, before the training. nullopt: the samples are not images. Of a sample that
-// cannot be read there is a grey box.
+// Images of the first batch that this rank trains on, in rows and columns, as the network receives them: transformed, and mixed by
+// dataset.batch_transforms, but with the normalisation undone so that they have colours. Each has the name of its class, a mixed one the
+// names with the largest fractions. To be called before the training, only on a rank that reads the data. nullopt: the samples are not
+// images. A sample that cannot be read is a grey box.
 std::optional<drawing::RgbImage> draw_first_batch(const config::Experiment& experiment, engine::Parts& parts);
 
 // A JPEG picture of a sample as it is stored, made smaller if an edge is longer: "data:image/jpeg;base64,…". Throws as decode_image().
 std::string to_data_url(const data::Sample& sample, const data::ImageDecoding& decoding, int longest_edge);
 
-// Throws UsageError if `output`, the value of `option`, is the file of a sample, which would be lost.
+// Throws UsageError if `output`, the value of `option`, is the file of a sample, because it would be overwritten.
 void refuse_picture_over(const data::Dataset& dataset, const std::filesystem::path& output, std::string_view option = "--output");
 
 // Small JPEG pictures of validation samples as they are stored, without transforms. The data set is that of the run's configuration;
-// nothing is downloaded. Does not throw: the result's note says why there are no pictures.
+// nothing is downloaded. Does not throw: the result's note gives the reason if there are no pictures.
 report::Pictures read_sample_pictures(const history::RunRecord& run, const std::vector<int64_t>& samples);
 
 }  // namespace trainer::commands

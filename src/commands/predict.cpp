@@ -32,7 +32,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kFilesAtOnce = 64;
 constexpr size_t kMostInGrid = 100;
-// Of a list of paths on stdin.
+// The limit for a list of paths on stdin.
 constexpr size_t kMostListBytes = size_t{1} << 30;
 
 struct PredictArguments {
@@ -51,7 +51,7 @@ struct PredictArguments {
   bool csv = false;
 };
 
-// runtime.device=cpu, unless a file has that name.
+// Whether the argument is an override such as runtime.device=cpu; not if a file has that name.
 bool is_override(const std::string& argument) {
   const auto equals = argument.find('=');
   if (equals == std::string::npos) return false;
@@ -70,24 +70,22 @@ PredictArguments parse_predict_arguments(const std::vector<std::string>& args) {
   std::vector<std::string> given;
   app.add_option(
          "paths", given,
-         "image files, folders, whose images are found at any depth, or - for a list on stdin, one path a line; also keys to set to "
+         "image files, folders (searched for images at any depth), or - for a list on stdin, one path per line; also keys to set to "
          "other values than in the experiment, such as runtime.device=cpu")
       ->required()
       ->type_name("PATH");
   bool has_nul_list = false;
   app.add_flag("-0,--null", has_nul_list, "the paths of the list on stdin end with NUL, as those of `find -print0`");
-  app.add_option(
-         "--top-k", arguments.top_k,
-         "number of classes to print of each image; default: 5, or all if there are fewer; of a network for any number of classes, all "
-         "that the image belongs to")
+  app.add_option("--top-k", arguments.top_k,
+                 "number of classes to print for each image; default: 5, or all if there are fewer; for a multi_label network, all classes "
+                 "that the image belongs to")
       ->check(CLI::PositiveNumber)
       ->default_str("");
   app.add_option("--save-grid", arguments.grid, "also write a picture of the images, as the network receives them, and their classes")
       ->type_name("FILE");
-  app.add_option(
-         "--embeddings", arguments.embeddings,
-         "also write the features of each image, which the last layer gets, as float32 [images, features] (numpy.load); a row of NaN "
-         "for a file that cannot be used")
+  app.add_option("--embeddings", arguments.embeddings,
+                 "also write the features of each image, which are the input of the last layer, as float32 [images, features] "
+                 "(numpy.load); a file that cannot be used has a row of NaN")
       ->type_name("FILE.npy");
   app.add_option("--reject-below", arguments.reject_below,
                  "mark an image as rejected if its class is less probable than this; default: that of the checkpoint (trainer calibrate)")
@@ -95,7 +93,7 @@ PredictArguments parse_predict_arguments(const std::vector<std::string>& args) {
       ->default_str("");
   cli::add_tta(app, arguments.tta);
   app.add_flag("--ema", arguments.ema, "use the averaged parameters (training.ema)");
-  auto* json = app.add_flag("--json", arguments.json, "print one JSON object a line instead of a table (docs/evaluation.md)");
+  auto* json = app.add_flag("--json", arguments.json, "print one JSON object per line instead of a table (docs/evaluation.md)");
   app.add_flag("--csv", arguments.csv, "print comma-separated values instead of a table")->excludes(json);
   add_plugin_option(app);
   cli::parse(app, args);
@@ -109,7 +107,7 @@ PredictArguments parse_predict_arguments(const std::vector<std::string>& args) {
   return arguments;
 }
 
-// The files of all paths, in their order. A folder without images is one of `problems`.
+// The files of all paths, in order. A folder without images is added to `problems`.
 std::vector<std::string> find_files(const PredictArguments& arguments, data::ImageMode mode, std::vector<std::string>& problems) {
   std::vector<std::string> files;
   for (const auto& path : arguments.paths) {
@@ -129,10 +127,10 @@ std::vector<std::string> find_files(const PredictArguments& arguments, data::Ima
   return files;
 }
 
-// As a line of the table, of JSON or of comma-separated values.
+// Prints predictions as lines of a table, of JSON or of comma-separated values.
 class Printer {
  public:
-  // The table's first column fits these files. Prints the header of comma-separated values.
+  // The table's first column is wide enough for these files. Prints the header of comma-separated values.
   Printer(const inference::Predictor& predictor, const PredictArguments& arguments, int64_t num_best, const std::vector<std::string>& files)
       : names_(predictor.output_names()),
         num_outputs_(predictor.num_outputs()),
@@ -146,7 +144,7 @@ class Printer {
     if (arguments.csv) print_csv_header();
   }
 
-  // `prediction`: also one with a problem, which the table leaves out.
+  // `prediction` may have a problem; the table omits such files.
   void print_answers(const std::string& file, const inference::Prediction& prediction) const {
     if (arguments_.json) return print_json(file, prediction);
     if (arguments_.csv) return print_csv(file, prediction);
@@ -156,7 +154,7 @@ class Printer {
       fields.push_back({fmt::format("{}{:.6g}", names_.empty() ? "" : printable_line(names_[i]) + " ", prediction.numbers[i])});
     }
     if (prediction.is_rejected) fields.push_back({"rejected:"});
-    // Of any number of classes those that the image is taken to be of.
+    // For a multi_label network, the classes that the image is decided to belong to.
     const auto num_shown =
         kind_ == AnswerKind::kClasses ? std::min(prediction.decided.size(), prediction.classes.size()) : prediction.classes.size();
     if (kind_ == AnswerKind::kClasses && num_shown == 0) fields.push_back({"no class"});
@@ -169,7 +167,7 @@ class Printer {
     print("{}\n", reporting::to_line(width_ ? reporting::fitted(fields, *width_) : fields));
   }
 
-  // In a picture.
+  // The caption of an image in a picture.
   std::string caption_of(const inference::Prediction& prediction) const {
     std::string caption;
     const auto add = [&](const std::string& text) { caption += (caption.empty() ? "" : ", ") + text; };
@@ -240,7 +238,7 @@ class Printer {
       cells.push_back(name_of(prediction.classes[i]));
       cells.push_back(fmt::format("{}", prediction.probabilities[i]));
     }
-    // An error has none.
+    // A file with an error has no predictions.
     cells.resize(num_columns_);
     print("{}", csv_line(cells));
   }
@@ -256,7 +254,7 @@ class Printer {
   size_t num_columns_ = 0;  // of comma-separated values
 };
 
-// The features of all images, as a file of numpy.load().
+// The features of all images, written as a file for numpy.load().
 class Embeddings {
  public:
   void add(const inference::Prediction& prediction) {
@@ -286,11 +284,11 @@ class Embeddings {
   }
 
  private:
-  std::vector<std::vector<float>> rows_;  // empty: of a file that cannot be used
+  std::vector<std::vector<float>> rows_;  // empty for a file that cannot be used
   size_t num_columns_ = 0;
 };
 
-// The file `output` of that option.
+// `output`: the value of `option`.
 void refuse_output_over_input(const fs::path& output, const char* option, const PredictArguments& arguments,
                               const std::vector<std::string>& files) {
   refuse_file_of_run(output, option);
@@ -348,15 +346,15 @@ ExitCode predict(const std::vector<std::string>& args) {
   if (!arguments.embeddings.empty()) {
     refuse_output_over_input(arguments.embeddings, "--embeddings", arguments, files);
     if (!predictor.has_features()) {
-      throw UsageError("--embeddings: this network does not separate its features from its last layer; leave it out");
+      throw UsageError("--embeddings: this network does not separate its features from its last layer; remove this option");
     }
   }
   const auto kind = predictor.operating_point().kind;
-  // Of any number of classes all that the image is of are shown.
+  // A multi_label network shows all classes of the image by default.
   const auto most = kind == inference::AnswerKind::kClasses && !arguments.top_k ? predictor.num_outputs() : arguments.top_k.value_or(5);
   const auto num_best = std::min(most, predictor.num_outputs());
   if (arguments.reject_below && kind != inference::AnswerKind::kClass) {
-    throw UsageError("--reject-below: the network does not decide for one class of each image; leave it out");
+    throw UsageError("--reject-below: the network does not choose one class for each image; remove this option");
   }
   const Printer printer(predictor, arguments, num_best, files);
   std::vector<GridImage> grid;

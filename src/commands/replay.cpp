@@ -25,7 +25,7 @@ config::Experiment load_experiment(const std::filesystem::path& folder, const en
   session::adapt_to_earlier_version(experiment);
   auto& loader = experiment.dataloader;
   if (experiment.training.overfit_batches) {
-    // The same images are chosen from the data set.
+    // The same images are then chosen from the data set.
     loader.global_batch_size = session::global_batch_size(experiment, record.world_size);
     loader.batch_size.reset();
   } else {
@@ -34,10 +34,10 @@ config::Experiment load_experiment(const std::filesystem::path& folder, const en
     loader.batch_size = static_cast<int64_t>(batch_size);
     loader.global_batch_size.reset();
   }
-  // The weights are those of the record.
+  // The record has the weights.
   experiment.model.init_from.clear();
   experiment.model.weights.clear();
-  // Those in the cache are of other weights.
+  // Cached features belong to other weights.
   experiment.training.cache_features = false;
   if (record.loss_scale) experiment.amp.scaler.init_scale = *record.loss_scale;
   return experiment;

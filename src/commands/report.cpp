@@ -31,7 +31,7 @@ struct ReportArguments {
   int port = 0;
 };
 
-// Reads the runs as often as the page asks for them, and the pictures of their evaluations only once.
+// Reads the runs whenever the page requests them, but the pictures of their evaluations only once.
 class Runs {
  public:
   explicit Runs(const ReportArguments& arguments) : arguments_(arguments) {}
@@ -40,7 +40,7 @@ class Runs {
     std::vector<history::RunRecord> runs;
     for (const auto& folder : arguments_.folders) runs.push_back(history::read_run(folder, history::Detail::kAll));
     const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
-    // What is not asked for again is of an earlier evaluation.
+    // Pictures that are not requested again belong to an earlier evaluation.
     auto earlier = std::exchange(pictures_, {});
     const auto read_pictures = [&](const auto& run, const auto& samples) { return pictures_of(run, samples, earlier); };
     return report::make_data(
@@ -74,7 +74,7 @@ bool is_number_of_folds(const history::Json& value) {
   return value.is_number_integer() && value.get<int64_t>() > 1 && value.get<int64_t>() <= kMostFolds;
 }
 
-// The runs of its folds stand for a folder of `trainer crossval`.
+// Replaces each folder of `trainer crossval` by the runs of its folds.
 void replace_crossvals(ReportArguments& arguments) {
   for (const auto& folder : std::exchange(arguments.folders, {})) {
     const auto file = std::filesystem::path(folder) / "crossval.json";
@@ -90,7 +90,7 @@ void replace_crossvals(ReportArguments& arguments) {
     for (int64_t fold = 0; fold < num_folds; ++fold) {
       arguments.folders.push_back((std::filesystem::path(folder) / fmt::format("fold_{}", fold)).string());
     }
-    // "runs/cv/" too has a name.
+    // "runs/cv/" has a name despite its trailing slash.
     const auto path = (std::filesystem::path(folder) / "").lexically_normal().parent_path();
     crossval["name"] = path.filename().string();
     arguments.crossvals.push_back(std::move(crossval));
@@ -105,7 +105,7 @@ void write_report(const ReportArguments& arguments) {
 
 void serve(const ReportArguments& arguments) {
   Runs runs(arguments);
-  runs.data();  // a folder without a run is an error now, not of a request
+  runs.data();  // reports a folder without a run now instead of in a request
   report::LiveServer server(arguments.port,
                             {.version = [&] { return runs.version(); },
                              .page = [&] { return report::make_page(runs.data()); },
@@ -114,8 +114,8 @@ void serve(const ReportArguments& arguments) {
   print("http://127.0.0.1:{}{}\n", server.port(), server.path());
   flush_standard_output();
   make_console_logger()->info(
-      "open this address in a browser of this computer; from another one, `ssh -L {0}:127.0.0.1:{0} HOST` makes it "
-      "reachable there. Anyone who has this address can read the page. Ctrl-C ends this command, not the training.",
+      "open this address in a browser on this computer; `ssh -L {0}:127.0.0.1:{0} HOST` makes it reachable from another one. Anyone who "
+      "has this address can read the page. Ctrl-C ends this command, not the training.",
       server.port());
   server.serve([] { return stop_signal() != 0; });
 }
@@ -124,9 +124,8 @@ void serve(const ReportArguments& arguments) {
 
 ExitCode report(const std::vector<std::string>& args) {
   CLI::App app(
-      "Writes a page with the curves and results of runs, which opens in any browser and refers to nothing outside of it. With --live the "
-      "page "
-      "follows the runs while they train.",
+      "Writes a page with the curves and results of runs, which opens in any browser and needs nothing else. With --live, the page follows "
+      "the runs while they train.",
       "trainer report");
   ReportArguments arguments;
   app.add_option("runs", arguments.folders,

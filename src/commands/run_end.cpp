@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Those of the folder that a person looks for.
+// The files of the folder that are most useful to a person.
 std::string list_files(const run::RunDirectory& directory, const fs::path& best) {
   std::vector<std::string> names;
   const auto add = [&](const fs::path& file) { names.push_back(file.lexically_relative(directory.path()).string()); };
@@ -39,7 +39,7 @@ std::string continuing_command(const RunCommandLine& start, const run::RunDirect
   const bool has_own_launcher = rank_env.launcher_messages_descriptor >= 0 && rank_env.local_world_size == rank_env.world_size;
   if (rank_env.world_size > 1 && !has_own_launcher) return "the same command";
   auto experiment = start.experiment;
-  // What came through a pipe is gone; the run directory has it, with its overrides.
+  // An experiment from a pipe cannot be read again; the run directory has it, with its overrides.
   if (!fs::is_regular_file(experiment.file)) experiment = {.file = directory.config_file(), .overrides = {}};
   std::vector<std::string> more;
   if (!start.run_directory.empty()) more = {"--run-dir", start.run_directory.string()};
@@ -80,12 +80,12 @@ std::string training_command(const config::ExperimentSource& source, int world_s
 
 namespace {
 
-// After the files of the run are complete: waits for the program of logging.command.
+// Waits for the program of logging.command after the files of the run are complete.
 class EndOfEventCommand : public reporting::Sink {
  public:
   explicit EndOfEventCommand(reporting::EventCommand& command) : command_(command) {}
   void on_end(const reporting::EndEvent& event) override {
-    // The other ranks do not know of a failure yet.
+    // The other ranks do not know of the failure yet, so the wait must be short.
     if (event.reason == "failed") command_.finish(std::chrono::seconds(5));
     command_.finish();
   }
@@ -113,7 +113,7 @@ std::unique_ptr<reporting::EventCommand> start_event_command(session::RankContex
   if (command.empty()) return started;
   context.barrier().on_rank0([&] {
     reporting::EventCommandOptions options{.command = command, .place = experiment.place_of("logging.command")};
-    // The other ranks wait for this one, which must not seem to hang.
+    // The other ranks wait for this one, which must not appear to hang.
     options.patience = std::min<std::chrono::milliseconds>(options.patience, std::chrono::seconds(experiment.distributed.hang_seconds) / 2);
     started = std::make_unique<reporting::EventCommand>(std::move(options), context.logger());
     return std::string();
@@ -170,7 +170,7 @@ reporting::HParam to_hparam(const std::string& name, const Node& node) {
   return error == std::errc() && parsed == end ? reporting::HParam{name, number} : reporting::HParam{name, node.text};
 }
 
-// Each value has the path of its key; lists are text.
+// Adds each value with the path of its key; lists become text.
 void append_hparams(std::vector<reporting::HParam>& hparams, const std::string& path, const Node& node) {
   if (node.kind == Node::Kind::kNull) return;
   if (node.kind != Node::Kind::kMap) {
@@ -180,7 +180,7 @@ void append_hparams(std::vector<reporting::HParam>& hparams, const std::string& 
   for (const auto& member : node.members) append_hparams(hparams, path.empty() ? member.name : path + "." + member.name, member.value);
 }
 
-// All that may influence the result, so that runs can be compared in every key that differs between them.
+// Everything that may influence the result, so that runs can be compared by each key that differs between them.
 std::vector<reporting::HParam> hparams_of(const std::string& config_text) {
   auto tree = config::parse_yaml(config_text, "the configuration");
   std::erase_if(tree.members, [](const Node::Member& member) {
@@ -204,7 +204,7 @@ reporting::TensorboardRun describe_for_tensorboard(const config::Experiment& exp
   try {
     run.first_batch = draw_first_batch(experiment, parts);
   } catch (const std::exception& error) {
-    logger.warn("TensorBoard gets no picture of the first batch: {}", distributed::first_line(error));
+    logger.warn("the picture of the first batch cannot be made for TensorBoard: {}", distributed::first_line(error));
   }
   return run;
 }

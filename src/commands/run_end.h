@@ -1,6 +1,6 @@
 #pragma once
-// What the console says at the end of a run, after its results: where its files are, and what to do next; and what TensorBoard shows beside
-// the events.
+// The lines that the console prints at the end of a run, after its results (where its files are, and what to do next); and what TensorBoard
+// shows in addition to the events.
 
 #include <filesystem>
 #include <memory>
@@ -26,34 +26,34 @@ struct RunCommandLine {
   world::RankEnv rank_env;
 };
 
-// The command that continues the run; "the same command" if another launcher than `trainer launch` on one host has started it.
+// The command that continues the run; "the same command" if it was not started by `trainer launch` on one host.
 std::string continuing_command(const RunCommandLine& start, const run::RunDirectory& directory);
 
-// At most three lines; none after a failure, whose message says what to do.
+// At most three lines; none after a failure, whose message contains advice.
 std::vector<std::string> lines_after_run(const reporting::EndEvent& event, const RunCommandLine& start, const run::RunDirectory& directory);
 
-// `word` as a shell reads it: in quotes if it has other characters than letters, digits and those of usual paths.
+// `word`, quoted for a shell if it has other characters than letters, digits and those of usual paths.
 std::string quoted(const std::string& word);
 
-// The command line that trains this experiment on so many ranks of a host, with further overrides, as a shell reads it.
+// The shell command that trains this experiment on `world_size` ranks of a host, with further overrides.
 std::string training_command(const config::ExperimentSource& source, int world_size, const std::vector<std::string>& more = {});
 
-// Where the events of a run go, beside the console: its files, and the program of logging.command.
+// The receivers of a run's events besides the console: its files, and the program of logging.command.
 
 // Collective: refuses a program of logging.command that cannot be found, before data is loaded.
 void check_event_command(session::RankContext& context);
-// Collective: starts the program of logging.command on rank 0; null on other ranks, and without one.
+// Collective: starts the program of logging.command on rank 0; null on other ranks, and if there is no program.
 std::unique_ptr<reporting::EventCommand> start_event_command(session::RankContext& context);
 
-// On the rank that writes the files of the run. `command`: null if there is none. All arguments must outlive the reporter.
+// To be called on the rank that writes the files of the run. `command`: null if there is none. All arguments must outlive the reporter.
 void add_files(reporting::Reporter& reporter, const session::RankContext& context, session::Session& session,
                const run::RunDirectory& directory, reporting::EventCommand* command);
 
-// Throws UsageError if `output`, the value of `option`, is a file that a run keeps about itself, which would be lost: its metrics, its
-// checkpoints and all others that training writes to a run directory.
+// Throws UsageError if `output`, the value of `option`, is a file that training writes to a run directory, such as its metrics and
+// checkpoints, because it would be overwritten.
 void refuse_file_of_run(const std::filesystem::path& output, std::string_view option = "--output");
 
-// What TensorBoard shows of a run that has not begun to train, on rank 0. `config_text`: of the resolved configuration.
+// What TensorBoard shows of a run before its training, on rank 0. `config_text`: the resolved configuration.
 reporting::TensorboardRun describe_for_tensorboard(const config::Experiment& experiment, const std::string& config_text,
                                                    session::Session& session, Logger& logger);
 

@@ -11,10 +11,10 @@
 
 namespace trainer::commands {
 
-// How far a command is that goes through the samples of a data set: a bar on a terminal, otherwise a line for each tenth.
+// Shows the progress of a command through the samples of a data set: a bar on a terminal, otherwise a line for each tenth.
 class SampleProgress {
  public:
-  // `what`: "training: read", before "10 of 100 samples". `begin`: what was done before. `logger` must outlive it.
+  // `what`: "training: read", before "10 of 100 samples". `begin`: the number of samples that were done before. `logger` must outlive it.
   SampleProgress(std::string what, int64_t begin, int64_t size, Logger& logger);
 
   void update(int64_t num_done);

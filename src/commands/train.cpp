@@ -39,14 +39,14 @@ TrainArguments parse_train_arguments(const std::vector<std::string>& args) {
   cli::add_experiment(app, arguments.experiment);
   app.add_option("--run-dir", arguments.run_directory, "folder of the run; default: <output_dir>/<experiment>")->type_name("DIR");
   app.add_option("--resume", arguments.resume,
-                 "auto: resume from the newest complete checkpoint in the run's folder, if there is one; none: start a new run; or a "
-                 "checkpoint, or the folder of another run, whose newest one is taken")
+                 "auto: resume from the newest complete checkpoint in the run directory, if there is one; none: start a new run; or a "
+                 "checkpoint, or another run directory, whose newest checkpoint is used")
       ->type_name("auto|none|FILE|DIR");
   app.add_option("--progress", arguments.progress,
                  "bar (with a table of the epochs), plain (one line every logging.every_steps steps) or none; default: bar on a terminal, "
                  "else plain")
       ->check(CLI::IsMember({"bar", "plain", "none"}));
-  app.add_flag("-q,--quiet", arguments.is_quiet, "print only warnings, errors and the result; the log has everything");
+  app.add_flag("-q,--quiet", arguments.is_quiet, "print only warnings, errors and the result; the log file has everything");
   app.add_flag("-v,--verbose", arguments.is_verbose,
                "also print the resolved experiment, how long the start took, each checkpoint, and what other processes log");
   cli::add_rank_flags(app, arguments.rank_env);
@@ -64,14 +64,14 @@ reporting::Progress choose_progress(const TrainArguments& arguments) {
   return word == "bar" || (word == "auto" && world::can_redraw_lines()) ? reporting::Progress::kBar : reporting::Progress::kPlain;
 }
 
-// What the terminal gets of what is logged; files get everything.
+// Sets which log messages the terminal shows; files get all of them.
 void set_level(Logger& logger, const TrainArguments& arguments) {
   auto& terminal = *logger.sinks().front();
   if (arguments.is_quiet) terminal.set_level(spdlog::level::warn);
   if (arguments.is_verbose) terminal.set_level(spdlog::level::debug);
 }
 
-// Before the log is a file of the run directory, which has the experiment anyway.
+// Called before the log is also written to the run directory, which has the experiment anyway.
 void log_experiment(session::RankContext& context) {
   if (context.rank() != 0) return;
   context.logger().debug("{}", session::version_text());
@@ -94,7 +94,7 @@ reporting::ConsoleOptions console_options(session::RankContext& context, session
                         directory](const reporting::EndEvent& event) { return lines_after_run(event, start, *directory); }};
 }
 
-// Before the console's last lines: the end of a profile that the training has not passed.
+// Ends a profile that the training has not completed, before the console's last lines.
 class EndOfProfile : public reporting::Sink {
  public:
   explicit EndOfProfile(inspection::StepProfiler& profiler) : profiler_(profiler) {}
@@ -106,13 +106,13 @@ class EndOfProfile : public reporting::Sink {
   inspection::StepProfiler& profiler_;
 };
 
-// On the rank that writes files, with logging.profile_steps.
+// Null, except on the rank that writes files and with logging.profile_steps.
 std::unique_ptr<inspection::StepProfiler> make_profiler(const session::RankContext& context, session::Session& session) {
   const auto& steps = context.experiment().logging.profile_steps;
   if (steps.empty() || session.directory() == nullptr) return nullptr;
   const auto total = session.parts().plan.total_steps;
   if (steps[0] >= total) {
-    context.logger().warn("{}: the training has {}, so that none after step {} can be profiled",
+    context.logger().warn("{}: the training has {}, so no step after step {} can be profiled",
                           context.experiment().place_of("logging.profile_steps"), counted(total, "step"), steps[0]);
   }
   return std::make_unique<inspection::StepProfiler>(steps[0], steps[1], context.placement().device.is_cuda(),

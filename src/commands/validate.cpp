@@ -23,7 +23,7 @@ namespace {
 
 using Row = std::vector<std::string>;
 
-// Columns with two spaces between them; those of numbers are aligned to the right.
+// Prints columns with two spaces between them; numbers are aligned to the right.
 void print_table(const std::vector<Row>& rows, const std::vector<bool>& is_number) {
   std::vector<size_t> widths(is_number.size());
   for (const auto& row : rows) {
@@ -38,7 +38,7 @@ void print_table(const std::vector<Row>& rows, const std::vector<bool>& is_numbe
   }
 }
 
-// "1.11 G": three digits.
+// Three digits, as in "1.11 G".
 std::string format_flops(int64_t flops) {
   constexpr std::array kUnits = {"", " k", " M", " G", " T", " P"};
   auto value = static_cast<double>(flops);
@@ -80,7 +80,7 @@ void print_layers(const inspection::Inspection& inspection) {
 }
 
 std::string describe_batches(const std::vector<inspection::BatchRun>& runs) {
-  // Parts of a batch that cannot be equal differ from batch to batch.
+  // If a batch cannot be divided equally, the parts differ from batch to batch.
   constexpr size_t kMostRuns = 4;
   std::vector<std::string> parts;
   if (runs.size() <= kMostRuns) {
@@ -103,14 +103,14 @@ void print_ranks(const engine::Plan& plan, const inspection::RankPlan& ranks) {
   }
   print_table(rows, {false, true, false});
   if (plan.world_size > 1) {
-    print("  Rank r takes the samples r, r + {}, r + {}, ... of the order that all ranks share.\n", plan.world_size, 2 * plan.world_size);
+    print("  Rank r takes the samples r, r + {}, r + {}, ... of the common order of all ranks.\n", plan.world_size, 2 * plan.world_size);
   }
   if (ranks.num_repeated > 0) {
-    print("  {} taken twice, so that all ranks have as many (dataloader.shards: pad).\n",
+    print("  {} used twice, so that all ranks have the same number (dataloader.shards: pad).\n",
           ranks.num_repeated == 1 ? "1 sample is" : fmt::format("{} samples are", ranks.num_repeated));
   }
   if (ranks.num_left_out > 0) {
-    print("  {} left out of each epoch (dataloader.drop_last, dataloader.shards).\n",
+    print("  {} skipped in each epoch (dataloader.drop_last, dataloader.shards).\n",
           ranks.num_left_out == 1 ? "1 sample is" : fmt::format("{} samples are", ranks.num_left_out));
   }
 }
@@ -142,7 +142,7 @@ void print_lr(const std::vector<inspection::LrPoint>& curve) {
 
 void print_memory(const inspection::MemoryEstimate& memory, bool is_of_gpu) {
   print("\nmemory of {}, estimated{}\n", is_of_gpu ? "the GPU of a rank" : "rank 0",
-        is_of_gpu ? " (not compared with a measurement; without CUDA's own memory)" : "");
+        is_of_gpu ? " (not verified by a measurement; without CUDA's own memory)" : "");
   std::vector<Row> rows;
   for (const auto& item : memory.items) rows.push_back({item.what, format_bytes(static_cast<uint64_t>(item.bytes))});
   rows.push_back({"together", format_bytes(static_cast<uint64_t>(memory.total()))});
@@ -162,7 +162,7 @@ void print_time(const inspection::Inspection& inspection) {
     add("training", plan->total_steps);
   }
   print_table(rows, {false, true});
-  print("  Without reading the data and without validation.\n");
+  print("  Reading the data and validation are not included.\n");
 }
 
 void print_text(const inspection::Inspection& inspection, int world_size, bool lists_layers) {
@@ -208,7 +208,7 @@ Json json_of(const inspection::MemoryEstimate& estimate, bool is_of_gpu) {
   return {{"device", is_of_gpu ? "cuda" : "cpu"}, {"bytes", std::move(bytes)}, {"total_bytes", estimate.total()}};
 }
 
-// Problems, warnings and notes, and, without problems, everything that `trainer validate` shows.
+// Problems, warnings and notes, and, if there are no problems, everything else that `trainer validate` shows.
 Json to_json(const inspection::Inspection& inspection) {
   Json json = {{"problems", inspection.problems}, {"warnings", inspection.warnings}, {"notes", inspection.notes}};
   if (!inspection.problems.empty()) return json;
@@ -255,8 +255,8 @@ Json to_json(const inspection::Inspection& inspection) {
 
 ExitCode validate(const std::vector<std::string>& args) {
   CLI::App app(
-      "Checks an experiment file as far as that is possible without its data and without a GPU, and shows what it would train: network, "
-      "batches, time, learning rate, memory, and the part of each rank. The exit code is 2 if training would refuse it.",
+      "Checks an experiment file as far as possible without its data and without a GPU, and shows what it would train: network, batches, "
+      "time, learning rate, memory, and the samples of each rank. The exit code is 2 if training would refuse it.",
       "trainer validate");
   config::ExperimentSource source;
   cli::add_experiment(app, source);

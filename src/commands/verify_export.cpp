@@ -59,11 +59,12 @@ VerifyArguments parse_verify_arguments(const std::vector<std::string>& args) {
       "trainer verify-export");
   auto& request = arguments.request;
   app.add_option("file", arguments.file, "the onnx or torchscript file")->required()->type_name("FILE");
-  app.add_option("--checkpoint", arguments.checkpoint, "the checkpoint, or the folder of a run, whose best.pt is taken")
+  app.add_option("--checkpoint", arguments.checkpoint, "the checkpoint, or a run directory, whose best.pt is used")
       ->required()
       ->type_name("FILE|DIR");
-  auto* data = app.add_option("--data", arguments.data, "an image file, or a folder, whose images are found at any depth; default: --split")
-                   ->type_name("DIR|FILE");
+  auto* data =
+      app.add_option("--data", arguments.data, "an image file, or a folder, which is searched for images at any depth; default: --split")
+          ->type_name("DIR|FILE");
   std::string split = "validation";
   app.add_option("--split", split, "the images of the training's data set to compare")
       ->check(CLI::IsMember({"validation", "train"}))
@@ -73,12 +74,12 @@ VerifyArguments parse_verify_arguments(const std::vector<std::string>& args) {
       ->check(CLI::PositiveNumber)
       ->default_str("");
   app.add_option("--preprocess", arguments.preprocess,
-                 "how an image is resized before the file gets it, to see what an application loses that resizes in another way: opencv "
-                 "(bilinear without antialiasing, cv::INTER_LINEAR), pillow-bilinear, or none: as the checkpoint resizes it")
+                 "how an image is resized before the file receives it, to measure what an application loses that resizes differently: "
+                 "opencv (bilinear without antialiasing, cv::INTER_LINEAR), pillow-bilinear, or none: as the checkpoint resizes it")
       ->check(CLI::IsMember({"opencv", "pillow-bilinear", "none"}))
       ->capture_default_str();
   app.add_option("--tolerance", arguments.tolerance,
-                 "the largest difference of a probability that is accepted, or of a number, in deviations of the training's targets")
+                 "the largest accepted difference of a probability, or of a number in units of the deviation of the training's targets")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   app.add_option(
@@ -96,7 +97,7 @@ VerifyArguments parse_verify_arguments(const std::vector<std::string>& args) {
   return arguments;
 }
 
-// The images that are compared, of any size.
+// The images to compare, of any size.
 struct Images {
   int64_t size = 0;
   std::function<std::string(int64_t index)> name;
@@ -104,7 +105,7 @@ struct Images {
   std::function<data::Frame(int64_t index, std::vector<uint8_t>& pixels)> read;
 };
 
-// In colours, which become grey later.
+// Decodes in colour; images for a grey network are converted later.
 data::Frame decode_colours(std::span<const uint8_t> file, bool is_turned_upright, std::vector<uint8_t>& pixels) {
   data::DecodedMemory memory;
   memory.pixels.swap(pixels);
@@ -123,7 +124,7 @@ Images images_of_files(std::vector<std::string> files, bool is_turned_upright) {
               }};
 }
 
-// `image`: its whole pixels, grey or RGB.
+// `image`: the pixels of a whole image, grey or RGB.
 data::Frame copy_colours(const data::ImageView& image, std::vector<uint8_t>& pixels) {
   const auto num_pixels = static_cast<size_t>(image.height) * static_cast<size_t>(image.width);
   const auto channels = static_cast<size_t>(image.channels);
@@ -150,10 +151,10 @@ Images images_of_split(engine::Samples samples) {
               }};
 }
 
-// Resizes images to the size that the checkpoint's first transform gives them, but in another way.
+// Resizes images to the size that the checkpoint's first transform gives them, but with another method.
 class Resizer {
  public:
-  // `way`: of --preprocess. Throws UsageError if the first transform does not resize.
+  // `way`: the value of --preprocess. Throws UsageError if the first transform does not resize.
   Resizer(std::string way, const inference::ImageFileInput& input) : way_(std::move(way)) {
     if (way_ == "none") return;
     if (!input.transforms.empty()) {
@@ -163,10 +164,10 @@ class Resizer {
     }
     if (resize_) return;
     throw UsageError(
-        fmt::format("--preprocess {}: dataset.validation_transforms of the checkpoint do not begin with resize; leave it out", way_));
+        fmt::format("--preprocess {}: dataset.validation_transforms of the checkpoint do not begin with resize; remove this option", way_));
   }
 
-  // In place; returns the size after it.
+  // Resizes in place; returns the new size.
   data::Frame resize(const data::Frame& size, std::vector<uint8_t>& pixels) {
     if (!resize_) return size;
     const auto target = resize_->plan(size);
@@ -185,12 +186,12 @@ class Resizer {
 
  private:
   std::string way_;
-  std::shared_ptr<const data::Resize> resize_;  // null: images stay as they are
+  std::shared_ptr<const data::Resize> resize_;  // null: images are not resized
   std::vector<uint8_t> resized_;
   data::ResampleMemory memory_;
 };
 
-// The answers of the checkpoint's network and of the exported one for an image.
+// Computes the answers of the checkpoint's network and of the exported one for an image.
 class Comparison {
  public:
   // Throws UsageError if the file takes another kind of input than the checkpoint's network.
@@ -198,7 +199,7 @@ class Comparison {
       : predictor_(predictor), network_(network), file_(std::move(file)), checkpoint_(std::move(checkpoint)) {
     const auto& decoding = predictor_.reader().decoding();
     if (decoding.has_float_pixels()) {
-      throw UsageError(fmt::format("{}: its network takes images of dataset.mode: {}, and this command compares those of 8 bits alone",
+      throw UsageError(fmt::format("{}: its network takes images of dataset.mode: {}, but this command compares only images of 8 bits",
                                    checkpoint_, data::name_of(decoding.mode)));
     }
     const auto& shape = network_.input_shape();
@@ -207,25 +208,26 @@ class Comparison {
     if (network_.input_dtype() == torch::kUInt8) wanted = {-1, -1, wanted[0]};
     const bool fits = shape.size() == 4 && std::ranges::equal(wanted, std::span(shape).subspan(1), is_size);
     if (fits) return;
-    throw UsageError(fmt::format("{}: its input has the shape [{}], and the network of the checkpoint needs [-1, {}]; {}", file_,
+    throw UsageError(fmt::format("{}: its input has the shape [{}], but the network of the checkpoint needs [-1, {}]; {}", file_,
                                  fmt::join(shape, ", "), fmt::join(wanted, ", "), kOtherCheckpoint));
   }
 
-  // Differences of numbers in units of the deviation of the targets, so that one tolerance fits all; of probabilities as they are.
+  // Differences of numbers, in units of the deviation of the targets, so that one tolerance fits all; differences of probabilities are
+  // unchanged.
   torch::Tensor in_deviations(const torch::Tensor& differences) const {
     const auto& deviation = predictor_.operating_point().deviation;
     return deviation.empty() ? differences : differences / torch::tensor(deviation, torch::kFloat64);
   }
 
-  // Whether one class of an image is the right one.
+  // Whether the network chooses one class for each image.
   bool has_first_class() const { return predictor_.operating_point().kind == inference::AnswerKind::kClass; }
 
   struct Answer {
     torch::Tensor values;     // probabilities of the classes, or numbers: float64 [outputs]
     double milliseconds = 0;  // from pixels to values
   };
-  // Both throw std::runtime_error with only the reason if the image cannot be used, and Error if a value is not a number. `image`:
-  // its name.
+  // Both throw std::runtime_error with only the reason if the image cannot be used, and Error if a value is not a number. `image`: its
+  // name.
   Answer by_checkpoint(const data::Frame& size, const std::vector<uint8_t>& pixels, const std::string& image) {
     const auto answer = timed([&] { return predictor_.compute(prepare(size, pixels), false).answers[0]; });
     return require_numbers(answer, checkpoint_, image);
@@ -240,7 +242,7 @@ class Comparison {
       const auto num_outputs = predictor_.num_outputs();
       if (output.dim() != 2 || output.size(0) != batch || output.size(1) != num_outputs) {
         throw UsageError(
-            fmt::format("{}: its output has the shape [{}], and the checkpoint has {}; {}", file_, fmt::join(output.sizes(), ", "),
+            fmt::format("{}: its output has the shape [{}], but the checkpoint has {}; {}", file_, fmt::join(output.sizes(), ", "),
                         predictor_.samples().num_classes > 0 ? counted(num_outputs, "class", "classes") : counted(num_outputs, "number"),
                         kOtherCheckpoint));
       }
@@ -251,14 +253,14 @@ class Comparison {
   }
 
  private:
-  static constexpr auto kOtherCheckpoint = "give the checkpoint that it was exported from";
+  static constexpr auto kOtherCheckpoint = "use the checkpoint from which it was exported";
 
   // -1 stands for any size.
   static bool is_size(int64_t one, int64_t other) { return one < 0 || other < 0 || one == other; }
 
   static const Answer& require_numbers(const Answer& answer, const std::string& file, const std::string& image) {
     if (answer.values.isfinite().all().item<bool>()) return answer;
-    throw Error(fmt::format("{}: its values for {} are not finite numbers, so that there is nothing to compare", file, image));
+    throw Error(fmt::format("{}: its values for {} are not finite numbers and cannot be compared", file, image));
   }
 
   template <class Compute>
@@ -279,10 +281,10 @@ class Comparison {
   torch::Tensor image_of(const data::Frame& size, const std::vector<uint8_t>& pixels) {
     const auto& shape = network_.input_shape();
     if (!shape.empty() && !(is_size(shape[1], size.height) && is_size(shape[2], size.width))) {
-      throw std::runtime_error(
-          fmt::format("it is {} pixels wide and {} high, but the file takes images {} wide and {} high alone; resize it, or export the "
-                      "network without --image-size",
-                      size.width, size.height, shape[2], shape[1]));
+      throw std::runtime_error(fmt::format(
+          "it is {} pixels wide and {} high, but the file takes only images that are {} wide and {} high; resize it, or export the "
+          "network without --image-size",
+          size.width, size.height, shape[2], shape[1]));
     }
     memory_.pixels = pixels;
     const bool is_grey = predictor_.samples().shape[0] == 1;
@@ -300,13 +302,13 @@ class Comparison {
 
 struct OtherClass {
   std::string image;
-  int64_t label = 0;  // the most probable class by the checkpoint
+  int64_t label = 0;  // the most probable class according to the checkpoint
   double probability = 0;
   int64_t label_of_file = 0;
   double probability_of_file = 0;
 };
 
-// What has been compared.
+// The result of the comparison.
 struct Difference {
   int64_t num_images = 0;
   int64_t num_unusable = 0;
@@ -314,7 +316,7 @@ struct Difference {
   std::string image_of_largest;
   double mean = 0;
   std::vector<OtherClass> other_classes;
-  double milliseconds = 0;  // medians
+  double milliseconds = 0;  // medians per image
   double milliseconds_of_file = 0;
 };
 
@@ -329,7 +331,7 @@ class Verification {
   Verification(const Images& images, Comparison& comparison, Resizer& resizer, Logger& logger)
       : images_(images), comparison_(comparison), resizer_(resizer), logger_(logger) {}
 
-  // Images that cannot be used are logged and counted. Throws DataError if none can be used, and Error when asked to stop.
+  // Images that cannot be used are logged and counted. Throws DataError if none can be used, and Error after a stop request.
   Difference compare(const std::vector<int64_t>& indices) {
     constexpr size_t kWorthShowing = 100;
     if (indices.size() >= kWorthShowing) progress_.emplace("compared", 0, static_cast<int64_t>(indices.size()), logger_);
@@ -350,8 +352,8 @@ class Verification {
   }
 
  private:
-  // The threads of one library look for more work for a while, and slow the other down, so that the first times after a change between them
-  // are not typical.
+  // The threads of each library spin for a while after their work and slow the other library down, so the first times after a change
+  // between the libraries are not typical.
   static constexpr size_t kAtOnce = 8;
 
   struct Loaded {
@@ -461,13 +463,13 @@ void print_difference(const VerifyArguments& arguments, const Difference& differ
     print("  {}: {} {:.2f}%, by the checkpoint {} {:.2f}%\n", printable_line(one.image), printable_line(name_of(one.label_of_file)),
           100 * one.probability_of_file, printable_line(name_of(one.label)), 100 * one.probability);
   }
-  print("milliseconds an image                {:.2f}, by the checkpoint {:.2f}\n", difference.milliseconds_of_file,
+  print("milliseconds per image               {:.2f}, by the checkpoint {:.2f}\n", difference.milliseconds_of_file,
         difference.milliseconds);
 }
 
 config::Experiment load_experiment(const VerifyArguments& arguments, const session::NetworkFile& file) {
   auto registries = session::all_registries();
-  // The data set of the training need not be on this machine.
+  // The data set of the training need not exist on this machine.
   if (!arguments.data.empty()) registries.check = {};
   auto experiment = arguments.data.empty() ? session::load_evaluation(file, arguments.request, /*rank=*/0, registries)
                                            : file.load_experiment(arguments.request.overrides, registries);
@@ -488,10 +490,10 @@ Images open_images(const VerifyArguments& arguments, const config::Experiment& e
 enum class SameCheckpoint { kYes, kNo, kUnknown };
 
 std::string advice(const VerifyArguments& arguments, SameCheckpoint is_same) {
-  if (arguments.preprocess != "none") return "this is what --preprocess " + arguments.preprocess + " costs";
+  if (arguments.preprocess != "none") return "this is the effect of --preprocess " + arguments.preprocess;
   if (is_same == SameCheckpoint::kNo) return "export it again from this checkpoint";
-  if (is_same == SameCheckpoint::kYes) return "if the file computes in float16, give a greater --tolerance";
-  return "give the checkpoint that it was exported from";
+  if (is_same == SameCheckpoint::kYes) return "if the file computes in float16, set a larger --tolerance";
+  return "use the checkpoint from which it was exported";
 }
 
 }  // namespace
@@ -513,8 +515,9 @@ ExitCode verify_export(const std::vector<std::string>& args) {
     is_same = digest == datasets::digest_of(file.path(), "SHA256") ? SameCheckpoint::kYes : SameCheckpoint::kNo;
   }
   if (is_same == SameCheckpoint::kNo) {
-    logger->warn("{} was not exported from {} as it is now, but from another checkpoint or before a change, such as by trainer calibrate",
-                 arguments.file.string(), file.path());
+    logger->warn(
+        "{} was not exported from the current {}, but from another checkpoint, or before a change, for example by trainer calibrate",
+        arguments.file.string(), file.path());
   }
   Comparison comparison(predictor, *network, arguments.file.string(), file.path());
   Resizer resizer(arguments.preprocess, inference::input_of_image_files(predictor.samples(), experiment.dataset.validation_transforms));

@@ -29,7 +29,7 @@ void list_weights() {
         session::weights_folder().string());
 }
 
-// "resnet50", "resnet50:imagenet1k_v1" or an address.
+// `name`: "resnet50", "resnet50:imagenet1k_v1" or a URL.
 session::WeightsSource source_of(const std::string& name, const std::string& mirror) {
   if (session::is_address(name)) {
     const auto problem = session::problem_of_address(name);
@@ -46,7 +46,7 @@ session::WeightsSource source_of(const std::string& name, const std::string& mir
       if (colon == std::string::npos) names.emplace_back(one.model);
     }
     const auto near = nearest_name(name, names);
-    throw UsageError(fmt::format("\"{}\" names no weights{}; `trainer weights list` shows all", name,
+    throw UsageError(fmt::format("there are no weights \"{}\"{}; `trainer weights list` shows all", name,
                                  near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near)));
   }
   return session::weights_source(model, weights, mirror);
@@ -67,9 +67,9 @@ ExitCode verify_weights() {
     ++num_files;
     const auto checksum = session::checksum_in_name(name);
     const bool is_good = datasets::has_checksum(file, checksum);
-    print("{}: {}\n", is_good ? checksum.digits.empty() ? "no sum in its name" : "good" : "bad", file.string());
+    print("{}: {}\n", is_good ? checksum.digits.empty() ? "no checksum in its name" : "good" : "bad", file.string());
     if (is_good) continue;
-    print("     its SHA-256 sum does not begin with {}; remove it, and `trainer weights fetch` gets it again\n", checksum.digits);
+    print("     its SHA-256 checksum does not begin with {}; remove it, and `trainer weights fetch` downloads it again\n", checksum.digits);
     exit_code = ExitCode::kData;
   }
   print("{} in {}\n", counted(num_files, "file"), folder.string());
@@ -79,15 +79,15 @@ ExitCode verify_weights() {
 }  // namespace
 
 ExitCode weights(const std::vector<std::string>& args) {
-  CLI::App app("Shows, fetches and checks published weights, from which model.weights begins a training.", "trainer weights");
+  CLI::App app("Shows, fetches and checks published weights, with which model.weights begins a training.", "trainer weights");
   app.require_subcommand(1);
   std::vector<std::string> names;
   std::string mirror;
-  const auto* list = app.add_subcommand("list", "show the networks that have some");
-  auto* fetch = app.add_subcommand("fetch", "get files, such as for hosts without a network, to which the folder is then copied");
-  fetch->add_option("names", names, "networks, as in resnet50 or resnet50:imagenet1k_v1, or addresses")->required()->type_name("NAME");
-  fetch->add_option("--mirror", mirror, "the address of a folder with the files, instead of torchvision's")->type_name("URL");
-  const auto* verify = app.add_subcommand("verify", "compare the files with the sums in their names");
+  const auto* list = app.add_subcommand("list", "show the networks that have published weights");
+  auto* fetch = app.add_subcommand("fetch", "download files, for example for hosts without a network, to which the folder is then copied");
+  fetch->add_option("names", names, "networks, as in resnet50 or resnet50:imagenet1k_v1, or URLs")->required()->type_name("NAME");
+  fetch->add_option("--mirror", mirror, "the URL of a folder with the files, to use instead of torchvision's server")->type_name("URL");
+  const auto* verify = app.add_subcommand("verify", "compare the files with the checksums in their names");
   cli::parse(app, args);
   if (list->parsed()) list_weights();
   if (fetch->parsed()) {

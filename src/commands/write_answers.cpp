@@ -1,4 +1,4 @@
-// Runs while the program is built: writes the source of cli::all_answers(), with what the commands print.
+// Runs during the build: writes the source of cli::all_answers(), with the output of the commands.
 
 #include <fmt/format.h>
 

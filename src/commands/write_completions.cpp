@@ -1,4 +1,4 @@
-// Runs while the program is built: writes the completions for bash, zsh and fish and the man pages to the folder that it is given.
+// Runs during the build: writes the completions for bash, zsh and fish and the man pages to the given folder.
 
 #include <fmt/format.h>
 

@@ -22,9 +22,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// More cannot be an experiment file, but a device or a data file.
+// A larger file is not an experiment file but a device or a data file.
 constexpr size_t kMaxFileBytes = 1 << 20;
-// Lists of files that name lists of files could go on for ever.
+// Lists of files that name further lists could go on forever.
 constexpr int kMostFiles = 100;
 
 bool names_another(const Node& base, const Node& derived) {
@@ -55,7 +55,7 @@ class FileReader {
  public:
   Node read(const fs::path& file) {
     if (file == kStandardInput) return with_bases(parse_yaml(read_standard_input(kMaxFileBytes), kStandardInputName), "");
-    if (++num_files_ > kMostFiles) throw Error(fmt::format("more than {} files; name fewer", kMostFiles));
+    if (++num_files_ > kMostFiles) throw Error(fmt::format("more than {} base files; use fewer", kMostFiles));
     const auto text = read_file_or_pipe(file, kMaxFileBytes);
     std::error_code unknown;
     open_.push_back({file, fs::weakly_canonical(file, unknown)});
@@ -70,7 +70,7 @@ class FileReader {
     fs::path canonical;
   };
 
-  // `folder`: that of the file with this tree.
+  // `folder`: the folder of the file with this tree.
   Node with_bases(Node node, const fs::path& folder) {
     const auto key = std::ranges::find(node.members, "base", &Node::Member::name);
     if (key == node.members.end()) return node;
@@ -113,10 +113,10 @@ class FileReader {
     std::vector<std::string> names;
     for (auto at = first; at != open_.end(); ++at) names.push_back(at->name.string());
     names.push_back(first->name.string());
-    throw Error(fmt::format("these files are based on each other: {}; remove one `base`", join(names, " -> ")));
+    throw Error(fmt::format("these files are based on each other: {}; remove one of the `base` keys", join(names, " -> ")));
   }
 
-  std::vector<OpenFile> open_;  // whose base files are being read
+  std::vector<OpenFile> open_;  // files whose base files are being read
   int num_files_ = 0;
 };
 
@@ -133,14 +133,14 @@ Node read_with_bases(const fs::path& file) {
 
 namespace {
 
-// Comments of longer lines are not aligned.
+// The comments of longer lines are not aligned.
 constexpr size_t kMostAligned = 48;
 
 std::vector<YamlLine> lines_of(Experiment& experiment, const Registries& registries) {
   return yaml_lines(write_section([&](KeyTable& keys) { experiment.describe(keys, registries); }));
 }
 
-// In part or as a whole.
+// Whether the value is overridden, in part or as a whole.
 bool is_overridden(const Node& value) {
   return value.position.line == 0 || std::ranges::any_of(value.items, is_overridden) ||
          std::ranges::any_of(value.members, [](const Node::Member& member) { return is_overridden(member.value); });
@@ -150,7 +150,7 @@ bool is_overridden(const Node& value) {
 
 std::string to_yaml_with_origins(Experiment& experiment, const Registries& registries) {
   const auto lines = lines_of(experiment, registries);
-  // What the values were before they were completed from the data set.
+  // The values before they were completed from the data set.
   auto without_check = registries;
   without_check.check = {};
   auto as_given = load_text(to_yaml(experiment.tree), "the experiment", {}, without_check);

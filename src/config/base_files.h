@@ -1,5 +1,5 @@
 #pragma once
-// Experiment files that begin with the values of others (`base: other.yaml`, or a list of files), and where each value comes from.
+// Experiment files that begin with the values of other files (`base: other.yaml`, or a list of files), and the origin of each value.
 
 #include <filesystem>
 #include <string>
@@ -14,12 +14,12 @@ inline constexpr const char* kStandardInput = "-";
 
 // Reads an experiment file, or the standard input, and merges it with its base files, whose paths are relative to the file that names them
 // (in the standard input, to the current folder). The result has no key `base`, and each position names its own file.
-// Sections are merged key by key; a section with another `name`, a list and any other value replace what the base has. Of several base
-// files the later one wins. Throws UsageError, and Error with ExitCode::kStopped after a stop request.
+// Sections are merged key by key; a section with another `name`, a list and any other value replace the value of the base. Later base files
+// take precedence over earlier ones. Throws UsageError, and Error with ExitCode::kStopped after a stop request.
 Node read_with_bases(const std::filesystem::path& file);
 
-// The resolved experiment file (to_yaml of config/load.h) with a comment behind each value that says where it comes from: "x.yaml:12", the
-// command line, the default, or the data set. `experiment` is as it was loaded.
+// The resolved experiment file (to_yaml of config/load.h) with a comment after each value that gives its origin: "x.yaml:12", the command
+// line, the default, or the data set. `experiment` must be as it was loaded.
 std::string to_yaml_with_origins(Experiment& experiment, const Registries& registries);
 
 }  // namespace trainer::config

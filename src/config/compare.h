@@ -16,9 +16,9 @@ struct Difference {
 
 std::vector<Difference> differences(const Node& then, const Node& now);
 
-// "optimizer.lr: 0.1, not 0.2", with the present value first.
+// "optimizer.lr: 0.1, not 0.2", with the current value first.
 std::string to_string(const Difference& difference);
-// The same of each, separated by "; ".
+// All of them, separated by "; ".
 std::string to_string(const std::vector<Difference>& differences);
 
 }  // namespace trainer::config

@@ -27,15 +27,15 @@ struct Experiment {
   CheckpointSection checkpoint;
   LoggingSection logging;
 
-  // Of the file that it was read from: one line for each key that can be used but is hardly meant so, and the tree with all positions.
+  // From the experiment file: one line for each key that is valid but probably unintended, and the tree with all positions.
   std::vector<std::string> warnings = {};
   Node tree = {};
 
-  // Where the key was given, and its path, to begin a message with: "x.yaml:3:14: training.epochs".
+  // The position and the path of a key, for the beginning of a message: "x.yaml:3:14: training.epochs".
   std::string place_of(const std::string& path) const;
   // Reports contradictions between keys of different sections.
   void check(Findings& findings) const;
-  // Adds the key of `plugins`, which has to be read before the table below, whose choices they add to.
+  // Adds the key `plugins`, which must be read before the table below, because plug-ins add choices to it.
   void describe_plugins(KeyTable& keys);
   // The top-level table. `registries` must outlive it.
   void describe(KeyTable& keys, const Registries& registries);

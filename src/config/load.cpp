@@ -13,7 +13,7 @@ namespace {
 
 enum class Plugins { kLoad, kIgnore };
 
-// Returns whether all were loaded.
+// Returns whether all plug-ins were loaded.
 bool load_plugins(const Node& root, const Registries& registries, Problems& problems) {
   const auto* member = root.find("plugins");
   if (member == nullptr || !registries.load_plugin) return true;
@@ -34,19 +34,19 @@ bool load_plugins(const Node& root, const Registries& registries, Problems& prob
   return are_loaded;
 }
 
-// `source`: what messages call the file with the tree `root`.
+// `source`: the name of the file with the tree `root` in messages.
 Experiment load_tree(Node root, const std::string& source, const std::vector<std::string>& overrides, const Registries& registries,
                      Plugins plugins) {
-  if (root.kind == Node::Kind::kNull) throw UsageError(source + ": the file is empty; `trainer config reference` shows what belongs in it");
+  if (root.kind == Node::Kind::kNull) throw UsageError(source + ": the file is empty; `trainer config reference` shows its keys");
   Problems problems;
   if (root.kind == Node::Kind::kMap) {
     for (const auto& override_text : overrides) apply_override(root, override_text, problems);
     if (const auto* base = root.find("base")) {
-      problems.add(base->value.position, "base", "only an experiment file can name its base; write it there");
+      problems.add(base->value.position, "base", "a base can only be set in an experiment file; write it there");
       std::erase_if(root.members, [](const Node::Member& member) { return member.name == "base"; });
     }
   }
-  // The components of a plug-in that is missing would be reported as unknown too.
+  // The components of a missing plug-in would be reported as unknown too.
   if (plugins == Plugins::kLoad && !load_plugins(root, registries, problems)) problems.throw_if_any();
   Experiment experiment;
   read_section(

@@ -22,7 +22,7 @@ void place_on_command_line(Node& node) {
   }
 }
 
-// Enters the list `node` at `path`. Throws UsageError with the reason why that is not possible.
+// Returns item `index` of the list `node` at `path`. Throws UsageError with the reason if that is not possible.
 Node& enter_list(Node& node, size_t index, const std::string& path) {
   if (node.kind != Node::Kind::kList) {
     throw UsageError(fmt::format("{} is not a list; to set a whole list, write {}=[...]", path, path));
@@ -34,20 +34,20 @@ Node& enter_list(Node& node, size_t index, const std::string& path) {
   return node.items[index];
 }
 
-// Enters the section `node` at `path`; a key that is not there yet is added. `is_item`: it is an item of a list, which is written
-// `- name` or `- name: {…}`. Throws as enter_list().
+// Returns the value of key `name` of the section `node` at `path`; adds the key if it is missing. `is_item`: the section is an item of a
+// list, written as `- name` or `- name: {…}`. Throws like enter_list().
 Node& enter_section(Node& node, const std::string& name, const std::string& path, bool is_item) {
   const bool is_bare_item = is_item && node.kind == Node::Kind::kScalar;
   const bool is_full_item = is_item && node.kind == Node::Kind::kMap && !node.members.empty();
   if (is_bare_item || is_full_item) {
     const auto& item = is_bare_item ? node.text : node.members.front().name;
-    if (item != name) throw UsageError(fmt::format("{} is {}, not {}; to exchange it, give the whole list", path, item, name));
+    if (item != name) throw UsageError(fmt::format("{} is {}, not {}; to replace it, give the whole list", path, item, name));
   }
   if (is_bare_item) node.kind = Node::Kind::kNull;
   if (node.kind == Node::Kind::kNull) node.kind = Node::Kind::kMap;
   if (node.kind != Node::Kind::kMap) {
     throw UsageError(
-        fmt::format("{} is not a section; give it whole, as in {}={}", path, path, node.kind == Node::Kind::kList ? "[...]" : "..."));
+        fmt::format("{} is not a section; set the whole value, as in {}={}", path, path, node.kind == Node::Kind::kList ? "[...]" : "..."));
   }
   if (node.find(name) == nullptr) {
     Node missing;
@@ -94,7 +94,7 @@ void apply_override(Node& root, const std::string& text, Problems& problems) {
 
 namespace {
 
-// More than a file may nest; each step holds the path to it.
+// More levels than a file may nest. Each step holds the whole path to it.
 constexpr size_t kMostSteps = 64;
 
 }  // namespace

@@ -10,15 +10,15 @@
 
 namespace trainer::config {
 
-// Applies "key.path=value" to a tree; the value is YAML and replaces what was there, also a whole section or list. A path may enter a list
-// by an index: "dataset.train_transforms[0].random_crop.size=28". An invalid override is added to `problems`.
+// Applies "key.path=value" to a tree; the value is YAML and replaces the previous one, which may be a whole section or list. A path may
+// enter a list by an index: "dataset.train_transforms[0].random_crop.size=28". An invalid override is added to `problems`.
 void apply_override(Node& root, const std::string& text, Problems& problems);
 
 // A step of a key path: into a section by a name, or into a list by an index.
 struct KeyStep {
   std::string name;             // empty for an index
   std::optional<size_t> index;  // from 0
-  std::string path;             // from the root up to and with this step
+  std::string path;             // from the root to this step inclusive
 };
 using KeyPath = std::vector<KeyStep>;
 

@@ -13,7 +13,7 @@
 namespace trainer::config {
 namespace {
 
-// More are not read by anybody, and finding those of a section takes time in proportion to their number.
+// More are of no use to a reader, and finding those of a section takes time in proportion to their number.
 constexpr size_t kMostProblems = 100;
 
 }  // namespace
@@ -70,7 +70,7 @@ std::vector<std::string> Problems::warnings() const { return sorted_lines(warnin
 
 namespace {
 
-// The innermost node at or around `path` that is given, and whether it is the whole path.
+// The innermost given node at or around `path`, and whether it is at the whole path.
 std::pair<const Node*, bool> innermost(const Node& root, const std::string& path) {
   const Node* node = &root;
   for (const auto& step : parse_key_path(path).value_or(KeyPath{})) {

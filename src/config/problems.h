@@ -15,14 +15,14 @@ class Problems {
   void add(const Position& position, const std::string& key_path, const std::string& what);
   // A valid key that contradicts others.
   void add_contradiction(const Position& position, const std::string& key_path, const std::string& what);
-  // A key that can be used as it is, but is hardly meant so.
+  // A key that is valid but probably unintended.
   void add_warning(const Position& position, const std::string& key_path, const std::string& what);
 
   bool empty() const { return problems_.empty(); }
-  // Whether the section of this path, and all below it, was read without a problem. Contradictions do not count. An empty path is the
-  // whole file.
+  // Whether the section at this path and everything below it were read without a problem. Contradictions do not count. An empty path stands
+  // for the whole file.
   bool is_readable(const std::string& section) const;
-  // The same, and contradictions count.
+  // The same, but contradictions count too.
   bool is_consistent(const std::string& section) const;
   // Throws one UsageError with a line for each problem, in the order of the files and then of the command line.
   void throw_if_any() const;
@@ -48,8 +48,8 @@ class Problems {
 // The value at `path` in a tree; null if it is not given.
 const Node* find_value(const Node& root, const std::string& path);
 
-// The position of the value at `path` ("dataset.train_transforms[1]") in a tree; if it is not given, that of the innermost section around
-// it that is.
+// The position of the value at `path` ("dataset.train_transforms[1]") in a tree; if it is not given, the position of the innermost given
+// section around it.
 Position position_of(const Node& root, const std::string& path);
 
 // For checks across sections: reports what they find at the position of a key.
@@ -58,11 +58,11 @@ class Findings {
   // Both must outlive it.
   Findings(const Node& root, Problems& problems) : root_(root), problems_(problems) {}
 
-  // Whether the experiment gives that key.
+  // Whether the experiment file or an override sets the key.
   bool is_given(const std::string& path) const;
   // Whether these sections were read without a problem, so that their values can be checked.
   bool are_readable(std::initializer_list<const char*> sections) const;
-  // Whether also no contradiction was found in them.
+  // The same, and whether no contradiction was found in them.
   bool are_consistent(std::initializer_list<const char*> sections) const;
   void refuse(const std::string& path, const std::string& what);
   void warn(const std::string& path, const std::string& what);

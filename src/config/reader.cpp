@@ -29,7 +29,7 @@ std::string with_hint(std::string text, const std::string& name, const std::vect
   return near.empty() ? text : text + fmt::format("; did you mean \"{}\"?", near);
 }
 
-// What is wrong with the spelling of a number; empty if the text is no number or a plain one.
+// Explains a number that is not written as expected; empty if the text is not a number or the number is plain.
 std::string number_hint(const Node& node, const std::string& type) {
   const bool is_integer = type.find("integer") != std::string::npos;
   const bool is_number = is_integer || type.find("number") != std::string::npos;
@@ -43,7 +43,7 @@ std::string number_hint(const Node& node, const std::string& type) {
   double value = 0;
   const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
   if (result.ptr != text.data() + text.size()) return "";
-  if (result.ec == std::errc::result_out_of_range) return "; no number of this size can be stored";
+  if (result.ec == std::errc::result_out_of_range) return "; the number is out of range";
   if (result.ec == std::errc{} && !std::isfinite(value)) return "; it must be finite";
   if (is_integer && !is_negative && consists_of("0123456789") && value >= 0x1p63) {
     return fmt::format("; the largest integer is {}", std::numeric_limits<int64_t>::max());
@@ -79,7 +79,7 @@ std::string unknown_key(const Node::Member& member, const Node& section, const s
   return text;
 }
 
-// Makes the checks of a section that was read without a problem.
+// Runs the checks of a section that was read without a problem.
 void run_checks(const std::vector<Check>& checks, const Node& section, const std::string& path, Problems& problems) {
   for (const auto& check : checks) {
     const auto text = check.find();
@@ -103,9 +103,9 @@ bool choose_component(const Node& node, const RegistryBase& registry, ComponentC
   }
   if (registry.find(node.text) == nullptr) {
     const auto names = registry.names();
-    const auto problem = names.empty()
-                             ? fmt::format("there is no {} \"{}\"; name the library that adds it in plugins", registry.product(), node.text)
-                             : fmt::format("\"{}\" is not one of {}", node.text, fmt::join(names, ", "));
+    const auto problem =
+        names.empty() ? fmt::format("there is no {} \"{}\"; add the library that provides it to plugins", registry.product(), node.text)
+                      : fmt::format("\"{}\" is not one of {}", node.text, fmt::join(names, ", "));
     problems.add(node.position, path, with_hint(problem, node.text, names));
     return false;
   }
@@ -113,8 +113,8 @@ bool choose_component(const Node& node, const RegistryBase& registry, ComponentC
   return true;
 }
 
-// The options of an item in a list of components as a section: without keys, if only the name is given; with the component's first list of
-// components, if only that is given.
+// The options of an item in a list of components, as a section: empty if only the name is given; if a list is given instead of options, it
+// is the value of the component's first list of components.
 Node section_of(Node values, const Position& position, const ComponentConfig& component) {
   Node section = Node::map();
   section.position = position;
@@ -133,7 +133,7 @@ void read_components(const Node& node, const Key& key, const std::string& path, 
   if (node.kind != Node::Kind::kList) {
     const auto names = key.registry->names();
     const auto example = names.empty() ? "" : fmt::format(" such as [{}]", names.front());
-    problems.add(node.position, path, fmt::format("expected a list of parts{}, got {}", example, shown(node)));
+    problems.add(node.position, path, fmt::format("expected a list of components{}, got {}", example, shown(node)));
     return;
   }
   std::vector<ComponentConfig> components;
@@ -142,7 +142,8 @@ void read_components(const Node& node, const Key& key, const std::string& path, 
     const bool is_map = item.kind == Node::Kind::kMap && item.members.size() == 1;
     const auto item_path = fmt::format("{}[{}]", path, i);
     if (!is_map && item.kind != Node::Kind::kScalar) {
-      problems.add(item.position, item_path, fmt::format("expected one part, as `name` or `name: {{key: value}}`, got {}", shown(item)));
+      problems.add(item.position, item_path,
+                   fmt::format("expected one component, as `name` or `name: {{key: value}}`, got {}", shown(item)));
       continue;
     }
     Node name = is_map ? Node::scalar(item.members.front().name) : item;
@@ -175,7 +176,7 @@ void read_value(const Node& node, const Key& key, const std::string& path, Probl
     const bool may_be_null = key.set_section != nullptr;
     const bool is_null = node.kind == Node::Kind::kNull;
     if (may_be_null) key.set_section(!is_null);
-    // A section without keys, because all are left out or are comments, has its defaults.
+    // A section without keys, because all are missing or commented out, has its defaults.
     Node empty = Node::map();
     empty.position = node.position;
     if (!may_be_null || key.has_section()) read_section(is_null ? empty : node, key.section, path, problems);
@@ -203,7 +204,7 @@ void read_section(const Node& node, const std::function<void(KeyTable&)>& descri
                              may_be_a_name ? fmt::format("; write {{name: {}}}", shown(node)) : ""));
     return;
   }
-  // The keys of the chosen component are in the same section as `name`. Without a valid component they are not known.
+  // The keys of the chosen component are in the same section as `name`. Without a valid component they are unknown.
   bool component_known = true;
   const Key* chooser = nullptr;
   KeyTable component_table;
@@ -219,7 +220,8 @@ void read_section(const Node& node, const std::function<void(KeyTable&)>& descri
   for (const auto& key : component_table.keys()) {
     if (std::ranges::find(table.keys(), key.name, &Key::name) == table.keys().end()) continue;
     problems.add(node.position, child_path(path, key.name),
-                 fmt::format("a component of a plug-in has a key of the same name as this section, \"{}\"; rename it there", key.name));
+                 fmt::format("a component of a plug-in has a key with the same name as this section, \"{}\"; rename the key in the plug-in",
+                             key.name));
   }
   std::vector<Key> keys = table.keys();
   keys.insert(keys.end(), component_table.keys().begin(), component_table.keys().end());

@@ -15,7 +15,7 @@ void read_section(const Node& node, const std::function<void(KeyTable&)>& descri
 
 // A component in YAML, "{name: sgd, lr: 0.1}" or only its name; `source` names the text in messages. Throws UsageError with all problems.
 ComponentConfig read_component(const std::string& yaml, const std::string& source, const RegistryBase& registry);
-// The components of a list in YAML, "[name, name: {key: value}]". The other arguments and errors as above.
+// The components of a list in YAML, "[name, name: {key: value}]". The other arguments and the errors are as above.
 std::vector<ComponentConfig> read_components(const std::string& yaml, const std::string& source, const RegistryBase& registry);
 
 // The tree of every key's current value, in the order of the tables.

@@ -11,17 +11,17 @@ namespace trainer::config {
 // A key as it is set on the command line.
 struct SettableKey {
   std::string path;                 // "optimizer.lr"
-  std::string doc;                  // where several components have the key: of the first one
+  std::string doc;                  // of the first component that has the key
   std::vector<std::string> values;  // the words that the key can be set to, of all components that have it
   bool is_path = false;
 };
-// Without those of the parts of lists, such as transforms, which are set together.
+// Without the keys of list items such as transforms, which can only be set with the whole list.
 std::vector<SettableKey> settable_keys(const Registries& registries);
 
 enum class ReferenceFormat { kText, kMarkdown };
 
-// `name`: what to show: a section ("optimizer", "training.ema"), a component ("optimizer.sgd", "transform.random_crop"), a key
-// ("training.epochs", "optimizer.lr"), or empty: everything. Throws UsageError for an unknown name.
+// `name` selects what to show: a section ("optimizer", "training.ema"), a component ("optimizer.sgd", "transform.random_crop") or a key
+// ("training.epochs", "optimizer.lr"); if it is empty, everything. Throws UsageError for an unknown name.
 std::string reference(const Registries& registries, ReferenceFormat format, const std::string& name = "");
 
 }  // namespace trainer::config

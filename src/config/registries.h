@@ -1,5 +1,5 @@
 #pragma once
-// All that an experiment file can name.
+// The registries of everything that an experiment file can name.
 
 #include <functional>
 #include <string>
@@ -12,10 +12,10 @@ namespace trainer::config {
 class Findings;
 struct Experiment;
 
-// What a run can choose its best checkpoint by.
+// The metrics by which a run can choose its best checkpoint.
 struct MonitorChoices {
   std::vector<std::string> names;  // "validation/top1" and so on
-  std::string default_doc;         // what it is chosen by if nothing is set
+  std::string default_doc;         // describes the default choice
 };
 
 // The registries of all components that an experiment file can name; they must outlive this struct.
@@ -31,10 +31,10 @@ struct Registries {
   const RegistryBase& lr_schedulers;
   const RegistryBase& samplers;
   const RegistryBase& sinks;
-  // Called when a file is read, after its plug-ins were loaded, which may add metrics.
+  // Called when a file is read, after its plug-ins were loaded, because these may add metrics.
   std::function<MonitorChoices()> monitor;
-  // Sets the values that the file leaves to other components, and checks components against each other, such as the network against the
-  // data set, and against other sections. Called once the file is read; it reads no more of a data set than DatasetRegistry::make().
+  // Sets the values that the file leaves to other components. Checks components against each other, such as the network against the data
+  // set, and against other sections. Called once the file is read; of a data set it reads no more than DatasetRegistry::make() does.
   std::function<void(Experiment& experiment, Findings& findings)> check = {};
   // Loads a shared library that adds components to the registries; throws UsageError. load() calls it for `plugins`.
   std::function<void(const std::string& file)> load_plugin = {};

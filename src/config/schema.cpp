@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Bounds that are whole numbers are written as such.
+// Whole numbers are written without a fraction.
 Json bound(double value) {
   constexpr double kLargestExact = 9007199254740992;
   return std::trunc(value) == value && std::abs(value) < kLargestExact ? Json(static_cast<int64_t>(value)) : Json(value);
@@ -39,7 +39,7 @@ Json schema_of_type(std::string_view type, const KeyInfo& info) {
   if (type == "auto") return {{"const", "auto"}};
   if (type == "true | false") return {{"type", "boolean"}};
   if (type == "text" || type == "path") {
-    // The program takes a number for its text, as in `experiment: 17`.
+    // The program reads a number as its text, as in `experiment: 17`.
     Json schema = {{"type", {"string", "number", "boolean"}}};
     if (!info.may_be_empty) schema["minLength"] = 1;
     return schema;
@@ -51,13 +51,13 @@ Json schema_of_type(std::string_view type, const KeyInfo& info) {
   throw std::logic_error("a key has the type " + std::string(type) + ", which has no schema");
 }
 
-// Without alternatives, such as those of a registry that only plug-ins fill, nothing.
+// Without alternatives (a registry that only plug-ins fill), the schema accepts nothing.
 Json any_of(std::vector<Json> alternatives) {
   if (alternatives.empty()) return {{"not", Json::object()}};
   return alternatives.size() == 1 ? std::move(alternatives.front()) : Json{{"anyOf", std::move(alternatives)}};
 }
 
-// Of a key that is neither a section nor a component.
+// The schema of a key that is neither a section nor a component.
 Json schema_of_value(const Key& key) {
   if (!key.choices.empty()) return {{"enum", key.choices}};
   std::string_view type = key.type;
@@ -75,7 +75,7 @@ Json schema_of_value(const Key& key) {
   return any_of(std::move(alternatives));
 }
 
-// A section without keys is null in YAML, and has its defaults.
+// A section without keys is null in YAML and has its defaults.
 Json or_null(Json schema) { return any_of({std::move(schema), {{"type", "null"}}}); }
 
 class SchemaWriter {
@@ -85,8 +85,9 @@ class SchemaWriter {
   Json write() {
     auto whole = top_level(/*is_whole=*/true);
     auto part = top_level(/*is_whole=*/false);
-    part["properties"]["base"] = {{"description", "Files whose values this one begins with, by their paths from here."},
-                                  {"anyOf", {{{"type", "string"}}, {{"type", "array"}, {"items", {{"type", "string"}}}}}}};
+    part["properties"]["base"] = {
+        {"description", "Experiment files on which this file is based; paths are relative to this file's folder."},
+        {"anyOf", {{{"type", "string"}}, {{"type", "array"}, {"items", {{"type", "string"}}}}}}};
     return {{"$schema", "http://json-schema.org/draft-07/schema#"},
             {"title", "Experiment file of trainer"},
             {"type", "object"},
@@ -97,7 +98,7 @@ class SchemaWriter {
   }
 
  private:
-  // `is_whole`: whether the file has no base, which could give what is missing.
+  // `is_whole`: whether the file has no base, which could supply missing keys.
   Json top_level(bool is_whole) {
     Experiment experiment;
     KeyTable table;
@@ -111,7 +112,7 @@ class SchemaWriter {
     return result;
   }
 
-  // `path`: of the section, for the names of definitions.
+  // `path`: the path of the section, for the names of definitions.
   Json section(const KeyTable& table, const std::string& path, bool is_whole) {
     const auto chooser = std::ranges::find_if(table.keys(), [](const Key& key) { return key.component != nullptr; });
     if (chooser == table.keys().end()) return object(table.keys(), path, is_whole);
@@ -130,7 +131,7 @@ class SchemaWriter {
       }
       Json alternative = {{"$ref", "#/definitions/" + name}};
       auto required = is_whole ? required_of(keys) : Json::array();
-      // Without its name, a section has the default component, or that of the base.
+      // A section without a name has the default component, or the component of the base.
       const bool is_default = is_whole && !chooser->required && chooser->component->name == component.name;
       std::erase(required.get_ref<Json::array_t&>(), Json(chooser->name));
       if (!is_default) required.push_back(chooser->name);
@@ -159,7 +160,7 @@ class SchemaWriter {
     return required;
   }
 
-  // Whether a section cannot be left out.
+  // Whether the section must be given.
   static bool has_required(const Key& key) {
     KeyTable table;
     key.section(table);
@@ -188,12 +189,12 @@ class SchemaWriter {
     return key.may_be_auto ? any_of({{{"const", "auto"}}, std::move(list)}) : list;
   }
 
-  // The definition of one item of a list of components; returns its name. Lists are not merged with those of a base, so that items are
-  // whole.
+  // Adds the definition of one item of a list of components and returns its name. Lists are not merged with those of a base, so items are
+  // always complete.
   std::string define_parts(const RegistryBase& registry) {
     auto name = registry.product();
     if (definitions_.contains(name)) return name;
-    definitions_[name] = {};  // which its own items may refer to
+    definitions_[name] = {};  // its own items may refer to it
     auto names = Json::array();
     std::vector<Json> alternatives;
     for (const auto& component : registry.components()) {

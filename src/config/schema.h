@@ -1,5 +1,5 @@
 #pragma once
-// The JSON Schema of an experiment file, generated from the tables, by which editors complete and check it.
+// The JSON Schema of an experiment file, generated from the tables; editors use it to complete and check the file.
 
 #include <nlohmann/json.hpp>
 
@@ -7,7 +7,7 @@
 
 namespace trainer::config {
 
-// Draft 7, which editors know. What depends on several keys, on other files or on the data set is checked by the program alone.
+// Draft 7, which editors support. Only the program checks rules that depend on several keys, on other files or on the data set.
 nlohmann::ordered_json schema(const Registries& registries);
 
 }  // namespace trainer::config

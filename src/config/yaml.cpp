@@ -36,22 +36,22 @@ class TreeBuilder : public YAML::EventHandler {
 
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     Node* node = add(mark, "", anchor, Node{});
-    // For a value that is left out, the mark is that of the next line.
+    // If the value is missing, the mark is that of the next line.
     if (node != &root_ && open_.back()->kind == Node::Kind::kMap) node->position = open_.back()->members.back().position;
   }
 
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     auto value = anchors_.copy(anchor, position(mark), kMaxDepth - open_.size());
-    if (!value) fail(position(mark), "this alias (*name) is inside of the value that it stands for");
+    if (!value) fail(position(mark), "this alias (*name) is inside the value that it refers to");
     place(mark, std::move(*value));
   }
 
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& value) override {
     if (expects_key()) {
       check_tag(mark, tag);
-      if (anchor != 0) fail(position(mark), "an anchor (&name) stands before a key; write it before a value");
+      if (anchor != 0) fail(position(mark), "an anchor (&name) is not allowed before a key; write it before a value");
       if (const auto* earlier = open_.back()->find(value)) {
-        fail(position(mark), fmt::format("\"{}\" is given a second time (first in line {}); keep one", value, earlier->position.line));
+        fail(position(mark), fmt::format("\"{}\" is given a second time (first on line {}); keep one", value, earlier->position.line));
       }
       refuse_more_keys(open_.back()->members.size(), position(mark));
       open_.back()->members.push_back({value, position(mark), Node{}});
@@ -106,7 +106,7 @@ class TreeBuilder : public YAML::EventHandler {
   }
 
   void open(Node* node, const YAML::Mark& mark, YAML::anchor_t anchor) {
-    if (open_.size() == kMaxDepth) fail(position(mark), fmt::format("nested more than {} deep", kMaxDepth));
+    if (open_.size() == kMaxDepth) fail(position(mark), fmt::format("nested more than {} levels deep", kMaxDepth));
     open_.push_back(node);
     open_anchors_.push_back(anchor);
     awaiting_value_.push_back(false);
@@ -189,7 +189,7 @@ bool is_plain(std::string_view text) {
   return std::ranges::all_of(text, [&](char c) { return is_word(c) || kLater.find(c) != std::string_view::npos; });
 }
 
-// Whether all readers of YAML take the text as text without quotes: not those of 1.1, which know `no`, 0x1f, 1_000, 12:30 and dates.
+// Whether all YAML readers read the unquoted text as text. Readers of YAML 1.1 read `no`, 0x1f, 1_000, 12:30 and dates as other types.
 bool reads_as_text(std::string_view text) {
   static constexpr std::array<std::string_view, 8> kWords = {"y", "yes", "on", "true", "n", "no", "off", "false"};
   const bool may_be_number = text.empty() || std::string_view("0123456789+-.").find(text.front()) != text.npos;
@@ -197,7 +197,7 @@ bool reads_as_text(std::string_view text) {
   return is_plain(text) && std::ranges::find(kWords, lower_case(text)) == kWords.end();
 }
 
-// Characters that YAML 1.1 takes for line breaks, or does not allow: U+2028, U+2029, U+FEFF, U+FFFE and U+FFFF, which have three bytes.
+// Characters that YAML 1.1 reads as line breaks or does not allow: U+2028, U+2029, U+FEFF, U+FFFE and U+FFFF. Each has three bytes.
 const char* escape_of(std::string_view character) {
   static constexpr std::array<std::pair<std::string_view, const char*>, 5> kEscapes = {{{"\xe2\x80\xa8", "\\u2028"},
                                                                                         {"\xe2\x80\xa9", "\\u2029"},
@@ -290,7 +290,7 @@ std::string to_yaml(const Node& node) {
 
 namespace {
 
-// A few aliases of aliases of lists could ask for more memory than there is.
+// A few aliases of aliases of lists could expand to more memory than there is.
 constexpr size_t kMaxAliasBytes = 16 << 20;
 
 size_t depth_of(const Node& node) {
@@ -319,7 +319,7 @@ void refuse_more_keys(size_t num_keys, const Position& position) {
 void Anchors::count(const Node& value, const Position& use) {
   num_bytes_ += bytes_of(value);
   if (num_bytes_ <= kMaxAliasBytes) return;
-  throw UsageError(fmt::format("{}: the aliases (*name) of this file repeat more than {} of values; use fewer", to_string(use),
+  throw UsageError(fmt::format("{}: the aliases (*name) of this file expand to more than {} of values; use fewer", to_string(use),
                                format_bytes(kMaxAliasBytes)));
 }
 
@@ -332,7 +332,7 @@ std::optional<Node> Anchors::copy(size_t id, const Position& use, size_t max_dep
   const auto found = values_.find(id);
   if (found == values_.end()) return std::nullopt;
   count(found->second, use);
-  if (depth_of(found->second) > max_depth) throw UsageError(to_string(use) + ": with this alias, values are nested too deep");
+  if (depth_of(found->second) > max_depth) throw UsageError(to_string(use) + ": with this alias, values are nested too deeply");
   return found->second;
 }
 
@@ -344,8 +344,7 @@ void apply_merge_key(Node& map) {
   const bool are_maps = std::ranges::all_of(maps, [](const Node& node) { return node.kind == Node::Kind::kMap; });
   if (!are_maps || maps.empty()) {
     throw UsageError(
-        fmt::format("{}: << takes the keys of other sections, as in `<<: *name` or `<<: [*first, *second]`, where each is a section of "
-                    "keys and values",
+        fmt::format("{}: << must be a section or a list of sections whose keys are merged, as in `<<: *name` or `<<: [*first, *second]`",
                     to_string(merge->position)));
   }
   std::vector<Node::Member> members;

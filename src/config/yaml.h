@@ -1,5 +1,5 @@
 #pragma once
-// Trees of values as YAML, which yaml-cpp parses.
+// YAML text for trees of values; parsed by yaml-cpp.
 
 #include <cstddef>
 #include <map>
@@ -12,12 +12,12 @@
 
 namespace trainer::config {
 
-// One document of at most 1 MiB without tags, nested at most 32 deep, with at most 1,000 keys in a section; aliases are resolved. Throws
-// UsageError with the position.
+// Parses one document of at most 1 MiB without tags, nested at most 32 levels deep, with at most 1,000 keys in a section; aliases are
+// resolved. Throws UsageError with the position.
 Node parse_yaml(std::string_view text, const std::string& source);
 
-// Writes a tree as YAML that parse_yaml reads back to the same values, and every other reader of YAML, of version 1.1 (PyYAML) or 1.2, too:
-// text is quoted if one of them would read a number, a date, a truth value or null. Short maps of scalars are written on one line.
+// Writes a tree as YAML that parse_yaml and every other YAML reader, of version 1.1 (PyYAML) or 1.2, read back to the same values: text is
+// quoted if one of them would read it as a number, a date, a truth value or null. Short maps of scalars are written on one line.
 std::string to_yaml(const Node& node);
 
 // One line, in flow style: for messages and reference tables.
@@ -26,24 +26,24 @@ std::string to_inline_yaml(const Node& node);
 // A line of a tree as to_yaml writes it.
 struct YamlLine {
   std::string text;
-  std::string path;  // of the value in it: "optimizer.lr", "dataset.train_transforms[1]"; empty: a section or a list begins
+  std::string path;  // of the value in it: "optimizer.lr", "dataset.train_transforms[1]"; empty for the first line of a section or a list
 };
 std::vector<YamlLine> yaml_lines(const Node& map);
 
-// What YAML repeats: aliases (*name) of values that have an anchor (&name), and merge keys (<<).
+// Repetition in YAML: aliases (*name) of values that have an anchor (&name), and merge keys (<<).
 
-// Far more than any section has. Looking for a key takes time in proportion to their number.
+// Far more than any section has. The time to find a key is proportional to their number.
 inline constexpr size_t kMostKeys = 1000;
 // Throws UsageError at `position` if a map with this many keys gets another one.
 void refuse_more_keys(size_t num_keys, const Position& position);
 
-// The values with an anchor in one text. Their copies keep the positions of the anchor's value, where a mistake is corrected.
+// The values with an anchor in one text. Copies keep the positions of the anchor's value, because mistakes are corrected there.
 class Anchors {
  public:
   // `id`: yaml-cpp's number of the anchor. Throws UsageError if the copies of this text become too large.
   void define(size_t id, const Node& value);
-  // A copy of that value; nullopt if it is not complete yet. Throws UsageError at `use` if the copies of this text become too large, or if
-  // this one would be nested more than `max_depth` deep.
+  // A copy of that value; nullopt if it is not complete yet. Throws UsageError at `use` if the copies of this text become too large or this
+  // one would be nested more than `max_depth` levels deep.
   std::optional<Node> copy(size_t id, const Position& use, size_t max_depth);
 
  private:
@@ -54,7 +54,7 @@ class Anchors {
 };
 
 // Replaces the member `<<` of a map, if there is one, by the members of the map or of the list of maps that it holds. The map's own members
-// win, then those of earlier maps in the list. Throws UsageError at `<<` if it holds anything else.
+// take precedence, then those of earlier maps in the list. Throws UsageError at `<<` if it holds anything else.
 void apply_merge_key(Node& map);
 
 }  // namespace trainer::config

@@ -20,22 +20,23 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// If a batch of at least so many samples has none that can be read, then not single samples are damaged, but a disk or a path.
+// If none of the samples of a batch of at least this size can be read, the cause is probably the disk or the path, not single damaged
+// samples.
 constexpr int64_t kLargerBatch = 8;
 
-// The buffers of one batch. A worker owns them while it prepares the batch, then the loader's thread until the batch is released.
+// The buffers of one batch. A worker owns them while it prepares the batch; then the loader's thread owns them until the batch is released.
 struct Slot : BatchTensors {
   explicit Slot(BatchTensors memory) : BatchTensors(std::move(memory)) {}
 
   Batch batch;
-  int64_t number = -1;  // of the batch that is ready; -1: none
+  int64_t number = -1;  // of the batch that is ready; -1 if none is
   int64_t num_samples = 0;
-  std::vector<std::pair<int64_t, std::string>> left_out;  // indices of samples, and why
+  std::vector<std::pair<int64_t, std::string>> skipped;  // indices of skipped samples, and the reasons
   std::optional<std::string> error;
   std::unique_ptr<CopyEvent> copied;
 };
 
-// `out`: a target of make_batch_tensors(). A mask is there already.
+// `out`: a target of make_batch_tensors(). If targets are masks, the mask has already been written.
 void write_target(const Target& target, const DatasetInfo& info, const BatchTensors& batch, void* out) {
   if (info.has_masks) {
     const auto refusal =
@@ -47,7 +48,8 @@ void write_target(const Target& target, const DatasetInfo& info, const BatchTens
     *static_cast<int64_t*>(out) = target.label;
   } else {
     const auto& values = target.values;
-    TORCH_CHECK(static_cast<int64_t>(values.size()) == info.num_outputs(), "it has ", values.size(), " targets, not ", info.num_outputs());
+    TORCH_CHECK(static_cast<int64_t>(values.size()) == info.num_outputs(), "the sample has ", values.size(), " targets, not ",
+                info.num_outputs());
     AT_DISPATCH_FLOATING_TYPES_AND(torch::kBFloat16, batch.targets.scalar_type(), "write_target", [&] {
       std::transform(values.begin(), values.end(), static_cast<scalar_t*>(out), [](float value) { return static_cast<scalar_t>(value); });
     });
@@ -66,7 +68,7 @@ torch::Tensor make_targets(const DatasetInfo& info, const std::vector<int64_t>& 
   return at::empty({size, image_sizes[2], image_sizes[3]}, in_memory.dtype(torch::kUInt8));
 }
 
-// Address of one entry of a batch's tensor.
+// The address of one entry of a batch's tensor.
 void* entry(const torch::Tensor& tensor, int64_t index) {
   const auto entry_bytes = static_cast<int64_t>(tensor.element_size()) * tensor.stride(0);
   return static_cast<char*>(tensor.data_ptr()) + index * entry_bytes;
@@ -151,7 +153,7 @@ class DataLoader::State {
     if (slot->error) throw DataError(*slot->error);
     ++next_;
     ++counts_.num_batches;
-    for (const auto& [index, text] : slot->left_out) {
+    for (const auto& [index, text] : slot->skipped) {
       if (reported_.insert(index).second) options_.report_left_out(text);
     }
     const int64_t size = slot->num_samples;
@@ -166,10 +168,10 @@ class DataLoader::State {
   int64_t batch_size(int64_t number) const { return begins_[static_cast<size_t>(number) + 1] - begins_[static_cast<size_t>(number)]; }
   Slot& slot_of(int64_t number) { return slots_[static_cast<size_t>(number) % slots_.size()]; }
 
-  // Returns the number of batches whose memory may be written again.
+  // Returns the number of batches whose memory may be overwritten.
   int64_t wait_for_copies() {
     if (!options_.make_copy_event || next_ == 0) return next_;
-    // Not for the last batch: the device needs some work in its queue while the host prepares more.
+    // Does not wait for the last batch, because the device needs some work in its queue while the host prepares more.
     if (next_ > 1) slot_of(next_ - 2).copied->wait();
     return next_ - 1;
   }
@@ -211,16 +213,16 @@ class DataLoader::State {
     }
   }
 
-  // What a thread reuses from sample to sample.
+  // Memory that a thread reuses for each sample.
   struct Memory {
     Scratch scratch;
     PictureMemory picture;
   };
 
-  // Stops early when the epoch is cancelled.
+  // Returns early if the epoch is cancelled.
   void prepare(Slot& slot, int64_t number, Memory& memory) const {
     slot.error.reset();
-    slot.left_out.clear();
+    slot.skipped.clear();
     slot.num_samples = 0;
     const int64_t size = batch_size(number);
     const auto begin = static_cast<size_t>(begins_[static_cast<size_t>(number)]);
@@ -230,12 +232,12 @@ class DataLoader::State {
       write_sample(slot, samples_[i], memory);
       if (slot.error) return;
     }
-    if (size >= kLargerBatch && static_cast<int64_t>(slot.left_out.size()) == size) {
-      slot.error = fmt::format("none of the {} samples of a batch can be read; the first of them: {}", size, slot.left_out.front().second);
+    if (size >= kLargerBatch && static_cast<int64_t>(slot.skipped.size()) == size) {
+      slot.error = fmt::format("none of the {} samples of a batch can be read; the first error is: {}", size, slot.skipped.front().second);
     }
   }
 
-  // Appends it to the slot's batch.
+  // Appends the sample to the slot's batch.
   void write_sample(Slot& slot, const EpochSample& which, Memory& memory) const {
     const int64_t index = which.index;
     try {
@@ -248,7 +250,7 @@ class DataLoader::State {
         throw;
       } catch (const std::exception& error) {
         if (!options_.report_left_out) throw;
-        slot.left_out.emplace_back(index, fmt::format("{}: {}", dataset_.describe(index), error.what()));
+        slot.skipped.emplace_back(index, fmt::format("{}: {}", dataset_.describe(index), error.what()));
         return;
       }
       write_target(sample.target, dataset_.info(), slot, entry(slot.targets, slot.num_samples));
@@ -267,12 +269,12 @@ class DataLoader::State {
   Memory memory_;  // for batches that next() prepares
   LoaderCounts counts_;
   int64_t next_ = 0;                      // the batch that next() returns next
-  std::unordered_set<int64_t> reported_;  // samples that were left out, in any epoch
+  std::unordered_set<int64_t> reported_;  // samples that were skipped in any epoch
 
   // State of the epoch; changed only while no worker is busy.
   EpochSeeds seeds_{options_.seed, 0};
   SampleList samples_;
-  std::vector<int64_t> begins_;  // of each batch in samples_, and their end
+  std::vector<int64_t> begins_;  // of each batch in samples_, followed by the end of the last batch
 
   std::mutex mutex_;               // guards the members below and each slot's number
   std::condition_variable work_;   // a worker may take a batch, or must stop

@@ -1,5 +1,5 @@
 #pragma once
-// Batches of a data set in a given order, prefetched by worker threads. A prepared sample depends only on (seed, epoch, sample index,
+// Loads batches of a data set in a given order, prefetched by worker threads. A prepared sample depends only on (seed, epoch, sample index,
 // occurrence), not on the number of threads or their timing.
 
 #include <torch/types.h>
@@ -17,25 +17,25 @@
 
 namespace trainer::data {
 
-// Tells when a device has copied a batch, for copies that the host does not wait for.
+// Signals that a device has copied a batch, for asynchronous copies.
 class CopyEvent {
  public:
   virtual ~CopyEvent() = default;
-  // To be called once the copies are enqueued.
+  // Must be called after the copies are enqueued.
   virtual void record() = 0;
-  // Waits until the copies before the last record() have finished. Without one, returns at once.
+  // Waits until the copies before the last record() have finished. Returns immediately if record() was never called.
   virtual void wait() = 0;
 };
 
 struct Batch {
   torch::Tensor images;  // [size, …] in the pipeline's dtype and layout, on the CPU (pinned if requested)
-  // int64 [size]; of masks uint8 [size, height, width]; or floating point [size, num_outputs()] in `target_dtype`
+  // int64 [size] for labels, uint8 [size, height, width] for masks, otherwise floating point [size, num_outputs()] in `target_dtype`
   torch::Tensor targets;
   int64_t size = 0;
-  CopyEvent* copied = nullptr;  // of the loader; null: the batch has to be copied by the time of the next call of next()
+  CopyEvent* copied = nullptr;  // owned by the loader; if null, the batch must be copied before the next call of next()
 };
 
-// The memory of one batch, sized for a full one.
+// The memory of one full batch.
 struct BatchTensors {
   torch::Tensor images;
   torch::Tensor targets;
@@ -43,49 +43,50 @@ struct BatchTensors {
 
 struct LoaderOptions {
   int64_t batch_size = 1;
-  int64_t num_workers = 0;  // 0: next() prepares the batch itself, and nothing is prefetched
-  int64_t prefetch = 4;     // batches kept ready in addition to the one in use; at least one for each thread
+  int64_t num_workers = 0;  // if 0, next() prepares the batch itself, and nothing is prefetched
+  int64_t prefetch = 4;     // batches kept ready besides the one in use; at least one per thread
   bool pin_memory = false;
   torch::ScalarType target_dtype = torch::kFloat32;  // of floating-point targets
   uint64_t seed = 0;
-  // Set: a sample that cannot be read is left out of its batch, and this is called with its name and the reason, once for each sample, by
-  // next(). Empty: next() throws.
+  // If set, a sample that cannot be read is skipped, and next() calls this once per sample, with its name and the reason. If empty, next()
+  // throws.
   std::function<void(const std::string& text)> report_left_out = {};
-  // Makes the event of each buffer; empty: there are none.
+  // Creates the event of each buffer; if empty, there are no events.
   std::function<std::unique_ptr<CopyEvent>()> make_copy_event = {};
 };
 
-// The tensors of a batch of options.batch_size samples. On the device "meta" they have sizes and types, but no memory.
+// Returns the tensors of a batch of options.batch_size samples. On the device "meta" they have sizes and types, but no memory.
 BatchTensors make_batch_tensors(const DatasetInfo& info, const Pipeline& pipeline, const LoaderOptions& options,
                                 torch::Device device = torch::kCPU);
 
-// Since the construction of a loader.
+// Counts since the construction of a loader.
 struct LoaderCounts {
-  std::chrono::duration<double> waited{0};  // in next(): for workers or, without workers, preparing batches
-  int64_t num_batches = 0;                  // that next() has returned
-  int64_t num_ready = 0;                    // batches that were ready when next() was called, summed over these calls
+  std::chrono::duration<double> waited{0};  // time spent in next(), waiting for workers or, without workers, preparing batches
+  int64_t num_batches = 0;                  // number of batches that next() has returned
+  int64_t num_ready = 0;                    // number of batches that were ready when next() was called, summed over all calls
 };
 
-// The batches for which a loader has memory, without copy events.
+// The number of batches for which a loader without copy events has memory.
 inline int64_t num_buffers(int64_t num_workers, int64_t prefetch) { return num_workers == 0 ? 1 : std::max(prefetch, num_workers) + 1; }
 
-// Not thread-safe: use it from one thread. It owns its worker threads.
+// Not thread-safe. Owns its worker threads.
 class DataLoader {
  public:
-  // `dataset` must outlive the loader. Memory for num_buffers() batches, and for one more with copy events, is allocated here and reused.
+  // `dataset` must outlive the loader. Allocates memory for num_buffers() batches, and for one more with copy events, which all epochs
+  // reuse.
   DataLoader(const Dataset& dataset, Pipeline pipeline, const LoaderOptions& options);
   ~DataLoader();
 
-  // Starts an epoch over `samples`, in batches of these sizes: 0 to batch_size, together as many as there are samples. The rest of an
-  // earlier epoch is dropped.
+  // Starts an epoch over `samples` in batches of the given sizes, each 0 to batch_size, which must add up to the number of samples. Drops
+  // the rest of the previous epoch.
   void start_epoch(int64_t epoch, SampleList samples, const std::vector<int64_t>& batch_sizes);
-  // Each of them once, in batches of batch_size; the last one may be smaller.
+  // Starts an epoch over each of `indices` once, in batches of batch_size; the last batch may be smaller.
   void start_epoch(int64_t epoch, std::vector<int64_t> indices);
-  // The next batch, or nullptr after the last. It is valid until the next call of next() or start_epoch(). With copy events, its memory is
-  // not written again before its event is ready; next() waits for the event of the batch before the last one, so that the host is never
-  // more than two batches ahead of the device, and start_epoch() for all events. If a reader or transform throws, next() throws DataError
-  // with the sample's index and name when that batch is due, and also if samples may be left out but all of a larger batch would be; later
-  // calls do not skip the batch.
+  // Returns the next batch, or nullptr after the last. It is valid until the next call of next() or start_epoch(). With copy events, its
+  // memory is not overwritten before its event is ready: next() waits for the event of the batch before the last one, so that the host is
+  // never more than two batches ahead of the device, and start_epoch() waits for all events. If a reader or transform throws, next() throws
+  // DataError with the sample's index and name when that batch is due. It also throws if samples may be skipped, but none of a larger batch
+  // can be read. Later calls throw again for the same batch.
   const Batch* next();
   int64_t batch_size() const;
   LoaderCounts counts() const;

@@ -1,5 +1,5 @@
 #pragma once
-// Parts of data sets (trainer/dataset.h).
+// Internal helpers for data sets (trainer/dataset.h).
 
 #include <algorithm>
 #include <array>
@@ -18,7 +18,7 @@
 
 namespace trainer::data {
 
-// The names of the modes, but kAuto.
+// The names of all modes except kAuto.
 inline constexpr std::array<std::pair<const char*, ImageMode>, 4> kImageModes = {
     {{"rgb", ImageMode::kRgb}, {"grey", ImageMode::kGrey}, {"grey16", ImageMode::kGrey16}, {"raw", ImageMode::kRaw}}};
 inline const char* name_of(ImageMode mode) {
@@ -27,11 +27,11 @@ inline const char* name_of(ImageMode mode) {
 // Throws std::runtime_error with the reason.
 inline ImageMode image_mode_of(std::string_view name) {
   const auto found = std::ranges::find_if(kImageModes, [&](const auto& mode) { return name == mode.first; });
-  if (found == kImageModes.end()) throw std::runtime_error("there is no image mode " + std::string(name));
+  if (found == kImageModes.end()) throw std::runtime_error("unknown image mode " + std::string(name));
   return found->second;
 }
 
-// `most` indices of samples, evenly spaced from 0 to size - 1, or all of them.
+// Returns at most `most` indices of samples, evenly spaced between 0 and size - 1.
 inline std::vector<int64_t> evenly_spaced(int64_t size, int64_t most) {
   const int64_t count = std::min(size, most);
   std::vector<int64_t> indices;
@@ -39,36 +39,35 @@ inline std::vector<int64_t> evenly_spaced(int64_t size, int64_t most) {
   return indices;
 }
 
-// Why no sample can have that label; empty: one can.
+// Returns why the label is not valid, or an empty string if it is.
 inline std::string refusal_of_label(int64_t label, int64_t num_classes) {
   if (label >= 0 && label < num_classes) return "";
-  return "its label is " + std::to_string(label) + ", but labels must lie in 0 to " + std::to_string(num_classes - 1);
+  return "its label is " + std::to_string(label) + ", but labels must be in the range 0 to " + std::to_string(num_classes - 1);
 }
 
-// The same of a sample, whose label counts only if the data set has labels.
+// The same for a sample; its label is checked only if the data set has labels.
 inline std::string refusal_of_label(const Target& target, const DatasetInfo& info) {
   return info.has_labels() ? refusal_of_label(target.label, info.num_classes) : "";
 }
 
-// Why a mask does not fit its image; empty: it does.
+// Returns why a mask does not fit its image, or an empty string if it does.
 inline std::string refusal_of_size(const ImageView& mask, int height, int width) {
   if (mask.channels == 1 && mask.height == height && mask.width == width) return "";
   const auto text = [](int channels, int rows, int columns) {
     return std::to_string(channels) + " x " + std::to_string(rows) + " x " + std::to_string(columns);
   };
-  return "the mask has " + text(mask.channels, mask.height, mask.width) + " pixels, and not " + text(1, height, width) +
-         " as the image needs";
+  return "the mask has " + text(mask.channels, mask.height, mask.width) + " pixels, but the image needs " + text(1, height, width);
 }
 
-// Why no mask can have these labels; empty: it can.
+// Returns why the labels of a mask are not valid, or an empty string if they are.
 inline std::string refusal_of_labels(std::span<const uint8_t> labels, int64_t num_classes) {
   const auto wrong = std::ranges::find_if(labels, [&](uint8_t label) { return label >= num_classes && label != kNoClass; });
   if (wrong == labels.end()) return "";
-  return "its mask has a pixel with the label " + std::to_string(*wrong) + ", but labels must lie in 0 to " +
-         std::to_string(num_classes - 1) + ", or be " + std::to_string(kNoClass) + " where there is no class";
+  return "its mask has a pixel with the label " + std::to_string(*wrong) + ", but labels must be in the range 0 to " +
+         std::to_string(num_classes - 1) + ", or " + std::to_string(kNoClass) + " where there is no class";
 }
 
-// Some samples of another data set.
+// A subset of the samples of another data set.
 class Subset : public Dataset {
  public:
   Subset(std::shared_ptr<const Dataset> dataset, std::vector<int64_t> indices)
@@ -88,13 +87,14 @@ class Subset : public Dataset {
   std::vector<int64_t> indices_;
 };
 
-// Reads the targets of all samples. Masks have no summary: throws std::logic_error. Throws what label() and target_values() throw.
+// Reads the targets of all samples. Throws std::logic_error for masks, which have no summary, and whatever label() and target_values()
+// throw.
 TargetSummary summarize_targets(const Dataset& dataset);
 
-// Samples of an epoch, in the order in which they are taken.
+// The samples of an epoch, in the order in which they are used.
 struct SampleList {
   std::vector<int64_t> indices;
-  std::vector<uint32_t> occurrences;  // of each index; empty: all are 0
+  std::vector<uint32_t> occurrences;  // of each index; if empty, all are 0
 
   SampleList() = default;
   SampleList(std::vector<int64_t> all_indices, std::vector<uint32_t> all_occurrences = {})
@@ -102,12 +102,12 @@ struct SampleList {
 
   size_t size() const { return indices.size(); }
   EpochSample operator[](size_t i) const { return {indices[i], occurrences.empty() ? 0 : occurrences[i]}; }
-  // Those at the positions from `first` to `end`, exclusive.
+  // The samples at the positions [first, end).
   SampleList slice(int64_t first, int64_t end) const {
     if (occurrences.empty()) return {{indices.begin() + first, indices.begin() + end}};
     return {{indices.begin() + first, indices.begin() + end}, {occurrences.begin() + first, occurrences.begin() + end}};
   }
-  // `other`: of the same sampler.
+  // `other` must be from the same sampler.
   void append(const SampleList& other) {
     indices.insert(indices.end(), other.indices.begin(), other.indices.end());
     occurrences.insert(occurrences.end(), other.occurrences.begin(), other.occurrences.end());

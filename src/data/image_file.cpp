@@ -16,15 +16,15 @@ namespace trainer::data {
 namespace {
 
 const ImageModule& load_image_module() {
-  // Found beside the executable, by its run path.
+  // The library is next to the executable and found by its run path.
   void* library = dlopen("libtrainer_images.so", RTLD_NOW | RTLD_LOCAL);
   const auto entry = library == nullptr ? nullptr : reinterpret_cast<ImageModuleEntry>(dlsym(library, kImageModuleEntry));
   if (entry != nullptr) return *entry();
-  throw UsageError(
-      fmt::format("image files need OpenCV, but the module for them cannot be loaded: {}; build with -DTRAINER_WITH_OPENCV=ON", dlerror()));
+  throw UsageError(fmt::format(
+      "image files need OpenCV, but the module that reads them cannot be loaded: {}; build with -DTRAINER_WITH_OPENCV=ON", dlerror()));
 }
 
-// Loaded by the first call, and never closed.
+// Loads the module in the first call, and never closes it.
 const ImageModule& image_module() {
   static const ImageModule& module = load_image_module();
   return module;
@@ -58,7 +58,7 @@ namespace {
 ImageView decode_pixels(std::span<const uint8_t> file, const ImageDecoding& decoding, std::vector<uint8_t>& pixels) {
   std::string refusal;
   RgbImage image;
-  image.pixels.swap(pixels);  // its memory is used again
+  image.pixels.swap(pixels);  // reuses its memory
   if (!image_module().decode(file, decoding.is_turned_upright, image, refusal)) throw std::runtime_error(refusal);
   pixels.swap(image.pixels);
   if (decoding.mode == ImageMode::kGrey) return make_grey(pixels, image.height, image.width);

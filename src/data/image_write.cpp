@@ -15,7 +15,7 @@ namespace trainer::data {
 namespace {
 
 constexpr int kPixelValues = 256;
-// So many rows at a time that their pixels stay in the fastest cache between the two loops over them.
+// Rows are processed in groups of about this size, so that their pixels stay in the fastest cache between the two loops.
 constexpr ptrdiff_t kBytesAtOnce = 8192;
 
 template <class Real>
@@ -29,7 +29,7 @@ uint16_t bfloat16_bits(float value) {
   return static_cast<uint16_t>((bits + round_half_to_even) >> 16);
 }
 
-// Normalises `count` pixels of one channel, or of as many interleaved ones as the table has.
+// Normalises `count` pixels of one channel, or of interleaved channels if the table has several.
 template <class T>
 void normalise_pixels(const uint8_t* pixels, ptrdiff_t count, std::span<const T> table, std::span<const ChannelArithmetic> arithmetic,
                       T* out) {

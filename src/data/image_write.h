@@ -1,6 +1,6 @@
 #pragma once
-// From stored pixels to the network's input: window, padding, mirroring, normalisation, element type and memory order, for a few rows at a
-// time. The element types are float, double, and uint16_t, which holds the bits of a bfloat16.
+// Converts stored pixels to the network's input, a few rows at a time: window, padding, mirroring, normalisation, element type and memory
+// order. The element types are float, double, and uint16_t, which contains the bits of a bfloat16.
 
 #include <cstdint>
 #include <span>
@@ -10,38 +10,37 @@
 
 namespace trainer::data {
 
-// The output for each of the 256 pixel values of each channel, [channels][256]: (pixel / 255 - mean) / std, computed
-// like torchvision's ToTensor and Normalize: in float with mean and std rounded to float, or in double. bfloat16 is the float value rounded
-// to nearest even. `mean` and `std` hold one value for each channel.
+// Returns the output for each of the 256 pixel values of each channel, [channels][256]: (pixel / 255 - mean) / std, computed like
+// torchvision's ToTensor and Normalize, in float with mean and std rounded to float, or in double. bfloat16 is the float value rounded to
+// nearest even. `mean` and `std` have one value per channel.
 template <class T>
 std::vector<T> make_pixel_table(std::span<const double> mean, std::span<const double> std);
 
-// The constants to compute (pixel / 255 - mean) / std of one channel by multiplication with reciprocals. A reciprocal has two parts: its
+// The constants for computing (pixel / 255 - mean) / std of one channel by multiplication with reciprocals. A reciprocal has two parts: its
 // value rounded to float, and the rounding error (`_rest`).
 struct ChannelArithmetic {
   float mean;
   float inverse_std, inverse_std_rest;
 };
 
-// The arithmetic, one entry for each channel, that gives the values of make_pixel_table<float>(mean, std) bit for bit; all 256 values are
-// compared. Empty if one differs or the processor has no fused multiply-add; then only the table is used.
+// Returns the arithmetic of each channel if its results are bitwise equal to make_pixel_table<float>(mean, std); all 256 values are
+// compared. Returns an empty vector if any value differs or the processor has no fused multiply-add; then only the table is used.
 std::vector<ChannelArithmetic> exact_arithmetic(std::span<const double> mean, std::span<const double> std);
 
-// Writes the image's window to `out`, which has room for channels * window_height * window_width elements: as
-// [channels][height][width], or with `channels_last` as [height][width][channels]. Zero padding writes the output of pixel value 0;
-// with reflection the window must extend beyond an edge by less than the stored height or width. `table` has 256 values for each channel;
-// `arithmetic`, empty or one for each channel, gives the same values faster, also rounded to bfloat16. `memory` is reused from call to
-// call.
+// Writes the image's window to `out`, which has room for channels * window_height * window_width elements, as [channels][height][width], or
+// with `channels_last` as [height][width][channels]. Zero padding writes the output of pixel value 0; with reflection, the window must
+// extend beyond an edge by less than the stored height or width. `table` has 256 values per channel. `arithmetic`, which is empty or has
+// one entry per channel, gives the same values faster, also rounded to bfloat16. `memory` is reused between calls.
 template <class T>
 void write_image(const ImageView& image, std::span<const T> table, std::span<const ChannelArithmetic> arithmetic, bool channels_last,
                  std::vector<uint8_t>& memory, T* out);
 
-// The same of an image with values: (value / maximum - mean) / std, without the division where they have no maximum.
+// The same for an image with values: (value / maximum - mean) / std, without the division if the values have no maximum.
 template <class T>
 void write_image_values(const ImageView& image, std::span<const double> mean, std::span<const double> std, bool channels_last,
                         std::vector<float>& memory, T* out);
 
-// Sets the part `box` of `out`, which write_image has written with that many channels, rows and columns, to 0.
+// Sets the part `box` of `out` to 0; write_image() has written `out` with the given channels, height and width.
 template <class T>
 void erase_box(const Box& box, int channels, int height, int width, bool channels_last, T* out);
 

@@ -22,13 +22,13 @@ constexpr size_t kSide = kThumbnailSide;
 constexpr size_t kNumPixels = kSide * kSide;
 using Grey = std::array<float, kNumPixels>;
 
-// Grey values of a smaller deviation are noise.
+// Grey values with a smaller deviation are noise.
 constexpr float kLeastDeviation = 2.5F;
-// What pictures that are the same reach at least. Copies that were saved as JPEG with quality 30 or cropped by up to a twentieth at each
-// edge have more than 0.94 among photographs, others seldom more than 0.85.
+// The minimum similarity of near duplicates. Copies of photographs that were saved as JPEG with quality 30 or cropped by up to a twentieth
+// at each edge have more than 0.94; other pairs seldom have more than 0.85.
 constexpr float kLeastSimilarity = 0.88F;
 
-// [1 2 1] / 4 in both directions; the edges repeat.
+// Filters with [1 2 1] / 4 in both directions; the edges are repeated.
 Grey blur(const Grey& image) {
   Grey rows, result;
   for (size_t y = 0; y < kSide; ++y) {
@@ -45,7 +45,7 @@ Grey blur(const Grey& image) {
   return result;
 }
 
-// Blurred, with the mean 0 and the deviation 1. Returns false if the picture has no structure.
+// Blurs the thumbnail and normalises it to mean 0 and deviation 1. Returns false if the image has no structure.
 bool normalise(const Thumbnail& thumbnail, Grey& grey) {
   std::ranges::copy(thumbnail, grey.begin());
   grey = blur(grey);
@@ -59,7 +59,7 @@ bool normalise(const Thumbnail& thumbnail, Grey& grey) {
   return true;
 }
 
-// The 64 lowest frequencies of the cosine transform, without the mean.
+// The 64 lowest frequencies of the cosine transform, excluding the mean.
 constexpr size_t kNumWaves = 64;
 using Waves = std::array<float, kNumWaves>;
 
@@ -96,7 +96,7 @@ class CosineTransform {
   std::array<std::array<float, kSide>, kMost> cosines_;
 };
 
-// Of two pictures where both have pixels.
+// Moments of two images, over the area where both have pixels.
 struct Moments {
   float variance_a = 0, variance_b = 0, covariance = 0;
 
@@ -120,7 +120,7 @@ Moments moments_of(const Grey& a, const Grey& b, const Grey& weights) {
   return {aa - sum_a * sum_a / weight, bb - sum_b * sum_b / weight, ab - sum_a * sum_b / weight};
 }
 
-// Where the pixels of one picture are in another, which was cropped otherwise: from the middle, (1 + stretch) * x + shift.
+// Maps pixels of one image to another, which was cropped differently: (1 + stretch) * x + shift, measured from the middle.
 struct Placement {
   float shift_y = 0, shift_x = 0, stretch_y = 0, stretch_x = 0;
 
@@ -130,10 +130,10 @@ struct Placement {
   }
 };
 
-// Where a row or column is in another picture.
+// The position of a row or column in another image.
 struct Position {
-  size_t first = 0;     // of the two between which it lies
-  float part = 0;       // from the first to the second
+  size_t first = 0;     // index of the lower of the two neighbours
+  float part = 0;       // fraction of the way from the first to the second
   float is_inside = 0;  // 1 or 0
 };
 using Positions = std::array<Position, kSide>;
@@ -158,7 +158,7 @@ float value_at(const Grey& grey, const Position& y, const Position& x) {
   return above + y.part * (below - above);
 }
 
-// Finds where a picture is in others.
+// Finds the placement of an image in other images.
 class Aligner {
  public:
   // `grey` must outlive it.
@@ -170,7 +170,8 @@ class Aligner {
     }
   }
 
-  // By Gauss-Newton, with the contrast and brightness of `other` as further unknowns. Its own place if it is far from there.
+  // Uses the Gauss-Newton method, with the contrast and brightness of `other` as further unknowns. Returns the identity if the solution is
+  // far from it.
   Placement find(const Grey& other) const {
     constexpr int kMostSteps = 12;
     constexpr float kEnough = 0.01F;
@@ -194,7 +195,7 @@ class Aligner {
   static size_t row(size_t point) { return point / kNumInRow * 2 + 1; }
   static size_t column(size_t point) { return point % kNumInRow * 2 + 1; }
 
-  // How the placement changes, and then contrast and brightness.
+  // Returns the changes of the placement, followed by those of contrast and brightness.
   std::array<float, kNumUnknowns> step_from(const Placement& placement, const Grey& other) const {
     const auto rows = positions_of(placement.shift_y, placement.stretch_y), columns = positions_of(placement.shift_x, placement.stretch_x);
     std::array<Equation, kNumUnknowns> equations{};
@@ -213,7 +214,7 @@ class Aligner {
 
   static std::array<float, kNumUnknowns> solve(std::array<Equation, kNumUnknowns> equations) {
     for (size_t k = 0; k < kNumUnknowns; ++k) {
-      // Pictures without slopes in one direction leave an unknown open, which then stays.
+      // If the image has no gradient in one direction, an unknown is not determined; it then stays unchanged.
       equations[k][k] = equations[k][k] * 1.001F + 1e-3F;
       for (size_t i = 0; i < kNumUnknowns; ++i) {
         if (i == k) continue;
@@ -227,13 +228,13 @@ class Aligner {
   }
 
   const Grey& grey_;
-  std::array<std::array<float, 4>, kNumPoints> slopes_;  // how much the value changes with each member of a placement
+  std::array<std::array<float, 4>, kNumPoints> slopes_;  // derivatives of the value with respect to the members of a placement
 };
 
-// A picture in the place of another.
+// An image after a placement was applied.
 struct Placed {
   Grey grey;
-  Grey weights;  // 1 where it has pixels, otherwise 0
+  Grey weights;  // 1 where it has pixels, 0 elsewhere
 };
 
 Placed place(const Grey& grey, const Placement& placement) {
@@ -248,7 +249,7 @@ Placed place(const Grey& grey, const Placement& placement) {
   return placed;
 }
 
-// `image` less as much of `other` as it has.
+// Subtracts the component of `other` from `image`.
 Grey without(const Grey& image, const Grey& other, const Grey& weights) {
   const auto moments = moments_of(image, other, weights);
   const float gain = moments.covariance / (moments.variance_b + 1);
@@ -263,7 +264,7 @@ Grey fine_structure(Grey image) {
   return image;
 }
 
-// What many pictures of a set have in common.
+// The structure that many images of a set have in common.
 class CommonStructure {
  public:
   explicit CommonStructure(std::span<const ComparedPicture> pictures) {
@@ -281,7 +282,7 @@ class CommonStructure {
     find_kinds(greys, waves);
   }
 
-  // Each bit is set in half of the pictures.
+  // Each bit is set for half of the images.
   uint64_t hash(const Grey& grey) const {
     const auto waves = transform_(grey);
     uint64_t hash = 0;
@@ -290,7 +291,7 @@ class CommonStructure {
     return hash;
   }
 
-  // The mean of the pictures of its kind.
+  // The mean of the images of the same kind.
   const Grey& mean_for(const Grey& grey) const { return means_.empty() ? none_ : means_[nearest(centres_, transform_(grey))]; }
 
  private:
@@ -314,7 +315,7 @@ class CommonStructure {
     }
   }
 
-  // By k-means.
+  // Uses k-means.
   void find_kinds(const std::vector<Grey>& greys, const std::vector<Waves>& waves) {
     constexpr size_t kMostKinds = 16, kLeastOfKind = 32, kUsualOfKind = 256;
     constexpr int kNumRounds = 12;
@@ -335,7 +336,7 @@ class CommonStructure {
     means_.assign(num_kinds, {});
     for (size_t n = 0; n < greys.size(); ++n) {
       const float count = counts[kinds[n]];
-      // The mean of a few would be one of them.
+      // The mean of only a few images would resemble each of them too closely.
       if (count < kLeastOfKind) continue;
       for (size_t i = 0; i < kNumPixels; ++i) means_[kinds[n]][i] += greys[n][i] / count;
     }
@@ -348,24 +349,25 @@ class CommonStructure {
   Grey none_{};
 };
 
-// A picture with which others are compared.
+// An image with which others are compared.
 class Reference {
  public:
   Reference(const Grey& grey, const CommonStructure& structure)
       : grey_(grey), aligner_(grey_), common_(place(structure.mean_for(grey), aligner_.find(structure.mean_for(grey)))) {}
 
-  // At most 1: the mean of the correlations of all structure and of the fine one, of what is left without what is common to their kind.
+  // Returns at most 1: the mean of two correlations, of the whole structure and of the fine structure, after the structure common to their
+  // kind is removed.
   float similarity(const Grey& other) const {
     const float in_place = similarity_in(place(other, {}));
     return in_place > kCertain || in_place < kHopeless ? in_place : std::max(in_place, similarity_in(place(other, aligner_.find(other))));
   }
 
  private:
-  // Pictures that are so like, or so unlike, in their own place need not be laid over each other.
+  // If the similarity without a placement is at least kCertain or at most kHopeless, the images need not be aligned.
   static constexpr float kCertain = 0.97F, kHopeless = 0.2F;
 
   float similarity_in(Placed placed) const {
-    // An edge of the picture is no structure.
+    // The edge of the image must not count as structure.
     for (size_t i = 0; i < kNumPixels; ++i) placed.grey[i] += (1 - placed.weights[i]) * (grey_[i] - placed.grey[i]);
     for (size_t i = 0; i < kNumPixels; ++i) placed.weights[i] *= common_.weights[i];
     const auto rest = without(grey_, common_.grey, placed.weights), other_rest = without(placed.grey, common_.grey, placed.weights);
@@ -379,7 +381,7 @@ class Reference {
   Placed common_;
 };
 
-// The hashes of all pictures, sorted by each of their four blocks of 16 bits.
+// The hashes of all images, sorted by each of their four blocks of 16 bits.
 class HashIndex {
  public:
   static constexpr int kMostDistance = 15;
@@ -404,8 +406,8 @@ class HashIndex {
     }
   }
 
-  // Calls `use` with entries at a distance of at most kMostDistance, some of them several times: of two such hashes one block differs in
-  // at most 3 bits. Where thousands have the same block, only those around it in their order are looked at.
+  // Calls `use` with entries at a distance of at most kMostDistance, possibly several times with the same entry. Two such hashes have one
+  // block that differs in at most 3 bits. If thousands of hashes have the same block, only the nearest ones in sorted order are visited.
   template <class Use>
   void visit_near(const Entry& entry, const Use& use) const {
     for (size_t block = 0; block < kNumBlocks; ++block) {
@@ -434,7 +436,7 @@ class HashIndex {
   static constexpr std::ptrdiff_t kWindow = 256;
   struct Table {
     std::vector<Entry> entries;
-    std::vector<uint32_t> begins;  // of each value of the block
+    std::vector<uint32_t> begins;  // position of the first entry for each value of the block
   };
 
   static uint32_t value(uint64_t hash, size_t block) { return static_cast<uint32_t>(hash >> (16 * block) & 0xFFFF); }
@@ -443,7 +445,7 @@ class HashIndex {
   std::vector<uint32_t> masks_;
 };
 
-// The nearest of those that are added.
+// Keeps the nearest of the entries that are added.
 class Nearest {
  public:
   void add(uint32_t picture, int distance) {
@@ -463,7 +465,7 @@ class Nearest {
   size_t count_ = 0;
 };
 
-// Calls work(begin, end) of parts of 0 to `size` in several threads.
+// Calls work(begin, end) for parts of 0 to `size` on several threads.
 void run_in_threads(size_t size, int num_threads, const std::function<bool()>& may_continue,
                     const std::function<void(size_t, size_t)>& work) {
   constexpr size_t kPart = 256;
@@ -521,7 +523,7 @@ std::vector<NearDuplicates> find_near_duplicates(std::span<const ComparedPicture
     std::vector<std::pair<uint32_t, uint32_t>> of_these;
     for (size_t i = begin; i < end; ++i) {
       const auto& entry = entries[i];
-      std::array<Nearest, 2> nearest;  // of its part, and of others
+      std::array<Nearest, 2> nearest;  // of the same part of the data set, and of other parts
       index.visit_near(
           entry, [&](uint32_t other, int distance) { nearest[pictures[other].part != pictures[entry.picture].part].add(other, distance); });
       for (const auto& of_parts : nearest) {

@@ -28,14 +28,14 @@ Box Picture::visible_part() const {
   part.left = std::clamp(view_.left, 0, view_.width);
   part.height = std::clamp(view_.top + view_.window_height, part.top, view_.height) - part.top;
   part.width = std::clamp(view_.left + view_.window_width, part.left, view_.width) - part.left;
-  // So that nobody reads rows without pixels.
+  // If either side is empty, both are set to 0, so that no rows without pixels are read.
   if (part.height == 0 || part.width == 0) part.height = part.width = 0;
   return part;
 }
 
 void Picture::decode(ImageView& image, const Box& part) {
   if (file_.empty()) return;
-  // Of a picture that shows nothing but padding, one pixel.
+  // If only padding is visible, one pixel is decoded.
   const bool is_empty = part.height == 0 || part.width == 0;
   const auto needed = is_empty ? Box{0, 0, 1, 1} : part;
   const auto decoded = decode_part(file_, needed, decoding_, memory_.decoded.pixels);
@@ -90,7 +90,7 @@ void Picture::copy_window() {
 void Picture::crop(int top, int left, int height, int width, Padding padding) {
   if (mask_ != nullptr) mask_->crop(top, left, height, width, padding);
   const bool extends = top < 0 || left < 0 || top + height > view_.window_height || left + width > view_.window_width;
-  // Beyond the window of an earlier crop are pixels that this crop has cut off.
+  // The stored pixels outside the window of an earlier crop must not reappear, so the window is copied.
   if (extends && !is_whole()) copy_window();
   if (extends) view_.padding = padding;
   view_.top += view_.flipped ? view_.window_height - height - top : top;
@@ -118,7 +118,7 @@ void Picture::resize_to_nearest(int height, int width) {
   owned_ = to;
   const double step_down = static_cast<double>(from.height) / height;
   const double step_right = static_cast<double>(from.width) / width;
-  // Pillow adds the steps up, so that their roundings decide between two pixels of the same distance.
+  // Pillow accumulates the steps, so that their rounding decides between two pixels at the same distance.
   double at_y = step_down * 0.5;
   for (int y = 0; y < height; ++y, at_y += step_down) {
     const auto* row = from.pixels + static_cast<ptrdiff_t>(at_y) * from.width;
@@ -155,7 +155,7 @@ const ImageView& Picture::view() {
 }
 
 PixelArray Picture::pixels() {
-  if (has_values_) throw std::logic_error("pixels of 8 bits were asked for, of an image that has others");
+  if (has_values_) throw std::logic_error("8-bit pixels were requested from an image with other values");
   view();
   const bool is_owned = owned_ != nullptr && view_.pixels == owned_;
   if (!is_owned || !is_whole() || view_.mirrored || view_.flipped) copy_window();

@@ -1,5 +1,5 @@
 #pragma once
-// The memory that pictures (trainer/transform.h) use.
+// The memory used by Picture (trainer/transform.h).
 
 #include <array>
 #include <cstddef>
@@ -14,17 +14,17 @@
 
 namespace trainer::data {
 
-// Buffers that grow as needed and are reused from picture to picture; one for each thread.
+// Buffers that grow as needed and are reused for each picture; each thread needs its own.
 struct PictureMemory {
   DecodedMemory decoded;                       // of an image file
-  std::array<std::vector<uint8_t>, 2> pixels;  // the last results of computations
-  std::array<std::vector<float>, 2> values;    // the same of images of other than 8 bits
-  std::size_t next = 0;                        // of these, to be written
-  std::vector<uint8_t> rows;                   // of write_image()
-  std::vector<float> window;                   // of write_image_values()
+  std::array<std::vector<uint8_t>, 2> pixels;  // results of the latest operations
+  std::array<std::vector<float>, 2> values;    // the same for images without 8-bit pixels
+  std::size_t next = 0;                        // index of the buffer to write next
+  std::vector<uint8_t> rows;                   // used by write_image()
+  std::vector<float> window;                   // used by write_image_values()
   ResampleMemory resample;
   BlurMemory blur;
-  std::unique_ptr<PictureMemory> mask;  // of the mask of a picture, once there was one
+  std::unique_ptr<PictureMemory> mask;  // for the picture's mask; null until there is one
 };
 
 }  // namespace trainer::data

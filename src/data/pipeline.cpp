@@ -41,12 +41,12 @@ void check_normalize(const Normalize& normalize, int64_t channels, bool has_floa
                     "each channel",
                     counted(normalize.mean.size(), "value"), normalize.std.size(), counted(channels, "channel")));
   }
-  // Otherwise the values of pixels are not known.
+  // Only the possible values of 8-bit pixels are known.
   for (size_t c = 0; c < count && !has_float_pixels; ++c) {
     for (const float value : make_pixel_table<float>({&normalize.mean[c], 1}, {&normalize.std[c], 1})) {
       if (!std::isfinite(value)) {
         throw UsageError(
-            fmt::format("transform normalize: mean {} and std {} make values that float32 cannot hold; pixel values lie between "
+            fmt::format("transform normalize: mean {} and std {} result in values outside the range of float32; pixel values are between "
                         "0 and 1",
                         normalize.mean[c], normalize.std[c]));
       }
@@ -62,25 +62,25 @@ std::vector<Transform> make_transforms(const std::vector<ComponentConfig>& compo
 
 bool is_erasing(const Transform& transform) { return std::holds_alternative<std::shared_ptr<const ErasingTransform>>(transform); }
 
-// Throws if one that must come earlier follows number `index`, whose name is given.
+// Throws if transform number `index`, whose name is given, is followed by a transform that must come before it.
 void check_order(const std::vector<Transform>& transforms, size_t index, const std::string& name) {
   const bool is_last = std::all_of(transforms.begin() + static_cast<std::ptrdiff_t>(index) + 1, transforms.end(), is_erasing);
   if (is_last || std::holds_alternative<std::shared_ptr<const ImageTransform>>(transforms[index])) return;
-  throw UsageError(fmt::format("transform {}: it is number {} of {} in its list; {}", name, index + 1, transforms.size(),
+  throw UsageError(fmt::format("transform {}: it is number {} of {} in its list, but {}", name, index + 1, transforms.size(),
                                is_erasing(transforms[index])
                                    ? "only transforms that erase, such as random_erasing and cutout, may follow it"
-                                   : "it must be the last, but for those that erase, such as random_erasing and cutout"));
+                                   : "it must be the last, except for transforms that erase, such as random_erasing and cutout"));
 }
 
 void check_color(const ImageTransform& transform, int64_t channels, const std::string& name) {
   if (!transform.uses_color() || channels == 1 || channels == 3) return;
-  throw UsageError(
-      fmt::format("transform {}: the images have {}; it can be applied to those with 1 or 3", name, counted(channels, "channel")));
+  throw UsageError(fmt::format("transform {}: the images have {}, but it can be applied only to images with 1 or 3 channels", name,
+                               counted(channels, "channel")));
 }
 
 void check_depth(const ImageTransform& transform, const DatasetInfo& info, const std::string& name) {
   if (!info.decoding.has_float_pixels() || transform.fits_all_depths()) return;
-  throw UsageError(fmt::format("transform {}: it needs images of 8 bits, but dataset.mode is {}; remove it{}", name,
+  throw UsageError(fmt::format("transform {}: it needs 8-bit images, but dataset.mode is {}; remove it{}", name,
                                name_of(info.decoding.mode),
                                name == "pad" || name == "letterbox" ? ", or leave its fill at 0" : ", or set dataset.mode to rgb or grey"));
 }
@@ -101,11 +101,11 @@ struct Pipeline::State {
   std::vector<int64_t> output_shape;
   std::vector<std::shared_ptr<const ImageTransform>> image_transforms;
   std::vector<std::shared_ptr<const ErasingTransform>> erasing_transforms;
-  std::vector<double> mean, std;  // of normalize
+  std::vector<double> mean, std;  // parameters of normalize
   PixelTable table;
   std::vector<ChannelArithmetic> arithmetic;
   std::vector<TransformFinding> warnings;
-  size_t num_planned = 0;  // transforms that can be applied
+  size_t num_planned = 0;  // number of transforms that can be applied
 
   State(const std::vector<ComponentConfig>& components, const DatasetInfo& dataset_info, BatchLayout batch_layout)
       : info(dataset_info), layout(batch_layout), output_shape(dataset_info.shape) {
@@ -118,7 +118,7 @@ struct Pipeline::State {
       plan_images(components);
     } else if (!components.empty()) {
       throw UsageError(
-          fmt::format("transform {}: this data set holds no images; leave its list of transforms empty", components.front().name));
+          fmt::format("transform {}: this data set does not contain images; leave its list of transforms empty", components.front().name));
     }
   }
 

@@ -1,5 +1,5 @@
 #pragma once
-// A list of transforms becomes a Pipeline, which converts a stored image to the network's input.
+// A Pipeline applies a list of transforms, which converts a stored image to the network's input.
 
 #include <torch/types.h>
 
@@ -22,30 +22,31 @@ struct BatchLayout {
   bool channels_last = false;
 };
 
-// A transform that cannot be applied, or only in a way that is hardly meant.
+// A transform that cannot be applied, or whose effect is probably unintended.
 struct TransformFinding {
-  std::optional<size_t> index;  // in its list; not set: the whole list
+  std::optional<size_t> index;  // position in its list; not set if the finding concerns the whole list
   bool is_warning = false;
   std::string text;
 };
 
-// The first transform of the list that cannot be applied to samples of such a data set, and the warnings of those before it.
+// Returns the first transform of the list that cannot be applied to samples of such a data set, and the warnings about transforms before
+// it.
 std::vector<TransformFinding> check_transforms(const std::vector<ComponentConfig>& components, const DatasetInfo& info);
 
 // Immutable and thread-safe; copies share their state.
 class Pipeline {
  public:
-  // `components` must be from transform_registry(). Throws UsageError for lists that cannot be applied to such samples (transforms on a
-  // data set without images, or that need images of 8 bits on others, normalize and what erases not last, normalize with another number of
-  // channels, a crop that does not fit, results of different sizes).
+  // `components` must be from transform_registry(). Throws UsageError for lists that cannot be applied to such samples: transforms for a
+  // data set without images, transforms that need 8-bit images for other images, normalize or erasing transforms that are not last,
+  // normalize with a different number of channels, a crop that does not fit, or results of different sizes.
   Pipeline(const std::vector<ComponentConfig>& components, const DatasetInfo& info, BatchLayout layout);
 
   // Shape of one transformed sample.
   const std::vector<int64_t>& output_shape() const;
   const BatchLayout& layout() const;
   // Writes one transformed sample to `out`, which must have room for it in the layout's dtype. All randomness is a function of `seeds` and
-  // of `which`, its index in the data set and its occurrence. Throws std::runtime_error with the reason when the sample's image cannot be
-  // decoded. `mask`: null, or where the labels of the transformed image's pixels are written, [height][width].
+  // of `which`, the sample's index in the data set and its occurrence. Throws std::runtime_error with the reason if the sample's image
+  // cannot be decoded. `mask`: receives the labels of the transformed image's pixels, [height][width]; may be null.
   void write(const Sample& sample, const EpochSeeds& seeds, const EpochSample& which, PictureMemory& memory, void* out,
              uint8_t* mask = nullptr) const;
 

@@ -14,7 +14,7 @@ constexpr int32_t kHalf = 1 << (kFractionBits - 1);
 
 double triangle(double x) { return std::max(0.0, 1.0 - std::abs(x)); }
 
-// Keys's, with Pillow's parameter and order of operations.
+// Keys' cubic kernel, with Pillow's parameter and order of operations.
 double cubic(double x) {
   constexpr double kA = -0.5;
   x = std::abs(x);
@@ -28,12 +28,12 @@ double sinc(double x) {
   return std::sin(x) / x;
 }
 
-// A sinc within a window that is a sinc of three times its width.
+// A sinc multiplied by a window that is a sinc of three times its width.
 double lanczos(double x) { return x >= -3 && x < 3 ? sinc(x) * sinc(x / 3) : 0; }
 
 struct Filter {
-  double (*weight)(double x);  // null: the nearest pixel alone
-  double support;              // how far from 0 it has weights
+  double (*weight)(double x);  // null if only the nearest pixel is used
+  double support;              // largest distance from 0 with a weight
 };
 
 Filter filter_of(Interpolation interpolation) {
@@ -50,7 +50,7 @@ Filter filter_of(Interpolation interpolation) {
   return {nullptr, 0};
 }
 
-// The pixels that an output is made of, before their weights are rounded.
+// The input pixels of one output, before their weights are rounded.
 struct Support {
   int begin = 0;
   int num = 0;
@@ -65,7 +65,8 @@ Support support_of(int output, double scale, double reach, int in_size) {
 
 int32_t to_fixed_point(double weight) { return static_cast<int32_t>((weight < 0 ? -0.5 : 0.5) + weight * (1 << kFractionBits)); }
 
-// As compute_taps() of the nearest pixel. Pillow adds the steps up, so that their roundings decide between two pixels of the same distance.
+// Like compute_taps(), but for the nearest pixel. Pillow accumulates the steps, so that their rounding decides between two pixels at the
+// same distance.
 void find_nearest(double scale, int first, int num_outputs, bool is_exact, Taps& taps) {
   taps.count = 1;
   taps.begin.resize(static_cast<size_t>(num_outputs));
@@ -77,8 +78,8 @@ void find_nearest(double scale, int first, int num_outputs, bool is_exact, Taps&
   }
 }
 
-// The taps of the outputs first to first + num_outputs - 1 when `in_size` pixels are resampled to `out_size`.
-// `is_exact`: not rounded.
+// Computes the taps of the outputs first to first + num_outputs - 1 when `in_size` pixels are resampled to `out_size`. If `is_exact`,
+// weights are not rounded.
 void compute_taps(int in_size, int out_size, int first, int num_outputs, const Filter& filter, bool is_exact,
                   std::vector<double>& unrounded, Taps& taps) {
   const double scale = static_cast<double>(in_size) / out_size;
@@ -102,7 +103,7 @@ void compute_taps(int in_size, int out_size, int first, int num_outputs, const F
       unrounded[static_cast<size_t>(k)] = filter.weight((k + begin - center + 0.5) * (1.0 / filter_scale));
       sum += unrounded[static_cast<size_t>(k)];
     }
-    // All outputs have the same number of taps; those that need fewer have weights of zero.
+    // All outputs have the same number of taps; outputs that need fewer have weights of zero.
     taps.begin[i] = std::min(begin, in_size - taps.count);
     const auto first_weight = i * count + static_cast<size_t>(begin - taps.begin[i]);
     for (size_t k = 0; k < static_cast<size_t>(num); ++k) {
@@ -116,7 +117,7 @@ void compute_taps(int in_size, int out_size, int first, int num_outputs, const F
   }
 }
 
-// Makes the first pixel that is needed number 0. Returns how many are needed.
+// Shifts the taps so that the first pixel that is needed has index 0. Returns the number of pixels that are needed.
 int drop_unused(Taps& taps, int& first) {
   first = taps.begin.front();
   for (int& begin : taps.begin) begin -= first;
@@ -134,7 +135,7 @@ struct Pixels {
     if (order == PixelOrder::kInterleaved) return {data, static_cast<ptrdiff_t>(width) * channels, channels, 1};
     return {data, width, 1, static_cast<ptrdiff_t>(height) * width};
   }
-  // Those from (top, left) on.
+  // The pixels from (top, left) on.
   Pixels from(int top, int left) const { return {data + top * row + left * column, row, column, channel}; }
 };
 
@@ -151,14 +152,14 @@ void resample_row(const Pixels& pixels, const uint8_t* row, int channels, const 
   }
 }
 
-// Writes `num_rows` rows of the width that the taps have. `end`: of the memory that may be read.
+// Writes `num_rows` rows, whose width is the number of taps. `end`: end of the memory that may be read.
 void resample_rows(const Pixels& pixels, const uint8_t* end, int num_rows, int channels, const Taps& taps, uint8_t* out) {
   const auto num_outputs = static_cast<int>(taps.begin.size());
   const ptrdiff_t row_bytes = static_cast<ptrdiff_t>(num_outputs) * channels;
   const ptrdiff_t last_byte = (taps.begin.back() + taps.count) * pixels.column;
   int y = 0;
   if (channels == 3 && pixels.column == 3) {
-    // Only of the last row the next byte may lie beyond the end.
+    // Only in the last row can the next byte be beyond the end.
     const bool has_next_byte = end - (pixels.data + (num_rows - 1) * pixels.row) > last_byte;
     y = has_next_byte ? num_rows : num_rows - 1;
     weigh_pixels_of_three(pixels.data, pixels.row, y, taps.begin.data(), taps.weights.data(), taps.count, num_outputs, out);
@@ -173,7 +174,7 @@ void resample_columns(const uint8_t* rows, ptrdiff_t stride, ptrdiff_t row_bytes
   }
 }
 
-// Pillow's choice of the first pass, which decides about roundings (Pillow 13: github.com/python-pillow/Pillow/pull/9549).
+// Pillow's choice of the first pass, which affects the rounding (Pillow 13: github.com/python-pillow/Pillow/pull/9549).
 bool begins_with_columns(const ImageView& source, int height, int width) {
   const int less_height = source.window_height - height;
   return less_height > 0 && less_height > 2 * (source.window_width - width);
@@ -183,7 +184,7 @@ bool begins_with_columns(const ImageView& source, int height, int width) {
 
 Box prepare_resample(const ImageView& source, int height, int width, const Box& part, Interpolation interpolation, ResampleMemory& memory) {
   const auto filter = filter_of(interpolation);
-  // Such an image is always decoded before.
+  // Images with values are always decoded before they are resampled.
   const bool is_exact = source.values != nullptr;
   compute_taps(source.window_width, width, part.left, part.width, filter, is_exact, memory.unrounded, memory.horizontal);
   compute_taps(source.window_height, height, part.top, part.height, filter, is_exact, memory.unrounded, memory.vertical);
@@ -224,13 +225,13 @@ void resample(const ImageView& source, int height, int width, const Box& part, c
 
 namespace {
 
-// What resample_values() computes along one direction, of `num_lines` rows or columns.
+// One direction of resample_values(), for `num_lines` rows or columns.
 struct Line {
   ptrdiff_t step = 0;  // to the next value of the line
   ptrdiff_t next = 0;  // to the next line
 };
 
-// `maximum`: of values that are integers; 0: they are not.
+// `maximum`: the maximum of integer values; 0 if the values are not integers.
 void weigh_values(const float* in, const Line& from, ptrdiff_t num_lines, const Taps& taps, float maximum, float* out, const Line& to) {
   for (ptrdiff_t line = 0; line < num_lines; ++line, in += from.next, out += to.next) {
     for (size_t i = 0; i < taps.begin.size(); ++i) {

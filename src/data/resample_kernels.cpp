@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-// Compiled once for each kind of processor that Highway knows; the best one is chosen at run time.
+// Compiled once for each instruction set that Highway supports; the best one is selected at run time.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "data/resample_kernels.cpp"
 #include <hwy/foreach_target.h>
@@ -17,7 +17,8 @@ constexpr int32_t kHalf = 1 << (kFractionBits - 1);
 
 uint8_t to_pixel(int32_t sum) { return static_cast<uint8_t>(std::clamp(sum >> kFractionBits, 0, 255)); }
 
-// One output of kRows rows, which have the same weights. Writes kBytes of each, three or four. kCount 0: `count`.
+// Computes one output of kRows rows, which have the same weights. Writes kBytes bytes per row, three or four. If kCount is 0, `count` is
+// used.
 template <int kRows, int kCount, int kBytes>
 HWY_INLINE void WeighPixel(const uint8_t* HWY_RESTRICT pixel, ptrdiff_t stride, const int32_t* HWY_RESTRICT weights, int count,
                            uint8_t* HWY_RESTRICT out, ptrdiff_t out_stride) {
@@ -59,7 +60,7 @@ void WeighPixels(const uint8_t* HWY_RESTRICT rows, ptrdiff_t stride, const int32
                  const int32_t* HWY_RESTRICT weights, int count, int num_outputs, uint8_t* HWY_RESTRICT out) {
   const ptrdiff_t out_stride = ptrdiff_t{3} * num_outputs;
   const auto pixel_of = [&](int i) { return rows + begins[i] * ptrdiff_t{3}; };
-  // The next output replaces the fourth byte.
+  // The next output overwrites the fourth byte.
   int i = 0;
   for (; i + 1 < num_outputs; ++i, weights += count, out += 3) {
     WeighPixel<kRows, kCount, 4>(pixel_of(i), stride, weights, count, out, out_stride);

@@ -12,7 +12,7 @@
 namespace trainer::data {
 namespace {
 
-// How often each index comes before its position.
+// For each position, the number of earlier occurrences of the same index.
 std::vector<uint32_t> count_occurrences(const std::vector<int64_t>& order) {
   std::vector<uint32_t> occurrences, counts;
   for (const int64_t index : order) {
@@ -66,7 +66,7 @@ int64_t end_of_order(data::Shards shards, int64_t num_samples, int world_size, i
   return first;
 }
 
-// The library's sampler for LibTorch's data loaders: trainer/data.h.
+// Implements the sampler for LibTorch's data loaders (trainer/data.h).
 
 DistributedSampler::DistributedSampler(int64_t num_samples, int rank, int world_size, const DistributedSamplerOptions& options)
     : num_samples_(num_samples), rank_(rank), world_size_(world_size), options_(options) {

@@ -6,7 +6,7 @@
 namespace trainer::data {
 namespace {
 
-// Welford's algorithm, which does not lose the deviation beside a large mean.
+// Welford's algorithm, which stays accurate if the deviation is small compared to the mean.
 void add_values(const std::vector<float>& values, TargetSummary& summary, std::vector<double>& squares) {
   summary.mean.resize(values.size());
   squares.resize(values.size());
@@ -29,7 +29,7 @@ TargetSummary summarize_targets(const Dataset& dataset) {
     ++summary.num_samples;
     if (info.has_labels()) {
       const auto label = dataset.label(index);
-      // Reading the sample refuses any other label.
+      // Reading a sample with an invalid label throws.
       if (refusal_of_label(label, info.num_classes).empty()) ++summary.class_counts[static_cast<size_t>(label)];
       continue;
     }

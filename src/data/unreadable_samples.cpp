@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kInterval{200};
 
-// Why it cannot be used.
+// Returns why a sample cannot be used, or nullopt if it can.
 std::optional<std::string> problem_of(const Dataset& dataset, int64_t index, Scratch& scratch, DecodedMemory& decoded,
                                       const std::function<void(int64_t index, const Sample&, const ImageView& image)>& visit) {
   try {

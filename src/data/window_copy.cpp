@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
-// Compiled once for each kind of processor that Highway knows; the best one is chosen at run time.
+// Compiled once for each instruction set that Highway supports; the best one is selected at run time.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "data/window_copy.cpp"
 #include <hwy/foreach_target.h>
@@ -30,7 +30,8 @@ struct Copy {
 
   ptrdiff_t stored_plane() const { return static_cast<ptrdiff_t>(image.height) * image.width; }
   ptrdiff_t written_plane() const { return static_cast<ptrdiff_t>(end - begin) * image.window_width; }
-  // `count` bytes from `offset` on, in `buffer` if some of them lie outside of the image; what these are is not defined.
+  // Returns `count` bytes from `offset` on. They are copied to `buffer` if some of them are outside the image; the values of those are
+  // undefined.
   const uint8_t* stored_bytes(ptrdiff_t offset, ptrdiff_t count, uint8_t* buffer) const {
     const ptrdiff_t num_stored = stored_plane() * image.channels;
     if (offset >= 0 && offset + count <= num_stored) return image.pixels + offset;
@@ -42,7 +43,7 @@ struct Copy {
   }
 };
 
-// The columns x_begin to x_end of row y, one by one.
+// Copies the columns x_begin to x_end of row y one by one.
 void CopyPixels(const Copy& copy, int y, int x_begin, int x_end) {
   const auto& image = copy.image;
   const bool from_pixels = image.order == PixelOrder::kInterleaved;
@@ -60,7 +61,7 @@ void CopyPixels(const Copy& copy, int y, int x_begin, int x_end) {
   }
 }
 
-// Of bytes, which not every version of Highway reverses.
+// Needed because not every version of Highway can reverse bytes.
 template <class D>
 hn::Vec<D> ReverseBytes([[maybe_unused]] D bytes, hn::Vec<D> vector) {
 #if HWY_TARGET == HWY_SCALAR
@@ -72,8 +73,8 @@ hn::Vec<D> ReverseBytes([[maybe_unused]] D bytes, hn::Vec<D> vector) {
 #endif
 }
 
-// The columns from x on, as many as a vector of type D has lanes, of all rows: of three channels, or with kChannels 1 of number `channel`,
-// which is a plane both of the image and of the output. What is stored outside of the image's columns is written as 0.
+// Copies as many columns from x on as a vector of type D has lanes, for all rows. Copies three channels or, if kChannels is 1, channel
+// number `channel`, which is a plane of both the image and the output. Columns outside the image are written as 0.
 template <int kChannels, bool kFromPixels, bool kToPixels, class D>
 void CopyColumns(D bytes, const Copy& copy, int channel, int x) {
   const auto& image = copy.image;
@@ -109,7 +110,7 @@ void CopyColumns(D bytes, const Copy& copy, int channel, int x) {
   }
 }
 
-// All columns of at least as many as a vector of type D has lanes; the last ones may be copied twice.
+// Copies all columns, which must be at least as many as a vector of type D has lanes; the last ones may be copied twice.
 template <int kChannels, bool kFromPixels, bool kToPixels, class D>
 void CopyAllColumns(D bytes, const Copy& copy, int channel) {
   const auto lanes = static_cast<int>(hn::Lanes(bytes));
@@ -137,7 +138,7 @@ void CopyWithoutReflection(const Copy& copy) {
   const bool from_pixels = image.order == PixelOrder::kInterleaved;
   const bool to_pixels = copy.order == PixelOrder::kInterleaved;
   if (from_pixels && to_pixels && !image.mirrored) {
-    // The bytes of a row are those of a wider image with one channel.
+    // Treat a row as that of a wider image with one channel.
     auto bytes = copy;
     bytes.image.channels = 1;
     for (int* columns : {&bytes.image.width, &bytes.image.left, &bytes.image.window_width}) *columns *= image.channels;

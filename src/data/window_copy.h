@@ -1,5 +1,5 @@
 #pragma once
-// Copies of the stored pixels that a window shows, with its padding, mirroring and flipping.
+// Copies the stored pixels of a window, with its padding, mirroring and flipping.
 
 #include <cstdint>
 
@@ -7,13 +7,13 @@
 
 namespace trainer::data {
 
-// Copies the rows `begin` to `end` of the image's window to `out`: as [channels][end - begin][window_width] if `order` is planar, else as
-// [end - begin][window_width][channels]. Zero padding is pixel value 0; with reflection the window must extend beyond an edge by less than
-// the stored height or width.
+// Copies the rows `begin` to `end` of the image's window to `out`: as [channels][end - begin][window_width] if `order` is planar, otherwise
+// as [end - begin][window_width][channels]. Zero padding is pixel value 0; with reflection the window must extend beyond an edge by less
+// than the stored height or width.
 void copy_rows(const ImageView& image, int begin, int end, PixelOrder order, uint8_t* out);
-// Copies the window of an image with values to `out`, [window_height][window_width][channels]; padding as copy_rows().
+// Copies the window of an image with values to `out`, [window_height][window_width][channels]; padding as in copy_rows().
 void copy_values(const ImageView& image, float* out);
-// Sets what copy_rows() has written of zero padding to `value`: in a window of one channel, [window_height][window_width].
+// Sets the zero padding that copy_rows() has written to `value`, in a window of one channel, [window_height][window_width].
 void fill_padding(const ImageView& image, uint8_t value, uint8_t* out);
 
 }  // namespace trainer::data

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-// Compiled once for each kind of processor that Highway knows; the best one is chosen at run time.
+// Compiled once for each instruction set that Highway supports; the best one is selected at run time.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "data/write_kernels.cpp"
 #include <hwy/foreach_target.h>
@@ -20,12 +20,12 @@ using Vector = hn::Vec<Values>;
 constexpr float kScale = static_cast<float>(1.0 / 255);
 constexpr float kScaleRest = static_cast<float>(1.0 / 255 - static_cast<double>(kScale));
 
-// The channels of three vectors of values that lie one behind the other.
+// The constants for three consecutive vectors of values.
 struct Arithmetic {
   Vector mean[3], inverse_std[3], inverse_std_rest[3];
 };
 
-// The lanes' constants of a member, where channels are interleaved if there are three.
+// Spreads a member's constants over the lanes; if there are three channels, they are interleaved.
 void SpreadChannels(std::span<const ChannelArithmetic> channels, float ChannelArithmetic::*member, Vector* vectors) {
   const Values values;
   HWY_ALIGN float lanes[3 * HWY_LANES(float)];
@@ -36,7 +36,7 @@ void SpreadChannels(std::span<const ChannelArithmetic> channels, float ChannelAr
 
 HWY_INLINE void Store(Vector result, float* out) { hn::StoreU(result, Values(), out); }
 
-// Rounded to nearest even.
+// Rounds to nearest even.
 HWY_INLINE void Store(Vector result, uint16_t* out) {
   const hn::RebindToUnsigned<Values> integers;
   const hn::Rebind<uint16_t, Values> halves;
@@ -46,7 +46,7 @@ HWY_INLINE void Store(Vector result, uint16_t* out) {
   hn::StoreU(hn::TruncateTo(halves, hn::ShiftRight<16>(rounded)), halves, out);
 }
 
-// (pixel / 255 - mean) / std of a vector of pixels; the divisions are multiplications by reciprocals of two parts.
+// Computes (pixel / 255 - mean) / std for a vector of pixels; divisions are replaced by multiplications with two-part reciprocals.
 template <class T>
 HWY_INLINE void NormaliseVector(const uint8_t* pixels, const Arithmetic& arithmetic, int number, T* out) {
   const Values values;

@@ -1,5 +1,5 @@
 #pragma once
-// A loop of data/image_write.h, for the processor's vectors.
+// The inner loop of data/image_write.h, vectorised.
 
 #include <cstddef>
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace trainer::data {
 
-// How many bytes behind the pixels normalise() may read.
+// The number of bytes after the pixels that normalise() may read.
 inline constexpr size_t kReadBehind = 64;
 
 // Normalises `count` pixels of one channel, or of three interleaved ones if `arithmetic` has three entries, to float or to the bits of

@@ -9,11 +9,12 @@ namespace trainer::device {
 
 CudaAccess open_cuda_module() {
   if (dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) == nullptr) return {};
-  // Found beside the executable, by its run path. RTLD_GLOBAL: LibTorch's CUDA libraries look for each other's symbols.
+  // The library is next to the executable and found by its run path. RTLD_GLOBAL is needed because LibTorch's CUDA libraries use each
+  // other's symbols.
   void* library = dlopen("libtrainer_cuda.so", RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr) return {.refusal = fmt::format("{} (scripts/setup.sh --cuda, then build again)", dlerror())};
   const auto entry = reinterpret_cast<CudaModuleEntry>(dlsym(library, kCudaModuleEntry));
-  if (entry == nullptr) return {.refusal = "libtrainer_cuda.so is of another version; build again"};
+  if (entry == nullptr) return {.refusal = "libtrainer_cuda.so has a different version; build again"};
   const CudaModule* module = entry();
   if (const auto refusal = module->refusal(); !refusal.empty()) {
     return {.refusal = refusal + "; nvidia-smi shows the driver's version and whether it works"};
@@ -24,7 +25,7 @@ CudaAccess open_cuda_module() {
 GpuReport read_gpu_report() {
   void* library = dlopen("libtrainer_cuda.so", RTLD_NOW | RTLD_NOLOAD);
   const auto entry = library == nullptr ? nullptr : reinterpret_cast<GpuReportEntry>(dlsym(library, kGpuReportEntry));
-  if (entry == nullptr) throw Error("libtrainer_cuda.so is of another version; build again");
+  if (entry == nullptr) throw Error("libtrainer_cuda.so has a different version; build again");
   GpuReport report;
   entry(report);
   return report;

@@ -1,5 +1,6 @@
 #pragma once
-// The interface to the module cuda/, a separate shared library: without a GPU, neither it nor LibTorch's CUDA libraries are loaded.
+// The interface to the module cuda/. It is a separate shared library, so that neither it nor LibTorch's CUDA libraries are loaded without a
+// GPU.
 
 #include <ATen/core/Generator.h>
 #include <c10/core/Device.h>
@@ -19,49 +20,49 @@ class Store;
 
 namespace trainer::device {
 
-// Kernels and copies that were recorded, and can be started again with the same addresses. Its tensors stay allocated as long as it exists.
+// Recorded kernels and copies, which can be replayed with the same addresses. Their tensors stay allocated as long as the graph exists.
 class CudaGraph {
  public:
   virtual ~CudaGraph() = default;
-  // On the current stream. Random numbers come from the present states of the generators.
+  // Replays on the current stream. Random numbers come from the current states of the generators.
   virtual void replay() = 0;
 };
 
 // The module's functions; filled in by device/cuda/cuda_module.cpp.
 struct CudaModule {
   int (*device_count)() = nullptr;
-  // Why CUDA cannot be used, such as a driver that is too old, in the CUDA runtime's own words; empty if it can, or if there is no GPU.
+  // The CUDA runtime's message why CUDA cannot be used, such as an outdated driver; empty if it can be used, or if there is no GPU.
   std::string (*refusal)() = nullptr;
   int (*compute_capability_major)(int device) = nullptr;
-  // Why LibTorch cannot compute on this device, such as an architecture that it was not built for; empty if it can. Names the device.
+  // Why LibTorch cannot use this device, such as an architecture that it was not built for; empty if it can. The text names the device.
   std::string (*device_refusal)(int device) = nullptr;
-  // Peak number of bytes that the caching allocator has held for tensors.
+  // Peak number of bytes that the caching allocator has allocated for tensors.
   uint64_t (*peak_memory)(int device) = nullptr;
   // "0000:3b:00.0"
   std::string (*pci_bus_id)(int device) = nullptr;
   void (*set_device)(int device) = nullptr;
-  // Records, without computing it, what `work` asks of the current stream, which must not wait for the device. `generators`: those of the
-  // device that it draws from, besides the default one. Throws what `work` throws.
+  // Records what `work` submits to the current stream, without executing it; `work` must not synchronize with the device. `generators`: the
+  // device's generators that `work` uses besides the default one. Throws what `work` throws.
   std::unique_ptr<CudaGraph> (*record_graph)(const std::vector<at::Generator>& generators, const std::function<void()>& work) = nullptr;
-  // Collective; the backend connects when it is first used.
+  // Collective. The backend connects when it is first used.
   c10::intrusive_ptr<c10d::Backend> (*make_nccl_backend)(c10::intrusive_ptr<c10d::Store> store, int rank, int size, c10::Device device,
                                                          std::chrono::milliseconds timeout) = nullptr;
 };
 
-// Name and type of the module's one exported function.
+// The name and type of the module's main exported function.
 inline constexpr const char* kCudaModuleEntry = "trainer_cuda_module";
 using CudaModuleEntry = const CudaModule* (*)();
 
 struct CudaAccess {
-  const CudaModule* module = nullptr;  // null: no GPU can be used
-  std::string refusal = {};            // why not, and the remedy, if there is an NVIDIA driver
+  const CudaModule* module = nullptr;  // null if no GPU can be used
+  std::string refusal = {};            // if there is an NVIDIA driver: why no GPU can be used, and how to fix it
 };
 
 // Opens the module if there is an NVIDIA driver, which makes CUDA available to LibTorch. Must be called before any other use of LibTorch,
-// which looks for its CUDA libraries once and caches the result. The module is never closed.
+// which searches for its CUDA libraries once and caches the result. The module is never closed.
 CudaAccess open_cuda_module();
 
-// What `trainer doctor` asks the CUDA module; training does not use it.
+// Information about the GPUs for `trainer doctor`; training does not use it.
 
 struct GpuReport {
   struct Gpu {
@@ -71,8 +72,8 @@ struct GpuReport {
     int capability_minor = 0;
     uint64_t total_memory = 0;  // bytes
     uint64_t free_memory = 0;
-    std::string refusal;                // why LibTorch cannot compute on it; empty: it can
-    std::vector<int> unreachable = {};  // GPUs of which it cannot read the memory
+    std::string refusal;                // why LibTorch cannot use it; empty if it can
+    std::vector<int> unreachable = {};  // GPUs whose memory this GPU cannot access
   };
   int driver_version = 0;   // the CUDA version of the driver: 12040 for 12.4
   int runtime_version = 0;  // the CUDA version of LibTorch
@@ -80,11 +81,11 @@ struct GpuReport {
   std::vector<Gpu> gpus;
 };
 
-// Name and type of the module's function. It uses each GPU.
+// The name and type of the module's function for the report, which uses each GPU.
 inline constexpr const char* kGpuReportEntry = "trainer_gpu_report";
 using GpuReportEntry = void (*)(GpuReport& report);
 
-// After open_cuda_module() has returned a module.
+// Must be called after open_cuda_module() has returned a module.
 GpuReport read_gpu_report();
 
 }  // namespace trainer::device

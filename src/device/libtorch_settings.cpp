@@ -30,12 +30,12 @@ struct Default {
 };
 
 constexpr Default kDefaults[] = {
-    // LibTorch would print a stack trace for a lost connection; this program reports it in one sentence.
+    // LibTorch would print a stack trace for a lost connection, which this program reports in one sentence.
     {"TORCH_CPP_LOG_LEVEL", "FATAL"},
-    // cuBLAS is deterministic only with a fixed workspace. Before Hopper it has 24 MiB more than LibTorch's default.
+    // cuBLAS is deterministic only with a fixed workspace. Before Hopper, this one is 24 MiB larger than LibTorch's default.
     {"CUBLAS_WORKSPACE_CONFIG", ":4096:8"},
     // The communicators of gradients and of batch statistics are used at the same time. Their kernels could wait for each other forever
-    // unless every GPU starts them in the order of the calls, which is the same on all ranks. NCCL has this from 2.26 on.
+    // unless every GPU starts them in the order of the calls, which is the same on all ranks. NCCL supports this since 2.26.
     {"NCCL_LAUNCH_ORDER_IMPLICIT", "1"},
     // The failure detector finds the rank that failed first. Without these, LibTorch's own threads would abort the process, and the
     // launcher would report this rank.
@@ -45,7 +45,7 @@ constexpr Default kDefaults[] = {
     {"TORCH_NCCL_RETHROW_CUDA_ERRORS", "0"},
 };
 
-// Of Linux, and of Windows's subsystem for it.
+// Checks the devices of Linux and of Windows Subsystem for Linux.
 bool has_gpu_device() {
   std::error_code unknown;
   return std::filesystem::exists("/dev/nvidiactl", unknown) || std::filesystem::exists("/dev/dxg", unknown);
@@ -55,7 +55,8 @@ bool has_gpu_device() {
 
 void set_library_defaults() {
   for (const auto& [name, value] : kDefaults) setenv(name, value, /*overwrite=*/0);
-  // The profiler of a LibTorch with CUDA prints an error where there is no GPU. Where there is one, its errors tell what the trace lacks.
+  // The profiler of a LibTorch with CUDA prints an error if there is no GPU. If there is one, its errors explain what is missing in the
+  // trace.
   if (!has_gpu_device()) setenv("KINETO_LOG_LEVEL", "5", /*overwrite=*/0);
 }
 
@@ -65,7 +66,8 @@ using Config = c10::CachingAllocator::AcceleratorAllocatorConfig;
 
 constexpr const char* kBackend = "backend";
 
-// LibTorch's CUDA library adds these keys to the parser when it is loaded (c10/cuda/CUDAAllocatorConfig.h); their values are checked then.
+// Keys that LibTorch's CUDA library adds to the parser when it is loaded (c10/cuda/CUDAAllocatorConfig.h). Their values are checked at that
+// time.
 class CudaKeys {
  public:
   CudaKeys() {
@@ -107,7 +109,7 @@ std::string refusal_of_item(const std::string& item) {
     std::vector<std::string> names(known.begin(), known.end());
     std::ranges::sort(names);
     const auto near = nearest_name(key, names);
-    return near.empty() ? fmt::format("the allocator has no key \"{}\"; it has {}", key, fmt::join(names, ", "))
+    return near.empty() ? fmt::format("the allocator has no key \"{}\"; its keys are {}", key, fmt::join(names, ", "))
                         : fmt::format("the allocator has no key \"{}\"; did you mean \"{}\"?", key, near);
   }
   if (colon == std::string::npos || colon + 1 == item.size()) return fmt::format("\"{}\" has no value; write {}:VALUE", item, key);
@@ -142,7 +144,7 @@ void apply_allocator(const std::string& settings) {
   } catch (const c10::Error& error) {
     throw UsageError(fmt::format("runtime.cuda_allocator: \"{}\": {}", settings, error.what_without_backtrace()));
   } catch (const std::exception&) {
-    throw UsageError(fmt::format("runtime.cuda_allocator: \"{}\": a value is not a number", settings));
+    throw UsageError(fmt::format("runtime.cuda_allocator: \"{}\": a value must be a number but is not", settings));
   }
 }
 
@@ -150,7 +152,7 @@ namespace {
 
 constexpr size_t kTensorAlignment = 64;
 
-// Before the aligned memory lies the address that malloc has returned. malloc aligns to at least 16 bytes, so there is room for it.
+// The address that malloc returned is stored before the aligned memory. malloc aligns to at least 16 bytes, so there is room for it.
 void*& malloc_address(void* data) { return static_cast<void**>(data)[-1]; }
 
 void free_tensor(void* data) {
@@ -170,7 +172,7 @@ class MallocAllocator final : public c10::Allocator {
   c10::DataPtr allocate(size_t num_bytes) override {
     if (num_bytes == 0) return {nullptr, nullptr, &free_tensor, c10::kCPU};
     char* const address = num_bytes < SIZE_MAX - kTensorAlignment ? static_cast<char*>(std::malloc(num_bytes + kTensorAlignment)) : nullptr;
-    // Throws.
+    // This call throws LibTorch's error.
     if (address == nullptr) return c10::GetDefaultCPUAllocator()->allocate(num_bytes);
     ask_for_huge_pages(reinterpret_cast<uintptr_t>(address) + num_bytes);
     void* const data = address + kTensorAlignment - reinterpret_cast<uintptr_t>(address) % kTensorAlignment;
@@ -182,14 +184,14 @@ class MallocAllocator final : public c10::Allocator {
   void copy_data(void* to, const void* from, size_t num_bytes) const override { default_copy_data(to, from, num_bytes); }
 
  private:
-  // Asks the system for huge pages for what the heap has grown by, if a new block, which ends at `block_end`, lies there.
+  // Requests huge pages for the new part of the heap if a new block, which ends at `block_end`, is in it.
   void ask_for_huge_pages(uintptr_t block_end) {
     auto begin = asked_until_.load(std::memory_order_relaxed);
     if (block_end <= begin) return;
     const auto end = heap_end();
-    // Blocks of other threads may lie elsewhere.
+    // Blocks of other threads may be outside the heap.
     if (block_end > end || !asked_until_.compare_exchange_strong(begin, end)) return;
-    // Without huge pages it is only slower.
+    // Failure is ignored, because huge pages only improve speed.
     static_cast<void>(madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE));
   }
 
@@ -206,7 +208,7 @@ NoSearchForSmallBatch::~NoSearchForSmallBatch() { at::globalContext().setBenchma
 
 void allocate_tensors_by_malloc() {
   static MallocAllocator allocator;
-  // In the place of the default one, which has this priority.
+  // Replaces the default allocator, which has this priority.
   c10::SetCPUAllocator(&allocator, /*priority=*/0);
 }
 

@@ -26,7 +26,8 @@ int gpu_of(int local_rank, int num_gpus) {
   if (num_gpus == 1) return 0;
   if (local_rank < num_gpus) return local_rank;
   throw UsageError(
-      fmt::format("local rank {} has no GPU: this host shows {}; start one process per GPU (--nproc-per-node {}), or set "
+      fmt::format("local rank {} has no GPU, because the number of visible GPUs on this host is {}; start one process per GPU "
+                  "(--nproc-per-node {}), or set "
                   "runtime.device: cpu",
                   local_rank, num_gpus, num_gpus));
 }
@@ -42,7 +43,8 @@ ConvolutionChoice choose_convolution(const PlacementOptions& options, const Plac
                            placement.memory_format == torch::MemoryFormat::ChannelsLast && !options.deterministic;
   if (!is_possible) return ConvolutionChoice::kDirect;
   if (options.convolution != ConvolutionChoice::kAuto) return options.convolution;
-  // Networks trained with the larger tiles are as accurate (docs/results.md). AMX multiplies bfloat16 faster than any algorithm saves.
+  // Networks trained with the larger tiles are as accurate (docs/results.md). With AMX, direct convolutions in bfloat16 are faster than any
+  // other algorithm.
   return is_bfloat16 && cpu_has_amx() ? ConvolutionChoice::kDirect : ConvolutionChoice::kWinograd4;
 }
 
@@ -65,19 +67,19 @@ Placement choose_placement(const PlacementOptions& options, const HostShare& sha
     placement.cuda = cuda.module;
     cuda.module->set_device(index);
     if (const auto refusal = cuda.module->device_refusal(index); !refusal.empty()) {
-      throw UsageError(fmt::format("{} cannot be used: {}; set runtime.device: cpu, or CUDA_VISIBLE_DEVICES to another GPU",
+      throw UsageError(fmt::format("{} cannot be used: {}; set runtime.device: cpu, or set CUDA_VISIBLE_DEVICES to another GPU",
                                    placement.device.str(), refusal));
     }
     placement.cuda_graph = options.cuda_graph;
   } else if (options.cuda_graph == CudaGraphChoice::kOn) {
-    throw UsageError("runtime.cuda_graph: on needs a GPU, but this process computes on the CPU; set auto or off");
+    throw UsageError("runtime.cuda_graph: on needs a GPU, but this process uses the CPU; set auto or off");
   }
   const bool float64 = options.dtype == FloatType::kFloat64;
   placement.dtype = float64 ? torch::kFloat64 : torch::kFloat32;
   const bool float16 = options.autocast_dtype == AutocastType::kFloat16;
   const bool is_fast = float16 ? placement.cuda != nullptr : has_fast_bfloat16(placement);
   if (options.autocast.value_or(!float64 && is_fast)) placement.autocast_dtype = float16 ? torch::kFloat16 : torch::kBFloat16;
-  // Autocast's own cast of the images is one small kernel; the loader does not write float16.
+  // The loader cannot write float16; autocast converts the images with one small kernel.
   placement.input_dtype = float16 ? placement.dtype : placement.autocast_dtype.value_or(placement.dtype);
   if (options.channels_last.value_or(!float64)) placement.memory_format = torch::MemoryFormat::ChannelsLast;
   placement.network_chooses_format = !options.channels_last;
@@ -98,7 +100,7 @@ void configure_cpu_allocator() {
   constexpr int kNever = std::numeric_limits<int>::max();
   mallopt(M_MMAP_THRESHOLD, kNever);
   mallopt(M_TRIM_THRESHOLD, kNever);
-  // The heap grows by several huge pages at once: only what is part of the heap as a whole can be one.
+  // The heap grows by several huge pages at once, because only memory that belongs completely to the heap can be a huge page.
   mallopt(M_TOP_PAD, 8 * 1024 * 1024);
   allocate_tensors_by_malloc();
 }
@@ -107,7 +109,8 @@ void apply_placement(const Placement& placement, const PlacementOptions& options
   at::set_num_threads(placement.num_threads);
   auto& context = at::globalContext();
   context.setDeterministicAlgorithms(options.deterministic, /*warn_only=*/false);
-  // LibTorch would fill all new tensors, for programs that read them before they write them; on a GPU that nearly doubles the kernels.
+  // LibTorch would fill all new tensors, in case a program reads them before writing them; on a GPU this nearly doubles the number of
+  // kernels.
   context.setDeterministicFillUninitializedMemory(false);
   context.setDeterministicCuDNN(options.deterministic);
   context.setBenchmarkCuDNN(options.cudnn_benchmark && !options.deterministic);

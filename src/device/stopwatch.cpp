@@ -28,7 +28,7 @@ double Stopwatch::read() {
 
 Stopwatch::Mark Stopwatch::mark() const {
   if (device_.is_cpu()) return {std::chrono::steady_clock::now(), std::nullopt};
-  // With this flag, events record their time.
+  // With this flag, events record timestamps.
   c10::Event event(device_.type(), c10::EventFlag::BACKEND_DEFAULT);
   event.record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
   return {{}, std::move(event)};

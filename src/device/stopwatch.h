@@ -9,23 +9,23 @@
 
 namespace trainer::device {
 
-// Measures how long a device takes from one point of the program to another, without making the program wait for it. Used by one thread
-// at a time.
+// Measures the time that a device takes between two points of the program, without synchronizing with it. Must be used by one thread at a
+// time.
 class Stopwatch {
  public:
   explicit Stopwatch(torch::Device device) : device_(device) {}
 
-  // Starts a measurement; no effect if one is running. On a GPU: starts when its current stream reaches this point.
+  // Starts a measurement; has no effect if one is running. On a GPU, the measurement starts when its current stream reaches this point.
   void start();
-  // Ends the measurement; no effect if none is running.
+  // Ends the measurement; has no effect if none is running.
   void stop();
-  // Sum of the seconds between starts and stops since the last call. On a GPU, waits until it has reached the last stop.
+  // Returns the total seconds between starts and stops since the last call. On a GPU, waits until it has reached the last stop.
   double read();
 
  private:
   struct Mark {
     std::chrono::steady_clock::time_point time;
-    std::optional<c10::Event> event;  // on a GPU, whose work is not timed by the host's clock
+    std::optional<c10::Event> event;  // set on a GPU, whose work cannot be timed with the host's clock
   };
   struct Lap {
     Mark start;

@@ -1,7 +1,7 @@
 #pragma once
-// What a rank is doing, written by the thread that does it and read by the threads that monitor it. And its own work: the time it works
-// without waiting for other ranks. Ranks that exchange gradients all need the same time for a step, so only own work distinguishes a slow
-// rank from the ranks that wait for it.
+// Records what a rank is doing; written by the thread that does the work and read by the threads that monitor it. Also measures the rank's
+// own work: the time during which it does not wait for other ranks. All ranks that exchange gradients take the same time for a step, so
+// only own work distinguishes a slow rank from the ranks that wait for it.
 
 #include <cstdint>
 #include <functional>
@@ -21,7 +21,7 @@ struct ActivityState {
   int64_t step = 0;          // of kLoading and kStep
   bool is_waiting = false;   // for other ranks
   uint64_t num_changes = 0;  // grows with each call of enter(), and when the file changes
-  std::string file = {};     // "reading FILE": the file that the rank's main thread is using; empty: none
+  std::string file = {};     // "reading FILE": the file that the rank's main thread is using; empty if none
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ActivityState, phase, step, is_waiting, num_changes, file)
 
@@ -31,8 +31,8 @@ std::string describe(const ActivityState& state);
 std::string describe_with_file(const ActivityState& state);
 
 struct OwnSeconds {
-  double data = 0;     // waiting for the loader
-  double compute = 0;  // from the batch to the first gradient bucket that is ready; all of a micro-step that sends no bucket
+  double data = 0;     // time spent waiting for the data loader
+  double compute = 0;  // from receiving the batch until the first gradient bucket is ready, or the whole micro-step if it sends none
   double total() const { return data + compute; }
 };
 
@@ -41,7 +41,7 @@ class OwnWork {
  public:
   explicit OwnWork(torch::Device device) : data_(device), compute_(device) {}
 
-  // Each ends the measurement that was running.
+  // Each call ends the measurement in progress.
   void begin_data() { switch_to(&data_); }
   void begin_compute() { switch_to(&compute_); }
   void end() { switch_to(nullptr); }
@@ -62,15 +62,15 @@ class OwnWork {
 
 class Activity {
  public:
-  // `note` is called by each enter(), on the calling thread.
+  // Each enter() calls `note` on its own thread.
   explicit Activity(std::function<void(const ActivityState&)> note = {}) : note_(std::move(note)) {}
 
-  // A phase begins, or continues with its next part.
+  // Begins a phase, or the next part of the current phase.
   void enter(Phase phase, int64_t step = 0);
   ActivityState read() const;
 
-  // The next three are called by the thread that works, like enter(). Starts timing own work on `device`: kLoading counts as waiting for
-  // data, kStep as computing until begin_exchange().
+  // Like enter(), the next three functions must be called by the thread that does the work. time_own_work() starts to time own work on
+  // `device`: kLoading counts as waiting for data, and kStep counts as computing until begin_exchange().
   void time_own_work(torch::Device device) { own_work_ = std::make_unique<OwnWork>(device); }
   // The first gradients are ready to be sent to the other ranks.
   void begin_exchange();
@@ -80,7 +80,7 @@ class Activity {
   // Marks the rank as waiting for other ranks during its lifetime.
   class Wait {
    public:
-    explicit Wait(Activity* activity);  // null: does nothing
+    explicit Wait(Activity* activity);  // does nothing if null
     ~Wait();
     Wait(const Wait&) = delete;
     Wait& operator=(const Wait&) = delete;
@@ -95,7 +95,7 @@ class Activity {
   mutable std::mutex mutex_;
   ActivityState state_;
   std::function<void(const ActivityState&)> note_;
-  std::unique_ptr<OwnWork> own_work_;  // not under the mutex: recording time on a GPU that hangs may block
+  std::unique_ptr<OwnWork> own_work_;  // not guarded by the mutex, because recording time on a GPU that hangs may block
 };
 
 }  // namespace trainer::distributed

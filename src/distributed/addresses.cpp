@@ -15,7 +15,7 @@ using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
 constexpr int kAnyPort = 9;
 
-// Null when the host is unknown, with the result of getaddrinfo() in `error`.
+// Returns null if the host is unknown; `error` then receives the result of getaddrinfo().
 Addresses resolve(const std::string& host, int port, int socket_type, int* error = nullptr) {
   addrinfo hints{};
   hints.ai_socktype = socket_type;
@@ -33,7 +33,7 @@ std::string numeric(const sockaddr* address, socklen_t size) {
 
 std::string numeric(const addrinfo& address) { return numeric(address.ai_addr, address.ai_addrlen); }
 
-// The one address to listen on; null: all of them.
+// The address to listen on; null if rank 0 must listen on all addresses.
 const addrinfo* choose_address(const addrinfo* found, const world::RankEnv& rank_env, const std::string& host) {
   std::set<std::string> texts;
   bool all_loopback = true;
@@ -59,7 +59,7 @@ std::string address_towards(const std::string& host) {
     sockaddr_storage own{};
     socklen_t size = sizeof own;
     auto* own_address = reinterpret_cast<sockaddr*>(&own);
-    // Connecting a datagram socket only chooses the route.
+    // Connecting a datagram socket sends nothing; it only selects the route.
     if (connect(descriptor.number(), target->ai_addr, target->ai_addrlen) != 0) continue;
     if (getsockname(descriptor.number(), own_address, &size) != 0) continue;
     if (auto address = numeric(own_address, size); !address.empty()) return address;
@@ -77,7 +77,8 @@ bool is_loopback(const std::string& address) { return address.starts_with("127."
 
 PeerError port_in_use(const world::RendezvousAddress& point) {
   return PeerError(
-      fmt::format("rank 0 cannot listen on port {} ({}), which another program uses (a second run on this host?); set another one with "
+      fmt::format("rank 0 cannot listen on port {} ({}), because another program uses it (perhaps a second run on this host); set a "
+                  "different port with "
                   "MASTER_PORT or --init-method",
                   point.port, point.port_source));
 }
@@ -88,7 +89,7 @@ Listener bind_store(const world::RankEnv& rank_env, const world::RendezvousAddre
   const auto* address = choose_address(found.get(), rank_env, point.host);
   if (address == nullptr) return everywhere;
   Descriptor descriptor(socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  // Connections of the run before may still be closing.
+  // Connections of the previous run may still be closing.
   const int yes = 1;
   setsockopt(descriptor.number(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   if (bind(descriptor.number(), address->ai_addr, address->ai_addrlen) == 0) return {std::move(descriptor), numeric(*address)};

@@ -1,5 +1,5 @@
 #pragma once
-// The addresses of this host.
+// Finds the addresses of this host.
 
 #include <string>
 
@@ -9,28 +9,28 @@
 
 namespace trainer::distributed {
 
-// The numeric address of this host that is the source of packets to `host`; empty when there is no route to it. Sends nothing.
+// Returns the numeric source address that this host uses for packets to `host`, or an empty string if there is no route. Sends nothing.
 std::string address_towards(const std::string& host);
 
-// Why the name cannot be resolved now ("the name nod-1 cannot be resolved: ..."); empty: it can.
+// Returns why the name cannot be resolved now ("the name nod-1 cannot be resolved: ..."), or an empty string if it can.
 std::string resolution_problem(const std::string& host);
 
-// Of a numeric address.
+// `address`: numeric.
 bool is_loopback(const std::string& address);
 
 // Where rank 0's store listens.
 struct Listener {
-  Descriptor socket;  // bound to that one address; none: to be bound to all addresses of this host
+  Descriptor socket;  // bound to one address; if invalid, the caller must bind to all addresses of this host
   std::string host;   // the numeric address by which this host reaches it
 };
 
-// Binds the port of `point` to the address that its host stands for, so that only networks that lead to it reach the store. To all
-// addresses if that is not one address of this host (a name with several, a translated address), or if it is the loopback address under a
-// name while ranks of other hosts may join: hosts often call themselves so (/etc/hosts, Kubeflow's MASTER_ADDR=localhost). Throws PeerError
-// if the port is in use.
+// Binds the port of `point` to the address of its host name, so that the store can be reached only through the network of that address.
+// Binds to all addresses instead if the name does not resolve to exactly one address of this host (several addresses, address translation),
+// or if it resolves to the loopback address while ranks on other hosts may join: host names often do (/etc/hosts, Kubeflow's
+// MASTER_ADDR=localhost). Throws PeerError if the port is in use.
 Listener bind_store(const world::RankEnv& rank_env, const world::RendezvousAddress& point);
 
-// The error of rank 0 when another program listens at the port.
+// The error of rank 0 if another program already listens on the port.
 PeerError port_in_use(const world::RendezvousAddress& point);
 
 }  // namespace trainer::distributed

@@ -13,7 +13,7 @@
 namespace trainer::distributed {
 namespace {
 
-// A store takes a shorter time for no limit.
+// A store interprets a shorter timeout as no timeout.
 constexpr std::chrono::milliseconds kShortestWait{1};
 
 }  // namespace
@@ -39,7 +39,7 @@ std::vector<std::string> StartupBarrier::gather(const std::function<std::string(
   try {
     result = work();
   } catch (const PeerError&) {
-    // The others may still wait for this rank in `work`, and must see it end.
+    // Other ranks may still be waiting for this rank inside `work`; they must notice that it exits.
     throw;
   } catch (const Error& error) {
     problem = {error.what(), static_cast<int>(error.exit_code())};

@@ -1,5 +1,5 @@
 #pragma once
-// Steps that all ranks take together: those of the start-up, and the decision to stop.
+// Decisions that all ranks make together: the steps of the start-up, and when to stop.
 
 #include <torch/types.h>
 
@@ -19,39 +19,39 @@
 
 namespace trainer::distributed {
 
-// Why a rank cannot continue; empty text: no problem.
+// Why a rank cannot continue; an empty text means that there is no problem.
 struct Problem {
   std::string text;
   int exit_code = 0;
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Problem, text, exit_code)
 
-// Throws one Error when any rank has a problem: lists each problem once, with its rank unless that is rank 0 or all ranks have the same
-// problem; the exit code is that of the first problem.
+// If any rank has a problem, throws one Error that lists each problem once. The text names the rank unless it is rank 0 or all ranks have
+// the same problem. The exit code is that of the first problem.
 void throw_if_any(const std::vector<Problem>& problems);
 
-// All ranks take each step of the start-up together, or fail together with the problem reported once; a rank that loses another one does
-// not wait for the others. Uses the shared store, so it works before process groups exist.
+// Makes all ranks complete each step of the start-up together, or fail together with each problem reported once. A rank that loses its
+// connection to another rank does not wait for the others. Uses the shared store, so it works before process groups exist.
 class StartupBarrier {
  public:
-  // For one process.
+  // For a run of one process.
   StartupBarrier() = default;
   StartupBarrier(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size, std::chrono::milliseconds timeout)
       : store_(std::move(store)), rank_(rank), world_size_(world_size), timeout_(timeout) {}
 
-  // Collective: runs `work` on every rank. An Error on any rank is thrown on all ranks, with its text only on rank 0. A PeerError and
-  // exceptions of other libraries pass through. Throws LateRank on a rank that has waited too long for another.
+  // Collective: runs `work` on every rank. If it throws Error on any rank, all ranks throw it, with its text only on rank 0. PeerError and
+  // exceptions of other libraries are not shared. Throws LateRank on a rank that has waited too long for another.
   void on_all_ranks(const std::function<void()>& work);
-  // The same for `work` that makes something, which is returned.
+  // The same; returns what `make` returns.
   template <class Make>
   auto make_on_all_ranks(const Make& make) {
     std::optional<std::invoke_result_t<Make>> made;
     on_all_ranks([&] { made.emplace(make()); });
     return std::move(*made);
   }
-  // As on_all_ranks(); returns the results of `work` of all ranks, by rank.
+  // Like on_all_ranks(); returns the result of `work` of every rank, indexed by rank.
   std::vector<std::string> gather(const std::function<std::string()>& work);
-  // Collective: runs `work` on rank 0 and returns its result on all ranks, or throws its Error as on_all_ranks() does.
+  // Collective: runs `work` on rank 0 and returns its result on all ranks. Errors are handled as in on_all_ranks().
   std::string on_rank0(const std::function<std::string()>& work);
 
  private:
@@ -64,15 +64,16 @@ class StartupBarrier {
   int num_steps_ = 0;
 };
 
-// Lets all ranks stop at the same step when any of them is asked to. Exchanges the requests through shared memory if the group has it,
-// because a backend's threads would cost more of a short step; otherwise asynchronously, so that no step waits for the others.
+// Makes all ranks stop at the same step when any of them receives a stop request. Exchanges the requests through shared memory if the group
+// has it, because that costs less of a short step than a backend's threads; otherwise asynchronously, so that no step waits for the other
+// ranks.
 class StopConsensus {
  public:
-  // `group`: of all ranks, used only here.
+  // `group`: contains all ranks and is used by nothing else.
   explicit StopConsensus(std::shared_ptr<ProcessGroup> group) : group_(std::move(group)) {}
 
-  // Collective, once a step: whether any rank passed `requested` in this call (without shared memory: in the previous call); the same
-  // answer on all ranks. A group of one sees its own request immediately.
+  // Collective, called once per step. Returns, with the same result on all ranks, whether any rank passed `requested` in this call or,
+  // without shared memory, in the previous call. A group of one rank sees its own request immediately.
   bool any_requested(bool requested);
   // Collective: waits for the exchange that the last call started. Call before the group is shut down.
   void finish();

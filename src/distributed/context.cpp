@@ -1,4 +1,4 @@
-// The library's entry to a run: trainer/distributed.h.
+// Implements trainer/distributed.h.
 
 #include <fmt/format.h>
 #include <torch/torch.h>
@@ -22,7 +22,7 @@ namespace trainer::distributed {
 struct Context::State {
   world::RankEnv rank_env;
   std::shared_ptr<Logger> logger;
-  Meeting meeting;  // its stores warn with the logger, and the groups use them
+  Rendezvous rendezvous;  // its stores log to the logger, and the groups use the stores
   torch::Device device{torch::kCPU};
   std::unique_ptr<ProcessGroups> groups;
 };
@@ -32,29 +32,30 @@ Context::~Context() = default;
 
 int Context::rank() const { return state_->rank_env.rank; }
 int Context::world_size() const { return state_->rank_env.world_size; }
-int Context::local_rank() const { return state_->meeting.local_rank; }
+int Context::local_rank() const { return state_->rendezvous.local_rank; }
 torch::Device Context::device() const { return state_->device; }
 const std::shared_ptr<ProcessGroup>& Context::world() const { return state_->groups->world(); }
 std::shared_ptr<ProcessGroup> Context::new_group(std::vector<int> ranks) { return state_->groups->new_group(std::move(ranks)); }
 void Context::shutdown() { state_->groups->shutdown(); }
 const std::shared_ptr<Logger>& Context::logger() const { return state_->logger; }
 ProcessGroups& Context::groups() { return *state_->groups; }
-int Context::num_processes_sharing_cpus() const { return state_->meeting.num_sharing_cpus; }
+int Context::num_processes_sharing_cpus() const { return state_->rendezvous.num_sharing_cpus; }
 
 namespace {
 
-Meeting meet_others(const world::RankEnv& rank_env, std::chrono::milliseconds timeout, Logger& logger) {
+Rendezvous join_others(const world::RankEnv& rank_env, std::chrono::milliseconds timeout, Logger& logger) {
   const auto point = world::rendezvous_address(rank_env, /*configured_init_method=*/"env://");
   if (point.kind == world::RendezvousAddress::Kind::kAlone) {
     return {.store = {}, .group_store = {}, .ranks = {this_process()}, .address = "127.0.0.1", .local_rank = rank_env.local_rank};
   }
-  const Introduction mine{.rank = this_process(), .version = fmt::format("libtrainer {} with LibTorch {}", TRAINER_VERSION, TORCH_VERSION)};
-  return meet(rank_env, point, mine, rank_env.secret, timeout, logger);
+  const Hello mine{.rank = this_process(), .version = fmt::format("libtrainer {} with LibTorch {}", TRAINER_VERSION, TORCH_VERSION)};
+  return join_run(rank_env, point, mine, rank_env.secret, timeout, logger);
 }
 
 torch::Device choose_device(const std::optional<torch::Device>& wanted, int local_rank, const device::CudaAccess& cuda) {
   if (wanted && !wanted->is_cuda() && !wanted->is_cpu())
-    throw UsageError("a rank computes on the CPU or on a GPU, not on " + wanted->str());
+    throw UsageError("a rank can use only the CPU or a CUDA GPU, but InitOptions::device is " + wanted->str() +
+                     "; choose a CPU or CUDA device");
   if (wanted && wanted->is_cuda() && wanted->has_index() && cuda.module != nullptr) {
     const auto refusal =
         wanted->index() < cuda.module->device_count() ? cuda.module->device_refusal(wanted->index()) : "there is no such GPU";
@@ -79,24 +80,24 @@ std::unique_ptr<Context> init_process_group(const InitOptions& options) {
   state->rank_env = world::find_rank_env({}, world::process_environment());
   state->logger = make_console_logger(state->rank_env.rank);
   if (!options.device && !cuda.refusal.empty())
-    state->logger->warn("there is an NVIDIA driver, but this rank uses the CPU: {}", cuda.refusal);
-  state->meeting = meet_others(state->rank_env, options.timeout, *state->logger);
-  state->device = choose_device(options.device, state->meeting.local_rank, cuda);
+    state->logger->warn("an NVIDIA driver is installed, but this rank uses the CPU: {}", cuda.refusal);
+  state->rendezvous = join_others(state->rank_env, options.timeout, *state->logger);
+  state->device = choose_device(options.device, state->rendezvous.local_rank, cuda);
   if (state->device.is_cuda()) cuda.module->set_device(state->device.index());
-  const auto& meeting = state->meeting;
+  const auto& rendezvous = state->rendezvous;
   const auto activity = std::make_shared<Activity>();
-  if (meeting.store) {
+  if (rendezvous.store) {
     const GroupOptions of_groups{.backend = options.backend,
                                  .device = state->device,
                                  .cuda = state->device.is_cuda() ? cuda.module : nullptr,
                                  .gloo_interface = state->rank_env.gloo_interface,
-                                 .gloo_address = meeting.address,
+                                 .gloo_address = rendezvous.address,
                                  .timeout = options.timeout,
                                  .activity = activity,
-                                 .ranks = meeting.ranks};
-    state->groups = std::make_unique<ProcessGroups>(meeting.group_store, state->rank_env.rank, state->rank_env.world_size, of_groups);
+                                 .ranks = rendezvous.ranks};
+    state->groups = std::make_unique<ProcessGroups>(rendezvous.group_store, state->rank_env.rank, state->rank_env.world_size, of_groups);
   } else {
-    state->groups = std::make_unique<ProcessGroups>(meeting.ranks.front(), activity);
+    state->groups = std::make_unique<ProcessGroups>(rendezvous.ranks.front(), activity);
   }
   return std::unique_ptr<Context>(new Context(std::move(state)));
 }
@@ -109,7 +110,7 @@ DistributedDataParallel::~DistributedDataParallel() = default;
 
 void DistributedDataParallel::before_forward() { data_parallel_->before_forward(is_first_, synchronizes_); }
 
-// DataParallel sums over the ranks, also what the gradients hold already.
+// DataParallel sums the gradients over the ranks, including the values that they already contain.
 void DistributedDataParallel::add_share(const torch::Tensor& loss) {
   if (is_first_ && group_->size() > 1) {
     const torch::NoGradGuard no_grad;
@@ -127,7 +128,9 @@ void DistributedDataParallel::backward(const torch::Tensor& loss, double weight)
   auto total = torch::full({}, weight, torch::kFloat64);
   group_->sum_in_rank_order({&total, 1});
   if (total.item<double>() <= 0)
-    throw Error(fmt::format("the weights of all ranks add up to {}; give the numbers of their samples", total.item<double>()));
+    throw Error(fmt::format(
+        "the weights of all ranks add up to {}, but their sum must be positive; pass each rank's number of samples as its weight",
+        total.item<double>()));
   add_share(loss * (weight / total.item<double>()));
 }
 

@@ -20,7 +20,7 @@ namespace trainer::distributed {
 
 using Future = c10::intrusive_ptr<c10::ivalue::Future>;
 
-// The buckets that one backward pass has sent.
+// The gradient buckets that one backward pass has sent.
 class SentBuckets {
  public:
   void clear() {
@@ -33,17 +33,17 @@ class SentBuckets {
     const std::lock_guard lock(mutex_);
     buckets_.push_back(std::move(bucket));
   }
-  // The connection was known to be lost when a bucket was to be sent.
+  // Records that a bucket could not be sent because the connection was already lost.
   void refuse() {
     const std::lock_guard lock(mutex_);
     refused_ = true;
   }
-  // All buckets are being sent: from now until clear() this rank counts as waiting for the others.
+  // All buckets are being sent, so this rank counts as waiting for the others until clear().
   void wait(Activity* activity) {
     const std::lock_guard lock(mutex_);
     wait_.emplace(activity);
   }
-  // Whether any bucket did not arrive.
+  // Whether the exchange of any bucket failed.
   bool failed() const {
     const std::lock_guard lock(mutex_);
     return refused_ || std::ranges::any_of(buckets_, [](const auto& bucket) { return bucket->hasError(); });
@@ -58,9 +58,9 @@ class SentBuckets {
 
 namespace {
 
-// As in PyTorch: a small first bucket, so that sending starts early.
+// The first bucket is small, as in PyTorch, so that sending starts early.
 constexpr int64_t kFirstBucketBytes = 1024 * 1024;
-// Gradients of at most this many bytes over all ranks together are summed after backward.
+// If the gradients of all ranks together have at most this many bytes, they are summed after backward.
 constexpr int64_t kSmallBytes = int64_t{4} * 1024 * 1024;
 // Rank 0 broadcasts parameters and buffers coalesced up to this size.
 constexpr size_t kBroadcastBytes = size_t{250} * 1024 * 1024;
@@ -83,7 +83,7 @@ void note_first(const c10d::GradBucket& bucket, const ProcessGroup& group) {
 // Sums each bucket over the ranks as soon as it is full; does not average.
 class AllreduceHook : public c10d::CppCommHookInterface<std::shared_ptr<const ProcessGroup>> {
  public:
-  // `dtype`: the type to send in; empty: unchanged.
+  // `dtype`: the type in which the gradients are sent; empty if they are not converted.
   AllreduceHook(std::shared_ptr<const ProcessGroup> group, std::optional<torch::ScalarType> dtype, std::shared_ptr<SentBuckets> sent)
       : CppCommHookInterface(std::move(group)), dtype_(dtype), sent_(std::move(sent)) {}
 
@@ -106,7 +106,7 @@ class AllreduceHook : public c10d::CppCommHookInterface<std::shared_ptr<const Pr
   }
 
  private:
-  // allreduce throws immediately if the connection is known to be lost; if it is lost later, the future fails.
+  // allreduce() throws immediately if the connection is already lost; if it is lost later, the future fails.
   Future send(std::vector<torch::Tensor>& tensors) {
     try {
       return state_->c10d_group()->allreduce(tensors)->getFuture();
@@ -120,8 +120,8 @@ class AllreduceHook : public c10d::CppCommHookInterface<std::shared_ptr<const Pr
   std::shared_ptr<SentBuckets> sent_;
 };
 
-// Sums large buckets in shared memory while backward runs, and small ones when the last one is full, because overlap with backward does not
-// pay for them.
+// Sums large buckets in shared memory while backward runs. Small buckets are summed when the last one is full, because overlapping them
+// with backward saves no time.
 class HostSumHook : public c10d::CppCommHookInterface<std::shared_ptr<const ProcessGroup>> {
  public:
   HostSumHook(std::shared_ptr<const ProcessGroup> group, bool during_backward)
@@ -155,7 +155,7 @@ class HostSumHook : public c10d::CppCommHookInterface<std::shared_ptr<const Proc
   std::vector<Bucket> waiting_;
 };
 
-// `num_bytes`: of the gradients of all ranks.
+// `num_bytes`: total size of the gradients of all ranks.
 GradientExchange choose_exchange(bool is_on_cpu, int64_t num_bytes, GradientCompression compression) {
   if (!is_on_cpu || compression != GradientCompression::kNone) return GradientExchange::kAllReduce;
   return num_bytes <= kSmallBytes ? GradientExchange::kAfterBackward : GradientExchange::kSharedMemory;
@@ -197,7 +197,7 @@ DataParallel::DataParallel(torch::nn::Module& model, std::shared_ptr<ProcessGrou
     parameters_.push_back(parameter.value());
   }
   if (parameters_.empty())
-    throw Error("the model has no parameter to train, so the ranks have no gradients to exchange; unfreeze a parameter");
+    throw Error("the model has no trainable parameter, so the ranks have no gradients to exchange; unfreeze at least one parameter");
 
   c10d::verify_params_across_processes(group_->c10d_group(), parameters_, std::nullopt);
   std::vector<torch::Tensor> all = model.buffers();
@@ -252,8 +252,8 @@ void DataParallel::before_forward(bool is_first, bool is_last) {
   if (!reducer_) return;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     if (!parameters_[i].requires_grad()) {
-      throw Error(fmt::format("the parameter {} was frozen after the ranks agreed on what they train; freeze it when the model is built",
-                              names_[i]));
+      throw Error(fmt::format(
+          "the parameter {} was frozen after distributed training was set up; freeze parameters while the model is built", names_[i]));
     }
   }
   if (is_first && options_.broadcast_buffers) sync_buffers();
@@ -274,8 +274,8 @@ void DataParallel::backward(const torch::Tensor& loss, const torch::Tensor& outp
   } catch (const std::exception& error) {
     if (!sent_->failed()) throw;
     rethrow_own_error(error);
-    throw PeerError(
-        fmt::format("rank {}: all_reduce of gradients failed: {}; look for a rank that ended or hangs", group_->rank(), first_line(error)));
+    throw PeerError(fmt::format("rank {}: all_reduce of gradients failed: {}; check whether another rank exited or hangs", group_->rank(),
+                                first_line(error)));
   }
   sent_->clear();
   if (!options_.find_unused_parameters) check_all_used();
@@ -288,8 +288,8 @@ void DataParallel::check_all_used() const {
   }
   if (unused.empty()) return;
   throw Error(
-      fmt::format("the loss does not depend on the parameters {}; set distributed.find_unused_parameters: true, or take them out "
-                  "of the model",
+      fmt::format("the loss does not depend on the parameters {}; set distributed.find_unused_parameters: true, or remove them "
+                  "from the model",
                   join(unused, ", ")));
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 std::string line_at(const std::string& text, size_t begin) { return text.substr(begin, text.find('\n', begin) - begin); }
 
-// "NCCL error in: FILE:LINE, REASON, NCCL version V", and further lines, of which the one after "Last error:" tells the most.
+// The text is "NCCL error in: FILE:LINE, REASON, NCCL version V" and further lines; the line after "Last error:" is the most informative.
 std::string explain_nccl(const std::string& text) {
   const std::string in_first_line = line_at(text, 0);
   const size_t comma = in_first_line.find(", ");
@@ -41,11 +41,11 @@ std::string first_line(const std::exception& error) {
     const size_t end = text.find("] ");
     if (end != std::string::npos) text = text.substr(end + 2);
   }
-  // The keys of the store that a time-out names tell a user nothing.
+  // The message of a timeout lists keys of the store, which mean nothing to a user.
   for (const auto* time_out : {"wait timeout after", "Wait timeout", "Timeout waiting for key"}) {
-    if (text.find(time_out) != std::string::npos) return "no answer in time";
+    if (text.find(time_out) != std::string::npos) return "timed out";
   }
-  // Those of TorchScript begin with an empty line.
+  // Messages of TorchScript begin with an empty line.
   return line_at(text, std::min(text.find_first_not_of('\n'), text.size()));
 }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+// LibTorch was built with this macro; without it c10d's gloo header is empty.
+#define USE_C10D_GLOO
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "distributed/first_line.h"
@@ -21,14 +23,14 @@ c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const c10::intrusive_ptr<c10
         interface.empty()
             ? fmt::format("gloo cannot listen on {}: {}; set GLOO_SOCKET_IFNAME to this host's network interface", address,
                           first_line(error))
-            : fmt::format("GLOO_SOCKET_IFNAME={}: {}; name an interface that `ip address` shows", interface, first_line(error)));
+            : fmt::format("GLOO_SOCKET_IFNAME={}: {}; set it to an interface that `ip address` lists", interface, first_line(error)));
   }
   try {
     return c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, options);
   } catch (const std::exception& error) {
     throw PeerError(
-        fmt::format("rank {} cannot connect to the other ranks over gloo from {}: {}; set GLOO_SOCKET_IFNAME to the interface "
-                    "that all hosts reach",
+        fmt::format("rank {} cannot connect to the other ranks over gloo from {}: {}; set GLOO_SOCKET_IFNAME to an interface "
+                    "that all hosts can reach",
                     rank, interface.empty() ? address : interface, first_line(error)));
   }
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Tensors as one tensor of bytes: one message to other ranks, and few kernels on a GPU.
+// Packs tensors into one tensor of bytes, so that they are sent in one message and copied by few GPU kernels.
 
 #include <torch/torch.h>
 
@@ -17,14 +17,15 @@ class PackedTensors {
   // Keeps references to the tensors. Throws UsageError unless they are on one device.
   explicit PackedTensors(std::vector<torch::Tensor> tensors) : tensors_(std::move(tensors)) {
     const auto is_elsewhere = [this](const torch::Tensor& tensor) { return tensor.device() != tensors_.front().device(); };
-    if (std::ranges::any_of(tensors_, is_elsewhere)) throw UsageError("the buffers of a network are on several devices; move it to one");
-    // Those with large elements first, which aligns all of them in the bytes.
+    if (std::ranges::any_of(tensors_, is_elsewhere))
+      throw UsageError("the buffers of the model are on several devices; move the model to one device");
+    // Tensors with the largest elements come first, so that every tensor is aligned in the bytes.
     std::ranges::stable_sort(tensors_, std::greater(), [](const torch::Tensor& tensor) { return tensor.element_size(); });
   }
 
   bool empty() const { return tensors_.empty(); }
 
-  // Their bytes, copied.
+  // Returns a copy of the tensors' bytes.
   torch::Tensor read() const {
     if (empty()) return torch::empty({0}, torch::kUInt8);
     std::vector<torch::Tensor> bytes;
@@ -36,7 +37,7 @@ class PackedTensors {
     return at::cat(bytes);
   }
 
-  // Gives them the values whose bytes these are.
+  // Sets the tensors' values from `bytes`, as returned by read().
   void write(const torch::Tensor& bytes) const {
     const torch::NoGradGuard no_grad;
     int64_t begin = 0;
@@ -50,19 +51,19 @@ class PackedTensors {
         values.push_back(is_dense(*tensor) ? dense.as_strided(tensor->sizes(), tensor->strides()) : dense.view(tensor->sizes()));
         begin += size;
       }
-      // One kernel for those of one type.
+      // One kernel copies all tensors of the same type.
       at::_foreach_copy_(std::vector(first, end), values);
       first = end;
     }
   }
 
-  // The same if `condition`, a bool scalar on their device, is true. Does not wait for a GPU.
+  // The same if `condition` is true, which is a bool scalar on the tensors' device. Does not synchronize with a GPU.
   void write_if(const torch::Tensor& condition, const torch::Tensor& bytes) const {
     if (!empty()) write(at::where(condition, bytes, read()));
   }
 
  private:
-  // Whether its elements fill its memory, in any order, so that they can be copied as they lie.
+  // Whether the elements fill the tensor's memory, in any order, so that they can be copied in memory order.
   static bool is_dense(const torch::Tensor& tensor) { return tensor.is_non_overlapping_and_dense(); }
 
   std::vector<torch::Tensor> tensors_;

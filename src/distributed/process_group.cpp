@@ -26,8 +26,7 @@ c10::intrusive_ptr<c10d::Work> start_broadcast(c10d::ProcessGroup& group, const 
   std::vector<torch::Tensor> tensors{tensor};
   c10d::BroadcastOptions options;
   options.rootRank = source;
-  // On a GPU, a collective that is not asynchronous runs in the caller's stream, so that no events have to order it with the work around
-  // it.
+  // On a GPU, a synchronous collective runs in the caller's stream, so no events are needed to order it with the surrounding work.
   options.asyncOp = is_async;
   return group.broadcast(tensors, options);
 }
@@ -48,14 +47,14 @@ void ProcessGroup::with_peer_errors(const char* what, const std::function<void()
     act();
   } catch (const std::exception& error) {
     rethrow_own_error(error);
-    throw PeerError(fmt::format("rank {}: {} among ranks {} failed: {}; look for a rank that ended or hangs",
+    throw PeerError(fmt::format("rank {}: {} among ranks {} failed: {}; check whether another rank exited or hangs",
                                 ranks_[static_cast<size_t>(rank_)], what, fmt::join(ranks_, ", "), first_line(error)));
   }
 }
 
 void ProcessGroup::run(const char* what, const std::function<c10::intrusive_ptr<c10d::Work>()>& start) const {
   with_peer_errors(what, [&] {
-    // NCCL gives none if the collective is not asynchronous.
+    // NCCL returns no Work object for a synchronous collective.
     if (const auto work = start()) work->wait();
   });
 }
@@ -102,7 +101,7 @@ torch::Tensor ProcessGroup::all_gather(const torch::Tensor& tensor) const {
     return all;
   }
   if (tensor.is_cuda() && group_->getBackendType() == c10d::ProcessGroup::BackendType::NCCL) {
-    // The other form copies each rank's part once more.
+    // The general form below copies each rank's part once more.
     run("all_gather", [&] {
       auto input = tensor.contiguous();
       c10d::AllgatherOptions options;
@@ -147,7 +146,7 @@ torch::Tensor ProcessGroup::to_host(const torch::Tensor& tensor) const {
 
 std::vector<std::string> ProcessGroup::all_gather_bytes(const std::string& bytes) const {
   const auto sizes = all_gather(torch::tensor({static_cast<int64_t>(bytes.size())})).view(-1);
-  // The backends gather only equal shapes.
+  // The backends can gather only tensors of equal shape.
   auto padded = torch::zeros({sizes.max().item<int64_t>()}, torch::kUInt8);
   padded.narrow(0, 0, static_cast<int64_t>(bytes.size())).copy_(to_tensor(bytes));
   std::vector<std::string> all;

@@ -28,7 +28,7 @@ void set_sequence_number(Backend& backend) {
 
 bool uses_nccl(const GroupOptions& options) {
   if (options.backend == BackendChoice::kNccl && options.cuda == nullptr) {
-    throw UsageError("distributed.backend: nccl works with GPU tensors only, but this run is on the CPU; set gloo or auto");
+    throw UsageError("distributed.backend: nccl supports only GPU tensors, but this run uses the CPU; set gloo or auto");
   }
   return options.cuda != nullptr && options.backend != BackendChoice::kGloo;
 }
@@ -49,7 +49,7 @@ ProcessGroups::~ProcessGroups() {
     try {
       group->abort();
     } catch (const std::exception&) {
-      // NCCL reports the failure again that has ended the run.
+      // NCCL reports again the failure that ended the run.
     }
   }
 }
@@ -68,7 +68,7 @@ std::shared_ptr<ProcessGroup> ProcessGroups::new_group(std::vector<int> ranks) {
 std::shared_ptr<ProcessGroup> ProcessGroups::new_cpu_group(std::vector<int> ranks) { return add_group(std::move(ranks), torch::kCPU); }
 
 std::shared_ptr<ProcessGroup> ProcessGroups::make_group(std::vector<int> ranks, torch::Device device) {
-  // The number is the same on every rank because every rank calls this for every group.
+  // The number is the same on every rank, because every rank calls this function for every group.
   const auto name = fmt::format("group{}", num_made_++);
   const auto member = std::ranges::find(ranks, rank_);
   if (member == ranks.end()) return nullptr;
@@ -105,7 +105,8 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroups::connect_nccl(const c10::intrusi
   try {
     const auto backend = options_.cuda->make_nccl_backend(c10::make_intrusive<c10d::PrefixStore>("cuda", store), rank, size,
                                                           options_.device, options_.timeout);
-    // Otherwise in the first collective, where a network that does not work could not be told from a rank that hangs.
+    // Without this call, NCCL would connect in the first collective, where a broken network could not be distinguished from a rank that
+    // hangs.
     backend->eagerConnectSingleDevice(options_.device);
     const std::lock_guard lock(mutex_);
     nccl_backends_.push_back(backend);
@@ -125,16 +126,16 @@ std::string ProcessGroups::connection_error() const {
       case c10d::ErrorType::SUCCESS:
         continue;
       case c10d::ErrorType::TIMEOUT:
-        what = "a collective has timed out";
+        what = "a collective timed out";
         break;
       case c10d::ErrorType::COMM_ERROR:
-        what = "a connection is lost";
+        what = "a connection was lost";
         break;
       case c10d::ErrorType::REMOTE_ERROR:
         what = "another rank has an error";
         break;
     }
-    return fmt::format("rank {}: NCCL reports that {}; look for a rank that ended or hangs", rank_, what);
+    return fmt::format("rank {}: NCCL reports that {}; check whether another rank exited or hangs", rank_, what);
   }
   return "";
 }

@@ -1,5 +1,5 @@
 #pragma once
-// All process groups of a run: created together, shut down together.
+// All process groups of a run, which are shut down together.
 
 #include <chrono>
 #include <memory>
@@ -16,44 +16,46 @@
 namespace trainer::distributed {
 
 struct GroupOptions {
-  BackendChoice backend = BackendChoice::kAuto;  // auto: NCCL for a GPU, else gloo
+  BackendChoice backend = BackendChoice::kAuto;  // auto means NCCL for a GPU, and gloo otherwise
   torch::Device device{torch::kCPU};
   const device::CudaModule* cuda = nullptr;
-  std::string gloo_interface = {};  // name of a network interface; empty: use gloo_address
+  std::string gloo_interface = {};  // name of a network interface; if empty, gloo_address is used
   std::string gloo_address = "127.0.0.1";
   std::chrono::milliseconds timeout{std::chrono::minutes(10)};
   std::shared_ptr<Activity> activity = nullptr;  // of this rank
   std::vector<RankInfo> ranks = {};              // of all ranks, by rank
 };
 
-// Whether tensors on the device use NCCL. Throws UsageError when NCCL is configured without a GPU.
+// Whether collectives of tensors on the device use NCCL. Throws UsageError if NCCL is configured without a GPU.
 bool uses_nccl(const GroupOptions& options);
 
 class ProcessGroups {
  public:
-  // For one process, without sockets. `activity`: of this rank; may be null.
+  // For a run of one process; uses no sockets. `activity` may be null.
   explicit ProcessGroups(RankInfo mine, std::shared_ptr<Activity> activity = nullptr);
-  // Collective over `world_size` processes that share the store (prefixed for this run by the caller). With NCCL, connects the GPUs, which
-  // counts as waiting for the other ranks. Throws PeerError.
+  // Collective over `world_size` processes that share the store (prefixed for this run by the caller). With NCCL, also connects the GPUs;
+  // that time counts as waiting for the other ranks. Throws PeerError.
   ProcessGroups(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size, GroupOptions options);
   ~ProcessGroups();
   ProcessGroups(const ProcessGroups&) = delete;
   ProcessGroups& operator=(const ProcessGroups&) = delete;
 
-  // All processes.
+  // The group of all processes.
   const std::shared_ptr<ProcessGroup>& world() const { return world_; }
-  // What NCCL reports about its connections; empty: all work. May be called by any thread until shutdown() or the destructor begins.
+  // The error that NCCL reports for its connections, or an empty string. Any thread may call this until shutdown() or the destructor
+  // begins.
   std::string connection_error() const;
-  // All ranks, as given.
+  // The ranks passed to the constructor.
   const std::vector<RankInfo>& ranks() const { return options_.ranks; }
 
-  // Collective over all processes, members or not; `ranks` (world ranks, in any order) must be the same on all. Returns null in a process
-  // that is not a member. A member's rank in the group is its position in the ascending list.
+  // Collective over all processes, members or not; `ranks` (world ranks, in any order) must be the same in all processes. Returns null in a
+  // process that is not a member. A member's rank in the group is its position in the ascending list.
   std::shared_ptr<ProcessGroup> new_group(std::vector<int> ranks);
-  // The same for tensors on the CPU only: it does not connect the GPUs.
+  // The same, but only for tensors on the CPU; does not connect the GPUs.
   std::shared_ptr<ProcessGroup> new_cpu_group(std::vector<int> ranks);
 
-  // Collective: waits for all ranks, then shuts down every group, newest first. Without it, or after a failure, the destructor aborts them.
+  // Collective: waits for all ranks, then shuts down every group, newest first. If this was not called or failed, the destructor aborts the
+  // groups.
   void shutdown();
 
  private:

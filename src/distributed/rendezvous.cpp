@@ -18,7 +18,7 @@
 
 namespace trainer::distributed {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Introduction, rank, version, config, config_with_data, problem, world_size)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Hello, rank, version, config, config_with_data, problem, world_size)
 
 namespace {
 
@@ -28,7 +28,7 @@ using std::chrono::milliseconds;
 
 // Interval between checks for missing ranks.
 constexpr milliseconds kJoinInterval{1000};
-// Set by a rank that was asked to stop.
+// Set by a rank that received a stop request.
 constexpr const char* kStopKey = "stop";
 
 std::string rank_key(int rank) { return fmt::format("rank/{}", rank); }
@@ -37,11 +37,11 @@ std::string rank_key(int rank) { return fmt::format("rank/{}", rank); }
 void claim(c10d::Store& store, const world::RankEnv& rank_env, const world::RendezvousAddress& point) {
   if (store.add(fmt::format("claim/{}", rank_env.rank), 1) == 1) return;
   const auto key = rank_key(rank_env.rank);
-  const auto holder =
-      wait_for(store, key, kJoinInterval) ? to_string(from_bytes(store.get(key)).get<Introduction>().rank) : "another process";
+  const auto holder = wait_for(store, key, kJoinInterval) ? to_string(from_bytes(store.get(key)).get<Hello>().rank) : "another process";
   if (point.kind == world::RendezvousAddress::Kind::kFile) {
-    throw PeerError(fmt::format("file://{} is in use by {} as rank {}, or is from an earlier run; remove the file, or choose another",
-                                point.path, holder, rank_env.rank));
+    throw PeerError(
+        fmt::format("file://{} is in use by {} as rank {}, or was left by an earlier run; remove the file, or choose a different one",
+                    point.path, holder, rank_env.rank));
   }
   throw PeerError(
       fmt::format("rank {} is already taken by {} in the run at {}:{}; give each process its own RANK, and each run its own port",
@@ -76,37 +76,38 @@ std::string describe_waiting(const std::vector<int>& missing, const world::RankE
 
 // Attempts that share a store use different prefixes.
 std::string prefix_of(const world::RankEnv& rank_env, const world::RendezvousAddress& point) {
-  // Otherwise rank 0 creates a new store in each attempt, and a node that was restarted by hand does not know the attempt's number.
+  // In the other case, rank 0 creates a new store for each attempt, and a node that was restarted by hand does not know the attempt's
+  // number.
   const bool is_kept = rank_env.launcher_serves_store || point.kind == world::RendezvousAddress::Kind::kFile;
   return fmt::format("trainer/{}", is_kept ? rank_env.restart_attempt : 0);
 }
 
-Introduction read_introduction(c10d::Store& store, int rank) {
+Hello read_hello(c10d::Store& store, int rank) {
   try {
-    return from_bytes(store.get(rank_key(rank))).get<Introduction>();
+    return from_bytes(store.get(rank_key(rank))).get<Hello>();
   } catch (const Json::exception&) {
-    throw PeerError(
-        fmt::format("what rank {} has sent when it joined cannot be read: it runs another version of trainer, or another program writes to "
-                    "the store; start the same program everywhere, and give each run its own port",
-                    rank));
+    throw PeerError(fmt::format(
+        "the message with which rank {} joined cannot be read: the rank runs a different version of trainer, or another program writes "
+        "to the store; start the same program on all hosts, and give each run its own port",
+        rank));
   }
 }
 
-std::vector<Introduction> collect(c10d::Store& store, SecretCheck& secret_check, const world::RankEnv& rank_env, milliseconds timeout,
-                                  MeetingStop& stop, Logger& logger) {
+std::vector<Hello> collect(c10d::Store& store, SecretCheck& secret_check, const world::RankEnv& rank_env, milliseconds timeout,
+                           RendezvousStop& stop, Logger& logger) {
   const auto start = Clock::now();
   auto next_report = start + kFirstWaitReport;
-  std::vector<Introduction> ranks(static_cast<size_t>(rank_env.world_size));
+  std::vector<Hello> ranks(static_cast<size_t>(rank_env.world_size));
   std::vector<int> missing;
   for (int rank = 0; rank < rank_env.world_size; ++rank) missing.push_back(rank);
   while (true) {
     std::erase_if(missing, [&](int rank) {
       if (!store.check({rank_key(rank)})) return false;
-      ranks[static_cast<size_t>(rank)] = read_introduction(store, rank);
+      ranks[static_cast<size_t>(rank)] = read_hello(store, rank);
       return true;
     });
     if (missing.empty()) return ranks;
-    if (stop.is_due() || store.check({kStopKey})) throw StoppedWhileMeeting(describe_waiting(missing, rank_env));
+    if (stop.is_due() || store.check({kStopKey})) throw StoppedDuringRendezvous(describe_waiting(missing, rank_env));
     const auto now = Clock::now();
     if (now - start >= timeout) {
       throw PeerError(
@@ -123,7 +124,7 @@ std::vector<Introduction> collect(c10d::Store& store, SecretCheck& secret_check,
   }
 }
 
-void check_equal(const std::vector<Introduction>& ranks, const DescribeDifferences& describe_differences) {
+void check_equal(const std::vector<Hello>& ranks, const DescribeDifferences& describe_differences) {
   const auto& first = ranks.front();
   for (size_t rank = 1; rank < ranks.size(); ++rank) {
     const auto& other = ranks[rank];
@@ -132,74 +133,78 @@ void check_equal(const std::vector<Introduction>& ranks, const DescribeDifferenc
                                    other.rank.host, other.world_size, first.rank.host, first.world_size));
     }
     if (other.version != first.version) {
-      throw UsageError(fmt::format("rank {} on {} runs {}, but rank 0 on {} runs {}; start the same program everywhere", rank,
+      throw UsageError(fmt::format("rank {} on {} runs {}, but rank 0 on {} runs {}; start the same program on all hosts", rank,
                                    other.rank.host, other.version, first.rank.host, first.version));
     }
     if (other.config != first.config) {
       throw UsageError(
-          fmt::format("rank {} on {} has another configuration than rank 0: {}; start all ranks with the same file and "
+          fmt::format("rank {} on {} has a different configuration from rank 0: {}; start all ranks with the same file and "
                       "overrides",
                       rank, other.rank.host, describe_differences(first.config, other.config)));
     }
     if (other.config_with_data != first.config_with_data) {
-      throw DataError(fmt::format("rank {} on {} has other data than rank 0, from which follows {}; give all ranks the same data", rank,
-                                  other.rank.host, describe_differences(first.config_with_data, other.config_with_data)));
+      throw DataError(
+          fmt::format("rank {} on {} has different data from rank 0, so their configurations differ: {}; give all ranks the same data",
+                      rank, other.rank.host, describe_differences(first.config_with_data, other.config_with_data)));
     }
   }
 }
 
-// Rank 0's decision: all ranks, when they may continue together.
-Json decide(c10d::Store& store, SecretCheck& secret_check, const world::RankEnv& rank_env, milliseconds timeout, MeetingStop& stop,
+// Rank 0's decision: returns all ranks if they may continue together, and throws if not.
+Json decide(c10d::Store& store, SecretCheck& secret_check, const world::RankEnv& rank_env, milliseconds timeout, RendezvousStop& stop,
             Logger& logger, const DescribeDifferences& describe_differences) {
-  const auto introductions = collect(store, secret_check, rank_env, timeout, stop, logger);
+  const auto hellos = collect(store, secret_check, rank_env, timeout, stop, logger);
   std::vector<Problem> problems;
   std::vector<RankInfo> ranks;
-  for (const auto& introduction : introductions) {
-    problems.push_back(introduction.problem);
-    ranks.push_back(introduction.rank);
+  for (const auto& hello : hellos) {
+    problems.push_back(hello.problem);
+    ranks.push_back(hello.rank);
   }
   throw_if_any(problems);
-  check_equal(introductions, describe_differences);
+  check_equal(hellos, describe_differences);
   return ranks;
 }
 
-void open_stores(Meeting& meeting, const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix, const world::RunSecret& secret,
-                 Logger& logger) {
+void open_stores(Rendezvous& rendezvous, const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix,
+                 const world::RunSecret& secret, Logger& logger) {
   if (secret.text.empty()) {
-    meeting.store = meeting.group_store = c10::make_intrusive<c10d::PrefixStore>(prefix, store);
+    rendezvous.store = rendezvous.group_store = c10::make_intrusive<c10d::PrefixStore>(prefix, store);
     return;
   }
   const auto seal = std::make_shared<const Seal>(secret.text);
   const auto own_prefix = fmt::format("{}/{}", prefix, seal->name());
-  meeting.group_store = c10::make_intrusive<c10d::PrefixStore>(own_prefix + "/groups", store);
-  meeting.store = c10::make_intrusive<SealedStore>(store, own_prefix, seal, [&logger](const std::string& key, int64_t count) {
-    const auto what = count == 1 ? fmt::format("a value in the store ({}) that does not carry this run's secret, and will ignore more", key)
-                                 : fmt::format("{} values in the store that do not carry this run's secret, now {}", count, key);
-    logger.warn("ignored {}: a program that is not part of this run can reach its port; see \"Trust\" in docs/running.md", what);
+  rendezvous.group_store = c10::make_intrusive<c10d::PrefixStore>(own_prefix + "/groups", store);
+  rendezvous.store = c10::make_intrusive<SealedStore>(store, own_prefix, seal, [&logger](const std::string& key, int64_t count) {
+    const auto what =
+        count == 1
+            ? fmt::format("a value in the store ({}) that was not sealed with this run's secret; further such values will be ignored too",
+                          key)
+            : fmt::format("{} values in the store that were not sealed with this run's secret, most recently {}", count, key);
+    logger.warn("ignored {}; a program outside this run can write to the store: see \"Trust\" in docs/running.md", what);
   });
 }
 
-void count_local_ranks(Meeting& meeting, const world::RankEnv& rank_env) {
-  const auto& mine = meeting.ranks[static_cast<size_t>(rank_env.rank)];
+void count_local_ranks(Rendezvous& rendezvous, const world::RankEnv& rank_env) {
+  const auto& mine = rendezvous.ranks[static_cast<size_t>(rank_env.rank)];
   int num_before = 0;
   int num_on_host = 0;
   bool clash = false;
   std::vector<int> seen;
-  meeting.num_sharing_cpus = 0;
-  for (size_t rank = 0; rank < meeting.ranks.size(); ++rank) {
-    const auto& other = meeting.ranks[rank];
+  rendezvous.num_sharing_cpus = 0;
+  for (size_t rank = 0; rank < rendezvous.ranks.size(); ++rank) {
+    const auto& other = rendezvous.ranks[rank];
     if (!same_host(mine, other)) continue;
     ++num_on_host;
-    if (other.cpu_mask == mine.cpu_mask) ++meeting.num_sharing_cpus;
+    if (other.cpu_mask == mine.cpu_mask) ++rendezvous.num_sharing_cpus;
     if (rank < static_cast<size_t>(rank_env.rank)) ++num_before;
     clash = clash || std::ranges::find(seen, other.local_rank) != seen.end();
     seen.push_back(other.local_rank);
   }
-  meeting.local_rank = clash ? num_before : rank_env.local_rank;
-  meeting.local_world_size = std::max(num_on_host, rank_env.local_world_size);
+  rendezvous.local_rank = clash ? num_before : rank_env.local_rank;
+  rendezvous.local_world_size = std::max(num_on_host, rank_env.local_world_size);
 }
 
-// On rank 0, its host name often resolves to the loopback interface, which no other host can reach.
+// The host name of rank 0 often resolves to the loopback interface on that host, and no other host can reach that address.
 std::string reachable_address(const std::vector<RankInfo>& ranks, const RankInfo& mine) {
   const bool one_host = std::ranges::all_of(ranks, [&](const RankInfo& other) { return same_host(mine, other); });
   if (one_host || !is_loopback(mine.address)) return mine.address;
@@ -214,58 +219,58 @@ std::string reachable_address(const std::vector<RankInfo>& ranks, const RankInfo
 }  // namespace
 
 std::string describe_both(const std::string& of_rank0, const std::string& of_other) {
-  return fmt::format("{} on rank 0, and {} on the other", of_rank0, of_other);
+  return fmt::format("{} on rank 0 and {} on the other rank", of_rank0, of_other);
 }
 
-Meeting meet(const world::RankEnv& rank_env, const world::RendezvousAddress& point, const Introduction& introduction,
-             const world::RunSecret& secret, milliseconds timeout, Logger& logger, const DescribeDifferences& describe_differences) {
-  auto mine = introduction;
+Rendezvous join_run(const world::RankEnv& rank_env, const world::RendezvousAddress& point, const Hello& hello,
+                    const world::RunSecret& secret, milliseconds timeout, Logger& logger, const DescribeDifferences& describe_differences) {
+  auto mine = hello;
   mine.world_size = rank_env.world_size;
   mine.rank.local_rank = rank_env.local_rank;
 
-  Meeting meeting;
-  MeetingStop stop(logger);
+  Rendezvous rendezvous;
+  RendezvousStop stop(logger);
   try {
     const auto prefix = prefix_of(rank_env, point);
     const auto root = open_store(rank_env, point, timeout, stop, logger);
-    // Only now can the host of rank 0 surely be resolved.
+    // The host name of rank 0 may not have been resolvable before the store was open.
     auto& address = mine.rank.address;
     address = address_towards(point.kind == world::RendezvousAddress::Kind::kTcp ? point.host : mine.rank.host);
     if (address.empty()) address = "127.0.0.1";
-    open_stores(meeting, root, prefix, secret, logger);
-    auto& store = *meeting.store;
+    open_stores(rendezvous, root, prefix, secret, logger);
+    auto& store = *rendezvous.store;
     SecretCheck secret_check(c10::make_intrusive<c10d::PrefixStore>(prefix, root), secret.source, rank_env.rank);
     claim(store, rank_env, point);
     store.set(rank_key(rank_env.rank), to_bytes(mine));
     if (rank_env.rank == 0) secret_check.announce();
-    meeting.ranks = share_decision(
-                        store, rank_key, rank_env.rank, rank_env.world_size, timeout,
-                        [&] { return decide(store, secret_check, rank_env, timeout, stop, logger, describe_differences); },
-                        [&, is_told = false]() mutable {
-                          const auto difference = secret_check.find_difference(store, rank_key(0));
-                          if (!difference.empty()) {
-                            throw_if_any({mine.problem});
-                            throw UsageError(difference);
-                          }
-                          if (is_told || !stop.is_due()) return;
-                          logger.warn("asked to stop before all ranks have joined: the run ends");
-                          store.set(kStopKey, std::vector<uint8_t>{1});
-                          is_told = true;
-                        })
-                        .get<std::vector<RankInfo>>();
-    if (meeting.ranks.size() != static_cast<size_t>(rank_env.world_size)) {
+    rendezvous.ranks = share_decision(
+                           store, rank_key, rank_env.rank, rank_env.world_size, timeout,
+                           [&] { return decide(store, secret_check, rank_env, timeout, stop, logger, describe_differences); },
+                           [&, is_told = false]() mutable {
+                             const auto difference = secret_check.find_difference(store, rank_key(0));
+                             if (!difference.empty()) {
+                               throw_if_any({mine.problem});
+                               throw UsageError(difference);
+                             }
+                             if (is_told || !stop.is_due()) return;
+                             logger.warn("stop requested before all ranks have joined; ending the run");
+                             store.set(kStopKey, std::vector<uint8_t>{1});
+                             is_told = true;
+                           })
+                           .get<std::vector<RankInfo>>();
+    if (rendezvous.ranks.size() != static_cast<size_t>(rank_env.world_size)) {
       throw PeerError(fmt::format(
           "rank {} is one of {} ranks, but {} ranks joined at {}:{}; set the same WORLD_SIZE for all, and give each run its own port",
-          rank_env.rank, rank_env.world_size, meeting.ranks.size(), point.host, point.port));
+          rank_env.rank, rank_env.world_size, rendezvous.ranks.size(), point.host, point.port));
     }
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
     throw PeerError(fmt::format("rank {} {} during the rendezvous: {}", rank_env.rank, kLostRank0, first_line(error)));
   }
-  count_local_ranks(meeting, rank_env);
-  meeting.address = reachable_address(meeting.ranks, mine.rank);
-  return meeting;
+  count_local_ranks(rendezvous, rank_env);
+  rendezvous.address = reachable_address(rendezvous.ranks, mine.rank);
+  return rendezvous;
 }
 
 RankInfo this_process() { return {.host = world::host_name(), .process_id = getpid(), .cpu_mask = world::cpu_mask()}; }

@@ -15,15 +15,15 @@
 
 namespace trainer::distributed {
 
-// A rank's process and where it runs: gathered once, while a run starts.
+// A rank's process and where it runs. Gathered once, while a run starts.
 struct RankInfo {
-  // Known when the ranks meet.
+  // Known at the rendezvous.
   std::string host = {};  // host name
   int64_t process_id = 0;
-  int local_rank = 0;         // set by its launcher
-  std::string cpu_mask = {};  // the cores that it may use
-  std::string address = {};   // its address on the route to the others
-  // Known when its placement is chosen.
+  int local_rank = 0;         // assigned by the launcher
+  std::string cpu_mask = {};  // the CPU cores that the process may use
+  std::string address = {};   // this host's address on the route to the other ranks
+  // Known once the placement is chosen.
   std::string device = {};      // "cuda:0"
   std::string pci_bus_id = {};  // of a GPU
   int num_threads = 1;
@@ -38,46 +38,46 @@ RankInfo this_process();
 // "process 31 on host-a"
 std::string to_string(const RankInfo& rank);
 
-// What a rank sends the others when they meet.
-struct Introduction {
-  RankInfo rank;            // meet() fills in local_rank and address
-  std::string version;      // of the program and of LibTorch: all ranks run the same
-  std::string config = {};  // the resolved file, without what follows from the data set: the same on all ranks
-  // With it: the same on all ranks if each reads the data itself.
+// What each rank sends when it joins a run.
+struct Hello {
+  RankInfo rank;            // join_run() fills in local_rank and address
+  std::string version;      // of the program and of LibTorch; must be the same on all ranks
+  std::string config = {};  // the resolved file, without values derived from the data set; must be the same on all ranks
+  // The resolved file with those values; must be the same on all ranks if each rank reads the data itself.
   std::string config_with_data = {};
   Problem problem = {};  // why this rank cannot continue
-  int world_size = 0;    // set by its launcher: the same on all ranks; filled in by meet()
+  int world_size = 0;    // set by join_run(); must be the same on all ranks
 };
 
-// What differs between the configurations of rank 0 and of another rank, for a message.
+// Describes, for a message, the differences between the configurations of rank 0 and another rank.
 using DescribeDifferences = std::function<std::string(const std::string& of_rank0, const std::string& of_other)>;
 
-// In the message of a rank that rank 0, which serves the store, has left: rank 0's own message has the reason.
+// Part of the message of a rank that loses rank 0, which serves the store. Rank 0's own message gives the reason.
 inline constexpr std::string_view kLostRank0 = "lost the connection to rank 0";
 
-struct Meeting {
-  // Shared by all ranks, with a prefix for this attempt. With a secret, only ranks that know it can read and write values.
+struct Rendezvous {
+  // Shared by all ranks, with a prefix for this attempt. If the run has a secret, only ranks that have it can read and write values.
   c10::intrusive_ptr<c10d::Store> store;
-  c10::intrusive_ptr<c10d::Store> group_store;  // the same store for c10d's process groups, whose values are not sealed
+  c10::intrusive_ptr<c10d::Store> group_store;  // the same store without sealed values, for c10d's process groups
   std::vector<RankInfo> ranks;                  // by rank
   std::string address;                          // of this rank, for gloo to listen on
-  // From the launcher; counted from the hosts of all ranks if two ranks of one host have the same local rank.
+  // Assigned by the launcher; if two ranks on one host have the same local rank, they are counted per host instead.
   int local_rank = 0;
   int local_world_size = 1;
-  int num_sharing_cpus = 1;  // ranks of this host that may use the same cores as this one, itself included
+  int num_sharing_cpus = 1;  // ranks on this host that may use the same cores as this one, including itself
 };
 
-// "A on rank 0, and B on the other".
+// "A on rank 0 and B on the other rank".
 std::string describe_both(const std::string& of_rank0, const std::string& of_other);
 
-// Collective; not for a run of one process. Waits up to `timeout` for late ranks, and logs on rank 0 which ones are missing. Throws
-// StoppedWhileMeeting when this or another rank is asked to stop; PeerError that names the ranks that did not join, a rank that joined
-// twice or sent something else, a port that is in use or a host that cannot be reached; and UsageError when two ranks differ in secret,
-// version or configuration (with the difference) or have a problem, and DataError when the configurations that follow from their data
-// differ. An error that rank 0 finds is thrown on all ranks, with its text only on rank 0, so that it is reported once. `logger` has to
-// outlive the meeting's stores, which warn of values without the secret.
-Meeting meet(const world::RankEnv& rank_env, const world::RendezvousAddress& point, const Introduction& introduction,
-             const world::RunSecret& secret, std::chrono::milliseconds timeout, Logger& logger,
-             const DescribeDifferences& describe_differences = describe_both);
+// Collective; not for a run of one process. Waits up to `timeout` for late ranks; rank 0 logs which ranks are missing. Throws
+// StoppedDuringRendezvous if this or another rank receives a stop request; PeerError if ranks did not join, a rank joined twice or sent an
+// unreadable message, the port is in use or a host cannot be reached; UsageError if a rank has a problem, or if two ranks differ in secret,
+// version or configuration; and DataError if the values that they derived from their data differ. An error that rank 0 finds is thrown on
+// all ranks, with its text only on rank 0, so that it is reported once. `logger` must outlive the stores of the result, which log warnings
+// about values that were not sealed with the secret.
+Rendezvous join_run(const world::RankEnv& rank_env, const world::RendezvousAddress& point, const Hello& hello,
+                    const world::RunSecret& secret, std::chrono::milliseconds timeout, Logger& logger,
+                    const DescribeDifferences& describe_differences = describe_both);
 
 }  // namespace trainer::distributed

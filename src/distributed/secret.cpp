@@ -32,7 +32,7 @@ constexpr std::string_view kWhiteSpace = " \t\r\n";
 
 [[noreturn]] void refuse(const std::filesystem::path& file, const std::string& reason) {
   throw UsageError(fmt::format(
-      "distributed.secret_file {}: {}; make the file on one host (umask 077; head -c 32 /dev/urandom | base64 > FILE) and copy it to the "
+      "distributed.secret_file {}: {}; create the file on one host (umask 077; head -c 32 /dev/urandom | base64 > FILE) and copy it to the "
       "others",
       file.string(), reason));
 }
@@ -49,13 +49,13 @@ world::RunSecret read_secret_file(const std::filesystem::path& file, Logger& log
   std::string text(kLongest + 1, '\0');
   const auto size = read(descriptor.number(), text.data(), text.size());
   if (size < 0) refuse(file, std::generic_category().message(errno));
-  if (static_cast<size_t>(size) > kLongest) refuse(file, fmt::format("longer than {} bytes", kLongest));
+  if (static_cast<size_t>(size) > kLongest) refuse(file, fmt::format("the file is longer than {} bytes", kLongest));
   text.resize(static_cast<size_t>(size));
   text.erase(std::min(text.size(), text.find_last_not_of(kWhiteSpace) + 1));
   text.erase(0, std::min(text.size(), text.find_first_not_of(kWhiteSpace)));
-  if (text.size() < kShortest) refuse(file, fmt::format("fewer than {} characters, which can be guessed", kShortest));
+  if (text.size() < kShortest) refuse(file, fmt::format("the secret has fewer than {} characters, so it could be guessed", kShortest));
   if ((status.st_mode & (S_IRGRP | S_IROTH)) != 0) {
-    logger.warn("distributed.secret_file {} can be read by other users of this host; forbid it with chmod 600", file.string());
+    logger.warn("distributed.secret_file {} can be read by other users of this host; run chmod 600 on it", file.string());
   }
   return {world::RunSecret::Source::kFile, std::move(text)};
 }
@@ -83,7 +83,7 @@ using Source = world::RunSecret::Source;
 
 std::string kind_key(int rank) { return fmt::format("secret/{}", rank); }
 
-// Empty if it is no kind of secret.
+// Returns nullopt if the value does not name a kind of secret.
 std::optional<Source> read_kind(c10d::Store& store, int rank) {
   const auto bytes = store.get(kind_key(rank));
   const std::string text(bytes.begin(), bytes.end());
@@ -114,14 +114,14 @@ std::string SecretCheck::find_difference(c10d::Store& sealed_store, const std::s
   if (!open_store_->check({kind_key(0)}) || sealed_store.check({key_of_rank0})) return "";
   write_kind(*open_store_, rank_, own_);
   return describe_difference(rank_, own_, read_kind(*open_store_, 0)) +
-         "; start all ranks in the same way, with the same content of distributed.secret_file everywhere, or without it";
+         "; start all ranks in the same way, either all with the same content of distributed.secret_file or all without it";
 }
 
 void SecretCheck::report(const std::vector<int>& missing, Logger& logger) {
   for (const int rank : missing) {
     if (!open_store_->check({kind_key(rank)})) continue;
     const auto kind = read_kind(*open_store_, rank);
-    logger.warn("{}, so they cannot meet", describe_difference(rank, kind.value_or(Source::kNone), own_));
+    logger.warn("{}, so they cannot connect", describe_difference(rank, kind.value_or(Source::kNone), own_));
   }
 }
 
@@ -129,7 +129,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Until a value that is not valid is read again.
+// The interval between reads while a value is not valid.
 constexpr milliseconds kReadAgain{20};
 
 }  // namespace
@@ -205,7 +205,7 @@ void SealedStore::wait(const std::vector<std::string>& keys, const milliseconds&
   for (const auto& key : keys) {
     while (true) {
       const auto remaining = std::chrono::duration_cast<milliseconds>(deadline - std::chrono::steady_clock::now());
-      // 0 would mean without limit.
+      // A timeout of 0 would mean no limit.
       store_->wait({full(key)}, std::max(remaining, milliseconds(1)));
       if (read(key)) break;
       if (remaining <= kReadAgain) C10_THROW_ERROR(DistStoreError, "wait timeout, keys: " + full(key));

@@ -1,5 +1,5 @@
 #pragma once
-// What the ranks of a run know and strangers do not, and the store whose values it protects.
+// The secret that the ranks of a run share, and the store whose values it protects.
 
 #include <c10/util/intrusive_ptr.h>
 
@@ -24,25 +24,25 @@
 namespace trainer::distributed {
 
 // The secret of distributed.secret_file: the file's text without white space at its ends. Logs a warning if other users may read the file.
-// Throws UsageError if it is no regular file, cannot be read, is longer than 4 KiB, or has fewer than 16 characters.
+// Throws UsageError if the file is not a regular file, cannot be read, is longer than 4 KiB, or has fewer than 16 characters.
 world::RunSecret read_secret_file(const std::filesystem::path& file, Logger& logger);
 
 // For messages: "distributed.secret_file", "torchrun's run id (TORCHELASTIC_RUN_ID)".
 std::string describe(world::RunSecret::Source source);
 
-// Ranks with different secrets do not find each other's values. So that they are told why, each says in clear which kind of secret it has.
-// A stranger can say anything there, so it only explains why ranks have not met.
+// Ranks with different secrets cannot find each other's values. To explain this in a message, each rank publishes unencrypted which kind of
+// secret it has. Other programs can write these values too, so they are used only for messages.
 class SecretCheck {
  public:
-  // `open_store`: that all ranks read, whatever their secret.
+  // `open_store`: a store that all ranks can read, whatever their secret.
   SecretCheck(c10::intrusive_ptr<c10d::Store> open_store, world::RunSecret::Source own, int rank);
 
-  // On rank 0, once its first value is in the sealed store.
+  // Rank 0 calls this once its first value is in the sealed store.
   void announce();
-  // On another rank that waits for rank 0: how their secrets differ, if rank 0 has announced itself, but `sealed_store` has no valid value
-  // under `key_of_rank0`; else empty.
+  // Called by another rank while it waits for rank 0. Describes how their secrets differ if rank 0 has called announce() but `sealed_store`
+  // has no valid value under `key_of_rank0`; otherwise returns an empty string.
   std::string find_difference(c10d::Store& sealed_store, const std::string& key_of_rank0);
-  // On rank 0: logs a warning about those of the missing ranks that have found a difference.
+  // Called by rank 0. Logs a warning for each missing rank that has found a difference.
   void report(const std::vector<int>& missing, Logger& logger);
 
  private:
@@ -51,17 +51,17 @@ class SecretCheck {
   int rank_;
 };
 
-// Encrypts values for others who know the same secret, and shows when a value is read that one of them has written it, under this very key
-// (AES-256-GCM; its key is an HMAC-SHA-256 of the secret). Thread-safe.
+// Encrypts and authenticates values with a shared secret; a value is also bound to the store key under which it was written (AES-256-GCM;
+// the cipher key is an HMAC-SHA-256 of the secret). Thread-safe.
 class Seal {
  public:
   explicit Seal(std::string_view secret);
 
-  // 32 hexadecimal digits, the same for everyone with this secret. The secret cannot be computed from them, but a guess can be checked.
+  // 32 hexadecimal digits derived from the secret. The secret cannot be computed from them, but a guess can be verified.
   const std::string& name() const { return name_; }
-  // 28 bytes longer than `value`, and different each time.
+  // The result is 28 bytes longer than `value`, and different in each call.
   std::vector<uint8_t> close(std::string_view key, const std::vector<uint8_t>& value) const;
-  // Empty if the value was not sealed with this secret under this key.
+  // Returns nullopt if the value was not sealed with this secret under this key.
   std::optional<std::vector<uint8_t>> open(std::string_view key, const std::vector<uint8_t>& sealed) const;
 
  private:
@@ -69,17 +69,17 @@ class Seal {
   std::string name_;
 };
 
-// A store in which only ranks that know the run's secret can read and write values. The others cannot guess its keys, and what they write
-// under them is ignored: a value that is not sealed counts as missing, so that reading it waits for a valid one, but multiGet() returns the
-// valid one that was read or compared before, and compareSet() replaces it. Not protected: the counters of add(), which the store itself
-// has to understand, and the existence of keys, which anyone may list and delete; a value of the same key may be written again (replayed).
+// A store in which only ranks that have the run's secret can read and write values. Other programs cannot guess its keys, and values that
+// they write are ignored: a value that is not sealed counts as missing. Reading it waits for a valid value, except that multiGet() returns
+// the last valid value that was read or compared; compareSet() replaces it. Not protected are the counters of add(), which the underlying
+// store must be able to read, and the existence of keys, which anyone can list and delete. An earlier value of a key can be replayed.
 class SealedStore final : public c10d::Store {
  public:
-  // Called on any thread, with the key of a value that is not valid, and how often such values were read by this object and all its
-  // clones: the first time, the 10th, the 100th, …
+  // Called on any thread with the key of an invalid value and the number of invalid values that this object and all its clones have read;
+  // called for the 1st, the 10th, the 100th, … such value.
   using OnForeign = std::function<void(const std::string& key, int64_t count)>;
 
-  // `prefix` is put before each key and sealed with it.
+  // `prefix` is prepended to each key and sealed with it.
   SealedStore(c10::intrusive_ptr<c10d::Store> store, std::string prefix, std::shared_ptr<const Seal> seal, OnForeign on_foreign);
 
   c10::intrusive_ptr<c10d::Store> clone() override;
@@ -120,7 +120,8 @@ class SealedStore final : public c10d::Store {
   const std::shared_ptr<const Seal> seal_;
   const std::shared_ptr<Foreign> foreign_;
   std::mutex mutex_;
-  // The last valid values of the keys that are read repeatedly. A single read is not kept, because its value may be large.
+  // The last valid values of the keys that multiGet() and compareSet() have read. Values that get() reads are not kept, because they may be
+  // large.
   std::map<std::string, Bytes> last_values_;
 };
 

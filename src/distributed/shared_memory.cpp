@@ -69,9 +69,9 @@ void SharedMemoryGroup::write(std::span<const torch::Tensor> tensors) {
 
 namespace {
 
-// Spins before the first system call, for ranks that are slightly late: about 30 microseconds.
+// Number of spins before the first system call, about 30 microseconds, in case the other rank is only slightly late.
 constexpr int kSpins = 1000;
-// How often a waiting rank checks whether the other one is still alive.
+// The interval at which a waiting rank checks whether the other rank is still alive.
 constexpr timespec kLivenessInterval{.tv_sec = 0, .tv_nsec = 50'000'000};
 
 // std::atomic's wait() works only between threads of one process.
@@ -101,14 +101,14 @@ std::string random_name() {
 // lock on the byte at its rank's offset while it is alive.
 class SharedMemory::Mapping {
  public:
-  // Creates the file. fd() is -1 if that fails.
+  // Creates the file; fd() is -1 on failure.
   Mapping(const std::string& name, int64_t num_bytes) : num_bytes_(static_cast<size_t>(num_bytes)) {
     file_ = Descriptor(memfd_create(name.c_str(), MFD_CLOEXEC));
-    // Allocate now: a later write without room would be a bus error.
+    // Allocate the memory now, because a later write would cause a bus error if no memory were left.
     if (fd() >= 0 && posix_fallocate(fd(), 0, num_bytes) != 0) file_.close();
     map();
   }
-  // Opens the file that another process of this host has created.
+  // Opens the file that another process on this host has created.
   Mapping(const std::string& path, const std::string& name, int64_t num_bytes) : num_bytes_(static_cast<size_t>(num_bytes)) {
     // On another host, the same path may lead to an unrelated file of another process.
     std::error_code error;
@@ -218,12 +218,12 @@ void SharedMemory::wait_for(int rank, Counter counter, uint32_t value) const {
   const auto deadline = std::chrono::steady_clock::now() + timeout_;
   while (!has_reached(rank, counter, value)) {
     if (has_left_) throw std::runtime_error("the group was aborted on this rank");
-    // It may have counted just before it left.
+    // It may have advanced its counter just before it left.
     if (!mapping_->is_locked(rank) && !has_reached(rank, counter, value))
       throw std::runtime_error(fmt::format("rank {} has left the group", rank));
     if (std::chrono::steady_clock::now() > deadline) {
-      throw std::runtime_error(
-          fmt::format("rank {} did not take part within {} s", rank, std::chrono::duration_cast<std::chrono::seconds>(timeout_).count()));
+      throw std::runtime_error(fmt::format("rank {} did not take part in the collective within {} s", rank,
+                                           std::chrono::duration_cast<std::chrono::seconds>(timeout_).count()));
     }
     const auto& awaited = counter_of(rank, counter);
     const auto seen = awaited.load(std::memory_order_relaxed);
@@ -306,7 +306,7 @@ void SharedMemorySum::read_other_shares(const Pending& pending) {
 }
 
 torch::Tensor SharedMemorySum::share_of(int rank, const torch::Tensor& tensor) const {
-  // As in gloo, which sends segments of at most this size, at least two for each rank.
+  // As in gloo, which sends at least two segments per rank, of at most this size.
   constexpr int64_t kLargestSegment = 1024 * 1024;
   const int64_t size = memory_->size();
   const auto num_bytes = static_cast<int64_t>(tensor.nbytes());

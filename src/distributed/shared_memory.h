@@ -1,5 +1,5 @@
 #pragma once
-// Collectives of the ranks of one host over shared memory, where sockets and their threads would be most of the cost.
+// Collectives over shared memory for ranks on one host. They avoid sockets and their threads, which would dominate the cost.
 
 #include <torch/types.h>
 
@@ -13,7 +13,7 @@
 
 namespace trainer::distributed {
 
-// Memory that the ranks of one host share: a part for each rank, and counters by which they wait for each other.
+// Memory that the ranks of one host share: one part per rank, and counters with which the ranks wait for each other.
 
 class ProcessGroup;
 
@@ -23,27 +23,27 @@ class SharedMemory {
   static constexpr int64_t kAlignment = 64;
   static constexpr int64_t align(int64_t num_bytes) { return (num_bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-  // Each rank counts up its own, and reads those of all ranks. They wrap around.
+  // Each rank advances its own counters and reads those of all ranks. Counters wrap around.
   enum Counter { kWritten, kSummed, kRead, kNumCounters };
 
-  // Collective. Allocates `num_bytes` for each rank; `timeout` limits each wait. Returns null on every rank when any rank cannot map the
-  // memory: on another host, in a container that does not see the other processes, or when no shared memory is left.
+  // Collective. Allocates `num_bytes` for each rank; `timeout` limits each wait. Returns null on every rank if any rank cannot map the
+  // memory because it is on another host or in a container without access to the other processes, or because no shared memory is left.
   static std::unique_ptr<SharedMemory> make(const ProcessGroup& group, int64_t num_bytes, std::chrono::milliseconds timeout);
   ~SharedMemory();
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  int64_t num_bytes() const { return num_bytes_; }  // of each rank
+  int64_t num_bytes() const { return num_bytes_; }  // per rank
   char* part_of(int rank) const;
 
-  // Sets this rank's counter, after which other ranks see what it has written before.
+  // Sets this rank's counter. A rank that sees the new value also sees everything that this rank wrote before.
   void set(Counter counter, uint32_t value);
-  // Whether the counter of all ranks has reached `value`.
+  // Whether the counters of all ranks have reached `value`.
   bool have_all_reached(Counter counter, uint32_t value) const;
-  // Waits until it has. Throws std::runtime_error when a rank has left or does not take part in time.
+  // Waits until the counters of all ranks have reached `value`. Throws std::runtime_error if a rank has left or the timeout is exceeded.
   void wait_for_all(Counter counter, uint32_t value) const;
 
-  // Marks this rank as having left; calls that wait for it on other ranks fail, as does a call that waits on another thread of this rank.
+  // Marks this rank as having left. Calls on other ranks that wait for it fail, and so do waiting calls on other threads of this rank.
   void leave();
 
  private:
@@ -63,8 +63,8 @@ class SharedMemory {
   std::atomic<bool> has_left_ = false;
 };
 
-// Writes part(0) + part(1) + … to `total`, added in this order, so that the bits do not depend on how the parts were received. With one
-// part, which is already in `total`, does nothing.
+// Writes part(0) + part(1) + … to `total`. Parts are added in this order, so that the result is bitwise independent of how they were
+// received. With one part, which must already be in `total`, does nothing.
 void add_in_order(torch::Tensor total, int size, const std::function<torch::Tensor(int index)>& part);
 
 class SharedMemoryGroup {
@@ -74,11 +74,12 @@ class SharedMemoryGroup {
 
   bool has_room_for(std::span<const torch::Tensor> tensors) const;
 
-  // The next two are collective. Tensors are on the CPU, contiguous, and have the same shapes and types on every rank. They throw
-  // std::runtime_error when a rank has left or does not take part in time.
-  // Sums over the ranks, in place, added in rank order.
+  // The next two functions are collective. Tensors must be on the CPU and contiguous, with the same shapes and types on every rank. They
+  // throw std::runtime_error if a rank has left or the timeout is exceeded.
+
+  // Sums the tensors over the ranks in place, in rank order.
   void sum(std::span<const torch::Tensor> tensors);
-  // Every rank's tensor, by rank, into `all` [size, …].
+  // Writes the tensors of all ranks to `all` [size, …], in rank order.
   void all_gather(const torch::Tensor& tensor, const torch::Tensor& all);
 
   void leave() { memory_->leave(); }
@@ -94,19 +95,21 @@ class SharedMemoryGroup {
   uint32_t round_ = 0;  // number of calls
 };
 
-// Sums of large tensors over the ranks of one host, in shared memory, while the caller computes: a reduce-scatter and an all-gather that
-// begin() and finish() work on, without threads of their own, which would need a core. Each rank adds one part of every tensor. The parts
-// and the order of the additions are those of gloo's ring (gloo/allreduce.cc), so that the bits do not depend on whether ranks share a
+// Sums large tensors over the ranks of one host in shared memory while the caller computes. begin() and finish() perform a reduce-scatter
+// and an all-gather without extra threads, which would need a core. Each rank adds one part of every tensor. The parts and the order of
+// additions are the same as in gloo's ring (gloo/allreduce.cc), so that the result is bitwise the same whether or not the ranks share a
 // host.
 
 class SharedMemorySum {
  public:
-  // Collective; null as SharedMemory::make. `num_bytes`: of all tensors between two calls of finish(), each rounded up to 64 bytes.
+  // Collective; returns null like SharedMemory::make. `num_bytes`: the total size of the tensors between two calls of finish(), each
+  // rounded up to 64 bytes.
   static std::unique_ptr<SharedMemorySum> make(const ProcessGroup& group, int64_t num_bytes, std::chrono::milliseconds timeout);
 
-  // The next two are collective, with the same tensors in the same order on all ranks: on the CPU and contiguous. They throw
-  // std::runtime_error when a rank has left or does not take part in time.
-  // Begins to sum `tensor`, in place. Waits only for ranks that are still reading the tensors before the last finish().
+  // The next two functions are collective: all ranks must pass corresponding tensors in the same order. Tensors must be on the CPU and
+  // contiguous. They throw std::runtime_error if a rank has left or the timeout is exceeded.
+
+  // Begins to sum `tensor` in place. Waits only for ranks that are still reading tensors from before the last finish().
   void begin(const torch::Tensor& tensor);
   // Waits until all tensors are summed.
   void finish();
@@ -122,9 +125,9 @@ class SharedMemorySum {
   explicit SharedMemorySum(std::unique_ptr<SharedMemory> memory) : memory_(std::move(memory)) {}
   // The part of the tensor that `rank` adds.
   torch::Tensor share_of(int rank, const torch::Tensor& tensor) const;
-  // The memory of `writer` for that part.
+  // The memory of `writer` for the part that `rank` adds.
   torch::Tensor shared(int writer, int rank, const Pending& pending) const;
-  // Adds and reads what other ranks have made ready, in order; with `waits`, everything.
+  // Adds and reads, in order, the parts that other ranks have made ready; if `waits` is set, waits for all parts.
   void advance(bool waits);
   bool is_ready(SharedMemory::Counter counter, size_t index, bool waits) const;
   void add_own_share(const Pending& pending);
@@ -132,9 +135,9 @@ class SharedMemorySum {
 
   std::unique_ptr<SharedMemory> memory_;
   std::vector<Pending> pending_;  // since the last finish()
-  size_t num_summed_ = 0;         // of those
+  size_t num_summed_ = 0;         // of pending_
   size_t num_read_ = 0;
-  int64_t end_ = 0;      // of the memory in use
+  int64_t end_ = 0;      // end offset of the memory in use
   uint32_t before_ = 0;  // number of tensors up to the last finish()
 };
 

@@ -26,17 +26,17 @@ using std::chrono::milliseconds;
 constexpr milliseconds kNone{0};
 constexpr milliseconds kFirstAttempt{3000};
 constexpr milliseconds kPollInterval{200};
-// How much longer than its timeout an attempt may take.
+// The time that an attempt may take beyond its timeout.
 constexpr milliseconds kGrace{1000};
-// Between attempts that fail at once, and between reports of them.
+// The pause between attempts that fail immediately, and the interval between reports of failed attempts.
 constexpr milliseconds kPause{1000};
 constexpr std::chrono::seconds kReportInterval{30};
 
-void stop_if_due(MeetingStop& stop) {
-  if (stop.is_due()) throw StoppedWhileMeeting("rank 0 cannot be reached yet");
+void stop_if_due(RendezvousStop& stop) {
+  if (stop.is_due()) throw StoppedDuringRendezvous("rank 0 could not be reached");
 }
 
-void pause(milliseconds duration, MeetingStop& stop) {
+void pause(milliseconds duration, RendezvousStop& stop) {
   const auto end = std::chrono::steady_clock::now() + duration;
   while (std::chrono::steady_clock::now() < end) {
     stop_if_due(stop);
@@ -44,7 +44,8 @@ void pause(milliseconds duration, MeetingStop& stop) {
   }
 }
 
-// One attempt to reach the store, on a separate thread: c10d waits forever for an answer from a listener that is not a store.
+// One attempt to connect to the store. Runs on a separate thread, because c10d waits forever for an answer from a server that is not a
+// store.
 class Attempt {
  public:
   Attempt(const std::string& host, c10d::TCPStoreOptions options, milliseconds timeout) {
@@ -61,8 +62,8 @@ class Attempt {
     }).detach();
   }
 
-  // Null, with the cause in `reason`, when there is no store within `timeout`.
-  StorePointer wait(milliseconds timeout, MeetingStop& stop, std::string& reason) {
+  // Returns null and sets `reason` if there is no connection within `timeout`.
+  StorePointer wait(milliseconds timeout, RendezvousStop& stop, std::string& reason) {
     const auto deadline = std::chrono::steady_clock::now() + timeout;
     while (store_.wait_for(kPollInterval) == std::future_status::timeout) {
       stop_if_due(stop);
@@ -85,7 +86,7 @@ class Attempt {
   std::future<StorePointer> store_;
 };
 
-StorePointer open_tcp(const world::RankEnv& rank_env, const world::RendezvousAddress& point, milliseconds timeout, MeetingStop& stop,
+StorePointer open_tcp(const world::RankEnv& rank_env, const world::RendezvousAddress& point, milliseconds timeout, RendezvousStop& stop,
                       Logger& logger) {
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(point.port);
@@ -96,7 +97,7 @@ StorePointer open_tcp(const world::RankEnv& rank_env, const world::RendezvousAdd
     options.masterListenFd = rank_env.listen_descriptor;
   } else if (options.isServer) {
     listener = bind_store(rank_env, point);
-    // c10d closes the one that it gets.
+    // c10d closes the descriptor that it receives.
     const int descriptor = fcntl(listener.socket.number(), F_DUPFD_CLOEXEC, 0);
     if (descriptor >= 0) options.masterListenFd = descriptor;
   }
@@ -106,7 +107,7 @@ StorePointer open_tcp(const world::RankEnv& rank_env, const world::RendezvousAdd
     return std::max(kNone, std::chrono::duration_cast<milliseconds>(deadline - std::chrono::steady_clock::now()));
   };
 
-  // A short first attempt shows why the store cannot be reached yet; a server makes only one attempt.
+  // The first attempt is short, so that a warning soon shows why the store cannot be reached. A server makes only one attempt.
   Attempt attempt(listener.host, options, options.isServer ? timeout : std::min(kFirstAttempt, timeout));
   std::string reason;
   auto store = attempt.wait(std::min(kFirstWaitReport, timeout) + kGrace, stop, reason);
@@ -115,12 +116,12 @@ StorePointer open_tcp(const world::RankEnv& rank_env, const world::RendezvousAdd
   std::chrono::steady_clock::time_point next_report;
   while (may_succeed()) {
     if (const auto now = std::chrono::steady_clock::now(); reason != reported || now >= next_report) {
-      logger.warn("rank {} waits for {} at {}:{} ({}), up to {}", rank_env.rank, goal, listener.host, point.port, reason,
-                  format_duration(timeout));
+      logger.warn("rank {} is waiting up to {} for {} at {}:{} ({})", rank_env.rank, format_duration(timeout), goal, listener.host,
+                  point.port, reason);
       reported = reason;
       next_report = now + kReportInterval;
     }
-    // A blocked rank 0 has accepted the connection and answers later, so an attempt that still runs is kept.
+    // A busy rank 0 may have accepted the connection and answer later, so an attempt that is still running is kept.
     if (!attempt.is_running()) {
       pause(std::min(kPause, remaining()), stop);
       attempt = Attempt(listener.host, options, remaining());
@@ -135,12 +136,13 @@ StorePointer open_tcp(const world::RankEnv& rank_env, const world::RendezvousAdd
   if (options.isServer) {
     throw PeerError(
         fmt::format("rank 0 could not reach its own store at {}:{} within {} ({}); check that its host is not overloaded and "
-                    "that no firewall separates it from itself",
+                    "that no firewall blocks its connections to itself",
                     listener.host, point.port, format_duration(timeout), reason));
   }
   throw PeerError(
-      fmt::format("rank {} could not reach rank 0 at {}:{} within {} ({}); check that rank 0 runs there, MASTER_ADDR and MASTER_PORT, and "
-                  "firewalls",
+      fmt::format("rank {} could not reach rank 0 at {}:{} within {} ({}); check that rank 0 is running there, that MASTER_ADDR and "
+                  "MASTER_PORT are correct, "
+                  "and that no firewall blocks the port",
                   rank_env.rank, point.host, point.port, format_duration(timeout), reason));
 }
 
@@ -148,7 +150,7 @@ StorePointer open_file(const world::RankEnv& rank_env, const world::RendezvousAd
   const auto folder = std::filesystem::path(point.path).parent_path();
   if (!std::filesystem::is_directory(folder)) {
     throw PeerError(
-        fmt::format("the folder of init_method file://{} does not exist on this host; name a file in a folder that all hosts "
+        fmt::format("the folder of init_method file://{} does not exist on this host; use a file in a folder that all hosts "
                     "share",
                     point.path));
   }
@@ -161,21 +163,21 @@ StorePointer open_file(const world::RankEnv& rank_env, const world::RendezvousAd
 
 }  // namespace
 
-StoppedWhileMeeting::StoppedWhileMeeting(const std::string& state)
+StoppedDuringRendezvous::StoppedDuringRendezvous(const std::string& state)
     : PeerError(fmt::format("stopped on request before all ranks had joined: {}", state)) {}
 
-bool MeetingStop::is_due() {
-  // Ranks that were started together have joined by then.
+bool RendezvousStop::is_due() {
+  // Ranks that were started together join within this time.
   constexpr milliseconds kPatience{4000};
   if (stop_signal() == 0) return false;
   const auto left = begin_ + kPatience - std::chrono::steady_clock::now();
   if (left <= kNone) return true;
-  if (!is_logged_) logger_.warn("asked to stop before all ranks have joined: the run ends in {} unless they join", format_duration(left));
+  if (!is_logged_) logger_.warn("stop requested before all ranks have joined; the run ends in {} unless they join", format_duration(left));
   is_logged_ = true;
   return false;
 }
 
-StorePointer open_store(const world::RankEnv& rank_env, const world::RendezvousAddress& point, milliseconds timeout, MeetingStop& stop,
+StorePointer open_store(const world::RankEnv& rank_env, const world::RendezvousAddress& point, milliseconds timeout, RendezvousStop& stop,
                         Logger& logger) {
   return point.kind == world::RendezvousAddress::Kind::kFile ? open_file(rank_env, point)
                                                              : open_tcp(rank_env, point, timeout, stop, logger);
@@ -185,7 +187,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// How long the others wait for the decision of rank 0 beyond its timeout, and rank 0 until they have read that the start has failed.
+// How long the other ranks wait for rank 0's decision beyond its timeout, and how long rank 0 waits for them to read that the start has
+// failed.
 constexpr std::chrono::seconds kDecisionGrace{10};
 constexpr std::chrono::seconds kSecond{1};
 
@@ -213,14 +216,14 @@ bool wait_for(c10d::Store& store, const std::string& key, std::chrono::milliseco
   } catch (const c10::DistStoreError&) {
     return false;
   } catch (const c10::DistNetworkError& error) {
-    // Not every store has a separate exception type for a time-out.
+    // Not every store has a separate exception type for a timeout.
     if (std::string_view(error.what()).find("imed out") == std::string_view::npos) throw;
     return false;
   }
 }
 
 LateRank::LateRank(int late_rank, std::chrono::milliseconds waited_for)
-    : PeerError(fmt::format("rank {} has not done its part of the start-up within {}; see its output, or raise "
+    : PeerError(fmt::format("rank {} has not finished its part of the start-up within {}; see its output, or raise "
                             "distributed.timeout_seconds if it needs longer",
                             late_rank, format_duration(waited_for))),
       rank(late_rank),

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The first line of what LibTorch says, without its backtrace.
+// The first line of LibTorch's message, without the backtrace.
 std::string reason_of(const std::exception& error) {
   const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
   const std::string text = torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
@@ -41,7 +41,8 @@ class ScriptNetwork : public ExportedNetwork {
     const auto forward = module_.find_method("forward");
     const auto num_inputs = forward ? forward->num_inputs() - 1 : 0;
     if (num_inputs != 1) {
-      throw UsageError(fmt::format("{}: it takes {} inputs; give a file of a network that takes one", file.string(), num_inputs));
+      throw UsageError(
+          fmt::format("{}: the network has {} inputs; give a file with a network that has one input", file.string(), num_inputs));
     }
     for (const auto& parameter : module_.parameters()) dtype_ = parameter.scalar_type();
     description_ = read_description(extra.at(engine::kTorchscriptDescription), file.string());
@@ -69,7 +70,7 @@ class ScriptNetwork : public ExportedNetwork {
       output = chosen;
     }
     if (output.isTensor()) return output.toTensor();
-    throw Error(fmt::format("{}: its forward() returns no tensor", file_.string()));
+    throw Error(fmt::format("{}: its forward() does not return a tensor", file_.string()));
   }
 
  private:
@@ -90,9 +91,9 @@ FileDescription read_description(const std::string& json, const std::string& sou
     return {.checkpoint_sha256 = tree.at("checkpoint_sha256"),
             .takes_images = tree.at("input") == "images",
             .gives_answers = are_answers(outputs.at(outputs.size() - 1))};
-  } catch (const std::exception&) {  // of nlohmann-json, or an empty list
+  } catch (const std::exception&) {  // thrown by nlohmann-json, or because of an empty list
     throw UsageError(
-        fmt::format("{}: its description by trainer export does not tell its input and outputs, as that of earlier versions; "
+        fmt::format("{}: its description does not state its input and outputs, because an earlier version of trainer export wrote it; "
                     "export it again",
                     source));
   }
@@ -102,7 +103,7 @@ std::unique_ptr<ExportedNetwork> open_network(const fs::path& file, const fs::pa
   std::array<char, 2> begin{};
   std::ifstream stream(file, std::ios::binary);
   if (!stream) throw UsageError(fmt::format("{}: {}; give a file that trainer export has written", file.string(), std::strerror(errno)));
-  // TorchScript files are zip files, ONNX files begin with a number of a field.
+  // TorchScript files are zip files; ONNX files begin with a field number.
   stream.read(begin.data(), begin.size());
   if (stream.gcount() < 2) {
     throw UsageError(fmt::format("{}: it is {}; give a file that trainer export has written", file.string(),

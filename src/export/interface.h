@@ -1,5 +1,5 @@
 #pragma once
-// What an exported network takes and returns.
+// The input and outputs of an exported network.
 
 #include <cstdint>
 #include <optional>
@@ -12,8 +12,8 @@ namespace trainer::exported {
 
 enum class Outputs { kLogits, kAnswers, kBoth };
 
-// How the outputs of the network become its answers: a softmax of the outputs divided by the temperature, a sigmoid, or numbers, the
-// outputs times `deviation` plus `mean`, or as they are if these are empty.
+// How the outputs of the network are converted to its answers: a softmax of the outputs divided by the temperature, a sigmoid, or numbers,
+// which are the outputs times `deviation` plus `mean`, or the unchanged outputs if these are empty.
 struct Answers {
   enum class Kind { kSoftmax, kSigmoid, kNumbers } kind = Kind::kSoftmax;
   double temperature = 1;
@@ -22,13 +22,13 @@ struct Answers {
 };
 
 struct Interface {
-  std::optional<Preprocessing> preprocessing = {};  // of uint8 images of any size; not set: the input is that of the network
+  std::optional<Preprocessing> preprocessing = {};  // for uint8 images of any size; if not set, the input is that of the network
   Outputs outputs = Outputs::kLogits;
   Answers answers = {};
-  // Of ONNX alone.
-  bool is_half = false;                    // computes in float16; input and outputs keep their types
-  std::optional<int64_t> batch_size = {};  // not set: any
-  // Of the images, with `preprocessing`; not set: any.
+  // The following members are used only for ONNX.
+  bool is_half = false;                    // whether to compute in float16; input and outputs keep their types
+  std::optional<int64_t> batch_size = {};  // any if not set
+  // Size of the images if there is `preprocessing`; any if not set.
   struct Size {
     int64_t height = 0;
     int64_t width = 0;
@@ -36,7 +36,7 @@ struct Interface {
   std::optional<Size> image_size = {};
 };
 
-// Of the second output. Every name of trainer export but "logits" is one of these.
+// The name of the output with the answers. All output names of trainer export except "logits" are names of answers.
 inline const char* name_of_answers(const Interface& interface) {
   return interface.answers.kind == Answers::Kind::kNumbers ? "values" : "probabilities";
 }

@@ -1,5 +1,5 @@
 #pragma once
-// How the pixels of an image become the input of a network, in the terms in which an exported file can compute it.
+// The conversion of an image's pixels to the input of a network, in steps that an exported file can compute.
 
 #include <cstdint>
 #include <variant>
@@ -10,7 +10,7 @@
 
 namespace trainer::exported {
 
-// As Pillow resizes images of 8 bits: first the rows, then the columns, each rounded to whole values.
+// Resizes like Pillow resizes 8-bit images: first the rows, then the columns, both rounded to integers.
 struct ResizeStep {
   enum class Fit {
     kExact,
@@ -24,14 +24,15 @@ struct ResizeStep {
   data::Interpolation interpolation = data::Interpolation::kBilinear;
 };
 
-// The middle of the image. Where it is smaller, black is added.
+// Crops the image to its middle. If the image is smaller, black is added.
 struct CropStep {
   int64_t height = 0;
   int64_t width = 0;
   bool may_pad = false;  // whether an image can be smaller
 };
 
-// Pixels of one value around the image: so many on each side, or as many on opposite sides as a frame needs that is not smaller.
+// Adds pixels of one value around the image: a number for each side, or as many on opposite sides as needed to fill a frame that is not
+// smaller.
 struct PadStep {
   struct Margins {
     int64_t left = 0;
@@ -47,17 +48,17 @@ struct PadStep {
   int64_t fill = 0;
 };
 
-// From uint8 images [batch, height, width, channels].
+// The preprocessing of uint8 images [batch, height, width, channels].
 struct Preprocessing {
-  int64_t channels = 3;  // 1: grey; 3: red, green, blue
+  int64_t channels = 3;  // 1 for grey, 3 for red, green and blue
   std::vector<std::variant<ResizeStep, CropStep, PadStep>> steps = {};
-  // At last (pixel / 255 - mean) / std, of each channel.
+  // Finally, (pixel / 255 - mean) / std is computed for each channel.
   std::vector<float> mean = {};
   std::vector<float> std = {};
 };
 
-// `transforms`: of images of any size, as `info` tells; the last `num_given` of them are dataset.validation_transforms. Throws UsageError
-// that names the first one that is random or unknown here.
+// `transforms`: for images of any size, which `info` describes; the last `num_given` of them are dataset.validation_transforms. Throws
+// UsageError, which names the first transform that is random or not supported.
 Preprocessing read_preprocessing(const std::vector<ComponentConfig>& transforms, size_t num_given, const data::DatasetInfo& info);
 
 }  // namespace trainer::exported

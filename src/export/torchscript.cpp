@@ -11,10 +11,10 @@
 namespace trainer::engine {
 namespace {
 
-// A module with the same parameters and buffers under the same names, without code.
+// Returns a module without code that has the same parameters and buffers with the same names.
 torch::jit::Module mirror(const torch::nn::Module& module, const std::shared_ptr<torch::jit::CompilationUnit>& unit) {
   torch::jit::Module copy("__torch__.Layer", unit, /*shouldMangle=*/true);
-  copy.register_attribute("training", c10::BoolType::get(), false);  // which Python's eval() sets
+  copy.register_attribute("training", c10::BoolType::get(), false);  // set by Python's eval()
   for (const auto& item : module.named_parameters(/*recurse=*/false)) {
     copy.register_parameter(item.key(), item.value(), /*is_buffer=*/false);
   }
@@ -39,7 +39,8 @@ torch::Tensor random_images(models::Model& model, std::vector<int64_t> shape, in
   return at::randn(shape, generator, model.parameters().at(0).options().requires_grad(false));
 }
 
-// As onnx/preprocessing.cpp computes them. 6: float32, 7: float64. An interpolation is the number of that of data/dataset.h.
+// The same computation as in onnx/preprocessing.cpp. Dtype 6 is float32, and 7 is float64. `interpolation` is a value of the enumeration in
+// data/dataset.h.
 constexpr auto kResize = R"(
 def sinc(self, x: Tensor) -> Tensor:
     x = x * 3.141592653589793
@@ -141,7 +142,7 @@ std::string line_of(const exported::CropStep& step) {
   return fmt::format("    x = self.center_crop(x, {}, {})\n", step.height, step.width);
 }
 
-// An expression of `logits`.
+// Returns an expression of `logits`.
 std::string code_of(const exported::Answers& answers) {
   using Kind = exported::Answers::Kind;
   if (answers.kind == Kind::kSoftmax) return fmt::format("torch.softmax(logits / {:#}, 1)", answers.temperature);
@@ -153,8 +154,8 @@ std::string code_of(const exported::Answers& answers) {
   return fmt::format("logits * {} + {}", tensor(answers.deviation), tensor(answers.mean));
 }
 
-// Adds forward(), which prepares the input of the method logits_of() and returns what the interface names.
-// `dtype`: of the network's parameters.
+// Adds forward(), which prepares the input of the method logits_of() and returns the outputs of the interface. `dtype`: type of the
+// network's parameters.
 void add_forward(torch::jit::Module& module, const exported::Interface& interface, torch::ScalarType dtype) {
   std::string prepare;
   if (const auto& preprocessing = interface.preprocessing) {
@@ -198,13 +199,13 @@ std::string to_torchscript(models::Model& model, const std::vector<int64_t>& sam
     const auto expected = model.forward(x);
     const auto actual = loaded.get_method(method)({x}).toTensor();
     const bool same_shape = actual.sizes() == expected.sizes();
-    // The traced network may use other kernels, whose results differ by a few roundings of float32.
+    // The traced network may use different kernels, whose results differ by a few float32 rounding errors.
     if (!same_shape || (actual - expected).abs().max().item<double>() > 1e-5 * expected.abs().max().item<double>()) {
       throw Error(fmt::format("the outputs of the traced network differ from those of the network for a batch of {}", batch_size));
     }
   }
   if (const auto& preprocessing = interface.preprocessing) {
-    // Whether it computes at all; its pixels are compared with Pillow's in tests.
+    // Checks only that the computation succeeds; tests compare the pixels with Pillow's.
     loaded.forward({torch::zeros({2, 40, 60, preprocessing->channels}, torch::kUInt8)});
   }
   return written.str();

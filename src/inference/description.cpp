@@ -18,7 +18,7 @@
 namespace trainer::inference {
 namespace {
 
-// The parts of an experiment that matter to predictions, with the keys of config::Experiment.
+// The parts of an experiment that predictions need, with the keys of config::Experiment.
 struct Settings {
   config::ModelSection model;
   std::vector<ComponentConfig> transforms;
@@ -41,7 +41,7 @@ struct Settings {
   }
 };
 
-// Without what Settings does not read.
+// Removes the parts that Settings does not read.
 Node without_others(Node experiment) {
   constexpr std::array<std::string_view, 5> kSections = {"model", "dataset", "runtime", "amp", "validation"};
   std::erase_if(experiment.members, [&](const auto& member) { return std::ranges::find(kSections, member.name) == kSections.end(); });
@@ -156,7 +156,7 @@ Description read_description(const state::Tree& checkpoint, const std::string& s
   const auto* task_name = config::find_value(tree, "task.name");
   const std::string task = task_name == nullptr ? "classification" : task_name->text;
   if (task != "classification" && task != "multi_label" && task != "regression") {
-    file.fail(fmt::format("its network was trained for the task {}; give one that classifies images", task));
+    file.fail(fmt::format("its network was trained for the task {}; give a network that classifies images", task));
   }
   if (const auto* plugins = config::find_value(tree, "plugins"); plugins != nullptr && !plugins->items.empty()) {
     file.fail("its experiment uses plug-ins, which this library does not load; predict with `trainer predict --plugin`");
@@ -174,13 +174,15 @@ Description read_description(const state::Tree& checkpoint, const std::string& s
   set_targets(samples, task, model.num_outputs());
   samples.shape = read_sample_shape(checkpoint, source);
   if (samples.shape.empty()) {
-    file.fail("an earlier version of trainer wrote it, without the shape of its samples; predict with `trainer predict`, or train again");
+    file.fail(
+        "it was written by an earlier version of trainer, without the shape of its samples; predict with `trainer predict`, or train "
+        "again");
   }
   samples.decoding = read_decoding(file);
   samples.class_names = read_class_names(checkpoint, source);
   samples.target_names = read_target_names(checkpoint, source);
   if (static_cast<int64_t>(samples.class_names.size()) != samples.num_classes) samples.class_names.clear();
-  // The only data set of the program whose samples can have three dimensions and are no images.
+  // This is the only data set of the program whose samples can have three dimensions but are not images.
   samples.is_image = description.dataset != "synthetic";
   description.transforms = std::move(settings.transforms);
   description.tta = settings.validation.tta;

@@ -7,7 +7,7 @@ namespace trainer::inference {
 
 Decision decide(const OperatingPoint& point, std::span<const double> probabilities) {
   const auto& threshold = point.threshold;
-  // Of a network whose outputs are not finite.
+  // The outputs of the network may not be finite.
   if (!std::ranges::all_of(probabilities, [](double value) { return std::isfinite(value); })) return {0, true};
   if (threshold && probabilities[static_cast<size_t>(threshold->label)] >= threshold->probability) return {threshold->label, false};
   int64_t best = -1;
@@ -47,7 +47,7 @@ void read_calibration(const state::View& stored, int64_t num_classes, OperatingP
   const bool is_usable = std::isfinite(point.temperature) && point.temperature > 0 && is_part(point.reject_below) &&
                          (!point.threshold || (is_part(point.threshold->probability) && point.threshold->label >= 0 &&
                                                point.threshold->label < num_classes && num_classes > 1));
-  if (!is_usable) stored.fail("its values are not those that `trainer calibrate` stores; calibrate the checkpoint again");
+  if (!is_usable) stored.fail("its values are not valid values of `trainer calibrate`; calibrate the checkpoint again");
 }
 
 std::vector<double> read_numbers(const state::View& stored, int64_t count) {

@@ -1,5 +1,5 @@
 #pragma once
-// How the outputs of a network become its answers: probabilities and decisions, or numbers.
+// Converts the outputs of a network to its answers: probabilities and decisions, or numbers.
 
 #include <torch/types.h>
 
@@ -14,25 +14,26 @@
 
 namespace trainer::inference {
 
-// What a network tells of an image.
+// The kind of a network's answer for an image.
 enum class AnswerKind {
-  kClass,    // the probabilities of classes of which one is right: a softmax
-  kClasses,  // the probability of each class for itself: a sigmoid
+  kClass,    // probabilities of classes, exactly one of which is correct: a softmax
+  kClasses,  // a separate probability of each class: a sigmoid
   kNumbers,
 };
 AnswerKind answer_kind(const data::DatasetInfo& samples);
 
 struct OperatingPoint {
   AnswerKind kind = AnswerKind::kClass;
-  // Of kClasses: the probability of each class from which on an image is of the class, the best of the latest validation.
+  // For kClasses: the minimum probability of each class for an image to belong to it, as found in the latest validation.
   std::vector<double> thresholds = {};
-  // Of kNumbers: by what the outputs are multiplied, and what is then added; empty: they are the numbers.
+  // For kNumbers: the factors by which the outputs are multiplied, and the numbers that are then added; if empty, the outputs are not
+  // changed.
   std::vector<double> deviation = {};
   std::vector<double> mean = {};
-  // Of kClass, stored by `trainer calibrate`.
-  double temperature = 1;   // by which the outputs are divided before the softmax
-  double reject_below = 0;  // an image is rejected if the class that is decided for is less probable, but not for the threshold's class
-  // An image is of this class if the class is at least that probable, whatever else is more probable, and only then.
+  // For kClass, stored by `trainer calibrate`.
+  double temperature = 1;   // the outputs are divided by it before the softmax
+  double reject_below = 0;  // an image is rejected if its class is less probable than this, unless it is the threshold's class
+  // An image belongs to this class if and only if the class has at least this probability, even if other classes are more probable.
   struct Threshold {
     int64_t label = 0;
     double probability = 0;
@@ -47,17 +48,17 @@ struct Decision {
   int64_t label = 0;
   bool is_rejected = false;
 };
-// Of kClass. What the threshold decides for is never rejected. An image with a probability that is not finite is rejected.
+// For kClass. A decision by the threshold is never rejected. An image with a probability that is not finite is rejected.
 Decision decide(const OperatingPoint& point, std::span<const double> probabilities);
 
-// The key of a checkpoint, for its parameters or for the moving averages of them.
+// The key in a checkpoint, for its parameters or for their moving averages.
 const char* operating_point_key(bool averaged);
 state::Dict tree_of(const OperatingPoint& point);
-// Of the checkpoint of a network for such samples. If it holds none of this, outputs count as they are and thresholds are 0.5. Throws
-// CheckpointError.
+// Reads the operating point from the checkpoint of a network for such samples. If there is none, outputs are not changed and thresholds are
+// 0.5. Throws CheckpointError.
 OperatingPoint read_operating_point(const state::Tree& file, const std::string& source, bool averaged, const data::DatasetInfo& samples);
 
-// The probabilities or numbers, float64 [N, outputs], of the outputs of a network, [N, outputs] in a floating type.
+// Converts the outputs of a network, [N, outputs] in a floating-point type, to probabilities or numbers, float64 [N, outputs].
 torch::Tensor answers_of(const OperatingPoint& point, const torch::Tensor& outputs);
 
 }  // namespace trainer::inference

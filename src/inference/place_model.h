@@ -1,5 +1,5 @@
 #pragma once
-// A network on the device, in the memory format and with the algorithms that were chosen for a run.
+// Applies the device, memory format and algorithms that were chosen for a run to a network.
 
 #include <cstdint>
 #include <string>
@@ -10,12 +10,12 @@
 
 namespace trainer::inference {
 
-// `placement`, with the memory format that the network prefers if that is left to it.
+// Returns `placement`, with the memory format that the network prefers if the network may choose it.
 device::Placement placement_for(const models::Model& model, device::Placement placement);
-// Moves the network there. `placement`: one of placement_for().
+// Moves the network to its device. `placement`: a result of placement_for().
 void place_model(models::Model& model, const device::Placement& placement);
 
-// Whether a network takes samples of this shape. `wanted`: models::ModelOptions::input_shape().
+// Whether a network accepts samples of this shape. `wanted`: models::ModelOptions::input_shape().
 bool takes_shape(const std::vector<int64_t>& wanted, const std::vector<int64_t>& shape);
 // For messages: "3xHxW".
 std::string input_shape_text(const std::vector<int64_t>& wanted);

@@ -1,4 +1,4 @@
-// libtrainer_predict: trainer/predict.h.
+// Implements libtrainer_predict (trainer/predict.h).
 
 #include <fmt/format.h>
 
@@ -41,7 +41,7 @@ struct trainer_predictor {
 
   trainer::inference::Predictor predictor;
   std::vector<std::string> class_names;
-  std::mutex mutex;  // of the network
+  std::mutex mutex;  // guards the network
   int64_t num_features = 0;
 };
 
@@ -50,13 +50,13 @@ namespace {
 void write_error(std::string_view text, char* error, size_t error_size) {
   if (error == nullptr || error_size == 0) return;
   auto length = std::min(text.size(), error_size - 1);
-  // Not within a character.
+  // Do not cut a UTF-8 character.
   while (length > 0 && length < text.size() && (static_cast<unsigned char>(text[length]) & 0xC0) == 0x80) --length;
   std::memcpy(error, text.data(), length);
   error[length] = '\0';
 }
 
-// Calls `work`, and writes what it throws to `error`. Returns whether it has thrown nothing.
+// Calls `work` and writes the message of an exception to `error`. Returns whether `work` succeeded.
 template <class Work>
 bool succeeds(char* error, size_t error_size, const Work& work) noexcept {
   try {
@@ -67,7 +67,7 @@ bool succeeds(char* error, size_t error_size, const Work& work) noexcept {
   } catch (const std::exception& failure) {
     write_error(failure.what(), error, error_size);
   } catch (...) {
-    write_error("an unknown failure", error, error_size);
+    write_error("unknown error", error, error_size);
   }
   return false;
 }
@@ -79,14 +79,14 @@ trainer::device::Placement place(trainer::device::PlacementOptions options, cons
     if (name != "cpu" && name != "cuda") throw UsageError(fmt::format("the device \"{}\" is neither cpu nor cuda", name));
     options.device = name == "cpu" ? DeviceChoice::kCpu : DeviceChoice::kCuda;
   }
-  // Predictions are not recorded.
+  // Predictions do not use CUDA graphs.
   options.cuda_graph = trainer::device::CudaGraphChoice::kOff;
   trainer::device::CudaAccess cuda;
   if (options.device != DeviceChoice::kCpu) cuda = trainer::device::open_cuda_module();
   return trainer::device::choose_placement(options, {.num_threads = at::get_num_threads()}, cuda);
 }
 
-// Positions of red, green and blue in a pixel of so many bytes.
+// The number of bytes of a pixel, and the positions of red, green and blue in it.
 struct PixelForm {
   int64_t size;
   std::array<int, 3> positions;
@@ -100,7 +100,7 @@ void check(const trainer_image& image) {
     throw UsageError(fmt::format("it has {} x {} pixels; height and width must be from 1 to {}", image.height, image.width, kMost));
   }
   if (image.order < 0 || image.order >= static_cast<int32_t>(kForms.size()))
-    throw UsageError(fmt::format("its order {} is none of TRAINER_RGB and the others", image.order));
+    throw UsageError(fmt::format("its order {} is not valid; use TRAINER_RGB or another constant of trainer/predict.h", image.order));
   const auto row = kForms[static_cast<size_t>(image.order)].size * image.width;
   if (image.stride != 0 && image.stride < row) {
     throw UsageError(fmt::format("its stride {2} is too small: a row of {0} pixels has {1} bytes", image.width, row, image.stride));
@@ -126,7 +126,7 @@ using ReadImage = std::function<void(size_t i, const ImageReader& reader, ImageR
 void predict(trainer_predictor& predictor, size_t count, const ReadImage& read, double* probabilities, float* features) {
   if (probabilities == nullptr) throw UsageError("the argument probabilities is a null pointer");
   if (features != nullptr && !predictor.predictor.has_features()) {
-    throw UsageError("this network does not separate its features from its last layer; give a null pointer for features");
+    throw UsageError("this network does not separate its features from its last layer; pass a null pointer for features");
   }
   if (count == 0) return;
   const auto images = predictor.predictor.make_batch(static_cast<int64_t>(count));
@@ -196,7 +196,7 @@ int trainer_predict_file(trainer_predictor* predictor, const char* path, double*
 int trainer_predict_encoded(trainer_predictor* predictor, const void* bytes, size_t size, double* probabilities, float* features,
                             char* error, size_t error_size) {
   return !succeeds(error, error_size, [&] {
-    if (bytes == nullptr || size == 0) throw UsageError("there are no bytes of an image file");
+    if (bytes == nullptr || size == 0) throw UsageError("the image file has no bytes");
     const auto read = [&](size_t, const ImageReader& reader, ImageReader::Memory& memory, void* out) {
       reader.read_encoded({static_cast<const uint8_t*>(bytes), size}, memory, out);
     };

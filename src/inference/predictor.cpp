@@ -34,7 +34,7 @@ const Description& require_images(const Description& description) {
 }
 
 std::shared_ptr<models::Model> make_model(const Description& description, const device::Placement& placement) {
-  // Its initial values are replaced, and it draws nothing.
+  // The initial values are replaced, and no random numbers are drawn.
   const models::BuildContext context{.init_generator = at::make_generator<at::CPUGeneratorImpl>(0),
                                      .dropout_generator = at::globalContext().defaultGenerator(placement.device).clone(),
                                      .norm = nn::local_batch_norm()};
@@ -45,15 +45,15 @@ std::shared_ptr<models::Model> make_model(const Description& description, const 
   }
 }
 
-// The transformation of the weights for Winograd's algorithm takes as long as five images of 224 x 224 pixels save in a resnet18, and more
-// of smaller ones.
+// For Winograd's algorithm, transforming the weights takes as long as the algorithm saves for five images of 224 x 224 pixels in a
+// resnet18, or for more images if they are smaller.
 constexpr int64_t kImagesForWinograd = 8;
 
 data::BatchLayout layout_of(const device::Placement& placement) {
   return {placement.input_dtype, placement.memory_format == torch::MemoryFormat::ChannelsLast};
 }
 
-// Calls work(i, memory) for each i below `count`, in up to `num_threads` threads. Throws what one of them has thrown.
+// Calls work(i, memory) for each i below `count`, on up to `num_threads` threads. Rethrows an exception of one of them.
 void for_each_file(size_t count, int num_threads, const std::function<void(size_t, ImageReader::Memory&)>& work) {
   std::atomic<size_t> next = 0;
   std::vector<std::exception_ptr> failures(static_cast<size_t>(num_threads));
@@ -104,7 +104,7 @@ torch::Tensor Predictor::make_batch(int64_t num_images) const {
 
 Outputs Predictor::compute(const torch::Tensor& images, bool with_features) {
   auto* const backbone_model = backbone();
-  if (with_features && backbone_model == nullptr) throw std::logic_error("the network does not tell its features from its last layer");
+  if (with_features && backbone_model == nullptr) throw std::logic_error("the network does not provide the features before its last layer");
   if (const bool pays = images.size(0) >= kImagesForWinograd; chooses_convolution_ && pays != uses_winograd_) {
     nn::use_winograd(*model_, pays ? std::optional(nn::convolution::Tile::k4) : std::nullopt);
     uses_winograd_ = pays;
@@ -115,13 +115,13 @@ Outputs Predictor::compute(const torch::Tensor& images, bool with_features) {
   const auto forward = [&](const torch::Tensor& view) {
     if (!with_features) return model_->forward(view);
     const auto features = backbone_model->forward_features(view);
-    // The image as it is comes first, then other views of it.
+    // The original image comes first, then other views of it.
     if (!outputs.features.defined()) outputs.features = features.flatten(1).to(torch::kFloat32).cpu();
     return backbone_model->forward_head(features);
   };
   const auto logits = task::average_over_views(images.to(placement_.device), tta_, forward);
   if (logits.dim() != 2 || logits.size(0) != images.size(0) || logits.size(1) != num_outputs()) {
-    throw UsageError(fmt::format("the network returns values of the shape {}, not one for each of {} {} of {} images",
+    throw UsageError(fmt::format("the network returns values of shape {}, but {} {} for each of {} images were expected",
                                  fmt::join(logits.sizes(), "x"), num_outputs(), point_.kind == AnswerKind::kNumbers ? "numbers" : "classes",
                                  images.size(0)));
   }
@@ -189,7 +189,7 @@ ImageFileInput input_of_image_files(data::DatasetInfo samples, std::vector<Compo
   auto& mode = samples.decoding.mode;
   const bool is_readable = samples.is_image && samples.shape.size() == 3 &&
                            (samples.shape[0] == 1 || samples.shape[0] == 3 || samples.decoding.has_float_pixels());
-  if (!is_readable) throw UsageError("the network was not trained on grey or colour images, so that images cannot be its input");
+  if (!is_readable) throw UsageError("the network was not trained on grey or colour images, so images cannot be its input");
   if (mode == data::ImageMode::kRgb && samples.shape[0] == 1) mode = data::ImageMode::kGrey;
   if (samples.shape[1] != data::kAnySize) {
     const auto resize = fmt::format("[{{resize: {{size: [{}, {}]}}}}]", samples.shape[1], samples.shape[2]);
@@ -214,8 +214,8 @@ void ImageReader::read_encoded(std::span<const uint8_t> file, Memory& memory, vo
 void ImageReader::read_pixels(int height, int width, Memory& memory, void* out) const {
   auto& pixels = memory.pixels;
   if (decoding_.has_float_pixels()) {
-    throw UsageError(fmt::format("the network takes images of dataset.mode: {}, and not pixels of 8 bits; give it image files",
-                                 data::name_of(decoding_.mode)));
+    throw UsageError(
+        fmt::format("the network needs images of dataset.mode: {}, not 8-bit pixels; use image files", data::name_of(decoding_.mode)));
   }
   write({.image = decoding_.mode == data::ImageMode::kGrey
                       ? data::make_grey(pixels, height, width)

@@ -18,38 +18,38 @@
 
 namespace trainer::inference {
 
-// How image files, of any size, become the input of a network.
+// The conversion of image files of any size to the input of a network.
 struct ImageFileInput {
   data::DatasetInfo samples;  // images of any size
   std::vector<ComponentConfig> transforms;
 };
-// `samples`: those that the network was trained on, whose files are read as these were, in grey if they have one channel of 8 bits. If they
-// have one size, an image is resized to it before the transforms. Throws UsageError if they are no images of 1 or 3 channels, nor of files
-// of other depths.
+// `samples`: the samples on which the network was trained. Files are decoded like theirs, in grey if they have one 8-bit channel. If they
+// have a fixed size, images are resized to it before the transforms. Throws UsageError unless they are images with 1 or 3 channels or with
+// float pixels.
 ImageFileInput input_of_image_files(data::DatasetInfo samples, std::vector<ComponentConfig> transforms);
 
 // Immutable and thread-safe.
 class ImageReader {
  public:
-  // As input_of_image_files(). Throws as it, and as data::Pipeline.
+  // Has the same arguments as input_of_image_files(). Throws like it and like data::Pipeline.
   ImageReader(const data::DatasetInfo& samples, std::vector<ComponentConfig> transforms, data::BatchLayout layout);
 
-  // Of one input.
+  // The shape of one input.
   const std::vector<int64_t>& shape() const { return pipeline_.output_shape(); }
   const data::BatchLayout& layout() const { return pipeline_.layout(); }
 
-  // What a thread reuses from image to image.
+  // Memory that a thread reuses for each image.
   struct Memory {
     std::vector<uint8_t> file;
     std::vector<uint8_t> pixels;
     data::PictureMemory picture;
   };
-  // Write an image to `out`, which has room for one input. Throw std::runtime_error with only the reason; UsageError in a build that reads
-  // no image files.
+  // Write an image to `out`, which must have room for one input. Throw std::runtime_error with only the reason, or UsageError in a build
+  // without support for image files.
   void read_file(const std::string& path, Memory& memory, void* out) const;
   void read_encoded(std::span<const uint8_t> file, Memory& memory, void* out) const;
   const data::ImageDecoding& decoding() const { return decoding_; }
-  // The pixels are memory.pixels, [height][width][3], which may be changed. Throws UsageError if the network takes other depths.
+  // Reads the pixels in memory.pixels, [height][width][3], and may change them. Throws UsageError if the network does not use 8-bit pixels.
   void read_pixels(int height, int width, Memory& memory, void* out) const;
 
  private:
@@ -61,45 +61,46 @@ class ImageReader {
 };
 
 struct Prediction {
-  // The most probable first, but those that are decided for (inference/operating_point.h) before all others.
+  // The most probable classes first, but decided classes (inference/operating_point.h) before all others.
   std::vector<int64_t> classes = {};
-  std::vector<double> probabilities = {};  // of each of them
-  std::vector<int64_t> decided = {};       // all classes that are decided for, also beyond those that were asked for
-  std::vector<double> numbers = {};        // if the network computes numbers
-  std::vector<float> features = {};        // what the last layer gets, if it was asked for
+  std::vector<double> probabilities = {};  // of each of these classes
+  std::vector<int64_t> decided = {};       // all decided classes, which may be more than requested
+  std::vector<double> numbers = {};        // set if the network computes numbers
+  std::vector<float> features = {};        // input of the last layer, if requested
   bool is_rejected = false;
-  std::string problem = {};  // why the file cannot be used; empty: it was
+  std::string problem = {};  // why the file cannot be used; empty if it was used
 };
 
-// What a network computes for a batch of images.
+// The results of a network for a batch of images.
 struct Outputs {
   torch::Tensor answers;   // probabilities or numbers, float64 [images, outputs] on the CPU
-  torch::Tensor features;  // float32 [images, features] on the CPU; undefined if they were not asked for
+  torch::Tensor features;  // float32 [images, features] on the CPU; undefined if not requested
 };
 
 class Predictor {
  public:
-  // Builds the network and loads its weights from the tree of its file. `averaged`: the moving averages of its parameters.
-  // Throws UsageError if its answers are not classes or numbers of images, and CheckpointError if the weights do not fit.
+  // Builds the network and loads its weights from the tree of its file. `averaged`: loads the moving averages of its parameters. Throws
+  // UsageError if its answers are not classes or numbers for images, and CheckpointError if the weights do not fit.
   Predictor(const Description& description, const state::Tree& file, bool averaged, const device::Placement& placement);
 
   int64_t num_outputs() const { return samples_.num_outputs(); }
-  // Of each class, or of each number; empty: they have no names.
+  // The names of the classes or numbers; empty if they have none.
   const std::vector<std::string>& output_names() const { return samples_.output_names(); }
   const data::DatasetInfo& samples() const { return samples_; }
   const ImageReader& reader() const { return reader_; }
-  // That of the file. Probabilities are those with its temperature.
+  // The operating point in the file. Its temperature is applied to probabilities.
   const OperatingPoint& operating_point() const { return point_; }
   void set_reject_below(double probability) { point_.reject_below = probability; }
-  // Whether the network separates its features, the input of the last layer, from that layer.
+  // Whether the network provides its features, the input of the last layer.
   bool has_features() const { return backbone() != nullptr; }
 
-  // An empty batch of inputs in the memory format of reader(), on the CPU.
+  // Returns an uninitialized batch of inputs in the memory format of reader(), on the CPU.
   torch::Tensor make_batch(int64_t num_images) const;
-  // Of such a batch. Where runtime.convolution is auto, a batch of less than eight images is convolved directly. Throws std::logic_error if
-  // features are asked for that the network does not have.
+  // Computes the outputs of such a batch. If runtime.convolution is auto, a batch of fewer than eight images uses direct convolutions.
+  // Throws std::logic_error if features are requested that the network does not provide.
   Outputs compute(const torch::Tensor& images, bool with_features);
-  // The `num_best` most probable classes of each file, or its numbers, as one batch, read by up to `num_threads` threads.
+  // Returns the `num_best` most probable classes or the numbers of each file. The files form one batch and are read by up to `num_threads`
+  // threads.
   std::vector<Prediction> predict(std::span<const std::string> files, int64_t num_best, int num_threads, bool with_features);
 
  private:

@@ -5,7 +5,7 @@ namespace {
 
 using Forward = std::function<torch::Tensor(const torch::Tensor&)>;
 
-// Of an image and its mirror image.
+// The mean of the outputs for an image and its mirror image.
 torch::Tensor mean_of_both_sides(const torch::Tensor& images, const Forward& forward) {
   const auto outputs = forward(images);
   const auto dtype = c10::promoteTypes(outputs.scalar_type(), torch::kFloat32);
@@ -13,7 +13,7 @@ torch::Tensor mean_of_both_sides(const torch::Tensor& images, const Forward& for
   return (outputs.to(dtype) + mirrored.to(dtype)) * 0.5;
 }
 
-// Mirrored at its edges, as by random_crop's padding_mode reflect, and cut to its size again at (`top`, `left`).
+// Pads the images by reflection, like random_crop with padding_mode reflect, and crops them to their original size at (`top`, `left`).
 torch::Tensor crop_of_padded(const torch::Tensor& images, int64_t top, int64_t left) {
   return at::reflection_pad2d(images, {1, 1, 1, 1})
       .narrow(2, top, images.size(2))

@@ -20,21 +20,21 @@
 namespace trainer::inference {
 namespace {
 
-// Where training scripts keep a state_dict, in the order in which equally good ones are taken.
+// Keys under which training scripts store a state_dict, in order of preference among equally good matches.
 constexpr std::array<const char*, 5> kUsualKeys = {"model", "model_state_dict", "state_dict", "network", "ema_state_dict"};
-// torch.compile() puts it before a network or any of its parts.
+// The prefix that torch.compile() adds to the names of a network or any of its parts.
 constexpr std::string_view kCompiled = "_orig_mod.";
 constexpr std::string_view kCounter = "num_batches_tracked";
-// Of those that a message names.
+// The maximum number of entries that a message lists.
 constexpr size_t kMostNamed = 10;
 
 // A dictionary of the file that may be the state_dict.
 struct Part {
-  std::string path;  // "checkpoint.state_dict"; empty: the whole file
+  std::string path;  // "checkpoint.state_dict"; empty for the whole file
   const state::Dict* dict = nullptr;
 };
 
-// Adds `dict` and those within it, at most `depth` deep, in the order in which equally good ones are taken.
+// Adds `dict` and the dictionaries in it, down to `depth` levels, in order of preference among equally good matches.
 void add_parts(const state::Dict& dict, const std::string& path, int depth, std::vector<Part>& parts) {
   const auto add_inner = [&](const std::string& key, const state::Tree& value) {
     const auto* inner = depth == 0 ? nullptr : std::get_if<state::Dict>(&value.value());
@@ -57,8 +57,8 @@ std::string without_wrappers(std::string name) {
   return name;
 }
 
-// What stands before the network's names in the file, such as "module." of DistributedDataParallel: the prefix that gives the most names of
-// the network, of equally good ones the shortest.
+// Returns the prefix of the network's names in the file, such as "module." of DistributedDataParallel: the prefix with which most names
+// match, or the shortest of equally good ones.
 std::string find_prefix(const state::Dict& dict, const Names& names) {
   std::map<std::string, size_t> counts;
   for (const auto& item : dict.items()) {
@@ -76,7 +76,7 @@ std::string find_prefix(const state::Dict& dict, const Names& names) {
   return best == counts.end() ? "" : best->first;
 }
 
-// Why the value cannot be copied to `destination`; empty if it can.
+// Returns why the value cannot be copied to `destination`, or an empty string if it can.
 std::string misfit(const state::Tree& value, const torch::Tensor& destination) {
   const auto* tensor = std::get_if<torch::Tensor>(&value.value());
   if (tensor == nullptr) return "not a tensor";
@@ -84,7 +84,7 @@ std::string misfit(const state::Tree& value, const torch::Tensor& destination) {
   return fits ? "" : fmt::format("{}, not {}", state::describe(*tensor), state::describe(destination));
 }
 
-// "missing a, b and 110 more"; empty for no names.
+// Returns "missing a, b and 110 more", or an empty string for no names.
 std::string list_of(const char* what, const std::vector<std::string>& names) {
   if (names.empty()) return "";
   const auto named = std::span(names).first(std::min(names.size(), kMostNamed));
@@ -96,11 +96,11 @@ std::string list_of(const char* what, const std::vector<std::string>& names) {
 struct Misfit {
   std::string name;
   std::string what;
-  torch::Tensor wanted;  // the model's
+  torch::Tensor wanted;  // the model's tensor
   const state::Tree* found = nullptr;
 };
 
-// Whether the value is that of the last layer of a network with another number of outputs.
+// Whether the value is from the last layer of a network with a different number of outputs.
 bool is_of_other_outputs(const Misfit& misfit, int64_t num_outputs) {
   const auto* found = std::get_if<torch::Tensor>(&misfit.found->value());
   return found != nullptr && found->dim() > 0 && found->dim() == misfit.wanted.dim() && misfit.wanted.size(0) == num_outputs &&
@@ -109,8 +109,8 @@ bool is_of_other_outputs(const Misfit& misfit, int64_t num_outputs) {
 
 // The comparison of a part of a file with a model.
 struct Match {
-  std::string origin;                                                 // the file, the part, and what was taken off its names
-  std::vector<std::pair<torch::Tensor, torch::Tensor>> fitting = {};  // the model's and the file's
+  std::string origin;  // the file, the part, and the prefixes that were removed from its names
+  std::vector<std::pair<torch::Tensor, torch::Tensor>> fitting = {};  // the model's tensor and the file's tensor
   std::vector<std::string> missing = {};
   std::vector<std::string> unexpected = {};
   std::vector<Misfit> misfits = {};
@@ -166,7 +166,7 @@ Match match(const Part& part, const std::string& source, const state::Dict& mode
   return found;
 }
 
-// Of the part that fits best.
+// Returns the match of the part that fits best.
 Match best_match(const state::Tree& file, const std::string& source, const torch::nn::Module& model) {
   const auto* root = std::get_if<state::Dict>(&file.value());
   if (root == nullptr) throw CheckpointError(source + ": does not contain a state_dict; save model.state_dict()");
@@ -207,8 +207,8 @@ std::string head_of(const models::Model& model) {
 
 namespace {
 
-// Takes the last layer's tensors out of `found` if the file tells other names of the classes, and copies the rows of the classes with equal
-// names. Returns a sentence about it; empty: nothing was done.
+// If the file has different class names, removes the last layer's tensors from `found`, and copies the rows of the classes with equal
+// names. Returns a sentence about it, or an empty string if nothing was done.
 std::string take_rows_by_class(const state::Tree& file, const std::vector<std::string>& class_names, const models::Model& model,
                                Match& found) {
   const auto* root = std::get_if<state::Dict>(&file.value());
@@ -248,9 +248,12 @@ std::string take_rows_by_class(const state::Tree& file, const std::vector<std::s
       found.misfits.erase(misfit);
     }
   }
-  if (num_taken == 0) return fmt::format("; the last layer ({}) starts at random, because none of its classes is in the file", head);
-  return fmt::format("; the last layer ({}) has the rows of {} of its {} by their names, the others start at random", head, num_taken,
-                     counted(class_names.size(), "class", "classes"));
+  if (num_taken == 0)
+    return fmt::format("; the last layer ({}) starts with random values, because none of its classes is in the file", head);
+  return fmt::format(
+      "; the last layer ({}) starts with the rows of {} of its {}, which have the same names in the file, and the others with random "
+      "values",
+      head, num_taken, counted(class_names.size(), "class", "classes"));
 }
 
 }  // namespace
@@ -263,7 +266,7 @@ InitReport init_model(const state::Tree& file, const std::string& source, bool s
   const auto differences = found.differences();
   if (found.fitting.empty() && rows.empty()) {
     throw CheckpointError(
-        fmt::format("{}: none of its entries fits the model: {}; choose the model that the file was made for", found.origin, differences));
+        fmt::format("{}: none of its entries fits the model: {}; choose the model for which the file was made", found.origin, differences));
   }
   if (strict && !differences.empty()) {
     throw CheckpointError(fmt::format("{}: does not fit the model: {}; set model.init_strict: false to load only what fits ({})",
@@ -276,8 +279,8 @@ InitReport init_model(const state::Tree& file, const std::string& source, bool s
   report.text += rows;
   if (!differences.empty()) report.text += "; skipped: " + differences;
   if (2 * num_fitting < num_tensors) {
-    report.warning =
-        fmt::format("only {} of the {} tensors of the network are in {}; the others start at random", num_fitting, num_tensors, source);
+    report.warning = fmt::format("only {} of the {} tensors of the network are in {}; the others start with random values", num_fitting,
+                                 num_tensors, source);
   }
   return report;
 }
@@ -294,7 +297,7 @@ InitReport init_all_but_head(const state::Tree& file, const std::string& source,
   });
   const auto differences = found.differences();
   if (!differences.empty()) {
-    throw CheckpointError(fmt::format("{}: does not fit the model: {}; choose the model and its keys for which the file was made",
+    throw CheckpointError(fmt::format("{}: does not fit the model: {}; choose the model and the keys for which the file was made",
                                       found.origin, differences));
   }
   copy_fitting(found);
@@ -302,8 +305,8 @@ InitReport init_all_but_head(const state::Tree& file, const std::string& source,
                     .warning = {}};
   report.text += rows;
   if (!head.empty()) {
-    report.text +=
-        fmt::format("; the last layer ({}) starts at random, because it has {} outputs here", fmt::join(head, ", "), model.num_outputs());
+    report.text += fmt::format("; the last layer ({}) starts with random values, because it has {} outputs in this experiment",
+                               fmt::join(head, ", "), model.num_outputs());
   }
   return report;
 }
@@ -316,8 +319,8 @@ void load_weights(const state::Tree& tree, const std::string& source, bool avera
   if (!averaged) return load_weights(tree, source, model);
   const state::View file(tree, source);
   const auto from = file.find("ema");
-  if (!from) file.fail("holds no averaged parameters, as checkpoints of a run with training.ema do; omit --ema");
-  if (from->is_none()) from->fail("holds no averaged parameters; train with training.ema, or omit --ema");
+  if (!from) file.fail("does not contain averaged parameters, which only a run with training.ema saves; omit --ema");
+  if (from->is_none()) from->fail("does not contain averaged parameters; train with training.ema, or omit --ema");
   state::Dict weights;
   for (const auto& key : from->keys()) {
     if (key != state::Key("n_averaged")) weights.add(key, from->at(key).tensor());

@@ -21,9 +21,9 @@ namespace {
 constexpr size_t kKeptLines = 5;
 // Longer lines are forwarded in pieces.
 constexpr size_t kLongestLine = size_t{64} * 1024;
-// What is read before the launcher looks after its other processes, and requests to stop.
+// The most bytes that are read before the launcher handles its other processes and stop requests.
 constexpr size_t kReadAtOnce = size_t{64} * 1024;
-// The most that a pipe can hold, unless root has raised the limit.
+// The largest capacity of a pipe, unless root has raised the limit.
 constexpr size_t kMostInPipe = size_t{1} << 20;
 
 [[noreturn]] void fail(const std::string& program, int reason) {
@@ -39,7 +39,7 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   return result;
 }
 
-// Runs in the child after fork. Calls only async-signal-safe functions, since another thread of the parent may have held any lock.
+// Runs in the child after fork. Calls only async-signal-safe functions, because another thread of the parent may have held a lock.
 [[noreturn]] void become(const ChildProcess& child, char* const* arguments, char* const* environment, pid_t parent, int stdin_descriptor,
                          int report_descriptor) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -78,7 +78,7 @@ pid_t start_process(const ChildProcess& child) {
     become(child, argument_pointers.data(), environment_pointers.data(), parent, null.number(), report_in.number());
   }
   report_in.close();
-  // Reads nothing if execve succeeds, which closes the other end.
+  // If execve succeeds, it closes the other end and nothing is read.
   int reason = 0;
   ssize_t length = 0;
   do {
@@ -131,7 +131,7 @@ void Output::finish() {
 void Output::forward_line(const std::string& line) {
   const auto text = (line.starts_with(prefix_) ? "" : prefix_) + line + '\n';
   std::string_view rest = text;
-  // Failures are ignored: the reader of stderr may have ended, but the processes must continue.
+  // Failures are ignored: the reader of stderr may have exited, but the processes must continue.
   write_all(STDERR_FILENO, rest);
   last_lines_.push_back(line);
   if (last_lines_.size() > kKeptLines) last_lines_.pop_front();
@@ -140,7 +140,7 @@ void Output::forward_line(const std::string& line) {
 SignalQueue::SignalQueue() : sigpipe_before_(signal(SIGPIPE, SIG_IGN)) {
   sigset_t signals;
   sigemptyset(&signals);
-  // A signal that the parent process has set to be ignored would not reach the queue.
+  // An ignored signal would not reach the queue.
   struct sigaction action {};
   action.sa_handler = SIG_DFL;
   for (size_t i = 0; i < kSignals.size(); ++i) {

@@ -1,5 +1,5 @@
 #pragma once
-// One child process and its stderr.
+// A child process and its stderr.
 
 #include <signal.h>
 #include <sys/types.h>
@@ -27,18 +27,18 @@ struct ChildProcess {
 // thread ends. Returns once execve has succeeded; throws Error when the program cannot be started.
 pid_t start_process(const ChildProcess& child);
 
-// Forwards whole lines to stderr, each with `prefix` unless it already begins with it, and keeps the last ones.
+// Forwards whole lines to stderr, each with `prefix` unless it already begins with it, and keeps the last lines.
 class Output {
  public:
-  // `pipe`: the non-blocking read end; without one, nothing is read.
+  // `pipe`: the non-blocking read end; may be empty, then nothing is read.
   Output(Descriptor pipe, std::string prefix);
 
   // -1 after the end of the output.
   int descriptor() const { return pipe_.number(); }
-  // Reads and forwards available output without waiting, and not without end: if there is more, the descriptor stays readable.
+  // Reads and forwards available output without waiting, up to a limit; if there is more, the descriptor stays readable.
   void forward();
-  // Forwards the rest and closes the pipe. Does not wait for its end: a process that the child has started may still hold it open, and may
-  // write without end.
+  // Forwards the rest and closes the pipe. Does not wait for the end of the output, because a process that the child has started may still
+  // hold the pipe open and write without end.
   void finish();
   const std::deque<std::string>& last_lines() const { return last_lines_; }
 
@@ -53,11 +53,11 @@ class Output {
   std::deque<std::string> last_lines_;
 };
 
-// Signals that the program reads one after the other instead of handling them asynchronously.
+// Receives signals one after the other instead of handling them asynchronously.
 
 // While it exists, collects SIGCHLD and the stop signals (SIGINT, SIGTERM, SIGHUP, SIGUSR1) of this process. SIGHUP stays ignored if it
-// is, as under nohup. Ignores SIGPIPE: the reader of this process's stderr, or a process that reads its messages, may end at any time. To
-// be created while no other thread runs.
+// was, as under nohup. Ignores SIGPIPE, because the reader of this process's stderr, or a process that reads its messages, may exit at any
+// time. To be created while no other thread runs.
 class SignalQueue {
  public:
   SignalQueue();

@@ -116,7 +116,7 @@ class Launcher {
     poll(wanted.data(), wanted.size(), timeout_ms);
   }
 
-  // To the running processes and the processes that they have started.
+  // Sends the signal to the running processes and the processes that they have started.
   void send(int signal) {
     for (const auto& child : children_) {
       if (child.is_running) kill(-child.process, signal);
@@ -166,7 +166,7 @@ class Launcher {
     if (is_by_launcher || !is_first) return;
     exit_code_ = code;
     if (code == kPeer) {
-      // Logged at the end, if no other failure is found to be the cause.
+      // Logged at the end, unless another failure is found to be the cause.
       victim_ = &child;
     } else {
       log_failure(child);
@@ -182,7 +182,8 @@ class Launcher {
     logger_.error("{}", describe_failure(child.rank, child.process, child.status, child.output.last_lines()));
   }
 
-  // After an exit with code 4: the failure that the ranks have reported, else a rank that never continued, else the first that gave up.
+  // Logs the cause after an exit with code 4: the failure that the ranks have reported, else a rank that never continued, else the first
+  // rank that gave up.
   void log_cause() {
     for (const auto& child : children_) {
       const auto cause = exit_code_of(child.status) == kPeer ? reported_cause(child.output.last_lines()) : "";
@@ -231,7 +232,7 @@ class Launcher {
     if (!first_request_) {
       first_request_ = Clock::now();
       send(signal);
-      // A suspended process would notice the request only when it continues.
+      // A suspended process would only notice the request after it continues.
       send(SIGCONT);
     } else if ((signal == SIGINT || signal == SIGTERM) && Clock::now() - *first_request_ >= limits_.between_requests) {
       is_ending_ = true;
@@ -244,12 +245,12 @@ class Launcher {
   const TimeLimits& limits_;
   Logger& logger_;
   SignalQueue signals_;
-  std::vector<Child> children_;  // by number
+  std::vector<Child> children_;  // by process number
   std::optional<Clock::time_point> first_request_;
   std::optional<Clock::time_point> deadline_;
   bool is_ending_ = false;
   bool is_terminated_ = false;
-  const Child* victim_ = nullptr;  // the first to end with code 4
+  const Child* victim_ = nullptr;  // the first process that ended with code 4
   int exit_code_ = 0;
 };
 

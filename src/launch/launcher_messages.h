@@ -22,7 +22,7 @@ struct LauncherMessage {
   std::string detail = {};  // of kEnded: "was killed by signal 9 (Killed)"
 };
 
-// How the line ends in which a rank reports, before it exits, which rank has failed. The launcher repeats what precedes it.
+// The end of the line in which a rank reports, before it exits, which rank has failed. The launcher repeats the part before it.
 inline constexpr std::string_view kThisRankExits = "; this rank exits";
 
 // One line, with its newline.
@@ -45,13 +45,13 @@ class LauncherMessageReader {
 
 // How a process has ended, for the log and for exit codes. `status`: from waitpid.
 
-// As a shell shows it: 128 + n when signal n killed the process.
+// The exit code that a shell would report: 128 + n when signal n killed the process.
 int exit_code_of(int status);
 
-// With the last lines of the process's output, unless they are known to name the reason already.
+// Includes the last lines of the process's output, unless they are known to contain the reason already.
 std::string describe_failure(int rank, pid_t process, int status, const std::deque<std::string>& last_lines);
 
-// Which rank has failed, as the last of these lines says that reports it (kThisRankExits); empty if none does.
+// Which rank has failed according to the last of these lines that ends with kThisRankExits; empty if there is none.
 std::string reported_cause(const std::deque<std::string>& lines);
 
 }  // namespace trainer::launch

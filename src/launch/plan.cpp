@@ -35,7 +35,7 @@ std::vector<std::string> split_at_commas(std::string_view text) {
   }
 }
 
-// Numbers or names such as GPU-1a2b and MIG-3c4d.
+// Accepts numbers and names such as GPU-1a2b and MIG-3c4d.
 std::vector<std::string> parse_gpus(const std::string& text) {
   auto gpus = split_at_commas(text);
   for (const auto& gpu : gpus) {
@@ -55,7 +55,7 @@ bool has_library(const std::string& name) {
   return library != nullptr && dlclose(library) == 0;
 }
 
-// "nvidia0", and not "nvidiactl" or "nvidia-uvm".
+// Matches "nvidia0", but not "nvidiactl" or "nvidia-uvm".
 bool is_gpu_device(const std::filesystem::directory_entry& entry) {
   const auto name = entry.path().filename().string();
   constexpr std::string_view kPrefix = "nvidia";
@@ -63,7 +63,7 @@ bool is_gpu_device(const std::filesystem::directory_entry& entry) {
   return name.starts_with(kPrefix) && name.size() > kPrefix.size() && std::all_of(name.begin() + kPrefix.size(), name.end(), is_digit);
 }
 
-// The GPUs of this host that this process may use.
+// The number of GPUs of this host that this process may use.
 int num_gpus_of(const Driver& driver) {
   if (!has_library(driver.library)) return 0;
   std::error_code ignored;
@@ -72,7 +72,7 @@ int num_gpus_of(const Driver& driver) {
   std::error_code no_list;
   const std::filesystem::directory_iterator folder(driver.gpus, no_list);
   if (no_list) {
-    // gVisor has the devices alone; the Linux subsystem of Windows one device for all GPUs, of which it does not tell the number.
+    // gVisor has only the devices; the Windows Subsystem for Linux has one device for all GPUs and does not report their number.
     return num_devices > 0 ? static_cast<int>(num_devices) : static_cast<int>(std::filesystem::exists(driver.devices / "dxg", ignored));
   }
   const auto num_listed = std::distance(begin(folder), end(folder));
@@ -90,7 +90,7 @@ int num_visible_gpus(const world::Environment& environment, const Driver& driver
   return static_cast<int>(end - gpus.begin());
 }
 
-// Variables that other launchers, or this one, set for one process. Slurm's variables of the allocation are kept.
+// Variables that this or another launcher sets for one process. Slurm's variables of the allocation are kept.
 constexpr std::array<std::string_view, 6> kForeignPrefixes = {"TRAINER_LAUNCHER_", "TORCHELASTIC_", "OMPI_", "PMI_", "PMIX_", "MPI_LOCAL"};
 constexpr std::array<std::string_view, 15> kForeignNames = {
     "RANK",      "WORLD_SIZE", "LOCAL_RANK",      "LOCAL_WORLD_SIZE", "MASTER_ADDR",  "MASTER_PORT",   "GROUP_RANK",   "GROUP_WORLD_SIZE",
@@ -101,8 +101,8 @@ bool is_foreign(std::string_view name) {
          std::ranges::any_of(kForeignPrefixes, [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
-// Below the range of ephemeral ports: otherwise a connection of a parallel run could get the port between the destruction of this object
-// and the use of its number.
+// Below the range of ephemeral ports: otherwise a connection of a parallel run could get the port after this object is destroyed and before
+// its number is used.
 constexpr int kFirstPort = 15000;
 constexpr int kLastPort = 32000;
 constexpr int kPortTries = 200;
@@ -133,8 +133,7 @@ SplitArguments split_arguments(std::span<const std::string> args, std::span<cons
   for (const auto& word : split.trainer) {
     const auto name = word.substr(0, word.find('='));
     if (std::ranges::find(flags_with_value, name) == flags_with_value.end()) continue;
-    throw UsageError(fmt::format("trainer launch: {} is an option of the launcher and stands after {}; put it before that", name,
-                                 split.trainer.front()));
+    throw UsageError(fmt::format("trainer launch: {} is an option of the launcher; put it before {}", name, split.trainer.front()));
   }
   return split;
 }
@@ -162,7 +161,7 @@ int num_processes(const Choice& choice, const world::Environment& environment, c
   }
   if (num_listed && count > *num_listed) {
     throw UsageError(fmt::format(
-        "--nproc-per-node {} is more than the {} of --gpus {}, but each process needs its own GPU; give more GPUs or fewer processes",
+        "--nproc-per-node {} is more than the {} of --gpus {}, but each process needs its own GPU; list more GPUs or start fewer processes",
         count, *num_listed, choice.gpus));
   }
   return count;
@@ -176,7 +175,7 @@ std::vector<std::string> inherited_environment() {
 
 namespace {
 
-// What a process sees of a list of GPUs: of MIG devices its own alone, because CUDA uses only the first.
+// The part of a GPU list that a process sees: of MIG devices only its own, because CUDA uses only the first one.
 std::string gpus_of(const std::string& list, int local_rank) {
   const auto names = split_at_commas(list);
   const bool is_mig = std::ranges::all_of(names, [](const std::string& name) { return name.starts_with("MIG-"); });

@@ -1,5 +1,5 @@
 #pragma once
-// What `trainer launch` starts: the split of its arguments, the number of processes, the environment of each, and a port.
+// What `trainer launch` starts: its split arguments, the number of processes, the environment of each, and a port.
 
 #include <filesystem>
 #include <span>
@@ -15,8 +15,8 @@ struct SplitArguments {
   std::vector<std::string> own;      // the launcher's
   std::vector<std::string> trainer;  // after -- or from the first argument that is not the launcher's
 };
-// `flags_with_value`: the launcher's flags that have a value, such as "--gpus"; the value is the next argument or follows "=".
-// Throws UsageError for one of them among the trainer's arguments, whose options have other names.
+// `flags_with_value`: the launcher's options that take a value, such as "--gpus"; the value is the next argument or follows "=". Throws
+// UsageError if one of them is among the trainer's arguments, whose options have other names.
 SplitArguments split_arguments(std::span<const std::string> args, std::span<const std::string> flags_with_value);
 
 // The values of --nproc-per-node and --gpus.
@@ -25,8 +25,8 @@ struct Choice {
   std::string gpus;                    // "0,2"; empty: the visible ones
 };
 
-// Where to look for an NVIDIA driver. A container sees the host's kernel driver even without access to a GPU; the library and the devices
-// exist only for the GPUs that it may use.
+// Where to look for an NVIDIA driver. A container sees the host's kernel driver even without access to a GPU, but it has the library and
+// the devices only for GPUs that it may use.
 struct Driver {
   std::string library = "libcuda.so.1";
   std::filesystem::path gpus = "/proc/driver/nvidia/gpus";
@@ -43,14 +43,14 @@ std::vector<std::string> inherited_environment();
 
 // The environment of the process with `rank_env`: `inherited` without the variables that launchers set for one process, plus RANK,
 // WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK, GROUP_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, TORCHELASTIC_RESTART_COUNT after the
-// first attempt, the secret and the descriptor of the socket to listen on if there are any, and CUDA_VISIBLE_DEVICES from `gpus` unless
-// that is empty. Of a list of MIG devices, of which CUDA uses only the first, each process gets its own.
+// first attempt, the secret and the descriptor of the listening socket if there are any, and CUDA_VISIBLE_DEVICES from `gpus` unless that
+// is empty. From a list of MIG devices each process gets only its own, because CUDA uses only the first one.
 std::vector<std::string> child_environment(std::span<const std::string> inherited, const world::RankEnv& rank_env, const std::string& gpus);
 
 // Shared by the processes of one host; 256 random bits.
 world::RunSecret random_secret();
 
-// Binds a random free port of 127.0.0.1; no other socket can bind it until this object is destroyed. Throws Error when there is none.
+// Binds a random free port of 127.0.0.1; no other socket can bind it until this object is destroyed. Throws Error if there is none.
 class FreePort {
  public:
   FreePort();

@@ -23,8 +23,8 @@ BatchNorm2d::BatchNorm2d(int64_t num_channels, const BatchNormOptions& options) 
 
 torch::Tensor BatchNorm2d::apply(const torch::Tensor& x, const torch::Tensor& residual, bool relu) {
   const bool is_empty = x.numel() == 0 && !(is_training() && joined_group());
-  // An observer sees the normalised values, in which a ReLU could hide an infinite one.
-  if (is_fused_ && !is_empty && !has_observer() && fused_norm::takes(x, residual, weight)) return apply_fused(x, residual, relu);
+  // An observer needs the normalised values before the ReLU, which could hide an infinite value.
+  if (is_fused_ && !is_empty && !has_observer() && fused_norm::supports(x, residual, weight)) return apply_fused(x, residual, relu);
   auto y = observed(*this, normalise(x));
   if (residual.defined()) y = y.add_(residual);
   return relu ? y.relu_() : y;
@@ -68,7 +68,7 @@ torch::Tensor BatchNorm2d::normalise(const torch::Tensor& x) {
 void BatchNorm2d::check_count(const torch::Tensor& x) const {
   if (x.numel() != x.size(1)) return;
   throw UsageError(c10::str(
-      "batch normalisation cannot train on one value per channel (its input is ", x.sizes(),
+      "batch normalisation cannot train on one value per channel (its input has the shape ", x.sizes(),
       "); use a larger dataloader.batch_size or larger images, or set dataloader.drop_last: true if it is the last batch of an epoch"));
 }
 
@@ -88,7 +88,7 @@ thread_local BatchCounts* current_counts = nullptr;
 }  // namespace
 
 BatchCounts::BatchCounts() {
-  TORCH_CHECK(current_counts == nullptr, "BatchCounts: this thread has one already");
+  TORCH_CHECK(current_counts == nullptr, "BatchCounts: this thread already has one");
   current_counts = this;
 }
 
@@ -101,7 +101,7 @@ void BatchCounts::add() {
 
 void BatchNorm2d::count_batch() {
   if (!updates_statistics_) return;
-  // Without a momentum the next batch needs the count.
+  // Without a momentum, the next batch needs the count.
   if (current_counts != nullptr && options_.momentum) {
     auto& counts = current_counts->counts_;
     const auto is_this = [this](const torch::Tensor& count) { return count.is_same(num_batches_tracked); };
@@ -145,7 +145,7 @@ FrozenStatistics::~FrozenStatistics() {
   try {
     for (const auto& [buffer, value] : saved_) buffer.copy_(value);
   } catch (const c10::Error&) {
-    // Only of a device that has failed, which the pass has reported.
+    // This happens only if the device has failed, which the pass has reported.
   }
 }
 
@@ -177,8 +177,8 @@ struct GroupHolder : torch::CustomClassHolder {
 void check_count(double count, at::IntArrayRef input_sizes, const distributed::ProcessGroup& group) {
   if (count >= 2) return;
   throw UsageError(c10::str(
-      "batch normalisation cannot train on less than two values per channel over all ", group.size(), " ranks together (its input here is ",
-      input_sizes,
+      "batch normalisation cannot train on fewer than two values per channel over all ", group.size(),
+      " ranks (the input on this rank has the shape ", input_sizes,
       "); use a larger dataloader.batch_size or larger images, or set dataloader.drop_last: true if it is the last batch of an epoch"));
 }
 

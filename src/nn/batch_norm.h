@@ -1,6 +1,6 @@
 #pragma once
-// Batch normalisations of a network (trainer/nn.h) as a whole. Networks create their norm layers through a NormFactory and do not depend on
-// the kind: local (this file) or synchronised across ranks (nn/sync_batch_norm.h).
+// Operations on all batch normalisations of a network (trainer/nn.h). Networks create their norm layers through a NormFactory and do not
+// depend on the kind: local (this file) or synchronised across ranks (nn/sync_batch_norm.h).
 
 #include <ATen/core/ivalue.h>
 #include <torch/types.h>
@@ -15,8 +15,8 @@
 
 namespace trainer::nn {
 
-// While it exists, batches do not update the running statistics of the model's batch normalisations: for another pass over a batch that
-// they have counted already.
+// While an object exists, batches do not update the running statistics of the model's batch normalisations. Used for another pass over a
+// batch that they have already counted.
 class FrozenStatistics {
  public:
   explicit FrozenStatistics(const torch::nn::Module& model);
@@ -30,8 +30,8 @@ class FrozenStatistics {
   std::vector<std::pair<torch::Tensor, torch::Tensor>> saved_;
 };
 
-// While it exists, the batch normalisations of this thread's forward passes leave to add() to count their batches, which takes one kernel
-// on a GPU instead of one for each layer.
+// While an object exists, the batch normalisations of this thread's forward passes do not count their batches; add() does so for all of
+// them. On a GPU this needs one kernel instead of one per layer.
 class BatchCounts {
  public:
   BatchCounts();
@@ -46,7 +46,7 @@ class BatchCounts {
   std::vector<torch::Tensor> counts_;
 };
 
-// Whether it is a torch::nn::BatchNorm1d, BatchNorm2d or BatchNorm3d.
+// Whether `module` is a torch::nn::BatchNorm1d, BatchNorm2d or BatchNorm3d.
 bool is_libtorch_batch_norm(const torch::nn::Module& module);
 
 NormFactory local_batch_norm();
@@ -54,26 +54,27 @@ NormFactory local_batch_norm();
 // Calls BatchNorm2d::use_fused_operator of every batch normalisation below `network`.
 void use_fused_norm(const torch::nn::Module& network);
 
-// Mean and variance of a batch that is divided among threads and ranks, computed on the CPU in float64.
+// Computes mean and variance of a batch that is divided among threads and ranks, on the CPU in float64.
 
-// Of each channel of the joined batch, [C]. `count`: values per channel; on the CPU the total of all ranks, on CUDA one int32 per rank.
+// Statistics of each channel of the joined batch, [C]. `count`: values per channel; on the CPU the total of all ranks, on CUDA one int32
+// per rank.
 struct BatchStatistics {
   torch::Tensor mean, invstd, count;
 };
 
-// Joins parts of a batch, [parts, 2C + 1]: of each part the mean and the biased variance of each channel, and the number of values per
-// channel. Returns [2C + 1]. The order of the sums is that of the parts.
+// Joins parts of a batch, [parts, 2C + 1]: mean and biased variance of each channel, and the number of values per channel. Returns [2C +
+// 1]. Sums are computed in the order of the parts.
 torch::Tensor merge_moments(const torch::Tensor& parts);
 
-// The statistics of the joined batch of the group's ranks from the moments [2C + 1] of this rank's part; updates the running statistics.
-// Collective if `group` is not null. Throws UsageError on all ranks if a channel has fewer than two values; `input_sizes` is for the
+// Computes the statistics of the group's joined batch from the moments [2C + 1] of this rank's part, and updates the running statistics.
+// Collective if `group` is not null. Throws UsageError on all ranks if a channel has fewer than two values; `input_sizes` is used in the
 // message.
 BatchStatistics join_statistics(const torch::Tensor& moments, const torch::Tensor& running_mean, const torch::Tensor& running_var,
                                 double batch_weight, double eps, const distributed::ProcessGroup* group, at::IntArrayRef input_sizes);
 
 void check_count(double count, at::IntArrayRef input_sizes, const distributed::ProcessGroup& group);
 
-// A group, possibly null, among the saved values of an autograd function.
+// Convert a group, which may be null, to and from a saved value of an autograd function.
 c10::IValue hold_group(std::shared_ptr<const distributed::ProcessGroup> group);
 std::shared_ptr<const distributed::ProcessGroup> held_group(const c10::IValue& value);
 

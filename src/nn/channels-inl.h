@@ -1,5 +1,4 @@
-// Vectors of channels.
-// Included once for each kind of processor, as Highway's own headers of this name are.
+// Vectors of channels. Included once for each instruction set, like Highway's own "-inl.h" headers.
 #if defined(TRAINER_NN_CHANNELS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef TRAINER_NN_CHANNELS_INL_H
 #undef TRAINER_NN_CHANNELS_INL_H
@@ -15,7 +14,7 @@ HWY_BEFORE_NAMESPACE();
 namespace trainer::nn::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// As many channels as the widest vectors have room for, and as few as every number of channels can be divided into.
+// The widest vectors of channels, and vectors that divide every supported number of channels.
 template <class T>
 using WideTag = hn::CappedTag<T, 2 * kChannels>;
 template <class T>

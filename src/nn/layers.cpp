@@ -12,7 +12,7 @@
 namespace trainer::nn {
 namespace {
 
-// As autocast does for LibTorch's convolution.
+// Converts x like autocast does for LibTorch's convolution.
 torch::Tensor in_autocast_type(const torch::Tensor& x) {
   const bool is_cast = x.is_cpu() && x.scalar_type() == torch::kFloat32 && at::autocast::is_autocast_enabled(at::kCPU);
   return is_cast ? x.to(at::autocast::get_autocast_dtype(at::kCPU)) : x;
@@ -29,7 +29,7 @@ Conv2d::Conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel_size, C
 torch::Tensor Conv2d::forward(const torch::Tensor& input) {
   const auto x = largest_tile_ ? in_autocast_type(input) : input;
   if (const auto tile = winograd_tile(x)) return observed(*this, convolution::convolve(x, weight, bias, *tile));
-  if (largest_tile_ && groups_ == 1 && stride_ > 1 && padding_ == 1 && convolution::takes_strided(x, weight)) {
+  if (largest_tile_ && groups_ == 1 && stride_ > 1 && padding_ == 1 && convolution::supports_strided(x, weight)) {
     return observed(*this, convolution::convolve_strided(x, weight, bias, stride_));
   }
   return observed(*this, at::conv2d(x, used_weight(weight), used_weight(bias), stride_, padding_, /*dilation=*/1, groups_));
@@ -86,7 +86,7 @@ std::vector<torch::Tensor> trained_weights(const torch::nn::Module& network) {
 
 namespace {
 
-// Each tensor in another type, by one kernel; undefined ones stay so.
+// Converts all tensors to another type with one kernel; undefined tensors stay undefined.
 std::vector<torch::Tensor> converted(at::TensorList tensors, torch::ScalarType dtype) {
   std::vector<torch::Tensor> results;
   std::vector<torch::Tensor> from;
@@ -122,7 +122,7 @@ thread_local const WeightCasts* current_casts = nullptr;
 }  // namespace
 
 WeightCasts::WeightCasts(const std::vector<torch::Tensor>& weights, torch::ScalarType dtype) {
-  TORCH_CHECK(current_casts == nullptr, "WeightCasts: this thread has some already");
+  TORCH_CHECK(current_casts == nullptr, "WeightCasts: this thread already has an object");
   const auto casts = Conversion::apply(at::TensorList(weights), dtype);
   for (size_t i = 0; i < weights.size(); ++i) casts_.emplace(weights[i].unsafeGetTensorImpl(), Cast{casts[i], weights[i]._version()});
   current_casts = this;
@@ -169,10 +169,11 @@ void init_convolutions_(const torch::nn::Module& network, const at::Generator& g
 
 void truncated_normal_(torch::Tensor tensor, double std, at::Generator generator) {
   const torch::NoGradGuard no_grad;
-  // The inverse of the distribution function, from a uniform number between its values at both limits.
+  // Applies the inverse of the distribution function to a uniform number between its values at both limits.
   constexpr double kLimit = 2;
   const double bound = std::erf(kLimit / (std * std::numbers::sqrt2));
-  // Of 1 the inverse is infinite: in torch.nn.init one weight of some ten million becomes the limit itself, a hundred deviations away.
+  // The inverse of 1 is infinite. In torch.nn.init, about one in ten million weights therefore becomes the limit itself, a hundred
+  // deviations away.
   constexpr double kLargest = 1 - 0x1p-24;
   tensor.uniform_(-bound, bound, std::move(generator)).clamp_(-kLargest, kLargest).erfinv_();
   tensor.mul_(std * std::numbers::sqrt2).clamp_(-kLimit, kLimit);
@@ -233,7 +234,7 @@ torch::Tensor SelfAttention::forward(const torch::Tensor& x) {
 }
 
 DropPath::DropPath(double p, at::Generator generator) : p_(p), generator_(std::move(generator)) {
-  TORCH_CHECK(p >= 0.0 && p < 1.0, "the probability of dropping a path must lie in [0, 1), got ", p);
+  TORCH_CHECK(p >= 0.0 && p < 1.0, "the probability of dropping a path must be in [0, 1), got ", p);
 }
 
 torch::Tensor DropPath::forward(const torch::Tensor& x) {
@@ -244,7 +245,7 @@ torch::Tensor DropPath::forward(const torch::Tensor& x) {
 }
 
 Dropout::Dropout(double p, at::Generator generator) : p_(p), generator_(std::move(generator)) {
-  TORCH_CHECK(p >= 0.0 && p < 1.0, "dropout probability must lie in [0, 1), got ", p);
+  TORCH_CHECK(p >= 0.0 && p < 1.0, "dropout probability must be in [0, 1), got ", p);
 }
 
 torch::Tensor Dropout::forward(const torch::Tensor& x) {
@@ -261,7 +262,7 @@ thread_local LayerObserver* current = nullptr;
 }  // namespace
 
 LayerObserver::LayerObserver(See see) : see_(std::move(see)) {
-  TORCH_CHECK(current == nullptr, "LayerObserver: this thread has one already");
+  TORCH_CHECK(current == nullptr, "LayerObserver: this thread already has one");
   current = this;
 }
 

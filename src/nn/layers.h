@@ -1,5 +1,5 @@
 #pragma once
-// Layers with learned weights (trainer/nn.h) of a network as a whole.
+// Operations on all layers with learned weights (trainer/nn.h) of a network.
 
 #include <torch/torch.h>
 
@@ -15,15 +15,15 @@ namespace trainer::nn {
 // Calls Conv2d::use_winograd of every convolution below `network`.
 void use_winograd(const torch::nn::Module& network, std::optional<convolution::Tile> largest_tile);
 
-// The parameters of all convolutions and linear layers of `network` that are trained.
+// The trained parameters of all convolutions and linear layers of `network`.
 std::vector<torch::Tensor> trained_weights(const torch::nn::Module& network);
 
-// While it exists, those layers use in this thread what one kernel has made of their parameters: the same values in autocast's type.
-// Autocast itself would convert each by a kernel of its own. In the backward pass the parameters get their gradients together, after the
-// last one has been computed; until then those in autocast's type are kept, too.
+// While an object exists, these layers use, on this thread, copies of their parameters in autocast's type that one kernel has converted.
+// Autocast itself would use one kernel per parameter. In the backward pass, all parameters receive their gradients together, after the last
+// one has been computed; until then the gradients in autocast's type are also kept in memory.
 class WeightCasts {
  public:
-  // `weights`: of trained_weights().
+  // `weights`: the result of trained_weights().
   WeightCasts(const std::vector<torch::Tensor>& weights, torch::ScalarType dtype);
   ~WeightCasts();
   WeightCasts(const WeightCasts&) = delete;
@@ -33,19 +33,18 @@ class WeightCasts {
   friend torch::Tensor used_weight(const torch::Tensor& weight);
   struct Cast {
     torch::Tensor value;
-    int64_t version;  // of the parameter, when it was converted
+    int64_t version;  // version of the parameter when it was converted
   };
   std::unordered_map<const c10::TensorImpl*, Cast> casts_;
 };
 
-// What a layer computes with: the converted one, if there is one, autocast is on and the weight has not been changed since; otherwise
-// `weight` itself, which may be undefined.
+// Returns the weight that a layer must use: the converted one if there is one, autocast is on and the weight has not changed since;
+// otherwise `weight` itself, which may be undefined.
 torch::Tensor used_weight(const torch::Tensor& weight);
 
-// Observes the output of each layer, for the search for non-finite values. Costs training nothing while no observer exists.
-
-// While it lives, `see` is called with every layer of src/nn (convolution, linear, normalisation, dropout) that this thread applies, and
-// with the layer's output. Must not be nested.
+// Observes the output of each layer, to search for non-finite values. Costs nothing while no observer exists. While an observer exists, it
+// calls `see` with every layer of src/nn (convolution, linear, normalisation, dropout) that this thread applies, and with the layer's
+// output. Observers must not be nested.
 class LayerObserver {
  public:
   using See = std::function<void(const torch::nn::Module& layer, const torch::Tensor& output)>;

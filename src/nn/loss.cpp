@@ -14,7 +14,7 @@
 namespace trainer::nn {
 namespace {
 
-// Softmax and sums over classes lose too much precision in half precision; autocast widens them too.
+// Softmax and sums over classes are too inaccurate in half precision; autocast also converts them to float32.
 torch::Tensor at_least_float32(const torch::Tensor& outputs) {
   return at::isReducedFloatingType(outputs.scalar_type()) ? outputs.to(torch::kFloat32) : outputs;
 }
@@ -24,7 +24,7 @@ struct SmoothedOptions {
 
   void describe(KeyTable& keys) {
     keys.add("label_smoothing", label_smoothing,
-             {.min = 0.0, .max = 1.0, .max_excluded = true, .doc = "Share of the target that is spread evenly over all classes."});
+             {.min = 0.0, .max = 1.0, .max_excluded = true, .doc = "Fraction of the target that is distributed evenly over all classes."});
   }
 };
 
@@ -33,13 +33,14 @@ struct CrossEntropyOptions : SmoothedOptions {
 
   void describe(KeyTable& keys) {
     SmoothedOptions::describe(keys);
-    keys.add("class_weights", class_weights,
-             {.min = 0.0,
-              .min_excluded = true,
-              .doc = "How much the samples of each class count, in the order of the classes, as the weight of "
-                     "torch.nn.CrossEntropyLoss; []: all the same; auto: the number of all training samples divided by that of the class "
-                     "and by the number of classes (scikit-learn's `balanced`). The mean is divided by the sum of the weights of the "
-                     "samples of a step, on all ranks together."});
+    keys.add(
+        "class_weights", class_weights,
+        {.min = 0.0,
+         .min_excluded = true,
+         .doc = "Weight of the samples of each class, in the order of the classes, like the weight of "
+                "torch.nn.CrossEntropyLoss; []: equal weights; auto: the number of training samples divided by the number of samples of "
+                "the class and by the number of classes (scikit-learn's `balanced`). The sum of the losses is divided by the sum of the "
+                "weights of the samples of a step on all ranks."});
   }
 };
 
@@ -51,16 +52,16 @@ struct BinaryCrossEntropyOptions : SmoothedOptions {
     keys.add("pos_weight", pos_weight,
              {.min = 0.0,
               .min_excluded = true,
-              .doc = "How much it counts for each class that a sample belongs to it, beside 1 that it does not, as the pos_weight of "
+              .doc = "Weight for each class of the samples that belong to it, relative to 1 for the other samples, like the pos_weight of "
                      "torch.nn.BCEWithLogitsLoss; []: 1; auto: the number of training samples that do not belong to the class divided by "
                      "the number of those that do."});
   }
 };
 
-// The weights of classes, on the device and in the type of the outputs.
+// The weights of the classes, on the device and in the type of the outputs.
 class ClassWeights {
  public:
-  // Not set: they follow from the training samples.
+  // If `weights` has no value, they are computed from the training samples.
   explicit ClassWeights(const Auto<std::vector<double>>& weights) : is_auto_(!weights.value) {
     if (weights.value && !weights.value->empty()) set(*weights.value);
   }
@@ -69,34 +70,34 @@ class ClassWeights {
   bool is_auto() const { return is_auto_; }
   bool are_given() const { return is_auto_ || weights_.defined(); }
 
-  // Nothing if there are none. `outputs`: [N, classes].
+  // Returns nullopt if there are no weights. `outputs`: [N, classes].
   std::optional<torch::Tensor> for_outputs(const torch::Tensor& outputs, const char* key) const {
     if (!are_given()) return std::nullopt;
     if (!weights_.defined()) {
       throw UsageError(
-          c10::str("loss.", key, ": the numbers of training samples that auto follows from are not known here; give the weights"));
+          c10::str("loss.", key, ": auto needs the numbers of training samples, which are not known here; set the weights explicitly"));
     }
     if (const auto refusal = refusal_of_classes(outputs.size(1)); !refusal.empty()) throw UsageError(c10::str("loss.", key, ": ", refusal));
     if (used_.device() != outputs.device() || used_.scalar_type() != outputs.scalar_type()) {
-      // Also steps that record gradients will use them.
+      // Steps that record gradients also use this tensor.
       const torch::InferenceMode off(false);
       used_ = weights_.to(outputs.options());
     }
     return used_;
   }
-  // Those by which the losses of `targets`, int64 [N], were multiplied, with the same roundings.
+  // Returns the weights by which the losses of `targets`, int64 [N], were multiplied, with the same rounding.
   torch::Tensor of_labels(const torch::Tensor& targets) const {
     return used_.to(targets.device()).index_select(0, targets).to(torch::kFloat64);
   }
   std::string refusal_of_classes(int64_t num_classes) const {
     if (!weights_.defined() || weights_.size(0) == num_classes) return "";
-    return c10::str("has ", weights_.size(0), " numbers, but there are ", num_classes, " classes; give one for each");
+    return c10::str("has ", weights_.size(0), " numbers, but there are ", num_classes, " classes; set one number per class");
   }
 
  private:
   bool is_auto_;
-  torch::Tensor weights_;  // float64 [classes], on the CPU; not defined: there are none (yet)
-  // A CUDA graph cannot copy from the host.
+  torch::Tensor weights_;  // float64 [classes], on the CPU; undefined if there are none (yet)
+  // Kept because a CUDA graph cannot copy from the host.
   mutable torch::Tensor used_;
 };
 
@@ -105,7 +106,7 @@ class CrossEntropy : public Loss {
   explicit CrossEntropy(const CrossEntropyOptions& options) : label_smoothing_(options.label_smoothing), weights_(options.class_weights) {}
 
   torch::Tensor operator()(const torch::Tensor& outputs, const torch::Tensor& targets) const override {
-    constexpr int64_t kIgnoredClass = -100;  // PyTorch's default; no dataset has it
+    constexpr int64_t kIgnoredClass = -100;  // PyTorch's default; no data set contains it
     const auto wide = at_least_float32(outputs);
     return at::cross_entropy_loss(wide, targets, weights_.for_outputs(wide, "class_weights"), at::Reduction::Mean, kIgnoredClass,
                                   label_smoothing_);
@@ -134,7 +135,7 @@ class CrossEntropy : public Loss {
   ClassWeights weights_;
 };
 
-// timm's BinaryCrossEntropy, but without smoothing unless it is asked for.
+// Like timm's BinaryCrossEntropy, but without smoothing by default.
 class BinaryCrossEntropy : public Loss {
  public:
   explicit BinaryCrossEntropy(const BinaryCrossEntropyOptions& options)
@@ -173,11 +174,12 @@ struct FocalOptions {
   double gamma = 2.0;
 
   void describe(KeyTable& keys) {
-    keys.add("gamma", gamma, {.min = 0.0, .doc = "How much less the samples count that are classified well; 0: cross entropy."});
+    keys.add("gamma", gamma,
+             {.min = 0.0, .doc = "Focusing parameter: larger values reduce the loss of well-classified samples more; 0: cross entropy."});
   }
 };
 
-// Lin et al., "Focal Loss for Dense Object Detection", 2017, of a softmax: the cross entropy times (1 - p)^gamma, where p is the
+// Lin et al., "Focal Loss for Dense Object Detection", 2017, with a softmax: the cross entropy times (1 - p)^gamma, where p is the
 // probability of the class.
 class Focal : public Loss {
  public:
@@ -193,7 +195,7 @@ class Focal : public Loss {
   bool has_classes() const override { return true; }
 
  private:
-  // `share`: of each class in the target of a sample; not defined: 1.
+  // `share`: the share of each class in the target of a sample; 1 if undefined.
   torch::Tensor mean_of(const torch::Tensor& log_probabilities, const torch::Tensor& share = {}) const {
     // The gradient of a power below 1 is infinite at 0.
     constexpr double kLeast = 1e-30;
@@ -205,7 +207,7 @@ class Focal : public Loss {
   double gamma_;
 };
 
-// A mean over all differences between outputs and targets.
+// A loss that is a mean over all differences between outputs and targets.
 class LossOfNumbers : public Loss {
  public:
   using Compute = std::function<torch::Tensor(const torch::Tensor& outputs, const torch::Tensor& targets)>;
@@ -213,8 +215,9 @@ class LossOfNumbers : public Loss {
 
   torch::Tensor operator()(const torch::Tensor& outputs, const torch::Tensor& targets) const override {
     if (outputs.sizes() != targets.sizes()) {
-      throw UsageError(c10::str("loss ", name_, " needs targets of the outputs' shape, but the model's outputs are ", outputs.sizes(),
-                                " and the dataset's targets ", targets.sizes(), "; choose another loss, model or dataset"));
+      throw UsageError(c10::str("loss ", name_, " needs targets with the shape of the outputs, but the model's outputs have the shape ",
+                                outputs.sizes(), " and the data set's targets ", targets.sizes(),
+                                "; choose a different loss, model or data set"));
     }
     const torch::Tensor wide = at_least_float32(outputs);
     return compute_(wide, targets.to(wide.scalar_type()));
@@ -237,7 +240,8 @@ struct HuberOptions {
     keys.add("delta", delta,
              {.min = 0.0,
               .min_excluded = true,
-              .doc = "The difference above which the loss is linear; of targets that the task normalises, in units of their deviation."});
+              .doc = "The difference above which the loss is linear. If the task normalises the targets, it is in units of their standard "
+                     "deviation."});
   }
 };
 
@@ -262,16 +266,17 @@ LossRegistry& loss_registry() {
                                       [](const auto& options) { return std::make_unique<CrossEntropy>(options); });
     registry.add<BinaryCrossEntropyOptions>(
         "bce",
-        "Binary cross entropy of each class for itself, its mean over samples and classes: for images that belong to any number of "
-        "classes, and for recipes with mixed images. In the task classification, probabilities that are shown are those of a softmax.",
+        "Mean over samples and classes of the binary cross entropy of each class: for images that belong to any number of "
+        "classes, and for recipes with mixed images. In the task classification, displayed probabilities are those of a softmax.",
         [](const auto& options) { return std::make_unique<BinaryCrossEntropy>(options); });
-    registry.add<FocalOptions>("focal", "Cross entropy in which samples that are classified well count less, for rare classes.",
+    registry.add<FocalOptions>("focal", "Cross entropy in which well-classified samples have less weight, for rare classes.",
                                [](const auto& options) { return std::make_unique<Focal>(options.gamma); });
     registry.add<NoOptions>("mse", "Mean squared difference between outputs and targets.",
                             [](const auto&) { return make_loss_of_numbers("mse", at::mse_loss); });
     registry.add<NoOptions>("l1", "Mean absolute difference between outputs and targets.",
                             [](const auto&) { return make_loss_of_numbers("l1", at::l1_loss); });
-    registry.add<HuberOptions>("huber", "mse for small differences and l1 for large ones, so that outliers count less.", make_huber);
+    registry.add<HuberOptions>("huber", "mse for small differences and l1 for large ones, which reduces the influence of outliers.",
+                               make_huber);
     return registry;
   }();
   return all;

@@ -1,5 +1,5 @@
-// Loads and stores that convert between the type of a tensor and the one that is computed with.
-// Included once for each kind of processor, as Highway's own headers of this name are.
+// Loads and stores that convert between the type of a tensor and the type of the computation. Included once for each instruction set, like
+// Highway's own "-inl.h" headers.
 #if defined(TRAINER_NN_STORED_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef TRAINER_NN_STORED_INL_H
 #undef TRAINER_NN_STORED_INL_H
@@ -30,7 +30,7 @@ template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void store(hn::Vec<D> value, D tag, T* to) {
   hn::StoreU(value, tag, to);
 }
-// Rounds to the nearest, halves to even.
+// Rounds to nearest, half to even.
 template <class D>
 HWY_INLINE void store(hn::Vec<D> value, D /*tag*/, BFloat16* to) {
   const hn::Rebind<uint16_t, D> halves;

@@ -1,5 +1,5 @@
 #pragma once
-// The values of tensors for kernels that do not include LibTorch.
+// Gives kernels that do not include LibTorch access to the values of tensors.
 
 #include <ATen/Dispatch.h>
 #include <torch/types.h>
@@ -18,10 +18,10 @@ void dispatch_stored(torch::ScalarType dtype, const Act& act) {
                                  [&] { act(std::conditional_t<std::is_same_v<scalar_t, c10::BFloat16>, BFloat16, scalar_t>()); });
 }
 
-// The type of what is computed for tensors of `dtype`: Computed<S>.
+// The type of the computation for tensors of `dtype`: Computed<S>.
 inline torch::ScalarType computed_type(torch::ScalarType dtype) { return dtype == torch::kBFloat16 ? torch::kFloat32 : dtype; }
 
-// Null if the tensor is undefined.
+// Returns null if the tensor is undefined.
 template <class S>
 const S* values_of(const torch::Tensor& tensor) {
   return tensor.defined() ? static_cast<const S*>(tensor.const_data_ptr()) : nullptr;

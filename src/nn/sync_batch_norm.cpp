@@ -40,7 +40,7 @@ torch::Tensor local_moments(const torch::Tensor& x, const LayerState& layer) {
   const int64_t num_channels = x.size(1);
   torch::Tensor moments = torch::zeros({2 * num_channels + 1}, torch::kFloat64);
   if (x.numel() == 0) return moments;
-  // Running statistics decide in which type the kernel returns its results.
+  // The type of the running statistics determines the type of the kernel's results.
   const torch::Tensor unused = torch::empty_like(layer.running_mean);
   const auto [mean, var] = at::batch_norm_update_stats(x, unused, unused, /*momentum=*/1.0);
   moments.narrow(0, 0, num_channels).copy_(mean);
@@ -54,7 +54,8 @@ BatchStatistics join(const torch::Tensor& x, const LayerState& layer) {
                          x.sizes());
 }
 
-// (x − mean) · scale + shift of each channel, in the type and layout of x: as batch normalisation in evaluation with a variance of 1.
+// Computes (x − mean) · scale + shift of each channel, in the type and layout of x, as batch normalisation in evaluation with a variance of
+// 1.
 torch::Tensor scale_channels(const torch::Tensor& x, const torch::Tensor& mean, const torch::Tensor& scale, const torch::Tensor& shift,
                              torch::Dtype dtype) {
   if (x.numel() == 0) return torch::empty_like(x);
@@ -90,7 +91,7 @@ Gradients differentiate(const torch::Tensor& dy, const torch::Tensor& x, const t
 
 }  // namespace composed
 
-// The CUDA implementation, as in torch/nn/modules/_functions.py of PyTorch.
+// The CUDA implementation, as in PyTorch's torch/nn/modules/_functions.py.
 namespace fused {
 
 int64_t num_values(const torch::Tensor& x) { return x.numel() / x.size(1); }
@@ -100,7 +101,7 @@ torch::Tensor local_statistics(const torch::Tensor& x, double eps) {
   const int64_t num_channels = x.size(1);
   const torch::Dtype dtype = x.scalar_type() == torch::kFloat64 ? torch::kFloat64 : torch::kFloat32;
   const auto options = x.options().dtype(dtype);
-  // A rank without samples.
+  // This rank has no samples.
   if (x.numel() == 0) return torch::cat({torch::ones({2 * num_channels}, options), torch::zeros({1}, options)});
   const auto [mean, invstd] = at::batch_norm_stats(x, eps);
   return torch::cat({mean, invstd, torch::full({1}, num_values(x), options)});
@@ -108,12 +109,12 @@ torch::Tensor local_statistics(const torch::Tensor& x, double eps) {
 
 BatchStatistics join(const torch::Tensor& x, const LayerState& layer) {
   const int64_t num_channels = x.size(1);
-  // The kernel below divides by the number of values so far. Python drops empty parts, which has to wait for the device; here the sampler
-  // gives the first rank a part whenever it gives one to any rank.
+  // The kernel below divides by the number of values so far. Python drops empty parts, which requires synchronizing with the device. Here,
+  // the sampler gives the first rank a part whenever it gives one to any rank.
   TORCH_CHECK(x.numel() > 0 || layer.group->rank() > 0, "the first rank's part of the batch is empty: ", x.sizes());
   const torch::Tensor all = layer.group->all_gather(local_statistics(x, layer.eps));
   const torch::Tensor counts = all.select(1, 2 * num_channels).contiguous();
-  // Two values on this rank are enough; the sum over all ranks would wait for the device.
+  // Two values on this rank are sufficient. Computing the sum over all ranks would require synchronizing with the device.
   if (num_values(x) < 2) check_count(counts.sum().item<double>(), x.sizes(), *layer.group);
   const auto [mean, invstd] = at::batch_norm_gather_stats_with_counts(
       x, all.narrow(1, 0, num_channels), all.narrow(1, num_channels, num_channels), layer.running_mean, layer.running_var,
@@ -164,7 +165,7 @@ class Normalisation : public torch::autograd::Function<Normalisation> {
   }
 
   static torch::autograd::variable_list backward(AutogradContext* context, const torch::autograd::variable_list& output_gradients) {
-    TORCH_CHECK(!at::GradMode::is_enabled(), "batch normalisation over several ranks has no second derivatives");
+    TORCH_CHECK(!at::GradMode::is_enabled(), "batch normalisation over several ranks does not support second derivatives");
     const auto saved = context->get_saved_variables();
     const torch::Tensor& x = saved[0];
     const torch::Tensor& weight = saved[1];
@@ -179,8 +180,8 @@ class Normalisation : public torch::autograd::Function<Normalisation> {
   }
 };
 
-// The layers that convert_sync_batch_norm() has converted. A layer is found by its weight, or its running mean if it has none: LibTorch's
-// layers call at::batch_norm directly, with their tensors. The weak references keep the addresses from being used again.
+// The layers that convert_sync_batch_norm() has converted. A layer is found by its weight, or by its running mean if it has no weight,
+// because LibTorch's layers call at::batch_norm directly with their tensors. The weak references prevent the addresses from being reused.
 class ConvertedLayers {
  public:
   static ConvertedLayers& all() {
@@ -199,7 +200,7 @@ class ConvertedLayers {
     return std::ranges::any_of(layers_, [&](const auto& converted) { return converted.second.module.lock().get() == &layer; });
   }
 
-  // The group of a layer in training; null: it has none, or normalises its own batch.
+  // Returns the group of a layer in training; null if it has no group or normalises only its own batch.
   GroupPtr find(const torch::Tensor& tensor) const {
     const std::shared_lock lock(mutex_);
     const auto found = layers_.find(tensor.unsafeGetTensorImpl());
@@ -207,7 +208,7 @@ class ConvertedLayers {
     const auto module = found->second.module.lock();
     if (!module || !module->is_training()) return nullptr;
     auto group = found->second.group.lock();
-    TORCH_CHECK(group, "batch normalisation over the ranks of a group that has ended; keep its Context until the training is over");
+    TORCH_CHECK(group, "the process group of a batch normalisation no longer exists; keep its Context until training has finished");
     return group;
   }
 
@@ -219,7 +220,7 @@ class ConvertedLayers {
     std::weak_ptr<const distributed::ProcessGroup> group;
   };
 
-  // Replaces at::batch_norm above autograd. Other layers than those converted get LibTorch's own function.
+  // Replaces at::batch_norm above autograd. Layers that were not converted use LibTorch's own function.
   ConvertedLayers() {
     for (const auto key : {c10::DispatchKey::AutogradCPU, c10::DispatchKey::AutogradCUDA}) {
       libraries_.emplace_back(torch::Library::IMPL, "aten", key, __FILE__, __LINE__).impl("batch_norm", &batch_norm);
@@ -252,8 +253,9 @@ bool convert(const std::shared_ptr<torch::nn::Module>& module, const std::string
   if (layer == nullptr) return false;
   const auto& tensor = layer->weight.defined() ? layer->weight : layer->running_mean;
   if (!tensor.defined()) {
-    throw UsageError("the batch normalisation " + name +
-                     " has neither a weight nor running statistics, by which it could be recognised; set affine or track_running_stats");
+    throw UsageError(
+        "the batch normalisation " + name +
+        " has neither a weight nor running statistics, but one of them is needed to identify it; set affine or track_running_stats");
   }
   ConvertedLayers::all().add(module, tensor, group);
   return true;
@@ -286,8 +288,8 @@ SyncBatchNorm::SyncBatchNorm(int64_t num_channels, GroupPtr group, const BatchNo
 
 torch::Tensor SyncBatchNorm::normalise(const torch::Tensor& x) {
   if (!is_training() || !is_joined()) return BatchNorm2d::normalise(x);
-  TORCH_CHECK(x.dim() >= 2 && x.size(1) == weight.numel(), "batch normalisation of ", weight.numel(), " channels got an input of ",
-              x.sizes());
+  TORCH_CHECK(x.dim() >= 2 && x.size(1) == weight.numel(), "batch normalisation of ", weight.numel(),
+              " channels received an input of shape ", x.sizes());
   const auto [mean, var] = statistics_to_update();
   torch::Tensor y = Normalisation::apply(x, weight, bias, LayerState{group_, mean, var, next_batch_weight(), eps()});
   count_batch();

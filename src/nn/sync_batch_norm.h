@@ -1,5 +1,5 @@
 #pragma once
-// Batch normalisation over the joined batch of all ranks of a process group: torch.nn.SyncBatchNorm, also on the CPU.
+// Batch normalisation over the joined batch of all ranks of a process group, like torch.nn.SyncBatchNorm, but also on the CPU.
 
 #include <memory>
 
@@ -10,15 +10,16 @@ namespace trainer::nn {
 
 // Collective in training: every rank of the group calls forward with its part of the batch, of any size including 0, and then backward.
 // forward runs one all_gather; backward runs one all_reduce, or none if the input needs no gradient. Output, gradient of the input and
-// running statistics are those of BatchNorm2d on the joined batch; the statistics have the same bits on all ranks. Gradients of weight and
-// bias are sums over this rank's part only. In eval mode, and in a group of one rank, it behaves as BatchNorm2d.
+// running statistics are those of BatchNorm2d on the joined batch; the statistics are bitwise the same on all ranks. Gradients of weight
+// and bias are sums over this rank's part only. In eval mode, and in a group of one rank, it behaves like BatchNorm2d.
 //
-// The kernels are those of ATen's batch normalisation on the CPU and those of Python's SyncBatchNorm on CUDA. Ranks' parts are merged in
+// The kernels are those of ATen's batch normalisation on the CPU, and those of Python's SyncBatchNorm on CUDA. Ranks' parts are merged in
 // float64 on the CPU and in float32 on CUDA (float64 for a float64 input).
 class SyncBatchNorm : public BatchNorm2d {
  public:
   SyncBatchNorm(int64_t num_channels, std::shared_ptr<const distributed::ProcessGroup> group, const BatchNormOptions& options = {});
-  // In training, forward throws UsageError on all ranks when a channel has fewer than two values over all ranks together.
+  // In training, forward throws UsageError on all ranks if a channel has fewer than two values over all ranks.
+
   // Whether the group has more than one rank.
   bool is_joined() const { return group_->size() > 1; }
 
@@ -30,9 +31,9 @@ class SyncBatchNorm : public BatchNorm2d {
   std::shared_ptr<const distributed::ProcessGroup> group_;
 };
 
-// Whether it is a batch normalisation over several ranks, also one of LibTorch's that convert_sync_batch_norm() has converted.
+// Whether `layer` is a batch normalisation over several ranks, including LibTorch's layers that convert_sync_batch_norm() has converted.
 bool is_joined(const torch::nn::Module& layer);
-// Whether all buffers of a model are those of batch normalisations over the ranks of a group, so that every rank has the same values.
+// Whether all buffers of a model belong to batch normalisations over the ranks of a group, so that every rank has the same values.
 bool has_equal_buffers(const torch::nn::Module& model);
 
 NormFactory sync_batch_norm(std::shared_ptr<const distributed::ProcessGroup> group);

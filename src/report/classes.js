@@ -11,7 +11,7 @@ const EVALUATION_WORDS = {
 const className = (evaluation, index) => evaluation.classes[index]?.name ?? String(index);
 const panel = (title, ...children) => element("article", { class: "panel" }, element("header", {}, element("h3", {}, title)), ...children);
 
-// `wholeOf`: of a row, of which each count is a share. `words`: of a cell.
+// `wholeOf` returns the total of a row, to which the shares relate. `words` returns the description of a cell.
 function matrixTable(evaluation, matrix, caption, wholeOf, words) {
   const isDense = matrix.length > 15;
   const table = element("table", { class: `matrix ${isDense ? "dense" : ""}` }, element("caption", { class: "hidden-text" }, caption),
@@ -65,14 +65,14 @@ function crossvalPanels(crossval) {
 function coOccurrencePanel(evaluation) {
   const table = matrixTable(evaluation, evaluation.co_occurrence, "Images that belong to two classes: a row and a column for each class",
                             (row, index) => row[index],
-                            (one, other, count, whole, share) => `${count} of ${whole} images of ${one} (${formatPercent(share)}) are of ${other} too`);
+                            (one, other, count, whole, share) => `${count} of ${whole} images of ${one} (${formatPercent(share)}) are also of ${other}`);
   return panel("Classes together", element("p", { class: "muted small" }, "Images of both classes. Colour: share of the images of the row's class."), table);
 }
 
 function pairsPanel(evaluation) {
   const rows = evaluation.pairs.slice(0, evaluation.confusion ? FEW_PAIRS : undefined).map((pair) => [
     className(evaluation, pair.actual), className(evaluation, pair.predicted), pair.count.toLocaleString("en"), formatPercent(pair.share)]);
-  return panel("Most confused", dataTable("Pairs of classes, the most frequent first", ["Actual", "Predicted", "Images", "Of the class"], rows, { numbersFrom: 2 }));
+  return panel("Most confused", dataTable("Pairs of classes, the most frequent first", ["Actual", "Predicted", "Images", "Share of the class"], rows, { numbersFrom: 2 }));
 }
 
 function classPanel(evaluation) {
@@ -105,7 +105,7 @@ function classPanel(evaluation) {
     return box;
   };
   show();
-  const note = areIndependent ? element("p", { class: "muted small" }, "Recall, precision and F1 from the probability on (threshold) that gives the best F1 here.") : null;
+  const note = areIndependent ? element("p", { class: "muted small" }, "Recall, precision and F1 with the threshold of the probability that gives the best F1 here.") : null;
   return panel("Classes", note, box);
 }
 
@@ -127,7 +127,7 @@ function drawn(tag, attributes, ...children) {
 const across = (share) => MARGIN + share * SIZE;
 const up = (share) => MARGIN / 2 + (1 - share) * SIZE;
 
-// A square whose sides are 0% to 100%.
+// A square diagram with both axes from 0% to 100%.
 function squareDiagram(label) {
   const picture = drawn("svg", { class: "reliability", viewBox: `0 0 ${SIZE + 1.5 * MARGIN} ${SIZE + 1.5 * MARGIN}`, role: "img", "aria-label": label });
   for (const share of [0, 0.5, 1]) {
@@ -141,7 +141,7 @@ function squareDiagram(label) {
 // A short number for an axis.
 const axisNumber = (value) => String(Number(value.toPrecision(3)));
 
-// Predictions (upwards) over targets, both on the same scale; right ones lie on the diagonal.
+// Predictions (upwards) over targets, both on the same scale; correct ones are on the diagonal.
 function scatterDiagram(number) {
   const values = number.pairs.flat();
   const least = Math.min(...values), greatest = Math.max(...values);
@@ -169,7 +169,7 @@ function numbersPanel(evaluation) {
   const show = () => box.replaceChildren(scatterDiagram(numbers[Number(choice.value)]));
   choice.addEventListener("change", show);
   show();
-  return panel("Predicted and actual numbers", element("p", { class: "muted small" }, `Predicted (upwards) over actual (to the right) of ${numbers[0].pairs.length.toLocaleString("en")} images. Right predictions lie on the dashed line.`),
+  return panel("Predicted and actual numbers", element("p", { class: "muted small" }, `Predicted (upwards) over actual (to the right) of ${numbers[0].pairs.length.toLocaleString("en")} images. Correct predictions lie on the dashed line.`),
                numbers.length > 1 ? element("label", { class: "controls" }, "Number ", choice) : null, box,
                dataTable("Errors of each number", ["Number", "Mean absolute error", "RMSE", "R²"], rows, { numbersFrom: 1 }));
 }
@@ -179,7 +179,7 @@ function reliabilityDiagram(bins) {
   const picture = squareDiagram("Reliability diagram: accuracy over confidence; the table has the values");
   bins.forEach((bin, index) => {
     if (bin.count === 0) return;
-    const words = `Confidence ${formatPercent(bin.confidence)}: ${formatPercent(bin.accuracy)} of ${bin.count.toLocaleString("en")} are right`;
+    const words = `Confidence ${formatPercent(bin.confidence)}: ${formatPercent(bin.accuracy)} of ${bin.count.toLocaleString("en")} are correct`;
     picture.append(drawn("rect", { x: across(index / bins.length) + 1, y: up(bin.accuracy), width: SIZE / bins.length - 2, height: SIZE * bin.accuracy },
                          drawn("title", {}, words)),
                    drawn("circle", { cx: across(bin.confidence), cy: up(bin.accuracy), r: 3 }));
@@ -190,11 +190,11 @@ function reliabilityDiagram(bins) {
 
 function reliabilityTable(bins) {
   const rows = bins.filter((bin) => bin.count > 0).map((bin) => [formatPercent(bin.confidence), withBar(bin.accuracy), bin.count.toLocaleString("en")]);
-  return dataTable("How often predictions of a confidence are right", ["Confidence", "Accuracy", "Images"], rows, { numbersFrom: 0 });
+  return dataTable("How often predictions of each confidence are correct", ["Confidence", "Accuracy", "Images"], rows, { numbersFrom: 0 });
 }
 
 function calibrationPanel(evaluation) {
-  return panel("Calibration", element("p", { class: "muted small" }, "Accuracy (upwards) of the predictions of each confidence (to the right). Bars below the dashed line: too confident."),
+  return panel("Calibration", element("p", { class: "muted small" }, "Accuracy (upwards) of the predictions of each confidence (to the right). Bars below the dashed line: predictions that are too confident."),
                reliabilityDiagram(evaluation.calibration),
                element("details", {}, element("summary", {}, "As a table"), reliabilityTable(evaluation.calibration)));
 }
@@ -202,25 +202,25 @@ function calibrationPanel(evaluation) {
 const withInterval = (measured) =>
   measured ? `${formatPercent(measured.value)} (${formatPercent(measured.low)} to ${formatPercent(measured.high)})` : "unknown";
 
-// What `trainer calibrate` has measured: the temperature's effect, and what is decided.
+// The results of `trainer calibrate`: the effect of the temperature, and the decisions.
 function operatingPointPanel(calibration) {
   const rows = [["Temperature", calibration.temperature.toFixed(4)]];
   const threshold = calibration.threshold;
   if (threshold) {
     rows.push([`Class ${threshold.class}`, `if it is at least ${Number((100 * threshold.probability).toPrecision(4))}% probable`],
-              ["… its images that are missed", withInterval(threshold.misses)], ["… others that are taken for it", withInterval(threshold.false_alarms)]);
+              ["… its images that are missed", withInterval(threshold.misses)], ["… others that are falsely assigned to it", withInterval(threshold.false_alarms)]);
   }
   if (calibration.reject_below > 0) rows.push([`Rejected, less than ${formatPercent(calibration.reject_below)} probable`, withInterval(calibration.rejected)]);
   rows.push([calibration.reject_below > 0 ? "Accuracy of the others" : "Accuracy", withInterval(calibration.accuracy)]);
   const figures = [["before", "Before"], ["after", "With the temperature"]].map(([when, words]) => element("figure", {}, reliabilityDiagram(calibration[when].calibration), element(
     "figcaption", { class: "small" }, words, element("br"), `calibration error ${withInterval(calibration[when].error)}`)));
   return panel("Operating point",
-                     element("p", { class: "muted small" }, `Of trainer calibrate${calibration.averaged ? " --ema, so of the averaged parameters," : ""} with ${calibration.num_samples.toLocaleString("en")} images of ${calibration.images}, after step ` +
+                     element("p", { class: "muted small" }, `Measured by trainer calibrate${calibration.averaged ? " --ema, with the averaged parameters," : ""} on ${calibration.num_samples.toLocaleString("en")} images of ${calibration.images}, after step ` +
                                                             `${calibration.step.toLocaleString("en")}. In brackets: 95% intervals.`),
-                     element("div", { class: "pair" }, ...figures), dataTable("What is decided", ["Of these images", "Value"], rows, { numbersFrom: 1 }));
+                     element("div", { class: "pair" }, ...figures), dataTable("Decisions", ["For these images", "Value"], rows, { numbersFrom: 1 }));
 }
 
-// Of one class, which a list chooses.
+// The curve of one class, which the user chooses from a list.
 function precisionRecallPanel(calibration) {
   const choice = element("select", {}, ...calibration.classes.map((one, index) => element("option", { value: index }, one.name)));
   const box = element("div");
@@ -229,7 +229,7 @@ function precisionRecallPanel(calibration) {
     const picture = squareDiagram(`Precision over recall of ${one.name}; the table has the values`);
     picture.append(drawn("polyline", { class: "curve", points: one.points.map((point) => `${across(point.recall)},${up(point.precision)}`).join(" ") }));
     for (const point of one.points) {
-      const words = `At least ${formatPercent(point.threshold)} probable: ${formatPercent(point.recall)} of the class are found, ${formatPercent(point.precision)} of these are right`;
+      const words = `At least ${formatPercent(point.threshold)} probable: ${formatPercent(point.recall)} of the class are found, ${formatPercent(point.precision)} of these are correct`;
       picture.append(drawn("circle", { cx: across(point.recall), cy: up(point.precision), r: 2.5 }, drawn("title", {}, words)));
     }
     const rows = one.points.map((point) => [formatPercent(point.threshold), formatPercent(point.recall), formatPercent(point.precision)]);
@@ -239,7 +239,7 @@ function precisionRecallPanel(calibration) {
   };
   choice.addEventListener("change", show);
   show();
-  return panel("Precision and recall", element("p", { class: "muted small" }, "Of the images that are taken for the class from a threshold on: how many are right (upwards), and how many of the class are found (to the right)."),
+  return panel("Precision and recall", element("p", { class: "muted small" }, "For the images that a threshold assigns to the class: how many are correct (upwards), and how many of the class are found (to the right)."),
                element("label", { class: "controls" }, "Class ", choice), box);
 }
 
@@ -254,7 +254,7 @@ function mistakesPanel(evaluation) {
       element("span", { class: "muted", title: mistake.name }, mistake.name ?? `sample ${mistake.index}`))));
   });
   const note = evaluation.images_note ? element("p", { class: "muted small" }, evaluation.images_note) : null;
-  const node = panel("Wrongly classified, with the greatest confidence", note, element("ul", { class: "mistakes" }, ...items));
+  const node = panel("Wrongly classified with the highest confidence", note, element("ul", { class: "mistakes" }, ...items));
   node.classList.add("wide");
   return node;
 }

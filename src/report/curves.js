@@ -1,15 +1,15 @@
-// The charts, drawn by uPlot.
+// The charts, drawn with uPlot.
 "use strict";
 
-// In this order; then all others by name.
+// The order of the charts; all others follow by name.
 const CHART_ORDER = ["loss", "top1", "top5", "macro_f1", "balanced_accuracy", "mcc", "lr", "images_per_second", "data_wait", "memory_bytes"];
-// What the training did rather than what it learnt: folded.
+// Measurements of the training process, which are folded by default.
 const DIAGNOSTICS = new Set(["lr", "images_per_second", "data_wait", "queue_depth", "memory_bytes", "grad_scale", "skipped_steps", "grad_norm"]);
-// A greatest value that is so many times the median flattens the rest of a linear axis.
+// A largest value of more than this many times the median flattens the rest of a linear axis.
 const SPIKE = 20;
 const POWERS_OF_TWO = Array.from({ length: 50 }, (_, exponent) => 2 ** exponent);
 
-// As TensorBoard: an exponential moving average that is not biased towards its beginning.
+// Like TensorBoard's smoothing: an exponential moving average without bias towards its first value.
 function smoothed(values, weight) {
   let average = 0, num = 0;
   return values.map((value) => {
@@ -44,7 +44,7 @@ function metricNames() {
   return [...names].sort((one, other) => rank(one) - rank(other) || one.localeCompare(other));
 }
 
-// Ticks of a logarithmic axis: decades, or within few decades also numbers between them.
+// Ticks of a logarithmic axis: decades, or, if there are few decades, also numbers between them.
 function logSplits(plot, axis, min, max) {
   const decades = Math.log10(max / min);
   if (decades > 3) {
@@ -62,7 +62,7 @@ class Chart {
   constructor(metric) {
     this.metric = metric;
     this.isLog = false;
-    this.isChosen = false;  // by the reader
+    this.isChosen = false;  // by the user
     this.format = formatterOf(metric);
     this.plotBox = element("div", { class: "plot", tabindex: "0", role: "group" });
     this.logButton = element("button", { type: "button", "aria-pressed": "false" }, "log axis");
@@ -80,7 +80,7 @@ class Chart {
     }).observe(this.plotBox);
   }
 
-  // Reads the curves again. A chart with the same curves keeps the part that is shown.
+  // Reads the curves again. A chart whose curves are the same keeps the visible range.
   update() {
     const curves = curvesOf(this.metric);
     const isSame = () => this.plot && this.isLog === wasLog && JSON.stringify(curves.map((curve) => curve.label)) === JSON.stringify(labels);
@@ -113,7 +113,7 @@ class Chart {
     return byId("axis").value === "epoch" && curve.run.steps_per_epoch > 0 ? curve.steps.map((step) => step / curve.run.steps_per_epoch) : curve.steps;
   }
 
-  // uPlot's columns: all x, then for each curve its values as measured and smoothed.
+  // uPlot's columns: all x, then for each curve the measured and the smoothed values.
   table() {
     const weight = Number(byId("smoothing").value);
     const positive = (value) => (this.isLog && value !== null && value <= 0 ? null : value);
@@ -127,7 +127,7 @@ class Chart {
     return joined;
   }
 
-  // The value at a place, or the latest one before it: validations are rarer than training intervals.
+  // The value at this position, or the latest one before it, because validations are rarer than training intervals.
   valueAt(plot, column, index) {
     if (index === null || index === undefined) return this.latest[column];
     for (let i = index; i >= 0; --i) {
@@ -166,7 +166,7 @@ class Chart {
                           ticks: { stroke: () => variable("--line"), width: 1, size: 4 }, font: "12px system-ui, sans-serif" });
     const isBytes = this.metric.endsWith("_bytes");
     const axisValue = isFraction(this.metric) ? (value) => `${Number((100 * value).toPrecision(4))}%` : this.format;
-    // Without it a logarithmic axis would show whole decades.
+    // Without this function a logarithmic axis would show whole decades.
     const logRange = (plot, min, max) => (min > 0 && max > 0 ? [min * 0.9, max * 1.1] : [0.1, 1]);
     this.plot = new uPlot({
       width: this.plotBox.clientWidth || 300, height: 200,
@@ -181,7 +181,7 @@ class Chart {
     }, this.table(), this.plotBox);
   }
 
-  // A name of the legend stands for both of its columns, and can be pressed by the keyboard.
+  // Makes each name of the legend control both of its columns, and usable by keyboard.
   arrangeLegend(plot) {
     plot.root.querySelectorAll(".u-series").forEach((row, column) => {
       if (column === 0) return;

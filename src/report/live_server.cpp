@@ -21,17 +21,17 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kAddress = "127.0.0.1";
-// A browser uses six at once.
+// A browser uses six connections at once.
 constexpr size_t kMostConnections = 64;
 constexpr size_t kLongestRequest = 32 * 1024;
-// Until the request is complete; for each part of an answer to be taken; for the client to close the connection.
+// How long the request may take to be complete, the client to read each part of an answer, and the client to close the connection.
 constexpr std::chrono::seconds kRequestLimit{5};
 constexpr std::chrono::seconds kAnswerLimit{10};
 constexpr std::chrono::seconds kCloseLimit{1};
 constexpr int kPollMilliseconds = 50;
 constexpr std::string_view kEndOfHeaders = "\r\n\r\n";
 
-// The value of a header; empty if it is not there.
+// The value of a header; empty if it is missing.
 std::string_view header(std::string_view request, std::string_view name) {
   while (true) {
     const auto end = request.find("\r\n");
@@ -46,14 +46,14 @@ std::string_view header(std::string_view request, std::string_view name) {
   }
 }
 
-// The port may be another one, that of a tunnel from a user's computer.
+// The port may differ, if the request comes through a tunnel from a user's computer.
 bool names_this_computer(std::string_view request) {
   const auto host = header(request, "Host");
   const auto name = host.substr(0, host.find(':'));
   return name == kAddress || name == "localhost";
 }
 
-// `status`: "200 OK". `headers`: further ones, each with its line break.
+// `status`: "200 OK". `headers`: additional headers, each with its line break.
 std::string make_answer(std::string_view status, std::string_view type, std::string_view body, std::string_view headers = "") {
   return fmt::format(
       "HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\nCache-Control: no-store\r\n"
@@ -71,7 +71,7 @@ std::string refuse(std::string_view status, std::string_view reason) {
 struct LiveServer::Connection {
   Descriptor socket;
   Clock::time_point deadline = Clock::now() + kRequestLimit;
-  std::string request = {};  // what has arrived of it
+  std::string request = {};  // the part that has arrived
   std::string answer = {};   // empty until the request is complete
   size_t num_sent = 0;       // of the answer
 };
@@ -86,13 +86,13 @@ LiveServer::LiveServer(int port, LiveContent content)
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof address;
   auto* any = reinterpret_cast<sockaddr*>(&address);
-  // Connections of a server before may still be closing.
+  // Connections of an earlier server may still be closing.
   const int yes = 1;
   ::setsockopt(listener_.number(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   if (::bind(listener_.number(), any, size) != 0 || ::listen(listener_.number(), SOMAXCONN) != 0 ||
       ::getsockname(listener_.number(), any, &size) != 0) {
     throw UsageError(
-        fmt::format("--port {}: another program uses this port, or it needs other rights; choose another one, or omit --port", port));
+        fmt::format("--port {}: another program uses this port, or this user may not use it; choose another one, or omit --port", port));
   }
   port_ = ntohs(address.sin_port);
 }
@@ -134,7 +134,7 @@ void LiveServer::advance(Connection& connection) const {
     connection.num_sent += static_cast<size_t>(length);
     connection.deadline = Clock::now() + kAnswerLimit;
     if (connection.num_sent < connection.answer.size()) continue;
-    // Closed at once, it would not reach a client that still sends.
+    // Closing the socket at once could discard the answer if the client still sends.
     ::shutdown(connection.socket.number(), SHUT_WR);
     connection.deadline = Clock::now() + kCloseLimit;
   }
@@ -161,7 +161,7 @@ std::string LiveServer::answer(const std::string& request) const {
   const auto target = line.substr(std::min(line.find(' ') + 1, line.size()));
   const auto path = target.substr(0, target.find(' '));
   if (!names_this_computer(request)) return refuse("403 Forbidden", "only requests to 127.0.0.1 or localhost are answered");
-  if (!path.starts_with(path_)) return refuse("403 Forbidden", "open the whole address that trainer report has printed");
+  if (!path.starts_with(path_)) return refuse("403 Forbidden", "open the complete address that trainer report printed");
   if (!line.starts_with("GET ")) return refuse("405 Method Not Allowed", "only GET is answered");
   try {
     if (path == path_) return make_answer("200 OK", "text/html; charset=utf-8", content_.page());

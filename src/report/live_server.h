@@ -1,5 +1,5 @@
 #pragma once
-// Serves the page of a running training to browsers of this computer.
+// Serves the page of a running training to browsers on this computer.
 
 #include <functional>
 #include <list>
@@ -15,10 +15,10 @@ struct LiveContent {
   std::function<std::string()> data;     // JSON
 };
 
-// Listens on 127.0.0.1 from its construction on, which all users of this computer can reach. So it answers only requests for the page
-// (path()) and its data (path() + "data"), whose addresses begin with a random token, and only those that name this computer as their host:
-// a page of another site, whose name an attacker lets point to 127.0.0.1, cannot read them. A client that is slow, or that sends without
-// end, holds up no other and is cut off.
+// Listens on 127.0.0.1 from its construction on. Because all users of this computer can reach that address, it answers only requests for
+// the page (path()) and its data (path() + "data"), whose addresses begin with a random token, and only requests that name this computer as
+// their host: a page of another site whose name an attacker has pointed to 127.0.0.1 cannot read them. A client that is slow or sends
+// without end does not delay others and is disconnected.
 class LiveServer {
  public:
   // `port` 0: a free one. Throws UsageError if the port is taken.
@@ -30,7 +30,7 @@ class LiveServer {
   int port() const { return port_; }
   // "/TOKEN/"
   const std::string& path() const { return path_; }
-  // Answers requests, on the calling thread, until `should_stop` returns true; it is called several times a second.
+  // Answers requests on the calling thread until `should_stop` returns true; it is called several times per second.
   void serve(const std::function<bool()>& should_stop);
 
  private:
@@ -39,7 +39,7 @@ class LiveServer {
   // Reads and writes what is possible without waiting.
   void advance(Connection& connection) const;
   void receive(Connection& connection) const;
-  // The whole answer to a whole request.
+  // The complete answer to a complete request.
   std::string answer(const std::string& request) const;
 
   LiveContent content_;

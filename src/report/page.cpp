@@ -6,7 +6,7 @@
 namespace trainer::report {
 namespace {
 
-// Text as JSON within a script element, which ends at "</script", whatever it is in.
+// Text as JSON within a script element, which would end at any "</script" in it.
 std::string json_in_html(const history::Json& data) {
   const auto text = data.dump(-1, ' ', false, history::Json::error_handler_t::replace);
   std::string result;
@@ -29,7 +29,7 @@ std::string title_of(const history::Json& data) {
 
 std::string content_of(std::string_view place, const history::Json& data) {
   if (place == "title") return title_of(data);
-  // A page that is a file asks for nothing.
+  // A page in a file makes no requests.
   if (place == "connect") return data.at("live").get<bool>() ? "'self'" : "'none'";
   if (place == "style") return std::string(kPageCss);
   if (place == "chart_style") return std::string(kChartCss);

@@ -1,5 +1,5 @@
 #pragma once
-// The page of `trainer report`: one HTML text that refers to nothing outside of it.
+// The page of `trainer report`: a single HTML text that needs no other files.
 
 #include <string>
 #include <string_view>
@@ -11,10 +11,10 @@ namespace trainer::report {
 // `data`: from make_data(). No text in it can become markup or script.
 std::string make_page(const history::Json& data);
 
-// `text` in HTML, also in an attribute with double quotes.
+// `text` escaped for HTML, also within an attribute in double quotes.
 std::string escaped(std::string_view text);
 
-// The files of the page, which cmake/EmbedFiles.cmake writes into the program.
+// The files of the page, which cmake/EmbedFiles.cmake embeds in the program.
 
 extern const std::string_view kPageHtml;
 extern const std::string_view kPageCss;

@@ -1,10 +1,10 @@
-// Draws the report from the data, and in a page that is served again when there is newer data.
+// Draws the report from the data; in a served page, again whenever there is newer data.
 "use strict";
 
 const POLL_MILLISECONDS = 2000;
-// More runs are only in the table.
+// Further runs are only in the table.
 const MOST_CARDS = 4;
-// Keys that differ between runs without making them different experiments.
+// Keys that may differ between runs of the same experiment.
 const NAMES_OF_RUNS = new Set(["experiment", "output_dir"]);
 const MOST_KEYS = 8;
 
@@ -18,7 +18,7 @@ const placeOfBest = (run) => (run.steps_per_epoch > 0 ? `epoch ${run.best.epoch 
 const metricWords = (name) => (LABELS[name] ?? name).toLowerCase();
 const isBetter = (one, other) => (one.best.higher_is_better ? one.best.value > other.best.value : one.best.value < other.best.value);
 
-// The best result of all runs, if they are measured by the same metric.
+// The best result of all runs, if they use the same metric.
 function headline() {
   const measured = data.runs.filter((run) => run.best);
   const [first] = measured;
@@ -29,7 +29,7 @@ function headline() {
           ` (${place.filter(Boolean).join(", ")})`];
 }
 
-// Runs whose configurations differ in the seed, and in nothing else but the run's name: {indices, mean, deviation}.
+// Groups of runs whose configurations differ only in the seed and the run's name: {indices, mean, deviation}.
 function repetitions() {
   const seeds = data.config.find((row) => row.name === "seed")?.values ?? [];
   const keys = data.config.filter((row) => row.differs && row.name !== "seed" && !NAMES_OF_RUNS.has(row.name));
@@ -104,10 +104,10 @@ function runCard(run, index) {
                  run.message ? element("p", { class: run.state === "failed" ? "error" : "muted small" }, run.message) : null);
 }
 
-// `trouble`: why the page gets no newer data.
+// `trouble`: the reason why the page receives no newer data.
 function showSubtitle(trouble = null) {
   const time = formatTime(data.generated);
-  const state = data.live ? `Followed live; read ${time}` : `Report of ${time}`;
+  const state = data.live ? `Updated live; read ${time}` : `Report of ${time}`;
   byId("subtitle").textContent = trouble === null ? state : `Not connected: ${trouble}. Read ${time}.`;
 }
 
@@ -133,10 +133,10 @@ function valueTable(box, rows, what) {
   const all = element("details", { open: false }, element("summary", {}, `All values of the ${what}`), table(`The ${what}`, rows, names.length > 1));
   if (names.length === 1) return box.replaceChildren(all);
   const different = rows.filter((row) => row.differs);
-  box.replaceChildren(different.length > 0 ? table("What differs", different, false) : element("p", {}, `The ${what} does not differ.`), all);
+  box.replaceChildren(different.length > 0 ? table("Differences", different, false) : element("p", {}, `The ${what} does not differ.`), all);
 }
 
-// Parts that have not changed keep what a reader has opened and chosen.
+// Parts that have not changed are kept, with everything that the user has opened and chosen in them.
 const shown = {};
 function showIfChanged(name, value, show) {
   const text = JSON.stringify(value);
@@ -186,7 +186,7 @@ async function poll(tag) {
     } else if (answer.status === 304) {
       showSubtitle();
     } else {
-      showSubtitle(`the answer has the status ${answer.status}; if trainer report was started again, open the address that it has printed`);
+      showSubtitle(`the server answered with status ${answer.status}; if trainer report was started again, open the address that it printed`);
     }
   } catch {
     showSubtitle("trainer report has ended, or cannot be reached");

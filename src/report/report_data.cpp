@@ -19,13 +19,13 @@ namespace {
 using history::Json;
 using history::RunRecord;
 
-// Of all runs together, for each measurement; a run alone has at most kMostPoints.
+// The limit for each measurement of all runs together; a single run has at most kMostPoints.
 constexpr size_t kMostPointsOfAll = 6000;
 constexpr size_t kMostPoints = 1500;
 constexpr size_t kFewestPoints = 100;
 constexpr size_t kMostWarnings = 50;
 
-// With the digits that a chart can show.
+// With the number of digits that a chart can show.
 Json rounded(double value) {
   if (!std::isfinite(value)) return {};
   return std::strtod(fmt::format("{:.5g}", value).c_str(), nullptr);
@@ -154,7 +154,7 @@ constexpr size_t kMostNumbers = 50;
 
 using Matrix = std::vector<std::vector<int64_t>>;
 
-// Empty if it is not a square of counts.
+// Empty if it is not a square matrix of counts.
 Matrix read_matrix(const Json& rows) {
   Matrix matrix;
   if (!rows.is_array()) return matrix;
@@ -205,7 +205,7 @@ Json known_classes(const Json& given) {
                        {"recall", optional("recall")},
                        {"precision", optional("precision")},
                        {"f1", optional("f1")}});
-    // Of samples that belong to any number of classes.
+    // Only for samples that belong to any number of classes.
     for (const auto* name : {"average_precision", "threshold"}) {
       if (const auto value = number_of(one, name)) classes.back()[name] = *value;
     }
@@ -234,7 +234,7 @@ Json pairs_of(const Matrix& matrix) {
   return result;
 }
 
-// The elements of the array that have all of these numbers, with nothing else.
+// The elements of the array that have all of these numbers, reduced to these numbers.
 Json with_numbers(const Json& elements, const std::vector<const char*>& names, size_t most) {
   auto result = Json::array();
   if (!elements.is_array()) return result;
@@ -258,7 +258,7 @@ Json metrics_of(const Json& object) {
   return metrics;
 }
 
-// The results of a regression: each of its numbers with the pairs of target and prediction that are known.
+// The results of a regression: each of its numbers with the known pairs of target and prediction.
 Json numbers_of(const Json& source) {
   auto result = Json::array();
   const auto& given = member_of(source, "numbers");

@@ -1,5 +1,5 @@
-// What the other scripts of the report share: its data, elements, numbers and tables. Text of runs only ever becomes text nodes and attributes,
-// never markup.
+// Shared by the other scripts of the report: its data, elements, numbers and tables. Text of runs is only written to text nodes and
+// attributes, never as markup.
 "use strict";
 
 const LABELS = {
@@ -7,7 +7,7 @@ const LABELS = {
   lr: "Learning rate", images_per_second: "Images per second", data_wait: "Time spent waiting for data", queue_depth: "Batches ready",
   memory_bytes: "Memory", grad_scale: "Gradient scale", skipped_steps: "Skipped steps", grad_norm: "Gradient norm",
 };
-// Beside the metrics of the runs that say so.
+// In addition to the metrics that the runs declare as percentages.
 const FRACTIONS = new Set(["macro_f1", "data_wait", "calibration_error", "recall", "precision", "f1", "confidence", "accuracy"]);
 const NUM_COLOURS = 8;
 
@@ -57,7 +57,7 @@ const labelOf = (name) => LABELS[name] ?? name.replaceAll("_", " ").replace(/^./
 const colourOf = (index) => getComputedStyle(document.documentElement).getPropertyValue(`--run-${index % NUM_COLOURS}`).trim();
 const variable = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-// Columns from `numbersFrom` on are numbers. The first column is the name of its row.
+// Columns from `numbersFrom` on are numbers. The first column is the header of its row.
 function dataTable(caption, titles, rows, { numbersFrom = titles.length, tableClass = "", rowClass = () => null } = {}) {
   const isNumber = (column) => (column >= numbersFrom ? "number" : null);
   const head = element("tr", {}, ...titles.map((title, column) => element("th", { scope: "col", class: isNumber(column) }, title)));
@@ -67,8 +67,9 @@ function dataTable(caption, titles, rows, { numbersFrom = titles.length, tableCl
     "table", { class: `data ${tableClass}` }, element("caption", {}, caption), element("thead", {}, head), element("tbody", {}, ...body)));
 }
 
-// A table that its titles sort. Columns: {title, key: row -> number or text, cell: row -> node or text, isNumber}; the state has `sorted`: {column,
-// direction}, or null for the order of the rows, and `limit`: how many rows are shown. `draw` draws the table again and returns its box.
+// A table that can be sorted by clicking on its titles. Columns: {title, key: row -> number or text, cell: row -> node or text, isNumber}.
+// The state has `sorted`: {column, direction}, or null for the original order, and `limit`: how many rows are shown. `draw` draws the table
+// again and returns its box.
 function sortableTable(caption, columns, rows, state, draw) {
   const shown = [...rows];
   if (state.sorted) {

@@ -15,11 +15,11 @@ namespace {
 
 constexpr size_t kWidthWithoutTerminal = 79;
 
-// What is left out first in a line that is too long for its terminal. The bar shows the step too, and the line of a whole epoch does not
-// need it.
+// Fields with the lowest importance are omitted first in a line that is too long for its terminal. The bar shows the step too, so the line
+// of a whole epoch does not need it.
 enum Importance : int { kMemory, kDataWait, kStep, kLr, kRate, kEta, kMetric = 100 };
 
-// The first metrics are more important than the later ones.
+// Earlier metrics are more important than later ones.
 void add_metrics(Fields& fields, const Metrics& metrics, const char* prefix, int importance) {
   for (const auto& metric : metrics) {
     if (!metric.info.is_detail) fields.push_back({prefix + metric.info.name + " " + format_value(metric), importance--});
@@ -57,7 +57,7 @@ std::string monitored(const std::string& monitor, const ValidationEvent& event) 
   return metric == nullptr ? "not measured" : format_value(*metric);
 }
 
-// Replaces the terminal sink in the logger while a bar exists: erases the bar before each line.
+// Replaces the terminal sink of the logger while a bar exists, in order to erase the bar before each line.
 class AboveBar : public spdlog::sinks::sink {
  public:
   AboveBar(spdlog::sink_ptr terminal, ProgressBar& bar) : terminal_(std::move(terminal)), bar_(bar) {}
@@ -151,12 +151,12 @@ class Console : public Sink {
     log(fields, with_short_name);
   }
 
-  // Until the next interval ends, the bar shows the latest values, but with the number of the current epoch.
+  // Until the next interval ends, the bar shows the latest values with the number of the current epoch.
   void on_epoch(const EpochEvent& event) override {
     if (latest_) latest_->epoch = event.epoch + 1;
     if (!table_) return;
     const auto lines = table_->lines(event, line_width(stderr).value_or(kWidthWithoutTerminal));
-    // Not through the logger, which would show the characters of the colours.
+    // Not printed by the logger, which would escape the colours.
     bar_->print_above([&] {
       std::fwrite(lines.data(), 1, lines.size(), stderr);
       std::fflush(stderr);
@@ -167,7 +167,7 @@ class Console : public Sink {
     if (bar_) bar_->clear();
     Fields fields = {
         {event.reason}, {counted(event.step, "step")}, {format_seconds(event.seconds)}, {format_rate(event.images_per_second) + " img/s"}};
-    // The error that ended a run is logged by others.
+    // The error that ended a run is logged elsewhere.
     if (event.reason != "failed" && !event.message.empty()) fields.push_back({event.message});
     log_end(fields);
     if (event.final_validation && event.best_validation) {
@@ -178,7 +178,7 @@ class Console : public Sink {
       log_end(values);
     }
     if (!options_.what_next) return;
-    // Not shortened or broken, because people copy the commands.
+    // These lines are not shortened or wrapped, because people copy the commands.
     for (const auto& line : options_.what_next(event)) log_end(line, line);
   }
 
@@ -195,7 +195,8 @@ class Console : public Sink {
 
   void log(const Fields& fields) { log(fields, fields); }
 
-  // Files get the whole line, a terminal what fits into its width; `shorter`: the fields if those of greatest importance do not fit.
+  // Files get the whole line, a terminal the fields that fit into its width. `shorter`: the fields to use if those of the highest
+  // importance do not fit.
   void log(const Fields& fields, const Fields& shorter) {
     log_to_files(fields);
     if (!terminal_ || options_.is_quiet) return;
@@ -216,7 +217,7 @@ class Console : public Sink {
     }
   }
 
-  // Lines of the end, which a quiet console shows too.
+  // Logs lines at the end, which a quiet console shows too.
   void log_end(const Fields& fields) {
     const auto line = to_line(fields);
     const auto width = line_width(stderr);
@@ -242,7 +243,7 @@ class Console : public Sink {
   std::unique_ptr<ProgressBar> bar_;  // with its table, under kBar
   std::optional<EpochTable> table_;
   std::shared_ptr<AboveBar> above_bar_;
-  spdlog::sink_ptr terminal_;  // as in the logger's sinks, so AboveBar under kBar; null if the logger has none
+  spdlog::sink_ptr terminal_;  // the one in the logger's sinks (AboveBar with kBar); null if the logger has none
   std::optional<TrainEvent> latest_;
 };
 

@@ -11,7 +11,7 @@
 namespace trainer::reporting {
 namespace {
 
-// The matrix of more classes would be most of the file, which each validation writes again.
+// With more classes, the matrix would take up most of the file, which each validation writes again.
 constexpr size_t kMostClassesOfFile = 200;
 
 double fraction(int64_t part, int64_t whole) { return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole); }
@@ -22,7 +22,7 @@ Json metrics_object(const Metrics& metrics) {
   return object;
 }
 
-// `values`: so many in each row.
+// `width`: the number of values in a row.
 template <class T>
 Json rows_of(const std::vector<T>& values, size_t width) {
   auto rows = Json::array();
@@ -96,7 +96,7 @@ class EvaluationFile : public Sink {
     try {
       write_file_atomically(file_, to_json_text({.event = event, .output_names = output_names_}, with_confusion) + '\n');
     } catch (const Error& error) {
-      logger_.warn("{}; training continues, and `trainer eval` with a checkpoint gives the same results", error.what());
+      logger_.warn("{}; training continues; `trainer eval` with a checkpoint gives the same results", error.what());
     }
   }
 

@@ -1,5 +1,6 @@
 #pragma once
-// The result of an evaluation as one JSON object: evaluation.json of a run, and what `trainer eval --json` prints (docs/evaluation.md).
+// The result of an evaluation as one JSON object: the content of evaluation.json and the output of `trainer eval --json`
+// (docs/evaluation.md).
 
 #include <string>
 #include <vector>
@@ -9,7 +10,7 @@
 
 namespace trainer::reporting {
 
-// Without samples or predictions of the class, a fraction of them is 0.
+// If the class has no samples or no predictions, a fraction of them is 0.
 struct ClassScores {
   int64_t num_samples = 0;
   double recall = 0;     // of the samples of the class
@@ -17,16 +18,16 @@ struct ClassScores {
   double f1 = 0;
 };
 
-// Of each class, from a confusion matrix, row by row.
+// The scores of each class, from a confusion matrix, row by row.
 std::vector<ClassScores> scores_of_classes(const std::vector<int64_t>& confusion);
 
 struct Evaluation {
   std::string split = "validation";
   ValidationEvent event = {};
-  std::vector<std::string> output_names = {};  // of each class, or of each number of a regression; empty: they have no names
+  std::vector<std::string> output_names = {};  // of the classes, or of the numbers of a regression; empty: they have no names
 };
 
-// Of a confusion matrix.
+// The number of classes of a confusion matrix.
 size_t num_classes_of(const std::vector<int64_t>& confusion);
 
 // The name of the class, or its number.
@@ -34,7 +35,7 @@ std::string name_of_class(const std::vector<std::string>& class_names, int64_t l
 
 Json to_json(const std::vector<CalibrationBin>& bins);
 
-// What belongs to classes is left out if there are none.
+// If there are no classes, their members are omitted.
 Json to_json(const Evaluation& evaluation, bool with_confusion = true);
 // The same as one line.
 std::string to_json_text(const Evaluation& evaluation, bool with_confusion = true);

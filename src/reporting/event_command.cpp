@@ -24,19 +24,19 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// How often the end of the program is looked for, once it is expected.
+// The interval between two checks of whether the program has ended, once this is expected.
 constexpr auto kInterval = 50ms;
-// How long a program that does not read any more may take to end, so that the warning can tell how.
+// How long a program that has stopped reading may take to end, so that the warning can give the reason.
 constexpr auto kTimeToEnd = 2s;
 // Longer lines of the program's output are logged in pieces.
 constexpr size_t kLongestLine = size_t{64} << 10;
-// What is read of the output in an interval, so that a program that prints without pause takes little of this process's time.
+// The most output that is read in an interval, so that a program that prints without pause takes little of this process's time.
 constexpr size_t kReadAtOnce = size_t{256} << 10;
-// What is logged of the output, in bytes: a burst (about a thousand lines), so much in each second after it, and so much in all.
+// The limits of the logged output, in bytes: a burst (about a thousand lines), the rate per second after it, and the total.
 constexpr double kBurst = 256 << 10;
 constexpr double kEachSecond = 32 << 10;
 constexpr size_t kMostLogged = size_t{16} << 20;
-// As which a shorter line counts.
+// A shorter line counts as this many bytes.
 constexpr size_t kShortLine = 256;
 
 [[noreturn]] void refuse(const std::string& place, const std::string& program, const std::string& reason) {
@@ -90,7 +90,7 @@ void EventCommand::send(std::string_view line) {
       waiting_ += line;
       waiting_ += '\n';
     } else if (!std::exchange(has_dropped_, true)) {
-      logger_.warn("{}: {} reads more slowly than events come: once {} wait for it, further ones are dropped; training continues",
+      logger_.warn("{}: {} reads more slowly than events occur: when {} are waiting, further events are dropped; training continues",
                    options_.place, options_.command.front(), format_bytes(options_.most_bytes));
     }
   }
@@ -100,7 +100,7 @@ void EventCommand::send(std::string_view line) {
 void EventCommand::finish(std::chrono::milliseconds most) {
   {
     const std::lock_guard lock(mutex_);
-    // The thread reads it once finished_at_ is set.
+    // The thread reads `patience` only after finished_at_ is set.
     if (!finished_at_) options_.patience = std::min(options_.patience, most);
     if (!finished_at_) finished_at_ = Clock::now();
   }
@@ -109,7 +109,7 @@ void EventCommand::finish(std::chrono::milliseconds most) {
 }
 
 void EventCommand::run() {
-  // Writing to a program that has ended is an error here, not the end of this process.
+  // Writing to a program that has ended must return an error instead of ending this process.
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGPIPE);
@@ -131,7 +131,7 @@ void EventCommand::run() {
       break;
     }
     if (now - *finished_at > 1s && !std::exchange(has_announced_wait_, true)) {
-      logger_.info("waits at most {} for the end of {} (logging.command)", format_duration(options_.patience), options_.command.front());
+      logger_.info("waiting at most {} for the end of {} (logging.command)", format_duration(options_.patience), options_.command.front());
     }
   }
   read_output();
@@ -191,7 +191,7 @@ void EventCommand::log_line(std::string_view line) {
   const auto now = Clock::now();
   credit_ = std::min(kBurst, credit_ + kEachSecond * std::chrono::duration<double>(now - std::exchange(credit_time_, now)).count());
   const auto size = std::max(line.size(), kShortLine);
-  // Once lines are left out, a second's part is logged at a time.
+  // After lines were skipped, logging continues once there is credit for the lines of a second.
   if (credit_ < std::max(static_cast<double>(size), num_left_out_ > 0 ? kEachSecond : 0)) {
     ++num_left_out_;
     return;
@@ -201,13 +201,13 @@ void EventCommand::log_line(std::string_view line) {
   num_logged_bytes_ += size;
   logger_.info("{}: {}", options_.command.front(), line);
   if (num_logged_bytes_ < kMostLogged) return;
-  logger_.warn("{}: what {} prints is not logged any more: it was more than {}", options_.place, options_.command.front(),
+  logger_.warn("{}: the output of {} is no longer logged, because it exceeds {}", options_.place, options_.command.front(),
                format_bytes(kMostLogged));
 }
 
 void EventCommand::log_number_left_out() {
   if (num_left_out_ == 0) return;
-  logger_.warn("{}: {} prints more than is logged: {} left out", options_.place, options_.command.front(),
+  logger_.warn("{}: {} prints more than can be logged: {} skipped", options_.place, options_.command.front(),
                counted(std::exchange(num_left_out_, 0), "line"));
 }
 
@@ -246,7 +246,7 @@ bool EventCommand::has_ended() {
   int status = 0;
   if (status_) return true;
   const auto ended = waitpid(process_, &status, WNOHANG);
-  // ECHILD: another part of this process has taken its status.
+  // ECHILD: another part of this process has already read its status.
   if (ended == process_ || (ended < 0 && errno == ECHILD)) status_ = status;
   return status_.has_value();
 }
@@ -258,7 +258,7 @@ bool EventCommand::has_ended_within(std::chrono::milliseconds duration) {
 }
 
 void EventCommand::terminate() {
-  logger_.warn("{}: {} has not ended {} after the run; it is terminated", options_.place, options_.command.front(),
+  logger_.warn("{}: {} has not ended {} after the end of the run; terminating it", options_.place, options_.command.front(),
                format_duration(options_.patience));
   has_warned_ = true;
   for (const int signal_number : {SIGTERM, SIGKILL}) {
@@ -281,7 +281,7 @@ void EventCommand::warn_of_loss(const std::string& what) {
   if (std::exchange(has_warned_, true)) return;
   const std::lock_guard lock(mutex_);
   logger_.warn("{}: {} {} {}", options_.place, options_.command.front(), what,
-               finished_at_ ? "before it had read all events" : "and gets no more events; training continues");
+               finished_at_ ? "before it had read all events" : "and receives no more events; training continues");
 }
 
 }  // namespace trainer::reporting

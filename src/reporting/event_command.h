@@ -1,5 +1,5 @@
 #pragma once
-// The program of logging.command, which gets the events of a run as lines on its standard input.
+// The program of logging.command, which receives the events of a run as lines on its standard input.
 
 #include <sys/types.h>
 
@@ -19,8 +19,8 @@
 namespace trainer::reporting {
 
 struct EventCommandOptions {
-  std::vector<std::string> command;  // the program, which is searched for as a shell does, and its arguments; not empty
-  std::string place;                 // begins the messages: "x.yaml:3:14: logging.command"
+  std::vector<std::string> command;                               // the program, which is found as by a shell, and its arguments; not empty
+  std::string place;                                              // the beginning of messages: "x.yaml:3:14: logging.command"
   std::chrono::milliseconds patience = std::chrono::seconds(60);  // how long finish() waits for the program's end
   size_t most_bytes = size_t{16} << 20;                           // of lines that wait for the program to read
 };
@@ -28,9 +28,9 @@ struct EventCommandOptions {
 // Throws UsageError, which begins with `place`, if the program cannot be found or executed. Returns its path.
 std::string find_event_command(const std::string& program, const std::string& place);
 
-// Neither a program that ends, nor one that does not read, stops or slows the caller: a warning is logged once, and lines that the program
-// cannot get are dropped. What the program prints is logged line by line; if it prints without pause, a part of it, and at most 16 MiB in
-// all. It runs in a process group of its own, so that Ctrl-C in a terminal does not end it before it has got the last events.
+// A program that ends or does not read neither stops nor slows the caller: a warning is logged once, and lines that cannot be sent are
+// dropped. The program's output is logged line by line; if it prints without pause, only a part of it, and at most 16 MiB in total. The
+// program runs in its own process group, so that Ctrl-C in a terminal does not end it before it has received the last events.
 class EventCommand {
  public:
   // Starts the program; throws UsageError if that fails. A thread of this object uses `logger`, which must outlive it.
@@ -39,16 +39,16 @@ class EventCommand {
   EventCommand(const EventCommand&) = delete;
   EventCommand& operator=(const EventCommand&) = delete;
 
-  // `line`: without its newline. Does not wait.
+  // `line` has no newline. Does not wait.
   void send(std::string_view line);
-  // Gives the program the lines that wait, closes its input and waits for its end; terminates it when that takes longer than `most` or the
+  // Sends the waiting lines to the program, closes its input and waits for its end; terminates it if that takes longer than `most` or the
   // options' patience.
   void finish(std::chrono::milliseconds most = std::chrono::hours(24));
 
  private:
   using Clock = std::chrono::steady_clock;
 
-  // Of the thread.
+  // Runs in the thread.
   void run();
   void wait_for_event();
   void read_output();
@@ -70,7 +70,7 @@ class EventCommand {
 
   std::mutex mutex_;      // guards the members of this block
   std::string waiting_;   // lines that the thread has not taken yet
-  bool is_over_ = false;  // nobody reads any more
+  bool is_over_ = false;  // the program does not read any more
   bool has_dropped_ = false;
   size_t num_sending_ = 0;                        // the size of sending_
   std::optional<Clock::time_point> finished_at_;  // when finish() was called
@@ -80,12 +80,12 @@ class EventCommand {
   Descriptor output_;
   std::string sending_;  // lines of which the part from sent_ on is not written yet
   size_t sent_ = 0;
-  bool has_more_output_ = false;  // than was read at once
-  std::string rest_;              // of the output: the last, incomplete line
+  bool has_more_output_ = false;  // there is more output than was read at once
+  std::string rest_;              // the last, incomplete line of the output
   double credit_ = 0;             // bytes that may be logged now
   Clock::time_point credit_time_ = {};
   size_t num_logged_bytes_ = 0;
-  int64_t num_left_out_ = 0;  // lines since the last one that was logged
+  int64_t num_left_out_ = 0;  // skipped lines since the last logged one
   std::optional<int> status_;
   std::optional<Clock::time_point> lost_at_;  // when the program stopped reading
   bool has_warned_ = false;

@@ -30,7 +30,7 @@ constexpr std::array<uint32_t, 256> make_crc_table() {
 
 constexpr auto kCrcTable = make_crc_table();
 
-// TFRecord masks checksums because a CRC of bytes that contain CRCs is weak.
+// TFRecord masks checksums, because a CRC of bytes that contain CRCs is weak.
 uint32_t masked_crc32c(std::string_view bytes) { return std::rotr(crc32c(bytes), 15) + 0xa282ead8; }
 
 }  // namespace
@@ -67,7 +67,7 @@ void EventFile::write(double time, int64_t step, const EventValues& values) {
 
 namespace {
 
-// The field of HParamsPluginData.
+// The field numbers of HParamsPluginData.
 enum class SessionRecord : unsigned { kStart = 3, kEnd = 4 };
 
 std::string start_value(std::string_view tag) {
@@ -76,7 +76,7 @@ std::string start_value(std::string_view tag) {
   return value;
 }
 
-// SummaryMetadata: which page shows the value, and what that page reads.
+// SummaryMetadata: the page that shows the value, and the data for that page.
 std::string metadata(std::string_view plugin, std::string_view content = "") {
   std::string data;
   append_bytes(data, 1, plugin);
@@ -163,8 +163,8 @@ void EventValues::add_histogram(std::string_view tag, const Histogram& histogram
   append_bytes(bytes_, 1, value);
 }
 
-// No record of an experiment: TensorBoard would take that of one run for all, and leave out hyperparameters that only others have. Without
-// one it joins those of all runs, and knows which differ.
+// Writes no record of the experiment. TensorBoard would use the record of one run for all runs, and omit hyperparameters that only others
+// have; without a record it combines the hyperparameters of all runs and finds those that differ.
 void EventValues::add_session_start(const std::vector<HParam>& hparams, double time) {
   std::string record;
   for (const auto& hparam : hparams) {

@@ -15,8 +15,8 @@
 
 namespace trainer::reporting {
 
-// The values of one TensorBoard event: tensorflow/core/framework/summary.proto in protobuf's wire format, as torch.utils.tensorboard fills
-// it. A tag names a value; TensorBoard groups tags by what stands before the first slash.
+// The values of one TensorBoard event: tensorflow/core/framework/summary.proto in protobuf's wire format, filled like by
+// torch.utils.tensorboard. A tag names a value; TensorBoard groups tags by the part before the first slash.
 
 // A hyperparameter: one value of the configuration.
 struct HParam {
@@ -28,12 +28,12 @@ class EventValues {
  public:
   // Written as float32.
   void add_scalar(std::string_view tag, double value);
-  // Markdown, as the page TEXT shows it.
+  // `markdown`: shown on the page TEXT.
   void add_text(std::string_view tag, std::string_view markdown);
   // `description`: Markdown that the page shows on request.
   void add_image(std::string_view tag, const drawing::RgbImage& image, std::string_view description);
   void add_histogram(std::string_view tag, const Histogram& histogram);
-  // For the page HPARAMS: the beginning of a run with these hyperparameters, and its end. Times are Unix seconds.
+  // For the page HPARAMS: the beginning of a run with these hyperparameters, and its end. Times are in Unix seconds.
   void add_session_start(const std::vector<HParam>& hparams, double time);
   void add_session_end(bool is_success, double time);
 
@@ -52,9 +52,9 @@ std::string make_record(std::string_view data);
 
 class EventFile {
  public:
-  // Starts the file with the version event. Times are Unix seconds. Throws Error if the file cannot be written.
+  // Creates the file with the version event. Times are in Unix seconds. Throws Error if the file cannot be written.
   EventFile(const std::filesystem::path& file, double time);
-  // One event with all of `values`; passed to the operating system before the function returns.
+  // Writes one event with all of `values`, and passes it to the operating system before returning.
   void write(double time, int64_t step, const EventValues& values);
 
  private:

@@ -24,13 +24,13 @@ struct Range {
     low = std::min(low, value);
     high = std::max(high, value);
   }
-  // Of a value in the range: 0 to `last`.
+  // Maps a value in the range to 0 to `last`.
   int64_t position(double value, size_t last) const {
     return high > low ? std::llround((value - low) / (high - low) * static_cast<double>(last)) : 0;
   }
 };
 
-// A grid of characters, each of which has dots that can be set.
+// A grid of characters; each character has dots that can be set.
 class Canvas {
  public:
   Canvas(size_t columns, size_t lines, bool unicode)
@@ -39,7 +39,7 @@ class Canvas {
   size_t width() const { return columns_ * dots_across(); }
   size_t height() const { return lines_ * dots_down(); }
 
-  // From the lower left corner.
+  // Coordinates start at the lower left corner.
   void set(int64_t x, int64_t y) {
     const auto column = static_cast<size_t>(x);
     const auto row = height() - 1 - static_cast<size_t>(y);
@@ -84,7 +84,7 @@ class Canvas {
 
 std::string label_of(double value) { return fmt::format("{:.3g}", value); }
 
-// The lines below the curve: the axis, and the labels of its ends with the title between them.
+// The lines below the curve: the axis, and the labels at its ends with the title between them.
 std::string x_axis(size_t indentation, size_t columns, const Range& range, const PlotOptions& options) {
   std::string axis(columns, '-');
   const auto scaled = [&](double x) { return options.log_x ? std::log10(x) : x; };

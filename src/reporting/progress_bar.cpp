@@ -77,7 +77,7 @@ constexpr size_t kMetric = 7;  // "100.00%", "-1.2e-07"
 constexpr const char* kNone = "-";
 constexpr int kAlways = std::numeric_limits<int>::max();
 
-// What is left out first on a narrow terminal. Of metrics, the first is more important than the later ones.
+// Columns with the lowest importance are omitted first on a narrow terminal. Earlier metrics are more important than later ones.
 enum Importance : int {
   kEma = 10,
   kFurtherValidation = 20,
@@ -95,7 +95,7 @@ std::string cell(const Metrics* metrics, const MetricInfo& info) {
   return info.format == MetricFormat::kPercent ? format_value(*metric) : number_of_width(metric->value, kMetric);
 }
 
-// "--- train ----" in so many columns.
+// "--- train ----" with this width.
 std::string group_title(std::string name, size_t width) {
   if (name == "validation" && name.size() + 2 > width) name = "val";
   return fmt::format("{:-^{}}", fmt::format(" {} ", name), width);
@@ -107,7 +107,7 @@ std::vector<EpochTable::Column> EpochTable::columns_of(const EpochEvent& event) 
   std::vector<Column> columns;
   const auto total = std::to_string(event.num_epochs);
   columns.push_back({"", "epoch", std::max<size_t>(2 * total.size() + 1, 5), kAlways, fmt::format("{}/{}", event.epoch + 1, total)});
-  // The importances of the first two metrics, of which the second is often what a person looks for, and of the others.
+  // `first` and `second`: the importances of the first two metrics, because the second is often interesting too; `further`: of the others.
   const auto add = [&](const char* group, const std::vector<MetricInfo>& infos, const Metrics* metrics, int first, int second,
                        int further) {
     int number = 0;
@@ -156,7 +156,7 @@ std::string EpochTable::lines(const EpochEvent& event, size_t width) {
     return sum;
   };
   while (width_of_all() > width) {
-    // Of equal ones the last: the search goes backwards.
+    // Of equal ones the last is chosen, because the search goes backwards.
     const auto least = std::min_element(columns.rbegin(), columns.rend(),
                                         [](const Column& one, const Column& other) { return one.importance < other.importance; });
     if (least->importance == kAlways) break;

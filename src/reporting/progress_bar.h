@@ -1,5 +1,5 @@
 #pragma once
-// What is redrawn on a terminal during a training: the progress bar, one line, and above it the table of the epochs.
+// The output on a terminal that is redrawn during training: the progress bar in one line, and above it the table of the epochs.
 
 #include <chrono>
 #include <cstddef>
@@ -14,9 +14,9 @@
 
 namespace trainer::reporting {
 
-// The percentage, a bar, and the fields, in at most `width` columns (4 or more). Fields are left out, the least important first, until
-// there is room for a bar of ten cells; a line too short for that has a shorter bar or none, and its end is cut off. `fraction` is the
-// completed part, 0 to 1.
+// The percentage, a bar, and the fields, in at most `width` columns (4 or more). The least important fields are omitted until there is room
+// for a bar of ten cells. A line that is too short for that has a shorter bar or none, and is cut off. `fraction` is the completed part, 0
+// to 1.
 std::string format_bar(const Fields& fields, double fraction, size_t width, bool colour);
 
 // Every function is thread-safe.
@@ -28,11 +28,11 @@ class ProgressBar {
   ProgressBar(std::FILE* stream, bool colour) : stream_(stream), colour_(colour) {}
   ~ProgressBar() { clear(); }
 
-  // Whether the bar is not on the terminal, or was drawn a tenth of a second ago or earlier.
+  // Whether the bar is not on the terminal, or was last drawn at least a tenth of a second ago.
   bool due(Clock::time_point now) const;
   void draw(const Fields& fields, double fraction, Clock::time_point now);
   void clear();
-  // Erases the bar and calls `print`. The bar is not on the terminal until the next drawing.
+  // Erases the bar and calls `print`. The bar appears again at the next drawing.
   void print_above(const std::function<void()>& print);
 
  private:
@@ -50,12 +50,12 @@ class ProgressBar {
 
 class EpochTable {
  public:
-  // `metrics`: what is measured; details have no column, and without validation metrics no epoch is the best. `with_ema`: also with the
-  // averaged parameters. `colour`: rows of the best epoch so far are bold.
+  // `metrics`: the measured metrics; details have no column, and without validation metrics no epoch is the best. `with_ema`: whether there
+  // are columns for the averaged parameters. `colour`: whether the row of each best epoch so far is bold.
   EpochTable(MetricColumns metrics, bool with_ema, bool colour) : metrics_(std::move(metrics)), with_ema_(with_ema), colour_(colour) {}
 
-  // The lines to print for this epoch, each with its line break: its row, and before the first one the heading. Columns are left out, the
-  // least important first, until they fit into `width`; the heading is repeated when other columns fit than before. ASCII.
+  // The lines to print for this epoch, each with its line break: its row, preceded by the heading the first time. The least important
+  // columns are omitted until the rest fits into `width`; the heading is repeated when the columns change. ASCII.
   std::string lines(const EpochEvent& event, size_t width);
 
  private:
@@ -73,7 +73,7 @@ class EpochTable {
   MetricColumns metrics_;
   bool with_ema_;
   bool colour_;
-  std::string heading_;  // that was printed last
+  std::string heading_;  // the last printed one
 };
 
 }  // namespace trainer::reporting

@@ -29,7 +29,7 @@ Json validation_object(const ValidationEvent& event) {
   return object;
 }
 
-// Name, metrics and number of samples of each class, and the confusion matrix with a row for each actual class.
+// Adds the name, metrics and number of samples of each class, and the confusion matrix with a row for each actual class.
 void add_classes(Json& object, const std::vector<ClassMetrics>& classes, const std::vector<std::string>& names,
                  const std::vector<int64_t>& confusion) {
   if (classes.empty()) return;
@@ -50,7 +50,7 @@ void add_classes(Json& object, const std::vector<ClassMetrics>& classes, const s
   object["confusion"] = std::move(rows);
 }
 
-// Indented for readers; a list of numbers, such as a row of the confusion matrix, is one line.
+// Indented for people; a list of numbers, such as a row of the confusion matrix, is on one line.
 std::string to_indented_text(const Json& value, const std::string& indent = "") {
   if (!value.is_structured() || value.empty()) return to_text(value);
   std::vector<std::string> parts;
@@ -135,7 +135,7 @@ class Csv : public Sink {
   }
 
   void on_epoch(const EpochEvent& event) override {
-    // fmt writes doubles so that reading them gives the same value.
+    // fmt writes doubles so that they are read back as the same value.
     std::map<std::string, std::string> cells = {{"epoch", fmt::format("{}", event.epoch)},
                                                 {"step", fmt::format("{}", event.step)},
                                                 {"lr", fmt::format("{}", event.lr)},
@@ -173,7 +173,8 @@ class Jsonl : public Sink {
 
   void on_start(const StartEvent& event) override {
     const auto begin = event.resume.value_or(Resume{});
-    // The events of a checkpoint end when it is taken, before it is known to be on the disk. So its own event is written here again.
+    // The events before a checkpoint do not include its own, which is known only after the file is on the disk. So it is written here
+    // again.
     if (begin.own_checkpoint) on_checkpoint(*begin.own_checkpoint);
     Json line = make_line(event.resume ? "resume" : "start", begin);
     if (event.resume) line["checkpoint"] = begin.checkpoint;
@@ -241,7 +242,7 @@ class Jsonl : public Sink {
     }
     return all;
   }
-  // The values that every line begins with. `event`: has `epoch` and `step`.
+  // The values with which every line begins. `event` must have `epoch` and `step`.
   template <class Event>
   static Json make_line(const char* name, const Event& event) {
     return {{"event", name}, {"time", unix_seconds()}, {"epoch", event.epoch}, {"step", event.step}};

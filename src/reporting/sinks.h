@@ -1,6 +1,6 @@
 #pragma once
-// The sinks that write events. A sink that writes a file throws Error, which names the file, if it cannot be written. Existing files are
-// appended to; only summary.json, evaluation.json and best_evaluation.json are replaced.
+// The sinks that write events. A sink that cannot write its file throws an Error that names the file. Existing files are appended to; only
+// summary.json, evaluation.json and best_evaluation.json are replaced.
 
 #include <filesystem>
 #include <functional>
@@ -21,9 +21,9 @@ namespace trainer::reporting {
 class EventCommand;
 
 enum class Progress {
-  kBar,    // training is one redrawn line on stderr, above which each epoch leaves a row of a table (progress_bar.h)
+  kBar,    // one redrawn line on stderr, and above it a table with a row for each epoch (progress_bar.h)
   kPlain,  // a line for each interval, and one for each validation
-  kNone,   // nothing of training on stderr; its lines go only to the logger's files
+  kNone,   // no training lines on stderr, only in the logger's files
 };
 
 struct ConsoleOptions {
@@ -31,43 +31,44 @@ struct ConsoleOptions {
   bool colour = false;         // of the bar and the table
   MetricColumns metrics = {};  // of the table; without validation metrics if nothing is validated
   bool with_ema = false;       // whether the table has columns for the averaged parameters
-  bool is_quiet = false;       // stderr gets only the end
-  bool is_verbose = false;     // stderr gets the checkpoints under kBar too
-  // Lines after those of the end, which say what to do next.
+  bool is_quiet = false;       // stderr shows only the end
+  bool is_verbose = false;     // stderr shows the checkpoints with kBar too
+  // Lines that follow those of the end and tell the user what to do next.
   std::function<std::vector<std::string>(const EndEvent& event)> what_next = {};
 };
 
 // Logs the start, each training interval as `progress` selects, each validation, checkpoint and warning, and the end. On a terminal, lines
-// leave out their least important values, or break, to fit its width; files get them whole. The logger must outlive the sink. With kBar
-// this sink replaces the logger's terminal sink, so that the bar is erased before every line, and its destructor restores it: no other
-// thread may log during construction or destruction.
+// omit their least important values, or wrap, to fit its width; files get the whole lines. The logger must outlive the sink. With kBar this
+// sink replaces the logger's terminal sink, so that the bar is erased before every line, and its destructor restores it: no other thread
+// may log during construction or destruction.
 std::unique_ptr<Sink> make_console(Logger& logger, ConsoleOptions options);
-// One JSON object per line, with `event` (start or resume, train, warning, validation, checkpoint, end), `time` (Unix seconds), `epoch`
-// (from 0) and `step`. Values that an event does not have are omitted; values that are not finite are null. `command`, which must
-// outlive the sink, gets each line too; null: none.
+// Writes one JSON object per line, with `event` (start or resume, train, warning, validation, checkpoint, end), `time` (Unix seconds),
+// `epoch` (from 0) and `step`. Values that an event does not have are omitted; values that are not finite are null. `command`, which must
+// outlive the sink, receives each line too; may be null.
 std::unique_ptr<Sink> make_jsonl(const std::filesystem::path& file, EventCommand* command = nullptr);
-// One row per epoch, after a header; cells without a value are empty. A new file has `columns`; an existing file keeps the columns of its
-// header.
+// Writes a header and one row per epoch; cells without a value are empty. A new file has `columns`; an existing file keeps the columns of
+// its header.
 std::unique_ptr<Sink> make_csv(const std::filesystem::path& file, const MetricColumns& columns);
-// Final and best metrics, seconds, images per second and why the run ended; written once, atomically. `class_names`: as below.
+// Writes the final and best metrics, seconds, images per second and the reason for the end; written once, atomically. `class_names`: as
+// below.
 std::unique_ptr<Sink> make_summary(const std::filesystem::path& file, std::vector<std::string> class_names = {});
 enum class Validations { kAll, kBest };
-// The result of the latest of these validations with classes (evaluation.h), replaced atomically; without the confusion matrix if there are
-// more than 200 classes. `output_names`: of each class or number; empty: they have no names. `logger`, which must outlive the sink, gets a
-// warning if the file cannot be written.
+// Writes the result of the latest of these validations with classes (evaluation.h), replaced atomically; without the confusion matrix if
+// there are more than 200 classes. `output_names`: of each class or number; empty: they have no names. If the file cannot be written,
+// `logger`, which must outlive the sink, receives a warning.
 std::unique_ptr<Sink> make_evaluation(const std::filesystem::path& file, Validations which, std::vector<std::string> output_names,
                                       Logger& logger);
 
-// What TensorBoard shows beside the events.
+// What TensorBoard shows in addition to the events.
 struct TensorboardRun {
   std::string config_text = {};                       // the resolved configuration
   std::vector<HParam> hparams = {};                   // the same, flat
   bool has_new_config = true;                         // false: if `folder` has event files, these two are in them
   std::optional<drawing::RgbImage> first_batch = {};  // images of the first training batch
-  std::vector<std::string> class_names = {};          // of each class; empty: the classes have only numbers
+  std::vector<std::string> class_names = {};          // of each class; empty: the classes have no names
 };
-// An event file for TensorBoard in `folder`, which is created if needed, with a name that sorts after those of the files there. The x axis
-// is the step. Confusion matrices are drawn for up to 50 classes. `written` gets the name of the file; null: nobody needs it.
+// An event file for TensorBoard in `folder`, which is created if needed, with a name that sorts after those of the existing files. The x
+// axis is the step. Confusion matrices are drawn for up to 50 classes. The name of the file is added to `written`, which may be null.
 std::unique_ptr<Sink> make_tensorboard(const std::filesystem::path& folder, TensorboardRun run = {}, WrittenFiles* written = nullptr);
 
 // Passes every event to every sink, in the order in which the sinks were added.
@@ -94,7 +95,7 @@ class Reporter : public Sink {
 };
 
 // A Reporter that calls `check` before it passes an event to its sinks, except for on_step, which no file records. If `check` throws, no
-// sink gets the event.
+// sink receives the event.
 class CheckedReporter : public Reporter {
  public:
   explicit CheckedReporter(std::function<void()> check) : check_(std::move(check)) {}

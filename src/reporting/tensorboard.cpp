@@ -28,15 +28,15 @@ std::optional<int64_t> seconds_in_name(const std::string& name) {
   return parsed.ec == std::errc() ? std::optional(seconds) : std::nullopt;
 }
 
-// TensorBoard reads the files of a folder in the order of their names, so the time in the name is greater than that of each existing file,
-// also when the clock was set back.
+// TensorBoard reads the files of a folder in the order of their names, so the time in the name must be greater than that of each existing
+// file, even if the clock was set back.
 std::filesystem::path make_event_file_path(const std::filesystem::path& folder, double time) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) throw Error("cannot create the TensorBoard folder " + folder.string() + ": " + error.message());
   auto seconds = static_cast<int64_t>(time);
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    // The limit keeps the number of digits.
+    // The limit keeps the number of digits constant.
     const auto other = seconds_in_name(entry.path().filename().string());
     if (other && *other >= seconds && *other < 9'999'999'999) seconds = *other + 1;
   }
@@ -51,7 +51,7 @@ void add_scalars(EventValues& values, const std::string& prefix, const Metrics& 
   }
 }
 
-// A Markdown block of code: each line is indented, because the text may contain any other mark of its end.
+// A Markdown code block, indented, because the text may contain any other end mark.
 std::string to_code_block(const std::string& text) {
   std::string block;
   std::istringstream lines(text);
@@ -77,7 +77,8 @@ class Tensorboard : public Sink {
       values.add_session_start(run_.hparams, unix_seconds());
     }
     if (run_.first_batch) {
-      values.add_image("train/first_batch", *run_.first_batch, "Images of the first batch, as the network gets them, with their classes.");
+      values.add_image("train/first_batch", *run_.first_batch,
+                       "Images of the first batch, as the network receives them, with their classes.");
       run_.first_batch.reset();
     }
     write(event.resume ? event.resume->step : 0, values);
@@ -110,7 +111,7 @@ class Tensorboard : public Sink {
     write(event.step, values);
   }
 
-  // A run that was stopped may continue.
+  // The session has no end if the run was stopped, because it may continue.
   void on_end(const EndEvent& event) override {
     if (event.reason == "stopped") return;
     EventValues values;

@@ -16,7 +16,7 @@
 namespace trainer::reporting {
 namespace {
 
-// Whether four decimals show enough of it.
+// Whether four decimals are enough to show the value.
 bool is_readable(double value) {
   const double size = std::abs(value);
   return value == 0 || (size >= 1e-3 && size < 1e6) || !std::isfinite(value);
@@ -64,7 +64,7 @@ std::string to_line(const Fields& fields) {
 
 Fields fitted(Fields fields, size_t width) {
   while (to_line(fields).size() > width) {
-    // Of equal ones the last: the search goes backwards.
+    // Of equal ones the last is chosen, because the search goes backwards.
     const auto least = std::min_element(fields.rbegin(), fields.rend(),
                                         [](const Field& one, const Field& other) { return one.importance < other.importance; });
     if (least->importance == Field::kAlways) break;
@@ -104,7 +104,7 @@ std::string to_text(const Json& value, int indent) {
   const auto text = value.dump(indent, ' ', false, Json::error_handler_t::replace);
   std::string result;
   result.reserve(text.size());
-  // dump() escapes only those below a space. Its line breaks stand between values.
+  // dump() escapes only characters below a space. Line breaks occur only between values.
   for (std::string_view rest = text; !rest.empty();) {
     const auto [length, code_point] = first_character(rest);
     if (is_control(code_point) && code_point != '\n') {

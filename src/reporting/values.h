@@ -1,5 +1,5 @@
 #pragma once
-// Values as the console shows them, and as JSON.
+// Formats values for the console and as JSON.
 
 #include <chrono>
 #include <cstddef>
@@ -21,13 +21,13 @@ std::string format_value(const Metric& metric);     // "0.4213", "55.21%"
 std::string format_rate(double images_per_second);  // without its unit
 std::string format_seconds(double seconds);
 
-// A number in at most `width` columns, 7 or more: with four decimals, else with as many as there is room for.
+// A number in at most `width` columns (7 or more), with four decimals or as many as there is room for.
 std::string number_of_width(double value, size_t width);
 
-// Lines of the console: fields with two spaces between them, which are fitted to the width of a terminal.
+// Lines of the console: fields separated by two spaces and fitted to the width of a terminal.
 
 struct Field {
-  static constexpr int kAlways = std::numeric_limits<int>::max();  // never left out
+  static constexpr int kAlways = std::numeric_limits<int>::max();  // never omitted
   std::string text;                                                // ASCII
   int importance = kAlways;
 };
@@ -35,20 +35,20 @@ using Fields = std::vector<Field>;
 
 std::string to_line(const Fields& fields);
 
-// While the line is longer than `width`, leaves out the least important field (of equal ones the last).
+// While the line is longer than `width`, omits the least important field (of equal ones the last).
 Fields fitted(Fields fields, size_t width);
 
-// Lines of at most `width` columns, which break between fields; all but the first are indented. Only a field that is longer than that
-// makes a longer line. Without a line break at the end.
+// Lines of at most `width` columns that break between fields; all but the first are indented. A line is longer only if a single field is.
+// Has no line break at the end.
 std::string wrapped(const Fields& fields, size_t width);
 
-// The columns to use if `stream` is a terminal: all but the last, because many terminals wrap when it is written; 79 if the terminal does
-// not know its width.
+// The number of columns to use if `stream` is a terminal: all but the last, because many terminals wrap when it is written; 79 if the width
+// of the terminal is unknown.
 std::optional<size_t> line_width(std::FILE* stream);
 
 inline double unix_seconds() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
-// Functions that the JSON sinks and the commands with JSON results share.
+// Functions shared by the JSON sinks and the commands with JSON results.
 
 using Json = nlohmann::ordered_json;
 
@@ -56,7 +56,8 @@ inline void add_metrics(Json& object, const Metrics& metrics, const char* prefix
   for (const auto& metric : metrics) object[prefix + metric.info.name] = metric.value;
 }
 
-// Which metric selects the best validation, and whether the greatest ("max") or the least value is the best. Nothing if it is not known.
+// Adds the metric that selects the best validation, and whether the greatest ("max") or the least value is the best. Adds nothing if it is
+// not known.
 template <class Event>
 void add_monitor(Json& object, const Event& event) {
   if (event.monitor.empty()) return;
@@ -64,16 +65,16 @@ void add_monitor(Json& object, const Event& event) {
   object["mode"] = event.higher_is_better ? "max" : "min";
 }
 
-// The metrics, num_samples, and the metrics with averaged parameters.
+// Adds the metrics, num_samples, and the metrics with averaged parameters.
 inline void add_scores(Json& object, const ValidationEvent& event) {
   add_metrics(object, event.metrics);
   object["num_samples"] = event.num_samples;
   add_metrics(object, event.ema_metrics, "ema_");
 }
 
-// On one line, or with that many spaces for each level. Numbers are written so that reading them gives the same double. Always valid JSON:
-// numbers that are not finite become null, and bytes that are not UTF-8 (of a path in a message) the replacement character. Harmless in a
-// terminal: all control characters are escaped.
+// On one line, or with `indent` spaces for each level. Numbers are read back as the same doubles. Always valid JSON: numbers that are not
+// finite become null, and bytes that are not UTF-8 (of a path in a message) the replacement character. Safe for a terminal, because all
+// control characters are escaped.
 std::string to_text(const Json& value, int indent = -1);
 
 }  // namespace trainer::reporting

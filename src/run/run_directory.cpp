@@ -25,7 +25,7 @@
 namespace trainer::run {
 namespace {
 
-// The content of the lock file while it is held; quoted in the error message of a second process.
+// The content of the lock file while it is held; the error message of a second process quotes it.
 std::string describe_this_process() {
   char host[HOST_NAME_MAX + 1] = {};
   ::gethostname(host, sizeof(host) - 1);
@@ -41,12 +41,12 @@ bool replace_content(int descriptor, const std::string& content) {
 
 constexpr const char* kRemedy = "choose another with --run-dir";
 
-// `reason`: with its remedy.
+// `reason` includes what to do.
 [[noreturn]] void fail(const std::filesystem::path& path, const std::string& reason) {
   throw Error(fmt::format("cannot use the run directory {}: {}", path.string(), reason));
 }
 
-// Files that are replaced as a whole need no check: a rename does not follow a link.
+// Files that are replaced as a whole need no check, because a rename does not follow a link.
 void refuse_link(const std::filesystem::path& run_directory, const std::filesystem::path& file) {
   std::error_code no_link;
   const auto target = std::filesystem::read_symlink(file, no_link);
@@ -66,7 +66,7 @@ bool is_behind_link(const std::filesystem::path& run_directory, const std::files
   return false;
 }
 
-// Discarded if the file holds no JSON that a run can have written.
+// Returns a discarded value if the file does not contain JSON that a run could have written.
 nlohmann::json read_json(const std::filesystem::path& file) {
   const auto text = read_file(file);
   if (count_json_levels(text) > kMostJsonLevels) return nlohmann::json::value_t::discarded;
@@ -75,13 +75,13 @@ nlohmann::json read_json(const std::filesystem::path& file) {
 
 bool is_number(std::string_view text) { return !text.empty() && text.find_first_not_of("0123456789") == text.npos; }
 
-// Whether an earlier version can have written a file of this name.
+// Whether earlier versions wrote checkpoints with names of this form.
 bool is_checkpoint(std::string_view name) {
   constexpr size_t kLeastLength = std::string_view("step_00000001.pt").size();
   return name.size() >= kLeastLength && name.starts_with("step_") && name.ends_with(".pt") && is_number(name.substr(5, name.size() - 8));
 }
 
-// The same; TensorBoard's own writers append a number to that of the process.
+// The same for event files. TensorBoard's own writers append another number after the process.
 bool is_event_file(std::string_view name) {
   constexpr std::string_view kPrefix = "events.out.tfevents.";
   const auto process = name.rfind('.');
@@ -92,7 +92,7 @@ bool is_event_file(std::string_view name) {
          !is_number(time_and_host.substr(label + 1));
 }
 
-// Those of a fixed name, without the lock, the list and the logs.
+// The files with fixed names, without the lock, the list and the logs.
 constexpr std::array<std::string_view, 11> kNamedFiles = {"config.yaml",      "environment.json", "classes.txt",     "metrics.jsonl",
                                                           "metrics.csv",      "profile.json",     "evaluation.json", "best_evaluation.json",
                                                           "calibration.json", "summary.json",     "split.csv"};
@@ -124,7 +124,7 @@ bool is_of_finished_run(const std::filesystem::path& summary_file) {
   return reason == "done" || reason == "early";
 }
 
-// Whether `descriptor` is open on the file that has this path now.
+// Whether `descriptor` refers to the file that is at this path now.
 bool is_file_at(int descriptor, const std::filesystem::path& path) {
   struct stat open {};
   struct stat named {};
@@ -166,10 +166,10 @@ RunDirectory::RunDirectory(const std::filesystem::path& path) : path_(path) {
     claim();
     lock_ = lock_file(file, 0666);
     reason = errno;
-    // A process that was refused may have removed the file meanwhile; see discard().
+    // Another process may have removed the file meanwhile; see discard().
   } while (lock_.number() >= 0 && !is_file_at(lock_.number(), file));
   if (lock_.number() >= 0) {
-    // Missing in a run directory of an earlier version.
+    // Run directories of earlier versions have no list.
     if (!std::filesystem::exists(list_path())) create_list(files_of_earlier_version());
     written_files_ = std::make_unique<WrittenFiles>(list_path());
   }
@@ -195,7 +195,7 @@ std::vector<std::filesystem::path> RunDirectory::named_files() const {
   return files;
 }
 
-// Before the lock is taken, because that writes into the folder. Throws UsageError if the folder is not one of a run.
+// Called before the lock is taken, because that writes into the folder. Throws UsageError if the folder was not made by a run.
 void RunDirectory::claim() const {
   std::error_code unknown;
   auto present = existing(named_files());
@@ -203,14 +203,14 @@ void RunDirectory::claim() const {
   for (const auto& entry : std::filesystem::directory_iterator(path_, unknown)) {
     if (is_log(entry.path().filename().string())) others.push_back(entry.path());
   }
-  // Looked for after the others: another process may be beginning this run directory.
+  // Checked after the other files, because another process may be creating this run directory now.
   if (std::filesystem::exists(list_path(), unknown)) {
     const WrittenFiles written(list_path());
     std::erase_if(present, [&](const auto& file) { return written.contains(file); });
     if (present.empty()) return;
   } else {
     if (present.empty() && others.empty()) return create_list({});
-    // An earlier version that refused to start in an existing folder left its lock and logs behind.
+    // When earlier versions refused to start in an existing folder, they left a lock and logs there.
     const bool has_lock_and_logs =
         std::ranges::all_of(others, [&](const auto& file) { return file == lock_path() || is_log(file.filename().string()); }) &&
         !others.empty() && others.front() == lock_path() && is_lock_text(read_file(lock_path()));
@@ -220,8 +220,8 @@ void RunDirectory::claim() const {
   std::vector<std::string> names;
   for (const auto& file : present) names.push_back(file.filename().string());
   throw UsageError(
-      fmt::format("the run directory {} holds {}, which no run of this program has written; nothing there was changed; choose another "
-                  "--run-dir, or move that elsewhere",
+      fmt::format("the run directory {} contains {}, which no run of this program has written; nothing there was changed; choose another "
+                  "--run-dir, or move these files elsewhere",
                   path_.string(), join(names, ", ")));
 }
 
@@ -238,7 +238,7 @@ bool RunDirectory::is_of_earlier_version() const {
   return event.is_object() && event.contains("event") && event.contains("time") && event.contains("step");
 }
 
-// What an earlier version has written, relative to the folder.
+// The files that an earlier version has written, relative to the folder.
 std::vector<std::string> RunDirectory::files_of_earlier_version() const {
   std::vector<std::string> names;
   if (!is_of_earlier_version()) return names;
@@ -259,13 +259,13 @@ std::vector<std::string> RunDirectory::files_of_earlier_version() const {
   return names;
 }
 
-// Keeps the file, so that another user of the folder finds the same one.
+// Keeps the lock file, so that all users of the folder lock the same file.
 RunDirectory::~RunDirectory() { replace_content(lock_.number(), ""); }
 
 void RunDirectory::check_lock() const {
   std::error_code ignored;
   if (!std::filesystem::exists(lock_path(), ignored) || is_file_at(lock_.number(), lock_path())) return;
-  // The other run writes who it is once it has the lock.
+  // The other run writes its description after it has taken the lock.
   auto holder = read_file(lock_path());
   for (int i = 0; i < 30 && holder.empty(); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -313,7 +313,7 @@ void RunDirectory::clear() const {
   for (const auto& file : files) {
     if (!std::filesystem::is_directory(std::filesystem::symlink_status(file))) std::filesystem::remove(file);
   }
-  // Those that are empty now.
+  // Removes the folders that are empty now.
   std::error_code holds_others;
   for (const auto& file : files) {
     for (auto folder = file.lexically_relative(path_).parent_path(); !folder.empty(); folder = folder.parent_path()) {

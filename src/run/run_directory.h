@@ -1,5 +1,5 @@
 #pragma once
-// The folder of one run: the names of its files, its lock, and the operations that only the holder of the lock may do.
+// The folder of one run: the names of its files, its lock, and the operations that need the lock.
 
 #include <cstdint>
 #include <filesystem>
@@ -13,7 +13,7 @@
 
 namespace trainer::run {
 
-// The log of a rank other than 0; these ranks do not take the lock. Throws Error if it is a symbolic link.
+// The log of a rank other than 0; these ranks do not take the lock. Throws Error if the file is a symbolic link.
 std::filesystem::path rank_log_file(const std::filesystem::path& run_directory, int rank);
 // Whether `file`, relative to the folder of a run, is one that runs write there.
 bool is_file_of_run(const std::filesystem::path& file);
@@ -21,27 +21,27 @@ bool is_file_of_run(const std::filesystem::path& file);
 class RunDirectory {
  public:
   // Creates the folder if needed and takes its lock, which is held until the object is destroyed or the process ends. Throws UsageError
-  // when another process holds the lock (naming process, host and start time), and when the folder holds a name that runs write to but is
-  // none of a run (naming what it holds). Throws Error when the folder cannot be written or such a name is a symbolic link, which could
-  // lead anywhere.
+  // when another process holds the lock (with the process, its host and its start time), and when the folder was not made by a run but
+  // contains files with the names of a run's files. Throws Error when the folder cannot be written or such a file is a symbolic link, which
+  // could lead anywhere.
   explicit RunDirectory(const std::filesystem::path& path);
   ~RunDirectory();
-  // Removes the folder again, if the constructor made it and it holds nothing but its lock, list and logs, and those around it that it
-  // made. The object is of no use after that.
+  // Removes the folders that the constructor made, if the run directory contains only its lock, list and logs. The object must not be used
+  // afterwards.
   void discard();
   RunDirectory(const RunDirectory&) = delete;
   RunDirectory& operator=(const RunDirectory&) = delete;
 
-  // To be called before anything is written: throws UsageError when another run has taken the folder, which is possible once the folder or
-  // the lock file has been removed. If the folder is only missing, writing fails by itself.
+  // To be called before anything is written: throws UsageError when another run has taken the folder, which is possible after the folder or
+  // the lock file was removed. If the folder is only missing, writing fails anyway.
   void check_lock() const;
 
   const std::filesystem::path& path() const { return path_; }
-  // The process that ended without releasing the lock: "process 31 on host-a since 2026-01-31 12:00:00 +0000"; empty: none.
+  // The process that ended without releasing the lock, such as "process 31 on host-a since 2026-01-31 12:00:00 +0000"; empty: none.
   const std::string& earlier_holder() const { return earlier_holder_; }
   std::filesystem::path config_file() const { return path_ / "config.yaml"; }
   std::filesystem::path environment_file() const { return path_ / "environment.json"; }
-  // The names of the data set's classes, one a line, if they have names.
+  // The names of the data set's classes, one per line, if they have names.
   std::filesystem::path class_names_file() const { return path_ / "classes.txt"; }
   std::filesystem::path split_file() const { return path_ / "split.csv"; }
   std::filesystem::path log_file() const { return path_ / "train.log"; }
@@ -56,15 +56,15 @@ class RunDirectory {
   std::filesystem::path non_finite_folder() const { return path_ / "non_finite"; }
   // The result of the latest validation with classes.
   std::filesystem::path evaluation_file() const { return path_ / "evaluation.json"; }
-  // The same of the best validation, whose checkpoint is best.pt.
+  // The result of the best validation, whose checkpoint is best.pt.
   std::filesystem::path best_evaluation_file() const { return path_ / "best_evaluation.json"; }
-  // What `trainer calibrate` has measured.
+  // The measurements of `trainer calibrate`.
   std::filesystem::path calibration_file() const { return path_ / "calibration.json"; }
   std::filesystem::path summary_file() const { return path_ / "summary.json"; }
-  // To be called before any of the files above is written, but for the logs: adds their names to written_files().
+  // To be called before any of the files above except the logs is written: adds their names to written_files().
   void begin() const;
-  // What runs have written here. Checkpoints, event files and steps that are not finite are to be added before they are written: a file in
-  // their folders that is not in this list is neither changed nor removed.
+  // The list of files that runs have written here. Checkpoints, event files and non-finite steps must be added before they are written;
+  // files in their folders that are not in this list are neither changed nor removed.
   WrittenFiles& written_files() const { return *written_files_; }
 
   // Whether an earlier run in this folder has finished; kNone also if it ended before it wrote metrics or checkpoints.
@@ -77,7 +77,7 @@ class RunDirectory {
   std::map<std::string, uint64_t> event_files() const;
   // Truncates these files to the sizes in `event_files`, the result of an earlier event_files(); removes those that it does not contain.
   void truncate_event_files(const std::map<std::string, uint64_t>& event_files) const;
-  // Removes the results of validations after that step, and those that cannot be read.
+  // Removes the results of validations after this step, and those that cannot be read.
   void remove_later_evaluations(int64_t step) const;
 
  private:
@@ -90,7 +90,7 @@ class RunDirectory {
   std::vector<std::string> files_of_earlier_version() const;
 
   std::filesystem::path path_;
-  std::vector<std::filesystem::path> new_folders_;  // that the constructor has made: path_ and those around it, innermost first
+  std::vector<std::filesystem::path> new_folders_;  // made by the constructor: path_ and its parents, innermost first
   Descriptor lock_;
   std::string earlier_holder_;
   std::unique_ptr<WrittenFiles> written_files_;

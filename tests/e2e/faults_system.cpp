@@ -125,7 +125,7 @@ extern "C" int symlink(const char* target, const char* link) {
 
 extern "C" pid_t waitpid(pid_t process, int* status, int options) {
   static const auto real = next<pid_t (*)(pid_t, int*, int)>("waitpid");
-  // The launcher first asks about all children in the order of their start. Process ids have another order after the highest id.
+  // The launcher first checks all children in the order of their start. Process ids have another order after the highest id.
   static std::vector<pid_t> children;
   const auto child = std::ranges::find(children, process);
   const auto number = child - children.begin();

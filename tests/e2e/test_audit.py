@@ -28,7 +28,7 @@ training: {epochs: 1}
 
 
 def png(width, height, value_at, bits=8, channels=1):
-    """`channels`: 1 or 3, which are alike. `value_at`: of the place from 0 to 1 in both directions."""
+    """`channels`: 1, or 3 equal ones. `value_at` maps a position, from 0 to 1 in both directions, to a value."""
     def chunk(kind, content):
         return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
     row_of = struct.Struct(f">{width * channels}{'B' if bits == 8 else 'H'}")
@@ -39,7 +39,7 @@ def png(width, height, value_at, bits=8, channels=1):
 
 @functools.cache
 def scene(number, width=56, height=56, brightness=1.0):
-    """A picture that is nearly the same in any size."""
+    """An image that looks nearly the same in any size."""
     numbers = random.Random(number)
     waves = [[numbers.uniform(-35, 35), numbers.uniform(-35, 35), numbers.uniform(0, 6), numbers.uniform(5, 25)] for _ in range(8)]
     def value_at(y, x):
@@ -92,7 +92,7 @@ class AuditTest(FolderCase):
 
     def test_a_set_without_damage(self):
         run = self.audit()
-        self.assertTrue(run.out.startswith("12 images: 8 for training, 4 for validation\n\ndamages results\n  images that are in another part too: none\n"), run.out)
+        self.assertTrue(run.out.startswith("12 images: 8 for training, 4 for validation\n\ndamages results\n  images that are also in another part: none\n"), run.out)
         self.assertTrue(run.out.endswith("\nnothing was found that damages results\n"), run.out)
         found = self.findings()
         self.assertEqual((found["images"], found["damages_results"]), ({"training": 8, "validation": 4}, False))
@@ -102,11 +102,11 @@ class AuditTest(FolderCase):
         self.add("val/cat/copy.png", scene(1))
         self.add("val/dog/larger.png", scene(102, width=61, height=57, brightness=1.1))
         run = self.audit(code=3)
-        self.assertIn("  images that are in another part too: 2 (1 with the same pixels)\n"
-                      "    (the results of that part are too good; remove them from one part, or keep copies together (dataset.split.group))\n"
+        self.assertIn("  images that are also in another part: 2 (1 with the same pixels)\n"
+                      "    (they make the results of that part too good; remove them from one part, or keep copies together (dataset.split.group))\n"
                       "    validation sample 2, data/val/cat/copy.png (cat)\n      as training sample 1, data/train/cat/1.png (cat), the same pixels\n"
                       "    validation sample 5, data/val/dog/larger.png (dog)\n      as training sample 6, data/train/dog/2.png (dog), similarity 0.9", run.out)
-        self.assertTrue(run.out.endswith("\nthis data set damages results; --json lists all, and --page shows the pictures\n"), run.out)
+        self.assertTrue(run.out.endswith("\nthis data set damages results; --json lists all, and --page shows the images\n"), run.out)
         found = self.findings(code=3)
         self.assertEqual(self.names(found["leaks"]), [("val/cat/copy.png", "train/cat/1.png"), ("val/dog/larger.png", "train/dog/2.png")])
         self.assertEqual([(one["same_pixels"], one["part"], one["same_as"]["part"]) for one in found["leaks"]],
@@ -122,12 +122,12 @@ class AuditTest(FolderCase):
         found = self.findings(code=3)
         pairs = [("train/dog/same.png", "train/cat/2.png"), ("train/dog/darker.png", "train/cat/3.png")]
         self.assertEqual((self.names(found["label_conflicts"]), self.names(found["duplicates"]), found["leaks"]), (pairs, pairs, []))
-        self.assertIn("  images that are there with another label too: 2 (1 with the same pixels)\n    (correct one of them, or remove both)\n", self.audit(code=3).out)
+        self.assertIn("  images that also occur with another label: 2 (1 with the same pixels)\n    (correct one of them, or remove both)\n", self.audit(code=3).out)
 
     def test_copies_in_one_part_are_a_note(self):
         for i in range(5):
             self.add(f"train/cat/again{i}.png", scene(1))
-        self.assertIn("  images that are in the same part twice: 5 (5 with the same pixels)\n    (they count more than others)\n"
+        self.assertIn("  images that occur twice in the same part: 5 (5 with the same pixels)\n    (they have more weight than others)\n"
                       "    training sample 4, data/train/cat/again0.png (cat)\n      as training sample 1, data/train/cat/1.png (cat), the same pixels\n", self.audit().out)
         self.assertIn("    and 2 more\n", self.audit().out)
         self.assertEqual(len(self.findings()["duplicates"]), 5)
@@ -141,7 +141,7 @@ class AuditTest(FolderCase):
 
     def test_classes_of_one_part(self):
         shutil.rmtree(self.folder / "data/val/dog")
-        self.assertIn("  classes with training images alone: 1\n    (no result tells how well they are learnt)\n    dog: 4 training, 0 validation\n", self.audit().out)
+        self.assertIn("  classes with only training images: 1\n    (no result shows how well they are learned)\n    dog: 4 training, 0 validation\n", self.audit().out)
         for file in (self.folder / "data/train/dog").iterdir():
             file.write_bytes(b"nothing")
         self.add("val/dog/1.png", scene(150))
@@ -151,7 +151,7 @@ class AuditTest(FolderCase):
 
     def test_what_cannot_be_read(self):
         self.add("train/dog/bad.png", scene(1)[:100])
-        self.assertIn("  images that cannot be read: 1\n    (mend or remove them, or leave them out of training by dataset.on_error: skip)\n"
+        self.assertIn("  images that cannot be read: 1\n    (repair or remove them, or skip them in training with dataset.on_error: skip)\n"
                       "    training sample 8, data/train/dog/bad.png: the file ends too early\n", self.audit(code=3).out)
         self.assertEqual(self.findings(code=3)["unreadable"], [{"part": "training", "index": 8, "name": "data/train/dog/bad.png", "reason": "the file ends too early"}])
 
@@ -168,8 +168,8 @@ class AuditTest(FolderCase):
         out = self.audit().out
         for text in ("images of an unusual size: 1\n    (height, width or width / height is over 3 times the median (56, 56 and 1.00) or under 1/3 of it)\n"
                      "    training sample 4, data/train/cat/large.png (cat): 40 x 170 pixels\n", "images of a single colour: 1\n",
-                     "images with an EXIF orientation: 1\n    (they are turned upright, other than by torchvision's ImageFolder)\n",
-                     "images with 16 bits for each channel: 1\n"):
+                     "images with an EXIF orientation: 1\n    (they are turned upright, unlike in torchvision's ImageFolder)\n",
+                     "images with 16 bits per channel: 1\n"):
             self.assertIn("  " + text, out)
 
     def test_images_of_16_bits(self):
@@ -213,7 +213,7 @@ class AuditTest(FolderCase):
         (self.folder / "list.csv").write_text("path,age\n" + "".join(f"train/cat/{name}.png,{number}\n" for name, number in (("1", 3), ("copy", 4), ("2", 5), ("larger", 6))))
         data = ["dataset={name: csv, train: list.csv, root: data, targets: numbers}", "validation.every_epochs=null", "loss.name=mse"]
         self.assertEqual(self.names(self.findings(*data, code=3)["label_conflicts"]), [("train/cat/copy.png", "train/cat/1.png")])
-        self.assertIn("images that are there with other numbers too: 1 (1 with the same pixels)\n", self.audit(*data, code=3).out)
+        self.assertIn("images that also occur with other numbers: 1 (1 with the same pixels)\n", self.audit(*data, code=3).out)
 
     def test_the_page(self):
         self.add("val/cat/<script>&.png", scene(1))
@@ -238,7 +238,7 @@ class AuditTest(FolderCase):
         for page, message in (("x.yaml", "--page x.yaml: this is the file x.yaml, which would be overwritten"),
                               ("data/train/cat/1.png", "--page data/train/cat/1.png: this is the file data/train/cat/1.png, which would be overwritten"),
                               ("nowhere/page.html", "nowhere"), (".", "it is a folder"),
-                              ("/dev/stdout", "--page: what was found goes to the standard output; name a file")):
+                              ("/dev/stdout", "--page: the findings are printed to the standard output; name a file")):
             with self.subTest(page):
                 run = trainer("data", "audit", "--config", "x.yaml", "--page", page, cwd=self.folder)
                 self.assertIn(run.returncode, (1, 2), run.err)

@@ -260,7 +260,7 @@ class CheckpointsTest(LaunchCase):
 
         straight = self.straight()
         step = best_step(straight)
-        # Nothing gets better.
+        # No validation improves.
         longer = ("training.epochs=4", "optimizer.lr=0", "lr_scheduler={name: constant}")
         err, code = self.train("--resume", str(straight), *longer)
         self.assertEqual(code, 0, err)
@@ -311,7 +311,7 @@ class CheckpointsTest(LaunchCase):
         empty.mkdir()
         err, code = self.train("--resume", str(empty), run_dir=self.folder / "none")
         self.assertEqual(code, 2, err)
-        self.assertIn(f"error: --resume {empty}: this folder holds no checkpoint; give the folder of a run that has saved one, or a file", err)
+        self.assertIn(f"error: --resume {empty}: this folder contains no checkpoint; give the folder of a run that has saved one, or a file", err)
         # Back to the finished run.
         err, code = self.train("--resume", str(straight / "checkpoints" / "step_00000007.pt"), "checkpoint.keep_last=100", run_dir=straight)
         self.assertEqual(code, 2, err)
@@ -352,7 +352,7 @@ class CheckpointsTest(LaunchCase):
         text.write_text("not a checkpoint")
         empty = self.folder / "empty.pt"
         empty.write_bytes(b"")
-        kind = "is neither a file of torch.save nor a safetensors file, by its first bytes \"not a checkpoint\""
+        kind = "is neither a file of torch.save nor a safetensors file: it begins with the bytes \"not a checkpoint\""
         err, code = self.train("--resume", str(text))
         self.assertEqual(code, 5, err)
         self.assertIn(kind, err)

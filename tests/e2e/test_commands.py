@@ -115,7 +115,7 @@ class CommandsTest(ProgramCase):
         self.assertEqual((run.returncode, "has no images to show" in run.err), (2, True), run.err)
 
     def test_data_download(self):
-        # What is there is not fetched again: these proxies do not exist.
+        # Existing files are not downloaded again: these proxies do not exist.
         env = {**os.environ, "http_proxy": "http://127.0.0.1:1", "https_proxy": "http://127.0.0.1:1"}
         sample = ROOT / "datasets" / "cifar10_sample"
         run = trainer("data", "download", "cifar10", "--root", sample, env=env)
@@ -125,7 +125,7 @@ class CommandsTest(ProgramCase):
             with self.subTest(name):
                 run = trainer("data", "download", name, "--root", root, env=env)
                 self.assertEqual(run.returncode, 3, run.err)
-                self.assertRegex(run.err.splitlines()[-1], rf"^error: cannot get http\S+: .*127\.0\.0\.1.*; try again, or .* by hand")
+                self.assertRegex(run.err.splitlines()[-1], rf"^error: cannot download http\S+: .*127\.0\.0\.1.*; try again, or .* by hand")
                 self.assertIn(source, run.err)
                 self.assertEqual(list(root.iterdir()), [])
         run = trainer("data", "download", "synthetic")
@@ -183,7 +183,7 @@ class CommandsTest(ProgramCase):
             self.assertGreater(len(run.stdout), 60, arguments)
         run = subprocess.run([alone, "--config", LINEAR], capture_output=True, text=True)
         self.assertEqual(run.returncode, 1)
-        self.assertIn("error: the part of this program that trains cannot be loaded: libtrainer.so.0.1: cannot open shared object file", run.stderr)
+        self.assertIn("error: the training library of this program cannot be loaded: libtrainer.so.0.1: cannot open shared object file", run.stderr)
 
 
 if __name__ == "__main__":

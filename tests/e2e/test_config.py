@@ -81,7 +81,7 @@ class ConfigTest(FolderCase):
         run = trainer("config", "show", "--config", "-", text=f"base: {LINEAR.relative_to(ROOT)}\nsead: 1\n")
         self.assertEqual((run.returncode, run.err), (2, 'error: <standard input>:2:1: sead: unknown key; did you mean "seed"?\n'))
         run = trainer("config", "show", "--config", "-")
-        self.assertEqual(run.err, "error: <standard input>: the file is empty; `trainer config reference` shows what belongs in it\n")
+        self.assertEqual(run.err, "error: <standard input>: the file is empty; `trainer config reference` shows its keys\n")
         for args in (["--config", "-"], ["--config=-"], ["--", "--config", "-"]):
             run = trainer("launch", *args, text=text)
             self.assertEqual((run.returncode, run.err), (2, "error: --config -: the processes of a launcher cannot share the standard input; "
@@ -89,7 +89,7 @@ class ConfigTest(FolderCase):
         meeting = ["--world-size", 2, "--init-method", f"file://{self.folder}/meeting"]
         ranks = [finish(rank) for rank in [start("--config", "-", "--rank", i, *meeting, text=text) for i in (0, 1)]]
         self.assertEqual([rank.returncode for rank in ranks], [2, 2])
-        self.assertIn("--config -: several processes cannot share the standard input; write the experiment to a file", ranks[0].err + ranks[1].err)
+        self.assertIn("--config -: several processes cannot share standard input; write the experiment to a file", ranks[0].err + ranks[1].err)
 
     def test_the_reference_of_one_key(self):
         run = trainer("config", "reference", "optimizer.sgd.momentum")
@@ -141,7 +141,7 @@ class ConfigTest(FolderCase):
         self.assertIn(f"warning: 1 of 16 training images cannot be read, the first is sample 11, {data}/train/dog/00003.png: ", run.err)
         self.assertRegex(run.out, rf"(?m)^  trainer data show --config '{self.file}' --output images.png ")
         text = self.file.read_text()
-        self.assertRegex(text, r"(?m)^experiment: my_photos +# the run lives in runs/my_photos$")
+        self.assertRegex(text, r"(?m)^experiment: my_photos +# the run directory is runs/my_photos$")
         self.assertIn("\n# 16 training images of 2 classes:\n#   cat 8, dog 8\n# 4 images for validation\n# Sizes: ", text)
         self.assertIn("\n  on_error: skip ", text)
         # Each image has one colour, so that its size does not matter.
@@ -169,7 +169,7 @@ class ConfigTest(FolderCase):
         run = self.init("--data", data)
         # One line, since this is no terminal.
         self.assertEqual([line for line in run.err.splitlines() if not line.startswith("warning: ")],
-                         ["measures the sizes and the pixels of 520 training images"])
+                         ["measuring the sizes and the pixels of 520 training images"])
         text = self.file.read_text()
         self.assertRegex(text, r"(?m)^dataloader: \{global_batch_size: \d+, num_workers: 4, drop_last: false\}$")
         self.assertRegex(text, r"(?m)^  validation_split: 0.2 +# of each class")

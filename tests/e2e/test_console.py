@@ -1,4 +1,4 @@
-"""What `trainer train` shows on a terminal, in a pipe, and with --quiet and --verbose."""
+"""The output of `trainer train` on a terminal, in a pipe, and with --quiet and --verbose."""
 
 import fcntl
 import os

@@ -44,7 +44,7 @@ class DatasetsTest(unittest.TestCase):
         return self.write_csv("train.csv", *(f"{i}.png,{'cat' if i % 2 else 'dog'}" for i in range(num_images)))
 
     def arguments(self, *settings):
-        """Of a short training."""
+        """The result of a short training."""
         config = self.folder / "experiment.yaml"
         config.write_text("experiment: datasets\nmodel: {name: resnet20}\ndataloader: {batch_size: 4}\ntraining: {epochs: 1}\n")
         return ["--config", config, "--run-dir", self.folder / "run", *settings]
@@ -119,7 +119,7 @@ class DatasetsTest(unittest.TestCase):
         weights.write_text("1\n" * 7 + "0\n")
         run = trainer(*arguments, "training.epochs=3", "training.extend=true")
         self.assertEqual(run.returncode, 2, run.err)
-        self.assertIn(f"{weights} has changed since, so that other samples would be drawn", run.err)
+        self.assertIn(f"{weights} has changed since this checkpoint, so other samples would be drawn", run.err)
 
     @plants("A CSV file names images outside of the folder that is copied")
     def test_images_elsewhere(self, row):

@@ -189,7 +189,7 @@ class DistributionTest(LaunchCase):
         for scheme in SCHEMES:
             with self.subTest(scheme):
                 zero, _ = self.run_ranks(f"skip_{scheme}", folders, "dataset.on_error=skip", f"dataset.distribution={scheme}")
-                self.assertEqual(zero.count("left out (dataset.on_error: skip): sample 16, images/dog/11.ppm"), 1, zero)
+                self.assertEqual(zero.count("skipped (dataset.on_error: skip): sample 16, images/dog/11.ppm"), 1, zero)
                 self.assert_equal_runs(f"skip_{scheme}", "skip_local")
 
     def test_groups_that_do_not_divide_the_ranks(self):
@@ -207,7 +207,7 @@ class DistributionTest(LaunchCase):
                 one = self.start_rank(1, self.with_images, *own)
                 outputs = [process.communicate(timeout=60)[1] for process in (zero, one)]
                 self.assertEqual([zero.returncode, one.returncode], [2, 2], outputs)
-                self.assertRegex(outputs[0], r"error: rank 1 on .* has another configuration than rank 0: .*" + difference)
+                self.assertRegex(outputs[0], r"error: rank 1 on .* has a different configuration from rank 0: .*" + difference)
 
     def test_a_copy_on_a_local_disk(self):
         self.run_ranks("in_place", [self.with_images] * 2)

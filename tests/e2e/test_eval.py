@@ -142,7 +142,7 @@ class EvalTest(Experiment):
 
     @plants("The results of a command cannot be printed")
     def test_results_that_cannot_be_written(self, row):
-        """As GNU's tools: an error with the reason, and code 1. But a program whose result is in a file does not need a standard output."""
+        """Like GNU's tools: an error with the reason, and code 1. But a program whose result is in a file does not need standard output."""
         written = ("export", "--checkpoint", self.checkpoint, "--format", "state_dict", "--output", "weights.pt")
         printing = (("eval", "--checkpoint", self.checkpoint, "--json"), ("config", "show", "--config", "config.yaml"), ("checkpoint", "info", self.checkpoint),
                     ("runs", "."), ("compare", "run", "run"), ("--help",), ("runs", "--help"))
@@ -158,7 +158,7 @@ class EvalTest(Experiment):
             self.assertEqual((run.returncode, "the standard output: it is closed" in run.stderr), (code, code == 1), (args, run.stderr))
 
     def test_a_reader_that_ends(self):
-        """As with `| head -1`; a program that inherits SIGPIPE as ignored gets an error instead of the signal."""
+        """The reader closes the pipe, as `| head -1` does; a program that inherits an ignored SIGPIPE gets an error instead of the signal."""
         for args in (("eval", "--checkpoint", self.checkpoint), ("config", "show", "--config", "config.yaml"), ("config", "reference")):
             for is_ignored in (False, True):
                 reader, writer = os.pipe()
@@ -207,7 +207,7 @@ class EvalTest(Experiment):
         metrics = (self.folder / "without_config" / "metrics.jsonl").read_bytes()
         row.check(self, self.refusal("report", "without_config", "--output", "without_config/metrics.jsonl", code=2), 2)
         self.assertEqual((self.folder / "without_config" / "metrics.jsonl").read_bytes(), metrics)
-        # What a run does not write may be written twice.
+        # Files that do not belong to a run may be overwritten.
         for _ in range(2):
             self.printed("report", "run", "--output", "run/report.html")
         (self.folder / "run" / "report.html").unlink()
@@ -294,7 +294,7 @@ class PredictTest(ImageExperiment):
                          f"x.safetensors: demo_conv of {best}, parameters\n")
         self.assertIn(f"{best}: ", self.printed("checkpoint", "info", "run"))
         self.assertIn(f"good: {best}, ", self.printed("checkpoint", "verify", "run"))
-        refusal = "moved: this folder holds no checkpoint; give the folder of a run that has saved one, or a file\n"
+        refusal = "moved: this folder contains no checkpoint; give the folder of a run that has saved one, or a file\n"
         self.assertEqual(self.refusal("predict", "--checkpoint", "moved", "a.png", code=5), f"error: {refusal}")
         self.assertEqual(self.printed("checkpoint", "verify", "moved", code=5), f"bad: {refusal}")
 
@@ -382,10 +382,10 @@ class PredictTest(ImageExperiment):
         self.assertEqual(json.loads(ranks), self.eval("--data", "some"))
         self.assertRegex(self.printed("eval", "--checkpoint", self.checkpoint, "--data", "some"), r"^10 images of some:  demo_conv of run/")
         for args, code, message in (
-                (["--data", "moved"], 2, "--data moved: it holds images for training and for validation; choose with --split"),
+                (["--data", "moved"], 2, "--data moved: it has both training and validation images; choose with --split"),
                 (["--data", "missing"], 2, "--data missing: there is no such file or folder"),
                 (["--data", "packed/train"], 2, "--data packed/train: this is one part of a packed data set"),
-                (["--data", "some", "dataset.root=some"], 2, "dataset.root: --data some takes the place of this key")):
+                (["--data", "some", "dataset.root=some"], 2, "dataset.root: --data some replaces this key")):
             with self.subTest(args):
                 self.assertIn(message, self.refusal("eval", "--checkpoint", self.checkpoint, *args, code=code))
 
@@ -397,7 +397,7 @@ class PredictTest(ImageExperiment):
         self.assertEqual(self.eval("dataset.root=moved/val", "dataset.validation_split=0.2", checkpoint=checkpoint)["num_samples"], 3)
         run = self.trainer("eval", "--checkpoint", checkpoint, "dataset.root=moved/val")
         self.assertRegex(run.stdout, r"^15 images of moved/val:  demo_conv of held_out/")
-        self.assertIn("warning: moved/val is not the data of the training, so that all of its images are evaluated", run.stderr)
+        self.assertIn("warning: moved/val is not the data of the training, so all of its images are evaluated", run.stderr)
 
     def test_grid(self):
         self.printed("predict", "--checkpoint", self.checkpoint, "moved/val", "--save-grid", "grid.png")

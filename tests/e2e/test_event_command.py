@@ -110,7 +110,7 @@ class EventCommandTest(FolderCase):
         run = self.train(program="raise SystemExit(3)")
         self.assertEqual(run.returncode, 0, run.err)
         # Python may start more slowly than this run ends.
-        self.assertRegex(run.err, rf"warning: command line: logging\.command: {sys.executable} ended with exit code 3( and gets no more events; training "
+        self.assertRegex(run.err, rf"warning: command line: logging\.command: {sys.executable} ended with exit code 3( and receives no more events; training "
                                   r"continues| before it had read all events|\n)")
         self.assertEqual(run.err.count("warning:"), 1, run.err)
         keys = ("event", "step", "loss", "lr")
@@ -171,7 +171,7 @@ while True: os.write(1, b"y\\n" * 5000)
         for launcher in ((), ("launch", "--nproc-per-node", "2")):
             run = subprocess.run([BINARY, *launcher, "--config", config, "--run-dir", self.run_dir], cwd=ROOT, capture_output=True, text=True)
             self.assertEqual(run.returncode, 2, run.stderr)
-            self.assertEqual(run.stderr.count(f"error: {config}:{line}:20: logging.command: cannot start \"no_such_program\": it is in no folder of PATH; "
+            self.assertEqual(run.stderr.count(f"error: {config}:{line}:20: logging.command: cannot start \"no_such_program\": it is not in any folder of PATH; "
                                               "correct it, or set logging.command=[] to train without it\n"), 1, run.stderr)
             self.assertFalse(self.run_dir.exists())
             row.check(self, run.stderr, run.returncode)

@@ -1,4 +1,4 @@
-"""What happens when a rank fails: which rank is named, how the others exit, and what the launcher returns."""
+"""Failures of a rank: which rank is reported, how the others exit, and what the launcher returns."""
 
 import itertools
 import json
@@ -210,7 +210,7 @@ class FailuresTest(LaunchCase):
     def test_late_in_the_start_up(self, row):
         process, err = self.plant(1, "start 0", "hang", settings=["distributed.timeout_seconds=2", "distributed.hang_seconds=60"])
         row.check(self, err, process.returncode, self.exit_codes(), RANK=1)
-        self.assert_named(err, NUM_RANKS, r"^rank 1 \(process \d+ on .*\) has not done its part of the start-up within 2\.0s; ")
+        self.assert_named(err, NUM_RANKS, r"^rank 1 \(process \d+ on .*\) has not finished its part of the start-up within 2\.0s; ")
 
     def test_restart(self):
         err = self.end(process := self.start("1 training 3 kill", launcher_args=("--max-restarts", "1")))

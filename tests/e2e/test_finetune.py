@@ -34,24 +34,24 @@ OFF = "or set training.cache_features: false"
 WRONG = [
     ([CACHED, "model.freeze=[]"], f"training.cache_features: {NEEDS_FREEZE}"),
     ([CACHED, "model.freeze=[layer1]"],
-     "training.cache_features: the network resnet20 trains parameters of its backbone, so that its features change; set model.freeze: [backbone]"),
+     "training.cache_features: the network resnet20 trains parameters of its backbone, so its features change; set model.freeze: [backbone]"),
     ([CACHED, "model.freeze=[conv1, bn1.weight, bn1.bias, layer1, layer2, layer3]"],
-     "training.cache_features: the network resnet20 normalises by batches in training, so that its features change; set model.freeze: [backbone]"),
+     "training.cache_features: the network resnet20 uses batch statistics in training, so its features change; set model.freeze: [backbone]"),
     ([CACHED, "model={name: demo_conv, freeze: [conv]}"],
-     "training.cache_features: the network demo_conv does not tell its backbone from its head (models::BackboneModel); leave this key out"),
+     "training.cache_features: the network demo_conv does not separate its backbone from its head (models::BackboneModel); remove this key"),
     ([CACHED, f"dataset.train_transforms=[random_horizontal_flip, {NORMALIZE}]"],
-     f"dataset.train_transforms[0]: random_horizontal_flip makes another image in each epoch, so that its features cannot be kept; remove it, {OFF}"),
-    ([CACHED, f"dataset.train_transforms=[random_crop: {{size: 1000}}, {NORMALIZE}]"], f"random_crop makes another image in each epoch"),
-    ([CACHED, f"dataset.train_transforms=[random_horizontal_flip: {{alternate: true, p: 0}}, {NORMALIZE}]"], "random_horizontal_flip makes another image in each epoch"),
-    ([CACHED, f"dataset.train_transforms=[{NORMALIZE}, cutout: {{size: 4}}]"], "cutout makes another image in each epoch"),
-    ([CACHED, "dataset.batch_transforms=[mixup]"], f"dataset.batch_transforms: they mix images, of which only features are kept; remove them, {OFF}"),
-    ([CACHED, "dataset.distribution=scatter"], f"dataset.distribution: features are kept by processes that read their samples; set local, {OFF}"),
+     f"dataset.train_transforms[0]: random_horizontal_flip makes a different image in each epoch, so its features cannot be cached; remove it, {OFF}"),
+    ([CACHED, f"dataset.train_transforms=[random_crop: {{size: 1000}}, {NORMALIZE}]"], f"random_crop makes a different image in each epoch"),
+    ([CACHED, f"dataset.train_transforms=[random_horizontal_flip: {{alternate: true, p: 0}}, {NORMALIZE}]"], "random_horizontal_flip makes a different image in each epoch"),
+    ([CACHED, f"dataset.train_transforms=[{NORMALIZE}, cutout: {{size: 4}}]"], "cutout makes a different image in each epoch"),
+    ([CACHED, "dataset.batch_transforms=[mixup]"], f"dataset.batch_transforms: batch transforms mix images, but only features are cached; remove them, {OFF}"),
+    ([CACHED, "dataset.distribution=scatter"], f"dataset.distribution: features can be cached only if each process reads its own samples; set local, {OFF}"),
     ([CACHED, "dataset.on_error=skip"], f"dataset.on_error: an image that cannot be read has no features; set fail, {OFF}"),
-    ([CACHED, "validation.tta=flip"], f"validation.tta: views of an image need the image, of which only features are kept; set none, {OFF}"),
+    ([CACHED, "validation.tta=flip"], f"validation.tta: views need the image, but only its features are cached; set none, {OFF}"),
     ([CACHED, "training.unfreeze_after=1"],
-     "training.unfreeze_after: given together with training.cache_features; train the frozen network first, and then another run with model.init_from"),
-    (["training.unfreeze_after=3"], "training.unfreeze_after: is not less than training.epochs, so that it has no effect; choose fewer"),
-    (["training.unfreeze_after=1", "model.freeze=[]"], "training.unfreeze_after: has no effect without model.freeze; leave it out"),
+     "training.unfreeze_after: given together with training.cache_features; train the frozen network first, then start another run with model.init_from"),
+    (["training.unfreeze_after=3"], "training.unfreeze_after: has no effect, because it is not less than training.epochs; choose fewer epochs"),
+    (["training.unfreeze_after=1", "model.freeze=[]"], "training.unfreeze_after: has no effect without model.freeze; remove it"),
     (["training.unfreeze_after=0"], "training.unfreeze_after: expected an integer >= 1"),
     (["optimizer.layer_decay=0"], "optimizer.layer_decay: expected a number from 0 to 1 (0 excluded) or null, got 0"),
     (["optimizer.layer_decay=1.1"], "optimizer.layer_decay: expected"),
@@ -116,7 +116,7 @@ class CachedFeaturesTest(FinetuneCase):
         self.assertEqual(equal_runs.results_of(computed)[0], equal_runs.results_of(cached)[0])
         self.assertEqual(equal_runs.tensors(computed), equal_runs.tensors(cached))
         log = self.log(cached)
-        self.assertRegex(log, r"the features of 120 training images took [\d.]+ s, which each further epoch saves; kept in \S+/home/features/")
+        self.assertRegex(log, r"computing the features of 120 training images took [\d.]+ s, which each further epoch saves; kept in \S+/home/features/")
         # The checkpoint is that of a network for images.
         evaluated = trainer("eval", "--checkpoint", cached / "checkpoints" / "last.pt")
         self.assertEqual(evaluated.returncode, 0, evaluated.err)
@@ -128,7 +128,7 @@ class CachedFeaturesTest(FinetuneCase):
         files = self.features()
         self.assertEqual([file.name.rsplit("-", 1)[0] for file in files], ["resnet20-cifar10-training", "resnet20-cifar10-validation"])
         second = self.train("second", CACHED, "optimizer.lr=0.01", "experiment=y")
-        self.assertRegex(self.log(second), r"the features of 120 training images are in \S+, which saves the [\d.]+ s of their computation")
+        self.assertRegex(self.log(second), r"the features of 120 training images were found in \S+, which saves the [\d.]+ s of computing them")
         self.assertEqual(equal_runs.results_of(first)[0], equal_runs.results_of(second)[0])
         self.assertEqual(self.features(), files)
 
@@ -168,8 +168,7 @@ class CachedFeaturesTest(FinetuneCase):
         self.home.write_text("")
         run = self.run_trainer("--run-dir", self.folder / "run", CACHED)
         self.assertEqual(run.returncode, 3, run.err)
-        self.assertRegex(run.err, r"the features of training.cache_features cannot be kept: .*; set TRAINER_HOME to a folder that can be written, "
-                         r"or training.cache_features: false")
+        self.assertRegex(run.err, r"cannot store the features of training.cache_features: .*; set TRAINER_HOME to a writable folder, or set training.cache_features: false")
 
     def test_a_damaged_file(self):
         self.train("first", CACHED)
@@ -178,7 +177,7 @@ class CachedFeaturesTest(FinetuneCase):
         file.write_bytes(content[:-4])
         run = self.run_trainer("--run-dir", self.folder / "second", CACHED)
         self.assertEqual(run.returncode, 3, run.err)
-        self.assertIn(f"{file}: it does not hold the features of 120 samples; remove it, and they are computed again", run.err)
+        self.assertIn(f"{file}: this file does not contain the features of 120 samples; remove it, so that they are computed again", run.err)
 
     def test_two_ranks_are_as_one(self):
         exact = [CACHED, "runtime.dtype=float64"]
@@ -203,7 +202,7 @@ class CachedFeaturesTest(FinetuneCase):
         synthetic = ["dataset={name: synthetic, shape: [3, 32, 32], num_classes: 10, num_train: 64, num_validation: 16}", "dataset.train_transforms=[]",
                      "dataset.validation_transforms=[]"]
         run_dir = self.train("run", CACHED, *synthetic)
-        self.assertRegex(self.log(run_dir), r"the features of 64 training images took [\d.]+ s, which each further epoch saves\n")
+        self.assertRegex(self.log(run_dir), r"computing the features of 64 training images took [\d.]+ s, which each further epoch saves\n")
         self.assertEqual(self.features(), [])
 
 

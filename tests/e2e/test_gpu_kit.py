@@ -12,18 +12,16 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "testing"))
-from equal_runs import needs
+from debian_roots import copy_root, needs_roots, run_checked, run_inside  # noqa: E402
 
 RELEASE, PYTHON = "trixie", "3.13"
 VENV = ROOT / ".deps" / "venv"
-# What `import torch` needs of Python, in packages without compiled code.
+# The packages without compiled code that `import torch` needs.
 PURE_PACKAGES = ["filelock", "fsspec", "jinja2", "markupsafe", "mpmath", "networkx", "sympy", "typing_extensions.py"]
 
 
 def setUpModule():
-    needs([program for program in ("debootstrap", "patchelf", "unshare") if shutil.which(program) is None])
-    if os.geteuid() != 0:
-        raise unittest.SkipTest("debootstrap and chroot need root")
+    needs_roots("patchelf")
     if not list(VENV.glob("lib/python3*/site-packages/nvidia/cublas*")) and not list(VENV.glob("lib/python3*/site-packages/nvidia/cudnn")):
         raise unittest.SkipTest("the CUDA libraries are missing: scripts/setup.sh --parity fetches them")
 
@@ -34,13 +32,12 @@ class GpuKitTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory(prefix="trainer-gpu-kit-")
         cls.addClassCleanup(folder.cleanup)
         cls.root = pathlib.Path(folder.name, "root")
-        cls.run_checked([ROOT / "scripts" / "gpu_kit.sh", "--output", pathlib.Path(folder.name, "kit")])
-        mirror = cls.run_checked(["bash", "-c", f"source {ROOT}/scripts/common.sh; debian_mirror"]).stdout.split()
-        cls.run_checked(["debootstrap", "--variant=minbase", "--include=python3", RELEASE, cls.root, *mirror])
+        run_checked([ROOT / "scripts" / "gpu_kit.sh", "--output", pathlib.Path(folder.name, "kit")])
+        copy_root(RELEASE, cls.root, ("python3",))
         packages = cls.root / "usr" / "local" / "lib" / f"python{PYTHON}" / "dist-packages"
         version = next(line for line in (ROOT / "scripts" / "requirements" / "torch.txt").read_text().splitlines() if line.startswith("torch=="))
-        cls.run_checked([VENV / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-compile",
-                         "--no-cache-dir", "--target", packages, "--python-version", PYTHON, "--only-binary=:all:", version])
+        run_checked([VENV / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-compile",
+                     "--no-cache-dir", "--target", packages, "--python-version", PYTHON, "--only-binary=:all:", version])
         [installed] = VENV.glob("lib/python3*/site-packages")
         for name in PURE_PACKAGES:
             copy = shutil.copytree if (installed / name).is_dir() else shutil.copy
@@ -50,19 +47,8 @@ class GpuKitTest(unittest.TestCase):
         (packages / "nvidia").mkdir()
         cls.nvidia = installed / "nvidia", packages / "nvidia"
 
-    @staticmethod
-    def run_checked(command):
-        run = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-        if run.returncode != 0:
-            raise AssertionError(f"{command}: {run.stdout[-3000:]}{run.stderr[-3000:]}")
-        return run
-
     def inside(self, command):
-        """Runs a command in the root folder, without a network."""
-        source, target = self.nvidia
-        mounts = f"mount --bind '{source}' '{target}' && mount -t proc proc '{self.root}/proc' && mount --rbind /dev '{self.root}/dev'"
-        script = f"{mounts} && exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root chroot '{self.root}' bash -c 'cd /tmp && {command}'"
-        return subprocess.run(["unshare", "--mount", "--net", "bash", "-c", script], capture_output=True, text=True, timeout=300)
+        return run_inside(self.root, command, [self.nvidia])
 
     def test_everything_works_up_to_the_missing_gpu(self):
         run = self.inside("/kit/run.sh all")

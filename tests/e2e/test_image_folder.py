@@ -49,7 +49,7 @@ def events(run_dir, kind):
 
 
 def metrics(run_dir):
-    """What has to be the same in equal runs."""
+    """The results that must be the same in equal runs."""
     varying = ("time", "seconds", "images_per_second", "data_wait", "queue_depth", "memory_bytes")
     return [{key: value for key, value in event.items() if key not in varying and not key.startswith(("memory", "cuda"))}
             for kind in ("train", "validation") for event in events(run_dir, kind)]
@@ -72,7 +72,7 @@ def plain_png(number):
 
 
 def write_images(folder, classes, num_images, first=0):
-    """Writes so many small images into a folder for each class."""
+    """Writes the given numbers of small images into a folder for each class."""
     for label, name in enumerate(classes):
         (folder / name).mkdir(parents=True)
         for i in range(num_images):
@@ -206,7 +206,7 @@ class ImageFolderTest(unittest.TestCase):
     @plants("The folder of a data set is missing, or has no class folders")
     def test_missing_folders(self, row):
         config = self.folder / "images.yaml"
-        remedy = "set dataset.root to the folder that holds train/ and val/, or one folder of images for each class"
+        remedy = "set dataset.root to the folder that contains train/ and val/, or one folder of images per class"
         position = f"{config}:3:37: dataset.root"
         row.check(self, self.refuse(2, f"{position}: there is no folder {self.data}; {remedy}"), 2)
         self.data.mkdir()
@@ -221,9 +221,9 @@ class ImageFolderTest(unittest.TestCase):
         for path in (self.data / "dog").iterdir():
             path.unlink()
         message = f"{self.data}/dog has no images (files ending in {ENDINGS})"
-        row.check(self, self.refuse(3, f"{message}; put some there, or remove the folder"), 3)
+        row.check(self, self.refuse(3, f"{message}; add images, or remove the folder"), 3)
         (self.data / "dog" / "notes.txt").write_text("no image")
-        row.check(self, self.refuse(3, f"{message} among its 1 file; put some there, or remove the folder"), 3)
+        row.check(self, self.refuse(3, f"{message} among its 1 file; add images, or remove the folder"), 3)
 
     @plants("A class is only in the validation set")
     def test_a_class_for_validation_alone(self, row):
@@ -239,8 +239,8 @@ class ImageFolderTest(unittest.TestCase):
         whole = plain_png(3)
         damaged = bytearray(whole)
         damaged[-20] ^= 1
-        no_image = "it is not an image file that this program reads (JPEG, PNG, WebP, BMP, TIFF, PBM, PGM or PPM), or its beginning is damaged"
-        gif = "it is a GIF image, which this program does not read; convert it to PNG or JPEG"
+        no_image = "it is not a supported image file (JPEG, PNG, WebP, BMP, TIFF, PBM, PGM or PPM), or its beginning is damaged"
+        gif = "it is a GIF image, which is not supported; convert it to PNG or JPEG"
         for name, content, reason in (("00003.png", whole[:-20], "the file ends too early"),
                                       ("00003.png", damaged, "it is damaged: a checksum is wrong"),
                                       ("00003.png", b"", "cannot be read: the file is empty"), ("text.jpg", b"not an image\n", no_image),
@@ -293,7 +293,7 @@ class ImageFolderTest(unittest.TestCase):
                          [f"training sample 0, {self.data}/train/cat/00000.png: cannot be read: the file is empty",
                           f"training sample 4, {self.data}/train/dog/00001.png: the file ends too early",
                           "8 samples read, 3 cannot be used"])
-        self.assertRegex(lines[2], f"^validation sample 1, {self.data}/val/dog/00000.png: it is not an image file that this program reads")
+        self.assertRegex(lines[2], f"^validation sample 1, {self.data}/val/dog/00000.png: it is not a supported image file")
 
     def write_odd_images(self):
         """Two classes for training and validation, among them images and files of which a user should know."""
@@ -319,11 +319,9 @@ class ImageFolderTest(unittest.TestCase):
         ignored = (f"warning: {train}: 3 files are not read, because they have no extension of an image that this program reads (2 .heic, 1 .txt); "
                    f"the first is {train}/cat/IMG_1.HEIC")
         turned = " have an EXIF orientation and are turned upright, "
-        bits = " have 16 bits per channel, of which the upper 8 are used as by Pillow "
-        same = (f"warning: 2 of 13 images are in several classes with the same content; the first is training sample 0, {train}/cat/00000.png (cat), "
-                f"the same as training sample 10, {train}/dog/same.png (dog)")
-        leak = (f"warning: 1 of 13 images are for validation and have the content of training images, so that the validation is too good; the "
-                f"first is validation sample 1, {self.data}/val/dog/00000.png (dog), the same as training sample 7, {train}/dog/00001.png (dog)")
+        bits = " have 16 bits per channel, of which only the upper 8 are used, as in Pillow "
+        same = (f"warning: 2 of 13 images have the same content as an image of another class; the first is training sample 0, {train}/cat/00000.png (cat), the same as training sample 10, {train}/dog/same.png (dog)")
+        leak = (f"warning: 1 of 13 images are validation images with the same content as training images, so the validation results are too good; the first is validation sample 1, {self.data}/val/dog/00000.png (dog), the same as training sample 7, {train}/dog/00001.png (dog)")
         for args in (["data", "check", "--config", self.write_config()], ["init", "--data", self.data, "--output", self.folder / "new.yaml"]):
             with self.subTest(args[0]):
                 run = trainer(*args)
@@ -351,11 +349,11 @@ class ImageFolderTest(unittest.TestCase):
         run = self.train(*settings)
         for path in ("train/dog/00001.png", "val/cat/00002.png"):
             self.assertEqual(run.err.count(f"{self.data}/{path}: the file ends too early"), 1, run.err)
-        self.assertEqual(run.err.count("warning: left out (dataset.on_error: skip): sample 10, "), 1, run.err)
+        self.assertEqual(run.err.count("warning: skipped (dataset.on_error: skip): sample 10, "), 1, run.err)
         validations = events(self.run_dir, "validation")
         self.assertEqual([event["num_samples"] for event in validations], [9, 9])
         self.assertEqual((self.run_dir / "classes.txt").read_text(), "cat\ndog\n")
-        # Two ranks leave out the same, and compute the same.
+        # Two ranks skip the same images and compute the same results.
         other = self.folder / "two"
         run = trainer("launch", "--nproc-per-node", "2", "--", *settings, "--run-dir", other)
         self.assertEqual(run.returncode, 0, run.err)
@@ -376,7 +374,7 @@ class ImageFolderTest(unittest.TestCase):
         before = (self.run_dir / "metrics.jsonl").read_text()
         run = trainer("--config", config, *small, "training.epochs=2", "--run-dir", self.run_dir)
         self.assertEqual(run.returncode, 2, run.err)
-        self.assertIn('it was trained on other classes: class 0 was "cat" and is "ant" in the data now; restore the data, or choose another --run-dir', run.err)
+        self.assertIn('this network was trained on other classes: class 0 was "cat" and is "ant" in the data now; restore the data, or choose another --run-dir', run.err)
         self.assertEqual((self.run_dir / "metrics.jsonl").read_text(), before)
 
     def test_validation_takes_its_part_of_each_class(self):

@@ -110,7 +110,7 @@ class LaunchTest(unittest.TestCase):
             self.assertEqual(os.readlink(rank / "exe"), str(pathlib.Path(BINARY).resolve()))
 
     def test_a_start_without_open_descriptors_and_with_signals_ignored(self):
-        """As some daemons start programs. The sockets and files of the run get other numbers; its files have the permissions of the umask."""
+        """Starts without standard streams, as some daemons do. Sockets and files of the run get other descriptors; its files have the permissions of the umask."""
         def forsake():
             signal.signal(signal.SIGCHLD, signal.SIG_IGN)
             for descriptor in (0, 1, 2):
@@ -172,7 +172,7 @@ class LaunchTest(unittest.TestCase):
             (["--gpus", "0,0", "list", "models"], 2, "", "--gpus 0,0: a GPU is listed twice"),
             (["list", "modells"], 2, "", "modells"),
             (["list", "models", "--nproc-per-node", "1"], 2, "",
-             "error: trainer launch: --nproc-per-node is an option of the launcher and stands after list; put it before that\n"),
+             "error: trainer launch: --nproc-per-node is an option of the launcher; put it before list\n"),
         ):
             with self.subTest(args=args):
                 run = launch(*args)
@@ -192,8 +192,8 @@ class LaunchTest(unittest.TestCase):
         self.run_dir = self.run_dir.with_name("another")
         run = launch("--nproc-per-node", 2, "--config", LINEAR, "training.epochs=1", "--run-dir", self.run_dir)
         self.assertEqual(run.returncode, 0, run.err)
-        line = next((line for line in run.err.splitlines() if "other runs use the cores of this host too" in line), "")
-        self.assertEqual(run.err.count("other runs use"), 1, run.err)
+        line = next((line for line in run.err.splitlines() if "other runs also use the cores of this host" in line), "")
+        self.assertEqual(run.err.count("other runs also use"), 1, run.err)
         if "..." not in line:
             for rank in children(first):
                 self.assertIn(rank.name, line)

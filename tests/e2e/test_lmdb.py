@@ -23,7 +23,7 @@ from test_image_folder import (BINARY, QUICKSTART, RECORD, ROOT, SAMPLE, metrics
 from troubleshooting import plants  # noqa: E402
 
 HEADER = 16
-# Of images whose pixels are committed in several parts.
+# Images whose pixels are committed in several parts.
 LARGE = 700
 NUM_LARGE = 30
 PIPE_BYTES = 4096
@@ -202,8 +202,7 @@ class LmdbTest(unittest.TestCase):
         process.wait()
         run = trainer("--config", self.config(), f"dataset={{name: lmdb, root: {self.packed}}}", "--run-dir", self.folder / "run")
         row.check(self, run.err, run.returncode)
-        self.refuse(2, f"{self.packed}/train was begun with --raw and no --resize, not with no --raw and no --resize; continue as it was begun, "
-                    "or remove that folder")
+        self.refuse(2, f"{self.packed}/train was begun with --raw and no --resize, not with no --raw and no --resize; continue with the original settings, or remove that folder")
         run = self.pack("--raw")
         self.assertRegex(run.err, rf"training: continues after \d+ of {NUM_LARGE} samples")
         samples = self.samples()
@@ -236,7 +235,7 @@ class LmdbTest(unittest.TestCase):
         path.write_bytes(b"")
         self.packed = self.folder / "skipped"
         run = self.pack("dataset.on_error=skip")
-        self.assertIn(f"left out (dataset.on_error: skip): sample 3, {path}: cannot be read: the file is empty", run.err)
+        self.assertIn(f"skipped (dataset.on_error: skip): sample 3, {path}: cannot be read: the file is empty", run.err)
         crop = ["dataset.train_transforms=[center_crop: {size: 32}]", "dataset.validation_transforms=[center_crop: {size: 32}]"]
         skip = "dataset.on_error=skip"
         self.assertEqual(self.metrics_of("packed", f"dataset={{name: lmdb, root: {self.packed}, on_error: skip}}", *crop),
@@ -250,9 +249,9 @@ class LmdbTest(unittest.TestCase):
         position = content.index(self.samples()[5][1])
         content[position + 20] ^= 1
         file.write_bytes(content)
-        # As if it was damaged before the checksums were compared.
+        # Simulates damage before the checksums were compared.
         (self.packed / "unfinished").touch()
-        self.refuse(3, f"training sample 5, {self.data}/cat/00005.png was not stored as it was written: it is damaged: its checksum is wrong; "
+        self.refuse(3, f"training sample 5, {self.data}/cat/00005.png was stored incorrectly: it is damaged: its checksum is wrong; "
                     f"remove {self.packed} and pack again, on another disk if this repeats", "--raw")
         (self.packed / "unfinished").unlink()
         run = trainer("data", "check", "--config", self.config(), f"dataset={{name: lmdb, root: {self.packed}}}", "dataset.validation_split=0.1")
@@ -268,10 +267,10 @@ class LmdbTest(unittest.TestCase):
             fcntl.flock(lock, fcntl.LOCK_EX)
             self.refuse(1, f"another process is packing into {self.packed}; wait for it, or name another folder")
         (self.packed / "unfinished").write_text("notes of somebody")
-        self.refuse(2, f"--output: {self.packed}/unfinished is not the file by which this program marks what it has begun; name another folder")
+        self.refuse(2, f"--output: {self.packed}/unfinished was not written by this program to mark an unfinished data set; name another folder")
         (self.packed / "unfinished").unlink()
         self.pack()
-        self.refuse(2, f"--output: there is {self.packed}/train already; name another folder, or remove it")
+        self.refuse(2, f"--output: {self.packed}/train exists already; name another folder, or remove it")
         (self.packed / "unfinished").touch()
         (self.packed / "val").mkdir()
         self.refuse(2, f"{self.packed} was begun with validation images, which image_folder does not have now; continue as it was begun, or remove "

@@ -11,7 +11,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 import terminal  # noqa: E402
 from program import BINARY, ROOT, FolderCase  # noqa: E402
 
-# In bfloat16, the halves of a batch round otherwise than the whole.
+# In bfloat16, the halves of a batch round differently than the whole.
 RUN = ["--config", ROOT / "configs" / "demo_linear.yaml", "dataloader.batch_size=null", "dataloader.global_batch_size=32", "amp.enabled=false"]
 
 
@@ -40,7 +40,7 @@ class LrFindTest(FolderCase):
         run = self.lr_find("--max-lr", "1e6", "optimizer={name: sgd, lr: 0.01}")
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertRegex(run.stdout, r"(?m)^\d\d steps from 1e-07 to \S+; then the loss diverged$")
-        self.assertRegex(run.stdout, r"(?m)^the loss is lowest at a learning rate of \S+; from \S+ on it is above the level at which its fall began$")
+        self.assertRegex(run.stdout, r"(?m)^the loss is lowest at a learning rate of \S+; above \S+ it exceeds the level from which it began to fall$")
         self.assertRegex(run.stdout, r"(?m)^To train: trainer --config \S+demo_linear.yaml .* 'optimizer={name: sgd, lr: 0.01}' optimizer.lr=\S+$")
 
     def test_shows_a_bar_and_when_interrupted_the_curve_so_far(self):
@@ -52,7 +52,7 @@ class LrFindTest(FolderCase):
         self.assertRegex(without_colours, r"\d+% \[=* *\]  step \d+ of 100000  lr \S+  loss \d\.\d+")
         lines = terminal.show(text, 80).lines()
         self.assertGreaterEqual(len([line for line in lines if "|" in line]), 10, text)
-        self.assertTrue(any(re.fullmatch(r"Stopped after \d+ of 100000 steps, so that nothing is suggested\.", line) for line in lines), text)
+        self.assertTrue(any(re.fullmatch(r"Stopped after \d+ of 100000 steps, so nothing is suggested\.", line) for line in lines), text)
 
     def test_mistakes(self):
         run = self.lr_find("optimizer.lr=0")

@@ -95,7 +95,7 @@ class MonitoringTest(FolderCase):
         names = [event["name"] for event in self.trace("profiled") if "dur" in event]
         self.assertEqual(names.count("aten::convolution"), 3 * 19)
         self.assertEqual(names.count("aten::convolution_backward"), 3 * 19)
-        # What the profiler itself does is logged by it as text, which is not wanted.
+        # Silences the profiler's own log output.
         self.assertNotRegex(run.stderr, "STAGE|kineto|Kineto")
         table = self.table(run)
         self.assertEqual(len(table), 10, run.stderr)
@@ -136,8 +136,8 @@ class MonitoringTest(FolderCase):
 
     def test_profile_that_the_training_does_not_reach(self):
         run = self.train("beyond", "logging.profile_steps=[16, 20]")
-        self.assertIn("logging.profile_steps: the training has 16 steps, so that none after step 16 can be profiled", run.stderr)
-        self.assertIn("logging.profile_steps: nothing is profiled, because the training has ended before step 17", run.stderr)
+        self.assertIn("logging.profile_steps: the training has 16 steps, so no step after step 16 can be profiled", run.stderr)
+        self.assertIn("logging.profile_steps: nothing was profiled, because the training ended before step 17", run.stderr)
         self.assertFalse((self.folder / "beyond" / "profile.json").exists())
         run = self.train("part", "logging.profile_steps=[14, 20]")
         self.assertIn("profile of steps 15 to 16, in ", run.stderr)
@@ -147,10 +147,10 @@ class MonitoringTest(FolderCase):
         blocked = self.folder / "run" / "profile.json"
         blocked.mkdir(parents=True)
         (blocked / "file").touch()
-        # Otherwise the folder would be refused as somebody else's.
+        # Without this, the folder would be refused as not made by a run.
         (self.folder / "run" / ".trainer_run").write_text("trainer run directory, format 1\nprofile.json\n")
         run = self.train("run", "logging.profile_steps=[1, 2]")
-        self.assertIn(f"warning: {blocked} cannot be written; training continues, and the table of the profile is here", run.stderr)
+        self.assertIn(f"warning: {blocked} cannot be written; training continues, and the log contains the table of the profile", run.stderr)
         self.assertEqual(len(self.table(run)), 10, run.stderr)
 
     def test_histograms_change_nothing(self):
@@ -161,7 +161,7 @@ class MonitoringTest(FolderCase):
         self.assertGreater(sizes[1], sizes[0] + 50_000)
 
     def test_event_files_of_a_resumed_run(self):
-        """A resumed run writes its configuration and the pictures of its first batch only once, and a changed configuration again."""
+        """A resumed run writes its configuration and the images of its first batch only once, but a changed configuration again."""
         def events(name):
             return b"".join(file.read_bytes() for file in sorted((self.folder / name / "tensorboard").iterdir()))
 

@@ -129,11 +129,11 @@ class PluginsTest(unittest.TestCase):
         def refuse(plugin, message):
             self.refused("command line: plugins: " + message, "validate", *MOBILENET, f"plugins=[{plugin}]")
 
-        refuse("none/libnone.so", 'there is no plug-in "none/libnone.so"; build it, or correct its path')
-        refuse("libnone.so", 'there is no plug-in "libnone.so" in this folder, nor where the linker looks (LD_LIBRARY_PATH); build it, or correct its path')
+        refuse("none/libnone.so", 'there is no plug-in "none/libnone.so"; build it, or correct the path')
+        refuse("libnone.so", 'there is no plug-in "libnone.so" in this folder or in the library path (LD_LIBRARY_PATH); build it, or correct the path')
         (self.folder / "text.so").write_text("no library")
         refuse(self.folder / "text.so", f'the plug-in "{self.folder}/text.so" cannot be loaded: {self.folder}/text.so: file too short; build it again with the library')
-        refuse(PREFIX / "lib/trainer/libtrainer_images.so", f'"{PREFIX}/lib/trainer/libtrainer_images.so" is not a plug-in of trainer; it has no function that begins with TRAINER_PLUGIN()')
+        refuse(PREFIX / "lib/trainer/libtrainer_images.so", f'"{PREFIX}/lib/trainer/libtrainer_images.so" is not a plug-in for trainer; it defines no TRAINER_PLUGIN()')
         self.refused("plugins: expected a list", "validate", *MOBILENET, "model={name: resnet20}", "plugins=5")
         # The same components twice.
         shutil.copy(NETWORK, self.folder / "libcopy.so")

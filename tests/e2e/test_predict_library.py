@@ -14,7 +14,7 @@ from test_eval import CLASSES, IMAGES, ImageExperiment
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIBRARY = pathlib.Path(os.environ["TRAINER_BINARY"]).with_name("libtrainer_predict.so")
-# As many threads in each process.
+# The same number of threads in each process.
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "LD_LIBRARY_PATH": str(LIBRARY.parent)}
 os.environ["OMP_NUM_THREADS"] = "1"
 RGB, BGR, RGBA, BGRA, GREY = range(5)
@@ -51,7 +51,7 @@ class Predictor:
         self.num_features = library.trainer_predict_num_features(handle)
 
     def call(self, name, *args, count=1, features=False):
-        """Rows of probabilities, and of features if they are asked for; or the text of the error."""
+        """Rows of probabilities, and of features if requested; or the text of the error."""
         probabilities, error = (ctypes.c_double * (count * self.num_classes))(), ctypes.create_string_buffer(1000)
         found = (ctypes.c_float * (count * self.num_features))() if features else None
         if getattr(self.library, f"trainer_predict_{name}")(self.handle, *args, probabilities, found, error, ctypes.c_size_t(1000)) != 0:
@@ -176,11 +176,11 @@ class PredictLibraryTest(ImageExperiment):
                 (self.predictor.file("none.png"), "none.png: cannot be read: No such file or directory"),
                 (self.predictor.file(empty), f"{empty}: cannot be read: the file is empty"),
                 (self.predictor.file(self.checkpoint), f"{self.checkpoint}: "),
-                (self.predictor.encoded(b"no image"), "not an image"),
-                (self.predictor.encoded(b""), "there are no bytes of an image file"),
+                (self.predictor.encoded(b"no image"), "not a supported image file"),
+                (self.predictor.encoded(b""), "the image file has no bytes"),
                 (self.predictor.images(self.pixels(0), Image(None, 1, 1, 0, RGB)), "image 1: its pixels are a null pointer"),
                 (self.predictor.images(Image(b"abc", 0, 1, 0, RGB)), "image 0: it has 0 x 1 pixels; height and width must be from 1 to 32768"),
-                (self.predictor.images(Image(b"abc", 1, 1, 0, 7)), "image 0: its order 7 is none of TRAINER_RGB and the others"),
+                (self.predictor.images(Image(b"abc", 1, 1, 0, 7)), "image 0: its order 7 is not valid; use TRAINER_RGB or another constant of trainer/predict.h"),
                 (self.predictor.images(Image(b"abc", 1, 1, 2, RGB)), "image 0: its stride 2 is too small: a row of 1 pixels has 3 bytes")):
             self.assertIsInstance(found, str)
             self.assertIn(text, found)

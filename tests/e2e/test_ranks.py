@@ -163,7 +163,7 @@ class RanksTest(unittest.TestCase):
 
     def test_errors_are_reported_once(self):
         for override, message, code in (("optimizer.learning_rate=1", "unknown key", 2),
-                                        ("dataset={name: cifar10, root: /no/such/folder}", "holds no CIFAR-10", 3),
+                                        ("dataset={name: cifar10, root: /no/such/folder}", "does not contain CIFAR-10", 3),
                                         ("dataloader.global_batch_size=97", "are fewer than one batch of 97", 2)):
             with self.subTest(override):
                 port = free_port()
@@ -203,7 +203,7 @@ class RanksTest(unittest.TestCase):
             row.check(self, output, RANK=1, ADDRESS=f"127.0.0.1:{port}")
 
     def test_many_connections_before_the_meeting(self):
-        """As of a port scanner: every second one is closed at once, the others stay open and send nothing."""
+        """Connections like those of a port scanner: every second one is closed at once, the others stay open and send nothing."""
         port = free_port()
         args = [*RANDOM, "--run-dir", self.folder / "run"]
         first = start_rank(0, 2, port, *args)
@@ -228,14 +228,14 @@ class RanksTest(unittest.TestCase):
     @plants("A stop is asked for before all ranks have joined")
     def test_a_stop_request_while_waiting_for_ranks(self, row):
         """Ranks that have waited for some seconds end at once; before that, those that were started with them may still join."""
-        soon = r"warning: asked to stop before all ranks have joined: the run ends in [\d.]+m?s unless they join\n"
-        now = "warning: asked to stop before all ranks have joined: the run ends\n"
+        soon = r"warning: stop requested before all ranks have joined; the run ends in [\d.]+m?s unless they join\n"
+        now = "warning: stop requested before all ranks have joined; ending the run\n"
         # A rank reports once more when the reason changes ("no answer" of a slow connection becomes "no connection").
-        again = "(rank 1: warning: rank 1 waits for rank 0 at .*\n)*"
+        again = "(rank 1: warning: rank 1 is waiting up to .* for rank 0 at .*\n)*"
         stopped = "error: stopped on request before all ranks had joined: "
         for waiting, asked, after, expected in (((0,), 0, "waiting for", [stopped + "1 of 3 ranks have joined; waiting for 1, 2\n"]),
                                                 ((0,), 0, "rank 0 of 3", [soon + stopped + "1 of 3 ranks have joined; waiting for 1, 2\n"]),
-                                                ((1,), 1, "waits for", [again + f"(rank 1: {soon})?" + again + stopped + "rank 0 cannot be reached yet\n"]),
+                                                ((1,), 1, "is waiting up to", [again + f"(rank 1: {soon})?" + again + stopped + "rank 0 could not be reached\n"]),
                                                 ((0, 1), 1, "waiting for", [stopped + "2 of 3 ranks have joined; waiting for 2\n", again + f"(rank 1: {soon})?" + again + f"rank 1: {now}"])):
             with self.subTest(waiting=waiting, asked=asked, after=after):
                 port = free_port()
@@ -296,7 +296,7 @@ class RanksTest(unittest.TestCase):
                                               f"distributed.secret_file={self.secret_file(str(rank), 16 * str(rank))}") for rank in range(2)])
         row.check(self, one.err, one.returncode, RANK=1)
         self.assertEqual(zero.returncode, 4, zero.err)
-        self.assertIn("rank 1 and rank 0 have different secrets from distributed.secret_file, so they cannot meet", zero.err)
+        self.assertIn("rank 1 and rank 0 have different secrets from distributed.secret_file, so they cannot connect", zero.err)
 
     @plants("The file of `distributed.secret_file` cannot be used")
     def test_a_missing_secret_file(self, row):
@@ -344,9 +344,9 @@ class RanksTest(unittest.TestCase):
         row.check(self, alone.err, alone.returncode, RANK=1, ADDRESS=f"nobody:{port}")
         one = start_rank_of(1, "rank-zero")
         first = one.stderr.readline()
-        while "waits for rank 0" not in first:
+        while "for rank 0 at" not in first:
             first = one.stderr.readline()
-        self.assertIn("(the name rank-zero cannot be resolved: Name or service not known), up to ", first)
+        self.assertIn("(the name rank-zero cannot be resolved: Name or service not known)", first)
         hosts.write_text("127.0.0.1 localhost rank-zero\n")
         for rank in self.together([one, start_rank_of(0, "rank-zero")]):
             self.assertEqual(rank.returncode, 0, rank.err)

@@ -1,4 +1,4 @@
-"""What the program refuses or warns of, at the start of a run and when memory runs out. TRAINER_BINARY is the program."""
+"""Errors and warnings at the start of a run and when memory runs out. TRAINER_BINARY is the program."""
 
 import os
 import pathlib
@@ -37,7 +37,7 @@ class RefusedStartsTest(ProgramCase):
             f"{config}:3:39: model.num_classes: demo_conv has 7 outputs, but synthetic has 10 classes",
             f"{config}:5:19: optimizer.name: sam processes each batch twice, so it cannot accumulate 2 micro-steps; set "
             "training.accumulation_steps: 1",
-            f"{config}:6:46: lr_scheduler.warmup_steps: onecycle has a warm-up of its own; remove this key",
+            f"{config}:6:46: lr_scheduler.warmup_steps: onecycle has its own warm-up; remove this key",
             "command line: dataloader.global_batch_size: given together with dataloader.batch_size; keep one of them",
         ])
         self.assertEqual(list(self.folder.iterdir()), [config])
@@ -49,7 +49,7 @@ class RefusedStartsTest(ProgramCase):
             (["--resume", self.folder / "absent.pt"], 5, f"error: {self.folder}/absent.pt: there is no such file; check the path"),
             ([f"model.init_from={self.folder}/absent.pt"], 5, f"error: {self.folder}/absent.pt: there is no such file; check the path"),
             (["--resume", empty], 2,
-             f"error: --resume {empty}: this folder holds no checkpoint; give the folder of a run that has saved one, or a file"),
+             f"error: --resume {empty}: this folder contains no checkpoint; give the folder of a run that has saved one, or a file"),
             (["dataloader.batch_size=2000"], 2,
              "error: command line: dataloader.batch_size: 1024 training images are fewer than one batch of 2000; lower it, or set "
              "dataloader.drop_last: false"),
@@ -100,13 +100,11 @@ class RefusedStartsTest(ProgramCase):
                     "model.init_strict=false"]
         of_the_file = [
             f"warning: {config}:6:45: lr_scheduler.milestones: epoch 9 is not reached in a training of 2 epochs",
-            "warning: command line: checkpoint.mode: min keeps the checkpoint with the lowest validation/top1 as the best, but a higher "
-            "one is better; leave mode out",
+            "warning: command line: checkpoint.mode: min keeps the checkpoint with the lowest validation/top1 as the best one, but a higher value is better; remove mode",
         ]
         of_the_run = [
-            "warning: command line: training.accumulation_steps: 3 micro-steps are more than an epoch has, so that each epoch is one step "
-            "of 2",
-            f"warning: command line: model.init_from: only 1 of the 4 tensors of the network are in {weights}; the others start at random",
+            "warning: command line: training.accumulation_steps: an epoch has fewer than 3 micro-steps, so each epoch is one step of 2",
+            f"warning: command line: model.init_from: only 1 of the 4 tensors of the network are in {weights}; the others start with random values",
         ]
         shown = trainer("config", "show", *settings)
         self.assertEqual((shown.returncode, shown.err.splitlines()), (0, of_the_file))
@@ -189,7 +187,7 @@ class RefusedStartsTest(ProgramCase):
         self.assertEqual((run.returncode, f"warning: cannot read {checkpoint}: it is a pipe" in run.err), (5, True), run.err)
         zero = trainer("--config", "/dev/zero")
         self.assertEqual((zero.returncode, zero.err), (2, "error: cannot read /dev/zero: it is a device, not a regular file or a pipe\n"))
-        # As with `cat FILE | trainer …`, and `trainer --config <(…)`.
+        # The cases `cat FILE | trainer …` and `trainer --config <(…)`.
         with LINEAR.open() as file, subprocess.Popen(["cat"], stdin=file, stdout=subprocess.PIPE) as cat:
             shown = subprocess.run([BINARY, "config", "show", "--config", "/dev/stdin"], stdin=cat.stdout, capture_output=True, text=True, timeout=60)
         self.assertEqual((shown.returncode, "demo_linear" in shown.stdout), (0, True), shown.stderr)
@@ -209,7 +207,7 @@ class RefusedStartsTest(ProgramCase):
         self.folder.chmod(0o755)
         self.run_dir.mkdir()
         self.run_dir.chmod(0o777)
-        # Of a user without other processes.
+        # For a user without other processes.
         user = 780000 + os.getpid() % 10000
         for number, ranks in ((2, []), (3, []), (5, []), (8, []), (5, ["--rank", 0, "--world-size", 2, "--init-method", "tcp://127.0.0.1:1"])):
             run = self.train("--config", LINEAR, "runtime.threads=4", *ranks, user=user, group=user, extra_groups=[],
@@ -231,7 +229,7 @@ class RefusedStartsTest(ProgramCase):
         outputs = 1 << 31
         data = f"dataset={{name: synthetic, shape: [3, 32, 32], num_classes: {outputs - 1}, num_train: 6, num_validation: 6}}"
         plain = ["dataset.train_transforms=[]", "dataset.validation_transforms=[]"]
-        for model, size in ((f"model={{name: demo_conv, num_classes: {outputs - 1}}}", " (one tensor of it has "),
+        for model, size in ((f"model={{name: demo_conv, num_classes: {outputs - 1}}}", " (one of its tensors needs "),
                             (f"model={{name: wide_resnet, width: 1000000000000, num_classes: {outputs - 1}}}", "")):
             run = self.train(*IMAGES, data, *plain, model, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30)))
             self.assertEqual(run.returncode, 2, run.err)

@@ -38,7 +38,7 @@ def trainer(*args, binary=BINARY, **options):
 
 
 def evaluation(num_samples):
-    """As the program writes it."""
+    """The content of evaluation.json as the program writes it."""
     return {"split": "validation", "epoch": 0, "step": 4, "num_samples": num_samples, "metrics": {"loss": 2.3, "top1": 0.1},
             "classes": [{"name": HOSTILE if label == 0 else f"class {label}", "num_samples": 50, "recall": 0.5, "precision": 0.25, "f1": 1 / 3}
                         for label in range(10)],
@@ -48,7 +48,7 @@ def evaluation(num_samples):
 
 
 def calibration():
-    """The same of `trainer calibrate`."""
+    """The content of the file of `trainer calibrate`."""
     measured = {"value": 0.25, "low": 0.125, "high": 0.5}
     bins = evaluation(500)["calibration"]
     return {"temperature": 1.25, "reject_below": 0.5, "accuracy": measured, "rejected": measured, "num_samples": 500, "step": 4, "images": "the validation set",
@@ -163,7 +163,7 @@ class ReportTest(unittest.TestCase):
                 shutil.rmtree(folder, ignore_errors=True)
                 shutil.copytree(self.runs, folder)
                 (folder / "linear" / name).write_text(text)
-                refusal = f"{folder}/linear/{name}: its JSON has more than 100 levels, so that no run of trainer has written it; restore the file or remove it"
+                refusal = f"{folder}/linear/{name}: its JSON has more than 100 levels, which no run of trainer writes; restore the file or remove it"
                 report = trainer("report", folder / "linear", "--output", self.folder / "deep.html")
                 self.assertEqual((report.returncode, report.stderr), (3, f"error: {refusal}\n"))
                 runs = trainer("runs", folder)
@@ -177,7 +177,7 @@ class ReportTest(unittest.TestCase):
     def test_mistakes_in_the_command_line(self, row):
         for args, message in (
             (("compare", self.runs / "images"), "runs: at least 2 expected, but 1 given (see `trainer compare --help`)"),
-            (("report", self.folder), f"{self.folder}: no run has written to this folder, which has no metrics.jsonl; "
+            (("report", self.folder), f"{self.folder}: this is not a run directory, because it has no metrics.jsonl; "
                                       f"`trainer runs {self.folder}` lists the runs in it"),
             (("report", self.runs / "images", "--port", "80"), "--port has no effect without --live: add --live, or omit --port"),
             (("report", self.runs / "images", "--live", "--output", "a"), "--live writes no file: omit --output, or --live"),
@@ -201,7 +201,7 @@ class ReportTest(unittest.TestCase):
                 self.assertEqual([request for request in view.requests if not request.startswith("data:")], [address])
         self.assertRegex(view.evaluate("document.querySelector('#run-table').textContent"), r"images.*linear")
         self.assertEqual(view.evaluate("document.querySelector('#diagnostics').open"), False)
-        # Of the evaluation, before and after a calibration.
+        # The curves of the evaluation, before and after a calibration.
         self.assertEqual(view.evaluate("[...document.querySelectorAll('svg.reliability')].map((node) => node.querySelectorAll('rect').length).join()"), "14,14,10,0")
         text = view.evaluate("document.querySelector('#evaluation').textContent")
         for words in ("with 500 images of the validation set, after step 4", "calibration error 25.00% (12.50% to 50.00%)", "Temperature1.2500",
@@ -371,7 +371,7 @@ class ReportTest(unittest.TestCase):
             view.evaluate("window.realFetch = fetch; window.fetch = () => Promise.reject(); null")
             view.wait_for(f"{subtitle}.startsWith('Not connected: trainer report has ended, or cannot be reached. Read ')")
             view.evaluate("window.fetch = realFetch; null")
-            view.wait_for(f"{subtitle}.startsWith('Followed live; read ')")
+            view.wait_for(f"{subtitle}.startsWith('Updated live; read ')")
         unchanged, body = self.request(port, path=f"{path}data", **{"If-None-Match": answer.getheader("ETag")})
         self.assertEqual((unchanged.status, body), (304, ""))
         many_ranges = "bytes=" + ",".join(["0-"] * 2600)
@@ -381,7 +381,7 @@ class ReportTest(unittest.TestCase):
             self.assertEqual(self.request(port, **{"path": path, **arguments})[0].status, status, arguments)
         self.assert_not_held_up(report, port, path)
         taken = trainer("report", "--live", run_dir, "--port", port)
-        self.assertEqual((taken.returncode, taken.stderr), (2, f"error: --port {port}: another program uses this port, or it needs other rights; "
+        self.assertEqual((taken.returncode, taken.stderr), (2, f"error: --port {port}: another program uses this port, or this user may not use it; "
                                                                "choose another one, or omit --port\n"))
         report.send_signal(signal.SIGINT)
         begin = time.monotonic()

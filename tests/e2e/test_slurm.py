@@ -74,7 +74,7 @@ class SlurmTest(EqualRunsCase):
         time.sleep(0.5)
         self.rig.run("scancel", "--signal=USR1", job)
         self.assertEqual(self.rig.end(job), ("FAILED", 75), self.output())
-        self.assertIn("the job is not requeued after 0 times (max_requeues); submit it again to continue", self.output())
+        self.assertIn("the job was requeued 0 times (max_requeues), and is not requeued again; submit it again to continue", self.output())
 
     def test_a_cancelled_job_is_not_requeued(self):
         job = self.submit("cancelled", ONE_NODE, "training.epochs=100000")
@@ -125,7 +125,7 @@ class SlurmTest(EqualRunsCase):
         with socket.create_server(("127.0.0.1", port)):
             run = self.srun("--ntasks=2", "distributed.timeout_seconds=2", run_dir="taken")
         self.assertEqual(run.returncode, 4, run.stderr)
-        self.assertIn(f"rank 0 cannot listen on port {port} (computed from SLURM_JOB_ID={job} and SLURM_STEP_ID=0), which another program uses",
+        self.assertIn(f"rank 0 cannot listen on port {port} (computed from SLURM_JOB_ID={job} and SLURM_STEP_ID=0), because another program uses it",
                       run.stderr)
 
     def srun(self, option, *settings, run_dir):

@@ -96,11 +96,11 @@ class SplitTest(FolderCase):
         # The run was trained on other images.
         run = trainer("--config", "x.yaml", "--run-dir", "a2", "--resume", "a/checkpoints/last.pt", "training.epochs=2", cwd=self.folder)
         self.assertEqual(run.returncode, 2, run.err)
-        self.assertIn("dataset.split divides other images than when it was saved, or divides them otherwise", run.err)
+        self.assertIn("since this checkpoint, the images of dataset.split or their division have changed", run.err)
 
     def test_what_was_trained_on_is_not_evaluated_in_silence(self):
         self.run_ok("--config", "x.yaml", "--run-dir", "a")
-        warning = "dataset.split divides these images otherwise than the training divided its own"
+        warning = "dataset.split divides these images differently than in the training"
         for arguments, is_warned in (([], False), (["dataset.split.seed=3"], True), (["--split", "test", "dataset.split.test=0.3"], True)):
             run = trainer("eval", "--checkpoint", "a", *arguments, cwd=self.folder)
             self.assertEqual((run.returncode, warning in run.err), (0, is_warned), run.err)
@@ -108,9 +108,9 @@ class SplitTest(FolderCase):
         self.assertNotIn(warning, trainer("eval", "--checkpoint", "a", "--split", "test", cwd=self.folder).err)
         shutil.copytree(self.folder / "data", self.folder / "moved")
         run = trainer("eval", "--checkpoint", "a", "dataset.root=moved", cwd=self.folder)
-        self.assertIn("to evaluate what a training there would hold out, give dataset.split on the command line as in the training", run.err)
+        self.assertIn("to evaluate only the part that a training on it would hold out, give dataset.split on the command line as in the training", run.err)
         run = trainer("eval", "--checkpoint", "a", "--split", "test", "dataset.root=moved", cwd=self.folder)
-        self.assertIn("--split test: these are not the data of the training, which are not divided", run.err)
+        self.assertIn("--split test: this is not the data of the training, so it is not divided", run.err)
         split = 'dataset.split={test: 0.1, group: "(p[0-9]+)_"}'
         self.assertEqual(trainer("eval", "--checkpoint", "a", "--split", "test", "dataset.root=moved", split, cwd=self.folder).returncode, 0)
         self.assertEqual(trainer("eval", "--checkpoint", "a", "--data", "moved", split, cwd=self.folder).returncode, 2)
@@ -130,14 +130,14 @@ class SplitTest(FolderCase):
 
     def test_what_does_not_fit_is_refused(self):
         for override, text in (
-            ("dataset.split={validation: 0}", "dataset.split.validation: must be greater than 0; to hold nothing out, leave dataset.split out"),
-            ("dataset.split={validation: 0.6, test: 0.4}", "dataset.split.validation: leaves no training samples beside test; lower one of them"),
-            ("dataset.split={fold: 1}", "dataset.split.fold: has no effect without folds; set folds, or leave it out"),
+            ("dataset.split={validation: 0}", "dataset.split.validation: must be greater than 0; to hold out nothing, remove dataset.split"),
+            ("dataset.split={validation: 0.6, test: 0.4}", "dataset.split.validation: leaves no training samples, together with test; lower one of them"),
+            ("dataset.split={fold: 1}", "dataset.split.fold: has no effect without folds; set folds, or remove it"),
             ("dataset.split={folds: 3, fold: 3}", "dataset.split.fold: must be less than folds; the first is 0"),
             ("dataset.split={folds: 1}", "dataset.split.folds: expected an integer from 2 to 1000 or null, got 1"),
             ('dataset.split={group: "("}', 'dataset.split.group: "(" is not a regular expression'),
-            ('dataset.split={group: "zz"}', 'dataset.split.group: "zz" finds nothing in "bad/p0_0.png"; change it, so that each image has a group'),
-            ('dataset.split={group: "p"}', "of 160 images there are 0 for validation and 160 for training"),
+            ('dataset.split={group: "zz"}', 'dataset.split.group: "zz" does not match "bad/p0_0.png"; change it so that each image has a group'),
+            ('dataset.split={group: "p"}', "of 160 images, 0 are for validation and 160 for training"),
             ("dataset.validation_split=0.1", "dataset.split: given together with dataset.validation_split; keep one of them"),
         ):
             run = trainer("--config", "x.yaml", "--run-dir", "no", override, cwd=self.folder)
@@ -146,7 +146,7 @@ class SplitTest(FolderCase):
         self.run_ok("--config", "x.yaml", "--run-dir", "a", "dataset.split.test=0")
         run = trainer("eval", "--checkpoint", "a", "--split", "test", cwd=self.folder)
         self.assertEqual(run.returncode, 2)
-        self.assertIn("--split test: the experiment holds out no images for a test; dataset.split.test does, before the training", run.err)
+        self.assertIn("--split test: the training held out no images for a test; set dataset.split.test before training", run.err)
 
     def test_a_cross_validation_continues_after_a_kill(self):
         command = ["crossval", "--config", "x.yaml", "--folds", "3", "--run-dir", "cv", "training.epochs=3", "dataset.split.test=0"]
@@ -191,7 +191,7 @@ class SplitTest(FolderCase):
         (self.folder / "cv/crossval.json").write_text("{")
         report = trainer("report", "cv", cwd=self.folder)
         self.assertEqual((report.returncode, report.err), (3, "error: cv/crossval.json: it is damaged; `trainer crossval` writes it again\n"))
-        # As without an interruption.
+        # The same as without an interruption.
         shutil.rmtree(self.folder / "cv")
         self.run_ok(*command)
         self.assertEqual(json.loads((self.folder / "cv/crossval.json").read_text()), joined)

@@ -29,7 +29,7 @@ class StragglerTest(unittest.TestCase):
             self.assertEqual([line.removeprefix("warning: ") for line in run.stderr.splitlines() if "warning: " in line], messages)
             log = (run_dir / "train.log").read_text()
             self.assertEqual(log.count(" warning: "), len(messages), log)
-            # Where loading is slow, there is also advice about it.
+            # If loading is slow, there is also advice about it.
             return [message for message in messages if not message.startswith("training waited for data")]
 
     def assert_named(self, fault, rank, cause, *settings):
@@ -37,7 +37,7 @@ class StragglerTest(unittest.TestCase):
         # Before the last interval, the loader has some of its batches ready.
         self.assertGreaterEqual(len(said), 2, said)
         for line in said:
-            self.assertRegex(line, rf"^rank {rank} \(process \d+ on \S+, cpu\) is slow: .*; the largest difference is in its {cause} \(")
+            self.assertRegex(line, rf"^rank {rank} \(process \d+ on \S+, cpu\) is slow: .*; the largest difference is in its {cause} time \(")
 
     def test_slow_in_compute(self):
         self.assert_named("1 training 0 slow", 1, "compute", CONV)

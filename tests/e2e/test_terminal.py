@@ -1,4 +1,4 @@
-"""Every command on a terminal, on a terminal that knows no colours, and into a pipe. TRAINER_BINARY is the program."""
+"""Every command on a terminal, on a terminal without colours, and into a pipe. TRAINER_BINARY is the program."""
 
 import os
 import pathlib

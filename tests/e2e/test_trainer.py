@@ -111,13 +111,13 @@ class TrainerTest(ProgramCase):
             with self.subTest(change):
                 other = self.train("--config", LINEAR, change)
                 self.assertEqual(other.returncode, 2, other.err)
-                self.assertIn(f"{self.run_dir} holds a finished run of another configuration ({difference}); undo this change", other.err)
+                self.assertIn(f"{self.run_dir} holds a finished run with another configuration ({difference}); undo this change", other.err)
         self.assertEqual((self.run_dir / "metrics.jsonl").read_text(), before)
 
     def test_another_number_of_threads_is_a_warning(self):
         one = self.train("--config", LINEAR, "training.epochs=1", "runtime.threads=1")
         self.assertIn("\n1 compute thread: runtime.threads\n", one.err)
-        warning = (r"warning: \S+: 1 thread of the run computed until this checkpoint, and 2 from now on, .*; set runtime.threads=1 to continue with "
+        warning = (r"warning: \S+: the run used 1 thread until this checkpoint and uses 2 from now on, .*; set runtime.threads=1 to continue with "
                    "the same number\n")
         for threads, expect in ((2, self.assertRegex), (1, self.assertNotRegex)):
             longer = trainer("--config", LINEAR, "training.epochs=2", f"runtime.threads={threads}", "--resume", self.run_dir,
@@ -152,7 +152,7 @@ class TrainerTest(ProgramCase):
         complete.check(self, nothing.err, nothing.returncode, FILE=self.run_dir, NUMBER=2)
         longer = self.train("--config", LINEAR, *changes, "training.extend=true")
         self.assertEqual(longer.returncode, 0, longer.err)
-        self.assertIn(f"the finished run in {self.run_dir} is trained further, from step 64", longer.err)
+        self.assertIn(f"the finished run in {self.run_dir} continues from step 64", longer.err)
         self.assertIn("optimizer.lr: 0.001, not 0.01", longer.err)
         # The new schedule, over the whole training: a third of it is left.
         lines = [event for event in events(self.run_dir) if event["event"] == "train" and event["step"] > 64]
@@ -166,7 +166,7 @@ class TrainerTest(ProgramCase):
         early = ("--config", LINEAR, "optimizer.lr=0", "training.epochs=20", "training.early_stopping={patience: 3}")
         run = self.train(*early)
         self.assertEqual(run.returncode, 0, run.err)
-        self.assertRegex(run.err, r"early  128 steps  .* in 3 validations in a row \(training\.early_stopping\)\n")
+        self.assertRegex(run.err, r"early  128 steps  .* in 3 consecutive validations \(training\.early_stopping\)\n")
         self.assertIn(f"to evaluate: trainer eval --checkpoint {self.run_dir}/checkpoints/best.pt", run.err)
         summary = json.loads((self.run_dir / "summary.json").read_text())
         self.assertEqual((summary["reason"], summary["step"], summary["best"]["step"]), ("early", 128, 32))
@@ -212,8 +212,8 @@ class TrainerTest(ProgramCase):
     def test_a_non_finite_step_is_saved_and_replayed(self):
         run = self.train("--config", LINEAR, "optimizer.lr=1.0e30")
         self.assertEqual(run.returncode, 1)
-        match = re.search(r"error: step (\d+) is not finite, at learning rate 1e\+30: first (the .*); the step is skipped and saved for "
-                         r"`trainer replay (.*)`; lower optimizer.lr", run.err)
+        match = re.search(r"error: step (\d+) is not finite, at learning rate 1e\+30: the first non-finite value is in (the .*); the step is "
+                         r"skipped and saved for `trainer replay (.*)`; lower optimizer.lr", run.err)
         self.assertIsNotNone(match, run.err)
         self.assertEqual(json.loads((self.run_dir / "summary.json").read_text())["reason"], "failed")
         self.assertEqual((self.run_dir / "train.log").read_text().count("is not finite"), 1)
@@ -228,7 +228,7 @@ class TrainerTest(ProgramCase):
         self.assertEqual(finite.err.splitlines()[-1], f"error: step {step} is finite this time; in the run {first} was not")
         nothing = trainer("replay", self.folder)
         self.assertEqual(nothing.returncode, 3)
-        self.assertIn(f"{self.folder}/step.json: there is no such file; use the folder that the run's message names", nothing.err)
+        self.assertIn(f"{self.folder}/step.json: there is no such file; use the folder named in the run's message", nothing.err)
 
     def test_training_begins_with_the_weights_of_a_file(self):
         weights = self.folder / "weights.safetensors"

@@ -35,9 +35,9 @@ class TroubleshootingTest(unittest.TestCase):
         written = [row.name for row in read_rows()]
         self.assertEqual(sorted(planted), sorted(written))
 
-    def test_every_row_has_a_cure(self):
+    def test_every_row_has_a_remedy(self):
         for row in read_rows():
-            self.assertTrue(row.cure, row.name)
+            self.assertTrue(row.remedy, row.name)
 
     def test_every_placeholder_is_explained(self):
         text = PAGE.read_text()

@@ -74,7 +74,7 @@ class WeightsTest(FolderCase):
 
     def assert_refused(self, run, reason, url=None):
         self.assertEqual(run.returncode, 3, run.err)
-        self.assertIn(f"cannot get {url or self.url}: {reason}; try again, or get it on another host and copy it to {self.file}", run.err)
+        self.assertIn(f"cannot download {url or self.url}: {reason}; try again, or download it on another host and copy it to {self.file}", run.err)
         self.assertFalse(self.file.exists())
 
     def test_fetched_once(self):
@@ -127,7 +127,7 @@ class WeightsTest(FolderCase):
         good, self.server.body = self.server.body, os.urandom(300_000)
         found = hashlib.sha256(self.server.body).hexdigest()[:16]
         wanted = self.name.removeprefix("net-").removesuffix(".pth")
-        self.assert_refused(self.fetch(), f"the downloaded file has the SHA256 sum {found} instead of {wanted}: it is damaged or another file")
+        self.assert_refused(self.fetch(), f"the downloaded file has the SHA256 sum {found} instead of {wanted}: it is damaged or a different file")
         self.server.body = good
         self.assert_fetched(self.fetch())
 
@@ -159,7 +159,7 @@ class WeightsTest(FolderCase):
         self.assert_fetched(self.fetch())
         (self.file.parent / "own.pth").write_bytes(b"own")
         run = self.trainer("weights", "verify")
-        self.assertEqual((run.returncode, run.out), (0, f"good: {self.file}\nno sum in its name: {self.file.parent}/own.pth\n2 files in {self.file.parent}\n"))
+        self.assertEqual((run.returncode, run.out), (0, f"good: {self.file}\nno checksum in its name: {self.file.parent}/own.pth\n2 files in {self.file.parent}\n"))
         self.file.write_bytes(self.server.body[1:])
         run = self.trainer("weights", "verify")
         self.assertEqual(run.returncode, 3)
@@ -170,7 +170,7 @@ class WeightsTest(FolderCase):
         self.file.write_bytes(self.server.body[1:])
         run = self.fetch()
         self.assertEqual(run.returncode, 3)
-        self.assertIn(f"{self.file}: its SHA-256 sum does not begin with the digits in its name; remove it, and it is fetched again", run.err)
+        self.assertIn(f"{self.file}: its SHA-256 sum does not begin with the digits in its name; remove the file, so that it is downloaded again", run.err)
 
     def test_files_of_the_same_name_without_a_sum(self):
         paths = []
@@ -195,19 +195,19 @@ class WeightsTest(FolderCase):
         self.assertIn(f"The cache is {self.home}/weights.", run.out)
 
     def test_refused_names(self):
-        for name, message in (("resnet51", '"resnet51" names no weights; did you mean "resnet50"?; `trainer weights list` shows all'),
-                              ("resnet50:v1", '"resnet50:v1" names no weights')):
+        for name, message in (("resnet51", 'there are no weights "resnet51"; did you mean "resnet50"?; `trainer weights list` shows all'),
+                              ("resnet50:v1", 'there are no weights "resnet50:v1"')):
             run = self.fetch(name)
             self.assertEqual(run.returncode, 2)
             self.assertIn(message, run.err)
         for model, message in (
-                ("{name: resnet20, weights: default}", "model.weights: no weights of resnet20 are published; `trainer weights list` shows"),
+                ("{name: resnet20, weights: default}", "model.weights: there are no published weights of resnet20; `trainer weights list` shows"),
                 ("{name: resnet50, weights: v1}", 'model.weights: "v1" is not one of imagenet1k_v2, imagenet1k_v1, or the address of a file (https://… or file:///…); model.init_from reads a file by its path'),
                 ("{name: resnet50, weights: default, init_from: x.pt}", "model.weights: given together with model.init_from; keep one of them"),
                 ("{name: resnet50, weights: default, weights_mirror: /x}", 'model.weights_mirror: "/x" is not an address; write https://'),
-                ("{name: resnet50, weights: https://x.invalid/}", 'model.weights: the address "https://x.invalid/" names no file'),
-                ("{name: resnet50, weights: https://x.invalid/x.pth, weights_mirror: file:///x}", "model.weights_mirror: has no effect on an address in model.weights"),
-                ("{name: resnet50, weights: default, in_channels: 1}", "model.weights: published weights take images of 3 channels, but those of synthetic have 1; leave it out"),
+                ("{name: resnet50, weights: https://x.invalid/}", 'model.weights: the address "https://x.invalid/" does not end with the name of a file'),
+                ("{name: resnet50, weights: https://x.invalid/x.pth, weights_mirror: file:///x}", "model.weights_mirror: has no effect if model.weights is an address"),
+                ("{name: resnet50, weights: default, in_channels: 1}", "model.weights: published weights need images with 3 channels, but those of synthetic have 1; remove this key"),
                 ("{name: resnet50, weights_mirror: file:///x}", "model.weights_mirror: has no effect without model.weights")):
             config = self.folder / "x.yaml"
             config.write_text(f"experiment: x\nmodel: {model}\n")
@@ -238,7 +238,7 @@ class WeightsTest(FolderCase):
         other = [value.replace("num_classes: 10", "num_classes: 4") for value in RUN]
         run = self.trainer("--config", config, *other, "--run-dir", self.folder / "other", f"model.weights={url}")
         self.assertEqual(run.returncode, 0, run.err)
-        self.assertRegex(run.err, r"; the last layer \(.*weight, .*bias\) starts at random, because it has 4 outputs here")
+        self.assertRegex(run.err, r"; the last layer \(.*weight, .*bias\) starts with random values, because it has 4 outputs in this experiment")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@
 //   FAKE_CUDA_FAIL=NAME:N:CODE:sticky  and so do all calls after it, as those of a lost GPU do
 //   FAKE_CUDA_FAIL_RANK=R          only in this rank
 //   FAKE_CUDA_SKIP_WAITS=1         the host does not wait for events, and the device is later, so that tests see that races are found
-// What is wrong is written to standard error, in lines that begin with "FAKE CUDA:".
+// Problems are written to standard error, in lines that begin with "FAKE CUDA:".
 
 #include <functional>
 #include <string>
@@ -35,13 +35,13 @@ void enqueue(void* stream, std::function<bool()> run);
 int launch(const std::string& kernel);
 // A copy between device addresses, when it is called in a stream.
 void copy_on_device(void* to, const void* from, size_t size);
-// Where the program called, for messages: libraries and offsets in them, for addr2line.
+// The call stack for messages: libraries and offsets in them, for addr2line.
 std::string callers();
-// Of this process, or "0" without ranks.
+// The rank of this process, or "0" without ranks.
 std::string rank();
 
 }  // namespace fake_cuda
 
-// Ends the function with the error that was asked for.
+// Ends the function with the requested error.
 #define FAKE_CUDA_CALL(type) \
   if (const int error = fake_cuda::begin_call(__func__); error != 0) return static_cast<type>(error)

@@ -20,7 +20,7 @@ class FakeGpuCase(GpuCase):
         return super().begin(*args, variables={"FAKE_CUDA_FOLDER": str(self.folder), **(variables or {})}, **options)
 
     def call(self, *args, num_gpus=1, **options):
-        """Runs the program to its end with so many GPUs, and checks that it did nothing that a GPU would punish at random."""
+        """Runs the program to its end with this many GPUs, and checks that it did nothing that would fail at random on a real GPU."""
         run = super().call(*args, visible=num_gpus, **options)
         self.assertNotIn("FAKE CUDA", run.stderr)
         # Killed by a signal: the host has touched memory of the device.

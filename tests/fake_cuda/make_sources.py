@@ -19,7 +19,7 @@ VERSIONS = {"libcudart.so.13": r"(__)?cuda", "libcublas.so.13": r"cublas(?!Lt)",
 LAUNCHES = (r"cublas\w*(gemm|gemv|Gemm|dot|Dot|trsm|Batched)\w*$|cublasLtMatmul$|cudnnBackendExecute$|"
             r"cudnn(BatchNormalization|Convolution|Pooling|RNN)(?!\w*(Size|Algorithm))\w*(Forward|Backward)")
 CREATES = {r"cublas\w*Create\w*$": 0, r"cudnnCreate\w*$": 0, r"cudnnBackendCreateDescriptor$": 1}
-# What functions write: the position of the argument, its type and the value.
+# The outputs of functions: the position of the argument, its type and the value.
 ANSWERS = {
     "cublasGetMathMode": [(1, "int", 0)], "cublasGetPointerMode_v2": [(1, "int", 0)], "cublasLtMatmulAlgoGetHeuristic": [(9, "int", 1)],
     "cuDevicePrimaryCtxGetState": [(1, "unsigned", 0), (2, "int", 1)], "cuGetErrorString": [(1, "const char*", '"an error"')],

@@ -25,7 +25,7 @@
 
 using Lock = std::lock_guard<std::recursive_mutex>;
 
-// What the handles of CUDA point to.
+// The objects behind CUDA's handles.
 struct CUgraph_st {
   std::vector<std::function<bool()>> work;
   int64_t num_launches = 0;
@@ -41,7 +41,7 @@ struct CUstream_st {
   std::deque<std::function<bool()>> work;
   uint64_t num_added = 0;
   uint64_t num_done = 0;
-  int64_t waited_launch = -1;  // the host has waited for what was asked before this kernel
+  int64_t waited_launch = -1;  // the host has waited for all work before this kernel
 };
 
 struct CUevent_st {
@@ -86,7 +86,7 @@ struct DeviceMemory {
   int device = 0;
 };
 
-// Those that CUDA_VISIBLE_DEVICES names, if it is set.
+// The devices in CUDA_VISIBLE_DEVICES, if it is set.
 int num_visible_gpus() {
   const int num_gpus = atoi(variable("FAKE_CUDA_GPUS", "1"));
   const std::string names = variable("CUDA_VISIBLE_DEVICES", "all");
@@ -156,7 +156,7 @@ bool is_pinned(const void* address) {
   return region_of<size_t>(state().pinned_memory, address, [](size_t size) { return size; }) != state().pinned_memory.end();
 }
 
-// Where the host may touch what is at this address.
+// The host address of the memory at this address.
 char* contents_at(const void* address) {
   const auto region = device_region(address);
   if (region == state().device_memory.end()) return static_cast<char*>(const_cast<void*>(address));
@@ -179,7 +179,7 @@ bool try_complete(CUstream_st& stream, uint64_t position) {
   return true;
 }
 
-// The host waits for what was asked of the stream before a kernel.
+// The host waits for all work of the stream before a kernel.
 void complete(CUstream_st& stream, uint64_t position, int64_t launch) {
   while (true) {
     {
@@ -277,7 +277,7 @@ cudaError_t copy(void* to, const void* from, size_t size, cudaStream_t stream, b
   const auto num_launches = state().num_launches;
   const auto place = [](const void* address) { return is_on_device(address) ? "device" : is_pinned(address) ? "pinned" : "pageable"; };
   count(fmt::format("copies: {} to {}", place(from), place(to)));
-  // As CUDA does, a copy from pageable memory takes the bytes before it returns, and one to pageable memory waits.
+  // As in CUDA, a copy from pageable memory reads the bytes before it returns, and one to pageable memory waits.
   if (!is_on_device(from) && !is_pinned(from)) {
     auto bytes = std::make_shared<std::vector<char>>(static_cast<const char*>(from), static_cast<const char*>(from) + size);
     enqueue(stream, [=] { return copy_now(to, bytes->data(), size, num_launches), true; });

@@ -50,7 +50,7 @@ def summary(counts):
 
 class BudgetsTest(FakeGpuCase):
     def measure(self, num_ranks, overrides):
-        """Of the last rank, per step."""
+        """The counts of the last rank per step."""
         first, last = (summary(self.count(*RUN, *overrides, f"training.steps={steps}", num_ranks=num_ranks)[-1]["counts"])
                        for steps in (FIRST, LAST))
         left_out = DEPENDS_ON_THREADS if num_ranks > 1 else ()

@@ -1,4 +1,4 @@
-"""Failures of a GPU: what the program says of them, and which rank it names."""
+"""Failures of a GPU: the messages, and the rank that they name."""
 
 import re
 import time
@@ -26,7 +26,7 @@ class OneGpuTest(FakeGpuCase):
         self.assertRegex(lines[0], text)
         self.assertLessEqual(len(lines), 2, run.err)
         if len(lines) == 2:
-            self.assertRegex(lines[1], "^(the same command resumes from|no checkpoint is saved yet)")
+            self.assertRegex(lines[1], "^(the same command resumes from|no checkpoint has been saved)")
 
     def test_every_call_that_fails(self):
         """Each function of the CUDA runtime fails at its first call and in the middle of the run, for good."""
@@ -67,7 +67,7 @@ class RanksTest(FakeGpuCase):
         return run
 
     def assert_blamed(self, run, status, reason):
-        """Rank 1 says why it has failed, and rank 0 and the launcher that it has."""
+        """Rank 1 reports why it failed; rank 0 and the launcher report that it failed."""
         self.assertEqual(run.status, status, run.err)
         self.assertRegex(run.err, rf"(?m)^rank 1: error: {reason}$")
         self.assertRegex(run.err, rf"(?m)^error: rank 1 \(process \d+\) ended with exit code {status}; its last lines:\n"

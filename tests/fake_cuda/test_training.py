@@ -47,9 +47,9 @@ class TrainingTest(FakeGpuCase):
 
     def test_steps_of_a_graph(self):
         counts = self.count(*SMALL, *GRAPH)[0]["counts"]
-        # Of two epochs of five whole batches, all but the first three.
+        # All but the first three of two epochs of five whole batches.
         self.assertEqual(counts["cudaGraphLaunch"], 7)
-        # Those whose gradients are looked at are not repeated: the last of each epoch.
+        # Steps whose gradients are read, the last of each epoch, are not replayed.
         counts = self.count(*SMALL, *GRAPH, "dataset.num_train=40", "logging.histograms_every_epochs=1")[0]["counts"]
         self.assertEqual(counts["cudaGraphLaunch"], 5)
 

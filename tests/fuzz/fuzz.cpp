@@ -15,7 +15,7 @@ namespace {
 // Messages, exceptions, and LibTorch's own that is not of the file's making.
 constexpr size_t kBesideTheFile = size_t{16} << 10;
 
-// Of this thread, in bytes, while a reader runs.
+// The memory of this thread, in bytes, while a reader runs.
 thread_local bool is_counting = false;
 thread_local int64_t num_live = 0;
 thread_local int64_t max_live = 0;

@@ -1,5 +1,5 @@
 #pragma once
-// What every fuzzer of a reader asserts: a CheckpointError or a tree, whose tensors lie in memory that is theirs, and no more memory on
+// Asserted by every fuzzer of a reader: a CheckpointError or a tree whose tensors own their memory, and no more memory on
 // the way than refusal.h says.
 
 #include <cstdint>

@@ -17,7 +17,7 @@ namespace {
 
 using trainer::checkpoint::Budget;
 
-// Of the sizes that the programs of the corpus want.
+// Storages of the sizes that the programs of the corpus need.
 torch::Storage load_storage(std::string_view key, uint64_t num_elements, size_t element_size) {
   static const auto storages = [] {
     std::map<std::string, torch::Storage, std::less<>> made;

@@ -91,7 +91,7 @@ def save_tiff(path, tags, blocks, order="<", tiles=False):
 
 
 def packed(values, bits):
-    """The rows of [height][width] values of so many bits, each padded to whole bytes."""
+    """The rows of [height][width] values of `bits` bits, each row padded to whole bytes."""
     each = numpy.unpackbits(values.astype(numpy.uint8)[..., None], axis=2)[..., 8 - bits :]
     return numpy.packbits(each.reshape(len(values), -1), axis=1).tobytes()
 

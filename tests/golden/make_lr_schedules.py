@@ -59,7 +59,7 @@ def values(make_schedule, count):
     return result
 
 
-# What is observed; the test in C++ has the same values. Each line has the learning rate after each of them.
+# The observed values; the test in C++ has the same ones. Each line has the learning rate after each of them.
 # name -> (the mode, the scheduler's arguments)
 VALUES = [2.0, 1.5, 1.5, 1.499, 1.6, 1.4, float("nan"), 1.41, 1.395, 1.39, 1.5, 1.6, 1.2, 1.3, 1.3, 1.3, 1.3, 1.3, 1.3, 1.3]
 PLATEAUS = {

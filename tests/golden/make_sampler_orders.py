@@ -50,7 +50,7 @@ WEIGHTED = [(5, 12, True, 0, 0), (5, 4, False, 42, 1), (50, 50, True, 7, 3), (10
 
 
 def weight_of(index):
-    """Of the sample at `index` in the weighted cases; some are 0."""
+    """The weight of the sample at `index` in the weighted cases; some are 0."""
     return index * 7 % 11 / 8
 
 

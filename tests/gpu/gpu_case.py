@@ -61,7 +61,7 @@ def first_gpus(number):
 
 
 class Run:
-    """What a run has left."""
+    """The files and output of a run."""
 
     def __init__(self, folder, process):
         self.folder, self.status, self.err = folder, process.returncode, process.stderr
@@ -74,7 +74,7 @@ class Run:
         return [event["loss"] for event in self.events("train")]
 
     def devices(self):
-        """Of each rank."""
+        """The device of each rank."""
         return [rank["device"] for rank in json.loads((self.folder / "environment.json").read_text())["ranks"]]
 
 
@@ -92,7 +92,7 @@ class GpuCase(unittest.TestCase):
         self.num_runs = 0
 
     def begin(self, *args, visible=1, variables=None):
-        """Starts the program with so many GPUs. `variables`: of the environment, in addition."""
+        """Starts the program with this many GPUs. `variables`: additional environment variables."""
         env = {**ENVIRONMENT, **first_gpus(visible), **(variables or {})}
         return subprocess.Popen([BINARY, *map(str, args)], cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE, text=True)

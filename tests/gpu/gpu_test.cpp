@@ -1,5 +1,5 @@
-// What only a GPU can show about single parts of the program; tests/gpu/*.py run the whole program. Without a GPU they are skipped, or fail
-// under TRAINER_REQUIRE_GPU=1.
+// Tests of single parts of the program that need a GPU; tests/gpu/*.py run the whole program. Without a GPU they are skipped, or fail under
+// TRAINER_REQUIRE_GPU=1.
 
 #include <c10/cuda/CUDAFunctions.h>
 #include <gmock/gmock.h>

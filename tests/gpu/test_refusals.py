@@ -1,4 +1,4 @@
-"""What the program says when a GPU cannot be used as the configuration asks."""
+"""The errors when a GPU cannot be used as configured."""
 
 import unittest
 
@@ -24,8 +24,7 @@ class RefusalsTest(GpuCase):
         for backend in ("auto", "nccl"):
             with self.subTest(backend):
                 run = self.start(*SHORT, f"distributed.backend={backend}", launcher=TWO_RANKS)
-                self.assert_refused(run, r"ranks 0 and 1 have the same GPU [0-9a-f:.]+ on \S+, which NCCL does not support; start one "
-                                    r"process per GPU, or set distributed\.backend: gloo$")
+                self.assert_refused(run, r"ranks 0 and 1 use the same GPU [0-9a-f:.]+ on \S+, which NCCL does not support; start one process per GPU, or set distributed\.backend: gloo$")
 
     def test_hidden_gpus(self):
         hidden = {"CUDA_VISIBLE_DEVICES": ""}

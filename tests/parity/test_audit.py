@@ -42,7 +42,7 @@ def texture(random):
 
 
 def part_of_machine(random, fixture):
-    """The same thing from nearly the same place, with marks of its own."""
+    """The same scene from nearly the same place, with small differences."""
     left, top = random.integers(6, 11, 2)
     image = np.asarray(fixture.crop((left, top, left + SIDE, top + SIDE)), np.float32) * random.normal(1, 0.03)
     marks = np.asarray(Image.fromarray(random.normal(0, 1, (SIDE // 5, SIDE // 10)).astype(np.float32)).resize((SIDE, SIDE), Image.BICUBIC))
@@ -105,7 +105,7 @@ class AuditTest(unittest.TestCase):
         cls.found = json.loads(run.stdout)
 
     def share_found(self, kind, same_pixels):
-        """Which part of the planted copies of that kind is found with its original."""
+        """The fraction of the planted copies of this kind that is found together with the original."""
         planted = {name for name in self.planted if name.endswith(kind)}
         self.assertEqual(len(planted), NUM_PLANTED)
         found = {(stem(one), stem(one["same_as"])) for one in self.found["leaks"] if one["same_pixels"] == same_pixels}

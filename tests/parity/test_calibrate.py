@@ -48,7 +48,7 @@ class CalibrateTest(unittest.TestCase):
             for label, name in enumerate(CLASSES):
                 (cls.folder / "data" / split / name).mkdir(parents=True)
                 for i in range(count):
-                    # Classes that overlap, so that some images cannot be told apart.
+                    # Classes that overlap, so that some images cannot be distinguished.
                     pixels = rng.normal(100 + 25 * label, 40, (16, 16, 1)) + rng.normal(0, 25)
                     Image.fromarray(pixels.clip(0, 255).repeat(3, 2).astype(numpy.uint8)).save(cls.folder / "data" / split / name / f"{i}.png")
         (cls.folder / "config.yaml").write_text(CONFIG.replace("ROOT", str(cls.folder / "data")))
@@ -113,7 +113,7 @@ class CalibrateTest(unittest.TestCase):
         is_dent = self.labels == 0
         decided_dent = probabilities[:, 0] >= threshold["probability"]
         misses = (~decided_dent & is_dent).sum().item()
-        # As few false alarms as three misses of 60 allow.
+        # The smallest number of false alarms with three misses of 60.
         self.assertEqual(misses, 3)
         self.assertAlmostEqual(threshold["misses"]["value"], 3 / 60, places=9)
         self.assertAlmostEqual(threshold["false_alarms"]["value"], (decided_dent & ~is_dent).sum().item() / 120, places=9)
@@ -165,7 +165,7 @@ class CalibrateTest(unittest.TestCase):
         self.assertNotEqual(found["temperature"], calibrated["temperature"])
 
     def test_eval_without_images_of_the_class(self):
-        """What cannot be measured is not shown as perfect."""
+        """Values that cannot be measured are not shown as perfect."""
         self.calibrate("--class", "dent", "--miss-at-most", "5%", "--reject-below", 1)
         others = self.folder / "others"
         (others / "good").mkdir(parents=True)
@@ -235,7 +235,7 @@ class CalibrateTest(unittest.TestCase):
     def test_refusals(self):
         for args, text in ((["--class", "dent"], "--class requires --miss-at-most"),
                            (["--class", "crack", "--miss-at-most", "0"], "--class crack: the network has no such class"),
-                           (["--class", "dent", "--miss-at-most", "2"], "--miss-at-most 2: give a part below 1, such as 0.001 or 0.1%"),
+                           (["--class", "dent", "--miss-at-most", "2"], "--miss-at-most 2: give a fraction below 1, such as 0.001 or 0.1%"),
                            (["--reject-below", "2"], "--reject-below")):
             with self.subTest(args):
                 self.assertIn(text, self.trainer("calibrate", "--checkpoint", self.checkpoint, *args, code=2))

@@ -121,7 +121,7 @@ class CheckpointTest(unittest.TestCase):
         self.assertEqual(describe(optimizer.state_dict()), describe(checkpoint["AdamW"]))
 
     def test_legacy_files(self):
-        """What torch.load reads of a file in the format from before 1.6, and of one as Python 2 wrote it."""
+        """Reads the same as torch.load from files in the format before 1.6, including one written by Python 2."""
         numbers = torch.arange(6.0)
         python = self.folder / "legacy.pt"
         value = {"a": {"whole": numbers, "part": numbers[2:].reshape(2, 2).t()}, "empty": torch.empty(0, 3), "many": [torch.ones(1)] * 3}

@@ -24,7 +24,7 @@ class ConfigYamlTest(ProgramCase):
         return run.out
 
     def values_of(self, text):
-        """As all readers read it."""
+        """Checks that all readers return the same value, and returns it."""
         values = yaml.safe_load(text)
         self.assertEqual(values, ruamel.yaml.YAML(typ="safe", pure=True).load(text), text)
         path = self.folder / "again.yaml"

@@ -57,7 +57,7 @@ def one_group(network, lr):
 
 
 def two_groups(network, lr):
-    """Those of GROUPS."""
+    """The parameter groups of GROUPS."""
     network.conv.bias.requires_grad_(False)
     return [{"params": list(network.fc.parameters())}, {"params": [network.conv.weight], "lr": lr / 4, "weight_decay": 0.0}]
 

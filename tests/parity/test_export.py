@@ -80,7 +80,7 @@ class ExportTest(unittest.TestCase):
 
     def test_refused_exports(self):
         self.make("resnet18")
-        self.assertIn(f"error: {self.checkpoint}: ema: holds no averaged parameters", self.export("state_dict", "--ema", code=5))
+        self.assertIn(f"error: {self.checkpoint}: ema: does not contain averaged parameters", self.export("state_dict", "--ema", code=5))
         self.make("resnet18", model={"fc.bias": torch.zeros(10)})
         self.assertIn(f"error: {self.checkpoint} (model): does not fit the model: missing conv1.weight, ", self.export("state_dict", code=5))
         self.make("resnet18", config=CONFIG.format(name="resnet19"))

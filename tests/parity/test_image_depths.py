@@ -63,7 +63,7 @@ def losses(run):
 @unittest.skipIf(os.environ.get("TRAINER_OPENCV") == "0", "this build reads no image files")
 class ImageDepthsTest(FolderCase):
     def inputs(self, files, transforms, mode="auto", **keys):
-        """What a network that was trained on these files gets of each of them: float32 [channels, height, width]."""
+        """The input of a network that was trained on these files, for each of them: float32 [channels, height, width]."""
         folder = self.folder / "data" / "a"
         folder.mkdir(parents=True, exist_ok=True)
         for path in folder.iterdir():
@@ -102,7 +102,7 @@ class ImageDepthsTest(FolderCase):
         grey = [RNG.integers(0, 65536, (17, 11), dtype=np.uint16) for _ in range(6)]
         image = [Image.fromarray(values) for values in grey]
         self.assertEqual(image[0].mode, "I;16")
-        # As PGM, Pillow writes this mode only with its largest value.
+        # Pillow writes this mode as PGM only with its largest value.
         pgm = b"P5\n11 17\n65535\n" + grey[2].astype(">u2").tobytes()
         small = b"P2\n11 17\n1000\n" + " ".join(str(int(value)) for value in (grey[5] % 1001).flat).encode()
         self.assert_inputs([(".png", image[0]), (".tif", image[1]), (".pgm", pgm), (".tif", tiff(grey[3][..., None], big_endian=True)),
@@ -254,22 +254,22 @@ class ImageDepthsTest(FolderCase):
         self.assertIn("dataset.exif_orientation: expected one of apply, ignore, got yes", check("dataset.exif_orientation=yes"))
         for transform in ("color_jitter: {brightness: 0.5}", "random_rotation: {degrees: 5}", "auto_augment", "gaussian_blur: {kernel_size: 3}"):
             name = transform.split(":")[0]
-            self.assertIn(f"transform {name}: it needs images of 8 bits, but dataset.mode is grey16; remove it, or set dataset.mode to rgb or grey",
+            self.assertIn(f"transform {name}: it needs 8-bit images, but dataset.mode is grey16; remove it, or set dataset.mode to rgb or grey",
                           check(f"dataset.train_transforms=[{transform}, resize: {{size: [8, 8]}}]"))
-        self.assertIn("transform letterbox: it needs images of 8 bits, but dataset.mode is grey16; remove it, or leave its fill at 0",
+        self.assertIn("transform letterbox: it needs 8-bit images, but dataset.mode is grey16; remove it, or leave its fill at 0",
                       check("dataset.train_transforms=[letterbox: {size: 8, fill: 114}]"))
         self.assertIn("transform normalize: mean has 3 values and std 3, but the images have 1 channel",
                       check("dataset.train_transforms=[resize: {size: [8, 8]}, normalize: {mean: [0.5, 0.5, 0.5], std: [1, 1, 1]}]"))
-        self.assertIn("it has 16 bits of grey, of which all values above 255 would become white; train with dataset.mode: grey16",
+        self.assertIn("it is a 16-bit grey image, and all values above 255 would become white; train with dataset.mode: grey16",
                       self.refused("--config", config, "dataset.mode=rgb", "--run-dir", self.run_dir))
-        self.assertIn("--raw: images of dataset.mode: grey16 are packed as the files that they are; leave it out",
+        self.assertIn("--raw: images of dataset.mode: grey16 are always packed as their original files; remove this option",
                       self.refused("data", "pack", "--config", config, "--output", self.folder / "pack", "--raw"))
 
     def test_files_of_another_depth_are_named(self):
         files = [(".png", Image.fromarray(RNG.integers(0, 65536, (9, 8), dtype=np.uint16))), (".png", Image.fromarray(np.zeros((9, 8), np.uint8)))]
         process = trainer("data", "check", "--config", self.configured(files))
         self.assertEqual(process.returncode, 3, process.err)
-        self.assertEqual(process.out.count("it does not have 16 bits of grey, as all images must with dataset.mode: grey16 (PNG, TIFF or PGM)"), 2)
+        self.assertEqual(process.out.count("it is not a 16-bit grey image (PNG, TIFF or PGM), which dataset.mode: grey16 requires"), 2)
 
     def test_channels_of_another_number_are_named(self):
         files = [(".npy", np.zeros((9, 8, 5))), (".npy", np.zeros((9, 8, 4))), (".npy", np.full((9, 8, 5), np.nan))]
@@ -298,14 +298,14 @@ class ImageDepthsTest(FolderCase):
         process = trainer("--config", self.configured(files), "--run-dir", self.run_dir)
         self.assertEqual(process.returncode, 0, process.err)
         target = ["export", "--checkpoint", self.run_dir, "--format", "onnx", "--output", self.folder / "x.onnx"]
-        self.assertIn("--input images: these have 8 bits, but the network takes those of dataset.mode: grey16; choose --input tensor",
+        self.assertIn("--input images: such images have 8 bits, but the network takes images of dataset.mode: grey16; choose --input tensor",
                       self.refused(*target, "--input", "images"))
         exported = trainer(*target)
         self.assertEqual(exported.returncode, 0, exported.err)
         self.assertIn("input: samples of shape 1x8x8", exported.out)
         exported = trainer("export", "--checkpoint", self.run_dir, "--format", "torchscript", "--output", self.folder / "x.pt")
         self.assertEqual(exported.returncode, 0, exported.err)
-        self.assertIn("its network takes images of dataset.mode: grey16, and this command compares those of 8 bits alone",
+        self.assertIn("its network takes images of dataset.mode: grey16, but this command compares only images of 8 bits",
                       self.refused("verify-export", "--checkpoint", self.run_dir, self.folder / "x.pt"))
         grid = trainer("predict", "--checkpoint", self.run_dir, "--save-grid", self.folder / "grid.png", self.folder / "data" / "a")
         self.assertEqual(grid.returncode, 0, grid.err)
@@ -322,7 +322,7 @@ class ImageDepthsTest(FolderCase):
         text = output.read_text()
         self.assertIn("mode: grey16", text)
         self.assertIn("16 bits of grey", text)
-        # As the file prepares images for validation: 73 pixels at the shorter edge, and the middle 64 x 64.
+        # The file's validation transforms: the shorter edge resized to 73 pixels, then the central 64 x 64.
         self.assertIn("resize: {size: 73}", text)
         middle = np.stack([np.asarray(Image.fromarray(image).resize((93, 73), Image.Resampling.BILINEAR))[4:68, 14:78] for image in values]) / 65535
         # Four digits are written.
@@ -334,11 +334,11 @@ class ImageDepthsTest(FolderCase):
         files = [(".npy", RNG.integers(0, 65536, (9, 8, 2), dtype=np.uint16)), (".npy", RNG.normal(size=(9, 8, 2)).astype(np.float32))]
         process = trainer("data", "check", "--config", self.configured(files))
         self.assertEqual(process.returncode, 3, process.err)
-        self.assertEqual(process.out.count("it has numbers, but the first image of the data set has values of 16 bits; save all alike"), 2)
+        self.assertEqual(process.out.count("it has numbers, but the first image of the data set has values of 16 bits; save all images with the same type of values"), 2)
 
     def test_arrays_that_cannot_be_read_are_named(self):
         config = self.configured([(".npy", np.zeros((9, 8), np.int64))])
-        self.assertIn("a/00.npy: its array has values of the type <i8; save it as uint8, uint16, int16, float32 or float64", self.refused("--config", config, "--run-dir", self.run_dir))
+        self.assertIn("a/00.npy: its array has the unsupported data type <i8; save it as uint8, uint16, int16, float32 or float64", self.refused("--config", config, "--run-dir", self.run_dir))
 
     def test_evaluation_reads_files_as_the_training_did(self):
         files = [(".png", Image.fromarray(RNG.integers(0, 65536, (9, 8), dtype=np.uint16))) for _ in range(6)]
@@ -349,7 +349,7 @@ class ImageDepthsTest(FolderCase):
             (self.folder / "other" / name).mkdir(parents=True)
             np.save(self.folder / "other" / name / "0.npy", np.zeros((9, 8), np.float32))
             Image.fromarray(np.zeros((9, 8), np.uint8)).save(self.folder / "other" / name / "1.png")
-        self.assertIn("it does not have 16 bits of grey", self.refused("eval", "--checkpoint", self.run_dir, "--data", self.folder / "other"))
+        self.assertIn("it is not a 16-bit grey image", self.refused("eval", "--checkpoint", self.run_dir, "--data", self.folder / "other"))
         # A changed key, or another first image, are another data set for a resume.
         self.assertRegex(self.refused("--config", config, "--run-dir", self.run_dir, "--resume", "auto", "training.epochs=3", "dataset.exif_orientation=ignore"),
                          r"another configuration \(dataset.exif_orientation: ignore, not apply")
@@ -371,9 +371,9 @@ class ImageDepthsTest(FolderCase):
         Image.new("RGB", (9, 8)).save(self.folder / "turned.jpg", exif=exif)
         config = self.configured([(".jpg", (self.folder / "turned.jpg").read_bytes())] * 4)
         self.assertRegex(trainer("--config", config, "--run-dir", self.folder / "a").err,
-                         "6 of 6 images have an EXIF orientation and are turned upright, other than by torchvision's ImageFolder")
+                         "6 of 6 images have an EXIF orientation and are turned upright, unlike in torchvision's ImageFolder")
         self.assertRegex(trainer("--config", config, "--run-dir", self.folder / "b", "dataset.exif_orientation=ignore").err,
-                         "6 of 6 images have an EXIF orientation, which is ignored as by torchvision")
+                         "6 of 6 images have an EXIF orientation, which is ignored as in torchvision")
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ NETWORKS = {
     "airbench": ("{name: airbench, num_classes: 10}", "[3, 32, 32]"),
     "mobilenet_v2_small": ("{name: mobilenet_v2_small, width: 0.25, num_classes: 10}", "[3, 32, 32]"),
 }
-# Of LibTorch's own layers; e2e.install builds it.
+# A plug-in with LibTorch's own layers; e2e.install builds it.
 PLUGIN = pathlib.Path(os.environ["TRAINER_BUILD_DIR"]) / "installed" / "build" / "libmobilenet_v2.so"
 
 

@@ -49,7 +49,7 @@ class Net(torch.nn.Module):
 
 
 def train(rank, folder, first, epochs):
-    """Writes FOLDER/python.pt after so many epochs; `first`: the file to continue from, or None."""
+    """Writes FOLDER/python.pt after this many epochs; `first`: the file to continue from, or None."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=RANKS)
     torch.manual_seed(1)

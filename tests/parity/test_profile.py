@@ -25,7 +25,7 @@ amp: {enabled: false}
 training: {epochs: 1}
 logging: {profile_steps: [2, 4]}
 """
-# Those of the network and its loss; Python's loop does not measure an accuracy, for example.
+# The operations of the network and its loss; Python's loop does not measure an accuracy, for example.
 OPERATIONS = {"aten::convolution", "aten::mkldnn_convolution", "aten::convolution_backward", "aten::native_batch_norm",
               "aten::native_batch_norm_backward", "aten::max_pool2d_with_indices", "aten::max_pool2d_with_indices_backward", "aten::addmm",
               "aten::mm", "aten::threshold_backward", "aten::_log_softmax", "aten::nll_loss_forward", "aten::_fused_sgd_",

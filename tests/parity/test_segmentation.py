@@ -91,17 +91,17 @@ class SegmentationTest(unittest.TestCase):
     def test_what_does_not_fit_masks_is_refused(self):
         self.run_trainer("validate", *self.experiment)
         for override, refusal in (
-            ("dataset.batch_transforms=[mixup]", "mixup mixes class labels, but masked_folder gives masks; remove it"),
-            ("dataloader.sampler.name=class_balanced", "class_balanced needs one class of each sample, but masked_folder has targets that are masks; choose another sampler"),
-            ("validation.tta=flip", "flip needs images with one target each, but masked_folder holds masks; set validation.tta: none"),
-            ("task.name=regression", "regression needs a loss of numbers, such as mse; choose one, or leave the task out"),
+            ("dataset.batch_transforms=[mixup]", "mixup mixes class labels, but the targets of masked_folder are masks; remove it"),
+            ("dataloader.sampler.name=class_balanced", "class_balanced needs one class per sample, but the targets of masked_folder are masks; choose another sampler"),
+            ("validation.tta=flip", "flip needs images with one target each, but masked_folder has masks; set validation.tta: none"),
+            ("task.name=regression", "regression needs a loss for numbers, such as mse; choose one, or remove the task section"),
             ("loss={name: cross_entropy}", "loss.name: cross_entropy is no loss of pixels; use pixel_cross_entropy"),
-            ("task.name=classification", "classification needs a class label of each image, but masked_folder gives one of each pixel"),
+            ("task.name=classification", "classification needs one class label per image, but masked_folder has one per pixel"),
             ("checkpoint.monitor=validation/top1", "the task segmentation does not measure validation/top1; choose validation/mean_iou"),
         ):
             self.run_trainer("validate", *self.experiment, override, refusal=refusal)
         self.run_trainer("eval", "--checkpoint", self.best, "--plugin", PLUGIN, "dataset.classes=[background, square, disc]",
-                         refusal="have other classes than those of the training (background, disc, square); give the same classes in the same order")
+                         refusal="have other classes than those of the training (background, disc, square); use the same classes in the same order")
         image = self.folder / "data/validation/images/0.png"
         self.run_trainer("predict", "--checkpoint", self.best, "--plugin", PLUGIN, image, refusal="masked_folder, which has no labels of whole images")
         self.run_trainer("data", "pack", *self.experiment, "--output", "packed", refusal="masked_folder has masks, which a packed")

@@ -133,7 +133,7 @@ class TargetsTest(unittest.TestCase):
         self.assertAlmostEqual(evaluation["metrics"]["exact_match"], multilabel_exact_match(decided, targets, 3).item(), delta=1e-6)
         together = targets.T @ targets
         self.assertEqual(evaluation["co_occurrence"], together.tolist())
-        # What the applications of the network answer.
+        # The outputs of applications that use the network.
         for row, line in enumerate(self.predictions("classes")):
             for one in line["classes"]:
                 self.assertAlmostEqual(one["probability"], logits[row, one["label"]].sigmoid().item(), delta=1e-6)
@@ -224,18 +224,18 @@ class TargetsTest(unittest.TestCase):
 
     def test_what_does_not_fit_is_refused(self):
         for name, overrides, text in (
-            ("classes", ["loss={name: cross_entropy}"], "loss.name: cross_entropy needs one class of each image, but csv gives any number of them; set loss.name: bce"),
-            ("classes", ["loss.pos_weight=[1, 2]"], "loss.pos_weight: has 2 numbers, but there are 3 classes; give one for each"),
-            ("classes", ["loss={name: mse}"], "loss.name: mse needs floating-point targets, but csv gives class labels"),
-            ("classes", ["dataloader.sampler.name=class_balanced"], "dataloader.sampler.name: class_balanced needs one class of each sample, but csv has targets that are any number of classes"),
-            ("classes", ["dataset.batch_transforms=[mixup]"], "dataset.batch_transforms[0]: mixup mixes class labels, but csv gives any number of classes; remove it"),
-            ("numbers", ["task.name=multi_label", "loss={name: bce}"], "task.name: multi_label needs any number of classes of each image, but csv gives numbers; leave the task out"),
+            ("classes", ["loss={name: cross_entropy}"], "loss.name: cross_entropy needs one class per image, but csv has any number of them; set loss.name: bce"),
+            ("classes", ["loss.pos_weight=[1, 2]"], "loss.pos_weight: has 2 numbers, but there are 3 classes; set one number per class"),
+            ("classes", ["loss={name: mse}"], "loss.name: mse needs floating-point targets, but csv has class labels"),
+            ("classes", ["dataloader.sampler.name=class_balanced"], "dataloader.sampler.name: class_balanced needs one class per sample, but the targets of csv are any number of classes"),
+            ("classes", ["dataset.batch_transforms=[mixup]"], "dataset.batch_transforms[0]: mixup mixes class labels, but the targets of csv are any number of classes; remove it"),
+            ("numbers", ["task.name=multi_label", "loss={name: bce}"], "task.name: multi_label needs targets with any number of classes per image, but csv has numbers; remove the task section"),
             ("numbers", ["loss={name: huber, delta: 0}"], "loss.delta: expected a number > 0, got 0"),
             ("numbers", ["checkpoint.monitor=validation/map"], "checkpoint.monitor: the task regression does not measure validation/map; choose validation/loss"),
-            ("numbers", ["dataset.columns=[height]"], 'names no column "height", but length, weight; correct it, or dataset.columns'),
+            ("numbers", ["dataset.columns=[height]"], 'has no column "height", but length, weight; correct it, or dataset.columns'),
         ):
             self.assertIn(text, self.refusal("--config", f"{name}.yaml", "--run-dir", "refused", *overrides))
-        self.assertIn("--reject-below: the network does not decide for one class of each image",
+        self.assertIn("--reject-below: the network does not choose one class for each image",
                       self.refusal("predict", "--checkpoint", str(self.checkpoint("classes")), "--reject-below", "0.5", "val_0.png"))
         self.assertIn("--outputs probabilities: the network computes numbers; choose values",
                       self.refusal("export", "--checkpoint", str(self.checkpoint("numbers")), "--output", "no.onnx", "--outputs", "probabilities"))
@@ -301,11 +301,11 @@ class TargetsTest(unittest.TestCase):
         self.assertGreater(json.loads(self.trainer("predict", "--checkpoint", "mean.pt", "--json", "val_0.png"))["values"]["length"], 3000)
         self.trainer("export", "--checkpoint", str(self.checkpoint("numbers")), "--format", "safetensors", "--output", "numbers.safetensors")
         text = self.refusal("predict", "--checkpoint", "numbers.safetensors", "--config", "numbers.yaml", "val_0.png")
-        self.assertIn("it does not hold the mean and the deviation of the targets", text)
+        self.assertIn("this file lacks the mean and the deviation of the targets", text)
         swapped = [line.split(",") for line in (self.folder / "train_numbers.csv").read_text().splitlines()]
         (self.folder / "swapped.csv").write_text("".join(f"{a},{c},{b}\n" for a, b, c in swapped))
         text = self.refusal("--config", "numbers.yaml", "--run-dir", "run_swapped", "--resume", str(self.checkpoint("numbers")), "training.epochs=4", "dataset.train=swapped.csv")
-        self.assertIn("it was trained on the numbers length, weight, and those of the data are weight, length now", text)
+        self.assertIn("this network was trained on the numbers length, weight, but those of the data are weight, length now", text)
 
     def test_validate_needs_no_data(self):
         for name in ("classes", "numbers"):

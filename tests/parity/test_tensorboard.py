@@ -27,7 +27,7 @@ import browser  # noqa: E402
 # Without one the test of the pages is skipped, or fails in CI.
 HAS_BROWSER = browser.BROWSER is not None or os.environ.get("CI") == "true"
 HAS_IMAGES = os.environ.get("TRAINER_OPENCV") != "0"
-SCREENSHOTS = os.environ.get("TRAINER_SCREENSHOTS")  # a folder for pictures of the pages
+SCREENSHOTS = os.environ.get("TRAINER_SCREENSHOTS")  # a folder for screenshots of the pages
 SCALARS = {"train": ("loss", "top1", "mae", "lr", "images_per_second"), "validation": ("loss", "top1", "top5", "mae", "rmse", "r2")}
 IMAGES = ["--config", REPOSITORY / "configs" / "quickstart.yaml", "training.epochs=null", "training.steps=4", "logging.every_steps=1",
           "logging.histograms_every_epochs=1"]
@@ -113,7 +113,7 @@ class EventsTest(unittest.TestCase):
         self.assertEqual(shown.shape, expected.shape)
         self.assertLessEqual(np.abs(shown - expected).max(), 1)
         self.assertGreater(len(np.unique(shown)), 200)
-        # Those of the other run are mixtures of two images.
+        # The images of the other run are mixtures of two images.
         (event,) = events_of(RUNS / "adamw").Images("train/first_batch")
         mixed = pixels_of(event.encoded_image_string)
         self.assertEqual(mixed.shape, expected.shape)
@@ -179,7 +179,7 @@ PAGE_TEXT = """(() => { const texts = [];
   return texts.join(" ").replace(/\\s+/g, " "); })()"""
 
 
-# Of TensorBoard about itself, and of a browser without a graphics card.
+# Messages of TensorBoard about itself, and of a browser without a graphics card.
 OWN_WARNINGS = re.compile("Multiple instances of Three.js|is deprecated|fallback to software WebGL")
 
 
@@ -224,7 +224,7 @@ class PagesTest(unittest.TestCase):
         self.assertEqual([message for message in self.page.messages if not OWN_WARNINGS.search(message)], [], name)
 
     def test_pages(self):
-        # Losses, top 1, learning rate, images per second, and the picture of the first batch of two runs; losses, top 1 and 5, and confusion.
+        # Losses, top 1, learning rate, images per second, and the image of the first batch of two runs; losses, top 1 and 5, and confusion.
         self.open("timeseries", "sgd/tensorboard", "gradients /conv1.weight", "train 6 cards", "validation 5 cards")
         self.open("scalars", "loss", "images_per_second", "top5")
         self.open("images", "confusion", "first_batch")

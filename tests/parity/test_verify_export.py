@@ -29,7 +29,7 @@ dataset: {{name: image_folder, root: ROOT, train_transforms: {TRANSFORMS}, valid
 training: {{epochs: 1}}
 runtime: {{device: cpu}}
 """
-# Of float32 sums in another order, as in test_export_images.py; another preprocessing makes differences of more than 0.01.
+# The tolerance for float32 sums in another order, as in test_export_images.py; another preprocessing makes differences of more than 0.01.
 ROUNDINGS = 1e-5
 CLASSES = ["cat", "dog", "owl"]
 SIZES = ((375, 500), (61, 47), (40, 40), (73, 300), (97, 64))
@@ -119,7 +119,7 @@ class VerifyExportTest(unittest.TestCase):
                                      r"largest difference of a probability  \d\.\d\de-\d\d, of .*/cat/\d\.png\n"
                                      r"mean difference                      \d\.\d\de-\d\d\n"
                                      r"another most probable class          0 images\n"
-                                     r"milliseconds an image                \d+\.\d\d, by the checkpoint \d+\.\d\d\n$")
+                                     r"milliseconds per image               \d+\.\d\d, by the checkpoint \d+\.\d\d\n$")
         self.assertEqual(run.stderr, "")
 
     def test_a_part_of_the_data_set(self):
@@ -140,7 +140,7 @@ class VerifyExportTest(unittest.TestCase):
                 with self.subTest(name, way=way):
                     run = self.verify(file, "--data", self.images, "--preprocess", way, "--json", checkpoint=cubic, code=1)
                     found = json.loads(run.stdout)
-                    self.assertIn(f"more than --tolerance 0.001, from that of {cubic}; this is what --preprocess {way} costs", run.stderr)
+                    self.assertIn(f"more than --tolerance 0.001, from that of {cubic}; this is the effect of --preprocess {way}", run.stderr)
                     differences = []
                     for path in self.images.glob("*/*"):
                         with torch.no_grad():
@@ -153,7 +153,7 @@ class VerifyExportTest(unittest.TestCase):
                     self.assertAlmostEqual(found["largest_difference"], max(differences), delta=1e-5 if resize else 0.01)
                     self.assertGreater(max(differences), 0.02)
         plain = self.save("plain.pt", self.network, config=CONFIG.replace("ROOT", str(self.folder / "data")).replace("resize: {size: 40}, ", ""))
-        self.assertIn("--preprocess opencv: dataset.validation_transforms of the checkpoint do not begin with resize; leave it out",
+        self.assertIn("--preprocess opencv: dataset.validation_transforms of the checkpoint do not begin with resize; remove this option",
                       self.verify(self.export("plain.onnx", checkpoint=plain), "--data", self.images, "--preprocess", "opencv", checkpoint=plain, code=2))
 
     def test_other_weights(self):
@@ -164,7 +164,7 @@ class VerifyExportTest(unittest.TestCase):
             other.fc.bias.copy_(self.network.fc.bias.roll(1, 0))
         file = self.export("other.onnx", checkpoint=self.save("other.pt", other))
         run = self.verify(file, "--data", self.images, code=1)
-        self.assertIn(f"warning: {file} was not exported from {self.checkpoint} as it is now, but from another checkpoint or before a change", run.stderr)
+        self.assertIn(f"warning: {file} was not exported from the current {self.checkpoint}, but from another checkpoint, or before a change", run.stderr)
         self.assertRegex(run.stderr, r"error: .*other\.onnx: a probability differs by \d\.\d\de-\d\d, more than --tolerance 0\.001, from that of .*network\.pt; export it again from this checkpoint")
         self.assertIn("another most probable class          5 images\n", run.stdout)
         self.assertRegex(run.stdout, r"  .*/cat/0\.png: (cat|dog|owl) \d+\.\d\d%, by the checkpoint (cat|dog|owl) \d+\.\d\d%\n")
@@ -179,7 +179,7 @@ class VerifyExportTest(unittest.TestCase):
         file = self.export("nan.onnx", checkpoint=checkpoint)
         for given, named in ((self.checkpoint, file), (checkpoint, checkpoint)):
             self.assertRegex(self.verify(file, "--data", self.images, code=1, checkpoint=given).stderr,
-                             f"error: {named}: its values for .*png are not finite numbers, so that there is nothing to compare\n")
+                             f"error: {named}: its values for .*png are not finite numbers and cannot be compared\n")
 
     def test_files_of_python(self):
         """TorchScript of torch.jit.trace, and ONNX of other tools: the network's input, and logits."""
@@ -187,7 +187,7 @@ class VerifyExportTest(unittest.TestCase):
         torch.jit.trace(self.network, torch.zeros(1, 3, 32, 32)).save(script)
         found = json.loads(self.verify(script, "--data", self.images, "--json").stdout)
         self.assertLess(found["largest_difference"], ROUNDINGS)
-        # Of several outputs the first one counts, and a difference says what to check.
+        # With several outputs the first one counts; the message about a difference says what to check.
         class Several(torch.nn.Module):
             def __init__(self, network):
                 super().__init__()
@@ -201,15 +201,15 @@ class VerifyExportTest(unittest.TestCase):
         self.assertLess(json.loads(self.verify(script, "--data", self.images, "--json").stdout)["largest_difference"], ROUNDINGS)
         run = self.verify(script, "--data", self.images, "--tolerance", 0, code=1)
         self.assertIn("more than --tolerance 0, from that of", run.stderr)
-        self.assertIn("; give the checkpoint that it was exported from\n", run.stderr)
+        self.assertIn("; use the checkpoint from which it was exported\n", run.stderr)
         half = self.export("half.onnx", "--fp16")
-        self.assertIn("; if the file computes in float16, give a greater --tolerance\n", self.verify(half, "--data", self.images, "--tolerance", "1e-5", code=1).stderr)
+        self.assertIn("; if the file computes in float16, set a larger --tolerance\n", self.verify(half, "--data", self.images, "--tolerance", "1e-5", code=1).stderr)
         self.verify(half, "--data", self.images, "--tolerance", 0.02)
-        # Of an earlier version of trainer export.
+        # A file of an earlier version of trainer export.
         for description in ("{\"trainer\": \"0.1.0\"}", "{\"trainer\": \"1\", \"checkpoint_sha256\": \"\", \"input\": \"images\", \"outputs\": []}",
                             "{\"trainer\": \"1\", \"checkpoint_sha256\": \"\", \"input\": \"images\", \"outputs\": 3}"):
             torch.jit.save(torch.jit.load(script), script, _extra_files={"trainer.json": description})
-            self.assertIn("python.pt: its description by trainer export does not tell its input and outputs, as that of earlier versions; export it again",
+            self.assertIn("python.pt: its description does not state its input and outputs, because an earlier version of trainer export wrote it; export it again",
                           self.verify(script, "--data", self.images, code=2))
         file = self.folder / "python.onnx"
         network = onnx.load(self.export("tensor.onnx", "--input", "tensor"))
@@ -224,7 +224,7 @@ class VerifyExportTest(unittest.TestCase):
             self.assertLess(found["largest_difference"], ROUNDINGS)
         # A file from before the calibration.
         run = self.verify(self.export("cold.onnx"), "--data", self.images, checkpoint=calibrated, code=1)
-        self.assertIn("such as by trainer calibrate", run.stderr)
+        self.assertIn("for example by trainer calibrate", run.stderr)
 
     def test_images_that_cannot_be_used(self):
         images = self.folder / "images"
@@ -235,13 +235,13 @@ class VerifyExportTest(unittest.TestCase):
         file = self.export("image.onnx")
         error = self.verify(file, "--data", images, code=3)
         self.assertIn(f"warning: {images}/empty.png: cannot be read: the file is empty\n", error)
-        self.assertIn(f"warning: {images}/deep.png: it has 16 bits of grey, of which all values above 255 would become white", error)
+        self.assertIn(f"warning: {images}/deep.png: it is a 16-bit grey image, and all values above 255 would become white", error)
         self.assertIn("error: 2 images cannot be used, as named above; all others were compared", error)
         self.assertIn("error: no image could be compared, as named above", self.verify(file, "--data", images / "empty.png", code=3))
         self.assertIn(f"{images}/none.png: cannot be read: No such file or directory", self.verify(file, "--data", images / "none.png", code=3))
         fixed = self.export("fixed.onnx", "--image-size", "375x500")
         error = self.verify(fixed, "--data", self.images, code=3)
-        self.assertIn("/1.png: it is 47 pixels wide and 61 high, but the file takes images 500 wide and 375 high alone; resize it, or export the network without "
+        self.assertIn("/1.png: it is 47 pixels wide and 61 high, but the file takes only images that are 500 wide and 375 high; resize it, or export the network without "
                       "--image-size\n", error)
         self.assertIn("error: 4 images cannot be used", error)
 
@@ -264,10 +264,10 @@ class VerifyExportTest(unittest.TestCase):
                            (empty, "empty.onnx: it is empty; give a file that trainer export has written"),
                            (self.folder, f"{self.folder}: it is a folder; give a file that trainer export has written"),
                            (text, "text.onnx: ONNX Runtime "), (self.checkpoint, "network.pt: LibTorch cannot read it as TorchScript: "),
-                           (two, "two.onnx: it takes 2 inputs; give a file of a network that takes one"),
-                           (flat, "flat.onnx: its input has the shape [1, 3], and the network of the checkpoint needs [-1, 3, 32, 32]; give the checkpoint"),
-                           (self.export("few.onnx", checkpoint=few), "few.onnx: its output has the shape [1, 2], and the checkpoint has 3 classes; give the checkpoint"),
-                           (self.export("few_script.pt", checkpoint=few), "few_script.pt: its output has the shape [1, 2], and the checkpoint has 3 classes")):
+                           (two, "two.onnx: the network has 2 inputs; give a file with a network that has one input"),
+                           (flat, "flat.onnx: its input has the shape [1, 3], but the network of the checkpoint needs [-1, 3, 32, 32]; use the checkpoint"),
+                           (self.export("few.onnx", checkpoint=few), "few.onnx: its output has the shape [1, 2], but the checkpoint has 3 classes; use the checkpoint"),
+                           (self.export("few_script.pt", checkpoint=few), "few_script.pt: its output has the shape [1, 2], but the checkpoint has 3 classes")):
             with self.subTest(file.name):
                 error = self.verify(file, "--data", self.images, code=2)
                 self.assertIn(text, error)
@@ -325,9 +325,8 @@ class VerifyExportTest(unittest.TestCase):
         (bare / "python3").write_text("#!/bin/sh\nexit 1\n")
         (bare / "python3").chmod(0o755)
         error = self.trainer(*args, environment={"PATH": str(bare)}.items(), code=2).stderr
-        self.assertIn("ONNX Runtime, which runs .onnx files, cannot be loaded: libonnxruntime.so: cannot open shared object file: No such file or directory; install it for "
-                      "the python3 in PATH (pip install onnxruntime), or name its library with --runtime", error)
-        for runtime, text in ((self.folder / "none.so", "none.so: it cannot be loaded: "),
+        self.assertIn("ONNX Runtime, which runs .onnx files, cannot be loaded: libonnxruntime.so: cannot open shared object file: No such file or directory; install it for the python3 in PATH (pip install onnxruntime), or give its library with --runtime", error)
+        for runtime, text in ((self.folder / "none.so", "none.so: the library cannot be loaded: "),
                               (pathlib.Path(BINARY).with_name("libtrainer_predict.so"), "libtrainer_predict.so: it is not the library of ONNX Runtime")):
             self.assertIn(text, self.trainer(*args, "--runtime", runtime, code=2).stderr)
         # TorchScript needs none.

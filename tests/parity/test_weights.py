@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def old_name(model, name):
-    """As the published files have it, which older versions wrote."""
+    """The name in the published files, which older versions wrote."""
     if model.startswith("densenet"):
         return re.sub(r"(denselayer\d+\.(?:norm|conv))(\d)", r"\1.\2", name)
     if model.startswith("vit"):
@@ -50,7 +50,7 @@ class WeightsTest(unittest.TestCase):
                                   "optimizer: {name: sgd, lr: 1.0e-30}\ndataloader: {batch_size: 2}\ntraining: {steps: 1}\nruntime: {device: cpu}\n"
                                   "validation: {every_epochs: null}\n")
                 run = self.trainer("--config", config, "--run-dir", self.folder / name)
-                self.assertRegex(run.stderr, r"the model starts with \d+ tensors of .*; the last layer \(\S+, \S+\) starts at random, because it has 7 outputs")
+                self.assertRegex(run.stderr, r"the model starts with \d+ tensors of .*; the last layer \(\S+, \S+\) starts with random values, because it has 7 outputs")
                 state = torch.load(self.folder / name / "checkpoints" / "last.pt", weights_only=False)["model"]
                 different = [key for key, value in model.named_parameters()
                              if value.shape != state[key].shape or not torch.allclose(state[key], value, rtol=0, atol=1e-20)]

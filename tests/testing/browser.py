@@ -1,4 +1,4 @@
-"""A headless Chromium that opens a page and tells what it does, by the DevTools protocol over a pipe."""
+"""A headless Chromium that opens a page and reports its activity, with the DevTools protocol over a pipe."""
 
 import base64
 import json
@@ -11,7 +11,7 @@ BROWSER = shutil.which("chromium-headless-shell") or shutil.which("chromium")
 
 
 class Browser:
-    """One page. `messages`: what it wrote to the console as an error or warning, and its exceptions. `requests`: the addresses it asked for."""
+    """One page. `messages`: what it wrote to the console as an error or warning, and its exceptions. `requests`: the addresses that it requested."""
 
     def __init__(self, profile):
         to_browser, our_write = os.pipe()

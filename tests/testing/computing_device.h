@@ -24,7 +24,7 @@ namespace trainer::testing::computing {
 
 inline const c10::Device kDevice{c10::DeviceType::PrivateUse1, 0};
 
-// One device with one stream, whose work is done when it has been asked for.
+// One device with one stream, whose work is done immediately.
 class Guard final : public c10::impl::NoOpDeviceGuardImpl<c10::DeviceType::PrivateUse1> {
  public:
   c10::Device exchangeDevice(c10::Device) const override { return kDevice; }
@@ -184,7 +184,7 @@ class Recording final : public device::CudaGraph {
   std::vector<RecordedCall> calls_;
 };
 
-// That of a placement on this device.
+// A placement on this device.
 inline const device::CudaModule* recording_module() {
   static constexpr device::CudaModule kModule{.peak_memory = [](int) { return uint64_t{0}; },
                                               .record_graph =
@@ -194,7 +194,7 @@ inline const device::CudaModule* recording_module() {
   return &kModule;
 }
 
-// Of all operators that are not registered below.
+// The fallback for all operators that are not registered below.
 inline void call(const c10::OperatorHandle& op, Stack* stack) {
   auto used = op;
   Stack arguments = torch::jit::pop(*stack, op.schema().arguments().size());

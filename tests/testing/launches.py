@@ -21,7 +21,7 @@ FAULTS = ":".join(filter(None, (os.environ["TRAINER_FAULTS"], os.environ.get("LD
 HANG_SECONDS = 4
 NUM_RANKS = 3
 CONFIG = ROOT / "configs" / "quickstart.yaml"
-# A step takes a fraction of a second, a validation of many batches follows step 2, and training does not end by itself.
+# A step takes a fraction of a second, a validation of many batches follows step 2, and training does not end on its own.
 SETTINGS = ["model={name: demo_conv, num_classes: 10}", "training.epochs=100000", "dataloader={batch_size: null, global_batch_size: 600}",
             "validation.batch_size=10", f"distributed.hang_seconds={HANG_SECONDS}"]
 

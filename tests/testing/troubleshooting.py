@@ -17,7 +17,7 @@ class Row:
     """A row: what happened, messages, exit codes, remedy."""
 
     def __init__(self, cells):
-        self.name, messages, codes, self.cure = cells
+        self.name, messages, codes, self.remedy = cells
         self.messages = re.findall(r"`([^`]+)`", messages)
         self.code, self.others_code = None, None
         if codes != CONTINUES:

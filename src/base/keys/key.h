@@ -1,5 +1,5 @@
 #pragma once
-// What a key table (trainer/keys.h) holds.
+// The entries of a key table (trainer/keys.h).
 
 #include <cstdint>
 #include <functional>
@@ -14,7 +14,7 @@
 
 namespace trainer {
 
-// A tree of values as text, not interpreted yet, with the position of each key and value in the file that it was read from.
+// A tree of values as uninterpreted text, with the position of each key and value in the file that it was read from.
 
 // Where a key or value was written.
 struct Position {
@@ -59,15 +59,16 @@ struct Key {
   std::string doc;
   bool required = false;
   KeyInfo limits;                    // the range of its numbers, and whether its texts may be empty
-  std::vector<std::string> choices;  // the words of which it is one; empty: it is something else
+  std::vector<std::string> choices;  // the allowed words; empty: the value is not chosen from a list
   // Fills the member; on failure leaves it unchanged and returns what was expected ("an integer >= 1").
   std::function<std::optional<std::string>(const Node&)> read;
   std::function<Node()> write;
-  // Values that must be refused, in YAML: one of the wrong type and, if the key has a range, some out of range.
+  // Values that must be refused, as YAML: one of the wrong type and, if the key has a range, some outside of it.
   std::vector<std::string> refused_examples;
   // Set instead of `read` for a nested section, a list of sections, a named component and a list of components.
   std::function<void(KeyTable&)> section;
-  // For a section that may be null: whether it is set, and a function that sets it (true) or makes it null. `section` requires a set one.
+  // For a section that may be null: whether it is set, and a function that sets it (true) or makes it null. `section` may only be called
+  // while it is set.
   std::function<bool()> has_section;
   std::function<void(bool)> set_section;
   // For a list of sections: their number, a function that sets it (new ones have their defaults), and the keys of each.
@@ -76,7 +77,7 @@ struct Key {
   std::function<void(size_t, KeyTable&)> section_at;
   const RegistryBase* registry = nullptr;
   ComponentConfig* component = nullptr;
-  // Of a list of components: the items, a function that sets them, and, for one that may be `auto`, nullopt for this word.
+  // For a list of components: the items (nullopt stands for the word `auto`, where it is allowed), and a function that sets them.
   std::function<std::optional<std::vector<ComponentConfig>>()> components;
   std::function<void(std::optional<std::vector<ComponentConfig>>)> set_components;
   bool may_be_auto = false;

@@ -16,7 +16,7 @@
 namespace trainer {
 namespace {
 
-// The shortest text that is read back as the same number, by any reader of YAML.
+// The shortest text that every YAML reader reads back as the same number.
 template <class T>
 std::string number_text(T value) {
   char buffer[32];
@@ -28,7 +28,7 @@ bool in_range(double value, const KeyInfo& info) {
   return (info.min_excluded ? value > info.min : value >= info.min) && (info.max_excluded ? value < info.max : value <= info.max);
 }
 
-// ">= 1", "> 0", "0 to 1", "0 to 1 (1 excluded)"; empty for no bound.
+// ">= 1", "> 0", "0 to 1", "0 to 1 (1 excluded)"; empty if there is no bound.
 std::string range_text(const KeyInfo& info) {
   const bool has_min = std::isfinite(info.min);
   const bool has_max = std::isfinite(info.max);
@@ -44,7 +44,7 @@ std::string range_text(const KeyInfo& info) {
 std::vector<std::string> numbers_out_of_range(const KeyInfo& info) {
   std::vector<std::string> refused;
   if (std::isfinite(info.min)) refused.push_back(number_text(info.min_excluded ? info.min : info.min - 1));
-  // Twice a large maximum, to which adding 1 may change nothing.
+  // Twice a large maximum, because adding 1 to it may change nothing.
   if (std::isfinite(info.max)) refused.push_back(number_text(info.max_excluded ? info.max : info.max + std::max(1.0, std::abs(info.max))));
   return refused;
 }
@@ -62,8 +62,7 @@ Key make_key(std::string name, std::string type, const KeyInfo& info, std::vecto
   return key;
 }
 
-// Makes `key` read and write `field`. `parse(node, field)` returns false, and leaves the field unchanged, unless the value is as
-// `expected`.
+// Makes `key` read and write `field`. `parse(node, field)` returns false and leaves the field unchanged if the value is not as `expected`.
 template <class T, class Parse, class Write>
 Key bind_field(Key key, T& field, std::string expected, Parse parse, Write write) {
   key.read = [&field, expected = std::move(expected), parse](const Node& node) {
@@ -104,7 +103,7 @@ std::string expected_number(const KeyInfo& info) {
   return range.empty() ? one : fmt::format("{} {}{}", one, std::isfinite(info.max) ? "from " : "", range);
 }
 
-// Zero first, and then another digit: octal in some programs, decimal in others.
+// Whether another digit follows a leading zero: some programs read such a number as octal, others as decimal.
 bool has_leading_zero(std::string_view text) {
   const auto digits = text.substr(text.starts_with('-') ? 1 : 0);
   return digits.size() > 1 && digits[0] == '0' && digits[1] >= '0' && digits[1] <= '9';
@@ -134,7 +133,7 @@ Node write_scalar(T value) {
 }
 Node write_scalar(bool value) { return Node::scalar(value ? "true" : "false"); }
 
-// A scalar, or a word (null, auto) for a field without a value.
+// A scalar, or a word (null, auto) that leaves the field empty.
 template <class T>
 Key optional_key(Key key, std::optional<T>& field, const KeyInfo& info, const std::string& word, std::string expected) {
   const bool word_is_null = word == "null";
@@ -353,7 +352,7 @@ void KeyTable::add_component(std::string name, ComponentConfig& component, const
 }
 
 void KeyTable::add_components(std::string name, std::vector<ComponentConfig>& components, const RegistryBase& registry, std::string doc) {
-  Key key = make_key(std::move(name), "list of parts", {.doc = std::move(doc)}, {"5", "[no_such_part]", "[[]]"});
+  Key key = make_key(std::move(name), "list of components", {.doc = std::move(doc)}, {"5", "[no_such_part]", "[[]]"});
   key.registry = &registry;
   key.components = [&components] { return components; };
   key.set_components = [&components](std::optional<std::vector<ComponentConfig>> items) { components = std::move(*items); };
@@ -362,7 +361,7 @@ void KeyTable::add_components(std::string name, std::vector<ComponentConfig>& co
 
 void KeyTable::add_components(std::string name, Auto<std::vector<ComponentConfig>>& components, const RegistryBase& registry,
                               std::string doc) {
-  Key key = make_key(std::move(name), "list of parts or auto", {.doc = std::move(doc)}, {"5", "[no_such_part]", "[[]]"});
+  Key key = make_key(std::move(name), "list of components or auto", {.doc = std::move(doc)}, {"5", "[no_such_part]", "[[]]"});
   key.registry = &registry;
   key.components = [&components] { return components.value; };
   key.set_components = [&components](std::optional<std::vector<ComponentConfig>> items) { components.value = std::move(items); };
@@ -414,7 +413,7 @@ size_t RegistryBase::index_of(const std::string& name) const {
 }
 
 void RegistryBase::throw_wrong_options(const std::string& name) {
-  throw std::logic_error(fmt::format("the options given for \"{}\" are not that component's", name));
+  throw std::logic_error(fmt::format("the options given for \"{}\" belong to another component", name));
 }
 
 }  // namespace trainer

@@ -29,7 +29,7 @@ std::string text_of(const Tree& tree) {
   return std::visit(Write(), tree.value());
 }
 
-// The first lines that differ; of long ones, what is around the first difference.
+// Returns the first lines that differ, or the part around the first difference if they are long.
 std::string text_difference(std::string_view first, std::string_view second) {
   const auto common = static_cast<size_t>(std::ranges::mismatch(first, second).in1 - first.begin());
   const auto before = first.substr(0, common);

@@ -192,7 +192,7 @@ void load_state_of(torch::nn::Module& module, const View& view) {
   for (const auto& item : state.items()) {
     auto tensor = std::get<torch::Tensor>(item.value.value());
     const auto value = view.at(item.key);
-    // The counter of batch normalisation: LibTorch's Module::to(dtype) converts it, Python's does not.
+    // The counter of batch normalisation may have a different dtype: LibTorch's Module::to(dtype) converts it, Python's does not.
     const bool is_counter = to_string(item.key).ends_with("num_batches_tracked") && value.tensor().sizes() == tensor.sizes();
     if (is_counter) {
       tensor.copy_(value.tensor());

@@ -23,7 +23,7 @@ Argument read_argument(const CLI::Option& option) {
   Argument argument;
   for (const auto& name : option.get_snames()) argument.names.push_back("-" + name);
   for (const auto& name : option.get_lnames()) {
-    // The spelling of torchrun.
+    // torchrun's spelling.
     if (name.find('_') == std::string::npos) argument.names.push_back("--" + name);
   }
   argument.doc = option.get_description();
@@ -55,7 +55,7 @@ std::vector<Command> read_commands(const CLI::App& app, const std::string& name,
   command.doc = doc;
   command.description = app.get_description();
   for (const auto* option : app.get_options()) {
-    // What has no group is for the program itself.
+    // Options without a group are internal.
     if (option->get_group().empty()) continue;
     auto argument = read_argument(*option);
     if (argument.names.empty() && argument.placeholder == "key=value") command.takes_keys = true;

@@ -12,15 +12,15 @@ namespace trainer::completion {
 struct Argument {
   std::vector<std::string> names;   // "--config"; empty: a positional argument
   std::string placeholder;          // "FILE"; empty: a flag
-  std::vector<std::string> values;  // fixed ones
-  bool takes_path = false;          // of a file or folder
+  std::vector<std::string> values;  // the fixed choices
+  bool takes_path = false;          // a file or a folder
   bool is_required = false;
   bool may_repeat = false;
   std::string doc;
 };
 
 struct Command {
-  std::string name;  // "launch", "data pack"; of the program itself: empty
+  std::string name;  // "launch", "data pack"; empty for the program itself
   std::string doc;   // one line
   std::string description;
   std::vector<Argument> arguments;
@@ -34,19 +34,19 @@ struct Program {
   std::vector<config::SettableKey> keys;
 };
 
-// `name`: the command's; `doc`: its line in the program's help. With all subcommands.
+// Returns the command and all its subcommands. `name`: the command's name; `doc`: its line in the program's help.
 std::vector<Command> read_commands(const CLI::App& app, const std::string& name, const std::string& doc);
 
-// The values, and file names where a path is possible, that complete an argument are for the shells to show.
+// Completion scripts. The shells complete an argument with its values and, where a path is possible, with file names.
 std::string bash_completion(const Program& program);
 std::string zsh_completion(const Program& program);
 std::string fish_completion(const Program& program);
 
-// In the language of man(7). The first function: of the program; the other: of one command with its subcommands.
+// Man pages in the language of man(7): one of the program, one of a command with its subcommands.
 std::string program_man_page(const Program& program);
 std::string command_man_page(const Program& program, const Command& command);
 
-// The commands of the first level.
+// The commands without their subcommands.
 std::vector<const Command*> top_commands(const Program& program);
 // "'" + text + "'" for the shells, with its quotes escaped.
 std::string quoted(const std::string& text);

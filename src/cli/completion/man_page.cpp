@@ -11,7 +11,7 @@
 namespace trainer::completion {
 namespace {
 
-// roff reads "\", "-" (as a hyphen) and "." or "'" at the beginning of a line.
+// Escapes the characters that are special in roff: "\", "-" (read as a hyphen) and, at the beginning of a line, "." and "'".
 std::string roff(const std::string& text) {
   auto result = std::regex_replace(text, std::regex(R"(\\)"), R"(\e)");
   result = std::regex_replace(result, std::regex("-"), R"(\-)");
@@ -26,7 +26,7 @@ std::string upper_case(std::string text) {
 }
 
 std::string header(const Program& program, const std::string& name, const std::string& doc) {
-  return fmt::format(".\\\" Written while the program is built.\n.TH {} 1 \"\" \"trainer {}\" \"User Commands\"\n.SH NAME\n{} \\- {}\n",
+  return fmt::format(".\\\" Generated during the build.\n.TH {} 1 \"\" \"trainer {}\" \"User Commands\"\n.SH NAME\n{} \\- {}\n",
                      roff(upper_case(name)), program.version, roff(name), roff(doc));
 }
 
@@ -81,14 +81,13 @@ std::string program_man_page(const Program& program) {
   text +=
       ".SH SYNOPSIS\n.B trainer \\-\\-config\n\\fIFILE\\fR [\\fIkey=value\\fR ...]\n.br\n.B trainer\n\\fIcommand\\fR [\\fIarguments\\fR]\n"
       ".SH DESCRIPTION\nReads an experiment file and trains an image classifier with distributed data parallelism on LibTorch. Without the "
-      "name "
-      "of a command the arguments are those of \\fBtrain\\fR.\n.SH COMMANDS\n";
+      "name of a command, the arguments are those of \\fBtrain\\fR.\n.SH COMMANDS\n";
   std::vector<std::string> pages;
   for (const auto* command : top_commands(program)) {
     text += fmt::format(".TP\n.B {}\n{}\n", roff(command->name), roff(command->doc));
     pages.push_back("trainer-" + command->name);
   }
-  text += ".SH KEYS\nWhat \\fIkey=value\\fR can set; \\fBtrainer config reference\\fR shows types, defaults and units.\n";
+  text += ".SH KEYS\nThe keys that \\fIkey=value\\fR can set; \\fBtrainer config reference\\fR shows types, defaults and units.\n";
   for (const auto& key : program.keys) text += fmt::format(".TP\n.B {}\n{}\n", roff(key.path), roff(key.doc.empty() ? key.path : key.doc));
   return text + ending(pages);
 }

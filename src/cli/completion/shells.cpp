@@ -108,7 +108,7 @@ std::string bash_completion(const Program& program) {
     if (!key.values.empty()) key_values.add(key.path, join(key.values, " "));
     if (key.is_path) key_files.add(key.path, "1");
   }
-  std::string text = "# Completion of `trainer` in bash. Written while the program is built.\n\n";
+  std::string text = "# Completion of `trainer` in bash. Generated during the build.\n\n";
   text += "_trainer_commands=" + quoted(join(names, " ")) + "\n_trainer_keys=" + quoted(join(keys, " ")) + "\n";
   for (const auto& table : {options, subcommands, values, files, takes_keys, key_values, key_files}) text += table.text();
   return text + kFunction;
@@ -116,7 +116,7 @@ std::string bash_completion(const Program& program) {
 
 namespace {
 
-// In fish's single quotes only these two are special.
+// Only these two characters are special in fish's single quotes.
 std::string fish_quoted(const std::string& text) { return "'" + std::regex_replace(text, std::regex(R"([\\'])"), R"(\$&)") + "'"; }
 
 std::string condition(const Command& command) {
@@ -152,9 +152,9 @@ std::string fish_completion(const Program& program) {
   std::vector<std::string> names;
   for (const auto* command : top_commands(program)) names.push_back(command->name);
   std::string text =
-      "# Completion of `trainer` in fish. Written while the program is built.\n\n"
+      "# Completion of `trainer` in fish. Generated during the build.\n\n"
       "complete -c trainer -f\n\n"
-      "# Without the name of a command, the arguments are those of train.\n"
+      "# Without the name of a command, complete the arguments of train.\n"
       "function __trainer_trains\n"
       "  set -l words (commandline -opc)\n"
       "  test (count $words) -gt 1; or string match -q -- '-*' (commandline -ct); or return 1\n"
@@ -192,7 +192,7 @@ std::string fish_completion(const Program& program) {
 
 namespace {
 
-// For _describe and _arguments, which read ":" and brackets.
+// _describe and _arguments interpret ":" and brackets.
 std::string escaped(const std::string& text) { return std::regex_replace(text, std::regex(R"([:\[\]\\])"), R"(\$&)"); }
 
 std::string action(const Argument& argument) {
@@ -241,7 +241,7 @@ std::string function(const Program& program, const Command& command) {
   }
   text += "  _arguments -s";
   for (const auto& argument : command.arguments) text += " \\\n    " + specification(argument);
-  // What the launcher starts is a command line of its own.
+  // The launcher is followed by a complete command line of its own.
   if (command.name == "launch") text += " \\\n    '*:: :_trainer_train'";
   return text + "\n}\n\n";
 }
@@ -261,7 +261,7 @@ std::string key_function(const Program& program) {
 }  // namespace
 
 std::string zsh_completion(const Program& program) {
-  std::string text = "#compdef trainer\n# Completion of `trainer` in zsh. Written while the program is built.\n\n" + key_function(program);
+  std::string text = "#compdef trainer\n# Completion of `trainer` in zsh. Generated during the build.\n\n" + key_function(program);
   std::vector<std::pair<std::string, std::string>> entries;
   for (const auto& command : program.commands) text += function(program, command);
   for (const auto* command : top_commands(program)) entries.emplace_back(command->name, command->doc);

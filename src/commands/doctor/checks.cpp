@@ -20,12 +20,12 @@ namespace {
 
 using std::chrono::seconds;
 
-// The time in which two processes start and measure.
+// The time for two processes to start and measure.
 constexpr seconds kMeasurementLimit{60};
 constexpr seconds kDriverLimit{60};
 constexpr seconds kShort{10};
 
-// Empty: no result within the limit. Then the call goes on in its thread.
+// Empty if there is no result within the limit; the call then continues in its thread.
 template <class Function>
 auto within(std::chrono::milliseconds limit, Function call) -> std::optional<decltype(call())> {
   std::packaged_task<decltype(call())()> task(std::move(call));
@@ -54,7 +54,7 @@ std::vector<Finding> check_nccl(const Subject& subject) {
 std::vector<Finding> check_other_runs(const Subject&) {
   const auto text = world::describe_other_runs(world::processes_of_other_runs({}), world::available_cpus());
   if (text.empty()) return {ok("none")};
-  return {warning(text, "wait for its end, or give each run its share of the cores")};
+  return {warning(text, "wait until it ends, or give each run only its share of the cores")};
 }
 
 using FindingList = std::vector<Finding>;
@@ -79,7 +79,7 @@ constexpr auto kChecks = std::to_array<Check>({
     {"network", kShort, [](const Subject&) { return FindingList{judge_network(read_network())}; }},
     {"output_dir", kMeasurementLimit, [](const Subject& subject) { return FindingList{judge_disk(read_disk(subject.output_dir))}; }},
     {"image files", kShort, [](const Subject&) { return FindingList{judge_images(try_images())}; }},
-    // Their processes have the limit; the check needs a moment more to end them.
+    // Their processes have the limit; the check needs a little longer to end them.
     {"all_reduce", kMeasurementLimit + kShort, check_gloo},
     {"GPU all_reduce", kMeasurementLimit + kShort, check_nccl},
 });
@@ -92,9 +92,9 @@ std::vector<Finding> run(const Check& check, const Subject& subject) {
   try {
     auto findings = within(check.limit, [run = check.run, subject] { return run(subject); });
     if (findings) return std::move(*findings);
-    return {
-        failed(fmt::format("no answer within {}", format_duration(check.limit)),
-               "look for a server that does not answer: of files (`df`), of names (`getent hosts NAME`), or a hanging driver (`dmesg`)")};
+    return {failed(
+        fmt::format("no result within {}", format_duration(check.limit)),
+        "look for a file server (`df`) or a name server (`getent hosts NAME`) that does not respond, or a hanging driver (`dmesg`)")};
   } catch (const std::exception& error) {
     return {failed(error.what(), "correct what this message names")};
   }
@@ -103,7 +103,7 @@ std::vector<Finding> run(const Check& check, const Subject& subject) {
 Gpus find_gpus() {
   auto gpus = within(kDriverLimit, read_gpus);
   if (gpus) return std::move(*gpus);
-  return {.has_driver = true, .refusal = fmt::format("it has not answered within {}", format_duration(kDriverLimit)), .report = {}};
+  return {.has_driver = true, .refusal = fmt::format("it has not responded within {}", format_duration(kDriverLimit)), .report = {}};
 }
 
 }  // namespace trainer::doctor

@@ -1,5 +1,5 @@
 #pragma once
-// What `trainer doctor` checks.
+// The checks of `trainer doctor`.
 
 #include <chrono>
 #include <filesystem>
@@ -12,7 +12,7 @@
 
 namespace trainer::doctor {
 
-// What the checks look at.
+// The state that the checks examine.
 struct Subject {
   std::filesystem::path output_dir;
   Gpus gpus;
@@ -26,11 +26,11 @@ struct Check {
 // In the order of the output. The first one finds the GPUs, and its findings are about the driver.
 std::span<const Check> all_checks();
 
-// The findings of `check`, or one that says that it has no answer within its limit; then its thread goes on with a copy of the subject, and
-// the process should end without waiting for it. An exception is a failed finding.
+// The findings of `check`, or a finding that there was no result within its limit; its thread then continues with a copy of the subject,
+// and the process should end without waiting for it. An exception becomes a failed finding.
 std::vector<Finding> run(const Check& check, const Subject& subject);
 
-// The driver and the GPUs, which the other checks get; to be called first. A driver that does not answer is a Gpus::refusal.
+// The driver and the GPUs, which the other checks use; to be called first. A driver that does not respond is reported in Gpus::refusal.
 Gpus find_gpus();
 
 }  // namespace trainer::doctor

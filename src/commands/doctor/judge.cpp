@@ -61,24 +61,24 @@ Finding judge_shared_memory(std::optional<uint64_t> capacity, int num_gpus) {
 }
 
 Finding judge_open_files(std::optional<uint64_t> limit) {
-  // A rank has a connection to each other rank for each group, and its files; a shuffled LMDB or image folder needs few more.
+  // A rank has, for each group, a connection to each other rank, and its files; a shuffled LMDB or image folder needs few more.
   constexpr uint64_t kNeeded = 256;
   constexpr uint64_t kEnough = 1024;
   auto text = to_text(limit) + " (ulimit -n)";
-  const std::string cure = "set `ulimit -n 65536` before the start (Docker: --ulimit nofile=65536, systemd: LimitNOFILE)";
+  const std::string fix = "set `ulimit -n 65536` before the start (Docker: --ulimit nofile=65536, systemd: LimitNOFILE)";
   if (!limit || *limit >= kEnough) return ok(std::move(text));
-  if (*limit >= kNeeded) return warning(text + ": too few for a run with many ranks", cure);
-  return failed(text + ": too few for the sockets and files of a rank", cure);
+  if (*limit >= kNeeded) return warning(text + ": too few for a run with many ranks", fix);
+  return failed(text + ": too few for the sockets and files of a rank", fix);
 }
 
 Finding judge_processes(std::optional<uint64_t> limit) {
   constexpr uint64_t kNeeded = 64;
   constexpr uint64_t kEnough = 1024;
   auto text = to_text(limit) + " processes and threads (ulimit -u and the cgroup)";
-  const std::string cure = "raise `ulimit -u` and the container's limit (Docker: --pids-limit, systemd: TasksMax)";
+  const std::string fix = "raise `ulimit -u` and the container's limit (Docker: --pids-limit, systemd: TasksMax)";
   if (!limit || *limit >= kEnough) return ok(std::move(text));
-  if (*limit >= kNeeded) return warning(text + ": few for ranks with threads of LibTorch, NCCL and the loader", cure);
-  return failed(text + ": too few for the threads of a rank", cure);
+  if (*limit >= kNeeded) return warning(text + ": few for ranks with threads of LibTorch, NCCL and the loader", fix);
+  return failed(text + ": too few for the threads of a rank", fix);
 }
 
 Finding judge_locked_memory(std::optional<uint64_t> limit, bool has_infiniband) {
@@ -96,8 +96,9 @@ Finding judge_launch(const Launch& launch, int num_gpus) {
   if (!launch.slurm_job.empty()) text += fmt::format("; Slurm job {}", launch.slurm_job);
   if (launch.is_container) text += "; in a container";
   if (launch.slurm_gpus.value_or(0) > 0 && num_gpus == 0) {
-    return warning(fmt::format("{}; Slurm has given this node {}, but this program sees none", text, counted(*launch.slurm_gpus, "GPU")),
-                   "start the container with its option for GPUs, such as apptainer's --nv");
+    return warning(
+        fmt::format("{}; Slurm has allocated {} on this node, but this program finds none", text, counted(*launch.slurm_gpus, "GPU")),
+        "start the container with its option for GPUs, such as apptainer's --nv");
   }
   return ok(std::move(text));
 }
@@ -125,7 +126,7 @@ Finding judge_images(const std::string& problem) {
 
 namespace {
 
-// "12.4" of 12040.
+// 12040 becomes "12.4".
 std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
 
 }  // namespace
@@ -195,13 +196,14 @@ double bytes_per_second(const Measurement& measurement) { return static_cast<dou
 
 Finding judge_host_name(const std::string& name, const std::vector<std::string>& addresses) {
   if (addresses.empty()) {
-    return warning(
-        fmt::format("{} has no address", name),
-        "add it to /etc/hosts or to the name server; runs on one host work without, runs on several need MASTER_ADDR as a number");
+    return warning(fmt::format("{} has no address", name),
+                   "add it to /etc/hosts or to the name server; runs on one host do not need it, and runs on several hosts need a numeric "
+                   "MASTER_ADDR");
   }
   const auto text = fmt::format("{} is {}", name, join(addresses, ", "));
   if (std::ranges::all_of(addresses, distributed::is_loopback)) {
-    return ok(text + ", a loopback address: for runs on several hosts give MASTER_ADDR a name or address that the others reach");
+    return ok(text +
+              ", a loopback address: for runs on several hosts, set MASTER_ADDR to a name or address that the other hosts can reach");
   }
   return ok(text);
 }
@@ -212,24 +214,24 @@ Finding judge_network(const Network& network) {
   const auto all = join(shown, ", ");
   if (!network.chosen_interface.empty()) {
     const bool exists = std::ranges::find(network.interfaces, network.chosen_interface, &Interface::name) != network.interfaces.end();
-    if (exists) return ok(fmt::format("{}; gloo takes {} (GLOO_SOCKET_IFNAME)", all, network.chosen_interface));
+    if (exists) return ok(fmt::format("{}; gloo uses {} (GLOO_SOCKET_IFNAME)", all, network.chosen_interface));
     return failed(fmt::format("GLOO_SOCKET_IFNAME={}, but this host has {}", network.chosen_interface, all),
                   "set GLOO_SOCKET_IFNAME to one of them, or unset it");
   }
   const auto source = std::ranges::find(network.interfaces, network.source, &Interface::address);
   if (!network.master_addr.empty()) {
     if (source != network.interfaces.end()) {
-      return ok(fmt::format("{}; gloo takes {}, from which MASTER_ADDR={} is reached", all, source->name, network.master_addr));
+      return ok(fmt::format("{}; gloo uses {}, from which MASTER_ADDR={} is reached", all, source->name, network.master_addr));
     }
     return failed(fmt::format("{}; none leads to MASTER_ADDR={}", all, network.master_addr),
                   "correct MASTER_ADDR, which may be a name that this host does not know, or the routes of this host");
   }
   const auto loopback = std::ranges::find(network.interfaces, true, &Interface::is_loopback);
   if (loopback == network.interfaces.end()) {
-    return failed(fmt::format("{}; no loopback interface, over which the ranks of one host meet", all.empty() ? "none" : all),
+    return failed(fmt::format("{}; no loopback interface, which connects the ranks of one host", all.empty() ? "none" : all),
                   "bring it up: ip link set lo up");
   }
-  const auto text = fmt::format("{}; gloo takes {} on one host", all, loopback->name);
+  const auto text = fmt::format("{}; gloo uses {} on one host", all, loopback->name);
   if (source == network.interfaces.end()) return ok(text + "; there is no route to other hosts");
   return ok(fmt::format("{}, and with several the one that leads to MASTER_ADDR ({} by default)", text, source->name));
 }
@@ -239,12 +241,11 @@ Finding judge_gloo(const Measurement& measurement) {
   constexpr double kSlow = 0.1e9;
   if (!measurement.problem.empty()) {
     return failed("two processes cannot train together: " + measurement.problem,
-                  "correct what this message names; look for a firewall on the loopback interface, and for GLOO_SOCKET_IFNAME");
+                  "correct what this message names; check for a firewall on the loopback interface, and check GLOO_SOCKET_IFNAME");
   }
   const auto text = "gloo: " + to_text(measurement);
   if (measurement.latency > kSlowLatency || bytes_per_second(measurement) < kSlow) {
-    return warning(text + ": slow",
-                   "look with top for other programs on these cores, and give each rank cores of its own (runtime.threads)");
+    return warning(text + ": slow", "use top to find other programs on these cores, and give each rank its own cores (runtime.threads)");
   }
   return ok(text);
 }
@@ -265,7 +266,7 @@ Finding judge_nccl(const Measurement& measurement, int num_gpus) {
   if (num_gpus == 1) return ok("NCCL starts; with one GPU there is nothing to measure");
   const auto text = "NCCL: " + to_text(measurement);
   if (bytes_per_second(measurement) < kSlow) {
-    return warning(text + ": slow", "see whether `nvidia-smi topo -m` shows a direct path, and NCCL_P2P_DISABLE is not set");
+    return warning(text + ": slow", "check that `nvidia-smi topo -m` shows a direct path and that NCCL_P2P_DISABLE is not set");
   }
   return ok(text);
 }

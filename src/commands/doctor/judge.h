@@ -1,5 +1,5 @@
 #pragma once
-// What the state of a host means for training. Functions of their arguments alone.
+// Judges what the state of a host means for training. The results depend only on the arguments.
 
 #include <cstdint>
 #include <optional>
@@ -12,18 +12,18 @@
 
 namespace trainer::doctor {
 
-// What would make training fail is kFailed; what would make it slow, or fail in some set-ups only, is kWarning.
+// kFailed: training would fail. kWarning: it would be slow, or would fail only in some set-ups.
 enum class Status { kOk, kWarning, kFailed };
 
 struct Finding {
   Status status = Status::kOk;
   std::string text;
-  std::string cure = {};  // empty if the status is kOk
+  std::string fix = {};  // empty if the status is kOk
 };
 
 inline Finding ok(std::string text) { return {Status::kOk, std::move(text)}; }
-inline Finding warning(std::string text, std::string cure) { return {Status::kWarning, std::move(text), std::move(cure)}; }
-inline Finding failed(std::string text, std::string cure) { return {Status::kFailed, std::move(text), std::move(cure)}; }
+inline Finding warning(std::string text, std::string fix) { return {Status::kWarning, std::move(text), std::move(fix)}; }
+inline Finding failed(std::string text, std::string fix) { return {Status::kFailed, std::move(text), std::move(fix)}; }
 
 struct Cpus {
   std::string instructions;  // LibTorch's name for the vector instructions that it uses: "AVX512", "AVX2", "DEFAULT"
@@ -31,7 +31,7 @@ struct Cpus {
   int installed = 1;
   int allowed = 1;           // by the affinity mask
   std::optional<int> quota;  // of the cgroups
-  int available = 1;         // to this program, by default: the least of these and of Slurm's
+  int available = 1;         // to this program, by default: the least of these limits and Slurm's
 };
 Finding judge_cpus(const Cpus& cpus);
 
@@ -55,12 +55,12 @@ struct Launch {
   std::string problem;    // why they cannot be found; empty: they can
   std::string slurm_job;  // its number; empty: none
   bool is_container = false;
-  std::optional<int> slurm_gpus;  // that Slurm has given the tasks of this host
+  std::optional<int> slurm_gpus;  // allocated by Slurm to the tasks of this host
 };
 Finding judge_launch(const Launch& launch, int num_gpus);
 
 struct Disk {
-  std::string folder;           // output_dir, or the folder above it in which it would be made
+  std::string folder;           // output_dir, or the folder in which it would be created
   std::string problem;          // why no file can be written or locked there; empty: it can
   uint64_t free = 0;            // bytes
   double bytes_per_second = 0;  // of writing, until the bytes are on the disk
@@ -70,7 +70,7 @@ Finding judge_disk(const Disk& disk);
 // `problem`: why image files cannot be read; empty: they can.
 Finding judge_images(const std::string& problem);
 
-// What the GPUs of a host mean for training. Functions of their arguments alone.
+// Judges what the GPUs of a host mean for training. The results depend only on the arguments.
 
 struct Gpus {
   bool has_driver = false;
@@ -83,12 +83,12 @@ struct Gpus {
 Finding judge_driver(const Gpus& gpus);
 // One finding for each GPU.
 std::vector<Finding> judge_gpus(const Gpus& gpus);
-// None with fewer than two GPUs.
+// Empty with fewer than two GPUs.
 std::vector<Finding> judge_links(const Gpus& gpus);
 
-// What the network of a host, and what two processes have measured, mean for training. Functions of their arguments alone.
+// Judges what the network of a host and the measurements by two processes mean for training. The results depend only on the arguments.
 
-// `addresses`: numeric, that the name stands for; empty: it is not known.
+// `addresses`: the numeric addresses of the name; empty: it has none.
 Finding judge_host_name(const std::string& name, const std::vector<std::string>& addresses);
 
 struct Interface {
@@ -97,7 +97,7 @@ struct Interface {
   bool is_loopback = false;
 };
 struct Network {
-  std::vector<Interface> interfaces;  // that are up, one entry per address
+  std::vector<Interface> interfaces;  // the active ones, one entry per address
   std::string chosen_interface;       // GLOO_SOCKET_IFNAME; empty: not set
   std::string master_addr;            // MASTER_ADDR; empty: not set
   std::string source;  // the address from which this host reaches MASTER_ADDR or, without it, other networks; empty: no route
@@ -106,7 +106,7 @@ Finding judge_network(const Network& network);
 
 Finding judge_gloo(const Measurement& measurement);
 Finding judge_shared_sums(const Measurement& measurement);
-// `num_gpus`: that took part.
+// `num_gpus`: the number of GPUs that took part.
 Finding judge_nccl(const Measurement& measurement, int num_gpus);
 
 }  // namespace trainer::doctor

@@ -31,12 +31,12 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-// What the processes write to it, until all of them have closed it.
+// Collects what the processes write to it, until all of them have closed it.
 class Pipe {
  public:
   Pipe() {
     int ends[2];
-    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) throw Error("no pipe can be made; too many files are open");
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) throw Error("cannot create a pipe; too many files are open");
     out_ = Descriptor(ends[0]);
     in_ = Descriptor(ends[1]);
   }
@@ -97,7 +97,7 @@ void start(Processes& processes, const std::string& backend, int num_processes, 
   }
 }
 
-// A rank other than 0 that lost rank 0 does not know why: if rank 0 has given its reason, even later, that is the one.
+// A rank other than 0 that lost rank 0 cannot know the reason: if rank 0 has reported one, even later, it is used.
 std::string first_error(const std::string& messages) {
   constexpr std::string_view kMark = "error: ";
   std::string first;
@@ -141,7 +141,7 @@ namespace {
 
 constexpr std::chrono::seconds kTimeout{20};
 
-// The mean of `count` calls, after some that are not counted.
+// The mean time of `count` calls, after some calls that are not counted.
 double seconds_of(int count, const torch::Device& device, const std::function<void()>& act) {
   const auto wait = [&] {
     if (device.is_cuda()) torch::cuda::synchronize(device.index());
@@ -198,17 +198,17 @@ ExitCode run_measurement(const std::string& backend, int result_descriptor) {
     options.cuda = cuda.module;
     cuda.module->set_device(rank_env.local_rank);
   }
-  distributed::Meeting meeting;
+  distributed::Rendezvous rendezvous;
   if (rank_env.world_size > 1) {
-    distributed::Introduction introduction;
-    introduction.rank = distributed::this_process();
-    meeting = distributed::meet(rank_env, world::rendezvous_address(rank_env, "env://"), introduction, rank_env.secret, kTimeout, *logger);
-    options.gloo_address = meeting.address;
-    options.ranks = meeting.ranks;
+    distributed::Hello hello;
+    hello.rank = distributed::this_process();
+    rendezvous = distributed::join_run(rank_env, world::rendezvous_address(rank_env, "env://"), hello, rank_env.secret, kTimeout, *logger);
+    options.gloo_address = rendezvous.address;
+    options.ranks = rendezvous.ranks;
   } else {
-    meeting.group_store = c10::make_intrusive<c10d::HashStore>();
+    rendezvous.group_store = c10::make_intrusive<c10d::HashStore>();
   }
-  distributed::ProcessGroups groups(meeting.group_store, rank_env.rank, rank_env.world_size, options);
+  distributed::ProcessGroups groups(rendezvous.group_store, rank_env.rank, rank_env.world_size, options);
   const auto line = nlohmann::json(measure_over(*groups.world(), options.device)).dump() + '\n';
   std::string_view bytes = line;
   if (rank_env.rank == 0) write_all(result_descriptor, bytes);

@@ -1,5 +1,5 @@
 #pragma once
-// A measurement by two processes that this program starts on its host: they meet, and make their process groups, as in training.
+// A measurement by two processes that this program starts on its host: they meet and create their process groups as in training.
 
 #include <chrono>
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace trainer::doctor {
 
-// What processes of this host have measured together over the process groups of training.
+// The results of processes of this host over the process groups of training.
 struct Measurement {
   std::string problem = {};          // why there is no result; empty: the rest is set
   double latency = 0;                // seconds of an all_reduce of one number
@@ -20,15 +20,15 @@ struct Measurement {
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Measurement, problem, latency, seconds, num_bytes, shared_memory_seconds)
 
-// The options of `trainer doctor` by which such a process is started.
+// The options of `trainer doctor` with which such a process is started.
 inline constexpr const char* kMeasureOption = "--measure";
 inline constexpr const char* kResultOption = "--result-descriptor";
 
-// `backend`: "gloo", or "nccl" with one process per GPU, of `num_processes`. Starts the processes, waits up to `limit` for the result of
-// the first one, and ends them.
+// Starts `num_processes` processes, waits up to `limit` for the result of the first one, and ends them. `backend`: "gloo", or "nccl" with
+// one process per GPU.
 Measurement measure(const std::string& backend, int num_processes, std::chrono::milliseconds limit);
 
-// In such a process: measures with the others, and writes the result to the descriptor if it is rank 0. Collective. Throws Error.
+// Runs in such a process: measures with the others and, on rank 0, writes the result to the descriptor. Collective. Throws Error.
 ExitCode run_measurement(const std::string& backend, int result_descriptor);
 
 }  // namespace trainer::doctor

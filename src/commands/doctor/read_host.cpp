@@ -43,7 +43,7 @@ bool exists(const char* path) {
   return fs::exists(path, not_readable);
 }
 
-// In bytes; 0 if the field is missing.
+// The value in bytes; 0 if the field is missing.
 uint64_t memory_field(const std::string& name) {
   std::istringstream lines(world::read_system_file("/proc/meminfo"));
   std::string field;
@@ -209,7 +209,7 @@ Network read_network() {
   }
   network.chosen_interface = environment("GLOO_SOCKET_IFNAME").value_or("");
   network.master_addr = environment("MASTER_ADDR").value_or("");
-  // An address that is kept for documentation: every host has it behind its default route.
+  // An address that is reserved for documentation: every host reaches it by its default route.
   constexpr const char* kOtherNetwork = "192.0.2.1";
   network.source = distributed::address_towards(network.master_addr.empty() ? kOtherNetwork : network.master_addr);
   return network;

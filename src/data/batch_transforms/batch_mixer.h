@@ -11,23 +11,22 @@
 
 namespace trainer::data {
 
-// The interface of transforms that mix the samples of a batch, and the registry from which an experiment file chooses them.
-// To add one, add it to mix.cpp.
+// The interface of transforms that mix the samples of a batch, and their registry. New transforms belong in mix.cpp.
 
-// Samples mixed with those before them in the batch.
+// Samples, each mixed with the previous sample of the batch.
 struct Mix {
   torch::Tensor images;
-  double weight = 1;  // of each sample's own label; the rest belongs to the label of the sample before it
+  double weight = 1;  // of each sample's own label; the label of the previous sample has the rest
 };
 
-// The keys of a transform of batches, and the transform itself.
+// A transform of batches and its keys.
 class BatchTransform {
  public:
   // Whether it needs samples with height and width.
   virtual bool needs_images() const { return false; }
-  // Mixes each of `images`, [N, channels, height, width] or [N, features] with N >= 0 on any device, with the one before it, and the first
-  // one with the last. The result is a new tensor of the same dtype and memory format. Random numbers come from `generator`, on the CPU:
-  // those that the transform of torchvision draws from it. Does not wait for the device.
+  // Mixes each of `images`, [N, channels, height, width] or [N, features] with N >= 0 on any device, with the previous one, and the first
+  // one with the last. The result is a new tensor of the same dtype and memory format. Draws the same random numbers from `generator`, on
+  // the CPU, as torchvision's transform. Does not synchronize with the device.
   virtual Mix apply(const torch::Tensor& images, at::Generator& generator) const = 0;
 };
 
@@ -40,34 +39,34 @@ void add_batch_transform(BatchTransformRegistry& registry, std::string name, std
   registry.add<T>(std::move(name), std::move(doc), [](const T& transform) { return std::make_shared<T>(transform); });
 }
 
-// What transforms of batches have in common (torchvision/transforms/v2/_augment.py).
+// Functions that transforms of batches share (torchvision/transforms/v2/_augment.py).
 
 // Equals x.roll(1, 0), in the memory format of `x`; on a GPU at::roll does not keep channels_last.
 torch::Tensor previous_samples(const torch::Tensor& x);
 
-// weight * x + (1 - weight) * previous_samples(x), rounded as by torchvision.
+// Returns weight * x + (1 - weight) * previous_samples(x), rounded as in torchvision.
 torch::Tensor mix_with_previous(const torch::Tensor& x, double weight);
 
-// A sample of Beta(alpha, alpha): that of torch.distributions.Beta with the same generator, which must be on the CPU.
+// Draws a sample of Beta(alpha, alpha), the same as torch.distributions.Beta with the same generator, which must be on the CPU.
 double draw_beta(double alpha, at::Generator& generator);
 
 class BatchMixer {
  public:
-  // `components`: at least one, of batch_transform_registry(). `seed`: of all random numbers of the run.
+  // `components`: at least one component of batch_transform_registry(). `seed`: the seed of all random numbers of the run.
   BatchMixer(const std::vector<ComponentConfig>& components, int64_t num_classes, uint64_t seed);
 
   struct Mixed {
-    torch::Tensor images;   // a new tensor, as BatchTransform::apply returns it, or those that are not mixed
-    torch::Tensor targets;  // the probability of each class: [N, num_classes], float32, or float64 if the images are
+    torch::Tensor images;   // a new tensor, as returned by BatchTransform::apply(), or the images that are not mixed
+    torch::Tensor targets;  // the probability of each class: [N, num_classes], float32, or float64 if the images are float64
   };
 
-  // One of the transforms, each with the same probability, applied to N >= 0 samples with `labels` int64 [N], on any device, for which it
-  // does not wait. Random numbers are a function of seed, `step` and `stream`.
+  // Applies one of the transforms, chosen with equal probability, to N >= 0 samples with `labels` int64 [N] on any device. Does not
+  // synchronize with the device. Random numbers are a function of seed, `step` and `stream`.
   Mixed apply(const torch::Tensor& images, const torch::Tensor& labels, int64_t step, int64_t stream) const;
-  // The samples as they are, with the targets in the same form.
+  // Returns the unchanged samples, with their targets in the same form.
   Mixed apply_nothing(const torch::Tensor& images, const torch::Tensor& labels) const { return {images, probabilities_of(labels, images)}; }
-  // As apply(), with the random numbers that RandomChoice of torchvision.transforms.v2 would draw from `generator`, on the CPU; for a list
-  // of one transform, with those that this transform would draw.
+  // Like apply(), with the random numbers that RandomChoice of torchvision.transforms.v2 draws from `generator`, on the CPU; for a single
+  // transform, with the random numbers that torchvision's transform draws.
   Mixed apply(const torch::Tensor& images, const torch::Tensor& labels, at::Generator generator) const;
 
  private:

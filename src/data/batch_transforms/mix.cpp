@@ -8,7 +8,7 @@
 namespace trainer::data {
 namespace {
 
-// As torchvision.transforms.v2.MixUp.
+// Like torchvision.transforms.v2.MixUp.
 class Mixup : public BatchTransform {
  public:
   void describe(KeyTable& keys) {
@@ -16,7 +16,7 @@ class Mixup : public BatchTransform {
              {.min = 0,
               .max = 1000,
               .min_excluded = true,
-              .doc = "The weight has the distribution Beta(alpha, alpha): the smaller alpha, the closer it mostly is to 0 or 1."});
+              .doc = "The weight has the distribution Beta(alpha, alpha). With a small alpha, most weights are close to 0 or 1."});
   }
 
   Mix apply(const torch::Tensor& images, at::Generator& generator) const override {
@@ -28,14 +28,14 @@ class Mixup : public BatchTransform {
   double alpha_ = 1;
 };
 
-// As torchvision.transforms.v2.CutMix.
+// Like torchvision.transforms.v2.CutMix.
 struct Span {
   int64_t begin;
   int64_t end;
   int64_t size() const { return end - begin; }
 };
 
-// Around a random position; the part within 0 to `length`.
+// A span around a random position, clipped to 0 to `length`.
 Span draw_span(int64_t length, double half_size, at::Generator& generator) {
   const auto center = at::randint(length, {1}, generator, torch::kInt64).item<int64_t>();
   const auto half = static_cast<int64_t>(half_size * static_cast<double>(length));
@@ -45,12 +45,13 @@ Span draw_span(int64_t length, double half_size, at::Generator& generator) {
 class Cutmix : public BatchTransform {
  public:
   void describe(KeyTable& keys) {
-    keys.add("alpha", alpha_,
-             {.min = 0,
-              .max = 1000,
-              .min_excluded = true,
-              .doc = "The part of the area that an image keeps has the distribution Beta(alpha, alpha) before the box is cut off at the "
-                     "image's edges."});
+    keys.add(
+        "alpha", alpha_,
+        {.min = 0,
+         .max = 1000,
+         .min_excluded = true,
+         .doc = "The fraction of the area that an image keeps has the distribution Beta(alpha, alpha) before the box is clipped at the "
+                "image's edges."});
   }
 
   bool needs_images() const override { return true; }
@@ -76,10 +77,11 @@ class Cutmix : public BatchTransform {
 
 void add_mix(BatchTransformRegistry& registry) {
   add_batch_transform<Mixup>(
-      registry, "mixup", "Replaces each sample and its label by weighted means with those of another one; a batch has one random weight.");
-  add_batch_transform<Cutmix>(
-      registry, "cutmix",
-      "Replaces a box of each image by that of another image, and the same part of its label; a batch has one random box.");
+      registry, "mixup",
+      "Replaces each sample and its label by weighted means with another sample and its label. Each batch has one random weight.");
+  add_batch_transform<Cutmix>(registry, "cutmix",
+                              "Replaces a box of each image by the same box of another image, and mixes their labels in the same "
+                              "proportion. Each batch has one random box.");
 }
 
 }  // namespace trainer::data

@@ -16,7 +16,7 @@ namespace {
 
 enum Compression : uint32_t { kNone = 0, kRunLength8 = 1, kRunLength4 = 2, kMasks = 3 };
 constexpr uint32_t kFileHeaderBytes = 14;
-constexpr uint32_t kShortHeaderBytes = 12;  // of OS/2
+constexpr uint32_t kShortHeaderBytes = 12;  // the header of OS/2
 constexpr size_t kMasksOffset = 54;
 
 using Rgb = std::array<uint8_t, 3>;
@@ -30,9 +30,9 @@ struct Header {
   uint32_t width = 0;
   uint32_t height = 0;
   bool begins_at_top = false;
-  uint32_t bits = 0;  // of a pixel
+  uint32_t bits = 0;  // per pixel
   uint32_t compression = kNone;
-  uint32_t num_colours = 0;  // of the palette
+  uint32_t num_colours = 0;  // in the palette
   uint32_t colour_bytes = 4;
   uint32_t offset = 0;  // of the pixels
 };
@@ -62,7 +62,7 @@ Header read_header(std::span<const uint8_t> file) {
   if (header.bits != 1 && header.bits != 4 && header.bits != 8) refuse_form(fmt::format("a BMP image of {} bits", header.bits));
   if (header.num_colours == 0) header.num_colours = 1U << header.bits;
   if (header.num_colours > 256) throw std::runtime_error("it is damaged: it has too many colours");
-  // Some programs give the end of the header as the beginning of the pixels, though the palette comes between them.
+  // Some programs store the end of the header as the offset of the pixels, although the palette is between them.
   const auto palette = kFileHeaderBytes + header.size;
   if (header.offset == palette || header.offset == 0) header.offset = palette + header.colour_bytes * header.num_colours;
   return header;
@@ -91,7 +91,7 @@ Masks read_masks(std::span<const uint8_t> file, const Header& header) {
   return masks;
 }
 
-// Writes the colour pixel(row, x) of each pixel.
+// Writes pixel(row, x) for each pixel.
 template <class Pixel>
 void read_rows(std::span<const uint8_t> file, const Header& header, data::RgbImage& image, const Pixel& pixel) {
   const uint64_t row_bytes = (uint64_t{header.width} * header.bits + 31) / 32 * 4;
@@ -140,7 +140,7 @@ class Runs {
   Runs(std::span<const uint8_t> file, const Header& header)
       : file_(file), header_(header), offset_(header.offset), indices_(size_t{header.width} * header.height) {}
 
-  // Those of all pixels, from the bottom row to the top one. Pixels that the data skip have index 0.
+  // Returns the indices of all pixels, from the bottom row to the top row. Pixels that the data skip have index 0.
   std::vector<uint8_t> read() {
     while (next_ < indices_.size()) {
       const auto pair = take(2);
@@ -171,7 +171,7 @@ class Runs {
     return bytes;
   }
 
-  // Of four bits, two to a byte, or of eight.
+  // Indices have four bits, two per byte, or eight bits.
   void put(uint8_t byte, size_t position) {
     if (next_ >= indices_.size()) return;
     const auto nibble = static_cast<uint8_t>(position % 2 == 0 ? byte >> 4 : byte & 15);
@@ -192,11 +192,11 @@ class Runs {
   const Header& header_;
   size_t offset_;
   std::vector<uint8_t> indices_;
-  size_t next_ = 0;  // of indices_
+  size_t next_ = 0;  // position in indices_
   size_t x_ = 0;
 };
 
-// Two bytes give at most 255 pixels. Steps skip more of them, which is accepted where it costs little memory.
+// Two bytes encode at most 255 pixels. Steps can skip more pixels, which is accepted for images that need little memory.
 void check_length(std::span<const uint8_t> file, const Header& header) {
   constexpr uint64_t kFewPixels = uint64_t{1} << 22;
   const uint64_t num_bytes = file.size() - std::min<size_t>(header.offset, file.size());

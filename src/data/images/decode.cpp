@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kColour = cv::IMREAD_COLOR | cv::IMREAD_IGNORE_ORIENTATION;
 
-// Empty where OpenCV finds damage.
+// Returns an empty matrix if OpenCV finds damage.
 cv::Mat read_by_opencv(std::span<const uint8_t> file, int flags = kColour) {
   const QuietErrors quiet;
   try {
@@ -62,7 +62,7 @@ namespace {
 void check_length(std::span<const uint8_t> file) {
   constexpr size_t kMaxBytes = size_t{1} << 30;
   if (file.empty()) throw std::runtime_error("it is empty");
-  if (file.size() > kMaxBytes) throw std::runtime_error("its file is larger than 1 GiB; save it compressed, or make it smaller");
+  if (file.size() > kMaxBytes) throw std::runtime_error("the file is larger than 1 GiB; compress it, or make the image smaller");
 }
 
 void decode_as_stored(std::span<const uint8_t> file, data::RgbImage& image) {
@@ -70,7 +70,7 @@ void decode_as_stored(std::span<const uint8_t> file, data::RgbImage& image) {
   if (is_bmp(file)) return decode_bmp(file, image);
   if (is_tiff(file)) return decode_tiff(file, image);
   if (is_pnm(file)) return decode_pnm(file, image);
-  if (is_npy(file)) refuse_but_in_raw("an array of NumPy");
+  if (is_npy(file)) refuse_but_in_raw("a NumPy array");
   if (!is_png(file) && !is_webp(file)) refuse_format(file);
   const cv::Mat bgr = is_png(file) ? decode_png(file) : decode_webp(file);
   allocate(static_cast<uint32_t>(bgr.cols), static_cast<uint32_t>(bgr.rows), image);
@@ -95,19 +95,21 @@ void decode_raw(std::span<const uint8_t> file, const data::ImageDecoding& decodi
   } else if (is_tiff(file)) {
     decode_tiff_values(file, image);
   } else {
-    throw std::runtime_error("dataset.mode: raw reads TIFF and .npy files; convert it to one of them, or choose another mode");
+    throw std::runtime_error(
+        "dataset.mode: raw supports only TIFF and .npy files; convert it to one of these formats, or choose a different mode");
   }
   if (decoding.channels != 0 && image.channels != decoding.channels) {
     throw std::runtime_error(fmt::format("it has {} channel{}, but the first image of the data set has {}", image.channels,
                                          image.channels == 1 ? "" : "s", decoding.channels));
   }
-  // They are divided by another number before they reach the network.
+  // Values with different maximums are divided by different numbers before they reach the network.
   if (decoding.channels != 0 && image.maximum != decoding.maximum) {
-    throw std::runtime_error(fmt::format("it has {}, but the first image of the data set has {}; save all alike",
-                                         describe_values(image.maximum), describe_values(decoding.maximum)));
+    throw std::runtime_error(
+        fmt::format("it has {}, but the first image of the data set has {}; save all images with the same type of values",
+                    describe_values(image.maximum), describe_values(decoding.maximum)));
   }
   if (!std::ranges::all_of(image.values, [](float value) { return std::isfinite(value); })) {
-    throw std::runtime_error("it has values that are not finite (NaN, or infinite); replace them, such as by 0");
+    throw std::runtime_error("it has values that are not finite (NaN or infinity); replace them, for example by 0");
   }
 }
 
@@ -130,7 +132,7 @@ bool is_webp(std::span<const uint8_t> file) { return has_text(file, 0, "RIFF") &
 
 void check_webp(std::span<const uint8_t> file) {
   bytes_at(file, 8, little_endian(file, 4, 4));
-  if (!has_text(file, 12, "VP8X")) return;  // the other forms have no more than 16384 pixels in a direction
+  if (!has_text(file, 12, "VP8X")) return;  // the other forms have at most 16384 pixels in each direction
   if ((bytes_at(file, 20, 1)[0] & 0x02) != 0) refuse_form("an animation");
   check_size(uint64_t{little_endian(file, 24, 3)} + 1, uint64_t{little_endian(file, 27, 3)} + 1);
 }

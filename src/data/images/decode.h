@@ -1,5 +1,5 @@
 #pragma once
-// Image files to pixels, as Pillow gives them.
+// Decodes image files to the same pixels as Pillow.
 
 #include <cstdint>
 #include <span>
@@ -8,16 +8,16 @@
 
 namespace trainer::images {
 
-// Throw std::runtime_error with the reason, or std::bad_alloc. `is_turned_upright`: as that of data::ImageDecoding.
+// These functions throw std::runtime_error with the reason, or std::bad_alloc. `is_turned_upright`: as in data::ImageDecoding.
 void decode(std::span<const uint8_t> file, bool is_turned_upright, data::RgbImage& image);
-// In the modes kGrey16 and kRaw.
+// For the modes kGrey16 and kRaw.
 void decode_values(std::span<const uint8_t> file, const data::ImageDecoding& decoding, data::ValueImage& image);
 
-// What is checked of a WebP file before OpenCV reads it.
+// Checks of WebP files before OpenCV reads them.
 
 bool is_webp(std::span<const uint8_t> file);
 
-// Throws std::runtime_error with the reason why the file is not read.
+// Throws std::runtime_error with the reason if the file cannot be read.
 void check_webp(std::span<const uint8_t> file);
 
 }  // namespace trainer::images

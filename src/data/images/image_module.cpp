@@ -1,4 +1,4 @@
-// The image module's entry. It is a shared library that data/image_file.cpp opens; its folder is the only code that includes OpenCV.
+// The entry point of the image module, a shared library that data/image_file.cpp opens. Only code in this folder includes OpenCV.
 
 #include "data/image_module.h"
 
@@ -37,14 +37,14 @@ bool encode(const std::string& extension, const trainer::data::RgbImage& image, 
   return false;
 }
 
-// Calls `read`; its exceptions become a refusal.
+// Calls `read` and converts its exceptions to a refusal.
 template <class Read>
 bool try_to(const Read& read, std::string& refusal) {
   try {
     read();
     return true;
   } catch (const std::bad_alloc&) {
-    refusal = "there is too little memory for its pixels";
+    refusal = "there is not enough memory for its pixels";
   } catch (const std::exception& error) {
     refusal = error.what();
   }
@@ -93,7 +93,7 @@ extern "C" __attribute__((visibility("default"))) const trainer::data::ImageModu
   static constexpr trainer::data::ImageModule kModule{
       &encode, &decode, &decode_values, &find_size, &decode_part, &encode_jpeg, &trainer::images::read_traits, &resize_linear};
   cv::utils::logging::setLogLevel(cv::utils::logging::LOG_LEVEL_SILENT);
-  // The caller's threads each have their own image.
+  // Each of the caller's threads processes its own image.
   cv::setNumThreads(1);
   return &kModule;
 }

@@ -19,23 +19,24 @@
 namespace trainer::images {
 namespace {
 
-// A scan costs time for every pixel, though it may have only a few bytes. Programs that write JPEG files make ten scans or so.
+// A scan costs time for every pixel, even if it has only a few bytes. Programs that write JPEG files make about ten scans.
 int max_scans(const jpeg_decompress_struct& info) {
   constexpr uint64_t kMaxPixelsInAllScans = uint64_t{1} << 32;
   return static_cast<int>(std::min<uint64_t>(100, kMaxPixelsInAllScans / (uint64_t{info.image_width} * info.image_height)));
 }
 
-// libjpeg with the whole file in memory. At its end libjpeg is told to wait for more data, so that every function reports the lack of it.
+// libjpeg with the whole file in memory. At the end of the file, libjpeg is made to wait for more data, so that every function reports
+// missing data.
 class Decompressor {
  public:
-  // Calls libjpeg; its errors are thrown. They jump over the frames of `function`, which must own nothing.
+  // Calls libjpeg and throws its errors. Errors jump over the frames of `function` by longjmp, so these must not own anything.
   template <class Function>
   auto call(Function function) {
     if (setjmp(on_error_) != 0) {
       throw std::runtime_error(has_too_many_scans_
-                                   ? fmt::format("it has more than {} scans, the most for {} x {} pixels; save it as baseline JPEG or PNG",
+                                   ? fmt::format("it has more than {} scans, the limit for {} x {} pixels; save it as baseline JPEG or PNG",
                                                  max_scans(info_), info_.image_width, info_.image_height)
-                                   : fmt::format("it is damaged, or a kind of JPEG that this program does not read: {}", message_.data()));
+                                   : fmt::format("it is damaged, or a kind of JPEG that is not supported: {}", message_.data()));
     }
     return function(&info_);
   }
@@ -85,7 +86,7 @@ class Decompressor {
   std::array<char, JMSG_LENGTH_MAX> message_{};
 };
 
-// Every group of blocks has at least one bit, unless the file is arithmetically coded.
+// Every group of blocks needs at least one bit, unless the file is arithmetically coded.
 void check_length(const jpeg_decompress_struct& info, size_t num_bytes) {
   const auto groups = [](JDIMENSION pixels, int blocks) { return (pixels - 1) / static_cast<unsigned>(blocks * DCTSIZE) + uint64_t{1}; };
   const auto num_groups = groups(info.image_width, info.max_h_samp_factor) * groups(info.image_height, info.max_v_samp_factor);
@@ -107,7 +108,7 @@ void read_row(Decompressor& jpeg, uint8_t* row) {
   if (jpeg.call([&](j_decompress_ptr info) { return jpeg_read_scanlines(info, &row, 1); }) != 1) throw_truncated();
 }
 
-// Like Pillow, takes the inks of every file as inverted, which is how Adobe's programs write them.
+// Like Pillow, assumes that the inks of every file are inverted, as Adobe's programs write them.
 void convert_inks(const std::vector<uint8_t>& row, uint8_t* rgb) {
   for (size_t i = 0; i < row.size(); i += 4) {
     for (size_t c = 0; c < 3; ++c) *rgb++ = static_cast<uint8_t>((row[i + c] * row[i + 3] + 127) / 255);
@@ -119,7 +120,7 @@ void start(Decompressor& jpeg, size_t num_bytes) {
   if (!jpeg.call([](j_decompress_ptr info) { return jpeg_start_decompress(info); })) throw_truncated();
 }
 
-// Reads the next rows, as many as `height`, of the width to which the output is set.
+// Reads the next `height` rows, with the output width that is set.
 void read_rows(Decompressor& jpeg, JDIMENSION height, data::RgbImage& image) {
   const size_t width = jpeg.info().output_width;
   const bool is_cmyk = jpeg.info().out_color_space == JCS_CMYK;
@@ -145,7 +146,7 @@ void decode_jpeg(std::span<const uint8_t> file, data::RgbImage& image) {
   Decompressor jpeg(file);
   start(jpeg, file.size());
   read_rows(jpeg, jpeg.info().output_height, image);
-  // Finds what is wrong after the last row; that the end is missing is not.
+  // Reports errors after the last row; a missing end marker is accepted.
   jpeg.call([](j_decompress_ptr info) { return jpeg_finish_decompress(info); });
 }
 
@@ -158,7 +159,7 @@ data::Box find_jpeg_size(std::span<const uint8_t> file) {
 data::Box decode_jpeg_part(std::span<const uint8_t> file, const data::Box& part, data::RgbImage& image) {
   Decompressor jpeg(file);
   start(jpeg, file.size());
-  // Colours are interpolated between groups of blocks, but not at the edges of what is decoded, so that is wider by a group on each side.
+  // Colours are interpolated between groups of blocks, but not at the edges of the decoded part. So one more group is decoded on each side.
   const auto group = static_cast<JDIMENSION>(jpeg.info().max_h_samp_factor * DCTSIZE);
   const auto begin = static_cast<JDIMENSION>(part.left);
   const auto end = static_cast<JDIMENSION>(part.left + part.width);

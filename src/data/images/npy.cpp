@@ -27,9 +27,9 @@ struct Array {
   size_t value_bytes() const { return static_cast<size_t>(type.back() - '0'); }
 };
 
-[[noreturn]] void throw_damaged_header() { throw std::runtime_error("it is damaged: its header is not that of an array of NumPy"); }
+[[noreturn]] void throw_damaged_header() { throw std::runtime_error("it is damaged: its header is not that of a NumPy array"); }
 
-// What follows `key` in the header, a Python dictionary such as {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }.
+// Returns the text after `key` in the header, a Python dictionary such as {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }.
 std::string_view value_of(std::string_view header, std::string_view key) {
   const auto at = header.find(key);
   if (at == std::string_view::npos) throw_damaged_header();
@@ -65,7 +65,7 @@ Array read_array(std::span<const uint8_t> file) {
   const auto type = value_of(header, "'descr'");
   const auto end = type.find('\'', 1);
   if (type.empty() || type[0] != '\'' || end == std::string_view::npos) {
-    throw std::runtime_error("its array has several fields; save each as a channel of [height, width, channels]");
+    throw std::runtime_error("its array has several fields; save them as the channels of an array [height, width, channels]");
   }
   Array array{.type = std::string(type.substr(1, end - 1)),
               .is_column_major = value_of(header, "'fortran_order'").starts_with("True"),
@@ -73,8 +73,8 @@ Array read_array(std::span<const uint8_t> file) {
               .data = file.subspan(begin + length)};
   const auto kind = std::string_view(array.type).substr(std::min<size_t>(1, array.type.size()));
   if (kind != "u1" && kind != "u2" && kind != "i2" && kind != "f4" && kind != "f8") {
-    throw std::runtime_error(
-        fmt::format("its array has values of the type {}; save it as uint8, uint16, int16, float32 or float64", array.type.substr(0, 10)));
+    throw std::runtime_error(fmt::format("its array has the unsupported data type {}; save it as uint8, uint16, int16, float32 or float64",
+                                         array.type.substr(0, 10)));
   }
   if (array.shape.size() == 2) array.shape.push_back(1);
   if (array.shape.size() != 3) {

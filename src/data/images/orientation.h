@@ -1,5 +1,5 @@
 #pragma once
-// Images that are turned and mirrored as TIFF and EXIF number it.
+// Rotates and mirrors images by the orientation numbers of TIFF and EXIF.
 
 #include <algorithm>
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace trainer::images {
 
-// `image`: [height][width][channels] in `pixels`, a member of it. 1 and numbers beyond 8: as it is.
+// `image`: [height][width][channels] in its member `pixels`. Leaves the image unchanged unless `orientation` is 2 to 8.
 template <class Image, class T>
 void turn_upright(int orientation, int channels, Image& image, std::vector<T>& pixels) {
   if (orientation < 2 || orientation > 8) return;

@@ -12,7 +12,7 @@ namespace trainer::images {
 namespace {
 
 constexpr std::string_view kSignature = "\x89PNG\r\n\x1a\n";
-// A part: its length, its name of four letters, its content, and a checksum of name and content.
+// A chunk consists of its length, its name of four letters, its content, and a checksum of name and content.
 constexpr size_t kNameOffset = 4;
 constexpr size_t kContentOffset = 8;
 constexpr size_t kFrame = 12;
@@ -51,7 +51,7 @@ struct Header {
   }
 };
 
-// Deflate makes at most 1032 bytes of one.
+// Deflate expands one byte to at most 1032 bytes.
 void check_length(const Header& header, uint64_t num_bytes) {
   constexpr uint64_t kMaxExpansion = 1032;
   if (header.width * header.height * static_cast<uint64_t>(header.bit_depth) / 8 > num_bytes * kMaxExpansion)

@@ -21,12 +21,12 @@ int kind_of(std::span<const uint8_t> file) { return file[1] - '0'; }
 
 bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-// The characters of a file. Comments, from # to the end of a line, are left out.
+// Reads the characters of a file. Skips comments, from # to the end of the line.
 class Text {
  public:
   Text(std::span<const uint8_t> file, size_t offset) : rest_(file.subspan(offset)) {}
 
-  // A number, and the one white space after it.
+  // Reads a number and the single white-space character after it.
   uint32_t read_number() {
     std::string digits;
     char c = 0;
@@ -49,7 +49,7 @@ class Text {
     return number;
   }
 
-  // One of the digits 0 and 1, which need no white space between them.
+  // Reads a digit 0 or 1; no white space is needed between these digits.
   bool read_bit() {
     char c = ' ';
     while (is_space(c)) {
@@ -78,7 +78,7 @@ class Text {
   std::span<const uint8_t> rest_;
 };
 
-// What each value up to `maximum` becomes, if that becomes `largest`.
+// Returns a table that scales the values 0 to `maximum` to 0 to `largest`.
 template <class T>
 std::vector<T> make_scale(uint32_t maximum, T largest) {
   std::vector<T> scale(size_t{maximum} + 1);
@@ -106,7 +106,7 @@ Header read_header(Text& text, int kind) {
   if (header.has_bits()) return header;
   header.maximum = text.read_number();
   if (header.maximum == 0 || header.maximum > kLargestMaximum) {
-    throw std::runtime_error(fmt::format("it is damaged: its largest value is {}, and must be 1 to {}", header.maximum, kLargestMaximum));
+    throw std::runtime_error(fmt::format("it is damaged: its maximum value is {}, but must be 1 to {}", header.maximum, kLargestMaximum));
   }
   return header;
 }
@@ -130,11 +130,11 @@ void read_bits(Text& text, const Header& header, data::RgbImage& image) {
 
 size_t num_values_of(const Header& header) { return size_t{header.width} * header.height * (header.is_grey() ? 1 : 3); }
 
-// Before memory is allocated for so many values.
+// Called before memory is allocated for the values.
 void require_values(const Text& text, const Header& header) {
   const auto num_values = num_values_of(header);
   const size_t value_bytes = header.maximum > 255 ? 2 : 1;
-  // A plain value has at least one digit, and white space before the next one.
+  // A plain value has at least one digit, followed by white space if there is a next value.
   if (text.rest().size() < (header.is_plain() ? 2 * num_values - 1 : value_bytes * num_values)) throw_truncated();
 }
 
@@ -147,7 +147,7 @@ void read_values(Text& text, const Header& header, const Use& use) {
   for (size_t i = 0; i < num_values; ++i) {
     const uint32_t value = header.is_plain() ? text.read_number() : maximum <= 255 ? data[i] : uint32_t{data[2 * i]} << 8 | data[2 * i + 1];
     if (header.is_plain() && value > maximum)
-      throw std::runtime_error(fmt::format("it is damaged: it has the value {} above its largest, {}", value, maximum));
+      throw std::runtime_error(fmt::format("it is damaged: it has the value {}, which is above its maximum value {}", value, maximum));
     use(std::min(value, maximum));
   }
 }

@@ -20,7 +20,7 @@ struct Format {
   const char* name;
 };
 
-// What data sets from elsewhere hold under names of image files.
+// Formats that published data sets contain under the names of image files.
 constexpr std::array kFormats{
     Format{0, "GIF87a"sv, "a GIF image"},
     Format{0, "GIF89a"sv, "a GIF image"},
@@ -30,7 +30,7 @@ constexpr std::array kFormats{
     Format{4, "ftyphev"sv, "a HEIC image"},
     Format{4, "ftypmif1"sv, "a HEIF image (HEIC or AVIF)"},
     Format{4, "ftypmsf1"sv, "a HEIF image (HEIC or AVIF)"},
-    Format{4, "ftyp"sv, "a film (MP4)"},
+    Format{4, "ftyp"sv, "a video (MP4)"},
     Format{0, "\xFF\x0A"sv, "a JPEG XL image"},
     Format{0, "\0\0\0\x0CJXL \r\n\x87\n"sv, "a JPEG XL image"},
     Format{0, "\xFF\x4F\xFF\x51"sv, "a JPEG 2000 image"},
@@ -56,39 +56,37 @@ constexpr std::array kFormats{
 
 void refuse_grey_16() {
   throw std::runtime_error(
-      "it has 16 bits of grey, of which all values above 255 would become white; train with dataset.mode: grey16 (of image_folder and "
-      "csv), "
-      "or convert it to 8 bits");
+      "it is a 16-bit grey image, and all values above 255 would become white; train with dataset.mode: grey16 (in image_folder and "
+      "csv), or convert it to 8 bits");
 }
 
 void refuse_no_grey_16() {
-  throw std::runtime_error("it does not have 16 bits of grey, as all images must with dataset.mode: grey16 (PNG, TIFF or PGM); convert it");
+  throw std::runtime_error("it is not a 16-bit grey image (PNG, TIFF or PGM), which dataset.mode: grey16 requires; convert it");
 }
 
 void refuse_but_in_raw(std::string_view form) {
-  throw std::runtime_error(
-      fmt::format("it is {}, which RGB cannot hold; train with dataset.mode: raw (of image_folder and csv), which keeps all of it, or "
-                  "convert it to PNG or JPEG",
-                  form));
+  throw std::runtime_error(fmt::format(
+      "it is {}, which RGB cannot represent; train with dataset.mode: raw (in image_folder and csv), which keeps all values, or "
+      "convert it to PNG or JPEG",
+      form));
 }
 
 void refuse_form(std::string_view form) {
-  throw std::runtime_error(fmt::format("it is {}, which this program does not read; convert it to PNG or JPEG", form));
+  throw std::runtime_error(fmt::format("it is {}, which is not supported; convert it to PNG or JPEG", form));
 }
 
 void refuse_format(std::span<const uint8_t> file) {
   for (const auto& format : kFormats) {
     if (has_text(file, format.offset, format.bytes)) refuse_form(format.name);
   }
-  throw std::runtime_error(
-      "it is not an image file that this program reads (JPEG, PNG, WebP, BMP, TIFF, PBM, PGM or PPM), or its beginning is damaged");
+  throw std::runtime_error("it is not a supported image file (JPEG, PNG, WebP, BMP, TIFF, PBM, PGM or PPM), or its beginning is damaged");
 }
 
 namespace {
 
 thread_local bool is_quiet = false;
 
-// Passes on what the other threads write.
+// Passes on what threads without QuietErrors write.
 class Filter final : public std::streambuf {
  public:
   explicit Filter(std::streambuf* target) : target_(target) {}

@@ -1,5 +1,5 @@
 #pragma once
-// Why a file is not read.
+// The errors for files that cannot be read.
 
 #include <cstdint>
 #include <span>
@@ -8,24 +8,22 @@
 
 namespace trainer::images {
 
-// Throws std::runtime_error: it is `form` ("a GIF image"), which this program does not read.
+// Throws std::runtime_error: the file is `form` ("a GIF image"), which is not supported.
 [[noreturn]] void refuse_form(std::string_view form);
 
-// Throws std::runtime_error: it has 16 bits of grey, and 8 are asked for.
+// Throws std::runtime_error: the file is a 16-bit grey image, but 8 bits are needed.
 [[noreturn]] void refuse_grey_16();
 
-// Throws std::runtime_error: 16 bits of grey are asked for, and it has none.
+// Throws std::runtime_error: the file is not a 16-bit grey image, which is needed.
 [[noreturn]] void refuse_no_grey_16();
 
-// Throws std::runtime_error: it is `form` ("a TIFF image of …"), of which dataset.mode: raw keeps what other modes cannot.
+// Throws std::runtime_error: the file is `form` ("a TIFF image of …"), whose values only dataset.mode: raw can represent.
 [[noreturn]] void refuse_but_in_raw(std::string_view form);
 
-// Throws std::runtime_error with what the file is, as far as its first bytes say so. For files of none of the formats that are read.
+// Throws std::runtime_error with the kind of the file if its first bytes show it. For files in formats that are not supported.
 [[noreturn]] void refuse_format(std::span<const uint8_t> file);
 
-// OpenCV writes some of its errors to std::cerr, whatever its log level is.
-
-// While one exists, nothing that its thread writes to std::cerr appears.
+// While an object exists, the output of its thread to std::cerr is discarded, because OpenCV writes some errors there at any log level.
 class QuietErrors {
  public:
   QuietErrors();
@@ -38,7 +36,7 @@ class QuietErrors {
 
 [[noreturn]] inline void throw_truncated() { throw std::runtime_error("the file ends too early"); }
 
-// `count` bytes at `offset`. Throws std::runtime_error past the end.
+// Returns `count` bytes at `offset`. Throws std::runtime_error if they reach beyond the end.
 inline std::span<const uint8_t> bytes_at(std::span<const uint8_t> file, size_t offset, size_t count) {
   if (offset > file.size() || count > file.size() - offset) throw_truncated();
   return file.subspan(offset, count);

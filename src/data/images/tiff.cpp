@@ -27,16 +27,16 @@ enum class Colours { kTable, kRgb, kInks };
 struct Form {
   uint32_t width = 0;
   uint32_t height = 0;
-  uint16_t bits = 0;     // of a sample
-  uint16_t samples = 0;  // of a pixel
+  uint16_t bits = 0;     // per sample
+  uint16_t samples = 0;  // per pixel
   bool has_planes = false;
-  uint16_t num_planes = 1;     // that are read
-  bool is_multiplied = false;  // the colours, by the transparency
+  uint16_t num_planes = 1;     // number of planes that are read
+  bool is_multiplied = false;  // whether the colours are multiplied by the transparency
   Colours colours = Colours::kTable;
   std::vector<Rgb> table = {};  // the colour of each value, for kTable
 };
 
-// What the samples of a file are, for decode_tiff_values().
+// The type of a file's samples, for decode_tiff_values().
 struct SampleKind {
   uint16_t bits = 0;
   uint16_t format = SAMPLEFORMAT_UINT;
@@ -70,7 +70,7 @@ void check_compression(const TiffReader& reader) {
   }
 }
 
-// Each scan costs time for every pixel of a strip or tile, even if it is only a few bytes that they all share.
+// Each scan costs time for every pixel of a strip or tile, even if all of them share the same few bytes.
 void check_scans(const TiffReader& reader) {
   if (reader.field<uint16_t>(TIFFTAG_COMPRESSION, COMPRESSION_NONE) != COMPRESSION_JPEG) return;
   for (uint32_t block = 0; block < reader.num_blocks(); ++block) {
@@ -79,22 +79,22 @@ void check_scans(const TiffReader& reader) {
   }
 }
 
-// How many bytes a byte of a strip or tile gives at most. `row_bytes`: of its rows.
+// The maximum number of bytes to which one byte of a strip or tile is decompressed. `row_bytes`: size of its rows.
 uint64_t max_expansion(uint16_t compression, uint64_t row_bytes) {
   switch (compression) {
     case COMPRESSION_NONE:
       return 1;
     case COMPRESSION_PACKBITS:
-      return 64;  // 128 bytes from two
+      return 64;  // 128 bytes from 2 bytes
     case COMPRESSION_LZW:
-      return 2560;  // the longest string of its table, 3839 bytes, from 12 bits
+      return 2560;  // the longest string of the table, 3839 bytes, from 12 bits
     case COMPRESSION_DEFLATE:
     case COMPRESSION_ADOBE_DEFLATE:
-      return 1032;  // 258 bytes from two bits
+      return 1032;  // 258 bytes from 2 bits
     case COMPRESSION_JPEG:
       return 615;  // 4 x 2 blocks of 64 pixels with three values, from 20 bits
     default:
-      return 8 * row_bytes;  // CCITT: a row from one bit
+      return 8 * row_bytes;  // CCITT: a row from 1 bit
   }
 }
 
@@ -121,14 +121,14 @@ std::vector<Rgb> read_palette(const TiffReader& reader, uint16_t bits) {
 std::string describe_samples(uint16_t format) {
   switch (format) {
     case SAMPLEFORMAT_INT:
-      return "signed numbers";
+      return "signed integers";
     case SAMPLEFORMAT_IEEEFP:
       return "floating-point numbers";
     case SAMPLEFORMAT_COMPLEXINT:
     case SAMPLEFORMAT_COMPLEXIEEEFP:
       return "complex numbers";
     default:
-      return fmt::format("values of an undefined kind (sample format {})", format);
+      return fmt::format("values of an unknown type (sample format {})", format);
   }
 }
 
@@ -149,7 +149,7 @@ std::string describe_colours(uint16_t photometric) {
     case PHOTOMETRIC_CIELAB:
       return "Lab values";
     default:
-      return fmt::format("colours of the kind {} (photometric interpretation)", photometric);
+      return fmt::format("colours with photometric interpretation {}", photometric);
   }
 }
 
@@ -191,7 +191,7 @@ void set_colours(const TiffReader& reader, uint16_t photometric, Form& form) {
   suits_raw ? refuse_but_in_raw(description) : refuse_form(description);
 }
 
-// The samples beside the colours: transparency, or what the file does not explain.
+// Extra samples besides the colours: transparency, or samples whose meaning the file does not state.
 void check_extra_samples(const TiffReader& reader, Form& form) {
   uint16_t num_extra = 0;
   uint16_t* kinds = nullptr;
@@ -204,7 +204,7 @@ void check_extra_samples(const TiffReader& reader, Form& form) {
                              (form.colours == Colours::kRgb && (!form.has_planes || kinds[0] == EXTRASAMPLE_UNASSALPHA)) ||
                              (form.bits == 8 && !form.has_planes && !form.is_multiplied);
   if (!is_known || !suits_colours) {
-    refuse_but_in_raw(fmt::format("a TIFF image with {} samples in a pixel, {} of them beside its colours", form.samples, num_extra));
+    refuse_but_in_raw(fmt::format("a TIFF image with {} samples per pixel, {} of which are not colours", form.samples, num_extra));
   }
 }
 
@@ -225,7 +225,7 @@ Form read_form(const TiffReader& reader) {
   const bool is_separate = reader.field<uint16_t>(TIFFTAG_PLANARCONFIG, PLANARCONFIG_CONTIG) == PLANARCONFIG_SEPARATE;
   const bool is_reversed = reader.field<uint16_t>(TIFFTAG_FILLORDER, FILLORDER_MSB2LSB) == FILLORDER_LSB2MSB;
   if (is_separate && (is_reversed || photometric == PHOTOMETRIC_MINISWHITE)) {
-    refuse_form("a TIFF image of separate planes with reversed bits or values");
+    refuse_form("a TIFF image with separate planes and reversed bits or values");
   }
   form.has_planes = is_separate && form.samples > 1;
   form.num_planes = form.has_planes ? 3 : 1;
@@ -234,7 +234,7 @@ Form read_form(const TiffReader& reader) {
   return form;
 }
 
-// Converts `count` pixels of a row as Pillow does.
+// Converts `count` pixels of a row like Pillow.
 void convert(const Form& form, const uint8_t* row, size_t count, uint8_t* rgb) {
   const auto sixteen = [row](size_t i) {
     uint16_t value = 0;
@@ -270,7 +270,7 @@ void convert(const Form& form, const uint8_t* row, size_t count, uint8_t* rgb) {
   }
 }
 
-// What is read at a time: a tile, or a row of a strip.
+// Reads one block at a time: a tile, or a row of a strip.
 class Blocks {
  public:
   Blocks(const TiffReader& reader, const Form& form) : reader_(reader), are_tiles_(TIFFIsTiled(reader.get()) != 0), width_(form.width) {
@@ -284,7 +284,7 @@ class Blocks {
   uint32_t width() const { return width_; }
   uint32_t height() const { return height_; }
 
-  // Reads the block that begins at that pixel. For strips, all rows must be read one after the other.
+  // Reads the block that begins at the given pixel. The rows of strips must be read in order.
   void read(uint32_t x, uint32_t y, uint16_t plane) {
     TIFF* const tiff = reader_.get();
     const auto size = static_cast<tmsize_t>(samples_.size());
@@ -292,14 +292,14 @@ class Blocks {
                                     : TIFFReadScanline(tiff, samples_.data(), y, plane) == 1;
     if (!is_read) reader_.fail();
   }
-  // A row of the block that was read.
+  // A row of the block that was read last.
   const uint8_t* row(uint32_t y) const { return samples_.data() + row_bytes_ * y; }
 
  private:
   void set_tile_size(const Form& form) {
     constexpr uint64_t kMaxTilePixels = uint64_t{1} << 24;
     constexpr uint64_t kMaxTileBytes = uint64_t{1} << 27;
-    constexpr uint64_t kMaxPixels = uint64_t{1} << 29;  // with those of the tiles beyond the edges
+    constexpr uint64_t kMaxPixels = uint64_t{1} << 29;  // including pixels of tiles beyond the edges
     width_ = reader_.field<uint32_t>(TIFFTAG_TILEWIDTH, 0);
     height_ = reader_.field<uint32_t>(TIFFTAG_TILELENGTH, 0);
     const auto padded = [](uint64_t size, uint64_t tile) { return (size + tile - 1) / tile * tile; };
@@ -311,7 +311,7 @@ class Blocks {
     }
   }
 
-  // Before memory is taken for the pixels.
+  // Called before memory is allocated for the pixels.
   void check_length(const Form& form) const {
     const auto num_blocks = [](uint64_t size, uint64_t block) { return (size + block - 1) / block; };
     const auto num_rows = num_blocks(form.width, width_) * num_blocks(form.height, height_) * height_ * form.num_planes;
@@ -367,7 +367,7 @@ void decode_tiff(std::span<const uint8_t> file, data::RgbImage& image) {
 
 namespace {
 
-// Those that are meant for samples of 1 bit, or lose some of them, are left out.
+// Accepts only lossless compressions that are not limited to 1-bit samples.
 void check_raw_compression(const TiffReader& reader) {
   const auto compression = reader.field<uint16_t>(TIFFTAG_COMPRESSION, COMPRESSION_NONE);
   constexpr std::array<uint16_t, 5> kLossless = {COMPRESSION_NONE, COMPRESSION_LZW, COMPRESSION_ADOBE_DEFLATE, COMPRESSION_PACKBITS,
@@ -383,8 +383,7 @@ SampleKind read_sample_kind(const TiffReader& reader) {
                         .format = reader.field<uint16_t>(TIFFTAG_SAMPLEFORMAT, SAMPLEFORMAT_UINT)};
   if (kind.suits_raw()) return kind;
   throw std::runtime_error(fmt::format("it is a TIFF image of {} with {} bits each; save it as uint8, uint16, int16, float32 or float64",
-                                       kind.format == SAMPLEFORMAT_UINT ? "numbers without a sign" : describe_samples(kind.format),
-                                       kind.bits));
+                                       kind.format == SAMPLEFORMAT_UINT ? "unsigned integers" : describe_samples(kind.format), kind.bits));
 }
 
 }  // namespace
@@ -456,13 +455,13 @@ std::span<const uint8_t> TiffReader::stored(uint32_t block) const {
 }
 
 void TiffReader::fail() const {
-  throw std::runtime_error(fmt::format("it is damaged, or a kind of TIFF that this program does not read: {}",
-                                       error_.empty() ? "its header contradicts itself" : error_));
+  throw std::runtime_error(
+      fmt::format("it is damaged, or a kind of TIFF that is not supported: {}", error_.empty() ? "its header contradicts itself" : error_));
 }
 
 int TiffReader::on_error(TIFF*, void* self, const char*, const char* format, va_list arguments) {
   auto& error = static_cast<TiffReader*>(self)->error_;
-  if (!error.empty()) return 1;  // the first one names the cause
+  if (!error.empty()) return 1;  // only the first error names the cause
   std::array<char, 256> text{};
   std::vsnprintf(text.data(), text.size(), format, arguments);
   error = text.data();

@@ -1,5 +1,6 @@
 #pragma once
-// TIFF files, by libtiff. OpenCV's reader would multiply colours by their transparency and convert inks and 16 bits other than Pillow.
+// TIFF files, read with libtiff, because OpenCV multiplies colours by their transparency and converts inks and 16-bit values differently
+// from Pillow.
 
 #include <tiffio.h>
 
@@ -15,13 +16,13 @@ namespace trainer::images {
 
 bool is_tiff(std::span<const uint8_t> file);
 
-// The first image of the file, turned as the file's orientation says, as Pillow does with TIFF. Throws std::runtime_error with the reason,
-// for a form whose pixels would not be Pillow's too.
+// Decodes the first image of the file and applies the file's orientation, like Pillow. Throws std::runtime_error with the reason, also for
+// kinds of TIFF whose pixels would differ from Pillow's.
 void decode_tiff(std::span<const uint8_t> file, data::RgbImage& image);
-// All samples of that image, which must have 8 or 16 bits without a sign, 16 with one, or be floating-point. Turned and throws as above.
+// Decodes all samples of that image, which must be uint8, uint16, int16 or floating-point. Otherwise like decode_tiff().
 void decode_tiff_values(std::span<const uint8_t> file, data::ValueImage& image);
 
-// Its bits, and the mode that keeps all of it. Throws std::runtime_error with the reason.
+// Reads the number of bits and the mode that preserves all values. Throws std::runtime_error with the reason.
 void read_tiff_traits(std::span<const uint8_t> file, data::ImageTraits& traits);
 
 // libtiff with the whole file in memory.
@@ -35,9 +36,9 @@ class TiffReader {
 
   TIFF* get() const { return tiff_.get(); }
 
-  // Of strips or tiles.
+  // The number of strips or tiles.
   uint32_t num_blocks() const { return TIFFIsTiled(get()) != 0 ? TIFFNumberOfTiles(get()) : TIFFNumberOfStrips(get()); }
-  // The bytes of a strip or tile in the file.
+  // The bytes in the file of a strip or tile.
   std::span<const uint8_t> stored(uint32_t block) const;
 
   template <class T>

@@ -16,9 +16,9 @@ namespace {
 using Bytes = std::span<const uint8_t>;
 
 constexpr uint32_t kOrientation = 274;
-constexpr size_t kExifBytes = 6;  // of "Exif\0\0", after which a TIFF file follows
+constexpr size_t kExifBytes = 6;  // size of "Exif\0\0", which precedes a TIFF file
 
-// The orientation in the TIFF file of which EXIF data consist.
+// Reads the orientation from EXIF data, which are a TIFF file.
 void read_orientation(Bytes file, data::ImageTraits& traits) {
   const bool is_big_endian = has_text(file, 0, {"MM\0*", 4});
   if (!is_big_endian && !has_text(file, 0, {"II*\0", 4})) return;
@@ -44,7 +44,7 @@ void read_jpeg(Bytes file, data::ImageTraits& traits) {
   constexpr uint8_t kStartOfScan = 0xDA;
   size_t at = 2;
   while (bytes_at(file, at, 2)[0] == 0xFF && file[at + 1] != kStartOfScan) {
-    if (file[at + 1] == 0xFF) {  // filling
+    if (file[at + 1] == 0xFF) {  // fill byte
       ++at;
       continue;
     }
@@ -94,7 +94,7 @@ data::ImageTraits read_traits(std::span<const uint8_t> file) {
     if (is_pnm(file)) read_pnm_traits(file, traits);
     if (is_npy(file)) traits.mode = data::ImageMode::kRaw;
   } catch (const std::runtime_error&) {
-    // The file ends too early, which decoding it reports.
+    // The file ends too early; decoding it reports the error.
   }
   return traits;
 }
@@ -109,14 +109,14 @@ constexpr uint64_t kMaxPixels = uint64_t{1} << 28;
 void check_size(uint64_t width, uint64_t height) {
   if (width == 0 || height == 0) throw std::runtime_error(fmt::format("it is damaged: its size is {} x {} pixels", width, height));
   if (width > kMaxSide || height > kMaxSide || width * height > kMaxPixels) {
-    throw std::runtime_error(
-        fmt::format("its size of {} x {} pixels is too large: at most {} in each direction, and {} million in all; make it smaller", width,
-                    height, kMaxSide, kMaxPixels / 1'000'000));
+    throw std::runtime_error(fmt::format(
+        "its size of {} x {} pixels is too large: at most {} in each direction and {} million in total are supported; make it smaller",
+        width, height, kMaxSide, kMaxPixels / 1'000'000));
   }
 }
 
 void throw_too_little_data(uint64_t width, uint64_t height) {
-  throw std::runtime_error(fmt::format("it is damaged: it has too little data for {} x {} pixels", width, height));
+  throw std::runtime_error(fmt::format("it is damaged: it does not have enough data for {} x {} pixels", width, height));
 }
 
 void allocate(uint32_t width, uint32_t height, data::RgbImage& image) {
@@ -129,8 +129,9 @@ void allocate(uint32_t width, uint32_t height, data::RgbImage& image) {
 void check_num_values(uint64_t width, uint64_t height, uint64_t channels) {
   check_size(width, height);
   if (channels == 0 || channels > kMaxPixels / (width * height)) {
-    throw std::runtime_error(fmt::format("its {} channels of {} x {} pixels are not 1 to {} million values in all; make it smaller",
-                                         channels, width, height, kMaxPixels / 1'000'000));
+    throw std::runtime_error(
+        fmt::format("it has {} channels of {} x {} pixels, but 1 to {} million values in total are supported; make it smaller", channels,
+                    width, height, kMaxPixels / 1'000'000));
   }
 }
 

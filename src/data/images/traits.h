@@ -1,5 +1,5 @@
 #pragma once
-// What the header of an image file says that its pixels, as they are read, do not show.
+// Properties in the header of an image file that the decoded pixels do not show.
 
 #include <cstdint>
 #include <span>
@@ -8,21 +8,21 @@
 
 namespace trainer::images {
 
-// Of JPEG, PNG, WebP, TIFF, PNM and .npy files. What a damaged file does not say has its default.
+// Reads JPEG, PNG, WebP, TIFF, PNM and .npy files. Properties that cannot be read from a damaged file have their default values.
 data::ImageTraits read_traits(std::span<const uint8_t> file);
 
-// How large an image may be.
+// The limits of an image's size.
 
-// Throws std::runtime_error for an image without pixels, or one too large. For use before memory is allocated.
+// Throws std::runtime_error if an image has no pixels or is too large. Call before allocating memory.
 void check_size(uint64_t width, uint64_t height);
 
-// The same for an image of so many values, all channels together.
+// The same for an image with several channels, whose total number of values is limited.
 void check_num_values(uint64_t width, uint64_t height, uint64_t channels);
 
-// For a file whose data cannot give so many pixels. For use before memory is allocated.
+// For a file whose data are too short for this number of pixels. Call before allocating memory.
 [[noreturn]] void throw_too_little_data(uint64_t width, uint64_t height);
 
-// Give `image` the room for so many pixels. Throw as check_size() and check_num_values().
+// Allocate memory for the pixels of `image`. Throw like check_size() and check_num_values().
 void allocate(uint32_t width, uint32_t height, data::RgbImage& image);
 void allocate_values(uint64_t width, uint64_t height, uint64_t channels, data::ValueImage& image);
 

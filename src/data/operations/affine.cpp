@@ -26,7 +26,7 @@ double round_decimals(double value) {
   return rounded;
 }
 
-// The inverse of a translation after shears about a centre.
+// The inverse matrix of shears about a centre followed by a translation.
 AffineMatrix inverse_matrix(double center_x, double center_y, double right, double down, double shear_x, double shear_y) {
   const double a = std::cos(-shear_y) / std::cos(shear_y);
   const double b = -std::cos(-shear_y) * std::tan(shear_x) / std::cos(shear_y);
@@ -40,7 +40,7 @@ AffineMatrix inverse_matrix(double center_x, double center_y, double right, doub
 
 int index_of(double place) { return place < 0 ? kOutside : static_cast<int>(place); }
 
-// kChannels 0: as many as the image has.
+// If kChannels is 0, the image's number of channels is used.
 template <int kChannels>
 void copy_pixel(const PixelArray& pixels, int y, int x, uint8_t* out) {
   const int channels = kChannels > 0 ? kChannels : pixels.channels;
@@ -48,7 +48,7 @@ void copy_pixel(const PixelArray& pixels, int y, int x, uint8_t* out) {
   for (int c = 0; c < channels; ++c) out[c] = from[c];
 }
 
-// `index(place)` is the row or column of a place. Places are added up from pixel to pixel, as Pillow does.
+// `index(place)` returns the row or column of a place. Places are accumulated from pixel to pixel, as in Pillow.
 template <int kChannels, class Place, class Index>
 void copy_along_lines(const PixelArray& pixels, const std::array<Place, 6>& matrix, Index index, uint8_t* out) {
   const int channels = kChannels > 0 ? kChannels : pixels.channels;
@@ -80,7 +80,7 @@ void copy_along_lines(const PixelArray& pixels, const std::array<Place, 6>& matr
   }
 }
 
-// check_fixed: whether 16 bits can hold the place that corner (x, y) comes from.
+// Pillow's check_fixed: whether the source of corner (x, y) can be represented in 16 bits.
 bool fits_fixed_point(const AffineMatrix& matrix, int x, int y) {
   return std::abs(x * matrix[0] + y * matrix[1] + matrix[2]) < 32768 && std::abs(x * matrix[3] + y * matrix[4] + matrix[5]) < 32768;
 }

@@ -1,5 +1,5 @@
-// Sources in Pillow: src/PIL/ImageEnhance.py, src/libImaging/Blend.c and Convert.c. Expressions keep the types that they have there,
-// because these decide about the roundings.
+// Sources in Pillow: src/PIL/ImageEnhance.py, src/libImaging/Blend.c and Convert.c. Expressions use the same types as there, because the
+// types determine the rounding.
 
 #include <algorithm>
 #include <array>
@@ -15,7 +15,7 @@ namespace {
 
 uint8_t grey_of(const uint8_t* rgb) { return static_cast<uint8_t>((rgb[0] * 19595 + rgb[1] * 38470 + rgb[2] * 7471 + 0x8000) >> 16); }
 
-// The mean of the grey image, as ImageEnhance.Contrast rounds it.
+// The mean of the grey image, rounded like ImageEnhance.Contrast.
 int grey_mean(const PixelArray& pixels) {
   uint64_t sum = 0;
   const auto count = pixels.num_pixels();
@@ -23,7 +23,7 @@ int grey_mean(const PixelArray& pixels) {
   return static_cast<int>(static_cast<double>(sum) / static_cast<double>(count) + 0.5);
 }
 
-// A table of the blend of `degenerate` with each value.
+// A table of blends of `degenerate` with each value.
 ByteTable blend_table(int degenerate, float factor) {
   ByteTable table;
   for (int value = 0; value < 256; ++value) table[static_cast<size_t>(value)] = blend(degenerate, value, factor);
@@ -65,7 +65,7 @@ Hsv to_hsv(const uint8_t* rgb) {
   return {scaled_to_byte(hue), scaled_to_byte(saturation), most};
 }
 
-// Of values from 0 to 255. For all hues, saturations and values this is what round() gives, which takes longer.
+// `value` is 0 to 255. Equals round() for all hues, saturations and values, but is faster.
 uint8_t rounded_to_byte(double value) { return static_cast<uint8_t>(static_cast<int>(value + 0.5)); }
 
 // hsv2rgb
@@ -134,7 +134,7 @@ ByteTable make_table(Function value_of) {
   return table;
 }
 
-// Applies to each channel the table that `table_of` makes of its histogram.
+// Applies to each channel the table that `table_of` computes from its histogram.
 template <class Function>
 void apply_tables(const PixelArray& pixels, Function table_of) {
   const auto step = static_cast<size_t>(pixels.channels);

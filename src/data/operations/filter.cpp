@@ -17,13 +17,13 @@ void compute_weights(int size, double sigma, std::vector<float>& weights) {
   for (int i = 0; i < size; ++i) weights[static_cast<size_t>(i)] = static_cast<float>(density(i) / sum);
 }
 
-// The stored row or column that `index` maps to. The edge is not repeated.
+// The stored row or column that `index` maps to when reflected at the edges, which are not repeated.
 int reflected(int index, int size) {
   if (index < 0) return -index;
   return index < size ? index : 2 * (size - 1) - index;
 }
 
-// A row with `radius` more columns on each side.
+// Writes a row with `radius` more columns on each side.
 void pad_row(const PixelArray& pixels, int y, int radius, float* padded) {
   const int channels = pixels.channels;
   const uint8_t* row = pixels.data + static_cast<ptrdiff_t>(y) * pixels.width * channels;
@@ -37,7 +37,7 @@ void pad_row(const PixelArray& pixels, int y, int radius, float* padded) {
   copy_outside(pixels.width, pixels.width + radius);
 }
 
-// out[i] = the sum over k of weights[k] in[i + k * step].
+// Computes out[i] = sum over k of weights[k] * in[i + k * step].
 TRAINER_FOR_AVX2_TOO void filter_row(const float* in, ptrdiff_t step, const float* weights, int num_weights, ptrdiff_t count, float* out) {
   std::fill_n(out, count, 0.0F);
   for (int k = 0; k < num_weights; ++k) {
@@ -52,15 +52,15 @@ TRAINER_FOR_AVX2_TOO void add_weighted(const float* row, float weight, ptrdiff_t
 }
 
 TRAINER_FOR_AVX2_TOO void round_row(const float* values, ptrdiff_t count, uint8_t* out) {
-  // Adding it leaves no bits for fractions, so that the processor rounds, halves to even.
+  // Adding this constant leaves no bits for fractions, so that the processor rounds half to even.
   constexpr float kRoundsToInteger = 0x1.8p23F;
   for (ptrdiff_t i = 0; i < count; ++i) {
     out[i] = static_cast<uint8_t>(static_cast<int>((values[i] + kRoundsToInteger) - kRoundsToInteger));
   }
 }
 
-// One row of ImagingFilter3x3 in Pillow's src/libImaging/Filter.c with the kernel ImageFilter.SMOOTH, blended with the image as by
-// ImageEnhance.Sharpness. `count` values from `row` on have neighbours at the distance `step` on either side.
+// One row of ImagingFilter3x3 in Pillow's src/libImaging/Filter.c with the kernel ImageFilter.SMOOTH, blended with the image like
+// ImageEnhance.Sharpness. The `count` values from `row` on have neighbours at distance `step` on both sides.
 TRAINER_FOR_AVX2_TOO void sharpen_row(const uint8_t* __restrict row, ptrdiff_t row_bytes, ptrdiff_t step, ptrdiff_t count, float factor,
                                       uint8_t* __restrict out) {
   constexpr float kEdge = 1.0F / 13;
@@ -72,7 +72,7 @@ TRAINER_FOR_AVX2_TOO void sharpen_row(const uint8_t* __restrict row, ptrdiff_t r
     sum += static_cast<float>(below[i - step]) * kEdge + static_cast<float>(below[i]) * kEdge + static_cast<float>(below[i + step]) * kEdge;
     sum += static_cast<float>(row[i - step]) * kEdge + static_cast<float>(row[i]) * kMiddle + static_cast<float>(row[i + step]) * kEdge;
     sum += static_cast<float>(above[i - step]) * kEdge + static_cast<float>(above[i]) * kEdge + static_cast<float>(above[i + step]) * kEdge;
-    // From 0.5 to 255.5, so that nothing is to be clipped.
+    // The sum is between 0.5 and 255.5, so clipping is not needed.
     out[i] = blend(static_cast<int>(sum), row[i], factor);
   }
 }
@@ -106,7 +106,7 @@ void adjust_sharpness(const PixelArray& pixels, float factor, uint8_t* out) {
   std::memcpy(out, pixels.data, pixels.num_bytes());
   const ptrdiff_t step = pixels.channels;
   const ptrdiff_t row_bytes = pixels.width * step;
-  // The pixels at the edges stay as they are.
+  // The pixels at the edges are not changed.
   for (int y = 1; y + 1 < pixels.height && pixels.width > 2; ++y) {
     const ptrdiff_t begin = y * row_bytes + step;
     sharpen_row(pixels.data + begin, row_bytes, step, row_bytes - 2 * step, factor, out + begin);

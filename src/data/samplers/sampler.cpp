@@ -12,7 +12,7 @@
 namespace trainer::data {
 namespace {
 
-// torch.multinomial takes no more weights.
+// torch.multinomial does not accept more weights.
 constexpr int64_t kMostWeights = int64_t{1} << 24;
 
 at::Generator make_generator(uint64_t seed) { return at::detail::createCPUGenerator(seed); }
@@ -50,13 +50,13 @@ void describe_num_samples(KeyTable& keys, std::optional<int64_t>& num_samples) {
            {.min = 1,
             .max = std::numeric_limits<int32_t>::max(),  // the order of an epoch is a list in memory
             .unit = "images",
-            .doc = "Draws in an epoch; null: as many as there are training images."});
+            .doc = "Number of draws per epoch; null: the number of training images."});
 }
 
 void check_can_be_weighted(const SamplerContext& context) {
   const int64_t size = context.dataset.size();
   if (size <= kMostWeights) return;
-  throw UsageError(fmt::format("{}: the training set has {} samples, and at most {} can have weights; choose another sampler",
+  throw UsageError(fmt::format("{}: the training set has {} samples, but this sampler supports at most {}; choose a different sampler",
                                context.place_of("name"), size, kMostWeights));
 }
 
@@ -68,7 +68,7 @@ std::unique_ptr<Sampler> make_weighted_sampler(WeightedDraws draws, const Sample
   const auto num_positive = std::ranges::count_if(draws.weights, [](double weight) { return weight > 0; });
   if (!draws.replacement && draws.num_samples > num_positive) {
     throw UsageError(
-        fmt::format("{}: {} samples cannot be drawn without replacement from the {} whose weight is not 0; choose at most {}, "
+        fmt::format("{}: {} samples cannot be drawn without replacement, because only {} have a weight other than 0; choose at most {}, "
                     "or set replacement: true",
                     context.place_of("num_samples"), draws.num_samples, num_positive, num_positive));
   }

@@ -1,6 +1,5 @@
 #pragma once
-// The interface of samplers, which choose the samples of an epoch and their order, and the registry from which an experiment file chooses
-// one. To add one, add it to samplers.cpp.
+// The interface of samplers, which choose the samples of an epoch and their order, and their registry. New samplers belong in samplers.cpp.
 
 #include <cstdint>
 #include <functional>
@@ -19,43 +18,43 @@ class Sampler {
   virtual ~Sampler() = default;
   // The length of the order, which is the same in every epoch.
   virtual int64_t num_samples() const = 0;
-  // Whether the order may hold a sample more than once.
+  // Whether the order may contain a sample more than once.
   virtual bool repeats() const { return false; }
-  // The order of an epoch, which all ranks share: indices in the training set, as a function of seed and epoch.
+  // The order of an epoch, the same on all ranks: indices in the training set, as a function of seed and epoch.
   virtual std::vector<int64_t> order(int64_t epoch) const = 0;
 };
 
 // Options of a sampler.
 struct SamplerOptions {
-  // Whether it needs a data set with classes.
+  // Whether the sampler needs a data set with classes.
   virtual bool needs_classes() const { return false; }
-  // The file whose content decides what is drawn; empty: none does.
+  // The file whose content determines the draws; empty if there is none.
   virtual std::string file() const { return ""; }
 };
 
-// What samplers are made from; it need not outlive the call that makes one.
+// The arguments from which samplers are made; needed only during the call that makes one.
 struct SamplerContext {
   const Dataset& dataset;  // the training set
-  const Dataset& files;    // the same before a part of it was held out
+  const Dataset& files;    // the training set before a part of it was held out
   uint64_t seed = 0;       // of the configuration
-  // Where a key of the sampler was given, and its path, to begin a message with.
+  // Returns the place and path of a key of the sampler, with which a message begins.
   std::function<std::string(const std::string& key)> place_of = [](const std::string& key) { return key; };
 };
 
-// The functions that make samplers throw UsageError or DataError when the options do not fit the data.
+// The functions that make samplers throw UsageError or DataError if the options do not fit the data.
 using SamplerRegistry = Registry<std::unique_ptr<Sampler>, const SamplerContext&>;
 
 SamplerRegistry& sampler_registry();
 
-// The random draws of the samplers, index by index those of PyTorch 2.11 with a CPU generator.
+// The random draws of the samplers, which are the same as in PyTorch 2.11 with a CPU generator.
 
-// The key num_samples of samplers that draw.
+// Adds the key num_samples of samplers that draw.
 void describe_num_samples(KeyTable& keys, std::optional<int64_t>& num_samples);
 
 // Throws UsageError if the training set is too large for weights.
 void check_can_be_weighted(const SamplerContext& context);
 
-// What torch.randperm(count) gives with the seed `seed`.
+// Returns the result of torch.randperm(count) with the given seed.
 std::vector<int64_t> draw_permutation(int64_t count, uint64_t seed);
 
 struct WeightedDraws {
@@ -64,7 +63,7 @@ struct WeightedDraws {
   bool replacement = true;
 };
 
-// Draws as torch.utils.data.WeightedRandomSampler (pytorch/torch/utils/data/sampler.py), whose generator has the seed seed + epoch in each
+// Draws like torch.utils.data.WeightedRandomSampler (pytorch/torch/utils/data/sampler.py) with a generator seeded with seed + epoch in each
 // epoch. Throws UsageError if there are too few samples for draws without replacement.
 std::unique_ptr<Sampler> make_weighted_sampler(WeightedDraws draws, const SamplerContext& context);
 

@@ -40,13 +40,13 @@ struct WeightedOptions : SamplerOptions {
 
   std::string file() const override { return weights; }
   void describe(KeyTable& keys) {
-    keys.add(
-        "weights", weights,
-        {.doc = "A text file with one number >= 0 a line for each training image, in the order of the data set's files, also for those "
-                "that dataset.validation_split holds out. They need not add up to 1.",
-         .required = true,
-         .is_path = true,
-         .may_be_empty = false});
+    keys.add("weights", weights,
+             {.doc = "A text file with one number >= 0 per line, one line per training image in the order of the data set's files, "
+                     "including images "
+                     "that dataset.validation_split holds out. The numbers need not add up to 1.",
+              .required = true,
+              .is_path = true,
+              .may_be_empty = false});
     describe_num_samples(keys, num_samples);
     keys.add("replacement", replacement, {.doc = "Whether an image can be drawn more than once in an epoch."});
   }
@@ -65,7 +65,7 @@ std::vector<double> read_weights(const std::string& file) {
   try {
     text = read_file(file);
   } catch (const Error& error) {
-    throw DataError(fmt::format("{}; name a file with one weight a line", error.what()));
+    throw DataError(fmt::format("{}; set it to a file with one weight per line", error.what()));
   }
   std::vector<double> weights;
   for (auto rest = without_byte_order_mark(text); !rest.empty();) {
@@ -81,7 +81,7 @@ std::unique_ptr<Sampler> make_weighted(const WeightedOptions& options, const Sam
   const auto& dataset = context.dataset;
   const auto all = read_weights(options.weights);
   if (static_cast<int64_t>(all.size()) != context.files.size()) {
-    throw DataError(fmt::format("{}: it has {}, but the training set has {}; write one line for each, in the order of the files",
+    throw DataError(fmt::format("{}: it has {}, but the training set has {}; write one line per image, in the order of the files",
                                 options.weights, counted(all.size(), "line"), counted(context.files.size(), "image")));
   }
   std::vector<double> weights;
@@ -89,7 +89,7 @@ std::unique_ptr<Sampler> make_weighted(const WeightedOptions& options, const Sam
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
   if (sum == 0 || !std::isfinite(sum)) {
     throw DataError(fmt::format("{}: the weights of the training images add up to {}; write {}", options.weights, sum,
-                                sum == 0 ? "at least one that is greater than 0" : "smaller ones"));
+                                sum == 0 ? "at least one weight greater than 0" : "smaller weights"));
   }
   return make_weighted_sampler({std::move(weights), options.num_samples.value_or(dataset.size()), options.replacement}, context);
 }
@@ -120,8 +120,7 @@ std::unique_ptr<Sampler> make_class_balanced(const ClassBalancedOptions& options
   return make_weighted_sampler({std::move(weights), options.num_samples.value_or(dataset.size()), /*replacement=*/true}, context);
 }
 
-// A part of the training set.
-// Another permutation than those of the epochs.
+// Seed offset that makes the permutation of SubsetSampler different from those of the epochs.
 constexpr uint64_t kChoice = 0x5355'4253'4554;
 
 struct SubsetOptions : SamplerOptions {
@@ -129,12 +128,13 @@ struct SubsetOptions : SamplerOptions {
   std::optional<int64_t> count;
 
   void describe(KeyTable& keys) {
-    keys.add("fraction", fraction,
-             {.min = 0,
-              .max = 1,
-              .min_excluded = true,
-              .doc = "Part of the training images, chosen by `seed`. A larger part contains each smaller one. Give this or `count`."});
-    keys.add("count", count, {.min = 1, .unit = "images", .doc = "The same as a number of images."});
+    keys.add(
+        "fraction", fraction,
+        {.min = 0,
+         .max = 1,
+         .min_excluded = true,
+         .doc = "Fraction of the training images, chosen by `seed`. A larger fraction contains all smaller ones. Set this or `count`."});
+    keys.add("count", count, {.min = 1, .unit = "images", .doc = "Number of training images, instead of `fraction`."});
     keys.refuse("fraction", [this] { return fraction || count ? "" : "missing; give this or dataloader.sampler.count"; });
     keys.refuse("count", [this] { return fraction && count ? "given together with dataloader.sampler.fraction; keep one of them" : ""; });
   }
@@ -160,10 +160,10 @@ int64_t size_of(const SubsetOptions& options, const SamplerContext& context) {
   const int64_t size = context.dataset.size();
   const int64_t count = options.count ? *options.count : std::llround(*options.fraction * static_cast<double>(size));
   if (count >= 1 && count <= size) return count;
-  throw UsageError(options.count ? fmt::format("{}: {} is more than the training set, which has {}; choose at most as many",
+  throw UsageError(options.count ? fmt::format("{}: {} is too large, because the training set has only {}; choose a smaller number",
                                                context.place_of("count"), count, counted(size, "image"))
-                                 : fmt::format("{}: {} of {} leaves none; choose a larger part", context.place_of("fraction"),
-                                               *options.fraction, counted(size, "image")));
+                                 : fmt::format("{}: {} of {} is less than one image; choose a larger fraction",
+                                               context.place_of("fraction"), *options.fraction, counted(size, "image")));
 }
 
 std::unique_ptr<Sampler> make_subset(const SubsetOptions& options, const SamplerContext& context) {
@@ -173,20 +173,22 @@ std::unique_ptr<Sampler> make_subset(const SubsetOptions& options, const Sampler
   return std::make_unique<SubsetSampler>(std::move(chosen), context.seed);
 }
 
-// Each sample several times in a row in the order that all ranks share, so that a batch has several augmentations of it: the order of
-// RASampler (vision/references/classification/sampler.py); Hoffer et al., "Augment your batch" (CVPR 2020). An epoch is about as long as
-// the training set, so it has a part of the samples.
+// Repeats each sample several times in a row in the order that all ranks share, so that a batch contains several augmentations of it: the
+// order of RASampler (vision/references/classification/sampler.py); Hoffer et al., "Augment your batch" (CVPR 2020). An epoch is about as
+// long as the training set, so it contains only some of the samples.
 struct RepeatedAugmentationOptions : SamplerOptions {
   int64_t repeats = 3;
 
-  void describe(KeyTable& keys) { keys.add("repeats", repeats, {.min = 1, .unit = "times", .doc = "How often an image comes in a row."}); }
+  void describe(KeyTable& keys) {
+    keys.add("repeats", repeats, {.min = 1, .unit = "times", .doc = "Number of times that each image is repeated in a row."});
+  }
 };
 
 class RepeatedAugmentation : public Sampler {
  public:
   RepeatedAugmentation(int64_t repeats, int64_t size, uint64_t seed) : repeats_(repeats), size_(size), seed_(seed) {}
 
-  // RASampler rounds down to a multiple of 256, which leaves nothing of a smaller set.
+  // RASampler rounds down to a multiple of 256, which would leave nothing of a smaller set.
   int64_t num_samples() const override { return size_ < 256 ? size_ : size_ / 256 * 256; }
   bool repeats() const override { return true; }
   std::vector<int64_t> order(int64_t epoch) const override {
@@ -205,16 +207,15 @@ class RepeatedAugmentation : public Sampler {
 }  // namespace
 
 void add_samplers(SamplerRegistry& registry) {
-  registry.add<ShuffledOptions>("shuffled", "Each sample once in an epoch, in random order.", [](const auto&, const auto& context) {
+  registry.add<ShuffledOptions>("shuffled", "Each sample once per epoch, in random order.", [](const auto&, const auto& context) {
     return std::make_unique<Shuffled>(context.dataset.size(), context.seed);
   });
   registry.add<WeightedOptions>("weighted", "Samples drawn by weights from a file, as by WeightedRandomSampler.", make_weighted);
-  registry.add<ClassBalancedOptions>("class_balanced", "Samples drawn with the weight 1 / (size of their class), with replacement.",
+  registry.add<ClassBalancedOptions>("class_balanced", "Samples drawn with weight 1 / (size of their class), with replacement.",
                                      make_class_balanced);
-  registry.add<SubsetOptions>("subset", "A part of the training set, the same in every epoch, each sample once in random order.",
-                              make_subset);
+  registry.add<SubsetOptions>("subset", "A fixed part of the training set; each sample once per epoch, in random order.", make_subset);
   registry.add<RepeatedAugmentationOptions>(
-      "repeated_augmentation", "Some samples in each epoch, each several times in a row with other augmentations.",
+      "repeated_augmentation", "Some of the samples in each epoch, each several times in a row with different augmentations.",
       [](const auto& options, const auto& context) {
         return std::make_unique<RepeatedAugmentation>(options.repeats, context.dataset.size(), context.seed);
       });

@@ -7,7 +7,7 @@
 namespace trainer::data {
 namespace {
 
-// torch.linspace in float32, as its kernel computes it on processors with fused multiply-add.
+// Equals torch.linspace in float32 on processors with fused multiply-add.
 double linspace(double first, double last, int index, int count) {
   const auto begin = static_cast<float>(first);
   const auto end = static_cast<float>(last);
@@ -97,7 +97,7 @@ void augment(Picture& picture, Augmentation augmentation, double magnitude) {
 }
 
 void rotate(Picture& picture, double degrees) {
-  // Python's %: from 0 to 360.
+  // Like Python's %, the result is 0 to 360.
   double angle = std::fmod(degrees, 360);
   if (angle < 0) angle += 360;
   if (angle == 0) return;

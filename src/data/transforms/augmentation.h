@@ -1,6 +1,6 @@
 #pragma once
 // The operations that AutoAugment, RandAugment and TrivialAugment choose from, as torchvision defines them (torchvision/transforms/
-// autoaugment.py). Those that move pixels do not interpolate; what comes from outside is black.
+// autoaugment.py). Operations that move pixels do not interpolate; pixels from outside the image are black.
 
 #include <array>
 
@@ -27,26 +27,26 @@ enum class Augmentation {
   kInvert,
 };
 
-// What RandAugment and TrivialAugment choose from.
+// The operations that RandAugment and TrivialAugment choose from.
 inline constexpr std::array kAugmentations = {
     Augmentation::kIdentity,  Augmentation::kShearX,     Augmentation::kShearY,       Augmentation::kTranslateX, Augmentation::kTranslateY,
     Augmentation::kRotate,    Augmentation::kBrightness, Augmentation::kColor,        Augmentation::kContrast,   Augmentation::kSharpness,
     Augmentation::kPosterize, Augmentation::kSolarize,   Augmentation::kAutoContrast, Augmentation::kEqualize};
 
-// The ranges of magnitudes: that of AutoAugment and RandAugment, and that of TrivialAugment.
+// The range of magnitudes: kNormal for AutoAugment and RandAugment, kWide for TrivialAugment.
 enum class MagnitudeRange { kNormal, kWide };
 
-// Magnitude number `bin` of `num_bins`, which are at least 2, for an image of that size; 0 for operations without magnitudes.
+// Returns magnitude number `bin` of `num_bins` >= 2 for an image of the given size, or 0 for operations without magnitudes.
 double magnitude_of(Augmentation augmentation, MagnitudeRange range, int bin, int num_bins, int height, int width);
 
-// Draws whether the magnitude is negative, of operations for which torchvision does. Returns the magnitude with its sign.
+// Draws the sign of the magnitude for the operations for which torchvision does. Returns the magnitude with its sign.
 double draw_sign(Augmentation augmentation, double magnitude, SampleRandom& random);
 
-// _apply_op, bit for bit. The picture has 1 or 3 channels.
+// Bitwise equal to torchvision's _apply_op. The image has 1 or 3 channels.
 void augment(Picture& picture, Augmentation augmentation, double magnitude);
 
-// Rotates the picture counter-clockwise about its middle and leaves its size as it is; what comes from outside is black. Equals
-// Image.rotate of Pillow (src/PIL/Image.py), without interpolation, bit for bit.
+// Rotates the image counter-clockwise about its middle without changing its size; pixels from outside are black. Bitwise equal to Pillow's
+// Image.rotate (src/PIL/Image.py) without interpolation.
 void rotate(Picture& picture, double degrees);
 
 }  // namespace trainer::data

@@ -7,7 +7,7 @@ namespace {
 
 // The pairs of operations that AutoAugment chooses from: _get_policies in torchvision/transforms/autoaugment.py.
 
-// Applied with probability p, with magnitude number `bin` of 10 (0: the operation has none, or the first).
+// Applied with probability p and magnitude number `bin` of 10 (0: the first one, or the operation has no magnitude).
 struct AugmentationStep {
   Augmentation augmentation;
   double p;
@@ -117,12 +117,12 @@ const SubPolicies& sub_policies(Policy policy) {
   }
 }
 
-// As torchvision.transforms.AutoAugment.
+// Like torchvision.transforms.AutoAugment.
 class AutoAugment : public ImageTransform {
  public:
   void describe(KeyTable& keys) {
     keys.add_choice("policy", policy_, {{"imagenet", Policy::kImageNet}, {"cifar10", Policy::kCifar10}, {"svhn", Policy::kSvhn}},
-                    {.doc = "The data set that the pairs of operations were learned on."});
+                    {.doc = "The data set on which the pairs of operations were learned."});
   }
 
   Frame plan(Frame frame) const override { return frame; }
@@ -143,16 +143,17 @@ class AutoAugment : public ImageTransform {
   Policy policy_ = Policy::kImageNet;
 };
 
-// As torchvision.transforms.RandAugment.
+// Like torchvision.transforms.RandAugment.
 class RandAugment : public ImageTransform {
  public:
   void describe(KeyTable& keys) {
-    keys.add("num_ops", num_ops_, {.min = 1, .max = 100, .unit = "operations", .doc = "Applied one after another."});
-    keys.add("magnitude", magnitude_, {.min = 0, .doc = "Of all operations: a number below num_magnitude_bins."});
+    keys.add("num_ops", num_ops_,
+             {.min = 1, .max = 100, .unit = "operations", .doc = "Number of operations that are applied one after another."});
+    keys.add("magnitude", magnitude_, {.min = 0, .doc = "Magnitude of all operations: a number below num_magnitude_bins."});
     keys.add("num_magnitude_bins", num_magnitude_bins_, {.min = 2, .max = 1000, .doc = "Number of magnitudes."});
     keys.refuse("magnitude", [this]() -> std::string {
       if (magnitude_ < num_magnitude_bins_) return "";
-      return fmt::format("{} is not below num_magnitude_bins, which is {}", magnitude_, num_magnitude_bins_);
+      return fmt::format("{} is not less than num_magnitude_bins, which is {}", magnitude_, num_magnitude_bins_);
     });
   }
 
@@ -175,7 +176,7 @@ class RandAugment : public ImageTransform {
   int64_t num_magnitude_bins_ = 31;
 };
 
-// As torchvision.transforms.TrivialAugmentWide.
+// Like torchvision.transforms.TrivialAugmentWide.
 class TrivialAugmentWide : public ImageTransform {
  public:
   void describe(KeyTable& keys) {
@@ -202,11 +203,10 @@ class TrivialAugmentWide : public ImageTransform {
 
 void add_augmentation_policies(TransformRegistry& registry) {
   add_transform<AutoAugment>(registry, "auto_augment",
-                             "AutoAugment: a random pair of operations on colours and geometry, from a learned list.");
-  add_transform<RandAugment>(registry, "rand_augment",
-                             "RandAugment: random operations on colours and geometry, all of the same magnitude.");
+                             "AutoAugment: a random pair of colour and geometric operations from a learned list.");
+  add_transform<RandAugment>(registry, "rand_augment", "RandAugment: random colour and geometric operations, all with the same magnitude.");
   add_transform<TrivialAugmentWide>(registry, "trivial_augment_wide",
-                                    "TrivialAugment: one random operation on colours or geometry, of random magnitude.");
+                                    "TrivialAugment: one random colour or geometric operation with a random magnitude.");
 }
 
 }  // namespace trainer::data

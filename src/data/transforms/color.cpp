@@ -12,8 +12,9 @@
 namespace trainer::data {
 namespace {
 
-// Ranges and order as torchvision.transforms.ColorJitter draws them (torchvision/transforms/transforms.py).
-// The range that values of a key mean: around `center` if it is one number.
+// Ranges and order are drawn like in torchvision.transforms.ColorJitter (torchvision/transforms/transforms.py).
+
+// The range that a key's values specify: a single number is a range around `center`.
 Range range_of(const std::vector<double>& values, double center) {
   if (values.size() == 1) return {center - values.front(), center + values.front()};
   return {values.front(), values.back()};
@@ -25,8 +26,8 @@ class ColorJitter : public ImageTransform {
     const auto add_factor = [&keys](const std::string& name, std::vector<double>& values, const std::string& of_zero) {
       keys.add(name, values,
                {.min = 0,
-                .doc = "Least and greatest factor; or one number x for [max(0, 1 - x), 1 + x]. Factor 0 gives " + of_zero +
-                       ", 1 leaves the image as it is.",
+                .doc = "Minimum and maximum factor, or one number x for [max(0, 1 - x), 1 + x]. Factor 0 results in " + of_zero +
+                       ", and factor 1 does not change the image.",
                 .may_be_one = true});
       require_number_or_range(keys, name, values);
     };
@@ -37,7 +38,7 @@ class ColorJitter : public ImageTransform {
              {.min = -0.5,
               .max = 0.5,
               .unit = "turns",
-              .doc = "Least and greatest shift around the circle of hues; or one number x for [-x, x].",
+              .doc = "Minimum and maximum shift on the circle of hues, or one number x for [-x, x].",
               .may_be_one = true});
     require_number_or_range(keys, "hue", hue_);
   }
@@ -51,7 +52,7 @@ class ColorJitter : public ImageTransform {
           return range != Range{1, 1};
         });
     if (changes || range_of(hue_, 0) != Range{}) return "";
-    return "it changes nothing; set brightness, contrast, saturation or hue";
+    return "it has no effect; set brightness, contrast, saturation or hue";
   }
 
   void apply(Picture& picture, SampleRandom& random) const override {
@@ -99,7 +100,7 @@ class ColorJitter : public ImageTransform {
 
 class RandomGrayscale : public ImageTransform {
  public:
-  void describe(KeyTable& keys) { keys.add("p", p_, {.min = 0, .max = 1, .doc = "Probability that an image loses its colours."}); }
+  void describe(KeyTable& keys) { keys.add("p", p_, {.min = 0, .max = 1, .doc = "Probability that an image is converted to grey."}); }
 
   Frame plan(Frame frame) const override { return frame; }
   bool uses_color() const override { return true; }
@@ -119,19 +120,19 @@ class GaussianBlur : public ImageTransform {
              {.min = 1,
               .max = kMaxPixels,
               .unit = "pixels",
-              .doc = "Odd: one number for width and height, or [width, height].",
+              .doc = "Odd: one number for both width and height, or [width, height].",
               .required = true,
               .may_be_one = true});
     keys.refuse("kernel_size", [this]() -> std::string {
       const bool is_odd = std::ranges::all_of(kernel_size_, [](int64_t size) { return size % 2 == 1; });
       if (is_odd && (kernel_size_.size() == 1 || kernel_size_.size() == 2)) return "";
-      return "give one odd number, or two: [width, height]";
+      return "set it to one odd number, or to two: [width, height]";
     });
     keys.add("sigma", sigma_,
              {.min = 0,
               .min_excluded = true,
               .unit = "pixels",
-              .doc = "Least and greatest standard deviation, or one number.",
+              .doc = "Minimum and maximum standard deviation, or one number.",
               .may_be_one = true});
     require_number_or_range(keys, "sigma", sigma_);
   }
@@ -158,10 +159,10 @@ class GaussianBlur : public ImageTransform {
 
 void add_color(TransformRegistry& registry) {
   add_transform<ColorJitter>(registry, "color_jitter",
-                             "Changes brightness, contrast, saturation and hue by random amounts, in random order. Images of one "
-                             "channel have no saturation and no hue.");
+                             "Changes brightness, contrast, saturation and hue by random amounts, in random order. Saturation and hue "
+                             "do not apply to images with one channel.");
   add_transform<RandomGrayscale>(registry, "random_grayscale",
-                                 "Sets all channels to the grey value with probability p; images of one channel stay as they are.");
+                                 "Sets all channels to the grey value with probability p; does not change images with one channel.");
   add_transform<GaussianBlur>(registry, "gaussian_blur", "Blurs the image by a random amount.");
 }
 

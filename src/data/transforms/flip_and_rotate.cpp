@@ -11,7 +11,8 @@ class RandomHorizontalFlip : public ImageTransform {
   void describe(KeyTable& keys) {
     keys.add("p", p_, {.min = 0, .max = 1, .doc = "Probability that an image is mirrored."});
     keys.add("alternate", alternate_,
-             {.doc = "Mirror each image in every second epoch, so that any two successive epochs show it once as it is and once mirrored; "
+             {.doc = "Mirror each image in every second epoch, so that of two successive epochs, one uses the original image and one the "
+                     "mirrored image; "
                      "p is the probability that it is mirrored in the first epoch."});
   }
 
@@ -50,7 +51,7 @@ class RandomRotation : public ImageTransform {
              {.min = -360,
               .max = 360,
               .unit = "degrees",
-              .doc = "Least and greatest angle, counter-clockwise; or one number x for [-x, x].",
+              .doc = "Minimum and maximum angle, counter-clockwise, or one number x for [-x, x].",
               .required = true,
               .may_be_one = true});
     require_number_or_range(keys, "degrees", degrees_);
@@ -71,11 +72,11 @@ class RandomRotation : public ImageTransform {
 }  // namespace
 
 void add_flip_and_rotate(TransformRegistry& registry) {
-  add_transform<RandomHorizontalFlip>(registry, "random_horizontal_flip", "Mirrors the image, left for right, with probability p.");
-  add_transform<RandomVerticalFlip>(registry, "random_vertical_flip", "Flips the image, top for bottom, with probability p.");
+  add_transform<RandomHorizontalFlip>(registry, "random_horizontal_flip", "Mirrors the image horizontally with probability p.");
+  add_transform<RandomVerticalFlip>(registry, "random_vertical_flip", "Flips the image vertically with probability p.");
   add_transform<RandomRotation>(registry, "random_rotation",
-                                "Rotates the image about its middle by a random angle, without interpolation. Its size stays the "
-                                "same, and what comes from outside is black.");
+                                "Rotates the image about its middle by a random angle, without interpolation. Its size does not "
+                                "change, and pixels from outside are black.");
 }
 
 }  // namespace trainer::data

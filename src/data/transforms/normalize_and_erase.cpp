@@ -11,12 +11,13 @@
 namespace trainer::data {
 
 void Normalize::describe(KeyTable& keys) {
-  keys.add("mean", mean, {.doc = "One for each channel, of pixel values from 0 to 1.", .required = true});
-  keys.add("std", std, {.min = 0, .min_excluded = true, .doc = "One for each channel.", .required = true});
+  keys.add("mean", mean, {.doc = "One value per channel, for pixel values from 0 to 1.", .required = true});
+  keys.add("std", std, {.min = 0, .min_excluded = true, .doc = "One value per channel, for pixel values from 0 to 1.", .required = true});
   const auto warn_above_one = [&keys](const char* key, const std::vector<double>& values) {
     keys.warn(key, [&values]() -> std::string {
       if (std::ranges::none_of(values, [](double value) { return value > 1; })) return "";
-      return fmt::format("[{}] cannot be that of pixel values from 0 to 1; divide values for 0 to 255 by 255", fmt::join(values, ", "));
+      return fmt::format("[{}] is too large for pixel values from 0 to 1; if the values are for pixels from 0 to 255, divide them by 255",
+                         fmt::join(values, ", "));
     });
   };
   warn_above_one("mean", mean);
@@ -25,15 +26,15 @@ void Normalize::describe(KeyTable& keys) {
 
 namespace {
 
-// Boxes with the distribution of torchvision.transforms.RandomErasing (get_params in torchvision/transforms/transforms.py).
+// Draws boxes with the distribution of torchvision.transforms.RandomErasing (get_params in torchvision/transforms/transforms.py).
 constexpr int kTries = 10;
 
 class RandomErasing : public ErasingTransform {
  public:
   void describe(KeyTable& keys) {
-    keys.add("p", p_, {.min = 0, .max = 1, .doc = "Probability that a part is erased."});
-    keys.add("scale", scale_, {.min = 0, .max = 1, .doc = "Least and greatest part of the image's area."});
-    keys.add("ratio", ratio_, {.min = 0, .min_excluded = true, .doc = "Least and greatest ratio of height to width."});
+    keys.add("p", p_, {.min = 0, .max = 1, .doc = "Probability that a part of the image is erased."});
+    keys.add("scale", scale_, {.min = 0, .max = 1, .doc = "Minimum and maximum fraction of the image's area."});
+    keys.add("ratio", ratio_, {.min = 0, .min_excluded = true, .doc = "Minimum and maximum ratio of height to width."});
     require_range(keys, "scale", scale_);
     require_range(keys, "ratio", ratio_);
   }
@@ -43,7 +44,7 @@ class RandomErasing : public ErasingTransform {
     for (int i = 0; i < kTries; ++i) {
       const double area = static_cast<double>(height) * width * random.next_between(scale_.front(), scale_.back());
       const double ratio = std::exp(random.next_between(std::log(ratio_.front()), std::log(ratio_.back())));
-      // Python's round: halves to the even number.
+      // Like Python's round(), rounds half to even.
       const int box_height = static_cast<int>(std::nearbyint(std::sqrt(area * ratio)));
       const int box_width = static_cast<int>(std::nearbyint(std::sqrt(area / ratio)));
       if (box_height >= height || box_width >= width) continue;
@@ -79,7 +80,7 @@ class Cutout : public ErasingTransform {
     int end;
   };
 
-  // The part of an edge of that length which a square around a random pixel covers.
+  // The part of an edge of length `extent` that a square around a random pixel covers.
   Side draw_side(int extent, SampleRandom& random) const {
     const int size = static_cast<int>(size_);
     const int begin = static_cast<int>(random.next_below(static_cast<uint32_t>(extent))) - size / 2;
@@ -93,13 +94,13 @@ class Cutout : public ErasingTransform {
 
 void add_normalize_and_erase(TransformRegistry& registry) {
   registry.add<Normalize>(
-      "normalize", "Subtracts a mean from each channel and divides by a standard deviation. Only random_erasing and cutout may follow.",
+      "normalize", "Subtracts a mean from each channel and divides by a standard deviation. Only random_erasing and cutout may follow it.",
       [](const auto& normalize) { return normalize; });
   add_transform<RandomErasing>(
       registry, "random_erasing",
-      "Sets a part of random size, proportions and place to 0 in what the network sees, with probability p; after normalize.");
+      "Sets a box of random size, proportions and position to 0 in the network's input, with probability p. Must follow normalize.");
   add_transform<Cutout>(registry, "cutout",
-                        "Sets a square around a random pixel to 0 in what the network sees, cut off at the image's edges; after "
+                        "Sets a square around a random pixel, clipped at the image's edges, to 0 in the network's input. Must follow "
                         "normalize.");
 }
 

@@ -17,23 +17,23 @@ void describe_interpolation(KeyTable& keys, Interpolation& interpolation) {
                    {"bicubic", Interpolation::kBicubic},
                    {"lanczos", Interpolation::kLanczos},
                    {"nearest", Interpolation::kNearest}},
-                  {.doc = "How pixels between those of the image are computed, as Pillow does it; antialiased but for nearest."});
+                  {.doc = "Interpolation method, as in Pillow. All methods except nearest are antialiased."});
 }
 
-// Python's round: halves to the even number.
+// Like Python's round(), rounds half to even.
 int rounded(double value) { return static_cast<int>(std::nearbyint(value)); }
 
-// The first pixel of the middle `size` pixels of an edge.
+// The position of the first of the middle `size` pixels of an edge.
 int begin_of_middle(int extent, int size) {
   if (size > extent) return -((size - extent) / 2);
   return rounded((extent - size) / 2.0);
 }
 
 void describe_fill(KeyTable& keys, int64_t& fill) {
-  keys.add("fill", fill, {.min = 0, .max = 255, .doc = "The value of the added pixels, in all channels: 0 is black."});
+  keys.add("fill", fill, {.min = 0, .max = 255, .doc = "Value of the added pixels in all channels; 0 is black."});
 }
 
-// The window may extend beyond the picture, where pixels get this value.
+// If the window extends beyond the image, the pixels there are set to `fill`.
 void crop_and_fill(Picture& picture, const Box& window, int64_t fill) {
   const int height = picture.height();
   const int width = picture.width();
@@ -55,13 +55,13 @@ void crop_and_fill(Picture& picture, const Box& window, int64_t fill) {
 }  // namespace
 
 void Resize::describe(KeyTable& keys) {
-  size_.describe(keys, "One number: the shorter edge, and the longer one keeps the image's proportions; or [height, width].",
+  size_.describe(keys, "One number: the new length of the shorter edge, keeping the proportions; or [height, width].",
                  /*is_required=*/false);
   keys.add("longest", longest_,
            {.min = 1,
             .max = kMaxPixels,
             .unit = "pixels",
-            .doc = "In place of size: the longer edge, and the shorter one keeps the image's proportions."});
+            .doc = "Instead of size: the new length of the longer edge, keeping the proportions."});
   keys.refuse("size", [this] { return !size_.is_given() && !longest_ ? "missing; give this or longest" : ""; });
   keys.refuse("longest", [this] { return size_.is_given() && longest_ ? "given together with size; keep one of them" : ""; });
   describe_interpolation(keys, interpolation_);
@@ -90,7 +90,7 @@ int Resize::size_of(int edge, const Frame& frame) const {
 }
 
 void Letterbox::describe(KeyTable& keys) {
-  size_.describe(keys, "Of the result: one number for height and width, or [height, width].");
+  size_.describe(keys, "Size of the result: one number for both height and width, or [height, width].");
   describe_fill(keys, fill_);
   describe_interpolation(keys, interpolation_);
 }
@@ -112,16 +112,16 @@ void Pad::describe(KeyTable& keys) {
            {.min = 0,
             .max = kMaxPixels,
             .unit = "pixels",
-            .doc = "Added on each side; or [left, top, right, bottom].",
+            .doc = "Number of pixels added on each side, or [left, top, right, bottom].",
             .required = true,
             .may_be_one = true});
   keys.refuse("padding", [this]() -> std::string {
     if (padding_.size() == 1 || padding_.size() == 4) return "";
-    return fmt::format("{} numbers were given; give one, or [left, top, right, bottom]", padding_.size());
+    return fmt::format("has {} numbers; set one number, or [left, top, right, bottom]", padding_.size());
   });
   describe_fill(keys, fill_);
   keys.add_choice("padding_mode", mode_, {{"constant", Padding::kZero}, {"reflect", Padding::kReflect}},
-                  {.doc = "fill, or the image mirrored at its edge (which is not repeated)."});
+                  {.doc = "Content of the added pixels: fill, or the image mirrored at its edge (the edge is not repeated)."});
 }
 
 Pad::Margins Pad::margins() const {
@@ -140,7 +140,7 @@ Frame Pad::plan(Frame frame) const {
   frame.height += top + bottom;
   frame.width += left + right;
   if (std::max(frame.height, frame.width) > kMaxPixels) {
-    throw UsageError(fmt::format("transform pad: the image would have {}, more than {} in a direction; choose less padding",
+    throw UsageError(fmt::format("transform pad: the image would have {}, which is more than {} in one direction; choose less padding",
                                  to_string(frame), static_cast<int>(kMaxPixels)));
   }
   return frame;
@@ -157,7 +157,7 @@ void Pad::apply(Picture& picture, SampleRandom&) const {
 }
 
 void CenterCrop::describe(KeyTable& keys) {
-  size_.describe(keys, "One number: height and width; or [height, width]. Where the image is smaller, black is added.");
+  size_.describe(keys, "One number for both height and width, or [height, width]. If the image is smaller, black is added.");
 }
 
 void CenterCrop::apply(Picture& picture, SampleRandom&) const {
@@ -170,10 +170,11 @@ namespace {
 class RandomCrop : public ImageTransform {
  public:
   void describe(KeyTable& keys) {
-    size_.describe(keys, "One number: height and width of what is cut out; or [height, width].");
-    keys.add("padding", padding_, {.min = 0, .max = kMaxPixels, .unit = "pixels", .doc = "Added on each side before cutting."});
+    size_.describe(keys, "Size of the crop: one number for both height and width, or [height, width].");
+    keys.add("padding", padding_,
+             {.min = 0, .max = kMaxPixels, .unit = "pixels", .doc = "Number of pixels added on each side before cropping."});
     keys.add_choice("padding_mode", padding_mode_, {{"zero", Padding::kZero}, {"reflect", Padding::kReflect}},
-                    {.doc = "Black, or the image mirrored at its edge (which is not repeated)."});
+                    {.doc = "Content of the added pixels: black, or the image mirrored at its edge (the edge is not repeated)."});
   }
 
   Frame plan(Frame frame) const override {
@@ -185,7 +186,7 @@ class RandomCrop : public ImageTransform {
     if (size_.height() > frame.height + 2 * padding_ || size_.width() > frame.width + 2 * padding_) {
       if (!frame.is_exact) {
         throw UsageError(fmt::format(
-            "transform random_crop: the images have different sizes, and some may be smaller than {}; put resize before it", size_.text()));
+            "transform random_crop: the images have different sizes, and some may be smaller than {}; add resize before it", size_.text()));
       }
       throw UsageError(
           fmt::format("transform random_crop: size {} does not fit into the image of {} with padding {}; choose a smaller size or more "
@@ -199,8 +200,8 @@ class RandomCrop : public ImageTransform {
 
   std::string warning(const Frame& frame) const override {
     if (padding_ < std::min(frame.height, frame.width)) return "";
-    return fmt::format("padding {} is not smaller than the image, which has {}; a crop may show little or nothing of it", padding_,
-                       to_string(frame));
+    return fmt::format("padding {} is not smaller than the image, which has {}; a crop may contain little or nothing of the image",
+                       padding_, to_string(frame));
   }
 
   void apply(Picture& picture, SampleRandom& random) const override {
@@ -210,7 +211,7 @@ class RandomCrop : public ImageTransform {
   }
 
  private:
-  // The start of the crop, relative to an unpadded image of that extent.
+  // The start of the crop, relative to the start of an unpadded image with the given extent.
   int draw_offset(int extent, int size, CounterRandom& random) const {
     const int64_t num_places = extent + 2 * padding_ - size + 1;
     return static_cast<int>(random.next_below(static_cast<uint32_t>(num_places)) - padding_);
@@ -224,9 +225,9 @@ class RandomCrop : public ImageTransform {
 class RandomResizedCrop : public ImageTransform {
  public:
   void describe(KeyTable& keys) {
-    size_.describe(keys, "Of the result: one number for height and width, or [height, width].");
-    keys.add("scale", scale_, {.min = 0, .max = 1, .min_excluded = true, .doc = "Least and greatest part of the image's area."});
-    keys.add("ratio", ratio_, {.min = 0, .min_excluded = true, .doc = "Least and greatest ratio of width to height."});
+    size_.describe(keys, "Size of the result: one number for both height and width, or [height, width].");
+    keys.add("scale", scale_, {.min = 0, .max = 1, .min_excluded = true, .doc = "Minimum and maximum fraction of the image's area."});
+    keys.add("ratio", ratio_, {.min = 0, .min_excluded = true, .doc = "Minimum and maximum ratio of width to height."});
     require_range(keys, "scale", scale_);
     require_range(keys, "ratio", ratio_);
     describe_interpolation(keys, interpolation_);
@@ -252,15 +253,15 @@ class RandomResizedCrop : public ImageTransform {
 }  // namespace
 
 void add_resize_and_crop(TransformRegistry& registry) {
-  add_transform<Resize>(registry, "resize", "Changes the size.");
+  add_transform<Resize>(registry, "resize", "Resizes the image.");
   add_transform<Letterbox>(registry, "letterbox",
-                           "Resizes the image as a whole, so that it fits into a frame, and adds pixels on two sides where its proportions "
-                           "are others.");
-  add_transform<Pad>(registry, "pad", "Adds pixels on the sides.");
-  add_transform<CenterCrop>(registry, "center_crop", "Keeps the middle of the image.");
-  add_transform<RandomCrop>(registry, "random_crop", "Cuts a part out of the image, with optional padding, at a random place.");
+                           "Resizes the whole image to fit into a frame, and adds pixels on two sides if the proportions "
+                           "differ.");
+  add_transform<Pad>(registry, "pad", "Adds pixels at the edges of the image.");
+  add_transform<CenterCrop>(registry, "center_crop", "Crops the middle of the image.");
+  add_transform<RandomCrop>(registry, "random_crop", "Crops the image at a random position, with optional padding.");
   add_transform<RandomResizedCrop>(registry, "random_resized_crop",
-                                   "Cuts a part of random size, proportions and place out of the image, and resizes it.");
+                                   "Crops a part of random size, proportions and position, and resizes it.");
 }
 
 }  // namespace trainer::data

@@ -1,5 +1,5 @@
 #pragma once
-// The transforms of an image's size that are not random, which exported networks contain too (export/preprocessing.h).
+// The transforms of an image's size that are not random. Exported networks contain them too (export/preprocessing.h).
 
 #include <cstdint>
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace trainer::data {
 
-// Sizes as torchvision.transforms.v2.Resize computes them (torchvision/transforms/functional.py).
+// Computes sizes like torchvision.transforms.v2.Resize (torchvision/transforms/functional.py).
 class Resize : public ImageTransform {
  public:
   void describe(KeyTable& keys);
@@ -17,13 +17,13 @@ class Resize : public ImageTransform {
   bool fits_all_depths() const override { return true; }
   void apply(Picture& picture, SampleRandom& random) const override;
 
-  // One number: that of the shorter edge. Not given: longest() is that of the longer one.
+  // One number is the length of the shorter edge. If not given, longest() is the length of the longer edge.
   const SizeKey& size() const { return size_; }
   const std::optional<int64_t>& longest() const { return longest_; }
   Interpolation interpolation() const { return interpolation_; }
 
  private:
-  // Of the edge with that length.
+  // The new length of an edge with length `edge`.
   int size_of(int edge, const Frame& frame) const;
 
   SizeKey size_;
@@ -31,7 +31,7 @@ class Resize : public ImageTransform {
   Interpolation interpolation_ = Interpolation::kBilinear;
 };
 
-// The whole image in a frame of a given size, as Pillow's ImageOps.pad.
+// Fits the whole image into a frame of a given size, like Pillow's ImageOps.pad.
 class Letterbox : public ImageTransform {
  public:
   void describe(KeyTable& keys);
@@ -49,7 +49,7 @@ class Letterbox : public ImageTransform {
   Interpolation interpolation_ = Interpolation::kBilinear;
 };
 
-// torchvision.transforms.Pad.
+// Like torchvision.transforms.Pad.
 class Pad : public ImageTransform {
  public:
   void describe(KeyTable& keys);
@@ -73,7 +73,7 @@ class Pad : public ImageTransform {
   Padding mode_ = Padding::kZero;
 };
 
-// Positions as torchvision.transforms.CenterCrop computes them (torchvision/transforms/functional.py).
+// Computes positions like torchvision.transforms.CenterCrop (torchvision/transforms/functional.py).
 class CenterCrop : public ImageTransform {
  public:
   void describe(KeyTable& keys);

@@ -14,7 +14,7 @@ void SizeKey::describe(KeyTable& keys, const std::string& doc, bool is_required)
   keys.add("size", values_, {.min = 1, .max = kMaxPixels, .unit = "pixels", .doc = doc, .required = is_required, .may_be_one = true});
   keys.refuse("size", [this, is_required]() -> std::string {
     if (values_.size() == 1 || values_.size() == 2 || (!is_required && values_.empty())) return "";
-    return fmt::format("{} were given; give one number, or [height, width]", counted(values_.size(), "number"));
+    return fmt::format("has {}; set one number, or [height, width]", counted(values_.size(), "number"));
   });
 }
 
@@ -24,7 +24,7 @@ bool is_random(const ComponentConfig& component) {
   const auto transform = transform_registry().make(component);
   const auto* of_images = std::get_if<std::shared_ptr<const ImageTransform>>(&transform);
   if (of_images == nullptr) return !std::holds_alternative<Normalize>(transform);
-  // Larger than what a crop may ask for in practice.
+  // Larger than any crop in practice.
   constexpr int kSide = 1024;
   const std::vector<uint8_t> pixels(size_t{3} * kSide * kSide);
   PictureMemory memory;
@@ -48,14 +48,14 @@ bool is_range(const std::vector<double>& values) { return values.size() == 2 && 
 void require_range(KeyTable& keys, const std::string& key, const std::vector<double>& values) {
   keys.refuse(key, [&values]() -> std::string {
     if (is_range(values)) return "";
-    return fmt::format("[{}] is not a range; give [least, greatest]", fmt::join(values, ", "));
+    return fmt::format("[{}] is not a range; set [minimum, maximum]", fmt::join(values, ", "));
   });
 }
 
 void require_number_or_range(KeyTable& keys, const std::string& key, const std::vector<double>& values) {
   keys.refuse(key, [&values]() -> std::string {
     if (is_range(values) || (values.size() == 1 && values.front() >= 0)) return "";
-    return fmt::format("[{}] is not a range; give one number that is not negative, or [least, greatest]", fmt::join(values, ", "));
+    return fmt::format("[{}] is not a range; set one number that is not negative, or [minimum, maximum]", fmt::join(values, ", "));
   });
 }
 
@@ -63,7 +63,7 @@ namespace {
 
 constexpr int kTries = 10;
 
-// Python's round: halves to the even number.
+// Like Python's round(), rounds half to even.
 int round_half_to_even(double value) { return static_cast<int>(std::nearbyint(value)); }
 
 // The largest box in the middle of the image whose ratio is allowed.
@@ -75,7 +75,7 @@ Box central_box(int height, int width, Range ratio) {
   } else if (image_ratio > ratio.greatest) {
     box.width = round_half_to_even(height * ratio.greatest);
   }
-  // The image may be so narrow that a side is rounded to nothing.
+  // The image may be so narrow that a side would be rounded to 0.
   box.height = std::clamp(box.height, 1, height);
   box.width = std::clamp(box.width, 1, width);
   box.top = (height - box.height) / 2;

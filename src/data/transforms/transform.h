@@ -1,5 +1,6 @@
 #pragma once
-// What transforms share. To add one, add it to the file of its family in this folder, or a file and its name in src/CMakeLists.txt.
+// Code that transforms share. A new transform belongs in the file of its family in this folder, or in a new file that is listed in
+// src/CMakeLists.txt.
 
 #include <cstdint>
 #include <memory>
@@ -13,7 +14,7 @@
 
 namespace trainer::data {
 
-// T: an ImageTransform or ErasingTransform.
+// T is an ImageTransform or ErasingTransform.
 template <class T>
 void add_transform(TransformRegistry& registry, std::string name, std::string doc) {
   registry.add<T>(std::move(name), std::move(doc), [](const T& transform) { return Transform(std::make_shared<const T>(transform)); });
@@ -22,7 +23,7 @@ void add_transform(TransformRegistry& registry, std::string name, std::string do
 // The key `size` of a transform: one number, or [height, width].
 class SizeKey {
  public:
-  // It must outlive `keys`.
+  // This object must outlive `keys`.
   void describe(KeyTable& keys, const std::string& doc, bool is_required = true);
 
   bool is_given() const { return !values_.empty(); }
@@ -35,7 +36,7 @@ class SizeKey {
   std::vector<int64_t> values_;
 };
 
-// Whether the transform makes different images of the same one.
+// Whether the transform can produce different results for the same image.
 bool is_random(const ComponentConfig& component);
 
 struct Range {
@@ -45,13 +46,13 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-// Refuses `key` unless `values` are [least, greatest]. It must be in the table, and `values` must outlive it.
+// Refuses `key` unless `values` are [minimum, maximum]. The key must be in the table, and `values` must outlive the table.
 void require_range(KeyTable& keys, const std::string& key, const std::vector<double>& values);
-// The same, but one number that is not negative is allowed too.
+// The same, but also allows one number that is not negative.
 void require_number_or_range(KeyTable& keys, const std::string& key, const std::vector<double>& values);
 
-// A random part of an image, with the distribution of torchvision.transforms.RandomResizedCrop (get_params in
-// torchvision/transforms/transforms.py). `scale`: its part of the image's area; `ratio`: of its width to its height.
+// Draws a random box in an image, with the distribution of torchvision.transforms.RandomResizedCrop (get_params in
+// torchvision/transforms/transforms.py). `scale`: fraction of the image's area; `ratio`: ratio of width to height.
 Box draw_resized_crop_box(int height, int width, Range scale, Range ratio, SampleRandom& random);
 
 }  // namespace trainer::data

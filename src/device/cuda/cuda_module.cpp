@@ -1,4 +1,4 @@
-// The CUDA module: the only code that includes CUDA headers. It is a shared library that device/cuda_module.cpp opens.
+// The CUDA module, a shared library that device/cuda_module.cpp opens. Only code in this folder includes CUDA headers.
 
 #include "device/cuda_module.h"
 
@@ -19,7 +19,7 @@ int device_count() { return c10::cuda::device_count(); }
 std::string refusal() {
   int count = 0;
   const auto error = cudaGetDeviceCount(&count);
-  // The error stays with the thread otherwise.
+  // Clears the error, which would otherwise stay with the thread.
   cudaGetLastError();
   return error == cudaSuccess || error == cudaErrorNoDevice ? "" : cudaGetErrorString(error);
 }
@@ -29,7 +29,7 @@ int compute_capability_major(int device) { return at::cuda::getDeviceProperties(
 std::string device_refusal(int device) {
   try {
     const c10::Device place(c10::kCUDA, static_cast<c10::DeviceIndex>(device));
-    // The first kernel; a device that LibTorch has no code for fails here.
+    // This is the first kernel; it fails on a device for which LibTorch has no code.
     const auto two = at::ones({2}, place).sum().item<float>();
     if (two == 2) return "";
     return fmt::format("it computes 1 + 1 = {}", two);
@@ -59,9 +59,9 @@ class RecordedGraph final : public trainer::device::CudaGraph {
  public:
   RecordedGraph(const std::vector<at::Generator>& generators, const std::function<void()>& work) {
     for (const auto& generator : generators) graph_.register_generator_state(generator);
-    // What is cached now cannot be used by the graph, which has memory of its own.
+    // The graph has its own memory and cannot use the memory that is cached now.
     c10::cuda::CUDACachingAllocator::emptyCache();
-    // Other threads may meanwhile wait for copies of theirs.
+    // Other threads may wait for their own copies during the capture.
     graph_.capture_begin({}, cudaStreamCaptureModeThreadLocal);
     try {
       work();
@@ -69,7 +69,7 @@ class RecordedGraph final : public trainer::device::CudaGraph {
       try {
         graph_.capture_end();
       } catch (const std::exception&) {
-        // The first failure says why.
+        // The first failure has the reason.
       }
       throw;
     }

@@ -10,7 +10,7 @@
 namespace trainer::supervision {
 namespace {
 
-// Longer than all ranks need to end.
+// Longer than the time that all ranks need to end.
 constexpr std::chrono::seconds kConsequenceDelay{10};
 
 }  // namespace
@@ -29,10 +29,10 @@ std::string to_string(const Failure& failure) {
       return fmt::format("{} is stuck: no progress for {} in {}", who, failure.detail, failure.where);
     case Failure::Kind::kLate:
       return fmt::format(
-          "{} has not done its part of the {} within {}; see its output, or raise distributed.timeout_seconds if it needs longer", who,
+          "{} has not finished its part of the {} within {}; see its output, or raise distributed.timeout_seconds if it needs longer", who,
           failure.where, failure.detail);
     case Failure::Kind::kAllWait:
-      return fmt::format("all ranks have been waiting for each other for {}, in {}; they do not run the same collectives in the same order",
+      return fmt::format("all ranks have been waiting for each other for {} in {}; they do not run the same collectives in the same order",
                          failure.detail, failure.where);
   }
   return "";
@@ -43,7 +43,7 @@ void write_error_file(const std::filesystem::path& file, const std::string& text
   auto time = std::chrono::time_point_cast<std::chrono::seconds>(std::chrono::system_clock::now());
   if (text.empty() || exit_code == ExitCode::kPeer) time += kConsequenceDelay;
   const auto message = text.empty() ? "rank 0 reports the reason" : text;
-  // torchrun prints the call stack, which in a Python process contains the message.
+  // torchrun prints the call stack, which contains the message in a Python process.
   const nlohmann::json reply = {
       {"message",
        {{"message", message}, {"extraInfo", {{"py_callstack", message}, {"timestamp", std::to_string(time.time_since_epoch().count())}}}}}};

@@ -19,16 +19,16 @@ using distributed::to_bytes;
 using std::chrono::milliseconds;
 
 // These keys get a value at the start, because reading a missing key would wait for it.
-const std::string kFailureKey = "failure_detector/failure";  // null, then the first failure
+const std::string kFailureKey = "failure_detector/failure";  // null until there is a failure, then the first failure
 const std::string kDigestKey = "failure_detector/digest";
-// How many ranks have read the failure, of those that can.
+// The number of ranks that have read the failure.
 const std::string kConfirmedKey = "failure_detector/confirmed";
 // Each rank costs the store about three messages per interval: 2,500 per second with 1,024 ranks.
 constexpr milliseconds kLongestInterval{200};
 constexpr milliseconds kIntervalPerRank{1};
-// Number of intervals after which a rank without a heartbeat counts as ended, once some rank is known to have ended.
+// The number of intervals after which a rank without a heartbeat counts as ended, once any rank is known to have ended.
 constexpr int kMissedHeartbeats = 4;
-// How long a rank that ends waits until the others have read the reason.
+// How long a rank that is ending waits for the others to read the reason.
 constexpr milliseconds kConfirmTimeout{3000};
 constexpr const char* kUnknownPhase = "an unknown phase";
 
@@ -39,7 +39,7 @@ milliseconds interval_of(const FailureDetectorOptions& options) {
          kIntervalPerRank * static_cast<int>(options.ranks.size());
 }
 
-// The file that a rank uses explains why it is stuck.
+// If a rank is stuck, the file that it is using explains why.
 std::string describe_place(Failure::Kind kind, const distributed::ActivityState& state) {
   return kind == Failure::Kind::kStuck ? distributed::describe_with_file(state) : distributed::describe(state);
 }
@@ -139,7 +139,7 @@ void FailureDetector::exchange_until_finished() {
       changed_.wait_for(lock, interval_, [&] { return is_finished_ || (suspected_ && !failure_); });
     }
   } catch (const std::exception&) {
-    // The process that serves the store has ended; the launcher may report how.
+    // The process that serves the store has exited; the launcher may report how.
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, interval_, [&] { return is_finished_ || suspected_ || failure_; });
     if (is_finished_ || failure_) return;
@@ -197,7 +197,7 @@ void FailureDetector::read_failure(const std::vector<uint8_t>& value) {
   if (!json.is_null()) written_failure_ = json.get<Failure>();
 }
 
-// All ranks report the first failure that a rank has written to the store.
+// All ranks report the first failure that any rank has written to the store.
 void FailureDetector::settle_failure() {
   std::optional<Failure> suspected;
   {

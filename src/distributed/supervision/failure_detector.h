@@ -1,6 +1,6 @@
 #pragma once
 // Finds the rank that failed first. Each rank writes heartbeats to the store; rank 0 reads them and publishes a digest. When a rank fails,
-// ends, stops answering or gets stuck, all others name the same rank and what it was doing, whichever connection broke first.
+// exits, stops answering or gets stuck, all others report the same rank and what it was doing, no matter which connection broke first.
 
 #include <c10/util/intrusive_ptr.h>
 
@@ -33,22 +33,23 @@ struct FailureDetectorOptions {
 
 class FailureDetector {
  public:
-  // Not collective, but every rank must construct one. `store`: shared by all ranks; this opens another connection to it. `on_failure` is
-  // called at most once, on another thread, when the run cannot continue and this rank has not called first_failure(): it must end.
+  // Not collective, but every rank must construct one. `store`: shared by all ranks; the detector opens another connection to it.
+  // `on_failure` is called at most once, on another thread, if the run cannot continue and this rank has not called first_failure(); this
+  // rank must then end.
   FailureDetector(c10d::Store& store, std::shared_ptr<const distributed::Activity> activity, FailureDetectorOptions options,
                   std::function<void(const Failure&)> on_failure);
   ~FailureDetector();
 
-  // This rank itself has failed: informs the others, and waits until they have read it.
+  // Reports that this rank has failed, and waits until the others have read the report.
   void report_own_failure();
-  // Another rank has ended as `detail` describes ("was killed by signal 9 (Killed)").
+  // Reports that another rank has exited, as `detail` describes ("was killed by signal 9 (Killed)").
   void report_ended(int rank, const std::string& detail);
-  // Another rank, which sends heartbeats, has kept this one waiting for `duration` during the start-up.
+  // Reports that this rank has waited for `duration` during the start-up for another rank, which still sends heartbeats.
   void report_late(int rank, std::chrono::milliseconds duration);
-  // Call when this rank has lost another one: returns the first failure of the run. Waits some seconds if no rank has reported a failure;
-  // empty when all ranks answer.
+  // Returns the first failure of the run. Call when this rank has lost another one. Waits some seconds if no rank has reported a failure,
+  // and returns nullopt if all ranks still answer.
   std::optional<Failure> first_failure();
-  // This rank ends normally: stops looking for failures.
+  // Stops looking for failures, because this rank ends normally.
   void finish();
 
  private:
@@ -87,7 +88,7 @@ class FailureDetector {
   Knowledge knowledge_;
   std::optional<Failure> suspected_;  // this rank's own diagnosis
   Clock::time_point suspected_at_;
-  std::optional<Failure> failure_;  // what all ranks report
+  std::optional<Failure> failure_;  // the failure that all ranks report
   bool all_know_ = false;
   bool is_asked_ = false;
   bool is_finished_ = false;

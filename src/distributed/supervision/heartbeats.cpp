@@ -9,8 +9,8 @@ using distributed::ActivityState;
 using distributed::Phase;
 using std::chrono::milliseconds;
 
-// Whether a rank that stays in this phase too long has failed. At the start and at the end, where ranks wait for others and download, only
-// if it is using a file.
+// Whether a rank that stays in this phase too long counts as failed. At the start and at the end, where ranks wait for others and download
+// files, this is so only while the rank is using a file.
 bool is_timed(const ActivityState& state) { return (state.phase != Phase::kStartUp && state.phase != Phase::kEnd) || !state.file.empty(); }
 
 void keep_longest(Digest::Longest& longest, int rank, milliseconds duration) {
@@ -61,7 +61,7 @@ std::optional<Diagnosis> diagnose(const Knowledge& knowledge, const DiagnosisLim
     const auto silence = knowledge.last_answer - knowledge.last_digest;
     if (silence > silence_limit) return silent(0, silence);
   }
-  // An old digest does not show the ranks' current state: do not blame a rank for delays of rank 0 or the store.
+  // An old digest does not show the current state of the ranks; a delay of rank 0 or the store must not be attributed to another rank.
   if (now - knowledge.last_digest > limits.missed) return std::nullopt;
   // In a run without a secret, anyone who reaches the store can write to it.
   const auto is_rank = [&](int rank) { return rank >= 0 && rank < limits.num_ranks; };

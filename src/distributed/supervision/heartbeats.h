@@ -25,22 +25,22 @@ using Clock = std::chrono::steady_clock;
 // Shows that a rank is alive, and what it is doing.
 struct Heartbeat {
   distributed::ActivityState state = {};
-  uint64_t number = 0;  // how many heartbeats this rank has sent
+  uint64_t number = 0;  // number of heartbeats that this rank has sent
 };
 
-// A summary of all ranks' heartbeats of constant size, so that a rank reads no more when there are more ranks. Durations are measured by
-// the clock of rank 0.
+// A summary of the heartbeats of all ranks. Its size is constant, so that the amount that a rank reads does not grow with the number of
+// ranks. Durations are measured with the clock of rank 0.
 struct Digest {
   struct Longest {
     int rank = -1;  // -1: no such rank
     std::chrono::milliseconds duration{0};
   };
-  uint64_t number = 0;                    // how many digests rank 0 has published
+  uint64_t number = 0;                    // number of digests that rank 0 has published
   distributed::ActivityState rank0 = {};  // what rank 0 is doing
   Longest silent = {};                    // the longest time without a heartbeat; never rank 0
-  // The longest time without progress, among the ranks that send heartbeats and do not wait for others.
+  // The longest time without progress among the ranks that send heartbeats and do not wait for other ranks.
   Longest stuck = {};
-  // How long no rank has made progress while all ranks wait for others. 0: not all ranks wait.
+  // How long no rank has made progress while all ranks wait for other ranks; 0 if not all ranks wait.
   std::chrono::milliseconds all_wait{0};
 };
 
@@ -48,11 +48,11 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Heartbeat, state, number)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Digest::Longest, rank, duration)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Digest, number, rank0, silent, stuck, all_wait)
 
-// What a rank knows of the others at a moment.
+// What a rank currently knows about the other ranks.
 struct Knowledge {
   Digest digest = {};
-  Clock::time_point last_digest = {};  // when a new one was read
-  Clock::time_point last_answer = {};  // of the store
+  Clock::time_point last_digest = {};  // when a new digest was last read
+  Clock::time_point last_answer = {};  // when the store last answered
   bool has_lost_connection = false;
 };
 
@@ -60,8 +60,8 @@ struct DiagnosisLimits {
   int rank = 0;
   int num_ranks = 1;
   bool rank0_serves_store = true;  // the store ends with rank 0
-  Clock::duration hang = {};       // without progress, or without an answer
-  Clock::duration missed = {};     // a rank without a heartbeat for longer has missed several
+  Clock::duration hang = {};       // longest time without progress, or without an answer
+  Clock::duration missed = {};     // a rank without a heartbeat for longer than this has missed several heartbeats
 };
 
 struct Diagnosis {
@@ -70,7 +70,7 @@ struct Diagnosis {
   Clock::duration duration = {};
 };
 
-// The failure that a rank concludes at `now` from what it knows; empty: none.
+// The failure that follows at `now` from what a rank knows; nullopt if there is none.
 std::optional<Diagnosis> diagnose(const Knowledge& knowledge, const DiagnosisLimits& limits, Clock::time_point now);
 
 // Rank 0's record of when the heartbeats of each rank changed. Not thread-safe.
@@ -79,7 +79,7 @@ class HeartbeatLog {
   // A rank without a new heartbeat for `silence_limit` counts as neither stuck nor waiting.
   HeartbeatLog(int num_ranks, Clock::duration silence_limit, Clock::time_point now);
 
-  // `heartbeats`: the newest heartbeat of each rank, by rank, as read at `now`; that of rank 0 is new in each call.
+  // `heartbeats`: the newest heartbeat of each rank, by rank, as read at `now`. The heartbeat of rank 0 must be new in each call.
   Digest digest(const std::vector<Heartbeat>& heartbeats, Clock::time_point now);
 
  private:

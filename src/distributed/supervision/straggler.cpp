@@ -10,7 +10,7 @@ namespace {
 
 using distributed::OwnSeconds;
 
-// Fraction of an interval. A smaller excess is not worth fixing, and would cause false alarms for steps of microseconds.
+// As a fraction of the interval. A smaller excess is not worth fixing, and would cause false alarms when steps take microseconds.
 constexpr double kLeastExcess = 0.1;
 constexpr double kLeastSeconds = 1;
 
@@ -20,7 +20,7 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-// The work that `seconds_of` reads, of one rank and of the others.
+// Compares the kind of work that `seconds_of` selects between one rank and the others.
 Straggler::Work compare(std::span<const OwnSeconds> ranks, size_t rank, const std::function<double(const OwnSeconds&)>& seconds_of) {
   std::vector<double> others;
   for (size_t i = 0; i < ranks.size(); ++i) {
@@ -49,12 +49,12 @@ std::string to_string(const Straggler& straggler, const std::string& process, in
   const auto per_step = [num_steps](double seconds) { return fmt::format("{:.3g} s", seconds / static_cast<double>(num_steps)); };
   const bool by_data = straggler.cause == Straggler::Cause::kData;
   return fmt::format(
-      "rank {} ({}) is slow: its own work takes {} per step, that of the others {} (median), so they wait {} for it; "
-      "the largest difference is in its {} ({}, the others {}); {}",
+      "rank {} ({}) is slow: its own work takes {} per step, but that of the other ranks {} (median), so they wait {} for it; "
+      "the largest difference is in its {} time ({}, other ranks {}); {}",
       straggler.rank, process, per_step(straggler.total.own), per_step(straggler.total.others), per_step(straggler.total.excess()),
       by_data ? "data" : "compute", per_step(straggler.part.own), per_step(straggler.part.others),
       by_data ? "check the disk and memory of that host, or raise dataloader.num_workers"
-              : "check whether that host runs another program, has fewer cores than the others, or lower clocks");
+              : "check whether its host runs other programs, has fewer cores than the other hosts, or runs at a lower clock rate");
 }
 
 StragglerDetector::StragglerDetector(std::shared_ptr<distributed::ProcessGroup> world, std::shared_ptr<distributed::Activity> activity,

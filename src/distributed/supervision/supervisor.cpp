@@ -20,15 +20,15 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// Between two looks at the main thread.
+// The interval between two checks of the main thread.
 constexpr milliseconds kInterval{100};
 constexpr milliseconds kAskInterval{200};
-// Longest time from the end of a rank to the launcher's message about it.
+// The longest time between the exit of a rank and the launcher's message about it.
 constexpr seconds kMessageTimeout{2};
-// Ranks that have met detect a rank that hangs together, before each of them does so alone.
+// After the rendezvous, the failure detector of all ranks should report a rank that hangs before each rank reports its own timeout.
 constexpr seconds kLater{5};
 
-// The same text as from the failure detector after the ranks have met. The launcher reports only about this host.
+// Uses the same text as the failure detector does after the rendezvous. The launcher reports only about ranks on this host.
 Ending in_start_up(Failure::Kind kind, const launch::LauncherMessage& about, const std::string& detail) {
   auto rank = distributed::this_process();
   rank.process_id = about.process;
@@ -44,7 +44,7 @@ Ending in_start_up(Failure::Kind kind, const launch::LauncherMessage& about, con
 
 std::optional<Ending> judge(const SupervisionLimits& limits, const MainThreadState& thread, const std::string& mine) {
   const auto place = [&] { return describe_with_file(thread.activity); };
-  // In training, a step or a checkpoint may take longer; the training loop ends the run after it.
+  // During training, a step or a checkpoint may take longer; the training loop ends the run afterwards.
   const bool is_start_up = thread.activity.phase == distributed::Phase::kStartUp || thread.activity.phase == distributed::Phase::kConnect;
   const bool is_late = thread.since_stop && (*thread.since_stop >= limits.stop || thread.is_stop_repeated);
   if (is_late && (is_start_up || thread.with_file >= limits.stop)) {
@@ -137,20 +137,20 @@ void Supervisor::set_hang_limit(seconds limit) {
   if (world_size_ > 1) limits_.file = limit + kLater;
 }
 
-void Supervisor::begin(const distributed::Meeting& meeting) {
-  FailureDetectorOptions options{.rank = rank_, .ranks = meeting.ranks, .rank0_serves_store = !launcher_serves_store_};
+void Supervisor::begin(const distributed::Rendezvous& rendezvous) {
+  FailureDetectorOptions options{.rank = rank_, .ranks = rendezvous.ranks, .rank0_serves_store = !launcher_serves_store_};
   {
     const std::lock_guard lock(mutex_);
     options.hang_limit = limits_.stopped_rank;
   }
-  // Not with the mutex locked, because it connects to the store.
+  // Constructed without holding the mutex, because it connects to the store.
   auto detector =
-      std::make_unique<FailureDetector>(*meeting.store, activity_, std::move(options), [this](const Failure& failure) { add(failure); });
+      std::make_unique<FailureDetector>(*rendezvous.store, activity_, std::move(options), [this](const Failure& failure) { add(failure); });
   const std::lock_guard lock(mutex_);
   detector_ = std::move(detector);
 }
 
-// Explained here, because that waits for what the other events tell.
+// explain() is called on this thread, because it waits for information from other events.
 void Supervisor::lose_connection(const std::string& error) { add(Ending{.text = explain(PeerError(error))}); }
 
 void Supervisor::add(Event event) {
@@ -185,7 +185,7 @@ void Supervisor::handle(const launch::LauncherMessage& message) {
 }
 
 void Supervisor::handle(const Failure& failure) {
-  // The stacks help to find the cause; they appear on the console only if this rank is the cause or all ranks wait.
+  // The stacks help to find the cause. They appear on the console only if this rank is the cause or all ranks wait.
   const bool is_own = failure.rank == rank_ || failure.kind == Failure::Kind::kAllWait;
   logger_->log(is_own ? spdlog::level::err : spdlog::level::debug, "threads of this rank, in {}:\n{}", describe(activity_->read()),
                stacks_of_all_threads());
@@ -211,14 +211,14 @@ void Supervisor::look_at_main_thread() {
   if (ending) end_with(*ending);
   if (with_file > slow_file && file_warned_of_ != file.num_changes) {
     file_warned_of_ = file.num_changes;
-    logger_->warn("{} has taken {} so far; does its file system answer?", file.text, format_duration(with_file));
+    logger_->warn("{} has taken {} so far; check whether its file system responds", file.text, format_duration(with_file));
   }
 }
 
 void Supervisor::end_with(const Ending& ending) {
   const bool is_stopped = ending.exit_code == ExitCode::kStopped;
   report(ending.text, ending.is_cause ? ExitCode::kFailure : ending.exit_code);
-  // The store may end with rank 0; the others, which were asked to stop too, would report that as a failure.
+  // The store may end with rank 0. The other ranks, which also received the stop request, would report that as a failure.
   if (is_stopped && rank_ == 0 && world_size_ > 1) std::this_thread::sleep_for(seconds(1));
   leave(ending.exit_code);
 }
@@ -234,14 +234,14 @@ void Supervisor::leave(ExitCode exit_code) {
 }
 
 std::string Supervisor::explain(const std::exception& error) {
-  // The text of a c10::Error holds a stack trace, and the system_error of a thread does not name the limit that refused it; first_line()
-  // mends both.
+  // The text of a c10::Error contains a stack trace, and the system_error of a thread that cannot start does not name the limit that was
+  // reached; first_line() corrects both.
   const bool is_foreign = dynamic_cast<const c10::Error*>(&error) != nullptr || dynamic_cast<const std::system_error*>(&error) != nullptr;
   if (is_foreign) return explain(Error(distributed::first_line(error)));
   if (dynamic_cast<const AgreedError*>(&error) != nullptr) return error.what();
   const bool is_lost = exit_code_of(error) == ExitCode::kPeer;
   if (!detector_) {
-    // The launcher knows which rank was lost, and its message ends this process.
+    // The launcher knows which rank was lost; its message ends this process.
     if (is_lost && launcher_messages_) std::this_thread::sleep_for(kMessageTimeout);
     return error.what();
   }

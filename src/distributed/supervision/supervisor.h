@@ -1,6 +1,6 @@
 #pragma once
-// How a rank learns that the run cannot continue, and ends. What happens arrives as events at one thread, which also looks at the main
-// thread several times a second; it alone decides.
+// Detects that the run cannot continue, and ends this rank. All events are sent to one thread, which also checks the main thread several
+// times a second and alone decides when to end.
 
 #include <chrono>
 #include <condition_variable>
@@ -25,51 +25,51 @@
 namespace trainer::supervision {
 
 struct SupervisionLimits {
-  // From a stop request to the end of a process that is starting up or using a file, and does not react; the second request ends it at
-  // once.
+  // Time between a stop request and the forced end of a process that is starting up or using a file and does not react. A second request
+  // ends it at once.
   std::chrono::milliseconds stop{8000};
-  // After this time with one file, a warning names it.
+  // After this time with one file, a warning is logged.
   std::chrono::milliseconds slow_file{20000};
-  // After this time with one file, the process ends; 0: never.
+  // After this time with one file, the process ends; 0 means never.
   std::chrono::milliseconds file{0};
-  // How long a rank may be stopped before all ranks have met.
+  // How long a rank may be suspended before all ranks have joined.
   std::chrono::milliseconds stopped_rank{kDefaultHangLimit};
 };
 
-// What the main thread does at a moment.
+// What the main thread is doing.
 struct MainThreadState {
   distributed::ActivityState activity = {};
-  std::chrono::milliseconds with_file{0};                    // how long with activity.file, if there is one
-  std::optional<std::chrono::milliseconds> since_stop = {};  // since the first stop request
+  std::chrono::milliseconds with_file{0};                    // how long it has been using activity.file, if any
+  std::optional<std::chrono::milliseconds> since_stop = {};  // time since the first stop request
   bool is_stop_repeated = false;
 };
 
 // How this process ends.
 struct Ending {
   std::string text = {};                 // for the log and for the launcher
-  ExitCode exit_code = ExitCode::kPeer;  // of the process: kStopped after a stop request
-  bool is_cause = false;                 // of the run's end; false: another rank is, or somebody asked for it
+  ExitCode exit_code = ExitCode::kPeer;  // exit code of the process: kStopped after a stop request
+  bool is_cause = false;                 // whether this rank caused the end of the run; false if another rank or a stop request did
 };
 
-// Whether the main thread has to be ended, because it is blocked in the kernel by a file system that does not answer, or does not react.
-// `mine`: this rank, for the text.
+// Returns an Ending if the process must end because the main thread does not react to a stop request, or is blocked in the kernel by a file
+// system that does not respond. `mine`: describes this rank in the text.
 std::optional<Ending> judge(const SupervisionLimits& limits, const MainThreadState& thread, const std::string& mine);
 
-// What the launcher tells before the ranks have met; then nothing else detects a rank that ends or is stopped.
+// Evaluates the launcher's messages until all ranks have joined. During that time nothing else detects a rank that exits or is suspended.
 class StartUpJudge {
  public:
   void receive(const launch::LauncherMessage& message, Clock::time_point now);
-  // `limit`: how long a rank may be stopped.
+  // `limit`: how long a rank may be suspended.
   std::optional<Ending> judge(std::chrono::milliseconds limit, Clock::time_point now) const;
 
  private:
-  std::optional<launch::LauncherMessage> ended_;    // about the first rank that has ended
-  std::optional<launch::LauncherMessage> stopped_;  // about the first rank that was stopped and has not been continued
+  std::optional<launch::LauncherMessage> ended_;    // about the first rank that has exited
+  std::optional<launch::LauncherMessage> stopped_;  // about the first rank that was suspended and has not been resumed
   Clock::time_point stopped_at_;
 };
 
-// Calls `error` several times a second on another thread until its destruction, and `on_lost` there, once, with the first text that is not
-// empty. A GPU whose connection broke waits forever, and so does the thread that asks it.
+// Calls `error` several times a second on another thread until its destruction, and calls `on_lost` there once with the first text that is
+// not empty. This is needed because a GPU waits forever after its connection broke, and so does a thread that synchronizes with it.
 class ConnectionWatch {
  public:
   ConnectionWatch(std::function<std::string()> error, std::function<void(const std::string&)> on_lost);
@@ -86,29 +86,29 @@ class ConnectionWatch {
   std::thread thread_;
 };
 
-// Exists from the start of a run. When it ends the process, it does so at once: the main thread may be waiting for a rank that never joins.
+// Exists from the start of a run. It ends the process immediately, because the main thread may be waiting for a rank that never joins.
 class Supervisor {
  public:
   Supervisor(const world::RankEnv& rank_env, std::shared_ptr<Logger> logger, const SupervisionLimits& limits = {});
   ~Supervisor();
 
   const std::shared_ptr<distributed::Activity>& activity() const { return activity_; }
-  // From now on, the longest time that a rank may be stopped, or spend on one step or file. A single process waits for its files, as most
-  // programs do.
+  // Sets the longest time that a rank may be suspended, or spend on one step or file. A run of a single process has no limit for files.
   void set_hang_limit(std::chrono::seconds limit);
-  // All ranks have met: from now on they detect each other's failures.
-  void begin(const distributed::Meeting& meeting);
-  // A connection between GPUs broke, as `error` says: the process ends, once the cause is known. To be called by a thread of its own.
+  // Call when all ranks have joined; from then on they detect each other's failures.
+  void begin(const distributed::Rendezvous& rendezvous);
+  // Call when a connection between GPUs broke, with the error text. Ends the process once the cause is known. Must be called on a separate
+  // thread, because it waits.
   void lose_connection(const std::string& error);
-  // The message for an error that ends this rank. If another rank was lost: which one was lost first. Otherwise: the error's own message,
-  // after informing the others that this rank has failed.
+  // Returns the message for an error that ends this rank. If another rank was lost, the message names the rank that was lost first. If not,
+  // it is the error's own message, and the other ranks are informed that this rank has failed.
   std::string explain(const std::exception& error);
-  // Logs the error that ends this rank, and writes it to torchrun's error file. Empty text: another rank reports it.
+  // Logs the error that ends this rank, and writes it to torchrun's error file. An empty text means that another rank reports the error.
   void report(const std::string& text, ExitCode exit_code);
-  // Ends the process once its log is written: connections that close tell the other ranks, and destructors would wait for these or for the
-  // main thread.
+  // Ends the process once its log is written, without running destructors, which would wait for other ranks or for the main thread. The
+  // other ranks notice it by their closed connections.
   [[noreturn]] void leave(ExitCode exit_code);
-  // The run ends normally.
+  // Call when the run ends normally.
   void end();
 
  private:
@@ -130,15 +130,15 @@ class Supervisor {
   const std::string mine_;  // "rank 2 (process 31 on host-a)"
   const std::shared_ptr<Logger> logger_;
   const std::shared_ptr<distributed::Activity> activity_;
-  // Used by the thread only.
+  // Used only by the supervising thread.
   StartUpJudge start_up_;
-  uint64_t file_warned_of_ = 0;  // the number of changes at the last warning
+  uint64_t file_warned_of_ = 0;  // num_changes at the last warning
 
   std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   std::deque<Event> events_;
   SupervisionLimits limits_;
-  std::unique_ptr<FailureDetector> detector_;  // once the ranks have met; then it stays
+  std::unique_ptr<FailureDetector> detector_;  // set once all ranks have joined, and never reset
   bool is_over_ = false;
 
   std::thread thread_;

@@ -15,7 +15,7 @@ namespace {
 
 std::string operator_name(const torch::jit::Node& node) { return node.kind().toQualString(); }
 
-// Throws UsageError with all that cannot be converted.
+// Throws UsageError that lists all operators without a conversion.
 void check_operators(const torch::jit::Graph& graph) {
   std::set<std::string> missing;
   for (const auto* node : graph.nodes()) {
@@ -23,7 +23,7 @@ void check_operators(const torch::jit::Graph& graph) {
   }
   if (missing.empty()) return;
   throw UsageError(
-      fmt::format("--format onnx: the network uses operators without a conversion: {}; export it as torchscript, or add them to "
+      fmt::format("--format onnx: the network uses operators that cannot be converted: {}; export it as torchscript, or add conversions to "
                   "src/export/onnx/operators.cpp",
                   join(std::vector<std::string>(missing.begin(), missing.end()), ", ")));
 }
@@ -72,7 +72,7 @@ void add_outputs(Graph& graph, std::string logits, const std::vector<int64_t>& s
     combine("Mul", answers.deviation);
     combine("Add", answers.mean);
   }
-  // A softmax is along the last axis by default, which is that of the classes.
+  // By default, a softmax is along the last axis, which is that of the classes.
   const auto* const op = answers.kind == Kind::kSoftmax ? "Softmax" : answers.kind == Kind::kSigmoid ? "Sigmoid" : "Identity";
   add(exported::name_of_answers(interface), op, {logits});
 }

@@ -13,7 +13,7 @@ using protobuf::append_bytes;
 using protobuf::append_float;
 using protobuf::append_int64;
 
-// The numbers of the fields are those of onnx.proto.
+// The field numbers are those of onnx.proto.
 
 std::string to_message(const Branch& branch);
 
@@ -87,7 +87,7 @@ std::string to_message(const Branch& branch) {
 }  // namespace
 
 std::string to_file(const Model& model) {
-  constexpr int64_t kVersionOfFormat = 8;  // that came with kOperatorSet
+  constexpr int64_t kVersionOfFormat = 8;  // the version that introduced kOperatorSet
   constexpr uint64_t kMostBytes = uint64_t{1} << 31;
   std::string graph, operators, out;
   for (const auto& node : model.nodes) append_bytes(graph, 1, to_message(node));
@@ -108,7 +108,8 @@ std::string to_file(const Model& model) {
     append_bytes(out, 14, entry);
   }
   if (out.size() < kMostBytes) return out;
-  throw Error(fmt::format("the network has {}, and a .onnx file at most 2 GiB; export it as torchscript", format_bytes(out.size())));
+  throw Error(
+      fmt::format("the network has {}, but a .onnx file can have at most 2 GiB; export it as torchscript", format_bytes(out.size())));
 }
 
 }  // namespace trainer::onnx

@@ -1,5 +1,5 @@
 #pragma once
-// A network in the terms of ONNX (https://onnx.ai), and its file.
+// The ONNX representation of a network (https://onnx.ai), and its file.
 
 #include <cstdint>
 #include <map>
@@ -10,7 +10,7 @@
 
 namespace trainer::onnx {
 
-// Version 17 of the operators has all that these networks need but Gelu, and tools since 2022 read it.
+// Version 17 has all operators that these networks need except Gelu, and tools since 2022 support it.
 inline constexpr int64_t kOperatorSet = 17;
 
 enum class ElementType : int64_t { kFloat = 1, kUint8 = 2, kInt64 = 7, kFloat16 = 10, kFloat64 = 11 };  // ONNX's numbers
@@ -33,7 +33,7 @@ struct Node {
   std::map<std::string, Attribute> attributes = {};
 };
 
-// One of the two graphs of the operator If. It may use the values of the graph around it.
+// One of the two graphs of the operator If. It may use values of the enclosing graph.
 struct Branch {
   std::vector<Node> nodes;
   std::string output;  // float32 of four dimensions
@@ -42,19 +42,19 @@ struct Branch {
 // An input or output.
 struct Value {
   std::string name;
-  std::vector<std::variant<int64_t, std::string>> shape;  // the name of a dimension, or "": it has any size
+  std::vector<std::variant<int64_t, std::string>> shape;  // the name of a dimension, or "", means any size
   ElementType type = ElementType::kFloat;
 };
 
 struct Model {
-  std::vector<Node> nodes;  // each after those whose outputs it reads
+  std::vector<Node> nodes;  // each node comes after the nodes whose outputs it reads
   std::vector<Tensor> constants;
   Value input;
   std::vector<Value> outputs;
   std::map<std::string, std::string> metadata;
 };
 
-// The bytes of a .onnx file. Throws Error if they are more than the 2 GiB that protobuf allows.
+// Returns the bytes of a .onnx file. Throws Error if it is larger than 2 GiB, the limit of protobuf.
 std::string to_file(const Model& model);
 
 }  // namespace trainer::onnx

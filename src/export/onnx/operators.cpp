@@ -25,7 +25,7 @@ class Arguments {
   Arguments(const torch::jit::Node& node, Graph& graph) : node_(node), graph_(graph) {}
 
   const std::string& tensor(size_t index) const {
-    if (!node_.input(index)->type()->isSubtypeOf(*c10::TensorType::get())) refuse("with a number in place of a tensor");
+    if (!node_.input(index)->type()->isSubtypeOf(*c10::TensorType::get())) refuse("with a number instead of a tensor");
     return graph_.name_of(node_.input(index));
   }
   size_t size() const { return node_.inputs().size(); }
@@ -43,7 +43,7 @@ class Arguments {
   }
   bool is_tensor(size_t index) const { return node_.input(index)->type()->isSubtypeOf(*c10::TensorType::get()); }
   std::string text(size_t index) const { return constant(index).toStringRef(); }
-  // Of at least `size` elements: one element stands for all.
+  // Returns at least `size` elements; a single element is repeated.
   Ints integers(size_t index, size_t size = 0) const {
     Ints result;
     for (const auto* element : node_.input(index)->node()->inputs()) result.push_back(torch::jit::toIValue(element).value().toInt());
@@ -51,14 +51,14 @@ class Arguments {
     return result;
   }
   [[noreturn]] void refuse(const std::string& form) const {
-    throw UsageError(fmt::format("--format onnx: the network uses {} {}, for which there is no conversion; export it as torchscript",
+    throw UsageError(fmt::format("--format onnx: the network uses {} {}, which cannot be converted; export it as torchscript",
                                  node_.kind().toQualString(), form));
   }
 
  private:
   c10::IValue constant(size_t index) const {
     auto value = torch::jit::toIValue(node_.input(index));
-    if (!value) refuse("with an argument that is computed");
+    if (!value) refuse("with an argument that is not constant");
     return *value;
   }
 
@@ -66,7 +66,7 @@ class Arguments {
   Graph& graph_;
 };
 
-// For both sides of each dimension: ONNX lists the beginnings, then the ends.
+// Repeats the padding for both sides of each dimension; ONNX lists all beginnings, then all ends.
 Ints both_sides(const Ints& padding) {
   auto result = padding;
   result.insert(result.end(), padding.begin(), padding.end());
@@ -106,13 +106,13 @@ std::string linear(const Arguments& arguments, Graph& graph) {
   return graph.add_node("Gemm", std::move(inputs), {{"transB", int64_t{1}}});
 }
 
-// torch::nn::Linear, when it is traced: bias + x · weight, where weight is a transposed parameter.
+// A traced torch::nn::Linear: bias + x · weight, where weight is a transposed parameter.
 std::string addmm(const Arguments& arguments, Graph& graph) {
   return graph.add_node("Gemm", {arguments.tensor(1), arguments.tensor(2), arguments.tensor(0)},
                         {{"alpha", static_cast<float>(arguments.number(4))}, {"beta", static_cast<float>(arguments.number(3))}});
 }
 
-// A dimension that may be counted from the end.
+// Converts a dimension that may be counted from the end.
 size_t dimension(int64_t number, size_t rank) { return static_cast<size_t>(number < 0 ? number + static_cast<int64_t>(rank) : number); }
 
 std::string swap_dimensions(const Arguments& arguments, Graph& graph, int64_t first, int64_t second) {
@@ -133,7 +133,7 @@ std::string permute(const Arguments& arguments, Graph& graph) {
   return graph.add_node("Transpose", {arguments.tensor(0)}, {{"perm", arguments.integers(1)}});
 }
 
-// To the shape of its result, whose first dimension stays that of the batch.
+// Reshapes to the shape of the traced result; the first dimension remains that of the batch.
 std::string reshape(const Arguments& arguments, Graph& graph) {
   auto shape = arguments.result_shape();
   shape.at(0) = 0;
@@ -164,7 +164,7 @@ std::string layer_norm(const Arguments& arguments, Graph& graph) {
 std::string attention(const Arguments& arguments, Graph& graph) {
   if (!arguments.is_none(3) || arguments.number(4) != 0 || arguments.boolean(5)) arguments.refuse("with a mask or dropout");
   const auto shape = arguments.shape(0);
-  if (shape.size() != 4) arguments.refuse("of other than four dimensions");
+  if (shape.size() != 4) arguments.refuse("with tensors that do not have four dimensions");
   const auto scale = graph.add_constant(torch::tensor(static_cast<float>(1 / std::sqrt(static_cast<double>(shape.back())))));
   const auto keys = graph.add_node("Transpose", {arguments.tensor(1)}, {{"perm", Ints{0, 1, 3, 2}}});
   const auto products = graph.add_node("MatMul", {graph.add_node("Mul", {arguments.tensor(0), scale}), keys});
@@ -253,7 +253,7 @@ std::string avg_pool2d(const Arguments& arguments, Graph& graph) {
                          {"count_include_pad", int64_t{arguments.boolean(5)}}});
 }
 
-// [to, from]: the mean over the parts of an axis that adaptive_avg_pool takes.
+// Returns a matrix [to, from] that computes the means over the parts of an axis used by adaptive_avg_pool.
 torch::Tensor pooling_matrix(int64_t from, int64_t to) {
   auto matrix = torch::zeros({to, from});
   for (int64_t i = 0; i < to; ++i) {
@@ -268,7 +268,7 @@ std::string adaptive_avg_pool2d(const Arguments& arguments, Graph& graph) {
   const auto size = arguments.integers(1);
   const auto shape = arguments.shape(0);
   if (size == Ints{1, 1}) return graph.add_node("GlobalAveragePool", {arguments.tensor(0)});
-  // ONNX has no operator for other sizes; as a mean over rows and columns it is two products with matrices.
+  // ONNX has no operator for other sizes, so the means over rows and columns are computed by two matrix products.
   const auto rows = graph.add_constant(pooling_matrix(shape.at(2), size.at(0)));
   const auto columns = graph.add_constant(pooling_matrix(shape.at(3), size.at(1)).t());
   return graph.add_node("MatMul", {graph.add_node("MatMul", {rows, arguments.tensor(0)}), columns});
@@ -283,7 +283,7 @@ std::string slice(const Arguments& arguments, Graph& graph) {
 }
 
 std::string constant_pad_nd(const Arguments& arguments, Graph& graph) {
-  // Pairs for the last dimension, the one before it, and so on.
+  // The pairs are for the last dimension, the one before it, and so on.
   const auto pairs = arguments.integers(1);
   const auto rank = arguments.shape(0).size();
   Ints pads(2 * rank, 0);
@@ -335,7 +335,7 @@ const std::unordered_map<std::string, Conversion>& conversions() {
 Tensor to_constant(std::string name, const torch::Tensor& tensor, bool is_half) {
   const bool is_float = tensor.is_floating_point();
   if (is_half && is_float && tensor.isfinite().ne(tensor.to(torch::kHalf).isfinite()).any().item<bool>()) {
-    throw UsageError(fmt::format("--fp16: {} has values beyond 65504, the largest of float16; leave it out", name));
+    throw UsageError(fmt::format("--fp16: {} has values above 65504, the maximum of float16; remove this option", name));
   }
   const auto stored = tensor.detach().to(!is_float ? torch::kLong : is_half ? torch::kHalf : torch::kFloat).contiguous();
   return {.name = std::move(name),

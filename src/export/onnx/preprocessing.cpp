@@ -12,7 +12,7 @@ namespace {
 using Ints = std::vector<int64_t>;
 using Names = std::vector<std::string>;
 
-// Adds the steps one after another. Sizes and positions are single numbers, int64; lists have one dimension.
+// Adds the steps one after another. Sizes and positions are int64 scalars; lists have one dimension.
 class Preprocessor {
  public:
   Preprocessor(Graph& graph, const std::string& images) : graph_(graph) {
@@ -80,7 +80,7 @@ class Preprocessor {
   }
 
  private:
-  // Of the resized image.
+  // Returns height and width of the resized image.
   std::pair<std::string, std::string> size_after(const exported::ResizeStep& step) {
     using Fit = exported::ResizeStep::Fit;
     if (step.fit == Fit::kExact) return {number(step.height), number(step.width)};
@@ -108,7 +108,8 @@ class Preprocessor {
     pixels_ = node("Pad", {pixels_, concatenate({none, list(top), list(left), none, list(bottom), list(right)}), real(fill)});
   }
 
-  // Before and after an edge, so that it has `size`; the first is half of both, rounded as Python's round.
+  // Returns the numbers of pixels before and after an edge so that it has length `size`; the first is half of their sum, rounded like
+  // Python's round().
   std::pair<std::string, std::string> margins(const std::string& extent, const std::string& size) {
     const auto before = half_of_difference(size, extent);
     return {before, node("Sub", {node("Sub", {size, extent}), before})};
@@ -123,7 +124,7 @@ class Preprocessor {
   std::string transposed(const std::string& matrix) { return graph_.add_node("Transpose", {matrix}, {{"perm", Ints{1, 0}}}); }
   std::string exact(double value) { return cast(real(static_cast<float>(value)), ElementType::kFloat64); }
 
-  // Of a number that float32 does not hold.
+  // Returns a number that float32 cannot represent, as a sum of float32 values.
   std::string exact_of(double value) {
     std::string sum = exact(0);
     for (int part = 0; part < 3; ++part) {
@@ -134,18 +135,18 @@ class Preprocessor {
     return sum;
   }
 
-  // 2i + 1 for each pixel i of an edge of `size` pixels, times `factor`: positions of the middles of pixels.
+  // Returns (2i + 1) * `factor` for each pixel i of an edge of `size` pixels: the positions of the pixels' middles.
   std::string middles(const std::string& size, const std::string& factor) {
     const auto indices = node("Range", {number(0), size, number(1)});
     return node("Mul", {node("Add", {node("Mul", {indices, number(2)}), number(1)}), factor});
   }
 
-  // Matrices [before, after] of the weight of each pixel of an edge for each pixel of the resized edge. Pillow's are multiples of 2^-22,
-  // and sums that lie on the border between two pixel values are rounded as chance has rounded the weights. float32 holds such sums exactly
-  // if the weights are two numbers of 11 bits each, and TensorFloat-32 holds these numbers.
+  // Matrices [before, after] with the weight of each pixel of an edge for each pixel of the resized edge. Pillow's weights are multiples of
+  // 2^-22, and the rounding of sums between two pixel values depends on the exact weights. float32 represents such sums exactly if the
+  // weights are split into two numbers of 11 bits each, which TensorFloat-32 can represent.
   struct Weights {
     std::string high;  // in units of 2^-11
-    std::string low;   // what is left, in units of 2^-22
+    std::string low;   // the remainder, in units of 2^-22
   };
 
   Weights weights(const std::string& before, const std::string& after, data::Interpolation interpolation) {
@@ -165,7 +166,7 @@ class Preprocessor {
     return {cast(high, ElementType::kFloat), cast(low, ElementType::kFloat)};
   }
 
-  // Steps that are added up, as Pillow does.
+  // Accumulates the steps like Pillow.
   Weights nearest(const std::string& before, const std::string& after) {
     const auto step = node("Div", {to_double(before), to_double(after)});
     const auto rest = node("Expand", {step, list(node("Sub", {after, number(1)}))});
@@ -187,7 +188,7 @@ class Preprocessor {
     return joined(high, node("MatMul", {transposed(weights.low), pixels}));
   }
 
-  // The pixels of these sums, rounded and cut off at 0 and 255.
+  // Combines the sums to pixels, rounded and clipped to 0 to 255.
   std::string joined(const std::string& high, const std::string& low) {
     const auto carried = node("Floor", {node("Mul", {node("Add", {low, real(1 << 21)}), real(1.0F / (1 << 11))})});
     const auto pixels = node("Floor", {node("Mul", {node("Add", {high, carried}), real(1.0F / (1 << 11))})});
@@ -201,7 +202,7 @@ class Preprocessor {
     return value;
   }
 
-  // Keys' cubic with the parameter -1/2.
+  // Keys' cubic kernel with the parameter -1/2.
   std::string cubic(const std::string& distance) {
     const auto near = polynomial(distance, 1.5, -2.5, 0, 1);
     const auto far = polynomial(distance, -0.5, 2.5, -4, 2);
@@ -224,14 +225,14 @@ class Preprocessor {
   }
   std::string to_double(const std::string& value) { return cast(value, ElementType::kFloat64); }
 
-  // How many pixels are added before and after an edge so that it has at least `size`.
+  // Returns the numbers of pixels that must be added before and after an edge so that it has at least `size` pixels.
   std::pair<std::string, std::string> missing(const std::string& extent, const std::string& size) {
     const auto all = node("Max", {node("Sub", {size, extent}), number(0)});
     const auto before = node("Div", {all, number(2)});
     return {before, node("Sub", {all, before})};
   }
 
-  // Rounded as Python's round: halves to the even number.
+  // Rounded half to even, like Python's round().
   std::string half_of_difference(const std::string& extent, const std::string& size) {
     const auto half = node("Round", {node("Mul", {cast(node("Sub", {extent, size}), ElementType::kFloat), real(0.5)})});
     return cast(half, ElementType::kInt64);

@@ -1,5 +1,5 @@
 #pragma once
-// The preprocessing of images as operators of ONNX.
+// Converts the preprocessing of images to operators of ONNX.
 
 #include <string>
 
@@ -8,9 +8,9 @@
 
 namespace trainer::onnx {
 
-// `images`: uint8 [batch, height, width, channels]. Returns the name of the network's input, float32 [batch, channels, height, width]. Its
-// operators are those that every runtime has: a resize is two products with matrices whose elements are computed from the size of the
-// image, because runtimes that have Resize with antialiasing at all compute other values than Pillow.
+// `images`: uint8 [batch, height, width, channels]. Returns the name of the network's input, float32 [batch, channels, height, width]. Uses
+// only operators that every runtime supports. A resize consists of two products with matrices that are computed from the size of the image,
+// because runtimes that support Resize with antialiasing compute different values from Pillow.
 std::string add_preprocessing(const exported::Preprocessing& preprocessing, const std::string& images, Graph& graph);
 
 }  // namespace trainer::onnx

@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The library of the package onnxruntime; empty: python3 or the package is not there.
+// Returns the library of the Python package onnxruntime, or an empty string if python3 or the package is not installed.
 std::string find_python_package() {
   constexpr auto kCommand =
       "python3 -c 'import glob, importlib.util as u; s = u.find_spec(\"onnxruntime\"); "
@@ -32,13 +32,13 @@ std::string find_python_package() {
   return output.substr(0, output.find('\n'));
 }
 
-// Never closed: its threads may outlive a session.
+// The library is never closed, because its threads may outlive a session.
 const api::Base& load_runtime(const fs::path& runtime) {
   std::string file = runtime.string();
   void* library = nullptr;
   if (!runtime.empty()) {
     library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) throw UsageError(fmt::format("--runtime {}: it cannot be loaded: {}", file, ::dlerror()));
+    if (library == nullptr) throw UsageError(fmt::format("--runtime {}: the library cannot be loaded: {}", file, ::dlerror()));
   }
   for (const char* name : {"libonnxruntime.so.1", "libonnxruntime.so"}) {
     if (library != nullptr) break;
@@ -55,7 +55,7 @@ const api::Base& load_runtime(const fs::path& runtime) {
     if (library == nullptr) {
       throw UsageError(
           fmt::format("ONNX Runtime, which runs .onnx files, cannot be loaded: {}; install it for the python3 in PATH "
-                      "(pip install onnxruntime), or name its library with --runtime",
+                      "(pip install onnxruntime), or give its library with --runtime",
                       reason));
     }
   }
@@ -64,7 +64,7 @@ const api::Base& load_runtime(const fs::path& runtime) {
   throw UsageError(fmt::format("{}: it is not the library of ONNX Runtime; give libonnxruntime.so with --runtime", file));
 }
 
-// ONNX's numbers of the types that a network's input and output can have.
+// ONNX's numbers for the types that a network's input and output can have.
 constexpr std::array<std::pair<int, torch::ScalarType>, 4> kTypes = {
     {{1, torch::kFloat32}, {2, torch::kUInt8}, {10, torch::kFloat16}, {11, torch::kFloat64}}};
 
@@ -79,7 +79,7 @@ int type_of(torch::ScalarType dtype) {
   for (const auto& [number, other] : kTypes) {
     if (other == dtype) return number;
   }
-  throw std::logic_error("not a type of an input");
+  throw std::logic_error("unsupported type of an input");
 }
 
 class Network : public exported::ExportedNetwork {
@@ -134,7 +134,7 @@ class Network : public exported::ExportedNetwork {
   }
 
  private:
-  // Owns what the library has created.
+  // Owns an object that the library has created.
   template <class T>
   using Owner = std::unique_ptr<T, std::function<void(T*)>>;
 
@@ -172,7 +172,8 @@ class Network : public exported::ExportedNetwork {
   void read_input() {
     size_t count = 0;
     check(functions_->session_get_input_count(session_.get(), &count));
-    if (count != 1) throw UsageError(fmt::format("{}: it takes {} inputs; give a file of a network that takes one", file_.string(), count));
+    if (count != 1)
+      throw UsageError(fmt::format("{}: the network has {} inputs; give a file with a network that has one input", file_.string(), count));
     char* name = nullptr;
     check(functions_->session_get_input_name(session_.get(), 0, allocator_, &name));
     input_name_ = take_text(name);

@@ -1,14 +1,14 @@
 #pragma once
-// The functions of ONNX Runtime's C interface that runtime.cpp calls. Debian 12 and the Python package have the library without its
-// header. The interface is a table to whose end each version adds functions, so that the positions of these, which all versions since 1.2
-// have, never change (include/onnxruntime/core/session/onnxruntime_c_api.h of microsoft/onnxruntime).
+// The functions of ONNX Runtime's C interface that runtime.cpp calls. Debian 12 and the Python package contain the library without its
+// header. The interface is a table to which each version appends functions, so the positions of these functions, which all versions since
+// 1.2 have, never change (include/onnxruntime/core/session/onnxruntime_c_api.h of microsoft/onnxruntime).
 
 #include <cstddef>
 #include <cstdint>
 
 namespace trainer::onnx::api {
 
-struct Status;  // null: success
+struct Status;  // null means success
 struct Env;
 struct SessionOptions;
 struct Session;
@@ -23,7 +23,7 @@ struct ModelMetadata;
 inline constexpr int kLogFatal = 4;         // ORT_LOGGING_LEVEL_FATAL
 inline constexpr int kArenaAllocator = 1;   // OrtArenaAllocator
 inline constexpr int kDefaultMemory = 0;    // OrtMemTypeDefault
-inline constexpr uint32_t kApiVersion = 2;  // the first one that has all of these functions
+inline constexpr uint32_t kApiVersion = 2;  // the first version that has all of these functions
 
 using Unused = void (*)();
 
@@ -53,7 +53,7 @@ struct Functions {
   Unused unused_50[1];
   Status* (*get_tensor_mutable_data)(Value*, void**);
   Unused unused_52[3];
-  Status* (*cast_type_info_to_tensor_info)(const TypeInfo*, const TensorInfo**);  // which the TypeInfo owns
+  Status* (*cast_type_info_to_tensor_info)(const TypeInfo*, const TensorInfo**);  // owned by the TypeInfo
   Unused unused_56[4];
   Status* (*get_tensor_element_type)(const TensorInfo*, int*);
   Status* (*get_dimensions_count)(const TensorInfo*, size_t*);
@@ -65,7 +65,7 @@ struct Functions {
   Unused unused_70[6];
   Status* (*allocator_free)(Allocator*, void*);
   Unused unused_77[1];
-  Status* (*get_default_allocator)(Allocator**);  // which the library owns
+  Status* (*get_default_allocator)(Allocator**);  // owned by the library
   Unused unused_79[13];
   void (*release_env)(Env*);
   void (*release_status)(Status*);
@@ -79,14 +79,14 @@ struct Functions {
   Unused unused_101[10];
   Status* (*session_get_model_metadata)(const Session*, ModelMetadata**);
   Unused unused_112[4];
-  Status* (*metadata_lookup)(const ModelMetadata*, Allocator*, const char* key, char**);  // null: no such key
+  Status* (*metadata_lookup)(const ModelMetadata*, Allocator*, const char* key, char**);  // null if there is no such key
   Unused unused_117[1];
   void (*release_model_metadata)(ModelMetadata*);
 };
 static_assert(offsetof(Functions, create_tensor_with_data) == 49 * sizeof(Unused));
 static_assert(offsetof(Functions, release_model_metadata) == 118 * sizeof(Unused));
 
-// What the library's one exported function, OrtGetApiBase, returns.
+// The result of OrtGetApiBase, the library's only exported function.
 struct Base {
   const Functions* (*get_functions)(uint32_t version);
   const char* (*get_version)();

@@ -56,7 +56,7 @@ int available_cpus(int num_sharing) {
 ComputeThreads default_compute_threads(int num_sharing, const Environment& environment) {
   constexpr int kMostThreads = 1024;
   const auto own = environment("OMP_NUM_THREADS");
-  // "4,2" gives a number for each level of nested regions.
+  // "4,2" has a number for each level of nested parallel regions.
   const auto number = own ? positive_number(own->substr(0, own->find(',')).c_str()) : std::nullopt;
   const bool is_of_torchrun = number == 1 && environment("TORCHELASTIC_RUN_ID") && environment("LOCAL_WORLD_SIZE").value_or("1") != "1";
   if (number && !is_of_torchrun) {
@@ -64,9 +64,11 @@ ComputeThreads default_compute_threads(int num_sharing, const Environment& envir
     return {count, fmt::format("{}: OMP_NUM_THREADS={}", counted(count, "compute thread"), *own)};
   }
   const int count = available_cpus(num_sharing);
-  return {count, fmt::format(
-                     "{}: this process's share of the cores that the run may use on this host{}", counted(count, "compute thread"),
-                     is_of_torchrun ? "; OMP_NUM_THREADS=1 is ignored, as torchrun sets it by itself: set runtime.threads=1 for one" : "")};
+  return {count,
+          fmt::format("{}: this process's share of the cores that the run may use on this host{}", counted(count, "compute thread"),
+                      is_of_torchrun
+                          ? "; OMP_NUM_THREADS=1 is ignored, because torchrun sets it by default: set runtime.threads=1 to use one thread"
+                          : "")};
 }
 
 std::string cpu_mask() {
@@ -80,7 +82,7 @@ std::string cpu_mask() {
 }
 
 std::string describe_small_shared_memory(const std::filesystem::path& folder) {
-  // The size that NCCL's manual recommends for containers, whose default is 64 MiB.
+  // The size that NCCL's manual recommends for containers; their default is 64 MiB.
   constexpr uint64_t kEnough = uint64_t{1} << 30;
   std::error_code error;
   const auto space = std::filesystem::space(folder, error);
@@ -115,8 +117,8 @@ void visit_with_parents(const fs::path& mount, fs::path group, const std::functi
 }
 
 // Calls `visit` with the folder of this process's group and with those of its ancestors, whose limits apply too. A line of files.groups is
-// "0::/path" for version 2, and "4:cpu,cpuacct:/path" for `controller` of version 1, which has a mount of its own. A container may see the
-// path from outside of it, and its own group at the mount: there is no folder of that path then, and its ancestor is the mount.
+// "0::/path" for version 2, and "4:cpu,cpuacct:/path" for `controller` of version 1, which has its own mount. A container may see the path
+// from outside the container and its own group at the mount: then no folder of that path exists, and its ancestor is the mount.
 void for_each_group(const CgroupFiles& files, const std::string& controller, const std::function<void(const fs::path& folder)>& visit) {
   std::istringstream lines(read_system_file(files.groups));
   for (std::string line; std::getline(lines, line);) {
@@ -142,7 +144,7 @@ class Least {
   std::optional<Number> least_;
 };
 
-// Empty for "max", for the number by which version 1 says that there is no limit, and for a file that does not exist.
+// Empty for "max", for the number with which version 1 marks "no limit", and for a file that does not exist.
 std::optional<uint64_t> parse_limit(const std::string& text) {
   constexpr uint64_t kUnlimited = uint64_t{1} << 60;
   std::istringstream stream(text);
@@ -151,7 +153,7 @@ std::optional<uint64_t> parse_limit(const std::string& text) {
   return limit;
 }
 
-// `names`: of the files that hold the limit in version 1 and in version 2.
+// `names`: the names of the files that hold the limit, in version 1 and in version 2.
 std::optional<uint64_t> least_limit(const CgroupFiles& files, const char* controller, std::initializer_list<const char*> names) {
   Least<uint64_t> least;
   for_each_group(files, controller, [&](const fs::path& folder) {
@@ -215,7 +217,7 @@ void check_threads(int count) {
   std::vector<pthread_t> threads;
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
-  // They only wait, and must not need the address space of many stacks of the usual size.
+  // These threads only wait, and a small stack keeps them from using up the address space.
   constexpr size_t kStackSize = size_t{1} << 20;
   pthread_attr_setstacksize(&attributes, kStackSize);
   int error = 0;
@@ -244,7 +246,7 @@ std::optional<int64_t> process_number(const std::string& name) {
   return error == std::errc{} && end == name.data() + name.size() ? std::optional(number) : std::nullopt;
 }
 
-// Whether it waits for processes that it has started. cmdline holds the arguments with a zero byte after each.
+// Whether the command waits for processes that it has started. cmdline holds the arguments, each followed by a zero byte.
 bool is_launcher(const std::string& command_line) {
   const auto first = command_line.find('\0');
   if (first == std::string::npos) return false;
@@ -283,8 +285,8 @@ std::string describe_other_runs(const std::vector<int64_t>& others, int num_thre
   for (size_t i = 0; i < std::min(others.size(), kShown); ++i) shown.push_back(std::to_string(others[i]));
   if (others.size() > kShown) shown.emplace_back("...");
   return fmt::format(
-      "other runs use the cores of this host too (process {}), and each rank here uses {} as if they did not; runtime.threads sets another "
-      "number",
+      "other runs also use the cores of this host (process {}), but each rank here uses {} as if they did not; set runtime.threads to "
+      "change the number",
       join(shown, ", "), counted(num_threads, "thread"));
 }
 

@@ -21,21 +21,21 @@ namespace trainer::world {
 // `num_sharing` processes of the run that share them; at most Slurm's SLURM_CPUS_PER_TASK and at least 1.
 int available_cpus(int num_sharing = 1);
 
-// How many threads compute, and one line for the user of what has decided it: "2 compute threads: OMP_NUM_THREADS=2".
+// How many threads compute, and one line for the user with the reason: "2 compute threads: OMP_NUM_THREADS=2".
 struct ComputeThreads {
   int count = 1;
   std::string decision = {};
 };
 
-// Where the configuration leaves it open: OMP_NUM_THREADS if the user has set it, else available_cpus(). torchrun sets the variable to 1
-// for several processes of a host unless it is set, so that 1 counts as not set under torchrun.
+// The default when the configuration does not set the number: OMP_NUM_THREADS if the user has set it, else available_cpus(). torchrun sets
+// the variable to 1 for several processes per host if it is not set, so under torchrun 1 counts as not set.
 ComputeThreads default_compute_threads(int num_sharing = 1, const Environment& environment = process_environment());
 
 // The cores of this process's affinity mask ("0,1,4"). Processes with the same mask share them.
 std::string cpu_mask();
 
-// A warning if `folder`, through whose files the processes of this host share memory, is smaller than NCCL may need between them; empty if
-// it is large enough or does not exist.
+// A warning if `folder`, the shared memory of the processes of this host, is smaller than NCCL may need; empty if it is large enough or
+// does not exist.
 std::string describe_small_shared_memory(const std::filesystem::path& folder = "/dev/shm");
 
 // The name of this host.
@@ -55,27 +55,27 @@ struct CgroupFiles {
   std::filesystem::path mount = "/sys/fs/cgroup";
 };
 
-// The least limit of this process's group and of those above it; empty: none, or no cgroups.
-std::optional<int> cgroup_cpus(const CgroupFiles& files = {});         // whole cores, at least 1
-std::optional<uint64_t> cgroup_memory(const CgroupFiles& files = {});  // bytes
+// The lowest limit of this process's group and of its ancestors; empty: no limit, or no cgroups.
+std::optional<int> cgroup_cpus(const CgroupFiles& files = {});         // in whole cores, at least 1
+std::optional<uint64_t> cgroup_memory(const CgroupFiles& files = {});  // in bytes
 std::optional<uint64_t> cgroup_processes(const CgroupFiles& files = {});
 
 // "200000 100000" (quota and period of cgroup v2's cpu.max) as whole cores, at least 1; empty for "max" and for malformed text.
 std::optional<int> parse_cpu_max(std::string_view text);
 
-// The limits of threads, which the system reports without their names.
+// The limits on threads; the system's errors do not name them.
 
 // "user 1000 may have 64 processes and threads together (ulimit -u), and this control group may have 200 (pids.max)".
 std::string describe_process_limits();
 
-// Throws Error that names the limits if `count` more threads cannot run at the same time.
+// Throws an Error that names the limits if `count` more threads cannot run at the same time.
 void check_threads(int count);
 
 // The same text for the error of a std::thread that could not be started; empty for other errors.
 std::string explain_thread_limit(const std::exception& error);
 
-// The content of a file of the system, such as one in /proc; empty if it cannot be read, because a process may end and not every system has
-// every file.
+// The content of a system file, such as one in /proc; empty if it cannot be read, because a process may end and not every system has every
+// file.
 inline std::string read_system_file(const std::filesystem::path& path) {
   std::ifstream stream(path);
   std::ostringstream text;
@@ -85,11 +85,12 @@ inline std::string read_system_file(const std::filesystem::path& path) {
 
 // Processes of other runs on this host.
 
-// The numbers of the processes with this process's program name that may use a core of this process, without those in `own`, this process
-// and launchers (`trainer launch` and `crossval`), in ascending order. Finds what `proc` shows: in a container, its own processes.
+// The ids of the processes with this process's program name that may use a core of this process, without those in `own`, this process and
+// launchers (`trainer launch` and `crossval`), in ascending order. Finds the processes that `proc` shows: in a container, only its own.
 std::vector<int64_t> processes_of_other_runs(std::span<const int64_t> own, const std::filesystem::path& proc = "/proc");
 
-// A line for the user about `others`, whose cores the ranks of this host share although each uses `num_threads` threads; empty without any.
+// A line for the user about `others`, which share cores with the ranks of this host although each rank uses `num_threads` threads; empty if
+// there are none.
 std::string describe_other_runs(const std::vector<int64_t>& others, int num_threads);
 
 }  // namespace trainer::world

@@ -24,10 +24,10 @@ constexpr Names kRank = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}
 constexpr Names kOpenMpi = {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
 constexpr Names kPmi = {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
 constexpr Names kSlurmStep = {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"};
-// The variables of the job, used where those of the step are not set.
+// The variables of the job, used if those of the step are not set.
 constexpr Names kSlurmJob = {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_TASKS_PER_NODE"};
 
-// The ranks and sizes that the flags or one launcher set for this process; empty names: none are set.
+// The ranks and sizes that the flags or one launcher set for this process; the names are empty if none are set.
 struct Claim {
   Names names;
   std::optional<Setting> rank, world_size, local_rank, local_world_size;
@@ -85,7 +85,7 @@ void check_agreement(const std::optional<Setting>& flag, const std::optional<Set
   }
 }
 
-// Moves the query of "tcp://host:1?rank=0&world_size=2" (a form of PyTorch's init_method) into `claim`; returns the part before it.
+// Moves the query of "tcp://host:1?rank=0&world_size=2" (a form of PyTorch's init_method) to `claim`; returns the part before it.
 std::string take_query(const std::string& init_method, Claim& claim) {
   const auto question_mark = init_method.find('?');
   if (question_mark == std::string::npos) return init_method;
@@ -138,7 +138,7 @@ Claim join(const Claim& flags, const VariableReader& variables) {
   if (!flags.local_rank) return claim;
   if (!has_names(flags) && claim.names.rank != kRank.rank) {
     throw UsageError(
-        fmt::format("{} without --rank and --world-size, or RANK and WORLD_SIZE: give them too, or omit it", flags.local_rank->text));
+        fmt::format("{} without --rank and --world-size, or RANK and WORLD_SIZE: set them too, or omit it", flags.local_rank->text));
   }
   check_agreement(flags.local_rank, claim.local_rank);
   claim.local_rank = flags.local_rank;
@@ -156,7 +156,7 @@ void check_rank(const Setting& rank, const Setting& size) {
   }
 }
 
-// Checks that the claim is complete and possible; sets the ranks, the sizes and the beginning of `decision`.
+// Checks that the claim is complete and possible; returns the ranks, the sizes and the beginning of `decision`.
 RankEnv to_place(const Claim& claim) {
   const auto& [names, rank, world_size, local_rank, local_world_size] = claim;
   check_pair(rank, world_size, names.world_size);
@@ -187,7 +187,7 @@ RankEnv to_place(const Claim& claim) {
   return rank_env;
 }
 
-// "; ignored: SLURM_PROCID=0 of SLURM_NTASKS=1": the variables of launchers that were not used.
+// "; ignored: SLURM_PROCID=0 of SLURM_NTASKS=1": the variables of the launchers that were not used.
 std::string describe_ignored(const VariableReader& variables, std::string_view chosen_rank) {
   std::string text;
   for (const auto& names : {kOpenMpi, kPmi, slurm_names(variables)}) {  // RANK is used, or equal to the flags
@@ -202,7 +202,7 @@ std::string node_list_name(const VariableReader& variables) {
   return variables.text("SLURM_STEP_NODELIST") ? "SLURM_STEP_NODELIST" : "SLURM_JOB_NODELIST";
 }
 
-// RankEnv::slurm_hosts.
+// Reads RankEnv::slurm_hosts.
 std::vector<std::string> read_slurm_hosts(const VariableReader& variables, const RankEnv& rank_env) {
   const auto list = variables.text(node_list_name(variables));
   const auto counts = variables.text(slurm_names(variables).local_world_size);
@@ -210,7 +210,7 @@ std::vector<std::string> read_slurm_hosts(const VariableReader& variables, const
   if (!list || !counts || !node) return {};
   const auto distribution = variables.text("SLURM_DISTRIBUTION").value_or("");
   auto hosts = hosts_of_tasks(*list, *counts, distribution, static_cast<size_t>(rank_env.world_size));
-  // A cluster may have another default.
+  // A cluster may have another default distribution.
   const auto names = host_names(*list, static_cast<size_t>(node->value) + 1);
   const bool agrees =
       !hosts.empty() && names.size() == static_cast<size_t>(node->value) + 1 && hosts[static_cast<size_t>(rank_env.rank)] == names.back();
@@ -244,14 +244,14 @@ void read_master(const VariableReader& variables, bool is_slurm, RankEnv& rank_e
   rank_env.decision += derived;
 }
 
-// RankEnv::slurm_gpus; 0 if Slurm reports none. Under --gpus-per-task Slurm gives each task its own GPUs.
+// Reads RankEnv::slurm_gpus; 0 if Slurm reports none. With --gpus-per-task Slurm gives each task its own GPUs.
 std::optional<int> read_slurm_gpus(const VariableReader& variables) {
   if (variables.text("SLURMD_TRES_BIND").value_or("").find("per_task") != std::string::npos) return std::nullopt;
   const auto gpus = variables.number("SLURM_GPUS_ON_NODE", 0);
   return gpus ? gpus->value : 0;
 }
 
-// torchrun's run id is "none" unless --rdzv-id or --standalone is given.
+// torchrun's run id is "none" unless --rdzv-id or --standalone is used.
 RunSecret read_secret(const VariableReader& variables, std::string_view chosen_rank) {
   if (chosen_rank == kRank.rank) {
     if (auto token = variables.text(kTokenVariable)) return {RunSecret::Source::kLauncher, *std::move(token)};
@@ -288,7 +288,7 @@ RankEnv find_rank_env(const RankFlags& flags, const Environment& environment) {
     }
   } else if (init_method) {
     throw UsageError(
-        fmt::format("--init-method {} without --rank and --world-size, and no launcher's variables are set: give them too, or "
+        fmt::format("--init-method {} without --rank and --world-size, and no launcher's variables are set: set them too, or "
                     "omit it for a single process",
                     *init_method));
   } else {
@@ -310,7 +310,7 @@ RankEnv find_rank_env(const RankFlags& flags, const Environment& environment) {
 
 namespace {
 
-// The number that is all of `text`; empty if it is not one.
+// The number that the whole of `text` represents; empty if it is not one.
 template <class Number>
 std::optional<Number> parse(std::string_view text) {
   Number number = 0;

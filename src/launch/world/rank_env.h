@@ -1,6 +1,6 @@
 #pragma once
-// The rank of this process, the world size and the rendezvous address, from the command line and from the environment variables of
-// launchers. Opens no file or connection. Thread-safe, except for process_environment() during a change of the environment.
+// Finds the rank of this process, the world size and the rendezvous address from the command line and the environment variables of
+// launchers. Opens no file or connection. Thread-safe, except for process_environment() while the environment changes.
 
 #include <cstdint>
 #include <functional>
@@ -21,10 +21,10 @@ struct RankFlags {
 // Variables in which `trainer launch` passes the numbers of inherited descriptors to its processes.
 inline constexpr const char* kLauncherMessagesVariable = "TRAINER_LAUNCHER_MESSAGES";
 inline constexpr const char* kListenVariable = "TRAINER_LAUNCHER_SOCKET";
-// In which it passes RunSecret::text.
+// The variable in which it passes RunSecret::text.
 inline constexpr const char* kTokenVariable = "TRAINER_LAUNCHER_TOKEN";
 
-// Names the file from which torchrun reads why a process has failed.
+// Names the file from which torchrun reads the reason why a process has failed.
 inline constexpr const char* kErrorFileVariable = "TORCHELASTIC_ERROR_FILE";
 
 // The value of a variable; empty when it is not set.
@@ -33,7 +33,7 @@ Environment process_environment();
 
 inline constexpr int kMostRanks = 100'000;
 
-// What the ranks of one run know, and strangers do not, or would have to guess.
+// A text that all ranks of one run have and that others do not have, or would have to guess.
 struct RunSecret {
   enum class Source {
     kNone,
@@ -51,19 +51,19 @@ struct RankEnv {
   int world_size = 1;
   int local_rank = 0;  // among the processes of this host
   int local_world_size = 1;
-  int num_nodes = 1;                            // GROUP_WORLD_SIZE of launchers that start equally many processes on each; else 1
-  std::optional<std::string> init_method = {};  // of the flag --init-method, without its ?rank=..&world_size=..
+  int num_nodes = 1;  // GROUP_WORLD_SIZE of launchers that start the same number of processes on each host; else 1
+  std::optional<std::string> init_method = {};  // from the flag --init-method, without its ?rank=..&world_size=..
   std::string master_addr = {};                 // for env://, IPv6 without its brackets; empty: not given
   int master_port = 0;                          // for env://; 0: not given
   std::string port_source = {};                 // "MASTER_PORT", or the variables that the port is computed from
   bool launcher_serves_store = false;           // torchrun's agent listens at master_port (TORCHELASTIC_USE_AGENT_STORE is "True")
   int restart_attempt = 0;                      // TORCHELASTIC_RESTART_COUNT
   std::string error_file = {};                  // kErrorFileVariable
-  std::optional<int> slurm_gpus = {};           // of all tasks of the step on this host; empty: no srun step, or each task has its own
+  std::optional<int> slurm_gpus = {};           // for all tasks of the step on this host; empty: no srun step, or each task has its own
   std::vector<std::string> slurm_hosts = {};    // the node of each rank of an srun step, by rank; empty: not known
   std::string gloo_interface = {};              // GLOO_SOCKET_IFNAME
   int launcher_messages_descriptor = -1;        // where `trainer launch` reports how other ranks have ended; -1: none
-  int listen_descriptor = -1;                   // of rank 0: a socket that `trainer launch` has bound to master_port; -1: none
+  int listen_descriptor = -1;                   // rank 0: a socket that `trainer launch` has bound to master_port; -1: none
   RunSecret secret = {};                        // from a launcher
   std::string decision = {};                    // one line for the user: the source with its values, and what was ignored
 };
@@ -86,8 +86,8 @@ struct RendezvousAddress {
   std::string port_source = {};  // of kTcp: where the port was set, such as "MASTER_PORT"
 };
 
-// From the flag, else from the configuration (`distributed.init_method`); env:// stands for master_addr and master_port. kAlone for a world
-// of one process. Throws UsageError that names what is missing or malformed.
+// Takes the address from the flag, else from the configuration (`distributed.init_method`); env:// stands for master_addr and master_port.
+// kAlone for a world of one process. Throws UsageError that names what is missing or malformed.
 RendezvousAddress rendezvous_address(const RankEnv& rank_env, const std::string& configured_init_method);
 
 // Reads numbers from flags and from the variables of an environment.
@@ -100,7 +100,7 @@ struct Setting {
 
 inline constexpr int kNoLimit = std::numeric_limits<int>::max();
 
-// The number `value`, which `text` sets. Throws UsageError that shows `text` if it is no whole number from `least` to `most`.
+// The number `value`, which `text` sets. Throws UsageError that shows `text` if it is not a whole number from `least` to `most`.
 Setting to_number(std::string text, std::string_view value, int least, int most = kNoLimit);
 
 class VariableReader {
@@ -109,9 +109,9 @@ class VariableReader {
 
   // A variable with an empty value counts as not set.
   std::optional<std::string> text(std::string_view name) const;
-  // Throws as to_number().
+  // Throws like to_number().
   std::optional<Setting> number(std::string_view name, int least, int most = kNoLimit) const;
-  // Empty as well if the variable is not a number.
+  // Also empty if the variable is not a number.
   std::optional<uint64_t> unsigned_number(std::string_view name) const;
   // "RANK=4"
   std::string show(std::string_view name) const;

@@ -54,7 +54,8 @@ RendezvousAddress rendezvous_address(const RankEnv& rank_env, const std::string&
   const std::string& init_method = rank_env.init_method ? *rank_env.init_method : configured_init_method;
   const std::string source = (rank_env.init_method ? "--init-method " : "distributed.init_method: ") + init_method;
   if (init_method.find('?') != std::string::npos) {
-    throw UsageError(source + ": an experiment file is the same for all ranks; give rank and world size as --rank and --world-size");
+    throw UsageError(source +
+                     ": an experiment file is the same for all ranks; set the rank and the world size with --rank and --world-size");
   }
   constexpr std::string_view kTcp = "tcp://";
   constexpr std::string_view kFile = "file://";

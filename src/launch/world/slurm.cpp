@@ -24,7 +24,7 @@ bool take(std::string_view& text, std::string_view prefix) {
   return true;
 }
 
-// The position of the comma that ends the first term of a node list; a comma in brackets does not.
+// The position of the comma that ends the first term of a node list; commas in brackets do not end it.
 size_t end_of_term(std::string_view hosts) {
   bool is_in_brackets = false;
   for (size_t i = 0; i < hosts.size(); ++i) {

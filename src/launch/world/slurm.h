@@ -21,8 +21,8 @@ std::vector<std::string> host_names(std::string_view hosts, size_t limit);
 // malformed.
 std::vector<std::string> hosts_of_tasks(std::string_view hosts, std::string_view counts, std::string_view distribution, size_t num_tasks);
 
-// The problem and its remedy if a step has more tasks than GPUs, or GPUs without a task, on a host; else empty. `num_gpus` 0: Slurm reports
-// none, but the host may have GPUs that Slurm does not manage.
+// The problem and its remedy if a step has more tasks than GPUs, or GPUs without a task, on a host; else empty. `num_gpus` is 0 if Slurm
+// reports none; the host may still have GPUs that Slurm does not manage.
 std::string too_few_gpus(int num_tasks, int num_gpus);
 std::string idle_gpus(int num_tasks, int num_gpus);
 

@@ -1,7 +1,6 @@
 #include "nn/convolution/convolution.h"
 
 #include <ATen/Dispatch.h>
-#include <ATen/Parallel.h>
 #include <ATen/record_function.h>
 #include <torch/torch.h>
 
@@ -11,11 +10,8 @@
 #include <vector>
 
 #include "nn/convolution/strided_kernels.h"
+#include "nn/parallel.h"
 #include "nn/stored_tensor.h"
-
-#ifndef INTRA_OP_PARALLEL
-#error "at::parallel_for uses only the calling thread unless this file is compiled with -fopenmp"
-#endif
 
 namespace trainer::nn::convolution {
 namespace {
@@ -35,7 +31,7 @@ torch::Tensor weight_gradient(const torch::Tensor& x, const torch::Tensor& dy, c
     const auto* input = x.const_data_ptr<scalar_t>();
     const auto* given = dy.const_data_ptr<scalar_t>();
     auto* result = gradient.data_ptr<scalar_t>();
-    at::parallel_for(0, num_gradient_parts(shape), 1,
+    parallel_for(0, num_gradient_parts(shape), 1,
                      [&](int64_t begin, int64_t end) { add_strided_weight_gradient(shape, input, given, result, begin, end); });
   });
   return gradient;
@@ -70,15 +66,15 @@ class StridedConvolution : public torch::autograd::Function<StridedConvolution> 
 
 }  // namespace
 
-bool takes_strided(const torch::Tensor& x, const torch::Tensor& weight) {
+bool supports_strided(const torch::Tensor& x, const torch::Tensor& weight) {
   const bool is_possible_type = x.scalar_type() == torch::kFloat32 || x.scalar_type() == torch::kFloat64;
   return x.is_cpu() && is_possible_type && x.dim() == 4 && weight.scalar_type() == x.scalar_type() && weight.size(2) == 3 &&
          weight.size(3) == 3 && weight.size(1) % kChannels == 0;
 }
 
 torch::Tensor convolve_strided(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, int64_t stride) {
-  TORCH_CHECK(takes_strided(x, weight), "a strided convolution of ", x.sizes(), " with ", weight.sizes());
-  // An autograd function does not take undefined tensors.
+  TORCH_CHECK(supports_strided(x, weight), "a strided convolution of ", x.sizes(), " with ", weight.sizes());
+  // An autograd function does not accept undefined tensors.
   const auto given = bias.defined() ? std::optional(bias) : std::nullopt;
   constexpr auto kLayout = at::MemoryFormat::ChannelsLast;
   return StridedConvolution::apply(x.contiguous(kLayout), weight.contiguous(kLayout), given, stride);
@@ -88,34 +84,30 @@ namespace {
 
 constexpr auto kLayout = at::MemoryFormat::ChannelsLast;
 
-#ifndef INTRA_OP_PARALLEL
-#error "at::parallel_for uses only the calling thread unless this file is compiled with -fopenmp"
-#endif
-
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// More tiles reuse the transformed weights more often; fewer keep the transformed images in the cache.
+// More tiles reuse the transformed weights more often; fewer tiles keep the transformed images in the cache.
 int64_t most_tiles_per_block(int64_t num_channels) { return std::clamp<int64_t>(num_channels * 3 / 8, 24, 96) / 12 * 12; }
 
-// Gives each thread as many blocks of about the same size. The kernels compute four tiles at once without loss.
+// Chooses the block size so that all threads have the same number of blocks of about equal size. The kernels process four tiles at once.
 int64_t balanced_block(int64_t num_tiles, int64_t num_channels) {
   constexpr int64_t kTilesAtOnce = 4;
-  num_tiles = std::max<int64_t>(num_tiles, 1);  // an empty batch
+  num_tiles = std::max<int64_t>(num_tiles, 1);  // for an empty batch
   const int64_t num_threads = at::get_num_threads();
   const int64_t num_rounds = ceil_div(num_tiles, most_tiles_per_block(num_channels) * num_threads);
   return ceil_div(num_tiles, num_rounds * num_threads * kTilesAtOnce) * kTilesAtOnce;
 }
 
-// Calls act(i) for each i below `count` on all threads; a thread that is slower, because another process uses its core, takes fewer.
+// Calls act(i) for each i below `count` on all threads. A thread that is slower, because another process uses its core, processes fewer.
 template <class Act>
 void for_each_in_any_order(int64_t count, const Act& act) {
   std::atomic<int64_t> next = 0;
-  at::parallel_for(0, std::min<int64_t>(count, at::get_num_threads()), 1, [&](int64_t /*begin*/, int64_t /*end*/) {
+  parallel_for(0, std::min<int64_t>(count, at::get_num_threads()), 1, [&](int64_t /*begin*/, int64_t /*end*/) {
     for (int64_t i = next++; i < count; i = next++) act(i);
   });
 }
 
-// Memory of the calling thread, kept for the next call.
+// Memory of the calling thread, which later calls reuse.
 template <class T>
 T* thread_memory(int64_t size) {
   thread_local std::vector<T> memory;
@@ -127,7 +119,8 @@ Shape shape_of(const torch::Tensor& x, const torch::Tensor& weight) {
   return {.num_images = x.size(0), .height = x.size(2), .width = x.size(3), .in_channels = weight.size(1), .out_channels = weight.size(0)};
 }
 
-// The output of a convolution of `shape`; with `is_reversed`, `weight` is that of the convolution whose input gradient this is.
+// Computes the output of a convolution of `shape`. If `is_reversed`, this is the input gradient of another convolution, to which `weight`
+// belongs.
 torch::Tensor run(const torch::Tensor& x, const torch::Tensor& weight, const Addends& addends, const Shape& shape, bool is_reversed,
                   Tile tile) {
   RECORD_FUNCTION("trainer::winograd_convolution", c10::ArrayRef<const c10::IValue>{});
@@ -142,7 +135,7 @@ torch::Tensor run(const torch::Tensor& x, const torch::Tensor& weight, const Add
     const Epilogue<S> epilogue{values_of<T>(addends.bias), values_of<S>(addends.residual), addends.relu};
     auto* weights = mutable_values_of<T>(transformed);
     auto* result = mutable_values_of<S>(output);
-    at::parallel_for(0, shape.in_channels / kChannels, 1, [&](int64_t begin, int64_t end) {
+    parallel_for(0, shape.in_channels / kChannels, 1, [&](int64_t begin, int64_t end) {
       transform_weights(tile, shape, given, is_reversed, weights, begin * kChannels, end * kChannels);
     });
     for_each_in_any_order(ceil_div(count, block), [&](int64_t i) {
@@ -153,7 +146,7 @@ torch::Tensor run(const torch::Tensor& x, const torch::Tensor& weight, const Add
   return output;
 }
 
-// Values of a block of transformed tiles of the input and of the output's gradient.
+// The number of values of a block of transformed tiles of the input and of the output's gradient.
 int64_t block_size(Tile tile, const Shape& shape, int64_t num_tiles) {
   return num_positions(tile) * (plane_size(num_tiles, shape.in_channels) + plane_size(num_tiles, shape.out_channels));
 }
@@ -168,7 +161,7 @@ torch::Tensor sum_by_thread(const S* x, const S* dy, const Shape& shape, Tile ti
   const int64_t size = num_positions(tile) * shape.in_channels * shape.out_channels;
   auto sums = at::empty({num_parts * size}, options);
   auto* all = sums.data_ptr<T>();
-  at::parallel_for(0, num_parts, 1, [&](int64_t begin, int64_t end) {
+  parallel_for(0, num_parts, 1, [&](int64_t begin, int64_t end) {
     auto* inputs = thread_memory<T>(block_size(tile, shape, block));
     auto* gradients = inputs + num_positions(tile) * plane_size(block, shape.in_channels);
     for (int64_t part = begin; part < end; ++part) {
@@ -185,8 +178,8 @@ torch::Tensor sum_by_thread(const S* x, const S* dy, const Shape& shape, Tile ti
   return sums.view({num_parts, size});
 }
 
-// All threads transform a large block, then each sums at its own positions: for so many channels that a copy of the sums for each thread
-// would be large.
+// All threads transform a large block, then each thread sums at its own positions. Used for so many channels that a copy of the sums for
+// each thread would be large.
 template <class S, class T = Computed<S>>
 torch::Tensor sum_by_position(const S* x, const S* dy, const Shape& shape, Tile tile, const torch::TensorOptions& options) {
   constexpr int64_t kBlockBytes = 16 * 1024 * 1024;
@@ -200,10 +193,10 @@ torch::Tensor sum_by_position(const S* x, const S* dy, const Shape& shape, Tile 
   auto* all = sums.data_ptr<T>();
   for (int64_t first = 0; first < count; first += block) {
     const int64_t last = std::min(first + block, count);
-    at::parallel_for(first, last, 1, [&](int64_t begin, int64_t end) {
+    parallel_for(first, last, 1, [&](int64_t begin, int64_t end) {
       transform_block(tile, shape, x, dy, first, last - first, begin, end, inputs, gradients);
     });
-    at::parallel_for(0, num_positions(tile), 1, [&](int64_t begin, int64_t end) {
+    parallel_for(0, num_positions(tile), 1, [&](int64_t begin, int64_t end) {
       add_weight_products(tile, shape, inputs, gradients, last - first, all, begin, end);
     });
   }
@@ -219,7 +212,7 @@ torch::Tensor weight_gradient(const torch::Tensor& x, const torch::Tensor& dy, c
   dispatch_stored(x.scalar_type(), [&]<class S>(S) {
     const auto sum = is_large ? &sum_by_position<S> : &sum_by_thread<S>;
     const auto sums = sum(values_of<S>(x), values_of<S>(dy), shape, tile, options);
-    at::parallel_for(0, shape.out_channels, 1, [&](int64_t begin, int64_t end) {
+    parallel_for(0, shape.out_channels, 1, [&](int64_t begin, int64_t end) {
       using T = Computed<S>;
       finish_weight_gradient(tile, shape, values_of<T>(sums), sums.size(0), mutable_values_of<T>(gradient), begin, end);
     });
@@ -255,7 +248,7 @@ class Convolution : public torch::autograd::Function<Convolution> {
 
 }  // namespace
 
-bool takes(const torch::Tensor& x, const torch::Tensor& weight) {
+bool supports(const torch::Tensor& x, const torch::Tensor& weight) {
   const auto computed = computed_type(x.scalar_type());
   const bool is_possible_type = computed == torch::kFloat32 || computed == torch::kFloat64;
   return x.is_cpu() && is_possible_type && x.dim() == 4 && weight.scalar_type() == computed && weight.size(2) == 3 && weight.size(3) == 3 &&
@@ -263,15 +256,16 @@ bool takes(const torch::Tensor& x, const torch::Tensor& weight) {
 }
 
 std::optional<Tile> fastest_tile(const torch::Tensor& x, const torch::Tensor& weight, Tile largest) {
-  if (!takes(x, weight)) return std::nullopt;
+  if (!supports(x, weight)) return std::nullopt;
   const auto smallest_side = std::min(x.size(2), x.size(3));
   const auto fewest_channels = std::min(weight.size(0), weight.size(1));
-  // Larger transformed weights do not stay in the cache, and small batches would lose (docs/performance.md).
+  // Larger transformed weights do not stay in the cache, which makes small batches slower (docs/performance.md).
   constexpr int64_t kMostWeights = 4'500'000;
   const bool can_be_large =
       largest == Tile::k4 && smallest_side > 2 && num_positions(Tile::k4) * weight.size(0) * weight.size(1) <= kMostWeights;
   if (x.scalar_type() == torch::kBFloat16) {
-    // LibTorch multiplies bfloat16 twice as fast as float32. Only large tiles save more than that, unless many of them reach over the edge.
+    // LibTorch multiplies bfloat16 twice as fast as float32. Only large tiles save more than that, unless many of them extend beyond the
+    // edge.
     constexpr int64_t kFewBFloat16Channels = 64;
     const bool is_filled = 8 * x.size(2) * x.size(3) >= 7 * 16 * tiles_along(x.size(2), Tile::k4) * tiles_along(x.size(3), Tile::k4);
     return can_be_large && is_filled && fewest_channels >= kFewBFloat16Channels ? std::optional(Tile::k4) : std::nullopt;
@@ -283,14 +277,14 @@ std::optional<Tile> fastest_tile(const torch::Tensor& x, const torch::Tensor& we
 }
 
 torch::Tensor convolve(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, Tile tile) {
-  TORCH_CHECK(takes(x, weight), "a convolution of ", x.sizes(), " with ", weight.sizes());
-  // An autograd function does not take undefined tensors.
+  TORCH_CHECK(supports(x, weight), "a convolution of ", x.sizes(), " with ", weight.sizes());
+  // An autograd function does not accept undefined tensors.
   const auto given = bias.defined() ? std::optional(bias) : std::nullopt;
   return Convolution::apply(x.contiguous(kLayout), weight.contiguous(kLayout), given, static_cast<int64_t>(tile));
 }
 
 torch::Tensor convolve_without_gradients(const torch::Tensor& x, const torch::Tensor& weight, const Addends& addends, Tile tile) {
-  TORCH_CHECK(takes(x, weight), "a convolution of ", x.sizes(), " with ", weight.sizes());
+  TORCH_CHECK(supports(x, weight), "a convolution of ", x.sizes(), " with ", weight.sizes());
   const torch::NoGradGuard no_grad;
   const Addends dense{addends.bias, addends.residual.defined() ? addends.residual.to(x.scalar_type()).contiguous(kLayout) : torch::Tensor(),
                       addends.relu};

@@ -1,6 +1,5 @@
 #pragma once
-// Convolutions of 3×3 on the CPU: by Winograd's algorithm with stride 1, and LibTorch's with a faster gradient of the weights with
-// stride 2.
+// 3×3 convolutions on the CPU: by Winograd's algorithm with stride 1, and LibTorch's with a faster weight gradient with stride 2.
 
 #include <torch/types.h>
 
@@ -10,37 +9,38 @@
 
 namespace trainer::nn::convolution {
 
-// Whether convolve_strided() takes these: float32 or float64 on the CPU, a kernel of 3×3, a number of input channels that is a multiple of
-// kChannels.
-bool takes_strided(const torch::Tensor& x, const torch::Tensor& weight);
+// Whether convolve_strided() supports these arguments: float32 or float64 on the CPU, a 3×3 kernel, and a number of input channels that is
+// a multiple of kChannels.
+bool supports_strided(const torch::Tensor& x, const torch::Tensor& weight);
 
-// at::conv2d(x, weight, bias, stride, /*padding=*/1). `x`: [N, in, H, W]; `weight`: [out, in, 3, 3]; `bias`: [out], or undefined. The bits
-// of the gradient of the weights depend neither on the number of threads nor on their timing.
+// at::conv2d(x, weight, bias, stride, /*padding=*/1). `x`: [N, in, H, W]; `weight`: [out, in, 3, 3]; `bias`: [out], or undefined. The
+// weight gradient is bitwise independent of the number of threads and their timing.
 torch::Tensor convolve_strided(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, int64_t stride);
 
-// 3×3 convolutions by Winograd's algorithm on the CPU, as an operator with gradients.
+// 3×3 convolutions by Winograd's algorithm on the CPU, as a differentiable operator.
 
-// Whether convolve() takes these: float32 or float64 on the CPU, or x in bfloat16 and the weight in float32; a kernel of 3×3, numbers of
-// channels that are multiples of kChannels.
-bool takes(const torch::Tensor& x, const torch::Tensor& weight);
+// Whether convolve() supports these arguments: float32 or float64 on the CPU, or x in bfloat16 and the weight in float32; a 3×3 kernel, and
+// numbers of channels that are multiples of kChannels.
+bool supports(const torch::Tensor& x, const torch::Tensor& weight);
 
-// The tile, at most `largest`, with which convolve() is fastest; empty if LibTorch's convolution is faster, or if convolve() does not take
-// these. A function of the size of an image and the numbers of channels only, so that the result for an image does not depend on its batch.
+// Returns the tile, at most `largest`, with which convolve() is fastest; nullopt if LibTorch's convolution is faster or convolve() does not
+// support the arguments. Depends only on the size of an image and the numbers of channels, so that the result for an image does not depend
+// on its batch.
 std::optional<Tile> fastest_tile(const torch::Tensor& x, const torch::Tensor& weight, Tile largest);
 
 // at::conv2d(x, weight, bias, /*stride=*/1, /*padding=*/1). `x`: [N, in, H, W]; `weight`: [out, in, 3, 3]; both in any memory format;
-// `bias`: [out], or undefined. The result is channels_last and has the type of x; what is computed from bfloat16 is computed in float32,
-// and the weight is not rounded. The bits depend on the number of threads, but not on their timing.
+// `bias`: [out], or undefined. The result is channels_last and has the type of x. For bfloat16, the computation is in float32 and the
+// weight is not rounded. The result depends bitwise on the number of threads, but not on their timing.
 torch::Tensor convolve(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, Tile tile);
 
-// What follows a convolution in evaluation; tensors may be undefined.
+// The operations after a convolution in evaluation; tensors may be undefined.
 struct Addends {
   torch::Tensor bias = {};      // [out]
   torch::Tensor residual = {};  // of the output's size
   bool relu = false;
 };
 
-// The convolution plus the addends, then the ReLU, as one operator without gradients.
+// Computes the convolution plus the addends, then the ReLU, as one operator without gradients.
 torch::Tensor convolve_without_gradients(const torch::Tensor& x, const torch::Tensor& weight, const Addends& addends, Tile tile);
 
 }  // namespace trainer::nn::convolution

@@ -1,5 +1,4 @@
-// Products of matrices in registers.
-// Included once for each kind of processor, as Highway's own headers of this name are.
+// Matrix products with sums in registers. Included once for each instruction set, like Highway's own "-inl.h" headers.
 #if defined(TRAINER_NN_CONVOLUTION_PRODUCTS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef TRAINER_NN_CONVOLUTION_PRODUCTS_INL_H
 #undef TRAINER_NN_CONVOLUTION_PRODUCTS_INL_H
@@ -14,7 +13,7 @@
 
 #include "nn/channels-inl.h"
 
-// The loops over small constant numbers must be unrolled: otherwise the sums are kept in memory instead of registers.
+// The loops over small constant numbers must be unrolled, because the sums would otherwise be in memory instead of registers.
 #ifndef TRAINER_UNROLL
 #define TRAINER_UNROLL _Pragma("GCC unroll 16")
 #endif
@@ -26,10 +25,10 @@ using nn::HWY_NAMESPACE::for_each_vector;
 using nn::HWY_NAMESPACE::kWideLanes;
 using nn::HWY_NAMESPACE::WideTag;
 
-// Sixteen registers hold 6 × 2 sums, two columns and a factor; thirty-two hold 12 × 2.
+// Sixteen registers have room for 6 × 2 sums, two columns and a factor; thirty-two registers have room for 12 × 2 sums.
 constexpr int kMaxRows = HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64 ? 12 : 6;
 
-// The steps k of a product along one line: a(r, k) is `a_step` behind a(r, k - 1), b(k, j) `b_step` behind b(k - 1, j).
+// The steps k of a product along one line: a(r, k) is `a_step` after a(r, k - 1), and b(k, j) is `b_step` after b(k - 1, j).
 struct Line {
   int64_t count, a_step, b_step;
 };
@@ -49,7 +48,7 @@ HWY_INLINE void for_each_line(const Planes& all, const T* a, const T* b, const A
   }
 }
 
-// rows × vectors of c = (or +=) a · b. a(r, 0) is at a[r * a_row], c(r, j) at c[r * c_row + j].
+// Computes kRows rows × kVectors vectors of c = a · b, or c += a · b if kAdds. a(r, 0) is at a[r * a_row], c(r, j) at c[r * c_row + j].
 template <int kRows, int kVectors, bool kAdds, class D, class Steps, class T = hn::TFromD<D>>
 HWY_INLINE void multiply_block(D tag, const T* HWY_RESTRICT a, int64_t a_row, const T* HWY_RESTRICT b, T* HWY_RESTRICT c, int64_t c_row,
                                const Steps& steps) {

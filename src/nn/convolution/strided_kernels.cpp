@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-// Compiled once for each kind of processor that Highway knows; the best one is chosen at run time.
+// Compiled once for each instruction set that Highway supports; the best one is selected at run time.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/convolution/strided_kernels.cpp"
 #include <hwy/foreach_target.h>
@@ -14,13 +14,13 @@
 #define TRAINER_STRIDED_PARTS
 namespace trainer::nn::convolution {
 
-// Output channels of a part.
+// The number of output channels of a part.
 constexpr int64_t kPartChannels = 24;
 
 inline int64_t parts_of_position(const StridedShape& shape) { return (shape.out_channels + kPartChannels - 1) / kPartChannels; }
 inline int64_t size_after_stride(int64_t size, int64_t stride) { return (size - 1) / stride + 1; }
 
-// Indices of the output whose input at `offset` (0 to 2) of the kernel lies inside of the image.
+// The range of output indices whose input at `offset` (0 to 2) of the kernel is inside the image.
 struct Inside {
   int64_t begin, end;
 };
@@ -36,7 +36,7 @@ HWY_BEFORE_NAMESPACE();
 namespace trainer::nn::convolution::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// A function of its own, because the compiler keeps sums of its innermost loop in memory when it is a part of add_part().
+// A separate function, because inside add_part() the compiler would keep the sums of the innermost loop in memory.
 template <int kVectors, class D, class T = hn::TFromD<D>>
 HWY_NOINLINE void multiply_part(D tag, int64_t num_rows, const T* output_gradient, const T* input, T* gradient, int64_t gradient_row,
                                 const Planes& steps) {
@@ -68,7 +68,7 @@ void add_part(const StridedShape& shape, const T* input, const T* output_gradien
 
 template <class T>
 void add_parts(const StridedShape& shape, const T* input, const T* output_gradient, T* gradient, int64_t begin, int64_t end) {
-  // Images that stay in the cache while all parts use them.
+  // The size of a block of images that stays in the cache while all parts use it.
   constexpr int64_t kBlockBytes = 512 * 1024;
   const int64_t in_size = shape.height * shape.width * shape.in_channels;
   const int64_t out_size =
@@ -81,7 +81,7 @@ void add_parts(const StridedShape& shape, const T* input, const T* output_gradie
   }
 }
 
-// Highway exports functions, not templates.
+// Highway cannot export templates.
 void FloatParts(const StridedShape& shape, const float* input, const float* output_gradient, float* gradient, int64_t begin, int64_t end) {
   add_parts(shape, input, output_gradient, gradient, begin, end);
 }

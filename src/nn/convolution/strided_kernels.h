@@ -1,6 +1,7 @@
 #pragma once
-// The gradient of the weights of 3×3 convolutions with padding 1 and any stride, by the direct algorithm with its sums in registers.
-// Tensors are dense and channels_last, as in winograd_kernels.h. Without LibTorch, so that the compiler sees only loops.
+// The weight gradient of 3×3 convolutions with padding 1 and any stride, by the direct algorithm with sums in registers. Tensors are dense
+// and channels_last, as in winograd_kernels.h. Does not include LibTorch, so that only
+// these loops are compiled for each instruction set.
 
 #include <cstdint>
 
@@ -17,7 +18,7 @@ struct StridedShape {
   int64_t stride = 1;
 };
 
-// How many parts the gradient has; each belongs to one of the nine positions of a kernel and some output channels.
+// The number of parts of the gradient; each part belongs to one of the nine positions of a kernel and some output channels.
 int64_t num_gradient_parts(const StridedShape& shape);
 
 // Adds the parts [begin, end) to the gradient [out][3][3][in], from the input [N][H][W][in] and the gradient of the output.

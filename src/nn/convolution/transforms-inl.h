@@ -1,5 +1,5 @@
-// The transforms of a tile by the matrices of Winograd's algorithm.
-// Included once for each kind of processor, as Highway's own headers of this name are.
+// The transforms of a tile by the matrices of Winograd's algorithm. Included once for each instruction set, like Highway's own "-inl.h"
+// headers.
 #if defined(TRAINER_NN_CONVOLUTION_TRANSFORMS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef TRAINER_NN_CONVOLUTION_TRANSFORMS_INL_H
 #undef TRAINER_NN_CONVOLUTION_TRANSFORMS_INL_H
@@ -13,8 +13,8 @@ HWY_BEFORE_NAMESPACE();
 namespace trainer::nn::convolution::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The matrices of an algorithm: input d -> Bᵀ d B, weight g -> G g Gᵀ, sums m -> Aᵀ m A, and for the gradient of the weights y -> A y Aᵀ.
-// Each function transforms one column or row; values are `in_step` and `out_step` apart.
+// The matrices of an algorithm: input d -> Bᵀ d B, weight g -> G g Gᵀ, sums m -> Aᵀ m A, and for the weight gradient y -> A y Aᵀ. Each
+// function transforms one column or row; values are `in_step` and `out_step` apart.
 template <int kTile>
 struct Algorithm;
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-// Compiled once for each kind of processor that Highway knows; the best one is chosen at run time.
+// Compiled once for each instruction set that Highway supports; the best one is selected at run time.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/convolution/winograd_kernels.cpp"
 #include <hwy/foreach_target.h>
@@ -20,7 +20,7 @@ using nn::HWY_NAMESPACE::load;
 using nn::HWY_NAMESPACE::NarrowTag;
 using nn::HWY_NAMESPACE::store;
 
-// The place of a tile.
+// The position of a tile.
 struct Place {
   int64_t image, row, column;  // row and column: of its first output
 };
@@ -49,7 +49,7 @@ HWY_INLINE void for_each_tile(const Shape& shape, int64_t begin, int64_t end, co
   }
 }
 
-// kSize × kSize pixels of an image, zero outside of it, of one vector of channels, which begins with `channel`.
+// Loads kSize × kSize pixels of an image, zero outside it, for the vector of channels that begins with `channel`.
 template <int kSize, class D, class S>
 HWY_INLINE void load_pixels(D tag, const Shape& shape, int64_t num_channels, const S* images, int64_t image, int64_t first_row,
                             int64_t first_column, int64_t channel, hn::Vec<D>* pixels) {
@@ -63,7 +63,8 @@ HWY_INLINE void load_pixels(D tag, const Shape& shape, int64_t num_channels, con
     }
     return;
   }
-  // Most tiles of small images are at an edge. The address is chosen, not whether to load, because branches are often mispredicted here.
+  // Most tiles of small images are at an edge. The code selects the address instead of branching, because branches are often mispredicted
+  // here.
   alignas(64) static constexpr S kZeros[2 * kChannels] = {};
   TRAINER_UNROLL for (int i = 0; i < kSize; ++i) {
     const int64_t row = first_row + i;
@@ -77,7 +78,7 @@ HWY_INLINE void load_pixels(D tag, const Shape& shape, int64_t num_channels, con
   }
 }
 
-// Bᵀ d B of a tile for all channels; position q goes to values[q * plane + channel].
+// Computes Bᵀ d B of a tile for all channels; position q is written to values[q * plane + channel].
 template <int kTile, class S, class T = Computed<S>>
 HWY_INLINE void transform_input(const Shape& shape, int64_t num_channels, const S* input, const Place& place, T* values, int64_t plane) {
   constexpr int kSide = kTile + 2;
@@ -92,7 +93,7 @@ HWY_INLINE void transform_input(const Shape& shape, int64_t num_channels, const 
   });
 }
 
-// A y Aᵀ of a tile for all channels.
+// Computes A y Aᵀ of a tile for all channels.
 template <int kTile, class S, class T = Computed<S>>
 HWY_INLINE void transform_gradient(const Shape& shape, int64_t num_channels, const S* gradient, const Place& place, T* values,
                                    int64_t plane) {
@@ -109,7 +110,8 @@ HWY_INLINE void transform_gradient(const Shape& shape, int64_t num_channels, con
   });
 }
 
-// Aᵀ m A of a tile for one vector of output channels, which begins with `channel`, and the epilogue; position q is at sums[q * plane].
+// Computes Aᵀ m A of a tile and the epilogue for the vector of output channels that begins with `channel`; position q is at sums[q *
+// plane].
 template <int kTile, class D, class S, class T = Computed<S>>
 HWY_INLINE void transform_output(D tag, const Shape& shape, const T* sums, int64_t plane, const Place& place, int64_t channel,
                                  const Epilogue<S>& epilogue, S* output) {
@@ -130,15 +132,15 @@ HWY_INLINE void transform_output(D tag, const Shape& shape, const T* sums, int64
       const int64_t offset = (image + (place.row + i) * shape.width + place.column + j) * shape.out_channels + channel;
       V value = hn::Add(y[i * kTile + j], bias);
       if (epilogue.residual != nullptr) value = hn::Add(value, load(tag, epilogue.residual + offset));
-      // Not Max, which gives 0 for NaN on some processors.
+      // Max is not used, because it returns 0 for NaN on some processors.
       if (epilogue.relu) value = hn::IfThenZeroElse(hn::Lt(value, hn::Zero(tag)), value);
       store(value, tag, output + offset);
     }
   }
 }
 
-// The products at one position for a block of tiles and kVectors of output channels. A function of its own, because the compiler keeps the
-// addresses of its innermost loop in memory when it is a part of convolve_tiles().
+// Computes the products at one position for a block of tiles and kVectors vectors of output channels. A separate function, because inside
+// convolve_tiles() the compiler would keep the addresses of the innermost loop in memory.
 template <int kVectors, class D, class T = hn::TFromD<D>>
 HWY_NOINLINE void multiply_tiles(D tag, int64_t num_tiles, const T* inputs, int64_t num_in, int64_t row, const T* weights, T* sums) {
   constexpr int64_t kWidth = kVectors * static_cast<int64_t>(hn::MaxLanes(D()));
@@ -176,7 +178,7 @@ void convolve_tiles(const Shape& shape, const S* input, const T* weights, const 
   });
 }
 
-// The block of columns that holds an output channel: its first column and its width.
+// Returns the first column and the width of the block of columns that contains an output channel.
 template <class T>
 std::pair<int64_t, int64_t> block_of(int64_t num_columns, int64_t column) {
   for (const int64_t width : {2 * kWideLanes<T>, kWideLanes<T>}) {
@@ -185,8 +187,8 @@ std::pair<int64_t, int64_t> block_of(int64_t num_columns, int64_t column) {
   return {column / kNarrowLanes<T> * kNarrowLanes<T>, kNarrowLanes<T>};
 }
 
-// Copies the weights of kChannels input channels and kNarrowLanes output channels, whose first are at `weight`, to [9][in][out]. Read where
-// they are, values of different output channels compete for few of the cache's sets.
+// Copies the weights of kChannels input channels and kNarrowLanes output channels, which begin at `weight`, to [9][in][out]. Without the
+// copy, values of different output channels would compete for a few sets of the cache.
 template <class T>
 void turn_weights(const T* weight, int64_t num_in, T* turned) {
   for (int64_t out = 0; out < kNarrowLanes<T>; ++out) {
@@ -196,7 +198,7 @@ void turn_weights(const T* weight, int64_t num_in, T* turned) {
   }
 }
 
-// G g Gᵀ. The weights of a block of output channels lie together: [positions][block][in][channels of the block].
+// Computes G g Gᵀ. The weights of a block of output channels are stored together: [positions][block][in][channels of the block].
 template <int kTile, class T>
 void transform_weight_channels(const Shape& shape, const T* weight, bool is_reversed, T* transformed, int64_t begin, int64_t end) {
   constexpr int kSide = kTile + 2;
@@ -261,7 +263,7 @@ void add_products(const Shape& shape, const T* inputs, const T* gradients, int64
   }
 }
 
-// Gᵀ u G.
+// Computes Gᵀ u G.
 template <int kTile, class T>
 void finish_gradient(const Shape& shape, const T* sums, int64_t num_sums, T* gradient, int64_t begin, int64_t end) {
   constexpr int kSide = kTile + 2;
@@ -297,7 +299,7 @@ void finish_gradient(const Shape& shape, const T* sums, int64_t num_sums, T* gra
   }
 }
 
-// Highway exports functions, not templates: one of each for each type.
+// Highway cannot export templates, so these macros define one function per type.
 #define TRAINER_IMAGE_KERNELS(Name, S)                                                                                                   \
   void Name##Convolve(Tile tile, const Shape& shape, const S* input, const Computed<S>* weights, const Epilogue<S>& epilogue, S* output, \
                       int64_t begin, int64_t end, Computed<S>* space) {                                                                  \
@@ -372,7 +374,7 @@ TRAINER_WEIGHT_DISPATCH(Float, float)
 TRAINER_WEIGHT_DISPATCH(Double, double)
 
 int64_t convolve_workspace(Tile tile, const Shape& shape, int64_t tiles_per_block) {
-  // The sums of one block of columns; the widest has two vectors.
+  // Room for the sums of one block of columns; the widest block has two vectors.
   constexpr int64_t kWidest = 4 * kChannels;
   return num_positions(tile) * (plane_size(tiles_per_block, row_size(shape.in_channels)) + plane_size(tiles_per_block, kWidest));
 }

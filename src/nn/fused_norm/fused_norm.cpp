@@ -1,6 +1,5 @@
 #include "nn/fused_norm/fused_norm.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/record_function.h>
 #include <torch/torch.h>
 
@@ -9,6 +8,7 @@
 
 #include "nn/batch_norm.h"
 #include "nn/fused_norm/kernels.h"
+#include "nn/parallel.h"
 #include "nn/stored_tensor.h"
 
 namespace trainer::nn::fused_norm {
@@ -16,15 +16,11 @@ namespace {
 
 using torch::autograd::AutogradContext;
 
-#ifndef INTRA_OP_PARALLEL
-#error "at::parallel_for uses only the calling thread unless this file is compiled with -fopenmp"
-#endif
-
 constexpr auto kLayout = at::MemoryFormat::ChannelsLast;
 
 int64_t num_rows(const torch::Tensor& x) { return x.numel() / x.size(1); }
 
-// Rows are divided among the threads in the same way in each call, so that sums over them have the same bits.
+// Rows are divided among the threads in the same way in each call, so that sums over them are bitwise the same.
 struct Parts {
   int64_t num_rows;
   int64_t num_parts;
@@ -36,10 +32,10 @@ struct Parts {
   int64_t begin(int64_t part) const { return num_rows * part / num_parts; }
   int64_t size(int64_t part) const { return begin(part + 1) - begin(part); }
 
-  // Calls act(part) for each part, at the same time.
+  // Calls act(part) for all parts in parallel.
   template <class Act>
   void run(const Act& act) const {
-    at::parallel_for(0, num_parts, 1, [&](int64_t first, int64_t last) {
+    parallel_for(0, num_parts, 1, [&](int64_t first, int64_t last) {
       for (int64_t part = first; part < last; ++part) act(part);
     });
   }
@@ -50,7 +46,7 @@ Operation<Computed<S>> operation_of(const torch::Tensor& scale, const torch::Ten
   return {.scale = values_of<Computed<S>>(scale), .shift = values_of<Computed<S>>(shift), .relu = relu};
 }
 
-// Mean and biased variance of each channel of this rank's part, and its number of values per channel, in float64.
+// Computes mean and biased variance of each channel of this rank's part, and its number of values per channel, in float64.
 torch::Tensor local_moments(const torch::Tensor& x) {
   const int64_t num_channels = x.size(1);
   const Parts parts(num_rows(x));
@@ -88,7 +84,7 @@ void normalise_rows(const torch::Tensor& x, const torch::Tensor& residual, const
   });
 }
 
-// The sums [2, C] of dy and of dy * (x - mean) over this rank's part, in float64; `masked` gets dy after the ReLU.
+// Computes the sums [2, C] of dy and of dy * (x - mean) over this rank's part, in float64; writes dy after the ReLU to `masked`.
 torch::Tensor gradient_sums(const torch::Tensor& dy, const torch::Tensor& x, const torch::Tensor& y, const torch::Tensor& scale,
                             const torch::Tensor& shift, const torch::Tensor& mean, bool relu, const torch::Tensor& masked) {
   const int64_t num_channels = x.size(1);
@@ -182,7 +178,7 @@ class FusedNorm : public torch::autograd::Function<FusedNorm> {
     bool relu = context->saved_data["relu"].toBool();
     const bool has_residual = context->saved_data["has_residual"].toBool();
     const bool is_training = context->saved_data["is_training"].toBool();
-    // Inputs are counted without a missing residual.
+    // A missing residual is not counted as an input.
     const bool needs_weight = context->needs_input_grad(has_residual ? 2 : 1);
     const bool needs_bias = context->needs_input_grad(has_residual ? 3 : 2);
     auto dy = output_gradients[0].contiguous(kLayout);
@@ -218,7 +214,7 @@ class FusedNorm : public torch::autograd::Function<FusedNorm> {
 
 }  // namespace
 
-bool takes(const torch::Tensor& x, const torch::Tensor& residual, const torch::Tensor& weight) {
+bool supports(const torch::Tensor& x, const torch::Tensor& residual, const torch::Tensor& weight) {
   const auto dtype = x.scalar_type();
   const auto is_dense = [&](const torch::Tensor& tensor) {
     return tensor.is_cpu() && tensor.scalar_type() == dtype && tensor.dim() == 4 && tensor.is_contiguous(kLayout);
@@ -235,7 +231,7 @@ ScaleAndShift evaluation_scale_and_shift(const Layer& layer) {
 }
 
 torch::Tensor normalise(const torch::Tensor& x, const torch::Tensor& residual, const Layer& layer, bool relu) {
-  // An autograd function does not take undefined tensors.
+  // An autograd function does not accept undefined tensors.
   const auto given = residual.defined() ? std::optional(residual) : std::nullopt;
   return FusedNorm::apply(x, given, layer.weight, layer.bias, layer, relu);
 }

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-// Compiled once for each kind of processor that Highway knows; the best one is chosen at run time.
+// Compiled once for each instruction set that Highway supports; the best one is selected at run time.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/fused_norm/kernels.cpp"
 #include <hwy/foreach_target.h>
@@ -18,7 +18,7 @@ using nn::HWY_NAMESPACE::for_each_vector;
 using nn::HWY_NAMESPACE::load;
 using nn::HWY_NAMESPACE::store;
 
-// So many rows are added in T before they are added in float64; they stay in the first-level cache.
+// The number of rows that are added in T before their sum is added in float64; they stay in the first-level cache.
 constexpr int64_t kRows = 32;
 
 // Calls act(first row, number of rows) for blocks of rows.
@@ -53,7 +53,7 @@ void moments_of(const S* x, int64_t num_rows, int64_t num_channels, double* mean
       hn::Store(centre, tag, centres);
       hn::Store(rest, tag, rests);
       hn::Store(square, tag, block_squares);
-      // Chan, Golub and LeVeque 1979: the moments of two parts together.
+      // Merges the moments of two parts (Chan, Golub and LeVeque 1979).
       const auto inverse = 1.0 / static_cast<double>(count);
       const auto share = static_cast<double>(count) / static_cast<double>(row + count);
       const auto weight = static_cast<double>(row) * share;
@@ -67,13 +67,13 @@ void moments_of(const S* x, int64_t num_rows, int64_t num_channels, double* mean
   });
 }
 
-// Not Max, which gives 0 for NaN on some processors.
+// Max is not used, because it returns 0 for NaN on some processors.
 template <class D, class V>
 HWY_INLINE V positive_or_zero(D tag, V value) {
   return hn::IfThenZeroElse(hn::Lt(value, hn::Zero(tag)), value);
 }
 
-// The gradient of a ReLU with this input or output: for NaN that of the output, as LibTorch's.
+// The gradient of a ReLU with this input or output. For NaN, the gradient of the output passes, as in LibTorch.
 template <class D, class V>
 HWY_INLINE V passed_by_relu(D tag, V value, V gradient) {
   return hn::IfThenZeroElse(hn::Le(value, hn::Zero(tag)), gradient);
@@ -96,7 +96,7 @@ void normalise_rows(const Operation<Computed<S>>& operation, const S* x, const S
   });
 }
 
-// Where dy passes the ReLU.
+// Which values decide where dy passes the ReLU.
 enum class Mask { kNone, kOfOutput, kOfInput };
 
 template <Mask kMask, bool kStores, class S>
@@ -156,7 +156,7 @@ void combine_gradients(const Operation<Computed<S>>& operation, const S* dy, con
   });
 }
 
-// Highway exports functions, not templates: one of each for each type.
+// Highway cannot export templates, so this macro defines one function per type.
 #define TRAINER_KERNELS(Name, T)                                                                                                    \
   void Name##Moments(const T* x, int64_t num_rows, int64_t num_channels, double* mean, double* squares) {                           \
     moments_of(x, num_rows, num_channels, mean, squares);                                                                           \

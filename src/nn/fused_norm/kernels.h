@@ -1,9 +1,9 @@
 #pragma once
 // The loops of batch normalisation fused with a ReLU and a residual addition, over tensors that are dense and channels_last: rows of
 // `num_channels` values, a multiple of kChannels. Each function computes some rows on the calling thread; fused_norm.cpp distributes the
-// rows. Without LibTorch, so that the compiler sees only loops.
+// rows. Does not include LibTorch, so that only these loops are compiled for each instruction set.
 //
-// S: the type of the tensors, float, double or BFloat16. What belongs to a channel has the type that is computed with, Computed<S>.
+// S is the type of the tensors: float, double or BFloat16. Values per channel have the type Computed<S>.
 
 #include <cstdint>
 
@@ -11,7 +11,7 @@
 
 namespace trainer::nn::fused_norm {
 
-// What is computed for each channel c: y = x * scale[c] + shift[c] (+ residual), then max(y, 0) if `relu`.
+// The operation for each channel c: y = x * scale[c] + shift[c] (+ residual), then max(y, 0) if `relu`.
 template <class T>
 struct Operation {
   const T* scale;
@@ -19,7 +19,7 @@ struct Operation {
   bool relu = false;
 };
 
-// The mean of each channel, and the sum of squared differences from it. Sums have the precision of float64.
+// Computes the mean of each channel, and the sum of squared differences from it. Sums have the precision of float64.
 template <class S>
 void moments(const S* x, int64_t num_rows, int64_t num_channels, double* mean, double* squares);
 
@@ -27,14 +27,15 @@ void moments(const S* x, int64_t num_rows, int64_t num_channels, double* mean, d
 template <class S>
 void normalise(const Operation<Computed<S>>& operation, const S* x, const S* residual, S* y, int64_t num_rows, int64_t num_channels);
 
-// For each channel the sum of dy and that of dy * (x - mean), after the ReLU: where that gave 0, dy counts as 0. Where the ReLU gave 0 is
-// read from `y`, or computed from x if `y` is null, which is possible without a residual. If `masked` is not null, it gets these dy.
+// Computes for each channel the sums of dy and of dy * (x - mean), where dy is replaced by 0 if the ReLU's output was 0. That output is
+// read from `y`, or computed from x if `y` is null, which is only possible without a residual. If `masked` is not null, the masked dy is
+// written to it.
 template <class S>
 void gradient_sums(const Operation<Computed<S>>& operation, const S* dy, const S* x, const S* y, const Computed<S>* mean, S* masked,
                    int64_t num_rows, int64_t num_channels, double* sum_dy, double* sum_dy_x);
 
-// dx = dy * dy_factor + x * x_factor + constant, with one of each for a channel. dy counts as 0 where a ReLU without a residual gave 0;
-// with `masked` of gradient_sums as dy, the operation has none.
+// Computes dx = dy * dy_factor + x * x_factor + constant, with one value of each per channel. dy is replaced by 0 where the output of a
+// ReLU without a residual was 0. If dy is `masked` of gradient_sums(), `operation` must not have a ReLU.
 template <class S>
 void input_gradient(const Operation<Computed<S>>& operation, const S* dy, const S* x, const Computed<S>* dy_factor,
                     const Computed<S>* x_factor, const Computed<S>* constant, S* dx, int64_t num_rows, int64_t num_channels);

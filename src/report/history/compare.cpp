@@ -21,7 +21,7 @@ std::string joined(const std::string& prefix, const std::string& name) { return 
 
 void add_node(const Node& node, const std::string& name, Values& values) {
   if (node.kind != Node::Kind::kMap || node.members.empty()) {
-    // Earlier versions wrote 1e-05 for 1.0e-05.
+    // Earlier versions wrote 1e-05 instead of 1.0e-05.
     values.emplace_back(name, portable_number(config::to_inline_yaml(node)));
     return;
   }
@@ -33,7 +33,7 @@ Values config_values(const RunRecord& run) {
   try {
     if (!run.config.empty()) add_node(config::parse_yaml(run.config, "config.yaml"), "", values);
   } catch (const UsageError&) {
-    // Damaged: without values.
+    // The file is damaged and has no values.
     values.clear();
   }
   return values;
@@ -58,7 +58,7 @@ void add_json(const Json& value, const std::string& name, Values& values) {
     values.emplace_back(name, join(parts, " "));
     return;
   }
-  // Of each rank: the different values of a member.
+  // For each member, its different values over the ranks.
   std::vector<std::pair<std::string, std::vector<std::string>>> members;
   for (const auto& element : value) {
     Values of_element;

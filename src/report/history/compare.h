@@ -1,5 +1,5 @@
 #pragma once
-// Runs side by side: values by their names, with a column for each run.
+// Compares runs side by side: named values, with a column for each run.
 
 #include <optional>
 #include <span>
@@ -10,22 +10,21 @@
 
 namespace trainer::history {
 
-// The names of the runs' folders, or their whole paths where a name is not unique.
+// The names of the runs' folders, or the whole paths if a name is not unique.
 std::vector<std::string> names_of(std::span<const RunRecord> runs);
 
 struct Row {
   std::string name;                                // "optimizer.lr"
-  std::vector<std::optional<std::string>> values;  // of each run; empty: that run has none
+  std::vector<std::optional<std::string>> values;  // of each run; empty: the run has none
 
   bool differs() const;
 };
 
 // Each key of the resolved experiment files, in their order; a list is one value.
 std::vector<Row> config_rows(std::span<const RunRecord> runs);
-// Each value of environment.json. Those of all ranks are one value: "vm0, vm1". The numbers of processes, which always differ, are left
-// out.
+// Each value of environment.json. The values of all ranks are joined: "vm0, vm1". Process ids are skipped, because they always differ.
 std::vector<Row> environment_rows(std::span<const RunRecord> runs);
-// State, length, best and latest metrics, and speed.
+// The state, length, best and latest metrics, and speed.
 std::vector<Row> result_rows(std::span<const RunRecord> runs);
 
 }  // namespace trainer::history

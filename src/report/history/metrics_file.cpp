@@ -18,11 +18,11 @@
 namespace trainer::history {
 namespace {
 
-// Not measurements.
+// These keys are not measurements.
 constexpr std::array<std::string_view, 5> kHeads = {"event", "time", "epoch", "step", "num_samples"};
 constexpr std::array<std::string_view, 3> kNotFinite = {"NaN", "-Infinity", "Infinity"};
 
-// Python writes NaN and Infinity, which JSON does not have: null in their place.
+// Python writes NaN and Infinity, which are not valid JSON; they become null.
 std::string with_null_for_not_finite(std::string_view line) {
   std::string result;
   bool in_text = false;
@@ -41,14 +41,14 @@ std::string with_null_for_not_finite(std::string_view line) {
   return result;
 }
 
-// Discarded if the line is no JSON object. Throws as parse_json().
+// A discarded value if the line is not a JSON object. Throws like parse_json().
 Json parse_line(std::string_view line, const std::filesystem::path& file) {
   auto event = parse_json(line, file);
   if (event.is_discarded()) event = Json::parse(with_null_for_not_finite(line), nullptr, /*allow_exceptions=*/false);
   return event.is_object() ? event : Json(Json::value_t::discarded);
 }
 
-// The time of a training event in the form in which runs write it; none for other lines.
+// The time of a training event in the format in which runs write it; empty for other lines.
 std::optional<double> time_of_train(std::string_view line) {
   constexpr std::string_view kPrefix = R"({"event":"train","time":)";
   if (!line.starts_with(kPrefix)) return std::nullopt;
@@ -82,7 +82,7 @@ class MetricsReader {
 
  private:
   void read_line(std::string_view line) {
-    // Of the training events of a session only the last counts, and the time of the others, so that these need not be parsed.
+    // Only the last training event of a session is needed, and only the times of the others, so these need not be parsed.
     if (const auto time = detail_ == Detail::kOverview ? time_of_train(line) : std::nullopt) {
       pending_ = line;
       advance_to(*time);
@@ -100,7 +100,7 @@ class MetricsReader {
   void on_event(const Json& event) {
     if (event.is_discarded()) return;
     const auto kind = text_of(event, "event");
-    // Of the checkpoint that the next line resumes from, which is recorded again.
+    // The event of the checkpoint from which the next line resumes; it is recorded again.
     if (kind == "checkpoint" && member_of(event, "seconds").is_null()) return;
     const auto now = number_of(event, "time").value_or(run_.updated);
     if (kind == "start" || kind == "resume") {
@@ -126,14 +126,14 @@ class MetricsReader {
   }
 
   void advance_to(double now) {
-    // A clock that was set back takes nothing away.
+    // A clock that was set back does not reduce the time.
     if (run_.updated > 0) run_.seconds += std::max(now - run_.updated, 0.0);
     run_.updated = now;
   }
 
   void begin_session(const Json& event, double now, bool is_resumed) {
     if (run_.started == 0) run_.started = now;
-    run_.state = State::kFailed;  // until it ends
+    run_.state = State::kFailed;  // until its end is read
     run_.message.clear();
     if (is_resumed) run_.resumed_at.push_back(integer_of(event, "step").value_or(0));
     run_.num_epochs = integer_of(event, "num_epochs").value_or(0);
@@ -180,9 +180,8 @@ void read_metrics_file(const std::filesystem::path& file, Detail detail, RunReco
 
 Json parse_json(std::string_view text, const std::filesystem::path& file) {
   if (count_json_levels(text) > kMostJsonLevels) {
-    throw DataError(
-        fmt::format("{}: its JSON has more than {} levels, so that no run of trainer has written it; restore the file or remove it",
-                    file.string(), kMostJsonLevels));
+    throw DataError(fmt::format("{}: its JSON has more than {} levels, which no run of trainer writes; restore the file or remove it",
+                                file.string(), kMostJsonLevels));
   }
   return Json::parse(text, nullptr, /*allow_exceptions=*/false);
 }

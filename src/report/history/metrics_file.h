@@ -11,14 +11,14 @@
 
 namespace trainer::history {
 
-// Adds what the file says to `run`; its state is the one with which it ended, kFailed without an end. With Detail::kOverview only the
-// latest training event of a session is used, and the times of the others. A missing file changes nothing.
+// Adds the content of the file to `run`. The state is the one with which the run ended, or kFailed if there is no end. With
+// Detail::kOverview only the latest training event of a session is used, and the times of the others. A missing file changes nothing.
 void read_metrics_file(const std::filesystem::path& file, Detail detail, RunRecord& run);
 
-// JSON of a run directory, in which anybody may have written: values of objects may be missing or have another type.
+// JSON of a run directory, to which other programs may have written: values of objects may be missing or have another type.
 
-// Discarded if the text is no JSON. Throws DataError that names `file`, from which the text is, if it is nested so deeply that copying or
-// printing the value, which the library does by recursion, could exceed the stack.
+// Returns a discarded value if the text is not JSON. Throws a DataError that names `file`, the source of the text, if it is nested so
+// deeply that copying or printing the value, which is recursive, could overflow the stack.
 Json parse_json(std::string_view text, const std::filesystem::path& file);
 
 // Null if there is no such member.

@@ -20,7 +20,7 @@
 namespace trainer::history {
 namespace {
 
-// A run directory lies at most this deep in the folder that is searched.
+// The depth to which a folder is searched for run directories.
 constexpr int kMaxDepth = 4;
 
 std::string read_if_there(const std::filesystem::path& file) {
@@ -28,13 +28,13 @@ std::string read_if_there(const std::filesystem::path& file) {
   return std::filesystem::exists(file, missing) ? read_file(file) : "";
 }
 
-// Null if there is no such file, or one that is damaged. Throws as parse_json().
+// Null if the file does not exist or is damaged. Throws like parse_json().
 Json read_json(const std::filesystem::path& file) {
   auto value = parse_json(read_if_there(file), file);
   return value.is_discarded() ? Json() : value;
 }
 
-// The file says who holds it, and stays so when the holder is killed; only then is the lock tried, for an instant and shared.
+// The file names the process that holds the lock, also after that process was killed. Only if it names one is a shared lock tried, briefly.
 bool is_locked(const std::filesystem::path& file) {
   if (read_if_there(file).empty()) return false;
   const auto descriptor = open_regular_file(file, O_RDONLY);
@@ -60,7 +60,7 @@ std::optional<Best> find_best(const RunRecord& run) {
   const auto metric = monitor.substr(monitor.find('/') + 1);
   const auto found = run.validation.find(metric);
   if (found == run.validation.end()) return std::nullopt;
-  // Only in files of earlier versions the direction is to be guessed.
+  // Files of earlier versions do not have the direction, so it is guessed.
   const auto mode = checkpoint_key(run.config, "mode");
   const bool is_loss = metric.ends_with("loss") || metric.ends_with("error");
   const bool higher_is_better = run.higher_is_better.value_or(mode == "max" || (mode != "min" && !is_loss));
@@ -116,13 +116,12 @@ bool is_run_directory(const std::filesystem::path& folder) {
 RunRecord read_run(const std::filesystem::path& folder, Detail detail) {
   refuse_missing(folder, "name the folder of a run, such as runs/<experiment>; `trainer runs` lists them");
   if (!is_run_directory(folder)) {
-    throw UsageError(
-        fmt::format("{}: no run has written to this folder, which has no metrics.jsonl; `trainer runs {}` lists the runs in it",
-                    folder.string(), folder.string()));
+    throw UsageError(fmt::format("{}: this is not a run directory, because it has no metrics.jsonl; `trainer runs {}` lists the runs in it",
+                                 folder.string(), folder.string()));
   }
   RunRecord run;
   run.folder = folder;
-  // First: a run that ends meanwhile then counts as running, not as failed.
+  // Checked first, so that a run that ends in the meantime counts as running and not as failed.
   const bool is_running = is_locked(folder / ".lock");
   run.config = read_if_there(folder / "config.yaml");
   run.environment = read_json(folder / "environment.json");

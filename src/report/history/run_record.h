@@ -1,6 +1,6 @@
 #pragma once
-// What the files of a run directory say about its run, also while it is being written, and if an earlier version wrote it: a file that is
-// missing, a line that is only half written and a value that is not a number are left out. Nothing here changes the folder.
+// Reads the files of a run directory. The run may still be writing them, or may be of an earlier version: missing files, incomplete lines
+// and values that are not numbers are skipped. Nothing here changes the folder.
 
 #include <cstdint>
 #include <filesystem>
@@ -20,7 +20,7 @@ enum class State {
   kDone,
   kEarly,  // ended by early stopping
   kStopped,
-  kFailed,  // with an error, or killed
+  kFailed,  // ended with an error, or was killed
 };
 const char* to_string(State state);
 
@@ -30,7 +30,7 @@ struct Series {
   std::vector<double> values;
 };
 
-// A metric of the validation that was the best.
+// The best validation, by one metric.
 struct Best {
   std::string metric;  // "top1"
   double value = 0;
@@ -51,32 +51,32 @@ struct RunRecord {
   int64_t epoch = 0;            // of the latest step, from 0
   int64_t step = 0;             // number of steps so far
   int64_t num_epochs = 0;       // of the whole training; 0: not known
-  int64_t num_steps = 0;        // the same if the length is given in steps
+  int64_t num_steps = 0;        // of the whole training, if its length is set in steps; 0: not known
   int64_t steps_per_epoch = 0;  // 0: not known
   int64_t global_batch_size = 0;
   int64_t num_parameters = 0;
   double started = 0;            // Unix seconds
-  double updated = 0;            // of the latest event
+  double updated = 0;            // Unix seconds of the latest event
   double seconds = 0;            // of training and validation, without the time between a stop and the resume
   double images_per_second = 0;  // over the whole training time, or of the latest interval; 0: not known
-  // The metric that selects the best validation, and its direction; empty if an earlier version has written the file.
+  // The metric that selects the best validation, and its direction; empty if the file is of an earlier version.
   std::string monitor;
   std::optional<bool> higher_is_better;
-  // The metrics that the run measures, and those of them that are shown in percent. Earlier versions did not write which.
+  // The metrics that the run measures, and the ones that are shown as percentages. Files of earlier versions do not have them.
   std::set<std::string> metrics = {"loss", "top1", "top5"};
   std::set<std::string> percentages = {"top1", "top5"};
   std::optional<Best> best;
   std::map<std::string, Series> train;       // by the name of the measurement: "loss", "lr", "images_per_second"
   std::map<std::string, Series> validation;  // "loss", "top1", "ema_top1"
   std::vector<Warning> warnings;
-  std::vector<int64_t> resumed_at;  // steps
-  Json environment;                 // the files of these names; null if there are none
+  std::vector<int64_t> resumed_at;  // numbers of steps
+  Json environment;                 // the content of the files of these names; null if they do not exist
   Json summary;
   Json evaluation;
   Json best_evaluation;
   Json calibration;
   std::string config;                    // the resolved experiment file
-  std::vector<std::string> class_names;  // empty: the classes have only numbers
+  std::vector<std::string> class_names;  // empty: the classes have no names
 };
 
 enum class Detail {
@@ -84,13 +84,13 @@ enum class Detail {
   kAll,
 };
 
-// Whether the folder is one that a run has written to.
+// Whether a run has written to the folder.
 bool is_run_directory(const std::filesystem::path& folder);
 
-// Throws UsageError if the folder does not exist or is none of a run, and Error if a file cannot be read.
+// Throws UsageError if the folder does not exist or is not a run directory, and Error if a file cannot be read.
 RunRecord read_run(const std::filesystem::path& folder, Detail detail);
 
-// Another text when what read_run() reads may have changed.
+// A text that changes when the files that read_run() reads may have changed.
 std::string version_of(const std::filesystem::path& folder);
 
 // The run directories in `folder` and the folders within it, or `folder` itself if it is one; links to folders are not followed. Throws
@@ -99,7 +99,7 @@ std::vector<std::filesystem::path> find_runs(const std::filesystem::path& folder
 
 // "vm, 2 x cpu"; empty if it is not known.
 std::string place_of(const RunRecord& run);
-// The epoch that it is in, or the step if its length is a number of steps: "3/100".
+// The current epoch, or the current step if the length of the run is set in steps: "3/100".
 std::string progress_of(const RunRecord& run);
 // "93.21%" for one of RunRecord::percentages, else "0.1234"; "-" for NaN.
 std::string format_metric(const RunRecord& run, const std::string& name, double value);

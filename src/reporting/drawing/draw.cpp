@@ -20,10 +20,10 @@ void set_pixel(RgbImage& image, int y, int x, const Colour& colour) {
   std::ranges::copy(colour, image.pixels.begin() + (std::ptrdiff_t{y} * image.width + x) * 3);
 }
 
-// Bytes after the first of a UTF-8 character.
+// Whether the byte is not the first of a UTF-8 character.
 bool continues_character(char byte) { return (static_cast<uint8_t>(byte) & 0xC0U) == 0x80U; }
 
-// The letters without accents that resemble U+00C0 to U+017F.
+// The letters without accents for U+00C0 to U+017F.
 constexpr std::string_view kLatin =
     "AAAAAAACEEEEIIIIDNOOOOOxOUUUUYTsaaaaaaaceeeeiiiidnooooo/ouuuuyty"
     "AaAaAaCcCcCcCcDdDdEeEeEeEeEeGgGgGgGgHhHhIiIiIiIiIiIiJjKkkLlLlLlLlLlNnNnNnnNnOoOoOoOo"
@@ -31,7 +31,7 @@ constexpr std::string_view kLatin =
 constexpr uint32_t kFirstLatin = 0xC0;
 constexpr char kUnknown = '?';
 
-// Combining accents, as in names of files from macOS.
+// Combining accents, which occur in file names from macOS.
 bool is_accent(uint32_t character) { return character >= 0x300 && character <= 0x36F; }
 
 std::string to_ascii(std::string_view text) {
@@ -105,7 +105,7 @@ void append_chunk(std::string& out, std::string_view name, std::string_view cont
   append_big_endian(out, libdeflate_crc32(0, out.data() + checked, out.size() - checked));
 }
 
-// Each row after a byte that says how it was filtered: not at all.
+// Each row is preceded by its filter type: none.
 std::string rows_of(const RgbImage& image) {
   const size_t row_size = static_cast<size_t>(image.width) * 3;
   std::string rows;
@@ -132,7 +132,7 @@ std::string encode_png(const RgbImage& image) {
   std::string header;
   append_big_endian(header, static_cast<uint32_t>(image.width));
   append_big_endian(header, static_cast<uint32_t>(image.height));
-  // 8 bits, RGB; compression, filters and interlacing of the usual kind.
+  // 8 bits, RGB; the default compression, filters and interlacing.
   header += std::string_view("\x08\x02\x00\x00\x00", 5);
   std::string file = "\x89PNG\r\n\x1a\n";
   append_chunk(file, "IHDR", header);

@@ -1,5 +1,5 @@
 #pragma once
-// Rectangles and small text in an image. Unlike those of OpenCV, which only the image module loads, they need no library.
+// Draws rectangles and small text into an image. Unlike OpenCV's functions, which only the image module loads, these need no library.
 
 #include <array>
 #include <cstdint>
@@ -25,23 +25,24 @@ inline constexpr Colour kWhite{255, 255, 255};
 
 RgbImage make_image(int height, int width, const Colour& colour = kWhite);
 
-// What lies outside the image is left out.
+// Parts outside the image are skipped.
 void fill_box(RgbImage& image, int top, int left, int height, int width, const Colour& colour);
 
 // The height of a line of draw_text(), and the width of one character.
 inline constexpr int kTextHeight = 12;
 inline constexpr int kCharacterWidth = 6;
-// Draws a line of text (UTF-8) whose upper left corner is (top, left), `zoom` times as large. What does not fit into `width` pixels, or
-// into the image, is left out. Latin letters are drawn without their accents, other characters that are not ASCII as question marks.
+// Draws a line of text (UTF-8) whose upper left corner is (top, left), enlarged by the factor `zoom`. The part that does not fit into
+// `width` pixels or into the image is omitted. Latin letters are drawn without their accents, other characters that are not ASCII as
+// question marks.
 void draw_text(RgbImage& image, int top, int left, std::string_view text, int width, const Colour& colour = kBlack, int zoom = 1);
 
-// The text as draw_text() draws it, in ASCII; nullopt: it has characters that would be question marks.
+// The text as draw_text() draws it, in ASCII; nullopt if it has characters that would become question marks.
 std::optional<std::string> drawable(std::string_view text);
 
-// How many characters draw_text() draws.
+// The number of characters that draw_text() draws.
 int count_characters(std::string_view text);
 
-// The ASCII characters in 5 x 8 pixels, as character displays show them; the last row is for the parts below the line.
+// The ASCII characters in 5 x 8 pixels, as on character displays; the last row is for descenders.
 
 inline constexpr int kGlyphWidth = 5;
 inline constexpr int kGlyphHeight = 8;

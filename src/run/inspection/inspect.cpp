@@ -27,19 +27,19 @@
 namespace trainer::inspection {
 namespace {
 
-// For batch sizes while the number of samples is unknown.
+// The assumed number of samples if it is unknown, to compute batch sizes.
 constexpr int64_t kManySamples = int64_t{1} << 40;
 
-// A data set whose files are not there, of which the numbers of samples are known.
+// A data set whose files are missing but whose numbers of samples are known.
 class DescribedDataset : public data::Dataset {
  public:
   DescribedDataset(data::DatasetInfo info, int64_t size) : info_(std::move(info)), size_(size) {}
   const data::DatasetInfo& info() const override { return info_; }
   int64_t size() const override { return size_; }
   data::Sample read(int64_t /*index*/, data::Scratch& /*scratch*/) const override {
-    throw DataError("the files of the data set are not there");
+    throw DataError("the files of the data set do not exist");
   }
-  // Of classes of the same size.
+  // All classes are assumed to have the same size.
   int64_t label(int64_t index) const override { return info_.has_labels() ? index % info_.num_classes : data::Dataset::label(index); }
 
  private:
@@ -53,7 +53,7 @@ struct Sizes {
   int64_t resident_bytes = 0;  // of samples that stay in memory
 };
 
-// Does the checks one after the other, each as far as the sections that it reads could be read.
+// Runs those checks whose sections of the experiment could be read.
 class Inspector {
  public:
   Inspector(Inspection& result, int world_size, int64_t num_lr_points)
@@ -74,7 +74,7 @@ class Inspector {
   }
 
  private:
-  // Runs `work`; what training would refuse becomes a problem.
+  // Runs `work` and reports its error, which training would report too, as a problem.
   template <class Work>
   void attempt(const Work& work) {
     try {
@@ -84,36 +84,35 @@ class Inspector {
     }
   }
 
-  // Of a data set whose classes are not known.
+  // Assumes a number of classes if the data set does not define it.
   void assume_classes(config::Experiment& experiment) {
     const auto dataset = datasets::dataset_registry().make(experiment.dataset.component);
     auto& model = dynamic_cast<models::ModelOptions&>(*experiment.model.component.options);
     if (dataset.missing.empty() || !model.takes_num_outputs()) return;
     model.set_num_outputs(model.num_outputs());
-    result_.notes.push_back(
-        fmt::format("the number of classes is not known, and {} are assumed: {}", model.num_outputs(), dataset.missing));
+    result_.notes.push_back(fmt::format("the number of classes is unknown, so {} are assumed: {}", model.num_outputs(), dataset.missing));
   }
 
-  // Empty where the files that tell it are not there, which is noted.
+  // Empty if the files that determine the sizes are missing; adds a note in this case.
   std::optional<Sizes> find_sizes(const config::Experiment& experiment, bool has_model) {
     const auto dataset = datasets::dataset_registry().make(experiment.dataset.component);
     try {
       return read_sizes(experiment, dataset, has_model);
     } catch (const DataError& error) {
-      // Files that are there but cannot be used are a problem; a comparison with another network's outputs has been made.
+      // Files that exist but cannot be used are a problem.
       const bool is_there = !dataset.sizes && dataset.missing.empty();
       if (is_there && has_model) throw;
-      result_.notes.push_back(fmt::format("steps, learning rate and the ranks' parts are left out: {}", error.what()));
+      result_.notes.push_back(fmt::format("steps, learning rates and the ranks' samples are skipped: {}", error.what()));
       return std::nullopt;
     }
   }
 
   Sizes read_sizes(config::Experiment experiment, data::DatasetFactory dataset, bool has_model) const {
     if (dataset.sizes) {
-      // Samples without files have no paths in which a group could be found.
+      // Without files there are no paths in which a group could be found.
       if (experiment.dataset.split) experiment.dataset.split->group.clear();
       auto info = dataset.info;
-      // Not compared with the network's outputs once more.
+      // So that it is not compared with the network's outputs again.
       if (!has_model || info.num_classes == data::kUnknownClasses) info.num_classes = 0;
       dataset.open = [info, sizes = *dataset.sizes](data::Split split, Logger&) {
         return std::make_unique<DescribedDataset>(info, split == data::Split::kTrain ? sizes.train : sizes.validation);
@@ -156,7 +155,7 @@ class Inspector {
     }
   }
 
-  // On the CPU, with the precision that the device of the training would have.
+  // The CPU, but with the precision of the training's device.
   device::Placement choose_placement(const config::Experiment& experiment) {
     device::configure_cpu_allocator();
     auto options = session::placement_options(experiment);
@@ -212,7 +211,7 @@ class Inspector {
     }
     if (result_.plan) session::check_batch_norm_counts(experiment, network, *result_.plan, setup.train_shape);
     if (result_.batch_size == 0) return;
-    // The epochs in which most is trained need most memory and time.
+    // Epochs in which all parameters are trained need the most memory and time.
     if (network.unfreeze) network.unfreeze();
     const int64_t num_joined = experiment.distributed.sync_batch_norm ? result_.batch_size * world_size_ : result_.batch_size;
     const MeasuredMemory measured(network, setup, result_.layers->flops, result_.batch_size, num_joined);
@@ -294,12 +293,12 @@ bool is_frozen(const torch::nn::Module& layer) {
   return !parameters.empty() && std::ranges::none_of(parameters, [](const torch::Tensor& parameter) { return parameter.requires_grad(); });
 }
 
-// `output`: of one sample. A weight of two or more dimensions is that of a convolution or linear layer; each output is the sum of as many
-// products as it has values for one output channel.
+// `output`: of one sample. A weight of two or more dimensions belongs to a convolution or linear layer; each output is a sum of as many
+// products as the weight has values for one output channel.
 int64_t flops_of(const torch::nn::Module& layer, const torch::Tensor& output) {
-  // Queries, keys and values; then the products of queries and keys, and those with the values.
+  // The projections to queries, keys and values, then the products of queries and keys, and those with the values.
   if (const auto* attention = layer.as<nn::SelfAttention>()) {
-    const int64_t projected = attention->qkv ? 0 : 3 * output.size(2);  // otherwise by a layer of its own
+    const int64_t projected = attention->qkv ? 0 : 3 * output.size(2);  // otherwise a separate layer counts them
     return 2 * output.numel() * (projected + 2 * output.size(1));
   }
   const auto parameters = layer.named_parameters(/*recurse=*/false);
@@ -344,7 +343,7 @@ namespace {
 
 constexpr size_t kLongestName = 60;
 
-// Calls of the driver are recorded by another part of the profiler, which numbers threads in its own way.
+// Driver calls are recorded by another part of the profiler, which numbers threads differently.
 void move_to_threads_of_callers(std::vector<ProfiledEvent>& events) {
   std::unordered_map<uint64_t, uint64_t> thread_of;
   for (const auto& event : events) {
@@ -357,13 +356,13 @@ void move_to_threads_of_callers(std::vector<ProfiledEvent>& events) {
   }
 }
 
-// Outer operations before those within them.
+// Sorts outer operations before those within them.
 bool starts_before(const ProfiledEvent& a, const ProfiledEvent& b) {
   if (a.thread != b.thread) return a.thread < b.thread;
   return a.start_ns != b.start_ns ? a.start_ns < b.start_ns : a.end_ns > b.end_ns;
 }
 
-// Of each event on the CPU, in the order of `events`, which is that of starts_before().
+// The self time of each event on the CPU. `events` are in the order of starts_before().
 std::vector<int64_t> times_without_inner(const std::vector<ProfiledEvent>& events) {
   std::vector<int64_t> times(events.size(), 0);
   std::vector<size_t> open;  // the operations around the current one, outermost first

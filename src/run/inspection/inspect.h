@@ -1,5 +1,5 @@
 #pragma once
-// What can be known of a training before it starts, without its data and without a GPU, and the table of its layers.
+// Examines a training before it starts, without its data and without a GPU, and makes the table of its layers.
 
 #include <torch/torch.h>
 
@@ -15,33 +15,32 @@
 
 namespace trainer::inspection {
 
-// The layers of a network: what they give, learn and cost.
+// The layers of a network: their outputs, parameters and costs.
 
 struct LayerRow {
-  std::string name;                   // "layer1.0.conv1"
-  std::string kind;                   // "Conv2d"
+  std::string name;                   // such as "layer1.0.conv1"
+  std::string kind;                   // such as "Conv2d"
   std::vector<int64_t> output_shape;  // of one sample
-  int64_t num_parameters = 0;         // 0 where the layer is applied again
-  bool is_frozen = false;             // it has parameters, and none of them is trained
+  int64_t num_parameters = 0;         // 0 if the layer was applied before
+  bool is_frozen = false;             // whether it has parameters and none of them is trained
   int64_t flops = 0;                  // of one sample
 };
 
 struct LayerTable {
   std::vector<LayerRow> rows;  // in the order in which they are applied
-  int64_t num_parameters = 0;  // of the whole network, with those that belong to no row
-  int64_t num_trained = 0;     // of these, without frozen ones
+  int64_t num_parameters = 0;  // of the whole network, including those that belong to no row
+  int64_t num_trained = 0;     // of these, those that are not frozen
   int64_t flops = 0;
 };
 
-// Applies `model` to `sample` [1, …], in evaluation, and leaves it in training mode. The rows are the layers of src/nn. FLOPs are those of
-// the forward pass: two for each multiply-accumulate of a convolution or linear layer, as torch.utils.flop_counter counts; other layers,
+// Applies `model` to `sample` [1, …] in eval mode, and leaves it in train mode. The rows are the layers of src/nn. FLOPs are those of the
+// forward pass, counted as by torch.utils.flop_counter: two for each multiply-accumulate of a convolution or linear layer; other layers,
 // biases and activations count as 0.
 LayerTable make_layer_table(models::Model& model, const torch::Tensor& sample);
 
-// What operations cost, from the events of a profile.
+// The costs of operations, from the events of a profile.
 
-// An operation that a thread of the CPU ran, or a kernel that a GPU ran. Operations of a thread lie one after the other or one within the
-// other.
+// An operation that a CPU thread ran, or a kernel that a GPU ran. Operations of a thread follow each other or are nested.
 struct ProfiledEvent {
   std::string name = {};
   uint64_t thread = 0;
@@ -49,7 +48,7 @@ struct ProfiledEvent {
   int64_t end_ns = 0;
   bool is_on_gpu = false;
   uint64_t id = 0;      // of an operation
-  uint64_t caller = 0;  // of a kernel, and of a call of the driver: the id of the operation that it belongs to; 0: none
+  uint64_t caller = 0;  // for a kernel or a driver call: the id of the operation that it belongs to; 0: none
 };
 
 struct OperationCost {
@@ -59,20 +58,20 @@ struct OperationCost {
   int64_t gpu_ns = 0;  // of the kernels that it started itself
 };
 
-// By name, with the largest cpu_ns first: the numbers of torch.profiler's key_averages(), self_cpu_time_total and
-// self_device_time_total. Steps ("ProfilerStep#7") are one entry, kOutside.
+// The costs by name, with the largest cpu_ns first. The numbers are self_cpu_time_total and self_device_time_total of torch.profiler's
+// key_averages(). All steps ("ProfilerStep#7") form one entry, kOutside.
 std::vector<OperationCost> sum_costs(std::vector<ProfiledEvent> events);
 
-// The time of the steps that is in no operation: waiting for data, for other ranks and for the backward pass of a GPU, and code that does
-// not tell the profiler.
+// The time of the steps outside of operations: waiting for data, for other ranks and for the backward pass of a GPU, and code that the
+// profiler does not record.
 inline constexpr const char* kOutside = "(outside of operations)";
-// What the names of steps begin with, as torch.profiler names them.
+// The prefix of the names of steps, as in torch.profiler.
 inline constexpr const char* kStepPrefix = "ProfilerStep#";
 
-// A table of the `count` operations with the most time on the CPU, a line each, after a line of titles. Names are cut at 60 characters.
+// A table of the `count` operations with the most CPU time: a line of titles, then one line for each. Names are cut at 60 characters.
 std::vector<std::string> to_lines(const std::vector<OperationCost>& costs, size_t count);
 
-// Which samples and batches of an epoch each rank takes.
+// The samples and batches of an epoch on each rank.
 
 // Consecutive batches of the same size.
 struct BatchRun {
@@ -81,7 +80,7 @@ struct BatchRun {
   bool operator==(const BatchRun&) const = default;
 };
 
-// Consecutive ranks that take batches of the same sizes.
+// Consecutive ranks with batches of the same sizes.
 struct RankGroup {
   int first_rank = 0;
   int last_rank = 0;
@@ -90,16 +89,16 @@ struct RankGroup {
   bool operator==(const RankGroup&) const = default;
 };
 
-// The first epoch. Rank r takes every world_size-th position of the order that all ranks share, from position r on.
+// The plan of the first epoch. Rank r takes every world_size-th position of the order that all ranks share, starting at position r.
 struct RankPlan {
   std::vector<RankGroup> groups;
-  int64_t num_repeated = 0;  // samples that are taken a second time, to make the parts equal
+  int64_t num_repeated = 0;  // samples that are used twice, to make the shards equal
   int64_t num_left_out = 0;  // samples that no rank takes
 };
 
 RankPlan make_rank_plan(const engine::Plan& plan);
 
-// What `trainer validate` shows.
+// The output of `trainer validate`.
 
 struct LrPoint {
   int64_t step = 0;
@@ -107,25 +106,24 @@ struct LrPoint {
 };
 
 struct Inspection {
-  std::vector<std::string> problems;  // training would refuse these; all that could be found
+  std::vector<std::string> problems;  // errors that training would report; all that could be found
   std::vector<std::string> warnings;
-  std::vector<std::string> notes;     // what is left out or assumed, and why
-  config::Experiment experiment;      // valid without problems; so are the members below, which are empty where data would be needed
+  std::vector<std::string> notes;     // what was skipped or assumed, and why
+  config::Experiment experiment;      // valid if there are no problems, like the members below; those that need missing data are empty
   std::vector<int64_t> sample_shape;  // of a transformed training sample
   std::optional<LayerTable> layers;
-  int64_t batch_size = 0;         // of a micro-step on one rank, at most
+  int64_t batch_size = 0;         // the largest of a micro-step on one rank
   int64_t global_batch_size = 0;  // of a step
   std::optional<engine::Plan> plan;
   std::optional<RankPlan> ranks;
   std::vector<LrPoint> lr_curve;  // at most `num_lr_points`
   std::optional<StepTime> step_time;
-  std::optional<double> step_seconds;  // of global_batch_size samples on all cores of this host that the process may use, without reading
-                                       // the data; not for a GPU
+  std::optional<double> step_seconds;  // for global_batch_size samples on all available cores, without loading; not for a GPU
   std::optional<MemoryEstimate> memory;
   bool memory_is_of_gpu = false;
 };
 
-// `world_size`: ranks, which are taken to share this host. Opens data only if its files are there, and downloads nothing.
+// `world_size`: number of ranks, which are assumed to run on this host. Opens the data only if its files exist, and downloads nothing.
 Inspection inspect(const config::ExperimentSource& source, int world_size, int64_t num_lr_points = 400);
 
 }  // namespace trainer::inspection

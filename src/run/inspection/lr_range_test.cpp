@@ -11,12 +11,12 @@ namespace {
 
 constexpr double kSmoothing = 0.98;
 constexpr double kMostGrowth = 4;
-// Left out: the average has seen few losses, or the loss diverges.
+// Points that are skipped: at first the average is over few losses, at the end the loss may diverge.
 constexpr size_t kSkipFirst = 10;
 constexpr size_t kSkipLast = 5;
-// A fall of so many deviations is none: the average of noise alone falls by less, in 99 of 100 curves.
+// A fall of at most this many deviations is attributed to noise: in 99 of 100 curves, the average of pure noise falls by less.
 constexpr double kMostNoise = 9;
-// Learning rates that differ by more contradict each other.
+// Learning rates that differ by more than this factor contradict each other.
 constexpr double kFar = 10;
 
 }  // namespace
@@ -65,12 +65,12 @@ std::optional<double> LrRangeTest::Advice::suggestion(bool is_sgd) const {
   return is_sgd ? *rise / 3 : least / 10;
 }
 
-// The deviation that noise of the losses leaves in their average, from the differences of consecutive losses.
+// The standard deviation of the moving average due to noise, estimated from the differences of consecutive losses.
 double LrRangeTest::noise_of_average() const {
   std::vector<double> differences;
   for (size_t i = 1; i < points_.size(); ++i) differences.push_back(std::abs(points_[i].loss - points_[i - 1].loss));
   std::ranges::sort(differences);
-  // The median, because losses jump where they diverge; of a normal distribution it is 0.95 times the deviation of a single loss.
+  // The median, because it ignores the jumps of diverging losses; for a normal distribution it is 0.95 times the deviation of one loss.
   const double deviation = differences[differences.size() / 2] / 0.95;
   return deviation * std::sqrt((1 - kSmoothing) / (1 + kSmoothing));
 }

@@ -14,14 +14,14 @@
 namespace trainer::inspection {
 namespace {
 
-// Of all samples that are computed, so that it takes a fraction of a second.
+// A limit for all samples of a measured step, so that it takes a fraction of a second.
 constexpr int64_t kMostFlops = 4'000'000'000;
 constexpr int64_t kLargestBatch = 16;
-// The samples whose step is timed: a second's work or less, but not so few that each takes much longer than in a whole batch.
+// The timed step takes about a second at most, but has enough samples that each takes about as long as in a whole batch.
 constexpr int64_t kTimedFlops = 20'000'000'000;
 constexpr int64_t kFewestTimed = 4;
 constexpr int kTimedSteps = 2;
-// As in distributed/data_parallel.cpp: gradients of at most this many bytes over all ranks together are summed in one piece.
+// The same as in distributed/data_parallel.cpp: gradients of at most this many bytes, summed over all ranks, are reduced in one piece.
 constexpr int64_t kSmallExchangeBytes = int64_t{4} * 1024 * 1024;
 
 template <class Tensors>
@@ -30,7 +30,7 @@ int64_t bytes_of(const Tensors& tensors) {
                          [](int64_t sum, const torch::Tensor& tensor) { return sum + static_cast<int64_t>(tensor.nbytes()); });
 }
 
-// Whether gradients have their memory before a backward pass begins: from an earlier micro-step, or in the buckets.
+// Whether gradients already have memory before a backward pass: from an earlier micro-step, or in the buckets.
 bool keeps_gradients(const MemorySetup& setup) {
   const auto& experiment = setup.experiment;
   return experiment.training.accumulation_steps > 1 ||
@@ -52,7 +52,7 @@ struct RandomBatch {
   }
 };
 
-// Those of a step before its update.
+// The allocations of a step before its update.
 Allocations trace_passes(engine::Network& network, const RandomBatch& batch) {
   AllocationTrace trace;
   engine::run_passes(*network.optimizer, *network.model, [&](int, bool) {
@@ -87,7 +87,7 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 
 namespace {
 
-// Of targets that are all equally frequent.
+// A summary in which all classes are equally frequent, or targets are not scaled.
 data::TargetSummary assumed_summary(const data::DatasetInfo& info) {
   const auto count = static_cast<size_t>(info.num_outputs());
   data::TargetSummary summary{.num_samples = info.num_outputs()};
@@ -113,9 +113,9 @@ MeasuredMemory::MeasuredMemory(engine::Network& network, const MemorySetup& setu
   const auto parameters = network.model->parameters();
   parameter_bytes_ = bytes_of(parameters);
   model_bytes_ = parameter_bytes_ + bytes_of(network.model->buffers());
-  // Of layers that are not counted: the smallest batches.
+  // FLOPs that are not counted: use the smallest batches.
   if (flops == 0) flops = kMostFlops;
-  // A step costs about three forward passes. The first one is not used: it fills the caches of the libraries.
+  // A step costs about three forward passes. The first step below is not measured, because it fills the caches of the libraries.
   large_size_ = std::clamp(kMostFlops / std::max<int64_t>(1, 3 * flops), int64_t{3}, kLargestBatch);
   small_size_ = std::max<int64_t>(2, large_size_ / 2);
 
@@ -131,7 +131,7 @@ MeasuredMemory::MeasuredMemory(engine::Network& network, const MemorySetup& setu
   const auto train = [&](const RandomBatch& batch) {
     if (!keeps_gradients(setup)) optimizer.zero_grad();
     const auto allocations = trace_passes(network, batch);
-    // It moves the parameters back.
+    // This restores the perturbed parameters.
     if (optimizer.needs_second_pass()) optimizer.step(0);
     return allocations;
   };
@@ -149,7 +149,7 @@ MeasuredMemory::MeasuredMemory(engine::Network& network, const MemorySetup& setu
   const int64_t step_bytes = train_.large.peak() + (keeps_gradients(setup) ? gradient_bytes_ : 0) + sample_bytes_ * large_size_;
   process_bytes_ = static_cast<int64_t>(device::memory_in_use(placement)) - model_bytes_ - optimizer_bytes_ - step_bytes;
 
-  // Last, because these steps leave more memory behind.
+  // At the end, because these larger steps leave more memory allocated.
   const auto timed_size = std::clamp(kTimedFlops / std::max<int64_t>(1, 3 * flops), std::min(kFewestTimed, batch_size), batch_size);
   const RandomBatch timed(setup, placement, setup.train_shape, std::max(timed_size, std::min<int64_t>(2, num_joined)));
   train(timed);  // fills the caches for this batch size
@@ -161,7 +161,7 @@ MeasuredMemory::MeasuredMemory(engine::Network& network, const MemorySetup& setu
     trace_passes(network, timed);
     const auto begin_of_update = std::chrono::steady_clock::now();
     optimizer.step(0);
-    // Other programs on this host only make a step longer.
+    // The minimum, because other programs on this host can only make a step slower.
     seconds = std::min(seconds, std::chrono::duration<double>(begin_of_update - begin).count());
     step_time_.update_seconds = std::min(step_time_.update_seconds, seconds_since(begin_of_update));
   }
@@ -182,7 +182,8 @@ MemoryEstimate MeasuredMemory::estimate(const MemorySetup& setup, int64_t batch_
   int64_t exchange_bytes = setup.world_size > 1 && !experiment.distributed.data_parallel.gradient_as_bucket_view ? gradient_bytes_ : 0;
   if (setup.world_size > 1 && compresses) exchange_bytes += gradient_bytes_ / 2;
   if (setup.world_size > 1 && !compresses && !setup.on_gpu) {
-    // Shared memory of the ranks of a host: all parts of all ranks, or this rank's part and what it reads of the others.
+    // The shared memory of a host's ranks holds all gradients of all ranks, or this rank's gradients and the parts that it reads of the
+    // others.
     const int64_t all = gradient_bytes_ * setup.world_size;
     exchange_bytes += all <= kSmallExchangeBytes ? all : 2 * gradient_bytes_;
   }

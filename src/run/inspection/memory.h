@@ -1,6 +1,6 @@
 #pragma once
-// How much memory a rank needs in training, and how long a step takes on the CPU, from a few steps on small batches of random numbers.
-// docs/performance.md explains what is counted and how far the estimate is from measured runs.
+// Estimates the memory that a rank needs in training, and the time of a step on the CPU, from a few steps on small batches of random
+// numbers. docs/performance.md explains what is counted and compares the estimate with measured runs.
 
 #include <c10/util/ThreadLocalDebugInfo.h>
 
@@ -15,20 +15,20 @@
 
 namespace trainer::inspection {
 
-// Records how much tensor memory a piece of code allocates on the CPU, and predicts that for a larger batch.
+// Records the tensor memory that code allocates on the CPU, and extrapolates it to a larger batch.
 
-// The allocations and releases of LibTorch's CPU allocator, in their order, in bytes; releases are negative.
+// The allocations and releases of LibTorch's CPU allocator in their order, in bytes; releases are negative.
 struct Allocations {
   std::vector<int64_t> changes;
-  size_t num_before_mark = 0;  // how many of them came before the mark
+  size_t num_before_mark = 0;  // number of changes before the mark
 
-  // Bytes that are in use at the mark, and at most, beyond those before the trace.
+  // Bytes in use at the mark, at the peak and at the end, relative to the start of the trace.
   int64_t at_mark() const;
   int64_t peak() const;
   int64_t at_end() const;
 };
 
-// Records those of this thread while it lives. A single-threaded backward pass on the CPU runs on the thread that calls it.
+// During its lifetime, records the allocations of this thread. These include a backward pass on the CPU, which runs on the calling thread.
 class AllocationTrace {
  public:
   AllocationTrace();
@@ -45,13 +45,13 @@ class AllocationTrace {
   c10::DebugInfoGuard guard_;
 };
 
-// The allocations of a batch of `size` samples, from those of two smaller ones: the same work allocates in the same order, and each
-// size is a constant plus a multiple of the batch size. Only if the order differs, the peak and the value at the mark are computed so.
+// Extrapolates the allocations of two smaller batches to a batch of `size` samples: the order of allocations is the same, and each one is a
+// constant plus a multiple of the batch size. If the orders differ, only the peak and the value at the mark are extrapolated.
 Allocations extrapolate(const Allocations& small, int64_t small_size, const Allocations& large, int64_t large_size, int64_t size);
 
 struct MemoryItem {
-  std::string name;  // "optimizer_state"
-  std::string what;  // for people
+  std::string name;  // such as "optimizer_state"
+  std::string what;  // description for users
   int64_t bytes = 0;
 };
 
@@ -60,36 +60,36 @@ struct MemoryEstimate {
   int64_t total() const;
 };
 
-// How long a step takes on this CPU, without reading the samples.
+// The time of a step on this CPU, without loading the samples.
 struct StepTime {
   double seconds_per_sample = 0;  // forward and backward
-  double update_seconds = 0;      // once a step, in however many micro-steps its samples come
+  double update_seconds = 0;      // once per step, for any number of micro-steps
 
   double seconds(int64_t num_samples) const { return static_cast<double>(num_samples) * seconds_per_sample + update_seconds; }
 };
 
-// What the estimate depends on beside the network.
+// What the estimate depends on besides the network.
 struct MemorySetup {
   const config::Experiment& experiment;
   data::DatasetInfo info;
   std::vector<int64_t> train_shape;       // of a transformed sample
-  std::vector<int64_t> validation_shape;  // the same
+  std::vector<int64_t> validation_shape;  // of a transformed sample
   int world_size = 1;
-  bool on_gpu = false;  // estimate the memory of a GPU, by the same counting
+  bool on_gpu = false;  // whether to estimate the memory of a GPU, with the same method
 };
 
-// The allocations of training steps and of validation batches, and how long a step takes.
+// The allocations of training steps and of validation batches, and the time of a step.
 class MeasuredMemory {
  public:
   // Runs forward, backward and optimizer on batches of random numbers, which changes the weights. `flops`: of the forward pass of one
-  // sample; a step of a network with many runs on fewer samples. `batch_size`: of a micro-step on one rank. `num_joined`: samples in a
-  // micro-step, of those whose batch statistics are joined; steps on one sample are tried only if it is 1. Throws what training would
-  // throw, such as UsageError of batch normalisation.
+  // sample; the more, the fewer samples are used. `batch_size`: of a micro-step on one rank. `num_joined`: number of samples in a
+  // micro-step that share batch statistics; a step on one sample is run only if it is 1. Throws the errors that training would throw, such
+  // as UsageError of batch normalisation.
   MeasuredMemory(engine::Network& network, const MemorySetup& setup, int64_t flops, int64_t batch_size, int64_t num_joined);
 
   const StepTime& step_time() const { return step_time_; }
-  // Of rank 0, which saves the checkpoints. `batch_size` and `validation_batch_size`: samples of a micro-step and of a validation batch on
-  // one rank; `dataset_bytes`: of the samples that stay in memory.
+  // The estimate for rank 0, which saves the checkpoints. `batch_size` and `validation_batch_size`: samples of a micro-step and of a
+  // validation batch on one rank; `dataset_bytes`: size of the samples that stay in memory.
   MemoryEstimate estimate(const MemorySetup& setup, int64_t batch_size, int64_t validation_batch_size, int64_t dataset_bytes) const;
 
  private:

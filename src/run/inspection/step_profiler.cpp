@@ -17,7 +17,7 @@ namespace {
 namespace profiler = torch::autograd::profiler;
 using torch::profiler::impl::ActivityType;
 
-// Entries that are no operations: those that Python's profiler leaves out too.
+// Entries that are not operations; Python's profiler skips the same ones.
 bool is_left_out(const profiler::KinetoEvent& event) {
   constexpr std::array<std::string_view, 4> kNames = {"[memory]", "aten::is_leaf", "aten::output_nr", "aten::_version"};
   return event.isHiddenEvent() || event.isAsync() || event.startThreadId() != event.endThreadId() ||
@@ -54,7 +54,7 @@ void StepProfiler::before_step(int64_t step) {
   is_before_first_ = step < first_;
   if (step >= first_ && step < last_ && !is_profiling_) begin(step);
   if (!is_profiling_) return;
-  // Counted from 1, as the console does.
+  // Counted from 1, as on the console.
   step_name_ = kStepPrefix + std::to_string(step + 1);
   range_.emplace(at::RecordScope::USER_SCOPE);
   range_->before(step_name_);
@@ -85,7 +85,8 @@ void StepProfiler::write() {
   std::filesystem::remove(trace_file_, failure);
   result->save(trace_file_.string());
   const bool is_written = std::filesystem::file_size(trace_file_, failure) > 0 && !failure;
-  if (!is_written) logger_.warn("{} cannot be written; training continues, and the table of the profile is here", trace_file_.string());
+  if (!is_written)
+    logger_.warn("{} cannot be written; training continues, and the log contains the table of the profile", trace_file_.string());
   logger_.info("profile of steps {} to {}{}", begin_ + 1, end_, is_written ? ", in " + trace_file_.string() : "");
   constexpr size_t kNumOperations = 10;
   for (const auto& line : to_lines(sum_costs(read_events(*result)), kNumOperations)) logger_.info("  {}", line);
@@ -94,8 +95,7 @@ void StepProfiler::write() {
 void StepProfiler::finish() {
   range_.reset();
   if (is_profiling_) write();
-  if (is_before_first_)
-    logger_.info("logging.profile_steps: nothing is profiled, because the training has ended before step {}", first_ + 1);
+  if (is_before_first_) logger_.info("logging.profile_steps: nothing was profiled, because the training ended before step {}", first_ + 1);
 }
 
 }  // namespace trainer::inspection

@@ -1,5 +1,5 @@
 #pragma once
-// logging.profile_steps: LibTorch's profiler for some steps of a run.
+// logging.profile_steps: runs LibTorch's profiler during some steps.
 
 #include <ATen/record_function.h>
 
@@ -13,23 +13,23 @@
 
 namespace trainer::inspection {
 
-// Profiles the steps from number `first` to `last`, exclusive, counted from 0: operations of the thread that trains and of the backward
-// pass, and kernels with `uses_gpu`. Then it writes `trace_file` in Chrome's format and logs a table of the ten dearest operations. A
-// resumed run profiles the steps that it has yet to take. What comes between these steps, such as a validation, is in the profile too. If
-// the file cannot be written, it logs a warning. The training's results stay the same; only one profiler can be used at a time.
+// Profiles the steps from number `first` to `last`, exclusive, counted from 0: operations of the training thread and of the backward pass,
+// and GPU kernels if `uses_gpu`. Then it writes `trace_file` in Chrome's format and logs a table of the ten most expensive operations. A
+// resumed run profiles those of these steps that it trains. The profile includes what happens between the steps, such as a validation. If
+// the file cannot be written, a warning is logged. The training's results do not change; only one profiler can be used at a time.
 class StepProfiler final : public engine::TrainingHook {
  public:
-  // `logger` must outlive it.
+  // `logger` must outlive this object.
   StepProfiler(int64_t first, int64_t last, bool uses_gpu, std::filesystem::path trace_file, Logger& logger);
-  // Without finish(), a profile that has begun is lost.
+  // Discards a profile that has begun if finish() was not called.
   ~StepProfiler() override;
   StepProfiler(const StepProfiler&) = delete;
   StepProfiler& operator=(const StepProfiler&) = delete;
 
   void before_step(int64_t step) override;
   void after_step(int64_t step) override;
-  // To be called when the training has ended, by the same thread: writes the profile if the training has ended within these steps, and
-  // logs if it has ended before them.
+  // To be called by the same thread when the training has ended: writes the profile if the training has ended within the profiled steps,
+  // and logs a message if it has ended before them.
   void finish();
 
  private:

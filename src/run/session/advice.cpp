@@ -26,7 +26,7 @@ constexpr int64_t kBatchSize = 2;
 constexpr int kMostPasses = 3;  // the first one may fill caches of the libraries
 constexpr double kEnoughSeconds = 0.5;
 
-// The seconds of a forward and backward pass. In evaluation, which needs no other ranks and changes no running statistics.
+// The time of a forward and backward pass. In eval mode, which needs no other ranks and changes no running statistics.
 double seconds_of_pass(engine::Network& network, const torch::Tensor& images, std::optional<torch::ScalarType> autocast_dtype) {
   const auto begin = std::chrono::steady_clock::now();
   torch::Tensor outputs;
@@ -54,7 +54,7 @@ double least_seconds(engine::Network& network, const torch::Tensor& images, std:
 
 std::string warning_of_autocast(const config::Experiment& experiment, engine::Network& network, const std::vector<int64_t>& sample_shape) {
   const auto& placement = network.placement;
-  // With `auto`, autocast is on only where the processor is known to be fast.
+  // With `auto`, autocast is enabled only on processors that are known to be fast.
   if (!placement.device.is_cpu() || !placement.autocast_dtype || !experiment.amp.enabled.value) return "";
   auto shape = sample_shape;
   shape.insert(shape.begin(), kBatchSize);
@@ -68,22 +68,22 @@ std::string warning_of_autocast(const config::Experiment& experiment, engine::Ne
   const char* const type = *placement.autocast_dtype == torch::kFloat16 ? "float16" : "bfloat16";
   return fmt::format(
       "{}: this processor computes {} slowly: {} images took {:.3g} s forward and backward, {:.2g} times as long as in float32 ({:.3g} s); "
-      "leave amp.enabled out, which then is on only where it is fast",
+      "remove amp.enabled, so that autocast is used only where it is fast",
       experiment.place_of("amp.enabled"), type, kBatchSize, with, with / without, without);
 }
 
 namespace {
 
 struct SingleImage {
-  bool is_last = false;  // in the last batch of an epoch alone
+  bool is_last = false;  // whether only the last batch of an epoch has one image
   int rank = 0;
 };
 
-// A batch of the first epoch in which the statistics are those of one image. `joined`: of all ranks together.
+// Finds a batch of the first epoch with statistics over a single image. `joined`: whether statistics are over all ranks.
 std::optional<SingleImage> find_single_image(const engine::Plan& plan, bool joined) {
   const auto part = engine::rest_of_epoch(plan, 0);
   const int64_t last = part.num_batches - 1;
-  // Of the micro-steps of a whole step the last one is the smallest.
+  // The last micro-step of a whole step is the smallest.
   for (const int64_t batch : {std::min(plan.accumulation_steps, part.num_batches) - 1, last}) {
     int64_t num_joined = 0;
     for (int rank = 0; rank < plan.world_size; ++rank) {
@@ -97,7 +97,7 @@ std::optional<SingleImage> find_single_image(const engine::Plan& plan, bool join
   return std::nullopt;
 }
 
-// The name of a batch normalisation that sees one pixel of this sample; empty if there is none, or if all of them are frozen.
+// The name of a batch normalisation whose input has one pixel for this sample; empty if there is none that is not frozen.
 std::string norm_of_one_pixel(models::Model& model, const torch::Tensor& sample) {
   std::map<const torch::nn::Module*, std::string> names;
   for (const auto& module : model.named_modules("", /*include_self=*/false)) {
@@ -140,7 +140,7 @@ void check_batch_norm_counts(const config::Experiment& experiment, engine::Netwo
 namespace {
 
 constexpr double kLargeShare = 0.1;
-// The first batches of a short epoch always have to be waited for.
+// In a short epoch the wait for the first batches dominates.
 constexpr double kLongSeconds = 5;
 
 }  // namespace
@@ -159,7 +159,7 @@ std::string advice_on_data(const engine::Interval& epoch, int64_t number, const 
 
 namespace {
 
-// The bytes that are stored of it.
+// The stored bytes of a sample.
 std::string_view content_of(const data::Sample& sample) {
   const auto& image = sample.image;
   const auto bytes = sample.encoded.empty()
@@ -214,19 +214,19 @@ void ImageNotes::add_traits(std::vector<std::string>& sentences) const {
         fmt::format("{} {}; the first is {}", are(count, num_all), text, describe(*std::ranges::find(images_, true, property))));
   };
   const bool is_upright = !parts_.empty() && parts_.front().dataset->info().decoding.is_turned_upright;
-  add(&Image::is_turned,
-      is_upright ? "have an EXIF orientation and are turned upright, other than by torchvision's ImageFolder (dataset.exif_orientation: "
-                   "ignore leaves them as the camera has stored them)"
-                 : "have an EXIF orientation, which is ignored as by torchvision, so that they are used as the camera has stored them and "
-                   "not upright (dataset.exif_orientation: apply, of image_folder and csv, turns them)");
+  add(&Image::is_turned, is_upright
+                             ? "have an EXIF orientation and are turned upright, unlike in torchvision's ImageFolder "
+                               "(dataset.exif_orientation: ignore leaves them as stored by the camera)"
+                             : "have an EXIF orientation, which is ignored as in torchvision, so they are used as stored by the camera and "
+                               "may not be upright (dataset.exif_orientation: apply, for image_folder and csv, turns them upright)");
   add(&Image::has_16_bits,
-      "have 16 bits per channel, of which the upper 8 are used as by Pillow (dataset.mode: grey16 and raw keep all of grey images and of "
-      "TIFF)");
+      "have 16 bits per channel, of which only the upper 8 are used, as in Pillow (dataset.mode: grey16 and raw keep all bits of grey "
+      "images and of TIFF)");
 }
 
 void ImageNotes::add_duplicates(std::vector<std::string>& sentences) const {
   auto images = images_;
-  // Stable: those of the same content stay in the order of their parts.
+  // Stable, so that images of the same content stay in the order of their parts.
   std::ranges::stable_sort(images, {}, &Image::content);
   int64_t num_in_classes = 0, num_in_parts = 0;
   using Pair = std::pair<Image, Image>;
@@ -250,14 +250,14 @@ void ImageNotes::add_duplicates(std::vector<std::string>& sentences) const {
   }
   const auto num_all = static_cast<int64_t>(images.size());
   if (in_classes) {
-    sentences.push_back(fmt::format("{} are in several classes with the same content; the first is {}, the same as {}",
+    sentences.push_back(fmt::format("{} have the same content as an image of another class; the first is {}, the same as {}",
                                     are(num_in_classes, num_all), describe(in_classes->first), describe(in_classes->second)));
   }
   if (in_parts) {
-    sentences.push_back(fmt::format(
-        "{} are for validation and have the content of training images, so that the validation is too good; the first is {}, the "
-        "same as {}",
-        are(num_in_parts, num_all), describe(in_parts->second), describe(in_parts->first)));
+    sentences.push_back(
+        fmt::format("{} are validation images with the same content as training images, so the validation results are too good; the first "
+                    "is {}, the same as {}",
+                    are(num_in_parts, num_all), describe(in_parts->second), describe(in_parts->first)));
   }
 }
 
@@ -273,11 +273,11 @@ void warn_of_images(const data::Dataset& training, Logger& logger) {
       if (sample.encoded.empty()) return;
       notes.add(index, sample);
     } catch (const std::exception&) {
-      // The training will report it.
+      // Training will report this error.
     }
   }
   for (const auto& sentence : notes.sentences()) {
-    const auto of_some = fmt::format("; these are evenly spaced ones of {}, `trainer data check` reads all", training.size());
+    const auto of_some = fmt::format("; only evenly spaced ones of {} were checked, `trainer data check` reads all", training.size());
     logger.warn("{}{}", sentence, training.size() > kMostRead ? of_some : "");
   }
 }

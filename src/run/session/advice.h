@@ -1,5 +1,5 @@
 #pragma once
-// What a run is told before it trains: what is hardly meant so about its settings and its images, and what cannot be trained.
+// Warnings before and during training about settings and images that are probably unintended, and errors for what cannot be trained.
 
 #include <cstdint>
 #include <mutex>
@@ -14,32 +14,32 @@
 
 namespace trainer::session {
 
-// A warning where amp.enabled: true makes the network at least twice as slow on the CPU, because the processor does not compute in
-// autocast's type; empty otherwise. Not collective. Measures some passes of a small batch, in up to a second or two passes; changes
-// nothing.
+// Returns a warning if amp.enabled: true makes the network at least twice as slow on the CPU, because the processor has no fast arithmetic
+// in autocast's type; empty otherwise. Not collective. Measures some passes of a small batch, which take about a second or two passes;
+// changes nothing.
 std::string warning_of_autocast(const config::Experiment& experiment, engine::Network& network, const std::vector<int64_t>& sample_shape);
 
-// Throws UsageError if a step of training would give a batch normalisation one value per channel, of which it has no variance: a batch of
-// one image, such as the last one of an epoch, where the layer sees one pixel. `sample_shape`: of a training sample. The same on every
-// rank, and not collective. Runs the network on one sample, in evaluation, if there is such a batch.
+// Throws UsageError if in training a batch normalisation would get only one value per channel, which has no variance: with a batch of one
+// image, such as the last one of an epoch, at a layer whose input is one pixel. `sample_shape`: of a training sample. The result is the
+// same on every rank; not collective. If there is such a batch, runs the network on one sample in eval mode.
 void check_batch_norm_counts(const config::Experiment& experiment, engine::Network& network, const engine::Plan& plan,
                              const std::vector<int64_t>& sample_shape);
 
-// What to do when a large part of an epoch (`number`, from 0) was spent waiting for data; empty if not much was.
+// Returns advice if a large part of an epoch (`number`, from 0) was spent waiting for data; empty otherwise.
 std::string advice_on_data(const engine::Interval& epoch, int64_t number, const config::Experiment& experiment);
 
-// What is worth knowing of images that can be used.
+// Notes about images that can be used but may be unintended.
 
-// Collects from samples: orientations of EXIF, 16 bits per channel of which 8 are used, the same content in several classes, or in training
-// and validation.
+// Collects from samples: EXIF orientations, 16 bits per channel of which only 8 are used, and the same content in several classes or in
+// both training and validation.
 class ImageNotes {
  public:
-  // A part of the data, "training" or "validation", whose samples are added next. `dataset` must outlive this object.
+  // Begins a part of the data, "training" or "validation", to which the next samples belong. `dataset` must outlive this object.
   void begin_part(const char* title, const data::Dataset& dataset) { parts_.push_back({title, &dataset}); }
-  // A sample of the latest part, as it was read. Thread-safe.
+  // Adds a sample of the latest part, as it was read. Thread-safe.
   void add(int64_t index, const data::Sample& sample);
 
-  // A sentence for each of them that was found, with its count and the first sample.
+  // A sentence for each finding, with its count and the first sample.
   std::vector<std::string> sentences();
 
  private:
@@ -65,7 +65,7 @@ class ImageNotes {
   std::vector<Image> images_;
 };
 
-// Looks at a few of the training samples and logs a warning for what is found, once for all of them. What cannot be read is left out.
+// Checks a few of the training samples and logs one warning for each kind of finding. Skips samples that cannot be read.
 void warn_of_images(const data::Dataset& training, Logger& logger);
 
 }  // namespace trainer::session

@@ -22,7 +22,7 @@ namespace {
 
 using Keys = std::map<std::string, std::string>;
 
-// Calls `act`. Its errors about members of options get the place in the experiment file of the key that sets the member.
+// Calls `act`, and adds the place of the key in the experiment file to its errors about members of options.
 template <class Act>
 auto with_places(const config::Experiment& experiment, const Keys& keys, const Act& act) {
   try {
@@ -53,7 +53,7 @@ engine::PlanOptions plan_options(const config::Experiment& experiment) {
           .steps = training.steps};
 }
 
-// Returns the result of `build`. Throws UsageError when memory does not suffice for `what`.
+// Returns the result of `build`. Throws UsageError when memory runs out; `what` is what the memory was for.
 template <class Build>
 auto build_in_memory(const std::string& what, const char* remedy, const Build& build) {
   try {
@@ -64,11 +64,11 @@ auto build_in_memory(const std::string& what, const char* remedy, const Build& b
     if (!engine::is_too_large(error)) throw;
     const auto num_bytes = engine::bytes_asked_for(error);
     throw UsageError(fmt::format("out of memory for {}{}; {}", what,
-                                 num_bytes ? fmt::format(" (one tensor of it has {})", format_bytes(*num_bytes)) : "", remedy));
+                                 num_bytes ? fmt::format(" (one of its tensors needs {})", format_bytes(*num_bytes)) : "", remedy));
   }
 }
 
-// For data sets whose classes were not known when the configuration was checked.
+// For data sets whose classes were unknown when the configuration was checked.
 void check_num_classes(const config::Experiment& experiment, const data::DatasetInfo& info) {
   const auto& model = dynamic_cast<const models::ModelOptions&>(*experiment.model.component.options);
   if (info.num_classes == 0 || info.num_classes == model.num_outputs()) return;
@@ -85,7 +85,7 @@ engine::SourceOptions source_options(const config::Experiment& experiment, const
       .seed = static_cast<uint64_t>(experiment.seed),
       .distribution = experiment.dataset.distribution};
   if (experiment.dataset.on_error == config::OnError::kSkip) {
-    options.report_left_out = [&logger](const std::string& text) { logger.warn("left out (dataset.on_error: skip): {}", text); };
+    options.report_left_out = [&logger](const std::string& text) { logger.warn("skipped (dataset.on_error: skip): {}", text); };
   }
   return options;
 }
@@ -130,7 +130,7 @@ engine::LoopOptions loop_options(const config::Experiment& experiment) {
 }
 
 int64_t default_num_workers(const device::Placement& placement) {
-  // On the CPU all cores compute. With a GPU one thread of a core cannot decode images as fast as the GPU learns from them.
+  // On the CPU, all cores are needed for computing. A GPU trains faster than one thread can decode images.
   constexpr int kMost = 16;
   return placement.device.is_cpu() ? 1 : std::min(placement.num_threads, kMost);
 }
@@ -153,7 +153,7 @@ engine::Network build_network(const config::Experiment& experiment, const device
     const auto group = [&] {
       return optim::group_parameters(model, section.decay_norm_and_bias, section.groups, section.layer_decay.value_or(1));
     };
-    // What is frozen at first belongs to the optimizer too.
+    // Parameters that are frozen only at first belong to the optimizer too.
     const bool ends = experiment.training.unfreeze_after.has_value();
     std::vector<optim::ParamGroup> groups;
     if (ends) groups = group();
@@ -186,7 +186,7 @@ uint64_t augmentation_seed(const config::Experiment& experiment) {
 
 namespace {
 
-// What has a label that is not one of the classes is a class of its own; it is refused when it is read.
+// Invalid labels form a separate class; they are reported when the sample is read.
 std::vector<int64_t> labels_of(const data::Dataset& files) {
   const auto num_classes = files.info().num_classes;
   std::vector<int64_t> labels;
@@ -197,7 +197,7 @@ std::vector<int64_t> labels_of(const data::Dataset& files) {
   return labels;
 }
 
-// By dataset.split.
+// Divides the files by dataset.split.
 SampleSplit divide_training_files(const config::Experiment& experiment, const data::Dataset& files, data::Split held_out, Logger& logger) {
   const auto parts = divide_files(experiment, files).parts;
   SampleSplit result;
@@ -215,19 +215,19 @@ SampleSplit divide_training_files(const config::Experiment& experiment, const da
   const bool is_test = held_out == data::Split::kTest;
   if (result.first.empty() || result.second.empty()) {
     throw UsageError(fmt::format(
-        "{}: of {} there are {} for {} and {} for training; choose another part{}", experiment.place_of("dataset.split"),
+        "{}: of {}, {} are for {} and {} for training; choose another fraction{}", experiment.place_of("dataset.split"),
         counted(files.size(), "image"), result.first.size(), is_test ? "the test" : "validation", result.second.size(),
         is_test ? " (dataset.split.test)" : ", smaller groups (dataset.split.group), fewer folds, another seed, or stratify: true"));
   }
   if (!is_test && num_others == 0 && experiment.dataset.split->test > 0) {
-    logger.warn("{}: no image is for the test; choose a larger part, or another seed", experiment.place_of("dataset.split"));
+    logger.warn("{}: the test part has no images; choose a larger fraction, or another seed", experiment.place_of("dataset.split"));
   }
-  logger.info("of {} {} are for training, {} for {} and {} for {} (dataset.split)", counted(files.size(), "image"), result.second.size(),
+  logger.info("of {}, {} are for training, {} for {} and {} for {} (dataset.split)", counted(files.size(), "image"), result.second.size(),
               result.first.size(), is_test ? "the test" : "validation", num_others, is_test ? "validation" : "a test");
   return result;
 }
 
-// Of the training files: the indices that are held out for `held_out`, and those to train on.
+// The indices of the training files that are held out for `chosen`, and those to train on.
 SampleSplit split_training_files(const config::Experiment& experiment, const data::Dataset& files, Logger& logger,
                                  data::Split chosen = data::Split::kValidation) {
   if (experiment.dataset.split) return divide_training_files(experiment, files, chosen, logger);
@@ -240,17 +240,17 @@ SampleSplit split_training_files(const config::Experiment& experiment, const dat
   const auto& [held_out, rest] = indices;
   if (held_out.empty() || count == size) {
     const bool are_single = held_out.empty() && count > 0 && count < size;
-    throw UsageError(fmt::format("{}: {} of {} images leaves no image on one side{}", experiment.place_of("dataset.validation_split"), part,
-                                 size,
-                                 are_single ? ", because no class has more than one and each keeps one for the training; set "
-                                              "dataset.stratify: false to hold out images whatever their class"
+    throw UsageError(fmt::format("{}: {} of {} images leaves no images for training or none for validation{}",
+                                 experiment.place_of("dataset.validation_split"), part, size,
+                                 are_single ? ", because no class has more than one image, and each class keeps one for training; set "
+                                              "dataset.stratify: false to hold out images regardless of their class"
                                             : "; choose another fraction"));
   }
   logger.info("{} of the {} training images are held out for validation (dataset.validation_split: {})", held_out.size(), size, part);
   return indices;
 }
 
-// Trains and validates on `count` of these training samples, chosen by the seed.
+// Chooses `count` of these training samples, by the seed, for both training and validation.
 std::vector<int64_t> choose_overfit(const config::Experiment& experiment, int64_t count, std::vector<int64_t> samples) {
   count = std::min(count, static_cast<int64_t>(samples.size()));
   return split_samples(std::move(samples), count, static_cast<uint64_t>(experiment.seed)).first;

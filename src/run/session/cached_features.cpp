@@ -36,7 +36,8 @@ namespace fs = std::filesystem;
 constexpr const char* kTensor = "features";
 constexpr const char* kSeconds = "seconds";
 
-// A file of features in the form of safetensors: one tensor [samples, ...] of float32. Its header has the same length whatever the seconds.
+// The header of a safetensors file of features: one tensor [samples, ...] of float32. Its length does not depend on the value of `seconds`,
+// which is written last.
 std::string header_of(int64_t num_samples, const std::vector<int64_t>& shape, double seconds) {
   auto all = shape;
   all.insert(all.begin(), num_samples);
@@ -61,10 +62,10 @@ void write_at(const Descriptor& file, std::string_view bytes, uint64_t offset, c
   }
 }
 
-// The features of the file in place of the samples, whose targets stay.
+// The features of a file with the targets of the samples.
 class FeatureDataset : public data::Dataset {
  public:
-  // Throws DataError unless it is a file of features of that shape.
+  // Throws DataError unless `path` is a file of features of this shape.
   FeatureDataset(engine::Samples samples, const std::vector<int64_t>& shape, const fs::path& path)
       : samples_(std::move(samples)), info_(samples_.info()), file_(path) {
     info_.shape = shape;
@@ -77,14 +78,14 @@ class FeatureDataset : public data::Dataset {
     nlohmann::json header;
     if (is_whole) header = nlohmann::json::parse(bytes.begin() + sizeof(uint64_t), bytes.begin() + expected.size(), nullptr, false);
     if (!header.contains(kTensor) || header[kTensor]["shape"] != with_samples(shape)) {
-      throw DataError(fmt::format("{}: it does not hold the features of {}; remove it, and they are computed again", path.string(),
-                                  counted(samples_.size(), "sample")));
+      throw DataError(fmt::format("{}: this file does not contain the features of {}; remove it, so that they are computed again",
+                                  path.string(), counted(samples_.size(), "sample")));
     }
     seconds_ = std::stod(header["__metadata__"][kSeconds].get<std::string>());
     values_ = reinterpret_cast<const float*>(bytes.data() + expected.size());
   }
 
-  // That their computation took.
+  // The time that the computation of the features took.
   double seconds() const { return seconds_; }
 
   const data::DatasetInfo& info() const override { return info_; }
@@ -120,7 +121,7 @@ class FeatureDataset : public data::Dataset {
   const float* values_ = nullptr;
 };
 
-// What the features depend on.
+// The inputs that the features depend on.
 
 void add_network(const engine::Network& network, datasets::Digest& digest) {
   const auto add_tensors = [&](const auto& tensors) {
@@ -143,7 +144,7 @@ std::string describe_file(const fs::path& path) {
   return fmt::format("{} {} {}\n", path.string(), fs::file_size(path), fs::last_write_time(path).time_since_epoch().count());
 }
 
-// Names, sizes and times of all files of the data set, by which `make` and others notice that one has changed.
+// Adds the names, sizes and modification times of all files of the data set, to detect changes as `make` does.
 void add_files(const data::DatasetFactory& dataset, Logger& logger, datasets::Digest& digest) {
   const auto folder = dataset.locate(logger);
   std::vector<fs::path> files;
@@ -162,11 +163,11 @@ void add_files(const data::DatasetFactory& dataset, Logger& logger, datasets::Di
 struct Request {
   engine::Samples samples;
   const std::vector<ComponentConfig>& transforms;
-  std::string kind;            // "training"
-  std::string transforms_key;  // "train_transforms"
+  std::string kind;            // such as "training"
+  std::string transforms_key;  // such as "train_transforms"
 };
 
-// The name of the file; empty: the data set does not tell its files.
+// The name of the file of features; empty if the files of the data set are unknown.
 std::string name_of(const Request& request, const config::Experiment& experiment, const engine::Network& network,
                     const data::DatasetFactory& dataset, Logger& logger) {
   if (!dataset.locate) return "";
@@ -193,35 +194,35 @@ std::string name_of(const Request& request, const config::Experiment& experiment
                      digest.hexadecimal().substr(0, 16));
 }
 
-// The ranks of this host: how many there are, which of them this one is, and the first.
-struct HostShare {
+// The ranks of this host: their number, the index of this rank among them, and the first one.
+struct HostRanks {
   int size = 1;
   int index = 0;
   int first = 0;
 };
 
-HostShare share_of(const RankContext& context) {
+HostRanks host_ranks_of(const RankContext& context) {
   const auto& infos = context.rank_infos();
-  HostShare share{.size = 0};
+  HostRanks host{.size = 0};
   for (int rank = 0; rank < static_cast<int>(infos.size()); ++rank) {
     if (!distributed::same_host(infos[static_cast<size_t>(rank)], infos[static_cast<size_t>(context.rank())])) continue;
-    if (share.size == 0) share.first = rank;
-    if (rank == context.rank()) share.index = share.size;
-    ++share.size;
+    if (host.size == 0) host.first = rank;
+    if (rank == context.rank()) host.index = host.size;
+    ++host.size;
   }
-  return share.size == 0 ? HostShare() : share;
+  return host.size == 0 ? HostRanks() : host;
 }
 
-// The features of a part of the samples, which the ranks of the host compute together, a batch at a time.
+// Computes this rank's part of the features, batch by batch; the ranks of the host divide the samples among them.
 class Computation {
  public:
-  Computation(const engine::Network& network, engine::DataSource source, const HostShare& share)
-      : network_(network), source_(std::move(source)), share_(share), batch_size_(source_.batches->batch_size()) {
+  Computation(const engine::Network& network, engine::DataSource source, const HostRanks& host)
+      : network_(network), source_(std::move(source)), host_(host), batch_size_(source_.batches->batch_size()) {
     const int64_t num_samples = source_.samples.size();
     num_batches_ = (num_samples + batch_size_ - 1) / batch_size_;
     std::vector<int64_t> indices;
     std::vector<int64_t> sizes;
-    for (int64_t number = share_.index; number < num_batches_; number += share_.size) {
+    for (int64_t number = host_.index; number < num_batches_; number += host_.size) {
       const auto end = std::min((number + 1) * batch_size_, num_samples);
       for (int64_t i = number * batch_size_; i < end; ++i) indices.push_back(i);
       sizes.push_back(end - number * batch_size_);
@@ -232,11 +233,12 @@ class Computation {
   bool is_done() const { return next_ >= num_batches_; }
   double part_done() const { return static_cast<double>(std::min(next_, num_batches_)) / static_cast<double>(num_batches_); }
 
-  // The next batch of each rank. `use`: gets the features of this rank's, [N, ...] on the CPU, and the number of the first sample.
+  // Advances each rank by one batch. `use` receives the features of this rank's batch, [N, ...] on the CPU, and the index of its first
+  // sample.
   void step(const std::function<void(const torch::Tensor& features, int64_t first_sample)>& use) {
     const torch::InferenceMode inference;
-    const auto number = next_ + share_.index;
-    next_ += share_.size;
+    const auto number = next_ + host_.index;
+    next_ += host_.size;
     if (number >= num_batches_) return;
     const auto* batch = source_.loader->next();
     const auto images = engine::copy_to_device(*batch, network_.placement.device).images;
@@ -249,19 +251,19 @@ class Computation {
  private:
   const engine::Network& network_;
   engine::DataSource source_;
-  HostShare share_;
+  HostRanks host_;
   int64_t batch_size_;
   int64_t num_batches_ = 0;
   int64_t next_ = 0;
 };
 
-// Collective. `path`: of the file to write, which exists; empty on a host that has one already.
+// Collective. `path`: an existing file to write; empty on a host that already has the features.
 void compute(RankContext& context, const engine::Network& network, const Request& request, const std::vector<int64_t>& shape,
              const fs::path& path) {
   using Clock = std::chrono::steady_clock;
   auto& barrier = context.barrier();
   auto& logger = context.logger();
-  const auto share = share_of(context);
+  const auto host = host_ranks_of(context);
   const auto header = header_of(request.samples.size(), shape, 0);
   const auto num_values = static_cast<uint64_t>(c10::multiply_integers(shape));
   const auto start = Clock::now();
@@ -273,11 +275,11 @@ void compute(RankContext& context, const engine::Network& network, const Request
     file = open_regular_file(path, O_WRONLY);
     if (file.number() < 0) throw DataError(explain_refusal(path, {errno, std::generic_category()}));
     auto source = make_source(context.experiment(), request.transforms, network.placement, context.ranks(), logger, request.samples);
-    computation.emplace(network, std::move(source), share);
+    computation.emplace(network, std::move(source), host);
     if (context.rank() != 0) return;
     logger.info("computing the features of {} (training.cache_features)", counted(request.samples.size(), request.kind + " image"));
   });
-  // The ranks wait for each other now and then, so that none waits until it gives the others up.
+  // The ranks wait for each other regularly, so that none runs into the timeout of a barrier.
   constexpr std::chrono::seconds kBetweenWaits(5);
   const auto compute_some = [&]() -> std::string {
     if (!computation) return "";
@@ -302,16 +304,16 @@ void compute(RankContext& context, const engine::Network& network, const Request
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   barrier.on_all_ranks([&] {
     if (path.empty()) return;
-    if (context.rank() == share.first) write_at(file, header_of(request.samples.size(), shape, seconds), 0, path);
-    // What a later run finds under its name is complete, even after a power failure.
+    if (context.rank() == host.first) write_at(file, header_of(request.samples.size(), shape, seconds), 0, path);
+    // So that the file is complete when a later run finds it under its final name, even after a power failure.
     if (::fdatasync(file.number()) != 0) throw DataError(explain_refusal(path, {errno, std::generic_category()}));
   });
 }
 
 constexpr const char* kPartial = ".partial";
 
-// A file in the making, which is removed unless it has got another name, or else, after a process that was killed, by the next one that
-// makes a file in its folder: that the file is locked tells that its process lives.
+// An incomplete file. The destructor removes it unless it was renamed. Files of killed processes are removed by the next process that makes
+// a file in the folder; a lock marks the files of running processes.
 class PartialFile {
  public:
   explicit PartialFile(const fs::path& path) : path_(path), lock_(lock_file(path, 0666)) {
@@ -333,7 +335,7 @@ class PartialFile {
   Descriptor lock_;
 };
 
-// Calls `act`. What it cannot do with files becomes an error that tells the way out.
+// Calls `act` and adds what to do to its errors about files.
 template <class Act>
 auto with_remedy(const Act& act) {
   try {
@@ -342,8 +344,8 @@ auto with_remedy(const Act& act) {
     throw;
   } catch (const std::runtime_error& error) {
     throw DataError(
-        fmt::format("the features of training.cache_features cannot be kept: {}; set TRAINER_HOME to a folder that can be written, "
-                    "or training.cache_features: false",
+        fmt::format("cannot store the features of training.cache_features: {}; set TRAINER_HOME to a writable folder, or set "
+                    "training.cache_features: false",
                     error.what()));
   }
 }
@@ -351,10 +353,10 @@ auto with_remedy(const Act& act) {
 engine::Samples cache(RankContext& context, const engine::Network& network, const Request& request, const std::vector<int64_t>& shape) {
   auto& barrier = context.barrier();
   auto& logger = context.logger();
-  const auto share = share_of(context);
-  const bool is_first = context.rank() == share.first;
+  const auto host = host_ranks_of(context);
+  const bool is_first = context.rank() == host.first;
   const auto dataset = datasets::dataset_registry().make(context.experiment().dataset.component);
-  fs::path target;  // empty: nothing tells whether the samples of a later run are the same
+  fs::path target;  // empty if changes of the samples could not be detected in a later run
   std::optional<PartialFile> partial;
   const auto places = barrier.gather([&]() -> std::string {
     if (!is_first) return "";
@@ -370,7 +372,7 @@ engine::Samples cache(RankContext& context, const engine::Network& network, cons
     });
   });
   const auto is_missing = [&](const std::string& place) { return place.ends_with(kPartial); };
-  const auto& place = places[static_cast<size_t>(share.first)];
+  const auto& place = places[static_cast<size_t>(host.first)];
   if (std::ranges::any_of(places, is_missing)) compute(context, network, request, shape, is_missing(place) ? place : "");
   const auto features = barrier.make_on_all_ranks([&] { return std::make_shared<FeatureDataset>(request.samples, shape, place); });
   barrier.on_all_ranks([&] {
@@ -381,16 +383,16 @@ engine::Samples cache(RankContext& context, const engine::Network& network, cons
   if (context.rank() == 0) {
     const auto what = fmt::format("the features of {}", counted(request.samples.size(), request.kind + " image"));
     if (partial) {
-      logger.info("{} took {:.1f} s, which each further epoch saves{}", what, features->seconds(),
+      logger.info("computing {} took {:.1f} s, which each further epoch saves{}", what, features->seconds(),
                   target.empty() ? "" : "; kept in " + target.string());
     } else {
-      logger.info("{} are in {}, which saves the {:.1f} s of their computation", what, place, features->seconds());
+      logger.info("{} were found in {}, which saves the {:.1f} s of computing them", what, place, features->seconds());
     }
   }
   return {request.samples, features};
 }
 
-// Of one sample.
+// The shape of the features of one sample.
 std::vector<int64_t> shape_of_features(const engine::Network& network, const std::vector<int64_t>& sample_shape,
                                        const config::Experiment& experiment) {
   const auto refuse = [&](const char* problem) {
@@ -398,19 +400,18 @@ std::vector<int64_t> shape_of_features(const engine::Network& network, const std
         fmt::format("{}: the network {} {}", experiment.place_of("training.cache_features"), experiment.model.component.name, problem));
   };
   auto* model = dynamic_cast<models::BackboneModel*>(network.model.get());
-  if (model == nullptr) refuse("does not tell its backbone from its head (models::BackboneModel); leave this key out");
+  if (model == nullptr) refuse("does not separate its backbone from its head (models::BackboneModel); remove this key");
   model->eval();
   auto shape = sample_shape;
   shape.insert(shape.begin(), 1);
   const auto images = torch::zeros(shape, torch::TensorOptions(network.placement.device).dtype(network.placement.input_dtype));
   const amp::AutocastGuard autocast(network.placement.device.type(), network.placement.autocast_dtype);
   const auto features = model->forward_features(images);
-  if (features.requires_grad()) refuse("trains parameters of its backbone, so that its features change; set model.freeze: [backbone]");
+  if (features.requires_grad()) refuse("trains parameters of its backbone, so its features change; set model.freeze: [backbone]");
   model->train();
   for (const auto& module : model->modules()) {
     const bool is_norm = dynamic_cast<const nn::BatchNorm2d*>(module.get()) != nullptr || nn::is_libtorch_batch_norm(*module);
-    if (is_norm && module->is_training())
-      refuse("normalises by batches in training, so that its features change; set model.freeze: [backbone]");
+    if (is_norm && module->is_training()) refuse("uses batch statistics in training, so its features change; set model.freeze: [backbone]");
   }
   model->eval();
   return features.sizes().slice(1).vec();

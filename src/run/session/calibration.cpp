@@ -14,7 +14,7 @@
 namespace trainer::session {
 namespace {
 
-// The derivatives of the mean cross-entropy of softmax(factor * logits) by the factor.
+// The derivatives of the mean cross-entropy of softmax(factor * logits) with respect to the factor.
 struct Derivatives {
   double first = 0;
   double second = 0;
@@ -29,9 +29,9 @@ Derivatives derivatives_at(double factor, const LabelledOutputs& samples) {
 }
 
 constexpr int kResamples = 1000;
-constexpr double kOutside = 0.025;  // on each side of the interval
+constexpr double kOutside = 0.025;  // fraction on each side of the interval
 
-// `statistic` of the samples at these indices.
+// `statistic` returns the value for the samples at these indices.
 Measured bootstrap(int64_t num_samples, const std::function<double(const std::vector<uint32_t>& indices)>& statistic) {
   std::vector<uint32_t> indices(static_cast<size_t>(num_samples));
   for (size_t i = 0; i < indices.size(); ++i) indices[i] = static_cast<uint32_t>(i);
@@ -54,7 +54,7 @@ std::optional<Outputs> compute_outputs(RankContext& context, const NetworkFile& 
   request.observe = [&](const torch::Tensor& outputs, const torch::Tensor& targets) {
     if (outputs.dim() != 2 || targets.scalar_type() != torch::kLong || outputs.size(1) < 2) {
       throw UsageError(
-          fmt::format("{}: its network does not choose one of two or more classes; there is nothing to calibrate", file.path()));
+          fmt::format("{}: the network does not classify into two or more classes; there is nothing to calibrate", file.path()));
     }
     logits.push_back(outputs.to(torch::kFloat64).cpu());
     labels.push_back(targets.cpu());
@@ -63,16 +63,16 @@ std::optional<Outputs> compute_outputs(RankContext& context, const NetworkFile& 
   if (!result) return std::nullopt;
   if (result->measured.num_samples == 0) throw DataError(fmt::format("{} holds no images", result->name));
   if (logits.empty())
-    throw UsageError(fmt::format("{}: its task gives no outputs to the loss, so that nothing can be calibrated", file.path()));
+    throw UsageError(fmt::format("{}: the task passes no outputs to the loss, so there is nothing to calibrate", file.path()));
   Outputs outputs{{torch::cat(logits), torch::cat(labels)}, result->output_names, result->name};
   if (outputs.samples.labels.size(0) != result->measured.num_samples) {
-    throw UsageError(fmt::format("{}: its task gives {} outputs to the loss for {} images, so that nothing can be calibrated", file.path(),
-                                 outputs.samples.labels.size(0), result->measured.num_samples));
+    throw UsageError(fmt::format("{}: the task passes {} outputs to the loss for {} images, so the network cannot be calibrated",
+                                 file.path(), outputs.samples.labels.size(0), result->measured.num_samples));
   }
   const auto num_bad = outputs.samples.logits.isfinite().all(1).logical_not().sum().item<int64_t>();
   if (num_bad > 0) {
-    throw UsageError(fmt::format("{}: the network's outputs for {} of {} images are not finite numbers, so that nothing can be calibrated",
-                                 file.path(), num_bad, result->measured.num_samples));
+    throw UsageError(fmt::format("{}: the network's outputs for {} of {} images are not finite, so it cannot be calibrated", file.path(),
+                                 num_bad, result->measured.num_samples));
   }
   return outputs;
 }
@@ -83,10 +83,10 @@ double fit_temperature(const LabelledOutputs& samples) {
   constexpr double kMost = 1e3;
   if (derivatives_at(kLeast, samples).first >= 0) {
     throw UsageError(
-        "the network is no better than chance on these images, so that no temperature fits; check the images and their labels");
+        "the network is no better than chance on these images, so no temperature can be fitted; check the images and their labels");
   }
   if (derivatives_at(kMost, samples).first <= 0) {
-    throw UsageError("the network is right on all of these images, so that no temperature fits; give images that it was not trained on");
+    throw UsageError("the network is right on all of these images, so no temperature can be fitted; use images that it was not trained on");
   }
   double low = kLeast;
   double high = kMost;
@@ -95,7 +95,7 @@ double fit_temperature(const LabelledOutputs& samples) {
   for (int step = 0; step < kMostSteps; ++step) {
     const auto [first, second] = derivatives_at(factor, samples);
     (first < 0 ? low : high) = factor;
-    // Newton's step, or half of the interval where that leaves it.
+    // Newton's step, or bisection if the step leaves the interval.
     const double newton = factor - first / second;
     const double next = newton > low && newton < high ? newton : std::sqrt(low * high);
     const bool is_done = std::abs(next - factor) <= 1e-14 * factor;
@@ -110,11 +110,11 @@ inference::OperatingPoint::Threshold fit_threshold(const torch::Tensor& probabil
   const auto of_label = probabilities.select(1, label);
   const auto of_class = std::get<0>(of_label.masked_select(labels == label).sort());
   const auto count = of_class.size(0);
-  if (count == 0) throw UsageError("--class: there are no images of this class; give images that have some");
-  // Rounding must not take one more.
+  if (count == 0) throw UsageError("--class: there are no images of this class; use data that contains some");
+  // The small term protects against rounding errors of the product.
   const auto num_missed = static_cast<int64_t>(std::floor(miss_at_most * static_cast<double>(count) + 1e-9));
   const auto least = of_class[std::min(num_missed, count - 1)];
-  // Half-way to the next sample below, because a batch of another size rounds otherwise.
+  // Half-way to the next smaller sample, because rounding differs between batch sizes.
   const auto below = of_label.masked_select(of_label < least);
   const double next = below.numel() == 0 ? 0 : below.max().item<double>();
   return {label, (least.item<double>() + next) / 2};
@@ -126,7 +126,7 @@ CalibrationResult measure_calibration(const torch::Tensor& probabilities, const 
   const auto is_right = predicted.eq(labels);
   task::CalibrationMeter meter(torch::kCPU);
   meter.add(confidences, is_right);
-  // Those of the meter, for each sample.
+  // The same bins as in the meter, for each sample.
   const auto limits = torch::linspace(0, 1, task::kCalibrationBins + 1, torch::kFloat64);
   const auto bins = (torch::bucketize(confidences, limits, /*out_int32=*/false, /*right=*/true) - 1).contiguous();
   const auto differences = (is_right.to(torch::kFloat64) - confidences).contiguous();
@@ -153,11 +153,11 @@ PrecisionRecall measure_precision_recall(const torch::Tensor& probabilities, con
   result.num_samples = is_of_class.sum().item<int64_t>();
   const auto num_samples = static_cast<double>(result.num_samples);
   int64_t hits = 0;
-  int64_t hits_before = 0;  // at a greater threshold
+  int64_t hits_before = 0;  // at the next greater threshold
   int64_t next_point = 1;
   for (int64_t i = 0; i < scores.size(0); ++i) {
     hits += hit[i] ? 1 : 0;
-    // Samples that are equally probable have one threshold.
+    // Equally probable samples share one threshold.
     if ((i + 1 < scores.size(0) && score[i + 1] == score[i]) || hits == hits_before) continue;
     const auto precision = static_cast<double>(hits) / static_cast<double>(i + 1);
     result.average_precision += static_cast<double>(hits - hits_before) / num_samples * precision;

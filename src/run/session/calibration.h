@@ -1,5 +1,5 @@
 #pragma once
-// Fits an operating point (inference/operating_point.h) to the outputs of a network on labelled images that it was not trained on.
+// Fits an operating point (inference/operating_point.h) to the outputs of a network for labelled images that it was not trained on.
 
 #include <torch/types.h>
 
@@ -20,7 +20,7 @@ struct LabelledOutputs {
   torch::Tensor labels;  // int64 [images]
 };
 
-// The outputs for each sample of an evaluation, on one process; nothing when asked to stop. Throws as evaluate(), and UsageError if the
+// The outputs for each sample of an evaluation, on one process; nothing after a stop request. Throws as evaluate(), and UsageError if the
 // network does not classify samples.
 struct Outputs {
   LabelledOutputs samples;
@@ -29,12 +29,12 @@ struct Outputs {
 };
 std::optional<Outputs> compute_outputs(RankContext& context, const NetworkFile& file, EvaluationRequest request);
 
-// The temperature with the least mean cross-entropy (Guo et al.: "On Calibration of Modern Neural Networks", 2017), to all digits. Throws
-// UsageError if there is none, because the network is always right, or no better than chance.
+// The temperature that minimises the mean cross-entropy (Guo et al.: "On Calibration of Modern Neural Networks", 2017), to machine
+// precision. Throws UsageError if there is none, because the network is always right or no better than chance.
 double fit_temperature(const LabelledOutputs& samples);
 
-// The greatest threshold, half-way between two samples, with which at most this fraction of the samples of the class are decided for
-// another one. Throws UsageError if there are none of the class.
+// The largest threshold, half-way between two samples, at which at most this fraction of the class's samples is assigned to another class.
+// Throws UsageError if the class has no samples.
 inference::OperatingPoint::Threshold fit_threshold(const torch::Tensor& probabilities, const torch::Tensor& labels, int64_t label,
                                                    double miss_at_most);
 
@@ -45,12 +45,12 @@ struct CalibrationResult {
 };
 CalibrationResult measure_calibration(const torch::Tensor& probabilities, const torch::Tensor& labels);
 
-// How well the probability of one class tells its samples from the others.
+// How well the probability of one class separates its samples from the others.
 struct PrecisionRecall {
   int64_t num_samples = 0;       // of the class
   double average_precision = 0;  // that of sklearn.metrics.average_precision_score; 0 without samples
   struct Point {
-    double threshold = 0;  // of the samples that are at least that probable
+    double threshold = 0;  // samples at least this probable are counted
     double recall = 0;
     double precision = 0;
   };

@@ -66,7 +66,7 @@ void check_task(const config::Experiment& experiment, const data::DatasetInfo& i
     const bool keeps_highest = section.best.mode == engine::MonitorMode::kMax;
     if (keeps_highest == metric.higher_is_better) continue;
     findings.warn("checkpoint.mode",
-                  fmt::format("{} keeps the checkpoint with the {} {} as the best, but a {} one is better; leave mode out",
+                  fmt::format("{} keeps the checkpoint with the {} {} as the best one, but a {} value is better; remove mode",
                               keeps_highest ? "max" : "min", keeps_highest ? "highest" : "lowest", monitored,
                               metric.higher_is_better ? "higher" : "lower"));
   }
@@ -97,7 +97,7 @@ std::optional<std::vector<int64_t>> check_transforms(const std::string& key, con
   return data::Pipeline(transforms, info, {}).output_shape();
 }
 
-// `shape`: of the samples that the transforms at `key` give. Returns false if the network does not take them.
+// `shape`: of the samples after the transforms at `key`. Returns false if the network does not accept this shape.
 bool check_inputs(const config::Experiment& experiment, const models::ModelOptions& model, const std::vector<int64_t>& shape,
                   const std::string& key, config::Findings& findings) {
   const auto wanted = model.input_shape();
@@ -108,7 +108,7 @@ bool check_inputs(const config::Experiment& experiment, const models::ModelOptio
   return false;
 }
 
-// Of targets that are no labels.
+// Describes targets that are not class labels.
 const char* targets_text(const data::DatasetInfo& info) {
   return info.has_masks ? "masks" : info.is_multi_label ? "any number of classes" : "numbers";
 }
@@ -118,7 +118,7 @@ void check_sampler(const config::Experiment& experiment, const data::DatasetInfo
   const auto& sampler = experiment.dataloader.sampler;
   if (!dynamic_cast<const data::SamplerOptions&>(*sampler.options).needs_classes()) return;
   findings.refuse("dataloader.sampler.name",
-                  fmt::format("{} needs one class of each sample, but {} has targets that are {}; choose another sampler", sampler.name,
+                  fmt::format("{} needs one class per sample, but the targets of {} are {}; choose another sampler", sampler.name,
                               experiment.dataset.component.name, targets_text(info)));
 }
 
@@ -126,7 +126,7 @@ void check_views(const config::Experiment& experiment, const data::DatasetInfo& 
   const auto tta = experiment.validation.tta;
   const bool is_possible = info.is_image && !info.has_masks;
   if (!findings.are_readable({"validation"}) || tta == task::TestTimeAugmentation::kNone || is_possible) return;
-  findings.refuse("validation.tta", fmt::format("{} needs images{}, but {} holds {}; set validation.tta: none",
+  findings.refuse("validation.tta", fmt::format("{} needs images{}, but {} has {}; set validation.tta: none",
                                                 spelling_of(tta, config::kTtaChoices), info.has_masks ? " with one target each" : "",
                                                 experiment.dataset.component.name, info.has_masks ? "masks" : "none"));
 }
@@ -138,7 +138,7 @@ void check_batch_transforms(const config::Experiment& experiment, const data::Da
     const auto& name = transforms[i].name;
     const auto refuse = [&](const std::string& text) { findings.refuse(fmt::format("dataset.batch_transforms[{}]", i), text); };
     if (!info.has_labels()) {
-      refuse(fmt::format("{} mixes class labels, but {} gives {}; remove it", name, dataset, targets_text(info)));
+      refuse(fmt::format("{} mixes class labels, but the targets of {} are {}; remove it", name, dataset, targets_text(info)));
     }
     if (info.shape.size() != 3 && data::batch_transform_registry().make(transforms[i])->needs_images()) {
       refuse(fmt::format("{} needs samples with channels, height and width, but those of {} have the shape {}; remove it", name, dataset,
@@ -156,22 +156,23 @@ void check_cached_features(const config::Experiment& experiment, const data::Dat
     if (!data::is_random(transform)) continue;
     findings.refuse(
         fmt::format("dataset.train_transforms[{}]", i),
-        fmt::format("{} makes another image in each epoch, so that its features cannot be kept; remove it, or {}", transform.name, kOff));
+        fmt::format("{} makes a different image in each epoch, so its features cannot be cached; remove it, or {}", transform.name, kOff));
   }
   if (!section.batch_transforms.empty()) {
-    findings.refuse("dataset.batch_transforms", fmt::format("they mix images, of which only features are kept; remove them, or {}", kOff));
+    findings.refuse("dataset.batch_transforms",
+                    fmt::format("batch transforms mix images, but only features are cached; remove them, or {}", kOff));
   }
   if (section.distribution != engine::Distribution::kLocal) {
-    findings.refuse("dataset.distribution", fmt::format("features are kept by processes that read their samples; set local, or {}", kOff));
+    findings.refuse("dataset.distribution",
+                    fmt::format("features can be cached only if each process reads its own samples; set local, or {}", kOff));
   }
   if (section.on_error == config::OnError::kSkip) {
     findings.refuse("dataset.on_error", fmt::format("an image that cannot be read has no features; set fail, or {}", kOff));
   }
   if (experiment.validation.tta != task::TestTimeAugmentation::kNone) {
-    findings.refuse("validation.tta",
-                    fmt::format("views of an image need the image, of which only features are kept; set none, or {}", kOff));
+    findings.refuse("validation.tta", fmt::format("views need the image, but only its features are cached; set none, or {}", kOff));
   }
-  if (info.has_masks) findings.refuse("training.cache_features", "needs a target for each image instead of a mask; leave it out");
+  if (info.has_masks) findings.refuse("training.cache_features", "needs a target for each image instead of a mask; remove this key");
 }
 
 void check_optimizer(const config::Experiment& experiment, config::Findings& findings) {
@@ -185,15 +186,14 @@ void check_optimizer(const config::Experiment& experiment, config::Findings& fin
                                                 name, num_micro_steps));
 }
 
-// A warm-up beside a schedule with its own, reduce_on_plateau without validations, and milestones after the end of training.
+// Finds a warm-up for a schedule that has its own, reduce_on_plateau without validations, and milestones after the end of training.
 void check_lr_schedule(const config::Experiment& experiment, config::Findings& findings) {
   const auto& section = experiment.lr_scheduler;
   if (!findings.are_readable({"lr_scheduler"})) return;
   const auto traits = optim::traits_of(section.component);
   const char* key = section.warmup.epochs > 0 ? "warmup_epochs" : "warmup_steps";
   if (traits.has_own_warmup && (section.warmup.epochs > 0 || section.warmup.steps > 0)) {
-    findings.refuse(fmt::format("lr_scheduler.{}", key),
-                    fmt::format("{} has a warm-up of its own; remove this key", section.component.name));
+    findings.refuse(fmt::format("lr_scheduler.{}", key), fmt::format("{} has its own warm-up; remove this key", section.component.name));
   }
   if (findings.are_readable({"validation"}) && traits.needs_validations && experiment.validation.is_off()) {
     findings.refuse("lr_scheduler.name", fmt::format("{} needs validations, but validation.every_epochs and validation.every_steps are "
@@ -207,7 +207,7 @@ void check_lr_schedule(const config::Experiment& experiment, config::Findings& f
   }
 }
 
-// Of a training set without a validation set.
+// The fraction of the training set that is held out if there is no validation set.
 constexpr double kHeldOut = 0.1;
 
 std::vector<ComponentConfig> read_transforms(const std::string& yaml, const std::string& dataset) {
@@ -233,7 +233,7 @@ void check_weights(const config::Experiment& experiment, config::Findings& findi
   if (is_address(section.weights)) {
     const auto problem = problem_of_address(section.weights);
     if (!problem.empty()) findings.refuse("model.weights", problem);
-    if (!mirror.empty()) findings.refuse("model.weights_mirror", "has no effect on an address in model.weights; leave it out");
+    if (!mirror.empty()) findings.refuse("model.weights_mirror", "has no effect if model.weights is an address; remove it");
     return;
   }
   const auto& model = section.component.name;
@@ -242,8 +242,8 @@ void check_weights(const config::Experiment& experiment, config::Findings& findi
   findings.refuse(
       "model.weights",
       names.empty()
-          ? fmt::format("no weights of {} are published; `trainer weights list` shows the networks that have some, "
-                        "and model.init_from reads a file",
+          ? fmt::format("there are no published weights of {}; `trainer weights list` shows the networks that have some, and "
+                        "model.init_from reads a file",
                         model)
           : fmt::format(
                 "\"{}\" is not one of {}, or the address of a file (https://… or file:///…); model.init_from reads a file by its path",
@@ -267,7 +267,7 @@ void complete_dataset(config::Experiment& experiment, const data::DatasetFactory
   }
 }
 
-// Sets the task, if the experiment leaves it to the loss and the data.
+// Sets the task by the loss and the data if the experiment does not set it.
 void complete_task(config::Experiment& experiment, bool is_multi_label, const config::Findings& findings) {
   if (findings.is_given("task.name") || !findings.are_readable({"loss"})) return;
   const auto loss = nn::loss_registry().make(experiment.loss.component);
@@ -275,7 +275,7 @@ void complete_task(config::Experiment& experiment, bool is_multi_label, const co
   if (experiment.task.component.name != name) experiment.task.component = task::task_registry().configure(name);
 }
 
-// Sets what an experiment leaves to its data set: the network's number of outputs, the transforms, and whether some of the training set are
+// Sets the values that depend on the data set: the network's number of outputs, the transforms, and whether a part of the training set is
 // held out for validation. The section of the data set must be consistent.
 void complete_experiment(config::Experiment& experiment, const data::DatasetFactory& dataset, config::Findings& findings) {
   complete_dataset(experiment, dataset, findings);
@@ -285,7 +285,7 @@ void complete_experiment(config::Experiment& experiment, const data::DatasetFact
   if (info.shape.size() == 3) model.set_num_channels(info.shape.front());
   const bool has_weights = models::find_published_weights(experiment.model.component.name, experiment.model.weights) != nullptr;
   if (has_weights && model.input_shape().front() != 3) {
-    findings.refuse("model.weights", fmt::format("published weights take images of 3 channels, but those of {} have {}; leave it out",
+    findings.refuse("model.weights", fmt::format("published weights need images with 3 channels, but those of {} have {}; remove this key",
                                                  experiment.dataset.component.name, model.input_shape().front()));
   }
   if (!model.takes_num_outputs()) return;
@@ -321,29 +321,28 @@ void check_components(config::Experiment& experiment, config::Findings& findings
   complete_task(experiment, dataset.info.is_multi_label, findings);
   if (!experiment.dataset.stage_to.empty() && !dataset.locate) {
     findings.refuse("dataset.stage_to",
-                    fmt::format("{} has no folder of its own that could be copied; leave this key out", experiment.dataset.component.name));
+                    fmt::format("{} has no folder that could be copied; remove this key", experiment.dataset.component.name));
   }
   complete_experiment(experiment, dataset, findings);
   if (!findings.are_consistent({"dataset"})) return;
   const bool has_model = findings.are_consistent({"model"});
   auto* model = has_model ? dynamic_cast<models::ModelOptions*>(experiment.model.component.options.get()) : nullptr;
   auto info = dataset.info;
-  // Compared once the data set is opened (run/session/build.cpp).
+  // The number of outputs is compared when the data set is opened (run/session/build.cpp).
   if (info.num_outputs() == data::kUnknownClasses && has_model) {
     inference::set_targets(info, experiment.task.component.name, model->num_outputs());
   }
   if (info.has_masks && (!info.is_image || info.num_classes < 1 || info.num_classes > data::kNoClass)) {
     findings.refuse("dataset.name",
-                    fmt::format("{} gives masks, which need images and 1 to {} classes, but it has {}; use another data set",
+                    fmt::format("the targets of {} are masks, which need images and 1 to {} classes, but it has {}; use another data set",
                                 experiment.dataset.component.name, int{data::kNoClass},
                                 info.is_image ? counted(info.num_classes, "class", "classes") : "no images"));
     return;
   }
   if (info.num_classes == 1 && !info.is_multi_label)
-    findings.warn("dataset.name", fmt::format("{} has one class, so that there is nothing to learn", experiment.dataset.component.name));
+    findings.warn("dataset.name", fmt::format("{} has only one class; there is nothing to learn", experiment.dataset.component.name));
   if (experiment.dataset.split && dataset.has_validation && dataset.missing.empty()) {
-    findings.warn("dataset.split",
-                  fmt::format("{} has validation images of its own, which are not used", experiment.dataset.component.name));
+    findings.warn("dataset.split", fmt::format("{} has its own validation images, which are not used", experiment.dataset.component.name));
   }
   if (const auto text = datasets::describe_look_alikes(info.class_names); !text.empty()) findings.warn("dataset.name", text);
   if (info.num_outputs() != data::kUnknownClasses) check_task(experiment, info, findings);

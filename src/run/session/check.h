@@ -11,18 +11,17 @@
 
 namespace trainer::session {
 
-// Completes the experiment, and makes the checks that need to know the components: that network, loss, transforms and
-// optimizer fit the data set and each other.
+// Completes the experiment and checks that network, loss, transforms and optimizer fit the data set and each other.
 void check_components(config::Experiment& experiment, config::Findings& findings);
-// The same for a data set that `make_dataset` gives, which is called when the section `dataset` is consistent.
+// The same for the data set that `make_dataset` returns, which is called when the section `dataset` is consistent.
 void check_components(config::Experiment& experiment, config::Findings& findings,
                       const std::function<data::DatasetFactory()>& make_dataset);
 
-// For messages: "10 classes" or "2 targets", of which a network needs an output each.
+// For messages: "10 classes" or "2 targets", for each of which a network needs one output.
 std::string outputs_text(const data::DatasetInfo& info);
 
-// Sets the keys of an experiment that a run has written so that they mean what they meant then: those that the version of this program did
-// not have which has written it, and whose defaults mean something else.
+// For an experiment that was written by an earlier version of this program: sets the keys that did not exist then and whose present
+// defaults differ from the behaviour of that version.
 void adapt_to_earlier_version(config::Experiment& experiment);
 
 }  // namespace trainer::session

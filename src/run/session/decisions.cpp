@@ -8,11 +8,10 @@
 namespace trainer::session {
 namespace {
 
-// The part of the counted samples that are hits, and its interval by Wilson ("Probable Inference", 1927), which is right for small numbers
-// and where none has been seen too.
+// The fraction of hits, and its interval by Wilson ("Probable Inference", 1927), which is also valid for small counts and for no hits.
 std::optional<Measured> part_of(double hits, double count) {
   if (count == 0) return std::nullopt;
-  constexpr double kQuantile = 1.959963984540054;  // of 97.5 % of the normal distribution
+  constexpr double kQuantile = 1.959963984540054;  // the 97.5 % quantile of the normal distribution
   const double part = hits / count;
   const double square = kQuantile * kQuantile / count;
   const double middle = (part + square / 2) / (1 + square);

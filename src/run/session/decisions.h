@@ -1,5 +1,5 @@
 #pragma once
-// What the decisions of an operating point (inference/operating_point.h) are worth on labelled samples.
+// Measures the decisions of an operating point (inference/operating_point.h) on labelled samples.
 
 #include <torch/types.h>
 
@@ -10,20 +10,20 @@
 
 namespace trainer::session {
 
-// A measured value and its 95 % interval: by bootstrap of the calibration error (percentiles of 1,000 resamples), of parts by Wilson's
-// formula.
+// A measured value and its 95 % confidence interval: by bootstrap for the calibration error (percentiles of 1,000 resamples), by Wilson's
+// formula for fractions.
 struct Measured {
   double value = 0;
   double low = 0;
   double high = 0;
 };
 
-// What the decisions of an operating point are worth.
-// Not set: there are no samples of which it would be a part.
+// Fractions of samples by the decisions of an operating point; not set if the denominator is 0.
 struct DecisionResult {
   std::optional<Measured> accuracy;  // of the samples that are not rejected
-  std::optional<Measured> rejected;  // part of all samples
-  // Of the class with a threshold: the part of its samples that are decided for another class, and of the others that are decided for it.
+  std::optional<Measured> rejected;  // of all samples
+  // For the class with a threshold: the fraction of its samples that are assigned to another class, and of the other samples that are
+  // assigned to it.
   std::optional<Measured> misses;
   std::optional<Measured> false_alarms;
 };
@@ -39,7 +39,7 @@ class DecisionMeter {
 
  private:
   inference::OperatingPoint point_;
-  torch::Tensor counts_;  // int64 [4][2]: hits and samples of each member of DecisionResult
+  torch::Tensor counts_;  // int64 [4][2]: hits and samples for each member of DecisionResult
 };
 
 }  // namespace trainer::session

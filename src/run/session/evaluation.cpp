@@ -39,7 +39,7 @@ engine::DataSource open_data(RankContext& context, const std::optional<Evaluatio
   });
 }
 
-// The loss of an experiment, which tells what it gets.
+// The loss of an experiment, which passes its arguments to an observer.
 class ObservedLoss : public nn::Loss {
  public:
   using Observe = std::function<void(const torch::Tensor& outputs, const torch::Tensor& targets)>;
@@ -63,7 +63,7 @@ class ObservedLoss : public nn::Loss {
   Observe observe_;
 };
 
-// Of a network that was calibrated, unless its outputs are for the caller.
+// The operating point of a calibrated network; none if the caller observes the outputs.
 std::optional<inference::OperatingPoint> operating_point_of(const config::Experiment& experiment, const NetworkFile& file,
                                                             const EvaluationRequest& request) {
   if (request.observe) return std::nullopt;
@@ -71,12 +71,12 @@ std::optional<inference::OperatingPoint> operating_point_of(const config::Experi
   return inference::read_operating_point(file.tree(), file.path(), request.averaged, samples_of(experiment, file));
 }
 
-// What an operating point is worth, on the ranks together.
+// Measures an operating point over all ranks.
 class OperatingPointMeter {
  public:
   explicit OperatingPointMeter(const inference::OperatingPoint& point) : point_(point), decisions_(point), calibration_(torch::kCPU) {}
 
-  // As the loss gets them.
+  // The arguments are those of the loss.
   void add(const torch::Tensor& outputs, const torch::Tensor& targets) {
     const auto probabilities = inference::answers_of(point_, outputs).cpu();
     const auto labels = targets.cpu();
@@ -102,7 +102,8 @@ namespace {
 
 config::Experiment experiment_of_training(const NetworkFile& file, const EvaluationRequest& request);
 
-// Whether a group may be in another part than in the training. By hashes alone, other images may come without moving one.
+// Whether a group may be in another part than in the training. Without stratification, parts depend only on hashes, so new images do not
+// move others.
 bool may_be_divided_otherwise(const config::Experiment& experiment, const NetworkFile& file, const EvaluationRequest& request,
                               const engine::Samples& samples) {
   const auto& split = experiment.dataset.split;
@@ -145,8 +146,7 @@ std::optional<EvaluationResult> evaluate(RankContext& context, const NetworkFile
   const auto& info = source.samples.info();
   if (context.rank() == 0 && may_be_divided_otherwise(context.experiment(), file, request, source.samples)) {
     context.logger().warn(
-        "dataset.split divides these images otherwise than the training divided its own, so that it may have trained on some of those that "
-        "are evaluated");
+        "dataset.split divides these images differently than in the training, which may have used some of the evaluated images");
   }
   context.barrier().on_rank0([&] {
     if (const auto trained = file.class_names(); !trained.empty()) {
@@ -181,10 +181,10 @@ namespace fs = std::filesystem;
 using data::DatasetFactory;
 using data::Split;
 
-// A data set whose labels are those of the classes with the same names among others.
+// A data set whose labels are replaced by those of the classes with the same names in another list.
 class Relabelled : public data::Dataset {
  public:
-  // `labels`: the new label of each of its own.
+  // `labels`: the new label for each old label.
   Relabelled(std::unique_ptr<data::Dataset> dataset, data::DatasetInfo info, std::vector<int64_t> labels)
       : dataset_(std::move(dataset)), info_(std::move(info)), labels_(std::move(labels)) {}
 
@@ -217,11 +217,11 @@ class Relabelled : public data::Dataset {
   void prefetch(int64_t index) const override { dataset_->prefetch(index); }
 
  private:
-  // A label of no class, in a damaged file, stays one.
+  // An invalid label, in a damaged file, stays invalid.
   int64_t relabel(int64_t label) const {
     return label >= 0 && label < static_cast<int64_t>(labels_.size()) ? labels_[static_cast<size_t>(label)] : -1;
   }
-  // Of each class; classes of the training that the data lacks have 0.
+  // The values for each class of the training; classes that the data lacks have 0.
   std::vector<float> relabel(std::span<const float> of_classes) const {
     std::vector<float> values(of_classes.empty() ? 0 : static_cast<size_t>(info_.num_classes));
     for (size_t i = 0; i < of_classes.size(); ++i) values[static_cast<size_t>(labels_[i])] = of_classes[i];
@@ -239,10 +239,9 @@ std::vector<int64_t> labels_of(const std::vector<std::string>& names, const std:
   for (const auto& name : names) {
     const auto found = std::ranges::find(trained, name);
     if (found == trained.end()) {
-      throw UsageError(
-          fmt::format("{}: the data to evaluate has the class \"{}\", which its network was not trained on; rename that class, or leave "
-                      "its images out{}",
-                      file, name, datasets::look_alike_hint(name, trained)));
+      throw UsageError(fmt::format(
+          "{}: the data to evaluate has the class \"{}\", on which this network was not trained; rename that class, or remove its images{}",
+          file, name, datasets::look_alike_hint(name, trained)));
     }
     labels.push_back(found - trained.begin());
   }
@@ -255,8 +254,7 @@ DatasetFactory with_classes_of(const NetworkFile& file, DatasetFactory dataset) 
   if (trained.empty() || info.class_names.empty() || info.class_names == trained) return dataset;
   if (info.has_masks) {
     throw UsageError(
-        fmt::format("{}: the masks to evaluate have other classes than those of the training ({}); give the same classes in the "
-                    "same order",
+        fmt::format("{}: the masks to evaluate have other classes than those of the training ({}); use the same classes in the same order",
                     file.path(), fmt::join(trained, ", ")));
   }
   dataset.info.class_names = trained;
@@ -270,17 +268,17 @@ DatasetFactory make_dataset(const config::Experiment& experiment, const NetworkF
   return with_classes_of(file, datasets::dataset_registry().make(experiment.dataset.component));
 }
 
-// Folders of a data set that are no classes.
+// Refuses the folder of a whole data set, whose subfolders are splits instead of classes.
 void refuse_split_folders(const fs::path& folder, const std::vector<std::string>& trained) {
   for (const char* name : {"val", "valid", "validation", "test"}) {
     const bool is_class = std::ranges::find(trained, name) != trained.end();
     if (is_class || fs::is_directory(folder / "train") || !fs::is_directory(folder / name)) continue;
-    throw UsageError(fmt::format("--data {0}: its folder {1} is not one of the classes; to evaluate that folder, give --data {2}",
+    throw UsageError(fmt::format("--data {0}: the folder {1} in it is not a class; to evaluate that folder, use --data {2}",
                                  folder.string(), name, (folder / name).string()));
   }
 }
 
-// As those that the network was trained on.
+// Reads files in the same way as the training did.
 void read_files_as_trained(datasets::ImageFileOptions& options, const NetworkFile& file) {
   if (!file.has_experiment()) return;
   const auto decoding = inference::read_decoding(state::View(file.tree(), file.path()));
@@ -289,11 +287,11 @@ void read_files_as_trained(datasets::ImageFileOptions& options, const NetworkFil
   options.is_turned_upright = decoding.is_turned_upright;
 }
 
-// `task`: of the experiment.
+// The data set for --data. `task`: of the experiment.
 ComponentConfig component_of(const fs::path& data, const ComponentConfig& of_training, const std::string& task, const NetworkFile& file) {
   const auto& registry = datasets::dataset_registry();
-  // It becomes a key of the experiment.
-  if (!is_utf8(data.string())) throw UsageError(fmt::format("--data {}: the name is not text in UTF-8; rename it", data.string()));
+  // The path becomes a value in the experiment.
+  if (!is_utf8(data.string())) throw UsageError(fmt::format("--data {}: the name is not valid UTF-8; rename it", data.string()));
   if (!fs::exists(data)) throw UsageError(fmt::format("--data {}: there is no such file or folder", data.string()));
   if (!fs::is_directory(data)) {
     auto component = registry.configure("csv");
@@ -318,9 +316,9 @@ ComponentConfig component_of(const fs::path& data, const ComponentConfig& of_tra
     return component;
   }
   if (fs::exists(data / "data.mdb")) {
-    throw UsageError(fmt::format(
-        "--data {}: this is one part of a packed data set; give the folder that holds it, and --split train or --split validation",
-        data.string()));
+    throw UsageError(
+        fmt::format("--data {}: this is one part of a packed data set; give its parent folder, and --split train or --split validation",
+                    data.string()));
   }
   refuse_split_folders(data, file.class_names());
   auto component = registry.configure("image_folder");
@@ -335,7 +333,7 @@ Node dataset_keys(config::Experiment experiment) {
   return config::parse_yaml(config::to_yaml(experiment, all_registries()), "").find("dataset")->value;
 }
 
-// The file or folder that tells what the samples of a split are; empty: the data set has none.
+// The file or folder that defines the samples of a split; empty: the data set has none.
 fs::path place_of(const Node& keys, Split split) {
   for (const char* key : {split == Split::kTrain ? "train" : "validation", "root"}) {
     const auto* member = keys.find(key);
@@ -356,14 +354,14 @@ bool are_same_data(const config::Experiment& a, const config::Experiment& b) {
   return a.dataset.component.name == b.dataset.component.name && is_same_place(Split::kTrain) && is_same_place(Split::kValidation);
 }
 
-// Not completed from its data set.
+// The experiment of the training, not completed from its data set.
 config::Experiment experiment_of_training(const NetworkFile& file, const EvaluationRequest& request) {
   auto registries = all_registries();
   registries.check = {};
   try {
     if (file.has_experiment()) return file.load_experiment(fs::path(), {}, registries);
   } catch (const UsageError&) {
-    // Of another version of this program; then request.config is given in its place.
+    // The experiment is from another version of this program; request.config replaces it.
     if (request.config.empty()) throw;
   }
   return file.load_experiment(request.config, {}, registries);
@@ -374,20 +372,20 @@ bool is_on_command_line(const Node& value) {
          std::ranges::any_of(value.members, [](const Node::Member& member) { return is_on_command_line(member.value); });
 }
 
-// The key, or one of its section.
+// Whether the key, or one in its section, was given on the command line.
 bool is_on_command_line(const config::Experiment& experiment, const std::string& key) {
   const auto* value = config::find_value(experiment.tree, key);
   return value != nullptr && is_on_command_line(*value);
 }
 
-// Before the experiment is completed from its data set.
+// To be called before the experiment is completed from its data set.
 void choose_data(config::Experiment& experiment, const NetworkFile& file, const EvaluationRequest& request) {
   auto& section = experiment.dataset;
   if (!request.data.empty()) {
     for (const char* key :
          {"dataset.name", "dataset.root", "dataset.train", "dataset.validation", "dataset.validation_split", "dataset.split"}) {
       if (!is_on_command_line(experiment, key)) continue;
-      throw UsageError(fmt::format("{}: --data {} takes the place of this key; give one of the two", key, request.data.string()));
+      throw UsageError(fmt::format("{}: --data {} replaces this key; give only one of the two", key, request.data.string()));
     }
     section.component = component_of(request.data, section.component, experiment.task.component.name, file);
     section.validation_split.value = 0;
@@ -422,14 +420,13 @@ EvaluationData find_evaluation_data(const config::Experiment& experiment, const 
   const bool holds_out = experiment.dataset.holds_out();
   if (data.split == Split::kTest && !(experiment.dataset.split && experiment.dataset.split->test > 0)) {
     throw UsageError(is_other && training.dataset.split
-                         ? "--split test: these are not the data of the training, which are not divided; give dataset.split on the command "
+                         ? "--split test: this is not the data of the training, so it is not divided; give dataset.split on the command "
                            "line as in the training"
-                         : "--split test: the experiment holds out no images for a test; dataset.split.test does, before the training");
+                         : "--split test: the training held out no images for a test; set dataset.split.test before training");
   }
   if (!request.data.empty() && !request.split && has_validation && data.dataset.missing.empty()) {
-    throw UsageError(
-        fmt::format("--data {}: it holds images for training and for validation; choose with --split train or --split validation",
-                    request.data.string()));
+    throw UsageError(fmt::format("--data {}: it has both training and validation images; choose with --split train or --split validation",
+                                 request.data.string()));
   }
   data.is_all = is_other && !holds_out && !has_validation;
   if (data.is_all) data.split = Split::kTrain;
@@ -439,8 +436,8 @@ EvaluationData find_evaluation_data(const config::Experiment& experiment, const 
   const auto held_out_in_training = training.dataset.validation_split.value;
   if (data.is_all && request.data.empty() && (training.dataset.split || held_out_in_training.value_or(1) > 0)) {
     data.note = fmt::format(
-        "{} is not the data of the training, so that all of its images are evaluated and nothing is held out; to evaluate what a training "
-        "there would hold out, {}",
+        "{} is not the data of the training, so all of its images are evaluated; to evaluate only the part that a training on it would "
+        "hold out, {}",
         place,
         training.dataset.split ? "give dataset.split on the command line as in the training"
                                : fmt::format("set dataset.validation_split={}", held_out_in_training.value_or(0.1)));

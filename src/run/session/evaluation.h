@@ -1,5 +1,5 @@
 #pragma once
-// Evaluates a network that is in a file, without the parts that only training needs.
+// Evaluates the network of a file, without the parts that only training needs.
 
 #include <filesystem>
 #include <functional>
@@ -17,49 +17,48 @@
 
 namespace trainer::session {
 
-// Which images an evaluation measures: a part of the experiment's data set, or data that the training did not know, whose labels follow the
-// names of the network's classes.
+// The images that an evaluation uses: a part of the experiment's data set, or other data, whose labels are matched to the names of the
+// network's classes.
 
 struct EvaluationRequest {
-  std::filesystem::path config;  // the experiment of a file that holds only weights, or in place of a checkpoint's; may be empty
+  std::filesystem::path config;  // the experiment for a file of weights, or instead of a checkpoint's; may be empty
   std::vector<std::string> overrides;
-  std::optional<task::TestTimeAugmentation> tta;  // in place of that of the experiment
-  // A CSV file, a folder of class folders, or one that `trainer data pack` has written, which is evaluated in place of the data set of the
-  // experiment; may be empty.
+  std::optional<task::TestTimeAugmentation> tta;  // instead of that of the experiment
+  // A CSV file, a folder of class folders, or a folder written by `trainer data pack`, which is evaluated instead of the experiment's data
+  // set; may be empty.
   std::filesystem::path data;
-  // Not set: the validation set, or all of the data if they are others than those of the training and have none.
+  // Not set: the validation set, or all samples of other data that has none.
   std::optional<data::Split> split;
-  bool averaged = false;  // the moving averages of the parameters
-  // Called with each batch of this process, in the order of the samples, with what the loss gets (nn::Loss); may be empty.
+  bool averaged = false;  // whether to use the moving averages of the parameters
+  // Called for each batch of this process, in the order of the samples, with the arguments of the loss (nn::Loss); may be empty.
   std::function<void(const torch::Tensor& outputs, const torch::Tensor& targets)> observe = {};
 };
 
-// The experiment of the network on the data that is evaluated. If these are others than those of the training, dataset.validation_split
-// holds nothing out unless an override says so. On ranks that may not see the data it is not checked. Throws UsageError and
-// CheckpointError.
+// The experiment of the network with the data to evaluate. If the data differs from that of the training, dataset.validation_split is 0
+// unless an override sets it. On ranks that may not have access to the data, it is not checked. Throws UsageError and CheckpointError.
 config::Experiment load_evaluation(const NetworkFile& file, const EvaluationRequest& request, int rank,
                                    const config::Registries& registries);
 
-// What an experiment of load_evaluation() evaluates.
+// The data that an experiment of load_evaluation() evaluates.
 struct EvaluationData {
   data::DatasetFactory dataset;  // with the names of the network's classes, if it has any
   data::Split split = data::Split::kValidation;
-  bool is_all = false;    // all samples of data that the training did not know, which have no parts
-  std::string name = {};  // "the validation set", "data/test"
-  std::string note = {};  // what differs from the split of the training; may be empty
+  bool is_all = false;    // whether all samples are evaluated, because the data is not that of the training and has no parts
+  std::string name = {};  // such as "the validation set" or "data/test"
+  std::string note = {};  // a warning if the split differs from that of the training; may be empty
 };
 
-// On a rank that reads the data. Throws UsageError if it has a class that the network was not trained on, or several parts of which none
-// was chosen.
+// To be called on ranks that read the data. Throws UsageError if it has a class that the network was not trained on, or several parts and
+// none was chosen.
 EvaluationData find_evaluation_data(const config::Experiment& experiment, const NetworkFile& file, const EvaluationRequest& request);
 
 struct EvaluationResult {
   task::Measurement measured;
-  std::vector<std::string> output_names;  // of the network's classes or numbers; on rank 0
-  bool is_image = true;                   // what the samples are
-  bool is_all = false;                    // as in EvaluationData, on rank 0, like the next
-  std::string name;                       // of the samples
-  // What the operating point of a calibrated checkpoint is worth; on rank 0, unless the request has an `observe`.
+  std::vector<std::string> output_names;  // names of the network's classes or numbers; on rank 0
+  bool is_image = true;                   // whether the samples are images
+  bool is_all = false;                    // as in EvaluationData; on rank 0
+  std::string name;                       // as in EvaluationData; on rank 0
+  // The results of the operating point of a calibrated checkpoint; on rank 0, unless the request has an `observe`.
   struct OperatingPointResult {
     inference::OperatingPoint point;
     double calibration_error = 0;  // with its temperature
@@ -68,10 +67,10 @@ struct EvaluationResult {
   std::optional<OperatingPointResult> operating_point = {};
 };
 
-// Collective: the measurements of the network of `file` over every sample of the data that is evaluated, each transformed by
-// dataset.validation_transforms; nothing when asked to stop. The context's experiment is one of load_evaluation(). Opens one split alone,
-// unless it is a part of the training files. Throws UsageError if the data has other classes than the file, CheckpointError if the weights
-// do not fit, and DataError.
+// Collective: measures the network of `file` on every sample of the data to evaluate, transformed by dataset.validation_transforms. Returns
+// nothing after a stop request. The context's experiment must be one of load_evaluation(). Opens only the evaluated split, unless it is a
+// part of the training files. Throws UsageError if the data has other classes than the file, CheckpointError if the weights do not fit, and
+// DataError.
 std::optional<EvaluationResult> evaluate(RankContext& context, const NetworkFile& file, const EvaluationRequest& request);
 
 }  // namespace trainer::session

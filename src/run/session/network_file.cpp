@@ -60,8 +60,8 @@ config::Experiment NetworkFile::load_experiment(const std::vector<std::string>& 
 config::Experiment NetworkFile::load_experiment(const std::filesystem::path& config, const std::vector<std::string>& overrides,
                                                 const config::Registries& registries) const {
   if (config.empty() && !has_experiment()) {
-    throw UsageError(
-        fmt::format("{}: it holds weights without their experiment; give the experiment file of the network with --config FILE", path_));
+    throw UsageError(fmt::format(
+        "{}: this file contains weights without their experiment; give the experiment file of the network with --config FILE", path_));
   }
   if (config.empty()) return load_experiment(overrides, registries);
   auto experiment = config::load(config, overrides, registries);
@@ -100,7 +100,7 @@ Json to_json(const Node& node) {
     json = Json::object();
     for (const auto& member : node.members) json[member.name] = to_json(member.value);
   } else if (node.kind == Kind::kScalar) {
-    // Numbers and truth values are spelled alike; all else is text.
+    // Numbers and booleans are written as in JSON; everything else is text.
     json = node.quoted ? Json(Json::value_t::discarded) : Json::parse(node.text, nullptr, /*allow_exceptions=*/false);
     if (json.is_discarded()) json = node.text;
   }
@@ -116,7 +116,7 @@ data::DatasetInfo samples_of(const config::Experiment& experiment, const Network
   if (const auto shape = file.sample_shape(); !shape.empty()) info.shape = shape;
   if (file.has_experiment()) info.decoding = inference::read_decoding(state::View(file.tree(), file.path()));
   const auto& model = dynamic_cast<const models::ModelOptions&>(*experiment.model.component.options);
-  // A data set whose files are not there does not tell what its targets are.
+  // The targets of a data set are unknown if its files are missing.
   inference::set_targets(info, experiment.task.component.name, model.num_outputs());
   if (static_cast<int64_t>(info.class_names.size()) != info.num_classes) info.class_names.clear();
   return info;
@@ -124,10 +124,10 @@ data::DatasetInfo samples_of(const config::Experiment& experiment, const Network
 
 void require_target_summary(const config::Experiment& experiment, const NetworkFile& file) {
   const auto* options = dynamic_cast<const task::RegressionOptions*>(experiment.task.component.options.get());
-  // Checkpoints of versions that did not normalise hold none.
+  // Checkpoints of versions that did not normalise targets contain no summary.
   if (options == nullptr || !options->normalize_targets || file.has_experiment()) return;
   throw UsageError(
-      fmt::format("{}: it does not hold the mean and the deviation of the targets, by which the network's outputs become numbers; "
+      fmt::format("{}: this file lacks the mean and the deviation of the targets, which are needed to interpret the network's outputs; "
                   "give a checkpoint, or, if the network did not learn normalised targets, set task.normalize_targets=false",
                   file.path()));
 }

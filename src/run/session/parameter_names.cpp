@@ -20,20 +20,19 @@ std::string outermost(const std::string& name) { return name.substr(0, name.find
 
 constexpr const char* kBackbone = "backbone";
 
-// What model.freeze means.
+// The parameters and layers that model.freeze selects.
 class Frozen {
  public:
   Frozen(const config::Experiment& experiment, const models::Model& model) : names_(experiment.model.freeze) {
     if (std::ranges::find(names_, kBackbone) == names_.end() || model.named_children().contains(kBackbone)) return;
     head_ = inference::head_of(model);
     if (!head_.empty()) return;
-    throw UsageError(
-        fmt::format("{}: the network {} has no last layer for its {} outputs, so that its backbone is not known; name layers instead",
-                    experiment.place_of("model.freeze"), experiment.model.component.name, model.num_outputs()));
+    throw UsageError(fmt::format("{}: the network {} has no last layer for its {} outputs, so its backbone is unknown; name layers instead",
+                                 experiment.place_of("model.freeze"), experiment.model.component.name, model.num_outputs()));
   }
 
   bool is_backbone(const std::string& name) const { return name == kBackbone && !head_.empty(); }
-  // Of a parameter or a layer.
+  // `name`: of a parameter or a layer.
   bool contains(const std::string& name) const {
     const bool is_before_head = !head_.empty() && !state::is_in(name, {head_}) && !head_.starts_with(name + '.');
     return is_before_head || state::is_in(name, names_);
@@ -41,7 +40,7 @@ class Frozen {
 
  private:
   std::vector<std::string> names_;
-  std::string head_;  // not empty: all but this layer is frozen
+  std::string head_;  // not empty: everything except this layer is frozen
 };
 
 class NameCheck {
@@ -57,7 +56,7 @@ class NameCheck {
     }
   }
 
-  // Reports all that is wrong.
+  // Throws one error with all problems.
   void run() {
     check_names("model.freeze", experiment_.model.freeze);
     const auto& groups = experiment_.optimizer.groups;
@@ -97,7 +96,7 @@ class NameCheck {
     return "its outermost names are " + join(layers, ", ");
   }
 
-  // What is left to train, and in which groups.
+  // Checks that parameters are left to train, in each group.
   void check_rest() {
     const auto& groups = experiment_.optimizer.groups;
     std::vector<bool> is_used(groups.size());
@@ -112,16 +111,17 @@ class NameCheck {
       if (group != groups.end()) is_used[static_cast<size_t>(group - groups.begin())] = true;
     }
     if (!is_any_trained) {
-      refuse("model.freeze",
-             fmt::format("every parameter of the network {} is frozen, so that there is nothing to train; leave out at least "
-                         "the last layer, \"{}\"",
-                         experiment_.model.component.name, outermost(parameters_.back())));
+      refuse(
+          "model.freeze",
+          fmt::format(
+              "every parameter of the network {} is frozen, so there is nothing to train; leave at least the last layer (\"{}\") trainable",
+              experiment_.model.component.name, outermost(parameters_.back())));
       return;
     }
     for (size_t i = 0; i < groups.size(); ++i) {
       if (is_used[i]) continue;
       refuse(fmt::format("optimizer.groups[{}].parameters", i),
-             "all of these are frozen (model.freeze) or belong to an item before this one; remove this item");
+             "all of these parameters are frozen (model.freeze) or belong to an earlier item; remove this item");
     }
   }
 

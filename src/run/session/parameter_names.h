@@ -1,5 +1,5 @@
 #pragma once
-// The keys that name layers and parameters of the network: model.freeze and optimizer.groups.
+// Checks and applies the keys with names of layers and parameters: model.freeze and optimizer.groups.
 
 #include <functional>
 
@@ -8,10 +8,10 @@
 
 namespace trainer::session {
 
-// Freezes what model.freeze names: these parameters require no gradients, and batch normalisation in these layers uses and keeps its
-// running statistics in training. Changes nothing and throws one UsageError with all that is wrong: names in model.freeze and
-// optimizer.groups that the network does not have, items of optimizer.groups without a parameter of their own to train, and a network that
-// is frozen as a whole. Returns a function that lets the parameters be trained again; the statistics stay as they are.
+// Freezes the layers and parameters in model.freeze: the parameters require no gradients, and batch normalisation in these layers uses and
+// keeps its running statistics in training. Throws one UsageError with all problems, and changes nothing then: unknown names in
+// model.freeze and optimizer.groups, items of optimizer.groups without a trained parameter of their own, and a network that is completely
+// frozen. Returns a function that makes the parameters trainable again; the statistics stay frozen.
 std::function<void()> freeze(const config::Experiment& experiment, models::Model& model);
 
 }  // namespace trainer::session

@@ -31,7 +31,7 @@
 namespace trainer::session {
 namespace {
 
-// The number of GPUs that Slurm has given the tasks of this host; empty on the CPU and for all but one task of the host.
+// The number of GPUs that Slurm has allocated to the tasks of this host; empty on the CPU, and on all tasks of the host but one.
 std::optional<int> slurm_gpus_to_check(const world::RankEnv& rank_env, const config::Experiment& experiment) {
   const bool checks = rank_env.local_rank == 0 && experiment.runtime.device != device::DeviceChoice::kCpu;
   return checks ? rank_env.slurm_gpus : std::nullopt;
@@ -40,7 +40,7 @@ std::optional<int> slurm_gpus_to_check(const world::RankEnv& rank_env, const con
 void check_slurm_gpus(const world::RankEnv& rank_env, const config::Experiment& experiment, Logger& logger) {
   const auto num_gpus = slurm_gpus_to_check(rank_env, experiment);
   if (!num_gpus) return;
-  // With gloo, several ranks can use the one GPU that all of them see.
+  // With gloo, several ranks can share the one visible GPU.
   const bool may_share = *num_gpus == 1 && experiment.distributed.backend == distributed::BackendChoice::kGloo;
   const auto refusal = world::too_few_gpus(rank_env.local_world_size, *num_gpus);
   if (!refusal.empty() && !may_share) throw UsageError(refusal);
@@ -51,27 +51,27 @@ void warn_of_hidden_gpus(const world::RankEnv& rank_env, const config::Experimen
   const auto num_gpus = slurm_gpus_to_check(rank_env, experiment);
   if (!num_gpus || *num_gpus == 0) return;
   logger.warn(
-      "Slurm has given this node {} (SLURM_GPUS_ON_NODE), but this program sees none on {} and trains on the CPU; start containers "
+      "Slurm has allocated {} to this node (SLURM_GPUS_ON_NODE), but this program finds none on {} and trains on the CPU; start containers "
       "with their option for GPUs, such as apptainer's --nv",
       counted(*num_gpus, "GPU"), world::host_name());
 }
 
-// Throws UsageError if two ranks have the same GPU.
+// Throws UsageError if two ranks use the same GPU.
 void refuse_shared_gpus(const std::vector<distributed::RankInfo>& ranks) {
   for (size_t i = 0; i < ranks.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
       const bool same = !ranks[i].pci_bus_id.empty() && ranks[i].pci_bus_id == ranks[j].pci_bus_id && ranks[i].host == ranks[j].host;
       if (!same) continue;
       throw UsageError(
-          fmt::format("ranks {} and {} have the same GPU {} on {}, which NCCL does not support; start one process per GPU, or set "
+          fmt::format("ranks {} and {} use the same GPU {} on {}, which NCCL does not support; start one process per GPU, or set "
                       "distributed.backend: gloo",
                       j, i, ranks[i].pci_bus_id, ranks[i].host));
     }
   }
 }
 
-// Other runs do not change the default number of threads: it would then depend on the time of the start. To be called on one rank of each
-// host.
+// Other runs do not change the default number of threads, because it would then depend on the time of the start. To be called on one rank
+// of each host.
 void report_other_runs(const std::vector<distributed::RankInfo>& ranks, int num_threads, Logger& logger) {
   std::vector<int64_t> own;
   for (const auto& rank : ranks) own.push_back(rank.process_id);
@@ -88,7 +88,7 @@ void warn_of_small_shared_memory(const std::vector<distributed::RankInfo>& ranks
   if (!text.empty()) logger.warn("{}", text);
 }
 
-// On ranks other than 0, which may not see the data set: its check completes the experiment from the data set.
+// On ranks other than 0, which may not have access to the data set: the check completes the experiment from the data set.
 void check_unless_read_elsewhere(config::Experiment& experiment, config::Findings& findings) {
   if (experiment.dataset.distribution == engine::Distribution::kLocal) check_components(experiment, findings);
 }
@@ -99,7 +99,7 @@ config::Registries registries_without_check() {
   return registries;
 }
 
-// The resolved file without what follows from the data set, which not all ranks may see.
+// The resolved experiment without the values from the data set, to which some ranks may have no access.
 std::string text_without_data(const config::Experiment& experiment) {
   const auto registries = registries_without_check();
   auto as_given = config::load_text(config::to_yaml(experiment.tree), "", {}, registries);
@@ -111,7 +111,7 @@ std::string text_without_data(const config::Experiment& experiment) {
 RankContext::RankContext(RankProcess& process, const config::ExperimentSource& source, const Adapt& adapt)
     : RankContext(process, [&](const config::Registries& registries) {
         if (process.rank_env().world_size > 1 && source.file == config::kStandardInput) {
-          throw UsageError("--config -: several processes cannot share the standard input; write the experiment to a file");
+          throw UsageError("--config -: several processes cannot share standard input; write the experiment to a file");
         }
         auto experiment = config::load(source.file, source.overrides, registries);
         if (adapt) adapt(experiment);
@@ -136,33 +136,33 @@ RankContext::RankContext(RankProcess& process, const Load& load) : process_(&pro
   const auto& section = experiment_.distributed;
   process.supervisor().set_hang_limit(std::chrono::seconds(section.hang_seconds));
   const auto point = world::rendezvous_address(rank_env, section.init_method);
-  distributed::Meeting meeting{.store = {}, .group_store = {}, .ranks = {distributed::this_process()}, .address = "127.0.0.1"};
+  distributed::Rendezvous rendezvous{.store = {}, .group_store = {}, .ranks = {distributed::this_process()}, .address = "127.0.0.1"};
   if (point.kind != world::RendezvousAddress::Kind::kAlone) {
     logger_->info("{}", rank_env.decision);
     const auto version = fmt::format("trainer {} ({}) with LibTorch {}", trainer_version(), git_revision(), libtorch_version());
-    distributed::Introduction mine{.rank = meeting.ranks.front(), .version = version, .problem = problem};
+    distributed::Hello mine{.rank = rendezvous.ranks.front(), .version = version, .problem = problem};
     if (problem.text.empty()) {
       mine.config = text_without_data(experiment_);
       if (experiment_.dataset.distribution == engine::Distribution::kLocal) mine.config_with_data = config_text_;
     }
     const std::chrono::seconds timeout(section.timeout_seconds);
-    meeting = distributed::meet(rank_env, point, mine, secret, timeout, *logger_, [](const auto& of_rank0, const auto& of_other) {
+    rendezvous = distributed::join_run(rank_env, point, mine, secret, timeout, *logger_, [](const auto& of_rank0, const auto& of_other) {
       return config::to_string(config::differences(config::parse_yaml(of_rank0, "rank 0"), config::parse_yaml(of_other, "another rank")));
     });
-    barrier_ = {meeting.store, rank_env.rank, rank_env.world_size, timeout};
-    process.supervisor().begin(meeting);
+    barrier_ = {rendezvous.store, rank_env.rank, rank_env.world_size, timeout};
+    process.supervisor().begin(rendezvous);
   }
-  local_rank_ = meeting.local_rank;
+  local_rank_ = rendezvous.local_rank;
   if (experiment_.dataset.distribution != engine::Distribution::kLocal) take_experiment_of_rank0();
-  choose_placement_together(meeting);
-  barrier_.on_all_ranks([&] { make_groups(meeting); });
+  choose_placement_together(rendezvous);
+  barrier_.on_all_ranks([&] { make_groups(rendezvous); });
 }
 
 void RankContext::take_experiment_of_rank0() {
   config_text_ = barrier_.on_rank0([&] { return config_text_; });
   if (process_->rank_env().rank == 0) return;
   auto tree = std::move(experiment_.tree);
-  // Rank 0 has checked it against the data set; what this rank sees in its place may be something else.
+  // Not checked again: rank 0 has checked it with the data set, to which this rank may have no access.
   experiment_ = config::load_text(config_text_, "the configuration of rank 0", {}, registries_without_check());
   experiment_.tree = std::move(tree);
 }
@@ -177,67 +177,69 @@ void RankContext::choose_placement(const device::HostShare& share) {
   device::CudaAccess cuda;
   if (experiment_.runtime.device != device::DeviceChoice::kCpu) cuda = device::open_cuda_module();
   if (experiment_.runtime.device == device::DeviceChoice::kAuto && !cuda.refusal.empty()) {
-    logger_->warn("there is an NVIDIA driver, but training runs on the CPU: {}", cuda.refusal);
+    logger_->warn("an NVIDIA driver is installed, but training runs on the CPU: {}", cuda.refusal);
   }
   if (cuda.module != nullptr) device::apply_allocator(experiment_.runtime.cuda_allocator);
   const auto options = placement_options(experiment_);
   placement_ = device::choose_placement(options, share, cuda);
   auto& num_workers = experiment_.dataloader.num_workers.value;
   if (!num_workers) num_workers = default_num_workers(placement_);
-  // Two loaders, and what writes checkpoints, watches other ranks and the like. OpenMP would end the process without naming the limit.
+  // Checked here because OpenMP would end the process without a reason. The other threads are those of two loaders, and those that write
+  // checkpoints, watch other ranks and so on.
   constexpr int64_t kOthers = 4;
   world::check_threads(static_cast<int>(placement_.num_threads + 2 * *num_workers + kOthers));
   device::apply_placement(placement_, options);
 }
 
-void RankContext::choose_placement_together(distributed::Meeting& meeting) {
+void RankContext::choose_placement_together(distributed::Rendezvous& rendezvous) {
   const auto& rank_env = process_->rank_env();
   const auto infos = barrier_.gather([&] {
     check_slurm_gpus(rank_env, experiment_, *logger_);
-    const auto threads = world::default_compute_threads(meeting.num_sharing_cpus);
+    const auto threads = world::default_compute_threads(rendezvous.num_sharing_cpus);
     choose_placement({.num_threads = threads.count, .local_rank = local_rank_});
     if (placement_.device.is_cpu()) {
       const auto by_key = fmt::format("{}: runtime.threads", counted(placement_.num_threads, "compute thread"));
-      threads_decision_ = experiment_.runtime.threads.value ? by_key : threads.decision;
+      threads_source_ = experiment_.runtime.threads.value ? by_key : threads.decision;
     }
     if (placement_.cuda == nullptr) warn_of_hidden_gpus(rank_env, experiment_, *logger_);
-    auto& mine = meeting.ranks[static_cast<size_t>(rank_env.rank)];
+    auto& mine = rendezvous.ranks[static_cast<size_t>(rank_env.rank)];
     mine.device = placement_.device.str();
     if (placement_.cuda != nullptr) mine.pci_bus_id = placement_.cuda->pci_bus_id(placement_.device.index());
     mine.num_threads = placement_.num_threads;
     return nlohmann::json(mine).dump();
   });
-  for (size_t rank = 0; rank < infos.size(); ++rank) meeting.ranks[rank] = nlohmann::json::parse(infos[rank]);
+  for (size_t rank = 0; rank < infos.size(); ++rank) rendezvous.ranks[rank] = nlohmann::json::parse(infos[rank]);
   const bool chose_threads = placement_.device.is_cpu() && !experiment_.runtime.threads.value;
-  if (chose_threads && local_rank_ == 0) report_other_runs(meeting.ranks, placement_.num_threads, *logger_);
+  if (chose_threads && local_rank_ == 0) report_other_runs(rendezvous.ranks, placement_.num_threads, *logger_);
 }
 
-void RankContext::make_groups(const distributed::Meeting& meeting) {
+void RankContext::make_groups(const distributed::Rendezvous& rendezvous) {
   const auto& section = experiment_.distributed;
   const auto& rank_env = process_->rank_env();
   if (section.backend != distributed::BackendChoice::kGloo) {
-    refuse_shared_gpus(meeting.ranks);
-    if (local_rank_ == 0) warn_of_small_shared_memory(meeting.ranks, rank_env.rank, *logger_);
+    refuse_shared_gpus(rendezvous.ranks);
+    if (local_rank_ == 0) warn_of_small_shared_memory(rendezvous.ranks, rank_env.rank, *logger_);
   }
   const auto activity = process_->supervisor().activity();
   const distributed::GroupOptions options{.backend = section.backend,
                                           .device = placement_.device,
                                           .cuda = placement_.cuda,
                                           .gloo_interface = rank_env.gloo_interface,
-                                          .gloo_address = meeting.address,
+                                          .gloo_address = rendezvous.address,
                                           .timeout = std::chrono::seconds(section.timeout_seconds),
                                           .activity = activity,
-                                          .ranks = meeting.ranks};
-  // One process needs no backend unless the configuration names one.
-  const bool needs_backend = meeting.store || section.backend != distributed::BackendChoice::kAuto;
+                                          .ranks = rendezvous.ranks};
+  // A single process needs no backend unless the configuration sets one.
+  const bool needs_backend = rendezvous.store || section.backend != distributed::BackendChoice::kAuto;
   const bool with_nccl = needs_backend && distributed::uses_nccl(options);
   const auto start = std::chrono::steady_clock::now();
   if (with_nccl) activity->enter(distributed::Phase::kConnect);
   if (needs_backend) {
-    const auto store = meeting.group_store ? meeting.group_store : c10::intrusive_ptr<c10d::Store>(c10::make_intrusive<c10d::HashStore>());
+    const auto store =
+        rendezvous.group_store ? rendezvous.group_store : c10::intrusive_ptr<c10d::Store>(c10::make_intrusive<c10d::HashStore>());
     groups_ = std::make_unique<distributed::ProcessGroups>(store, rank_env.rank, rank_env.world_size, options);
   } else {
-    groups_ = std::make_unique<distributed::ProcessGroups>(meeting.ranks.front(), activity);
+    groups_ = std::make_unique<distributed::ProcessGroups>(rendezvous.ranks.front(), activity);
   }
   ranks_ = make_ranks(experiment_, *groups_);
   if (!with_nccl) return;
@@ -253,14 +255,14 @@ ExitCode RankContext::run(const std::function<ExitCode()>& work) {
   auto& supervisor = process_->supervisor();
   try {
     const auto exit_code = work();
-    // Until all ranks have done their work, a rank that is lost is a failure; afterwards ranks end at different times.
+    // Until all ranks have finished, losing a rank is a failure; afterwards ranks end at different times.
     ranks_.world->barrier();
     supervisor.end();
     connection_watch_.reset();
     try {
       groups_->shutdown();
     } catch (const PeerError&) {
-      // A rank was lost when nothing was left to do.
+      // A rank was lost when there was nothing left to do.
     }
     return exit_code;
   } catch (const std::exception& error) {
@@ -278,11 +280,11 @@ ExitCode RankContext::end_failed(const std::exception& error) {
   const auto exit_code = exit_code_of(error);
   if (dynamic_cast<const AgreedError*>(&error) != nullptr) {
     supervisor.report(error.what(), exit_code);
-    // Exit together, because launchers report the first process that exits as the root cause.
+    // All ranks exit together, because launchers report the first process that exits as the root cause.
     try {
       barrier_.on_all_ranks([] {});
     } catch (const PeerError&) {
-      // The error that all ranks agreed on has been reported already.
+      // The error that all ranks agreed on has already been reported.
     }
     supervisor.end();
   } else {
@@ -292,14 +294,14 @@ ExitCode RankContext::end_failed(const std::exception& error) {
   if (can_resume && checkpoint_folder_ && !checkpoint_folder_->empty()) {
     const auto checkpoints = checkpoint::list_checkpoints(*checkpoint_folder_);
     if (checkpoints.empty()) {
-      logger_->info("no checkpoint is saved yet: the same command starts again from the first step");
+      logger_->info("no checkpoint has been saved: the same command starts again from the first step");
     } else {
       logger_->info("the same command resumes from {}", checkpoints.front().string());
     }
   }
   if (process_->rank_env().world_size > 1 || placement_.cuda != nullptr) {
-    // The other ranks detect the failure when this process's connections close; destructors would wait for the other ranks first. And
-    // after an error of a GPU, freeing the memory that it used would fail in a destructor.
+    // The other ranks detect the failure when this process's connections close; destructors would wait for the other ranks first. After a
+    // GPU error, destructors would also fail to free its memory.
     supervisor.leave(exit_code);
   }
   supervisor.end();
@@ -310,15 +312,15 @@ ExitCode RankContext::end_failed(const std::exception& error) {
 namespace {
 
 std::shared_ptr<Logger> set_up_process(const world::RankEnv& rank_env) {
-  // Ranks meet and watch each other with several threads; if one of them could not be started, the others would abort the process.
+  // Ranks connect to and watch each other with several threads; if one could not be started, the process would abort.
   constexpr int kThreadsBesideTraining = 8;
   if (rank_env.world_size > 1) world::check_threads(kThreadsBesideTraining);
   c10::initLogging();
   install_crash_handlers();
   install_stop_handlers();
-  // If the reader of the output exits, the training continues.
+  // So that training continues when the reader of the output exits.
   std::signal(SIGPIPE, SIG_IGN);
-  // The progress bar is rank 0's.
+  // Only rank 0 has a progress bar.
   return make_console_logger(rank_env.rank, rank_env.rank != 0 && world::can_redraw_lines());
 }
 

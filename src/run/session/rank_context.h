@@ -1,5 +1,5 @@
 #pragma once
-// What a rank has before a session begins: the configuration, which is the same on all ranks, a device, and process groups.
+// The state of a rank before a session begins: the configuration, which is the same on all ranks, a device, and process groups.
 
 #include <filesystem>
 #include <functional>
@@ -20,16 +20,15 @@
 
 namespace trainer::session {
 
-// One rank of a run as a process of the operating system: its signal handlers, its log, and the supervisor that ends it when the run cannot
-// continue.
+// The process of one rank: its signal handlers, its log, and the supervisor that ends it when the run cannot continue.
 class RankProcess {
  public:
-  // Finds this process's rank, installs the handlers of crashes and of stop requests, and starts to watch for failures of other ranks and
-  // for files that block this one.
-  // One per process. Throws UsageError when flags or launcher variables are incomplete or contradict each other.
+  // Finds this process's rank, installs handlers for crashes and stop requests, and starts to watch for failures of other ranks and for
+  // file accesses that block this one. Only one object per process. Throws UsageError when flags or launcher variables are incomplete or
+  // contradict each other.
   explicit RankProcess(const world::RankFlags& flags = {});
 
-  // Runs `work`. Throws its exceptions again as an Error that names the cause, which may be another rank.
+  // Runs `work`. Replaces its exceptions by an Error with the cause, which may be another rank.
   ExitCode run(const std::function<ExitCode()>& work);
 
   const world::RankEnv& rank_env() const { return rank_env_; }
@@ -44,42 +43,42 @@ class RankProcess {
 
 class RankContext {
  public:
-  // Replaces members of a checked experiment by those that a command needs.
+  // Changes a checked experiment as a command needs.
   using Adapt = std::function<void(config::Experiment& experiment)>;
-  // Collective: loads the configuration, meets the other ranks, chooses the device and creates the process groups. A rank whose
-  // configuration is wrong meets the others too, so that one rank reports it and all end. From then on, `process` watches for failures of
-  // the other ranks. Throws the errors of config::load, distributed::meet and device::choose_placement.
+  // Collective: loads the configuration, connects to the other ranks, chooses the device and creates the process groups. A rank with an
+  // invalid configuration connects too, so that one rank reports the error and all end. From then on, `process` watches for failures of the
+  // other ranks. Throws the errors of config::load, distributed::join_run and device::choose_placement.
   RankContext(RankProcess& process, const config::ExperimentSource& source, const Adapt& adapt = {});
-  // The same with an experiment that `load` gives, whose errors are treated as those of config::load.
+  // The same with the experiment that `load` returns; its errors are handled like those of config::load.
   using Load = std::function<config::Experiment(const config::Registries& registries)>;
   RankContext(RankProcess& process, const Load& load);
-  // For one process, or for ranks that have process groups already: only chooses the device.
+  // For one process, or for ranks that already have process groups: only chooses the device.
   RankContext(config::Experiment experiment, const device::HostShare& share, std::shared_ptr<Logger> logger, engine::Ranks ranks = {});
   RankContext(const RankContext&) = delete;
   RankContext& operator=(const RankContext&) = delete;
 
-  // Collective, on the context of a RankProcess: runs `work`, which destroys all that it creates, then shuts the process groups down.
-  // After begin_run(), an error is reported here and its exit code returned; if there are several ranks, a failed one ends its process
+  // Collective, only for a context of a RankProcess: runs `work`, which must destroy everything that it creates, then shuts the process
+  // groups down. After begin_run(), reports an error and returns its exit code; with several ranks, a failed one ends its process
   // immediately, because the others detect the failure by its closed connections.
-  // If the rank uses a GPU, `work` has to call end_failed_gpu() before it destroys anything.
+  // If the rank uses a GPU, `work` must call end_failed_gpu() before it destroys anything.
   ExitCode run(const std::function<ExitCode()>& work);
-  // On a rank that uses a GPU: reports the error and ends the process. Otherwise it has no effect.
+  // On a rank that uses a GPU: reports the error and ends the process. On others it has no effect.
   void end_failed_gpu(const std::exception& error);
-  // The run has a log from now on, so that its errors are logged instead of being thrown to main. `checkpoint_folder`: on the rank that
+  // To be called when the run has a log: from now on errors are logged instead of thrown to main. `checkpoint_folder`: on the rank that
   // saves, else empty.
   void begin_run(const std::filesystem::path& checkpoint_folder) { checkpoint_folder_ = checkpoint_folder; }
 
   const config::Experiment& experiment() const { return experiment_; }
   const std::string& config_text() const { return config_text_; }
   const device::Placement& placement() const { return placement_; }
-  // One line: the number of threads that compute on the CPU, and what has decided it. Empty on a GPU and without a RankProcess.
-  const std::string& threads_decision() const { return threads_decision_; }
+  // One line: the number of compute threads on the CPU, and where it comes from. Empty on a GPU and without a RankProcess.
+  const std::string& threads_source() const { return threads_source_; }
   const engine::Ranks& ranks() const { return ranks_; }
-  // Of all ranks, by rank.
+  // The infos of all ranks, by rank.
   const std::vector<distributed::RankInfo>& rank_infos() const { return ranks_.infos; }
   distributed::StartupBarrier& barrier() { return barrier_; }
   int rank() const { return ranks_.world->rank(); }
-  // Among the ranks of this host.
+  // The index among the ranks of this host.
   int local_rank() const { return local_rank_; }
   Logger& logger() const { return *logger_; }
 
@@ -87,8 +86,8 @@ class RankContext {
   void choose_placement(const device::HostShare& share);
   // Collective: ranks that do not read the data cannot complete the experiment (run/session/check.h).
   void take_experiment_of_rank0();
-  void choose_placement_together(distributed::Meeting& meeting);
-  void make_groups(const distributed::Meeting& meeting);
+  void choose_placement_together(distributed::Rendezvous& rendezvous);
+  void make_groups(const distributed::Rendezvous& rendezvous);
   ExitCode end_failed(const std::exception& error);
 
   RankProcess* process_ = nullptr;
@@ -98,7 +97,7 @@ class RankContext {
   distributed::StartupBarrier barrier_;
   int local_rank_ = 0;
   device::Placement placement_;
-  std::string threads_decision_;
+  std::string threads_source_;
   std::unique_ptr<distributed::ProcessGroups> groups_;
   std::unique_ptr<supervision::ConnectionWatch> connection_watch_;  // with NCCL
   engine::Ranks ranks_;

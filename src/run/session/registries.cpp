@@ -63,7 +63,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What has to be equal in a plug-in: below 1.0, the third number of the version is not part of the interface.
+// The part of the version that must match in a plug-in: below 1.0, the third number is not part of the interface.
 std::string interface_of(std::string_view version) {
   const auto second = version.find('.', version.find('.') + 1);
   const auto rest = version.find(' ');
@@ -80,7 +80,7 @@ Function function_of(void* library, const char* name) {
   return reinterpret_cast<Function>(dlsym(library, name));
 }
 
-// Which of the plug-ins that an experiment names are not loaded, and how to load them; empty: none is missing.
+// Lists the plug-ins of an experiment that are not loaded, and how to load them; empty if none is missing.
 std::string describe_missing_plugins(const Node& experiment) {
   const auto* plugins = experiment.find("plugins");
   std::string options;
@@ -97,14 +97,13 @@ void load_plugin(const std::string& file) {
   static std::set<void*> loaded;
   std::error_code unreadable;
   const bool exists = fs::exists(file, unreadable);
-  // It is never closed: components have functions in it.
+  // It is never closed, because components have functions in it.
   void* const library = dlopen(exists ? fs::absolute(file).c_str() : file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const std::string reason = dlerror();
     if (!exists && reason.starts_with(file + ": cannot open")) {
-      throw UsageError(
-          fmt::format("there is no plug-in \"{}\"{}; build it, or correct its path", file,
-                      file.find('/') == std::string::npos ? " in this folder, nor where the linker looks (LD_LIBRARY_PATH)" : ""));
+      throw UsageError(fmt::format("there is no plug-in \"{}\"{}; build it, or correct the path", file,
+                                   file.find('/') == std::string::npos ? " in this folder or in the library path (LD_LIBRARY_PATH)" : ""));
     }
     throw UsageError(fmt::format("the plug-in \"{}\" cannot be loaded: {}; build it again with the library of this program, version {}",
                                  file, reason, TRAINER_PLUGIN_VERSION));
@@ -113,7 +112,7 @@ void load_plugin(const std::string& file) {
   const auto version = function_of<const char* (*)()>(library, "trainer_plugin_version");
   const auto add_components = function_of<void (*)()>(library, "trainer_plugin_register");
   if (version == nullptr || add_components == nullptr) {
-    throw UsageError(fmt::format("\"{}\" is not a plug-in of trainer; it has no function that begins with TRAINER_PLUGIN()", file));
+    throw UsageError(fmt::format("\"{}\" is not a plug-in for trainer; it defines no TRAINER_PLUGIN()", file));
   }
   if (interface_of(version()) != interface_of(TRAINER_PLUGIN_VERSION)) {
     throw UsageError(fmt::format("the plug-in \"{}\" was built for trainer {}, and this is trainer {}; build it again with this version",

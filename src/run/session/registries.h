@@ -13,13 +13,13 @@ config::Registries all_registries();
 
 // Shared libraries that register components (trainer/registry.h).
 
-// Loads a plug-in and calls its function that registers components; once for each file. A name without a slash that is no file of the
-// working folder is looked for as the linker does (LD_LIBRARY_PATH). Throws UsageError. Call it before the registries are used. The version
-// can only be checked once the linker has loaded the plug-in and what that needs.
+// Loads a plug-in and calls its function that registers components, once for each file. A name without a slash that is not a file in the
+// working folder is searched like other shared libraries (LD_LIBRARY_PATH). Throws UsageError. To be called before the registries are used.
+// The version can be checked only after the linker has loaded the plug-in and its dependencies.
 void load_plugin(const std::string& file);
 
-// Reads an experiment that is not a file of the user's, such as that of a checkpoint, as config::load_text(). It may come from anywhere, so
-// the plug-ins that it names are not loaded; where they are missing, the error says how to load them.
+// Like config::load_text(), for an experiment that is not the user's own file, such as that of a checkpoint. It may be from an untrusted
+// source, so its plug-ins are not loaded; if they are missing, the error message explains how to load them.
 config::Experiment load_without_plugins(const std::string& text, const std::string& source, const std::vector<std::string>& overrides,
                                         const config::Registries& registries);
 

@@ -33,7 +33,7 @@ namespace fs = std::filesystem;
 // Whether the difference is in a key whose change makes a checkpoint useless.
 bool prevents_resume(const config::Difference& difference) {
   const auto& key = difference.key;
-  // Where the tensors came from, and the size of images, which the tensors show where it matters.
+  // The origin of the tensors does not matter, and where the size of images matters, it changes the shapes of the tensors.
   if (key.starts_with("model.init") || key.starts_with("model.weights") || key == "model.image_size" ||
       key == "dataloader.sampler.weights") {
     return false;
@@ -44,7 +44,7 @@ bool prevents_resume(const config::Difference& difference) {
          key == "optimizer.layer_decay" || key == "training.unfreeze_after" || key == "task.name";
 }
 
-// The configuration that a run wrote. Keys that an earlier version of this program did not have get the values that mean the same.
+// The configuration that a run wrote. Keys that did not exist in its version of this program get the equivalent values.
 Node parse_configuration(const std::string& text, const std::string& source) {
   try {
     const auto registries = all_registries();
@@ -103,7 +103,7 @@ Checkpoint newest_readable(const fs::path& folder, Logger& logger) {
                                     files.size(), folder.string()));
 }
 
-// The checkpoint that --resume names: a file, or the newest one of a run directory or of a folder of checkpoints.
+// The checkpoint given by --resume: a file, or the newest one of a run directory or of a folder of checkpoints.
 Checkpoint read_chosen(const fs::path& choice, Logger& logger) {
   if (!fs::is_directory(choice)) return {choice, checkpoint::load(choice)};
   const auto folder =
@@ -112,16 +112,17 @@ Checkpoint read_chosen(const fs::path& choice, Logger& logger) {
   return newest_readable(folder, logger);
 }
 
-// A run that begins at the end of another would have nothing to train, and report the other's results. `context`: what begins the message.
+// A run that begins at the end of another would have nothing to train and would report the other's results. `context`: the beginning of the
+// message.
 void refuse_complete_training(const Checkpoint& checkpoint, const config::TrainingSection& training, const std::string& context) {
   const auto view = state::View(checkpoint.tree, checkpoint.file.string());
   const auto stored = view.find("early_stopping");
   const auto early_stopping = stored ? engine::read_early_stopping(*stored) : engine::EarlyStopping();
   if (early_stopping.is_over(training.early_stopping)) {
     throw UsageError(
-        fmt::format("{}: its training has ended early, after {} in a row that were not better; raise "
-                    "training.early_stopping.patience, or set training.early_stopping: null, to train further",
-                    context, counted(early_stopping.num_not_better, "validation")));
+        fmt::format("{}: its training ended early, after {} without improvement; raise training.early_stopping.patience, or set "
+                    "training.early_stopping: null, to train further",
+                    context, counted(early_stopping.num_not_better, "consecutive validation")));
   }
   const char* unit = training.epochs ? "epoch" : "step";
   const auto num_done = view.at(unit).integer();
@@ -130,7 +131,8 @@ void refuse_complete_training(const Checkpoint& checkpoint, const config::Traini
       fmt::format("{}: its training of {} is complete; raise training.{}s to train further", context, counted(num_done, unit), unit));
 }
 
-// Of a finished run: whether its configuration is the same, so that nothing is left to train. Throws UsageError if it cannot be continued.
+// For a finished run: whether its configuration is the same, so that there is nothing to train. Throws UsageError if it cannot be
+// continued.
 bool has_nothing_to_train(const RunDirectoryContents& contents, const std::string& choice, const fs::path& file, bool extend) {
   const auto path = contents.path.string();
   const auto& checkpoints = contents.checkpoints;
@@ -142,13 +144,12 @@ bool has_nothing_to_train(const RunDirectoryContents& contents, const std::strin
   }
   if (!extend && !only_trains_longer(contents.changes)) {
     throw UsageError(
-        fmt::format("{} holds a finished run of another configuration ({}); undo this change, choose another --run-dir, or "
-                    "set training.extend: true to train it further with this one",
+        fmt::format("{} holds a finished run with another configuration ({}); undo this change, choose another --run-dir, or set "
+                    "training.extend: true to continue it with this configuration",
                     path, config::to_string(contents.changes)));
   }
   if (checkpoints.empty()) {
-    throw UsageError(
-        fmt::format("{} holds a finished run, but no checkpoint from which it could train longer; choose another --run-dir", path));
+    throw UsageError(fmt::format("{} holds a finished run, but no checkpoint from which to continue; choose another --run-dir", path));
   }
   return false;
 }
@@ -186,7 +187,7 @@ RunStart choose_run_start(const run::RunDirectory& directory, const RunRequest& 
   if (was_finished) {
     contents.changes = config::differences(parse_configuration(read_file(directory.config_file()), directory.config_file().string()),
                                            config::parse_yaml(config_text, "the configuration"));
-    // It says how to continue, and changes nothing of the training.
+    // This key only allows the run to continue; it does not change the training.
     std::erase_if(contents.changes, [](const config::Difference& change) { return change.key == "training.extend"; });
   }
   const bool is_file = choice != "auto" && choice != "none";
@@ -201,7 +202,7 @@ RunStart choose_run_start(const run::RunDirectory& directory, const RunRequest& 
     case ResumeDecision::kStart:
       break;
     case ResumeDecision::kStartAgain:
-      logger.warn("the run in {} has no checkpoint: it starts again from its first step", directory.path().string());
+      logger.warn("the run in {} has no checkpoint, so it starts again from the first step", directory.path().string());
       break;
     case ResumeDecision::kResumeNewest:
     case ResumeDecision::kResumeFile:
@@ -211,7 +212,7 @@ RunStart choose_run_start(const run::RunDirectory& directory, const RunRequest& 
         refuse_complete_training(*start.checkpoint, training, "--resume " + start.checkpoint->file.string());
       if (was_finished) {
         refuse_complete_training(*start.checkpoint, training, directory.path().string() + " holds a finished run");
-        logger.info("the finished run in {} is trained further, from step {}", directory.path().string(),
+        logger.info("the finished run in {} continues from step {}", directory.path().string(),
                     state::View(start.checkpoint->tree, start.checkpoint->file.string()).at("step").integer());
       }
       break;
@@ -235,15 +236,16 @@ fs::path find_best(const Checkpoint& checkpoint, Logger& logger) {
       logger.warn("{}", error.what());
     }
   }
-  logger.warn("the checkpoint of the best validation so far, at step {}, is not in {}: there is no best.pt until a validation is better",
-              step, folder.string());
+  logger.warn(
+      "the checkpoint of the best validation so far, at step {}, is not in {}; there will be no best.pt until a validation is better", step,
+      folder.string());
   return {};
 }
 
 void discard_later_files(const run::RunDirectory& directory, const RunStart& start) {
   if (start.decision == ResumeDecision::kStartAgain) directory.clear();
   if (!start.checkpoint) return;
-  // The summary of a finished run would tell the next start that the longer run is finished too.
+  // Otherwise the next start would take the longer run for finished too.
   if (directory.earlier_run() == run::RunDirectory::EarlierRun::kFinished) fs::remove(directory.summary_file());
   truncate_event_files(directory, *start.checkpoint);
   directory.remove_later_evaluations(state::View(start.checkpoint->tree, start.checkpoint->file.string()).at("step").integer());
@@ -256,9 +258,9 @@ void warn_of_other_threads(const Checkpoint& checkpoint, const std::vector<distr
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     if (then[rank].integer() == ranks[rank].num_threads) continue;
     logger.warn(
-        "{}: {} of {} computed until this checkpoint, and {} from now on, so that losses and weights are not bit for bit those of an "
+        "{}: {} used {} until this checkpoint and uses {} from now on, so losses and weights will not be bit-identical to those of an "
         "uninterrupted run; set runtime.threads={} to continue with the same number",
-        checkpoint.file.string(), counted(then[rank].integer(), "thread"), ranks.size() == 1 ? "the run" : fmt::format("rank {}", rank),
+        checkpoint.file.string(), ranks.size() == 1 ? "the run" : fmt::format("rank {}", rank), counted(then[rank].integer(), "thread"),
         ranks[rank].num_threads, then[rank].integer());
     return;
   }
@@ -282,8 +284,8 @@ void check_target_names(const Checkpoint& checkpoint, const std::vector<std::str
 void check_target_names(const std::string& file, const std::vector<std::string>& trained, const std::vector<std::string>& target_names,
                         const std::string& remedy) {
   if (trained.empty() || target_names.empty() || trained == target_names) return;
-  throw UsageError(fmt::format("{}: it was trained on the numbers {}, and those of the data are {} now; {}", file, join(trained, ", "),
-                               join(target_names, ", "), remedy));
+  throw UsageError(fmt::format("{}: this network was trained on the numbers {}, but those of the data are {} now; {}", file,
+                               join(trained, ", "), join(target_names, ", "), remedy));
 }
 
 void check_class_names(const std::string& file, const std::vector<std::string>& trained, const std::vector<std::string>& class_names,
@@ -291,7 +293,7 @@ void check_class_names(const std::string& file, const std::vector<std::string>& 
   const auto [was, is] = std::ranges::mismatch(trained, class_names);
   if (was == trained.end() && is == class_names.end()) return;
   const auto describe = [](const auto& name, const auto& names) { return name == names.end() ? "missing" : fmt::format("\"{}\"", *name); };
-  throw UsageError(fmt::format("{}: it was trained on other classes: class {} was {} and is {} in the data now; {}", file,
+  throw UsageError(fmt::format("{}: this network was trained on other classes: class {} was {} and is {} in the data now; {}", file,
                                was - trained.begin(), describe(was, trained), describe(is, class_names), remedy));
 }
 
@@ -308,7 +310,7 @@ void check_split_digest(const Checkpoint& checkpoint, const std::string& digest)
   const auto stored = state::View(checkpoint.tree, source).find("split_digest");
   if (!stored || stored->text() == digest) return;
   throw UsageError(
-      fmt::format("{}: dataset.split divides other images than when it was saved, or divides them otherwise (split.csv of its run); "
+      fmt::format("{}: since this checkpoint, the images of dataset.split or their division have changed (see split.csv of its run); "
                   "restore the data, or choose another --run-dir",
                   source));
 }
@@ -322,9 +324,9 @@ void check_sampler_digest(const Checkpoint& checkpoint, const config::Experiment
   const auto source = checkpoint.file.string();
   const auto stored = state::View(checkpoint.tree, source).find("sampler_digest");
   if (!stored || stored->text() == digest) return;
-  throw UsageError(
-      fmt::format("{}: {} has changed since, so that other samples would be drawn ({}); restore that file, or choose another --run-dir",
-                  source, sampler_file(experiment), experiment.place_of("dataloader.sampler.weights")));
+  throw UsageError(fmt::format(
+      "{}: {} has changed since this checkpoint, so other samples would be drawn ({}); restore that file, or choose another --run-dir",
+      source, sampler_file(experiment), experiment.place_of("dataloader.sampler.weights")));
 }
 
 Checkpoint broadcast(const fs::path& file, std::optional<Checkpoint> mine, const distributed::ProcessGroup& world) {

@@ -1,5 +1,5 @@
 #pragma once
-// Whether a run starts at its first step or resumes from a checkpoint.
+// Decides whether a run starts at its first step or resumes from a checkpoint.
 
 #include <filesystem>
 #include <optional>
@@ -34,13 +34,13 @@ enum class ResumeDecision {
   kStart,         // the directory is empty: start at the first step
   kStartAgain,    // the earlier run saved no checkpoint: remove its files and start at the first step
   kResumeNewest,  // resume from the newest checkpoint of the directory that is readable
-  kResumeFile,    // resume from the checkpoint that was asked for
+  kResumeFile,    // resume from the requested checkpoint
   kFinished,      // the directory holds a finished run of the same configuration: nothing to train
 };
 
-// A finished run is resumed when the only change of the configuration is a greater training.epochs or training.steps, or after any change
-// if `extend`, the value of training.extend, is true. `choice` is the value of --resume: "auto", "none", or a checkpoint, whose canonical
-// path is `file`. Reads no file. Throws UsageError when the choice would overwrite an earlier run, and when a finished run had another
+// A finished run is resumed if the only change of the configuration is a greater training.epochs or training.steps, or after any change if
+// `extend`, the value of training.extend, is true. `choice` is the value of --resume: "auto", "none", or a checkpoint, whose canonical path
+// is `file`. Reads no files. Throws UsageError if the choice would overwrite an earlier run, and if a finished run had another
 // configuration.
 ResumeDecision decide_resume(const RunDirectoryContents& contents, const std::string& choice, const std::filesystem::path& file = {},
                              bool extend = false);
@@ -56,25 +56,25 @@ struct RunRequest {
   config::TrainingSection training;
 };
 
-// On the rank that holds the run directory, which is not changed. Decides, reads the checkpoint, checks that it belongs to a run with this
-// configuration and logs allowed differences. Throws UsageError as decide_resume() does, when the checkpoint belongs to another run, and
-// when a new or an extended run would begin where its training is complete; CheckpointError when no checkpoint can be read.
+// To be called on the rank that holds the lock of the run directory, which is not changed. Decides, reads the checkpoint, checks that it
+// belongs to a run with this configuration and logs allowed differences. Throws UsageError as decide_resume(), if the checkpoint belongs to
+// another run, and if a new or an extended run would have nothing to train; CheckpointError if no checkpoint can be read.
 RunStart choose_run_start(const run::RunDirectory& directory, const RunRequest& request, Logger& logger);
-// The folder in which the checkpoint lies or, if it has been removed meanwhile, lay. Throws std::filesystem::filesystem_error.
+// The folder of the checkpoint, even if the file has been removed meanwhile. Throws std::filesystem::filesystem_error.
 std::filesystem::path folder_of(const Checkpoint& checkpoint);
-// The file of the best validation that the checkpoint of another folder knows of: the checkpoint itself, or one beside it. Empty if there
-// has been no validation, or if no such file can be read. Throws std::filesystem::filesystem_error.
+// The file of the best validation so far of a checkpoint in another folder: the checkpoint itself, or another file in its folder. Empty if
+// there was no validation, or if no such file can be read. Throws std::filesystem::filesystem_error.
 std::filesystem::path find_best(const Checkpoint& checkpoint, Logger& logger);
-// On the same rank, when nothing can be refused any more: removes what the earlier run wrote after the start's checkpoint.
+// To be called on the same rank after all checks: removes what the earlier run wrote after the start's checkpoint.
 void discard_later_files(const run::RunDirectory& directory, const RunStart& start);
 
-// Logs a warning if a rank computed with another number of threads before the checkpoint, on as many ranks: the bits of a run on a CPU
-// depend on it. `ranks`: of this run, by rank.
+// Logs a warning if the number of ranks is the same but a rank used another number of threads before the checkpoint, because the exact
+// results on a CPU depend on it. `ranks`: of this run, by rank.
 void warn_of_other_threads(const Checkpoint& checkpoint, const std::vector<distributed::RankInfo>& ranks, Logger& logger);
 
-// Throws UsageError if the checkpoint's classes have other names than these; checkpoints without names are accepted.
+// Throws UsageError if the names of the checkpoint's classes differ from these; checkpoints without names are accepted.
 void check_class_names(const Checkpoint& checkpoint, const std::vector<std::string>& class_names);
-// The same of the names of the numbers of a regression.
+// The same for the names of the numbers of a regression.
 void check_target_names(const Checkpoint& checkpoint, const std::vector<std::string>& target_names);
 void check_target_names(const std::string& file, const std::vector<std::string>& trained, const std::vector<std::string>& target_names,
                         const std::string& remedy);
@@ -82,15 +82,15 @@ void check_target_names(const std::string& file, const std::vector<std::string>&
 void check_class_names(const std::string& file, const std::vector<std::string>& trained, const std::vector<std::string>& class_names,
                        const std::string& remedy);
 
-// Of the content of the file by which the sampler draws; empty: the sampler has none. Throws Error if it cannot be read.
+// A digest of the file that the sampler uses, such as weights; empty: the sampler has none. Throws Error if it cannot be read.
 std::string sampler_digest(const config::Experiment& experiment);
-// Throws UsageError if dataset.split divided other samples, or divided them otherwise, when the checkpoint was saved. `digest`: of its
-// table.
+// Throws UsageError if dataset.split has divided other samples, or divided them differently, when the checkpoint was saved. `digest`: of
+// the present table.
 void check_split_digest(const Checkpoint& checkpoint, const std::string& digest);
-// Throws UsageError if the run of the checkpoint drew by another content; checkpoints without a digest are accepted.
+// Throws UsageError if the run of the checkpoint used another content of this file; checkpoints without a digest are accepted.
 void check_sampler_digest(const Checkpoint& checkpoint, const config::Experiment& experiment, const std::string& digest);
 
-// Collective: sends the checkpoint of rank 0 to all ranks. Only rank 0 reads `file` and has `mine`.
+// Collective: sends the checkpoint of rank 0 to all ranks. Only rank 0 reads `file` and passes `mine`.
 Checkpoint broadcast(const std::filesystem::path& file, std::optional<Checkpoint> mine, const distributed::ProcessGroup& world);
 
 }  // namespace trainer::session

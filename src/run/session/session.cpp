@@ -48,7 +48,7 @@ std::string environment_json(const std::vector<std::string>& command_line, const
       {"world_size", ranks.size()},
       {"ranks", std::move(entries)},
   };
-  // Names of files are not always UTF-8.
+  // Replaces invalid bytes, because names of files are not always UTF-8.
   return environment.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
 }
 
@@ -147,7 +147,7 @@ void Session::open_log() {
   }
   set_crash_file(log_file);
   logger.info("{}: {}", context_.experiment().experiment, device::to_string(context_.placement()));
-  if (!context_.threads_decision().empty()) logger.info("{}", context_.threads_decision());
+  if (!context_.threads_source().empty()) logger.info("{}", context_.threads_source());
   const auto& ranks = context_.rank_infos();
   for (size_t rank = 0; ranks.size() > 1 && rank < ranks.size(); ++rank) {
     const auto& info = ranks[rank];
@@ -191,11 +191,11 @@ void Session::warn_of_plan(const engine::Plan& plan) const {
   if (!directory_) return;
   const auto& experiment = context_.experiment();
   if (experiment.training.overfit_batches) {
-    context_.logger().warn("{}: the training uses {} only, and validation the same ones", experiment.place_of("training.overfit_batches"),
+    context_.logger().warn("{}: training and validation use only {}", experiment.place_of("training.overfit_batches"),
                            counted(plan.samples_per_epoch, "image"));
   }
   if (plan.accumulation_steps <= plan.batches_per_epoch) return;
-  context_.logger().warn("{}: {} micro-steps are more than an epoch has, so that each epoch is one step of {}",
+  context_.logger().warn("{}: an epoch has fewer than {} micro-steps, so each epoch is one step of {}",
                          experiment.place_of("training.accumulation_steps"), plan.accumulation_steps, plan.batches_per_epoch);
 }
 
@@ -225,7 +225,7 @@ void Session::report_frozen(const engine::Network& network) const {
                          after ? fmt::format(" for {} (training.unfreeze_after)", counted(*after, "epoch")) : "");
 }
 
-// Only on rank 0; DataParallel sends its model to all ranks.
+// Only rank 0 loads weights; DataParallel sends them to all ranks.
 void Session::init_weights(engine::Network& network, const engine::Data& data) const {
   const auto& section = context_.experiment().model;
   auto& model = *network.model;
@@ -270,21 +270,22 @@ void Session::open_saver() {
   saver_.emplace(std::move(store), context_.placement().pin_memory);
 }
 
-// A run that resumes from a checkpoint of another folder begins with the best one of that folder, so that best.pt is what the run reports
-// as its best validation.
+// A run that resumes from a checkpoint of another folder copies the best one of that folder, so that best.pt is the best validation that
+// the run reports.
 void Session::bring_best(const checkpoint::Store& store) const {
   auto& logger = context_.logger();
   const auto& file = start_.checkpoint->file;
   auto best = file;
-  // The other run may remove its files meanwhile; without them, this one trains as well.
+  // The other run may remove its files meanwhile; this run does not need them.
   try {
     std::error_code is_gone;
     if (std::filesystem::equivalent(folder_of(*start_.checkpoint), directory_->checkpoint_folder(), is_gone)) return;
     best = find_best(*start_.checkpoint, logger);
     if (best.empty()) return;
-    if (store.set_first_best(best)) logger.info("best.pt is {} until a validation is better", best.string());
+    if (store.set_first_best(best)) logger.info("best.pt is a copy of {} until a validation is better", best.string());
   } catch (const std::filesystem::filesystem_error& error) {
-    logger.warn("there is no best.pt until a validation is better, because {} cannot be copied: {}", best.string(), error.code().message());
+    logger.warn("there will be no best.pt until a validation is better, because {} cannot be copied: {}", best.string(),
+                error.code().message());
   }
 }
 
@@ -339,7 +340,7 @@ bool Session::train(reporting::Sink& reporter, const std::function<bool()>& shou
     if (is_done && staged_) staged_->remove(context_.logger());
     return is_done;
   } catch (const std::exception& error) {
-    // A checkpoint is complete even if the training has failed since.
+    // Finishes the last checkpoint, which is valid even if the training has failed since.
     if (saver_ && context_.placement().cuda != nullptr) saver_->finish();
     context_.end_failed_gpu(error);
     throw;

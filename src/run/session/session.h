@@ -27,32 +27,32 @@ struct SessionOptions {
   std::optional<Checkpoint> checkpoint = {};
 };
 
-// Thrown on all ranks, after a log line, when the run directory holds a finished run: there is nothing to train.
+// Thrown on all ranks, after a log message, if the run directory holds a finished run, so that there is nothing to train.
 struct FinishedRun : std::exception {
   const char* what() const noexcept override { return "the run directory holds a finished run"; }
 };
 
 // One rank's part of a run that is ready to train. The constructor is collective and builds in this order: network (model, loss,
 // optimizer), run directory and its log, data (downloaded by one process of each host), initial weights, data parallelism, checkpoint
-// saver. The run directory keeps what it held, except for lines in logs, until nothing can be refused any more; if the configuration or a
-// checkpoint is, a new one is removed again. Members are destroyed in the reverse order. An Error on any rank is thrown on all ranks, with
-// its message on one.
+// saver. Except for lines in logs, the content of the run directory is not changed before all checks have passed; if one fails, a new run
+// directory is removed again. Members are destroyed in the reverse order. An Error on any rank is thrown on all ranks, with its message on
+// only one.
 class Session {
  public:
-  // `context` must outlive it.
+  // `context` must outlive this object.
   explicit Session(RankContext& context, SessionOptions options = {});
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
   engine::Parts& parts() { return *parts_; }
-  // On rank 0 of a run with a directory, else null.
+  // Null except on rank 0 of a run with a directory.
   const run::RunDirectory* directory() const { return directory_.get(); }
   // Whether the run resumes from a checkpoint.
   bool is_resumed() const { return !resume_from_.empty(); }
-  // On rank 0, before train(): whether the configuration is another than that of the checkpoint from which the run resumes.
+  // To be called on rank 0 before train(): whether the configuration differs from that of the checkpoint from which the run resumes.
   bool has_new_configuration() const;
 
-  // Collective: trains to the end and returns true, or until asked to stop and returns false. `reporter` receives this rank's events;
+  // Collective: trains to the end and returns true, or until a stop request and returns false. `reporter` receives this rank's events;
   // `hooks` are called at each step. Throws the errors of engine::TrainingLoop.
   bool train(reporting::Sink& reporter, const std::function<bool()>& should_stop, const std::vector<engine::TrainingHook*>& hooks = {});
 
@@ -63,14 +63,14 @@ class Session {
   // On rank 0.
   void begin_run_directory(const device::Placement& placement, const std::vector<std::string>& class_names, const std::string& split);
   void open_log();
-  // The data set of the experiment, copied to a disk of this host if that is asked for.
+  // The data set of the experiment, copied to a disk of this host if dataset.stage_to is set.
   data::DatasetFactory place_dataset();
   engine::Data open_data(engine::Network& network);
   void warn_of_plan(const engine::Plan& plan) const;
   void warn_of_autocast(engine::Network& network, const std::vector<int64_t>& sample_shape) const;
   void report_frozen(const engine::Network& network) const;
   void init_weights(engine::Network& network, const engine::Data& data) const;
-  // Collective: with training.cache_features, data of the images' features.
+  // Collective: with training.cache_features, replaces the images by their features.
   engine::Data take_features(engine::Network& network, engine::Data images);
   void open_saver();
   void bring_best(const checkpoint::Store& store) const;

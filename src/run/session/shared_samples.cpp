@@ -70,7 +70,7 @@ engine::TrainingSamples training_samples_from(const nlohmann::json& json) {
   return samples;
 }
 
-// `from_json`: makes the description of what another rank reads.
+// `from_json` makes the description of samples that another rank reads.
 template <class Opened>
 Opened open_on_readers(RankContext& context, const std::function<Opened()>& open, Opened (*from_json)(const nlohmann::json&)) {
   const auto& ranks = context.ranks();
@@ -102,16 +102,16 @@ namespace {
 
 using UseText = std::function<void(std::string_view text)>;
 
-// Something that has to be the same on all ranks, as a list of texts.
+// A part of the data that must be the same on all ranks, as a list of texts.
 struct Part {
-  std::string noun;                                // of one of them: "training image"
-  std::string another;                             // what a rank has where they differ: "other training images"
-  int64_t count = 0;                               // how many there are, which may not be listed
-  std::function<std::string(size_t)> subject;      // what a text is about: "class 3"
+  std::string noun;                                // for one item, such as "training image"
+  std::string another;                             // for a difference, such as "other training images"
+  int64_t count = 0;                               // number of items, which may not be listed
+  std::function<std::string(size_t)> subject;      // of a text, such as "class 3"
   std::function<void(const UseText&)> list_texts;  // calls a function with each text
 };
 
-// For each number of texts, the digest of that many first ones.
+// Element i is the digest of the first i texts.
 std::vector<uint64_t> digests_of(const Part& part) {
   std::vector<uint64_t> digests = {0};
   part.list_texts([&digests](std::string_view text) { digests.push_back(mix_seed(digests.back(), fnv1a(text))); });
@@ -129,7 +129,7 @@ std::string text_at(const Part& part, size_t wanted) {
 
 const char* item_of(const data::Dataset& files) { return files.info().is_image ? "image" : "sample"; }
 
-// `kind`: "training ".
+// `kind`: such as "training ".
 void add_parts(const data::Dataset& files, const std::string& kind, std::vector<Part>& parts) {
   const std::string item = item_of(files);
   const auto noun = kind + item;
@@ -161,7 +161,7 @@ void add_parts(const data::Dataset& files, const std::string& kind, std::vector<
                        }});
 }
 
-// Of an evaluation, whose samples can be any.
+// The parts of an evaluation; its samples may be of any kind.
 std::vector<Part> parts_of(const engine::Samples& samples) {
   std::vector<Part> parts;
   add_parts(samples.files(), "", parts);
@@ -185,14 +185,14 @@ std::vector<Part> parts_of(const engine::TrainingSamples& samples) {
   return parts;
 }
 
-// What ranks exchange of a part: {"count": 16, "num_texts": 16, "digest": 123}.
+// The summary of a part that ranks exchange: {"count": 16, "num_texts": 16, "digest": 123}.
 nlohmann::json summary_of(const Part& part, const std::vector<uint64_t>& digests) {
   return {{"count", part.count}, {"num_texts", digests.size() - 1}, {"digest", digests.back()}};
 }
 
 class Comparison {
  public:
-  // `parts`: none on a rank that does not read the data.
+  // `parts`: empty on a rank that does not read the data.
   Comparison(distributed::StartupBarrier& barrier, const engine::Ranks& ranks, std::vector<Part> parts)
       : barrier_(barrier), ranks_(ranks), rank_(ranks.world->rank()), parts_(std::move(parts)) {}
 
@@ -218,13 +218,13 @@ class Comparison {
   // Whether this rank is one of the two that differ.
   bool takes_part() const { return rank_ == 0 || rank_ == other_; }
 
-  // Collective: what `work` gives on rank 0 and on the other rank.
+  // Collective: the results of `work` on rank 0 and on the other rank.
   std::pair<std::string, std::string> exchange(const std::function<std::string()>& work) {
     auto results = barrier_.gather([&] { return takes_part() ? work() : std::string(); });
     return {std::move(results.front()), std::move(results[static_cast<size_t>(other_)])};
   }
 
-  // The number of first texts that are equal, by bisection, so that ranks need not send their lists.
+  // The length of the common prefix of the lists, by bisection, so that ranks do not have to send their lists.
   size_t count_equal(const std::vector<uint64_t>& digests, size_t num_texts) {
     size_t equal = 0;
     for (size_t end = num_texts + 1; end - equal > 1;) {
@@ -248,9 +248,9 @@ class Comparison {
                                                               : fmt::format("{} is {}, not {}", subject, other_text, text);
       const auto difference = first["count"] == other["count"]
                                   ? fmt::format("{} has {} than rank 0: {}", who, part->another, example)
-                                  : fmt::format("{} has {}, rank 0 has {}{}{}", who, counted(other["count"].get<int64_t>(), part->noun),
+                                  : fmt::format("{} has {}, but rank 0 has {}{}{}", who, counted(other["count"].get<int64_t>(), part->noun),
                                                 first["count"].get<int64_t>(), example.empty() ? "" : "; the first difference: ", example);
-      throw DataError(difference + "; give all ranks the same data, in which nothing changes while they start");
+      throw DataError(difference + "; give all ranks the same data, and do not change it during the start");
     });
     throw std::logic_error("rank 0 has not reported that the data differ");
   }

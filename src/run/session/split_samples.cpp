@@ -20,8 +20,8 @@ namespace {
 
 struct ClassShare {
   int64_t size = 0;
-  int64_t count = 0;      // of its samples that are chosen
-  int64_t remainder = 0;  // what rounding down has taken from it, times the number of all samples
+  int64_t count = 0;      // number of its samples that are chosen
+  int64_t remainder = 0;  // the remainder of rounding down, times the number of all samples
 };
 
 std::vector<int64_t> shuffled(std::vector<int64_t> all, uint64_t seed) {
@@ -30,7 +30,7 @@ std::vector<int64_t> shuffled(std::vector<int64_t> all, uint64_t seed) {
   return all;
 }
 
-// Of each class, which are in the order in which they come first in `order`, so that the seed decides between equal remainders.
+// The share of each class. Classes with equal remainders are preferred in the order of their first samples in `order`, so by the seed.
 std::vector<ClassShare> class_shares(const std::vector<int64_t>& labels, const std::vector<int64_t>& order, int64_t count) {
   std::vector<ClassShare> shares(labels.empty() ? 0 : static_cast<size_t>(std::ranges::max(labels)) + 1);
   std::vector<ClassShare*> classes;
@@ -86,10 +86,10 @@ SampleSplit split_by_class(const std::vector<int64_t>& labels, int64_t count, ui
 
 namespace {
 
-// Independent of each other, so that another part for the test does not change who is in which fold.
+// Independent of each other, so that another fraction for the test does not change the folds.
 enum HashStream : uint64_t { kTestStream = 1, kValidationStream };
 
-// From 0 up to but not including 1.
+// Maps a name to [0, 1).
 double place_of(std::string_view name, uint64_t seed, HashStream stream) {
   return static_cast<double>(mix_seed(mix_seed(seed, stream), fnv1a(name)) >> 11) * 0x1.0p-53;
 }
@@ -99,8 +99,8 @@ struct Group {
       : name(of), in_test(place_of(of, seed, kTestStream)), in_validation(place_of(of, seed, kValidationStream)) {}
 
   std::string_view name;
-  double in_test;        // its place between 0 and 1 in the order for the test
-  double in_validation;  // and in that for the validation
+  double in_test;        // its place in [0, 1) in the order for the test
+  double in_validation;  // the same for the validation
   std::map<int64_t, int64_t> num_of_class = {};
   data::Split part = data::Split::kTrain;
 
@@ -110,7 +110,7 @@ struct Group {
   }
 };
 
-// Of what is not for the test.
+// The fraction for validation of the samples that are not for the test.
 double validation_share(const config::SplitSection& options) { return options.validation / (1 - options.test); }
 
 void divide_by_hash(const std::vector<Group*>& groups, const config::SplitSection& options) {
@@ -126,8 +126,8 @@ void divide_by_hash(const std::vector<Group*>& groups, const config::SplitSectio
   }
 }
 
-// `groups`: of one class, which keeps at least one for the training. `next_fold`: of the first group; the folds of all classes together are
-// about equally large.
+// `groups`: the groups of one class; at least one stays in training. `next_fold`: the fold of the first group, continued from class to
+// class so that folds have about equal sizes.
 void divide_exactly(std::vector<Group*> groups, const config::SplitSection& options, int64_t& next_fold) {
   const auto sort = [&](double Group::*place) {
     std::ranges::sort(groups, {}, [&](const Group* group) { return std::pair(group->*place, group->name); });
@@ -197,8 +197,8 @@ std::vector<std::string> groups_of(const data::Dataset& files, const config::Spl
     const auto key = files.key(i);
     std::smatch found;
     if (!std::regex_search(key, found, pattern)) {
-      throw UsageError(fmt::format("dataset.split.group: \"{}\" finds nothing in \"{}\"; change it, so that each image has a group",
-                                   options.group, key));
+      throw UsageError(
+          fmt::format("dataset.split.group: \"{}\" does not match \"{}\"; change it so that each image has a group", options.group, key));
     }
     groups.push_back(found.size() > 1 ? found[1].str() : found[0].str());
   }

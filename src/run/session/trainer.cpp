@@ -106,7 +106,7 @@ void check_options(const TrainerOptions& options) {
   require_positive("keep_last", options.keep_last);
   if (plan.epochs.has_value() == plan.steps.has_value()) throw OptionError("epochs", "set either epochs or steps");
   if (plan.batch_size && plan.global_batch_size) throw OptionError("batch_size", "set either batch_size or global_batch_size");
-  if (options.warmup.steps > 0 && options.warmup.epochs > 0) throw OptionError("warmup", "set either its steps or its epochs");
+  if (options.warmup.steps > 0 && options.warmup.epochs > 0) throw OptionError("warmup", "set either steps or epochs");
 }
 
 void check_parts(const TrainerParts& parts) {
@@ -117,7 +117,7 @@ void check_parts(const TrainerParts& parts) {
   require(parts.task != nullptr, "TrainerParts::task");
   require(static_cast<bool>(parts.optimizer), "TrainerParts::optimizer");
   require(parts.train != nullptr && parts.train->size() > 0, "TrainerParts::train with at least one sample");
-  require(!parts.validation || parts.validation->size() > 0, "samples in TrainerParts::validation, or none at all (null)");
+  require(!parts.validation || parts.validation->size() > 0, "samples in TrainerParts::validation, or null");
 }
 
 // Whether network, task, optimizer, schedule and data can be used together.
@@ -127,7 +127,7 @@ void check_fit(const TrainerParts& parts, const TrainerOptions& options, const e
     const auto& wanted = network.model->input_shape();
     const auto& shape = source.pipeline.output_shape();
     if (inference::takes_shape(wanted, shape)) return;
-    throw UsageError(fmt::format("the network takes samples of shape {}, but those of {} have {} after its transforms",
+    throw UsageError(fmt::format("the network needs samples of shape {}, but those of {} have {} after its transforms",
                                  inference::input_shape_text(wanted), which, fmt::join(shape, "x")));
   };
   check_shape(data.train, "TrainerParts::train");
@@ -150,7 +150,7 @@ void check_fit(const TrainerParts& parts, const TrainerOptions& options, const e
   const auto traits = optim::traits_of(parts.lr_schedule);
   if (traits.needs_validations && !data.validation) throw UsageError("the schedule " + parts.lr_schedule.name + " needs validations");
   if (traits.has_own_warmup && (options.warmup.steps > 0 || options.warmup.epochs > 0)) {
-    throw OptionError("warmup", parts.lr_schedule.name + " has a warm-up of its own; leave it out");
+    throw OptionError("warmup", parts.lr_schedule.name + " has its own warm-up; remove this one");
   }
 }
 

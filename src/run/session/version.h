@@ -4,9 +4,9 @@
 
 namespace trainer::session {
 
-std::string trainer_version();   // "0.1.0"
-std::string git_revision();      // of the built sources, with the suffix "-dirty" if they were changed; empty outside git
-std::string libtorch_version();  // "2.11.0"
+std::string trainer_version();   // such as "0.1.0"
+std::string git_revision();      // of the sources, with the suffix "-dirty" if they were changed; empty outside git
+std::string libtorch_version();  // such as "2.11.0"
 std::string compiler_version();
 // All versions, one per line, for --version.
 std::string version_text();

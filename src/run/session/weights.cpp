@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The last part of an address, without what a server may take as arguments.
+// The last part of an address, without query and fragment.
 std::string file_of(const std::string& address) {
   const auto path = address.substr(0, address.find_first_of("?#"));
   return path.substr(path.rfind('/') + 1);
@@ -36,7 +36,7 @@ datasets::Checksum checksum_in_name(const std::string& file) {
   std::smatch found;
   const bool has_sum = std::regex_search(file, found, std::regex("-([0-9a-f]{8,64})\\.[^.]*$"));
   const auto digits = has_sum ? found[1].str() : "";
-  // A date, as in mine-20260117.pth.
+  // Eight decimal digits may be a date, as in mine-20260117.pth.
   constexpr size_t kDate = 8;
   const bool is_date = digits.size() == kDate && digits.find_first_not_of("0123456789") == std::string::npos;
   return {"SHA256", is_date ? "" : digits};
@@ -47,7 +47,7 @@ bool is_address(const std::string& text) {
 }
 
 std::string problem_of_address(const std::string& address) {
-  return file_of(address).empty() ? fmt::format("the address \"{}\" names no file", address) : "";
+  return file_of(address).empty() ? fmt::format("the address \"{}\" does not end with the name of a file", address) : "";
 }
 
 WeightsSource weights_source(const std::string& model, const std::string& weights, const std::string& mirror) {
@@ -56,7 +56,7 @@ WeightsSource weights_source(const std::string& model, const std::string& weight
     source.url = weights;
     source.file = file_of(weights);
     source.checksum = checksum_in_name(source.file);
-    // Many files have the same name, such as model.safetensors.
+    // Many addresses have the same file name, such as model.safetensors.
     if (source.checksum.digits.empty()) source.file = fmt::format("{:016x}-{}", fnv1a(weights), source.file);
     return source;
   }
@@ -76,7 +76,8 @@ fs::path fetch_weights(const WeightsSource& source, Logger& logger) {
   if (fs::exists(target)) {
     if (datasets::has_checksum(target, source.checksum)) return target;
     throw DataError(
-        fmt::format("{}: its SHA-256 sum does not begin with the digits in its name; remove it, and it is fetched again", target.string()));
+        fmt::format("{}: its SHA-256 sum does not begin with the digits in its name; remove the file, so that it is downloaded again",
+                    target.string()));
   }
   try {
     datasets::create_folders(folder);
@@ -91,8 +92,8 @@ fs::path fetch_weights(const WeightsSource& source, Logger& logger) {
   } catch (const Error&) {
     throw;
   } catch (const std::runtime_error& reason) {
-    throw DataError(fmt::format("cannot get {}: {}; try again, or get it on another host and copy it to {}", source.url, reason.what(),
-                                target.string()));
+    throw DataError(fmt::format("cannot download {}: {}; try again, or download it on another host and copy it to {}", source.url,
+                                reason.what(), target.string()));
   }
   return target;
 }

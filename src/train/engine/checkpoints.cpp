@@ -41,7 +41,7 @@ Checkpoints::Checkpoints(Parts& parts, RunState& run, task::TrainMeter& meter, r
     : parts_(parts), run_(run), meter_(meter), reporter_(reporter), target_(std::move(target)) {}
 
 state::Dict Checkpoints::make_tree(const torch::Tensor& sums) const {
-  // Those of the next step, as in a torch scheduler that was stepped after each update.
+  // The learning rates are those of the next step, as in a torch scheduler that was stepped after each update.
   const auto& progress = run_.progress;
   const auto rest = rest_of_epoch(parts_.plan, progress.epoch, progress.step, progress.samples_in_epoch);
   const double lr = lr_at(parts_, rest, progress.step);
@@ -84,10 +84,10 @@ void Checkpoints::load(const state::View& view) {
   if (num_train.integer() != size) {
     num_train.fail(fmt::format("was trained on {} images, but the data set has {}; use the same data set", num_train.integer(), size));
   }
-  // What a data set with `mode: auto` decides may have changed with its first image.
+  // With `mode: auto` a data set takes the mode from its first image, which may have changed.
   const auto files = view.find("image_files");
   if (files && inference::read_decoding(view) != parts_.train.samples.stored_decoding()) {
-    files->fail("its images were read in another mode or orientation than those of the data set now; use the same data set");
+    files->fail("differs from the mode or orientation in which the data set's images are read now; use the same data set");
   }
   if (parts_.task->needs_target_summary()) parts_.task->set_target_summary(inference::read_target_summary(view));
   state::load_state_of(*parts_.model, view.at("model"));
@@ -163,12 +163,11 @@ void Checkpoints::finish() {
 
 void Checkpoints::report_saved(const checkpoint::Saved& saved) {
   if (!saved.error.empty()) {
-    reporter_.on_warning(
-        {.epoch = run_.progress.epoch_of_step(),
-         .step = run_.progress.step,
-         .message = fmt::format("the checkpoint of step {} is not saved: {}; training continues, and the earlier checkpoints are "
-                                "unchanged",
-                                saved.step, saved.error)});
+    reporter_.on_warning({.epoch = run_.progress.epoch_of_step(),
+                          .step = run_.progress.step,
+                          .message = fmt::format(
+                              "the checkpoint of step {} was not saved: {}; training continues, and the earlier checkpoints are unchanged",
+                              saved.step, saved.error)});
     return;
   }
   reporter_.on_checkpoint({.epoch = epoch_of_file_,

@@ -18,26 +18,26 @@ class Checkpoints {
   // Set on the rank that writes checkpoints.
   struct Target {
     checkpoint::Saver* saver = nullptr;  // null: nothing is written
-    // Adds entries that the engine does not know.
+    // Adds the entries that come from outside the engine.
     std::function<void(state::Dict&)> complete = [](state::Dict&) {};
   };
 
-  // All arguments except `target` must outlive it. `meter`: of the open logging interval.
+  // All arguments except `target` must outlive this object. `meter`: the measurements of the open logging interval.
   Checkpoints(Parts& parts, RunState& run, task::TrainMeter& meter, reporting::Sink& reporter, Target target);
 
-  // Loads the parts and the run from a checkpoint, which may have been written by another number of ranks. Each rank calls it with the
-  // same tree. Throws CheckpointError.
+  // Loads the parts and the run from a checkpoint, which may have been written by another number of ranks. Must be called on each rank with
+  // the same tree. Throws CheckpointError.
   void load(const state::View& view);
-  // After load(), if the checkpoint was read from one of the files that this run saves: completes what followed its writing, which a
-  // killed process may have left undone, and describes it, with durations that are not known any more. Empty if `file` is another one.
-  // Throws CheckpointError.
+  // To be called after load(). If `file` is a checkpoint of this run's own store, completes what follows the writing of a file (its links,
+  // the removal of old files), which a killed process may not have done, and returns its event, in which the durations are unknown.
+  // Otherwise returns nothing. Throws CheckpointError.
   std::optional<reporting::CheckpointEvent> adopt(const std::filesystem::path& file);
 
   // Collective: saves the run between two steps; the file is written while training continues.
   void save(bool is_best);
   // Whether the current state of the run was saved or loaded.
   bool is_saved() const { return saved_ == run_.progress; }
-  // To be called after each step: reports the result of a save once it is known. After the first step, when the optimizer has all its
+  // To be called after each step: reports the result of a save when it is available. After the first step, when the optimizer has all its
   // state, starts to reserve the memory that save() needs, while training continues.
   void after_step();
   // Waits for the result of the last save and reports it. Throws CheckpointError if that save failed.
@@ -54,7 +54,7 @@ class Checkpoints {
   Target target_;
   bool has_reserved_ = false;
   std::optional<Progress> saved_;
-  int64_t epoch_of_file_ = 0;  // of the latest save: the epoch of its step
+  int64_t epoch_of_file_ = 0;  // epoch of the step of the latest save
 };
 
 }  // namespace trainer::engine

@@ -9,14 +9,14 @@ namespace trainer::engine {
 
 namespace {
 
-// The whole text, such as that of a TorchScript module, whose reason comes last; but of what CUDA and NCCL say only one line.
+// The whole message, because that of a TorchScript module ends with the reason; but only the first line of CUDA's and NCCL's messages.
 std::string text_of(const std::exception& error) {
   const bool is_of_gpu =
       dynamic_cast<const c10::AcceleratorError*>(&error) != nullptr || dynamic_cast<const c10::DistBackendError*>(&error) != nullptr;
   return is_of_gpu ? distributed::first_line(error) : distributed::message_of(error);
 }
 
-// What the device itself reports, which makes whatever is called afterwards fail in its own words; empty if it works.
+// The error that the device itself reports, because later calls fail with other messages; empty if the device works.
 std::string failure_of(const torch::Device& device) {
   if (device.is_cpu()) return "";
   try {
@@ -44,7 +44,8 @@ std::string describe_failure(const std::exception& error, const Parts& parts) {
   }
   if (activity.phase == distributed::Phase::kStartUp) {
     return fmt::format(
-        "out of memory in start-up, with {} training samples and batch_size {}; lower dataloader.batch_size, or choose a smaller data set",
+        "out of memory during start-up, with {} training samples and batch_size {}; lower dataloader.batch_size, or choose a smaller data "
+        "set",
         parts.train.samples.size(), parts.plan.batch_size);
   }
   return fmt::format(

@@ -18,11 +18,11 @@
 
 namespace trainer::engine {
 
-// What an error that is not one of this program's says about a training: where it happened, and what to do if memory did not suffice.
+// The message for an error that this program did not throw itself: where in the training it happened, and what to do if memory ran out.
 std::string describe_failure(const std::exception& error, const Parts& parts);
 
 // Whether an exception means that memory ran out, on the host or on a GPU. LibTorch's CPU allocator, page-locked memory, cuDNN, cuBLAS and
-// NCCL report it as general errors; oneDNN, which needs memory for the kernels that it compiles, as a status.
+// NCCL throw general errors; oneDNN, which needs memory for the kernels that it compiles, returns a status.
 inline bool is_out_of_memory(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr || dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return true;
   if (const auto* kernel = dynamic_cast<const dnnl::error*>(&error)) return kernel->status == dnnl_out_of_memory;
@@ -34,7 +34,7 @@ inline bool is_out_of_memory(const std::exception& error) {
   return std::ranges::any_of(kTexts, [&](std::string_view text) { return message.find(text) != message.npos; });
 }
 
-// Whether a size that a user chose is more than memory can ever hold: as is_out_of_memory(), or its number of bytes is no number.
+// Whether a size chosen by the user is more than memory can ever hold: is_out_of_memory(), or the number of bytes overflows.
 inline bool is_too_large(const std::exception& error) {
   if (is_out_of_memory(error) || dynamic_cast<const std::length_error*>(&error) != nullptr) return true;
   const auto* general = dynamic_cast<const c10::Error*>(&error);
@@ -42,7 +42,7 @@ inline bool is_too_large(const std::exception& error) {
   return message.find("overflow") != std::string_view::npos || message.find("negative dimension") != std::string_view::npos;
 }
 
-// The number of bytes that LibTorch's CPU allocator was asked for in vain, if the error says it.
+// The number of bytes that LibTorch's CPU allocator could not allocate, if the message contains it.
 inline std::optional<uint64_t> bytes_asked_for(const std::exception& error) {
   constexpr std::string_view kBefore = "you tried to allocate ";
   const auto* general = dynamic_cast<const c10::Error*>(&error);

@@ -6,7 +6,7 @@
 namespace trainer::engine {
 namespace {
 
-// All but the intervals. `values`: float64, at least one.
+// A histogram without its intervals. `values`: float64, at least one.
 reporting::Histogram totals_of(const std::string& name, const torch::Tensor& values) {
   const auto [least, greatest] = values.aminmax();
   const auto totals = torch::stack({least, greatest, values.sum(), values.square().sum()}).cpu();
@@ -34,7 +34,7 @@ std::optional<reporting::Histogram> make_histogram(const std::string& name, cons
     histogram.counts = {values.numel()};
     return histogram;
   }
-  // On the CPU, because the kernel for GPUs is refused under runtime.deterministic.
+  // On the CPU, because the GPU kernel is not allowed under runtime.deterministic.
   const auto counts = torch::histc(values.cpu(), kIntervals, histogram.min, histogram.max);
   const double width = (histogram.max - histogram.min) / kIntervals;
   for (int64_t i = 0; i < kIntervals; ++i) {
@@ -53,7 +53,7 @@ bool Histograms::is_due(int64_t step) const {
 
 void Histograms::on_gradients(int64_t step) {
   if (!is_due(step)) return;
-  // The device may wait for the sums of other ranks.
+  // The device may be waiting for the gradients of other ranks.
   const distributed::Activity::Wait wait(parts_.placement.device.is_cpu() ? nullptr : parts_.ranks.activity.get());
   gradients_.clear();
   const double scale = parts_.grad_scaler ? parts_.grad_scaler->current_scale().item<double>() : 1;

@@ -1,5 +1,5 @@
 #pragma once
-// logging.histograms_every_epochs: how the values of the parameters and their gradients are distributed.
+// logging.histograms_every_epochs: histograms of the parameters and their gradients.
 
 #include <cstdint>
 #include <optional>
@@ -13,16 +13,16 @@
 
 namespace trainer::engine {
 
-// Of the finite elements, in 64 intervals of equal width from the least to the greatest one; one interval if they are all equal. nullopt:
-// there are none. Waits for the device.
+// A histogram of the finite elements: 64 intervals of equal width from the smallest to the largest one; one interval if they are all equal.
+// nullopt: there are none. Waits for the device.
 std::optional<reporting::Histogram> make_histogram(const std::string& name, const torch::Tensor& tensor);
 
-// Reports the histograms after the last step of every `every_epochs`-th epoch: of the parameters after this step, and of its gradients,
-// summed over the ranks and unscaled, before they are clipped. They are the same on all ranks, so one rank does it. Changes nothing that is
-// trained.
+// After the last step of every `every_epochs`-th epoch, reports histograms of the parameters after this step and of its gradients, summed
+// over the ranks and unscaled, before they are clipped. They are the same on all ranks, so only one rank needs this hook. Does not change
+// the training.
 class Histograms final : public TrainingHook {
  public:
-  // All must outlive it. `part`: what is trained at the time of a call.
+  // All arguments must outlive this object. `part`: the part of an epoch that is being trained at the time of a call.
   Histograms(const Parts& parts, const EpochPart& part, int64_t every_epochs, reporting::Sink& reporter);
 
   void on_gradients(int64_t step) override;

@@ -17,22 +17,22 @@
 
 namespace trainer::engine {
 
-// What a rank has found in its own part of a step.
+// The first non-finite value that a rank has found in its own part of a step.
 struct NonFiniteSteps::Finding {
   std::string what;      // empty: no value was non-finite
   int64_t position = 0;  // among all observations of the step, in their order
   bool repeats = true;
   std::vector<std::vector<int64_t>> batches;       // sample indices of each micro-step
-  std::vector<std::vector<uint32_t>> occurrences;  // of the same samples; those of a micro-step may be empty: all are 0
+  std::vector<std::vector<uint32_t>> occurrences;  // of the same samples; empty for a micro-step in which all are 0
 
   NLOHMANN_DEFINE_TYPE_INTRUSIVE(Finding, what, position, repeats, batches, occurrences)
 };
 
 namespace {
 
-// After so many in a row, a run that skips them does not recover.
+// A run with this many consecutive non-finite steps is not expected to recover.
 constexpr int64_t kMostInRow = 10;
-// Each saved step has the size of the model.
+// A limit for disk space: each saved step has the size of the model.
 constexpr int64_t kMostSaved = 3;
 
 // Whether the values that a rank computes depend on the batches of the others.
@@ -41,23 +41,23 @@ bool depends_on_all_ranks(const Parts& parts) {
   return std::ranges::any_of(parts.model->modules(), [](const auto& module) { return nn::is_joined(*module); });
 }
 
-// What a rank takes in a step: its samples in each micro-step, and their occurrences.
+// A rank's samples in each micro-step of a step, and their occurrences.
 nlohmann::json samples_of(Parts& parts, int rank, const EpochPart& part, int64_t step) {
-  const auto share = parts.share_of(rank, part, step);
+  const auto shard = parts.shard_for(rank, part, step);
   const int64_t num_batches = first_batch_of(parts.plan, part, step + 1) - first_batch_of(parts.plan, part, step);
   auto batches = nlohmann::json::array();
   auto occurrences = nlohmann::json::array();
   int64_t first = 0;
   for (int64_t i = 0; i < num_batches; ++i) {
-    const int64_t end = first + share.batch_sizes[static_cast<size_t>(i)];
-    const auto samples = share.samples.slice(std::exchange(first, end), end);
+    const int64_t end = first + shard.batch_sizes[static_cast<size_t>(i)];
+    const auto samples = shard.samples.slice(std::exchange(first, end), end);
     batches.push_back(samples.indices);
     occurrences.push_back(samples.occurrences);
   }
   return {{"batches", std::move(batches)}, {"occurrences", std::move(occurrences)}};
 }
 
-// Those of this rank. Collective over the ranks that share a reader, because only the reader knows the order.
+// The samples of this rank. Collective over the ranks that share a reader, because only the reader has the order.
 nlohmann::json own_samples(Parts& parts, const EpochPart& part, int64_t step) {
   const auto& reading = parts.ranks.reading;
   if (!reading) return samples_of(parts, parts.ranks.world->rank(), part, step);
@@ -84,7 +84,7 @@ std::string NonFiniteSteps::check(const EpochPart& part, int64_t step) {
   last_step_ = *bad_step;
   const auto& world = *parts_.ranks.world;
   const auto text = world.rank() == 0 ? describe(record, step) : "";
-  // No rank continues or exits before the step is saved.
+  // No rank may continue or exit before the step is saved.
   world.barrier();
   if (policy_ == OnNonFinite::kStop || num_in_row_ >= kMostInRow) throw AgreedError(text);
   if (step + 1 < part.first_step + part.num_steps) parts_.begin(part, step + 1);
@@ -93,10 +93,11 @@ std::string NonFiniteSteps::check(const EpochPart& part, int64_t step) {
 
 std::string NonFiniteSteps::describe(const StepRecord& record, int64_t seen_at) {
   auto text = fmt::format("step {}", record.step);
-  if (record.step != seen_at) text += fmt::format(" (seen at step {})", seen_at);
+  if (record.step != seen_at) text += fmt::format(" (detected at step {})", seen_at);
   text += fmt::format(" is not finite, at learning rate {:.6g}", record.lr);
   if (record.loss_scale) text += fmt::format(" and loss scale {:.6g}", *record.loss_scale);
-  text += ": first " + (record.first_non_finite.empty() ? "a sum of gradients that are finite on each rank" : record.first_non_finite);
+  text += ": the first non-finite value is in " +
+          (record.first_non_finite.empty() ? "a sum of gradients that are finite on each rank" : record.first_non_finite);
   if (record.world_size > 1 && !record.first_non_finite.empty()) text += fmt::format(" on rank {}", record.rank);
   if (!record.repeats) text += ", which was finite when the step was repeated";
   text += "; the step is skipped" + save(record);
@@ -210,7 +211,7 @@ void observe_pass(Parts& parts, TrainStep& train_step, const torch::Tensor& imag
   }
 }
 
-// Apart from the backward pass, which has to leave the gradients of this rank to be observed.
+// Separate from the backward pass, after which the gradients of this rank alone are observed.
 void sum_gradients(const optim::Optimizer& optimizer, const distributed::ProcessGroup& world) {
   for (const auto& parameter : optimizer.parameters()) {
     auto& gradient = parameter.mutable_grad();
@@ -237,7 +238,7 @@ std::vector<Observation> observe_micro_step(Parts& parts, TrainStep& train_step,
     observe_pass(parts, train_step, images, targets, micro_step, observations);
     if (!is_last && optimizer.needs_first_pass_summed()) sum_gradients(optimizer, *parts.ranks.world);
   });
-  // Moves the parameters back, and changes nothing else.
+  // With found_inf = 1, the step only restores the perturbed parameters.
   if (optimizer.needs_second_pass()) optimizer.step(0, torch::ones({}, torch::dtype(torch::kFloat32).device(images.device())));
   optimizer.zero_grad();
   const torch::NoGradGuard no_grad;
@@ -256,7 +257,7 @@ std::filesystem::path json_file(const std::filesystem::path& folder) { return fo
 std::filesystem::path model_file(const std::filesystem::path& folder) { return folder / "model.pt"; }
 
 [[noreturn]] void refuse(const std::filesystem::path& file, const std::string& reason) {
-  throw DataError(fmt::format("{}: {}; use the folder that the run's message names", file.string(), reason));
+  throw DataError(fmt::format("{}: {}; use the folder named in the run's message", file.string(), reason));
 }
 
 }  // namespace
@@ -310,7 +311,7 @@ StepRecord read_step(const std::filesystem::path& folder) {
     if (!json.at("loss_scale").is_null()) record.loss_scale = json.at("loss_scale").get<double>();
     return record;
   } catch (const nlohmann::json::exception& error) {
-    refuse(file, fmt::format("this is not a record of a step ({})", error.what()));
+    refuse(file, fmt::format("not a record of a step ({})", error.what()));
   }
 }
 
@@ -320,7 +321,7 @@ void read_model(const std::filesystem::path& folder, torch::nn::Module& model) {
   try {
     inference::load_weights(checkpoint::load(file), file.string(), model);
   } catch (const std::exception& error) {
-    refuse(file, fmt::format("this is not a state of the model ({})", std::string(error.what()).substr(0, 200)));
+    refuse(file, fmt::format("not a state of this model ({})", std::string(error.what()).substr(0, 200)));
   }
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// Steps whose loss or gradients are not finite: finds the first non-finite value, undoes and saves the step, and ends the run or not; and
-// the files of such a step, which `trainer replay` reads.
+// Handles steps whose loss or gradients are not finite: finds the first non-finite value, undoes and saves the step, and ends the run if
+// its policy or too many such steps require it. Also the files of such a step, which `trainer replay` reads.
 
 #include <torch/torch.h>
 
@@ -26,14 +26,14 @@ struct StepRecord {
   std::optional<double> loss_scale = {};  // under float16
   int rank = 0;                           // the rank that had these batches
   int world_size = 1;
-  // Whether what a rank computes depends on the batches of the others (joint batch statistics, or a perturbation along the gradient of all,
-  // see train/optim/sam.cpp); `batches` are those of all ranks then.
+  // Whether a rank's results depend on the batches of the others (joint batch statistics, or a perturbation along the gradient of all
+  // ranks, see train/optim/sam.cpp). If so, `batches` are those of all ranks.
   bool is_joined = false;
   int64_t num_group_samples = 0;              // in the whole step, on all ranks
   std::vector<std::vector<int64_t>> batches;  // sample indices of each micro-step
-  // Of the same samples, in the order of the epoch; those of a micro-step may be empty: all are 0.
+  // The occurrences of the same samples in the order of the epoch; empty for a micro-step in which all are 0.
   std::vector<std::vector<uint32_t>> occurrences;
-  std::string first_non_finite = {};  // "the output of layer1.0.conv1"; empty: only the sum over the ranks
+  std::string first_non_finite = {};  // such as "the output of layer1.0.conv1"; empty: only the sum over the ranks is not finite
   bool repeats = true;                // false: it was finite when the step was repeated
 };
 
@@ -47,26 +47,26 @@ std::vector<std::filesystem::path> step_files(const std::filesystem::path& folde
 
 // These throw DataError if a file is missing or invalid.
 StepRecord read_step(const std::filesystem::path& folder);
-// Fills `model`, which has the same configuration.
+// Loads the saved state into `model`, which must have the same configuration.
 void read_model(const std::filesystem::path& folder, torch::nn::Module& model);
 
-// What a run does about such steps.
+// Handles such steps in a run.
 
 class NonFiniteSteps {
  public:
   // Saves a step and returns its folder; called on one rank.
   using Save = std::function<std::filesystem::path(const StepRecord& record)>;
 
-  // `parts` and `train_step` must outlive it. `save` empty: steps are not saved.
+  // `parts` and `train_step` must outlive this object. If `save` is empty, steps are not saved.
   NonFiniteSteps(OnNonFinite policy, Parts& parts, TrainStep& train_step, Save save);
 
-  // Whether check() must be called after every step. If not, on a GPU, it may be called at the end of each logging interval, because the
+  // Whether check() must be called after every step. If not (on a GPU), a call at the end of each logging interval is enough, because the
   // steps after a non-finite one change nothing.
   bool checks_each_step() const;
 
-  // Collective, after the update of step `step` of `part`; waits for the device. If a step was not finite, undoes it, and throws
-  // AgreedError if the run has to end or too many steps in a row were not finite. Otherwise loads the next step and returns a message on
-  // rank 0. Returns an empty text on the other ranks, and when all steps were finite.
+  // Collective, to be called after the update of step `step` of `part`; waits for the device. If a step was not finite, undoes it, and
+  // throws AgreedError if the run has to end or too many consecutive steps were not finite. Otherwise loads the next step and returns a
+  // message on rank 0. Returns an empty text on the other ranks, and when all steps were finite.
   std::string check(const EpochPart& part, int64_t step);
 
  private:
@@ -86,11 +86,11 @@ class NonFiniteSteps {
   int64_t num_in_row_ = 0;
 };
 
-// Finds the first non-finite value of a step.
+// Search for the first non-finite value of a step.
 
 // A tensor of a forward and backward pass.
 struct Observation {
-  std::string what;  // "the output of layer1.0.conv1"
+  std::string what;  // such as "the output of layer1.0.conv1"
   std::vector<int64_t> shape;
   double largest = 0;          // absolute value of its finite values
   int64_t num_non_finite = 0;  // of its values
@@ -101,7 +101,7 @@ struct Observation {
 // cleared.
 std::vector<Observation> observe_micro_step(Parts& parts, TrainStep& train_step, const data::Batch& batch, const MicroStep& micro_step);
 
-// The first observation that is not finite, or null.
+// The first observation with non-finite values, or null.
 const Observation* first_non_finite(const std::vector<Observation>& observations);
 
 }  // namespace trainer::engine

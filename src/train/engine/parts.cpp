@@ -22,7 +22,8 @@ namespace {
 // Batch normalisation sends two values of 8 bytes for each channel and a count; this is enough for the widest layers.
 constexpr int64_t kStatisticsBytes = 256 * 1024;
 
-// Collective over all ranks: the group of this rank. Null if it reads its own samples: with Distribution::kLocal, or alone in its group.
+// Collective over all ranks: the group of this rank. Null if this rank reads its own samples: with Distribution::kLocal, or when it is
+// alone in its group.
 std::shared_ptr<distributed::ProcessGroup> make_reading_group(const RankOptions& options, distributed::ProcessGroups& groups) {
   if (options.distribution == Distribution::kLocal) return nullptr;
   std::shared_ptr<distributed::ProcessGroup> mine;
@@ -63,7 +64,7 @@ DataSource::DataSource(Samples those, const SourceOptions& options, const device
                                  .target_dtype = placement.dtype,
                                  .seed = augmentation_seed(options.seed),
                                  .report_left_out = options.report_left_out};
-  // From other memory, the driver copies before it returns.
+  // Only copies from pinned memory are asynchronous; from other memory, the driver copies before it returns.
   if (!placement.device.is_cpu() && placement.pin_memory) {
     of_batches.make_copy_event = [device = placement.device, activity = ranks.activity] {
       return std::make_unique<DeviceCopyEvent>(device, activity);
@@ -73,7 +74,7 @@ DataSource::DataSource(Samples those, const SourceOptions& options, const device
   auto of_loader = of_batches;
   if (group) {
     of_loader.prefetch *= group->size();
-    // Its batches are copied into the messages that are sent.
+    // The loader's batches are copied into the messages that are sent.
     of_loader.pin_memory = false;
     of_loader.make_copy_event = {};
   }
@@ -125,19 +126,19 @@ Data::Data(TrainingSamples those, const DataOptions& options, const MakeLrSchedu
                                                    mix_seed(options.train.seed, kBatchMixStream));
 }
 
-RankShare Data::share_of(int rank, const EpochPart& part, int64_t step) {
+RankShard Data::shard_for(int rank, const EpochPart& part, int64_t step) {
   sampler->set_epoch(part.epoch);
   const auto samples = sampler->samples_of(rank, part.first_sample);
   const auto num_before = [&](int64_t batch) { return samples_before_batch(plan, part, rank, batch); };
   const int64_t first = first_batch_of(plan, part, step);
-  RankShare share{.samples = samples.slice(num_before(first), num_before(part.num_batches)), .batch_sizes = {}};
-  for (int64_t batch = first; batch < part.num_batches; ++batch) share.batch_sizes.push_back(num_before(batch + 1) - num_before(batch));
-  return share;
+  RankShard shard{.samples = samples.slice(num_before(first), num_before(part.num_batches)), .batch_sizes = {}};
+  for (int64_t batch = first; batch < part.num_batches; ++batch) shard.batch_sizes.push_back(num_before(batch + 1) - num_before(batch));
+  return shard;
 }
 
 void Data::begin(const EpochPart& part, int64_t step) {
   loaded_epoch = part.epoch;
-  train.batches->start_epoch(part.epoch, [&](int rank) { return share_of(rank, part, step); });
+  train.batches->start_epoch(part.epoch, [&](int rank) { return shard_for(rank, part, step); });
 }
 
 const data::Batch& Data::next() {
@@ -151,12 +152,12 @@ namespace {
 std::shared_ptr<models::Model> build_model(const MakeModel& make_model, const at::Generator& dropout_generator,
                                            const NetworkOptions& options, const Ranks& ranks) {
   const auto seed = mix_seed(options.seed, kInitStream);
-  // What LibTorch's own layers draw from, if the network has some.
+  // For LibTorch's own layers, which use the default generator.
   torch::manual_seed(seed);
   auto model = make_model({.init_generator = at::make_generator<at::CPUGeneratorImpl>(seed),
                            .dropout_generator = dropout_generator,
                            .norm = options.sync_batch_norm ? nn::sync_batch_norm(ranks.batch_norm) : nn::local_batch_norm()});
-  if (model == nullptr) throw UsageError("the function that makes the network returned none");
+  if (model == nullptr) throw UsageError("the function that makes the network returned null");
   if (options.sync_batch_norm) nn::convert_sync_batch_norm(*model, ranks.batch_norm);
   return model;
 }
@@ -171,7 +172,7 @@ Network::Network(const MakeModel& make_model, const MakeTask& make_task, const M
   placement = inference::placement_for(*model, of_run);
   inference::place_model(*model, placement);
   optimizer = make_optimizer(*model);
-  if (task == nullptr || optimizer == nullptr) throw UsageError("the function that makes the task, or the optimizer, returned none");
+  if (task == nullptr || optimizer == nullptr) throw UsageError("the function that makes the task or the optimizer returned null");
   if (placement.autocast_dtype == torch::kFloat16) grad_scaler.emplace(options.grad_scaler, placement.device);
 }
 
@@ -187,7 +188,7 @@ Parts::Parts(Network network, Data data, Ranks those, const distributed::DataPar
 }
 
 void Parts::make_data_parallel() {
-  // Its hooks on the gradients must be gone before others are made.
+  // The hooks on the gradients must be removed before new ones are added.
   data_parallel.reset();
   data_parallel = std::make_unique<distributed::DataParallel>(*model, ranks.world, data_parallel_options);
 }

@@ -1,5 +1,5 @@
 #pragma once
-// Everything that a run trains with. src/run/session puts it together, from an experiment file or for trainer::Trainer.
+// The objects that a run trains with. src/run/session builds them, from an experiment file or for trainer::Trainer.
 
 #include <torch/torch.h>
 
@@ -28,17 +28,17 @@
 
 namespace trainer::engine {
 
-// The process groups of a run: a separate one for each purpose whose collectives must not wait for those of another. By default those of a
-// single process.
+// The process groups of a run: a separate one for each purpose whose collectives must not wait for those of another. The defaults are those
+// of a single process.
 struct Ranks {
   std::shared_ptr<distributed::ProcessGroup> world = std::make_shared<distributed::ProcessGroup>();
   // Batch statistics are gathered while `world` still sums buckets of gradients.
   std::shared_ptr<distributed::ProcessGroup> batch_norm = world;
   std::shared_ptr<distributed::ProcessGroup> control = world;
-  // In which the first rank reads the data for all; null: this rank reads its own.
+  // The group whose first rank reads the data of all its ranks; null: this rank reads its own data.
   std::shared_ptr<distributed::ProcessGroup> reading = nullptr;
   std::vector<distributed::RankInfo> infos = {};  // of all ranks, by rank
-  // What this rank does, for the detection of failures and stragglers.
+  // What this rank is doing, for the detection of failures and stragglers.
   std::shared_ptr<distributed::Activity> activity = std::make_shared<distributed::Activity>();
 
   bool reads_data() const { return !reading || reading->rank() == 0; }
@@ -47,16 +47,16 @@ struct Ranks {
 struct RankOptions {
   bool synchronises_statistics = true;  // whether batch statistics need a group, whose connections cost memory on a GPU
   Distribution distribution = Distribution::kLocal;
-  std::optional<int64_t> group_size = {};  // of consecutive ranks in which one reads for all; not set: those of each host
+  std::optional<int64_t> group_size = {};  // number of consecutive ranks that share a reader; not set: the ranks of each host
 };
 // Collective. `groups` must live as long as what is made here. Throws OptionError if `group_size` does not divide the number of ranks.
 Ranks make_ranks(distributed::ProcessGroups& groups, const RankOptions& options = {});
 
-// The groups in which one rank reads the data for all: each rank of the run is in one; groups and their ranks are ascending, and the first
-// rank of a group reads. `ranks`: of the run, by rank. Throws as make_ranks().
+// The groups that share a reader, their first rank. Each rank of the run is in one group; groups and their ranks are in ascending order.
+// `ranks`: all ranks of the run, by rank. Throws as make_ranks().
 std::vector<std::vector<int>> reading_groups(const std::optional<int64_t>& group_size, const std::vector<distributed::RankInfo>& ranks);
 
-// Streams of random numbers, so that they are independent of each other: the argument of mix_seed() beside the seed of the run.
+// Independent streams of random numbers: the second argument of mix_seed(), after the seed of the run.
 enum RandomStream : uint64_t { kInitStream = 1, kAugmentStream, kSplitStream, kBatchMixStream };
 // The seed of the random transforms of all samples. `seed`: of the run.
 uint64_t augmentation_seed(uint64_t seed);
@@ -71,18 +71,18 @@ class Samples {
         info_(files->info()),
         files_(files),
         used_(std::make_shared<data::Subset>(files, std::move(indices))) {}
-  // The features of the samples `of`, in their order, in place of what they are made of.
+  // The samples `of` with their stored data replaced by `features`, which have the same order.
   Samples(const Samples& of, std::shared_ptr<const data::Dataset> features)
       : size_(of.size_), info_(features->info()), files_(of.files_), used_(std::move(features)) {}
-  // Those that another rank reads; `info` lacks the names of the classes.
+  // Samples that another rank reads; `info` lacks the names of the classes.
   Samples(int64_t size, data::DatasetInfo info) : size_(size), info_(std::move(info)) {}
 
   int64_t size() const { return size_; }
   const data::DatasetInfo& info() const { return info_; }
-  // Of a sample as it is stored, of which the network may get only features.
+  // The shape of a stored sample. The network's input may have another shape: that of cached features.
   const std::vector<int64_t>& stored_shape() const { return files_ ? files_->info().shape : info_.shape; }
   const data::ImageDecoding& stored_decoding() const { return files_ ? files_->info().decoding : info_.decoding; }
-  // On a rank that reads them: all samples as they were opened, and those of them to use.
+  // Only on a rank that reads the samples: all samples that were opened, and the ones that are used.
   const data::Dataset& files() const { return *files_; }
   const data::Dataset& dataset() const { return *used_; }
 
@@ -99,13 +99,13 @@ struct OpenedSamples {
   std::optional<Samples> validation = {};  // empty if the run does not validate
 };
 
-// The samples of a training, and the order in which it takes them.
+// The samples of a run, and the order in which they are trained.
 struct TrainingSamples : OpenedSamples {
   std::unique_ptr<data::ShardedSampler> sampler;    // null where another rank reads
   int64_t samples_per_epoch = 0;                    // of the sampler
   std::optional<data::TargetSummary> targets = {};  // of the training samples, for a task that needs it
 };
-// Each rank takes its part of the order that the sampler gives. Not collective.
+// Divides the order of the sampler among the ranks. Not collective.
 TrainingSamples make_training_samples(OpenedSamples samples, std::unique_ptr<const data::Sampler> sampler, data::Shards shards,
                                       const Ranks& ranks);
 
@@ -119,13 +119,13 @@ struct SourceOptions {
   std::function<void(const std::string& text)> report_left_out = {};  // as in data::LoaderOptions
 };
 
-// Those of a pipeline for samples that the network of this placement gets. Throws as data::Pipeline.
+// The pipeline that prepares samples for a network of this placement. Throws as data::Pipeline.
 data::Pipeline make_pipeline(const std::vector<ComponentConfig>& transforms, const data::DatasetInfo& info,
                              const device::Placement& placement);
 
-// Samples, and how they become batches. Members refer to those before them.
+// Samples, and the objects that make batches of them. Members refer to earlier ones.
 struct DataSource {
-  // Not collective. Throws UsageError for transforms that the samples cannot have, and Error when memory does not suffice.
+  // Not collective. Throws UsageError for transforms that cannot be applied to the samples, and Error when memory runs out.
   DataSource(Samples samples, const SourceOptions& options, const device::Placement& placement, const Ranks& ranks);
 
   Samples samples;
@@ -137,9 +137,9 @@ struct DataSource {
 struct DataOptions {
   PlanOptions plan = {};
   SourceOptions train = {};       // without the batch size, which follows from the plan
-  SourceOptions validation = {};  // the batch size: at most
+  SourceOptions validation = {};  // with the largest batch size
   std::vector<ComponentConfig> batch_transforms = {};
-  int64_t num_unmixed_epochs = 0;  // the last ones, without them
+  int64_t num_unmixed_epochs = 0;  // at the end of the run: epochs without batch transforms
 };
 
 // Makes the schedule of a run.
@@ -157,12 +157,12 @@ struct Data {
   std::optional<DataSource> validation;           // empty if the run does not validate
   std::unique_ptr<data::ShardedSampler> sampler;  // null where another rank reads
   std::unique_ptr<data::BatchMixer> batch_mixer;  // null without batch transforms
-  int64_t num_unmixed_epochs = 0;                 // the last ones, in which it mixes nothing
-  int64_t loaded_epoch = 0;                       // of the batches that begin() has started to load
+  int64_t num_unmixed_epochs = 0;                 // at the end of the run: epochs without mixing
+  int64_t loaded_epoch = 0;                       // the epoch of the batches that begin() has started to load
 
-  // What a rank takes from the first batch of step `step` to the end of `part`. Only on a rank that reads the data.
-  RankShare share_of(int rank, const EpochPart& part, int64_t step);
-  // Starts to load these samples. As next(), collective over the ranks that share a reader.
+  // The samples of a rank from the first batch of step `step` to the end of `part`. Only on a rank that reads the data.
+  RankShard shard_for(int rank, const EpochPart& part, int64_t step);
+  // Starts to load these samples. Like next(), collective over the ranks that share a reader.
   void begin(const EpochPart& part, int64_t step);
   // The next batch, valid until the next call. Throws as BatchSource::next(), and std::logic_error naming the epoch when all batches have
   // been taken.
@@ -175,25 +175,25 @@ struct NetworkOptions {
   amp::GradScalerOptions grad_scaler = {};
 };
 
-// Make a network on the CPU, what it is trained to do, and the optimizer of the network once it is on its device.
+// Functions that make the network (on the CPU), its task, and its optimizer (when the network is on its device).
 using MakeModel = std::function<std::shared_ptr<models::Model>(const models::BuildContext& context)>;
 using MakeTask = std::function<std::unique_ptr<task::Task>()>;
 using MakeOptimizer = std::function<std::unique_ptr<optim::Optimizer>(models::Model& model)>;
 
 // Model, task and optimizer, which need no data.
 struct Network {
-  // Not collective. Batch statistics are those of all ranks if the options say so, also in layers of LibTorch. Throws what the functions
-  // throw, which are called in this order, and UsageError if one returns null.
+  // Not collective. Calls the functions in this order; throws their exceptions, and UsageError if one returns null. With sync_batch_norm,
+  // the batch statistics of all layers, including those of LibTorch, are computed over all ranks.
   Network(const MakeModel& make_model, const MakeTask& make_task, const MakeOptimizer& make_optimizer, const NetworkOptions& options,
           const device::Placement& placement, const Ranks& ranks);
 
-  device::Placement placement;  // of the run, in the memory format that the network prefers if the run leaves that to it
+  device::Placement placement;  // the run's; its memory format is the network's preferred one unless the run sets it
   at::Generator dropout_generator;
   std::shared_ptr<models::Model> model;  // on the placement's device
   std::unique_ptr<task::Task> task;
   std::unique_ptr<optim::Optimizer> optimizer;
   std::optional<amp::GradScaler> grad_scaler;  // under float16 autocast
-  // To be called after so many epochs, which trains the parameters that are frozen until then; empty: never.
+  // To be called after `unfreeze_after` epochs: makes the parameters trainable that were frozen until then. Empty: never called.
   std::function<void()> unfreeze = {};
   int64_t unfreeze_after = 0;
 };
@@ -203,7 +203,7 @@ struct Parts : Network, Data {
   Parts(Network network, Data data, Ranks ranks, const distributed::DataParallelOptions& options,
         const std::optional<optim::EmaOptions>& ema_options);
 
-  // Collective: to be called when other parameters are trained than before.
+  // Collective: to be called when the set of trained parameters has changed.
   void make_data_parallel();
 
   Ranks ranks;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kDefaultBatchSize = 128;
 
-// More samples in a step, or more steps, than any training has. Sums of such numbers do not overflow.
+// A limit for samples in a step and for steps, above those of any real training. Sums of such numbers do not overflow.
 constexpr int64_t kMost = int64_t{1} << 50;
 
 int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
@@ -38,8 +38,8 @@ const char* size_member(const PlanOptions& options) { return options.global_batc
                                 batch_size, world_size, micro_steps, kMost));
 }
 
-// How many samples of an epoch are in its batches (of all ranks) before number `batch`. Of a step that cannot be divided among its
-// micro-steps, the first ones have one more.
+// The number of samples of an epoch in its batches (of all ranks) before number `batch`. If a step cannot be divided equally among its
+// micro-steps, the first ones have one more sample.
 int64_t samples_before(const Plan& plan, int64_t batch) {
   const int64_t micro_steps = plan.accumulation_steps;
   const int64_t in_step = batch % micro_steps;
@@ -47,11 +47,11 @@ int64_t samples_before(const Plan& plan, int64_t batch) {
          std::min(in_step, plan.global_batch_size % micro_steps);
 }
 
-// The number of batches in the first `count` samples, or (`round_up`) of those that together hold them.
+// The number of full batches in the first `count` samples; with `round_up`, an incomplete batch counts too.
 int64_t batches_in(const Plan& plan, int64_t count, bool round_up) {
   const int64_t whole_steps = count / plan.global_batch_size;
   int64_t batches = whole_steps * plan.accumulation_steps;
-  // A step may have more micro-steps than a loop should count.
+  // Computed without a loop, because a step may have very many micro-steps.
   const int64_t left = count - whole_steps * plan.global_batch_size;
   const int64_t size = plan.global_batch_size / plan.accumulation_steps;
   const int64_t num_larger = plan.global_batch_size % plan.accumulation_steps;
@@ -144,7 +144,7 @@ EpochPart rest_of_epoch(const Plan& plan, int64_t epoch, int64_t next_step, int6
 
 int64_t samples_before_batch(const Plan& plan, const EpochPart& part, int rank, int64_t batch) {
   const auto num_positions = std::min(samples_before(plan, batch), part.end_sample - part.first_sample);
-  // The rank takes every world_size-th position, the first of them at its number.
+  // The rank takes every world_size-th position, starting at position `rank`.
   return num_positions > rank ? ceil_div(num_positions - rank, plan.world_size) : 0;
 }
 

@@ -11,20 +11,20 @@ namespace trainer::engine {
 
 struct Plan {
   int world_size = 1;
-  int64_t batch_size = 0;         // of a micro-step on one rank, at most: parts of a batch differ by one where they cannot be equal
-  int64_t global_batch_size = 0;  // of an optimizer step, all ranks together
+  int64_t batch_size = 0;         // the largest of a micro-step on one rank: sizes differ by one if a batch cannot be divided equally
+  int64_t global_batch_size = 0;  // samples of an optimizer step on all ranks together
   int64_t accumulation_steps = 1;
   int64_t batches_per_epoch = 0;      // the same on every rank
   int64_t steps_per_epoch = 0;        // the last one may have fewer micro-steps
-  std::optional<int64_t> num_epochs;  // not set: training ends after total_steps, whichever epoch that is in
+  std::optional<int64_t> num_epochs;  // not set: training ends after total_steps, perhaps within an epoch
   int64_t total_steps = 0;
-  int64_t samples_per_epoch = 0;  // of the order that all ranks share, before it is padded or cut
+  int64_t samples_per_epoch = 0;  // length of the order that all ranks share, before it is padded or cut
   data::Shards shards = data::Shards::kPad;
   bool drop_last = true;
 };
 
-// The part of an epoch that these ranks train: all of it, the rest after a resume, or what the training needs of its last one. Positions
-// are those in the order of samples that all ranks share.
+// The part of an epoch that these ranks train: the whole epoch, the rest after a resume, or the beginning of the last epoch if
+// training.steps ends within it. Positions refer to the order of samples that all ranks share.
 struct EpochPart {
   int64_t epoch = 0;
   int64_t first_step = 0;           // number of its first step since the start of the run
@@ -33,35 +33,35 @@ struct EpochPart {
   int64_t end_sample = 0;           // position, padded or cut
   int64_t num_batches = 0;          // micro-steps on each rank
   int64_t num_steps = 0;
-  bool ends_epoch = true;  // false: training ends after these steps, and the epoch has more
+  bool ends_epoch = true;  // false: training ends after these steps, before the end of the epoch
   int64_t num_epochs = 0;  // of the whole training, if these ranks train the rest of it
 
   bool is_last() const { return epoch + 1 == num_epochs; }
 };
 
-// One pass over a batch; a step has one or several.
+// One forward and backward pass over a batch; a step has one or several.
 struct MicroStep {
   int64_t step = 0;                         // since the start of the run
   int64_t number = 0;                       // of the micro-step, from 0
   int64_t count = 1;                        // micro-steps of the step
   int64_t num_group_samples = 0;            // in all micro-steps of the step, on all ranks
-  int64_t stream = 0;                       // of random numbers: different for each micro-step of a step and each rank
-  std::optional<int64_t> epochs_left = {};  // with the present one, in a training of epochs
+  int64_t stream = 0;                       // number of the random stream: different for each micro-step of a step and each rank
+  std::optional<int64_t> epochs_left = {};  // including the current one; only if the training has a number of epochs
 
   bool is_first() const { return number == 0; }
   bool is_last() const { return number + 1 == count; }
 };
 
-// Samples in an optimizer step, all ranks together. Throws OptionError if it is too large a number.
+// The number of samples in an optimizer step on all ranks together. Throws OptionError if it is too large.
 int64_t global_batch_size(const PlanOptions& options, int world_size);
 
 // Throws OptionError if there are too few samples for a batch under drop_last, or if numbers are too large.
 Plan make_plan(const PlanOptions& options, int64_t samples_per_epoch, int world_size);
 
-// The rest of an epoch, from step number `next_step` on, when `num_taken` of its samples were taken, by any number of ranks.
+// The rest of an epoch from step number `next_step` on, after `num_taken` of its samples were trained by any number of ranks.
 EpochPart rest_of_epoch(const Plan& plan, int64_t epoch, int64_t next_step = 0, int64_t num_taken = 0);
 
-// How many samples of the part a rank takes in the batches before number `batch`. The batches of all ranks together are the same positions
+// The number of samples in a rank's batches of the part before number `batch`. The batches of all ranks together cover the same positions
 // for any number of ranks.
 int64_t samples_before_batch(const Plan& plan, const EpochPart& part, int rank, int64_t batch);
 
@@ -70,8 +70,8 @@ int64_t first_batch_of(const Plan& plan, const EpochPart& part, int64_t step);
 int64_t end_sample_of(const Plan& plan, const EpochPart& part, int64_t step);
 int64_t samples_in_step(const Plan& plan, const EpochPart& part, int64_t step);
 std::vector<MicroStep> micro_steps_of(const Plan& plan, const EpochPart& part, int rank, int64_t step);
-// The position of the step in the whole training: the argument of the learning-rate schedule. If the training has a number of epochs, in
-// steps of these ranks.
+// The position of the step in the whole training: the argument of the learning-rate schedule. If the training has a number of epochs, it
+// counts steps with the present number of ranks.
 int64_t schedule_step_of(const Plan& plan, const EpochPart& part, int64_t step);
 
 }  // namespace trainer::engine

@@ -70,7 +70,7 @@ Interval read_interval(const state::View& view) {
   return interval;
 }
 
-// What predictions need of the results.
+// Of the results per label, predictions need only the thresholds.
 void add_thresholds(state::Dict& dict, const char* key, const reporting::LabelResults& labels) {
   if (labels.classes.empty()) return;
   state::List thresholds;

@@ -13,8 +13,7 @@
 
 namespace trainer::engine {
 
-// How many validations in a row were not better than the best one: what training.early_stopping needs to know. The rule is that of
-// Lightning's EarlyStopping.
+// Counts the consecutive validations without improvement, for training.early_stopping. The rule is that of Lightning's EarlyStopping.
 struct EarlyStopping {
   std::optional<double> best = {};
   int64_t num_not_better = 0;
@@ -28,7 +27,7 @@ state::Dict tree_of(const EarlyStopping& early_stopping);
 EarlyStopping read_early_stopping(const state::View& view);
 
 struct Progress {
-  int64_t epoch = 0;             // from 0: the one of the next step
+  int64_t epoch = 0;             // the epoch of the next step, from 0
   int64_t step = 0;              // updates attempted since the start of the run
   int64_t samples_seen = 0;      // since the start of the run
   int64_t samples_in_epoch = 0;  // position in the order that all ranks share
@@ -37,7 +36,7 @@ struct Progress {
   int64_t epoch_of_step() const { return samples_in_epoch == 0 && epoch > 0 ? epoch - 1 : epoch; }
 };
 
-// Measurements of a time, and its duration.
+// The measurements of a period of training, and its duration.
 struct Interval {
   task::Measurement measured = {};
   double seconds = 0;
@@ -55,8 +54,8 @@ struct RunState {
   EarlyStopping early_stopping;  // observed only with training.early_stopping
 };
 
-// Adds epoch, step, samples_seen, samples_in_epoch, best, last_validation, early_stopping and meters. `sums`: of the open interval, by
-// rank.
+// Adds epoch, step, samples_seen, samples_in_epoch, best, last_validation, early_stopping and meters. `sums`: the meters of the open
+// interval, one row for each rank.
 void write_run_state(const RunState& run, const torch::Tensor& sums, state::Dict& tree);
 RunState read_run_state(const state::View& view);
 
@@ -72,7 +71,7 @@ class IntervalClock {
   bool has_steps(int64_t next_step) const { return next_step > first_step_; }
   // Sets the durations of `interval`.
   void read(Interval& interval) const;
-  // How many batches were ready when one was taken: the mean since begin().
+  // The mean number of batches that were ready when one was taken, since begin().
   double queue_depth() const;
 
  private:
@@ -81,7 +80,7 @@ class IntervalClock {
   const BatchSource& batches_;
   int64_t first_step_ = 0;
   Clock::time_point start_;
-  data::LoaderCounts before_;  // as counted by the source; the time is that before the interval began, perhaps in an earlier process
+  data::LoaderCounts before_;  // the source's counts at begin(), less the time that the interval had waited before a resume
 };
 
 }  // namespace trainer::engine

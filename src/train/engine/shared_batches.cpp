@@ -14,7 +14,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Of all parts of a message, so that kernels find batches as aligned as LibTorch allocates them.
+// The alignment of all parts of a message: that of LibTorch's own allocations, which kernels may rely on.
 constexpr int64_t kAlignment = 64;
 
 int64_t aligned(int64_t num_bytes) { return (num_bytes + kAlignment - 1) / kAlignment * kAlignment; }
@@ -46,7 +46,7 @@ SharedBatches::Buffer SharedBatches::make_buffer(int num_messages, const data::B
   const int64_t targets_at = aligned(sizeof(Header));
   const int64_t images_at = targets_at + aligned_size(format.targets);
   const int64_t num_bytes = images_at + aligned_size(format.images);
-  // Zeros, because whole messages are sent, also those of smaller batches.
+  // Initialised, because whole messages are sent even if a batch does not fill them.
   Buffer buffer{.bytes = torch::zeros({num_messages, num_bytes}, torch::TensorOptions(torch::kUInt8).pinned_memory(pin_memory))};
   for (const auto& bytes : buffer.bytes.unbind(0)) {
     buffer.messages.push_back({bytes.data_ptr(), {view_of(bytes, images_at, format.images), view_of(bytes, targets_at, format.targets)}});
@@ -54,7 +54,7 @@ SharedBatches::Buffer SharedBatches::make_buffer(int num_messages, const data::B
   return buffer;
 }
 
-void SharedBatches::start_epoch(int64_t epoch, const ShareOf& share_of) {
+void SharedBatches::start_epoch(int64_t epoch, const ShardFor& shard_for) {
   if (pending_) finish_round();
   for (const auto& buffer : buffers_) {
     if (buffer.copied) buffer.copied->wait();
@@ -62,18 +62,18 @@ void SharedBatches::start_epoch(int64_t epoch, const ShareOf& share_of) {
   is_over_ = false;
   failure_ = nullptr;
   if (loader_ == nullptr) return;
-  std::vector<RankShare> shares;
-  for (const int rank : group_->ranks()) shares.push_back(share_of(rank));
+  std::vector<RankShard> shards;
+  for (const int rank : group_->ranks()) shards.push_back(shard_for(rank));
   batches_left_.clear();
-  for (const auto& share : shares) batches_left_.push_back(static_cast<int64_t>(share.batch_sizes.size()));
-  // One round after the other, and in each the batches of all ranks that have one.
-  RankShare all;
-  std::vector<int64_t> positions(shares.size(), 0);
+  for (const auto& shard : shards) batches_left_.push_back(static_cast<int64_t>(shard.batch_sizes.size()));
+  // The loader's order: round by round, and within a round rank by rank, without the ranks that have no batch left.
+  RankShard all;
+  std::vector<int64_t> positions(shards.size(), 0);
   for (int64_t round = 0; round < std::ranges::max(batches_left_); ++round) {
-    for (size_t i = 0; i < shares.size(); ++i) {
+    for (size_t i = 0; i < shards.size(); ++i) {
       if (round >= batches_left_[i]) continue;
-      const int64_t size = shares[i].batch_sizes[static_cast<size_t>(round)];
-      all.samples.append(shares[i].samples.slice(positions[i], positions[i] + size));
+      const int64_t size = shards[i].batch_sizes[static_cast<size_t>(round)];
+      all.samples.append(shards[i].samples.slice(positions[i], positions[i] + size));
       all.batch_sizes.push_back(size);
       positions[i] += size;
     }
@@ -83,7 +83,7 @@ void SharedBatches::start_epoch(int64_t epoch, const ShareOf& share_of) {
 
 const data::Batch* SharedBatches::next() {
   if (is_over_) return nullptr;
-  // Not counted as waiting for data.
+  // This waits for a copy to the device and is not counted as waiting for data.
   if (const auto& copied = buffer_of(num_rounds_begun_).copied) copied->wait();
   const auto begin = Clock::now();
   if (!pending_) begin_round();
@@ -126,7 +126,7 @@ void SharedBatches::begin_round() {
   ++num_rounds_begun_;
 }
 
-// A failure is sent to all, and thrown when its round is due.
+// A failure is sent to all ranks and thrown when its round is received.
 void SharedBatches::write_messages(std::vector<Message>& messages) {
   std::vector<Header> headers(messages.size());
   try {

@@ -1,6 +1,6 @@
 #pragma once
-// Where the batches of a rank come from: its own loader, or, in a group of ranks, the loader of the first one, the reader, which reads and
-// prepares the samples of all (dataset.distribution); and their copies on the device.
+// The sources of a rank's batches: its own loader, or the loader of the first rank of its group, called the reader, which reads and
+// prepares the samples of the whole group (dataset.distribution). Also the copies of batches on the device.
 
 #include <c10/core/Event.h>
 
@@ -19,38 +19,37 @@
 
 namespace trainer::engine {
 
-// What a rank takes in an epoch: its samples in order, and the sizes of the batches that they are divided into.
-struct RankShare {
+// A rank's part of an epoch: its samples in order, and the sizes of the batches that they are divided into.
+struct RankShard {
   data::SampleList samples;
   std::vector<int64_t> batch_sizes;
 };
-// The share of a world rank; the same on every rank that calls it.
-using ShareOf = std::function<RankShare(int rank)>;
+// Returns the shard of a world rank; the result is the same on every rank that calls it.
+using ShardFor = std::function<RankShard(int rank)>;
 
 // start_epoch() and next() are collective over the ranks that share a reader.
 class BatchSource {
  public:
   virtual ~BatchSource() = default;
-  // The rest of an earlier epoch is dropped.
-  virtual void start_epoch(int64_t epoch, const ShareOf& share_of) = 0;
-  // This rank's next batch, valid until the next call of next() or start_epoch(); nullptr after its last one. What
-  // data::DataLoader::next() tells about copy events is true of it too. Throws DataError on the rank that cannot prepare a sample, and
-  // PeerError on the others.
+  // Drops the batches of an earlier epoch that were not taken.
+  virtual void start_epoch(int64_t epoch, const ShardFor& shard_for) = 0;
+  // This rank's next batch, valid until the next call of next() or start_epoch(); nullptr after its last one. Its copy events are used as
+  // documented at data::DataLoader::next(). Throws DataError on the rank that cannot prepare a sample, and PeerError on the others.
   virtual const data::Batch* next() = 0;
-  // Of a full batch of this rank.
+  // The number of samples in a full batch of this rank.
   virtual int64_t batch_size() const = 0;
-  // Of its own loader, if it has one; the time is that for which next() has waited for batches, or has prepared them.
+  // The counts of this rank's loader, if it has one. `waited` is the time that next() has spent waiting for batches or preparing them.
   virtual data::LoaderCounts counts() const = 0;
 };
 
 class LocalBatches final : public BatchSource {
  public:
-  // `loader`, which must outlive it, gives the batches of world rank `rank`.
+  // `loader` provides the batches of world rank `rank` and must outlive this object.
   LocalBatches(data::DataLoader& loader, int rank) : loader_(loader), rank_(rank) {}
 
-  void start_epoch(int64_t epoch, const ShareOf& share_of) override {
-    auto share = share_of(rank_);
-    loader_.start_epoch(epoch, std::move(share.samples), share.batch_sizes);
+  void start_epoch(int64_t epoch, const ShardFor& shard_for) override {
+    auto shard = shard_for(rank_);
+    loader_.start_epoch(epoch, std::move(shard.samples), shard.batch_sizes);
   }
   const data::Batch* next() override { return loader_.next(); }
   int64_t batch_size() const override { return loader_.batch_size(); }
@@ -65,13 +64,13 @@ class LocalBatches final : public BatchSource {
 class SharedBatches final : public BatchSource {
  public:
   // `group`: two or more ranks. `format`: the tensors of a full batch of one rank, with or without
-  // memory. `options`: of the batches that ranks get; make_copy_event and pin_memory are used. `loader`: on the reader, for batches of the
-  // same format, without copy events; it must outlive this object. Null on the other ranks.
+  // memory. `options`: of these batches; only make_copy_event and pin_memory are used. `loader`: on the reader, makes batches of the same
+  // format without copy events, and must outlive this object; null on the other ranks.
   SharedBatches(std::shared_ptr<distributed::ProcessGroup> group, Distribution distribution, const data::BatchTensors& format,
                 const data::LoaderOptions& options, data::DataLoader* loader);
 
-  // Only the reader calls `share_of`, for each rank of the group.
-  void start_epoch(int64_t epoch, const ShareOf& share_of) override;
+  // Only the reader calls `shard_for`, for each rank of the group.
+  void start_epoch(int64_t epoch, const ShardFor& shard_for) override;
   const data::Batch* next() override;
   int64_t batch_size() const override { return batch_size_; }
   data::LoaderCounts counts() const override;
@@ -83,7 +82,7 @@ class SharedBatches final : public BatchSource {
     int64_t size = 0;     // samples of the batch
     int64_t is_last = 0;  // whether no message of the epoch follows
   };
-  // What a rank is sent in one round: a header, and room for a full batch.
+  // The data sent to one rank in one round: a header, and space for a full batch.
   struct Message {
     void* header = nullptr;
     data::BatchTensors tensors;
@@ -121,8 +120,8 @@ class SharedBatches final : public BatchSource {
   std::exception_ptr failure_;         // of the round that has begun
 };
 
-// Of copies on the current stream of a GPU. While it waits, the rank counts as waiting for other ranks: the device may wait for their
-// gradients.
+// An event after copies on the current stream of a GPU. While it waits, the rank counts as waiting for other ranks, because the device may
+// be waiting for their gradients.
 class DeviceCopyEvent final : public data::CopyEvent {
  public:
   // `activity` may be null.
@@ -137,7 +136,7 @@ class DeviceCopyEvent final : public data::CopyEvent {
   c10::Event event_;
 };
 
-// A batch on the device that trains.
+// A batch on the training device.
 struct DeviceBatch {
   torch::Tensor images;
   torch::Tensor targets;

@@ -12,10 +12,10 @@
 namespace trainer::engine {
 namespace {
 
-// In the first steps optimizers make their state and cuDNN searches for its fastest algorithms.
+// In the first steps, optimizers allocate their state and cuDNN searches for its fastest algorithms.
 constexpr int64_t kFirstSteps = 3;
 
-// Why this training cannot have a graph; empty if it can.
+// What a graph would need and this training lacks; empty if a graph is possible.
 std::string refusal(const Parts& parts) {
   if (parts.ranks.world->size() > 1) return "one process, but this run has several";
   if (parts.ranks.world->c10d_group()) return "distributed.backend: auto";
@@ -23,7 +23,7 @@ std::string refusal(const Parts& parts) {
   if (!parts.optimizer->is_recordable()) {
     return "the optimizer sgd without dampening, adam or adamw, and optimizer.skip_zero_grads: false";
   }
-  // Their weight of the next batch follows from the number of batches, which the host reads.
+  // Without a momentum, the weight of the next batch depends on the number of batches, which the host reads.
   const auto averages = [](const auto& module) {
     const auto* layer = dynamic_cast<const nn::BatchNorm2d*>(module.get());
     return layer != nullptr && layer->averages_all_batches();
@@ -59,7 +59,7 @@ StepGraph::~StepGraph() {
   try {
     guard.synchronizeDevice(parts_.placement.device.index());
   } catch (const std::exception&) {
-    // Only of a device that has failed, which a step has reported.
+    // This fails only if the device has failed, which a step has already reported.
   }
   guard.exchangeStream(previous_stream_);
 }
@@ -87,7 +87,7 @@ void StepGraph::run(const DeviceBatch& batch, const std::function<void(const Dev
 
 void StepGraph::record(const std::function<void(const DeviceBatch& batch)>& compute) {
   const auto& placement = parts_.placement;
-  // A failure of the steps before is not one of the recording.
+  // So that a failure of earlier steps is not reported as one of the recording.
   c10::impl::VirtualGuardImpl(placement.device.type()).synchronizeDevice(placement.device.index());
   try {
     graph_ = placement.cuda->record_graph({parts_.dropout_generator}, [&] { compute(*batch_); });

@@ -13,20 +13,22 @@
 
 namespace trainer::engine {
 
-// Computes steps of one micro-step: the first ones as they come, then one that it records, and from then on those with a batch of the same
-// shape by starting the graph. A graph repeats addresses and numbers. So what changes from step to step has to lie in tensors that stay:
-// the learning rate, the number of the step, and all that one step leaves to the next; and host code of a step runs only in the recording.
+// Computes steps of one micro-step: the first ones without a graph, then one that is recorded; from then on steps with a batch of the same
+// shape replay the graph. A graph repeats addresses and constants. So all that changes from step to step (the learning rate, the number of
+// the step, the state that one step passes to the next) must be in tensors that keep their addresses, and the host code of a step runs only
+// during recording.
 class StepGraph {
  public:
-  // Null: this training has none. Throws UsageError if it cannot have one under runtime.cuda_graph: on. `parts` must outlive it.
+  // Null if this training cannot use a graph, or is not to use one. Throws UsageError if it cannot under runtime.cuda_graph: on. `parts`
+  // must outlive this object.
   static std::unique_ptr<StepGraph> make_if_possible(Parts& parts);
-  // While it exists, its thread computes on a stream of its own, on which alone a graph can be recorded.
+  // During its lifetime the current thread uses a separate stream, because a graph cannot be recorded on the default stream.
   explicit StepGraph(Parts& parts);
   ~StepGraph();
   StepGraph(const StepGraph&) = delete;
   StepGraph& operator=(const StepGraph&) = delete;
 
-  // `compute`: all that a step asks of the device. The generators of random numbers have their states of this step.
+  // `compute` runs all device work of a step. The random generators must already be set for this step.
   void run(const DeviceBatch& batch, const std::function<void(const DeviceBatch& batch)>& compute);
 
  private:
@@ -36,8 +38,8 @@ class StepGraph {
 
   Parts& parts_;
   c10::Stream previous_stream_;
-  std::optional<DeviceBatch> batch_;  // that the graph reads
-  int64_t num_computed_ = 0;          // batches of this shape
+  std::optional<DeviceBatch> batch_;  // the one that the graph reads
+  int64_t num_computed_ = 0;          // batches of this shape so far
   std::unique_ptr<device::CudaGraph> graph_;
 };
 

@@ -13,7 +13,7 @@
 namespace trainer::engine {
 namespace {
 
-// Of NonFiniteGuard::non_finite_step_.
+// The value of NonFiniteGuard::non_finite_step_ when no step was non-finite.
 constexpr int64_t kNone = -1;
 
 }  // namespace
@@ -52,7 +52,7 @@ torch::Tensor NonFiniteGuard::found_inf() {
   const torch::NoGradGuard no_grad;
   const auto& scaler = parts_.grad_scaler;
   const auto found = scaler ? scaler->found_inf() : optim::find_non_finite(parts_.optimizer->parameters());
-  // On a CPU, reading the value costs nothing, and it is nearly always 0.
+  // A fast path: on a CPU, reading the value costs nothing, and it is nearly always 0.
   if (found.is_cpu() && found.item<float>() == 0 && !step()) return found;
   auto is_found = found > 0;
   if (scaler) {
@@ -64,7 +64,7 @@ torch::Tensor NonFiniteGuard::found_inf() {
   const auto is_stopped = is_stopped_.to(torch::kFloat32);
   if (!scaler) return is_stopped;
   const auto skips = at::maximum(found, is_stopped);
-  // The GradScaler skips this one step and lowers the scale; the next loss is looked at anew.
+  // The GradScaler skips only this step and lowers the scale; the next loss is checked independently.
   const auto is_lost = finite_losses_.isnan().logical_and(is_stopped_.logical_not());
   meter_.rewind_if(is_lost);
   finite_losses_.masked_fill_(is_lost, 1);
@@ -93,7 +93,7 @@ void NonFiniteGuard::undo() {
 
 namespace {
 
-// Other numbers than those of the generator for dropout.
+// A stream different from that of the dropout generator.
 constexpr uint64_t kDefaultStream = 1;
 
 void set_default_seed(torch::Device device, uint64_t seed) {
@@ -122,7 +122,7 @@ void TrainStep::restart() {
   graph_.reset();
   graph_ = StepGraph::make_if_possible(parts_);
   if (graph_) parts_.optimizer->use_lr_tensors();
-  // With several ranks gradients are sent while others are being computed.
+  // Only with one rank: with several ranks, gradients are sent while others are still being computed.
   const auto& placement = parts_.placement;
   const bool casts = !placement.device.is_cpu() && placement.autocast_dtype && parts_.ranks.world->size() == 1;
   if (casts) cast_weights_ = nn::trained_weights(*parts_.model);
@@ -145,7 +145,7 @@ void TrainStep::run(const std::vector<MicroStep>& micro_steps, const NextBatch& 
     compute(
         micro_steps, [&](const MicroStep&) { return used; }, lr, readers);
   };
-  // Its loss has no weight of its own, which a graph would repeat.
+  // A whole batch needs no factor for its loss; a graph would repeat the factor of the recorded step.
   const bool is_whole = batch.images.size(0) == first.num_group_samples;
   if (is_whole && readers.empty()) {
     set_random_numbers(first);
@@ -204,7 +204,7 @@ DeviceBatch TrainStep::prepare(const data::Batch& batch, const MicroStep& micro_
 void TrainStep::set_random_numbers(const MicroStep& micro_step) {
   const auto seed = mix_seed(seed_, static_cast<uint64_t>(micro_step.step), static_cast<uint64_t>(micro_step.stream));
   parts_.dropout_generator.set_current_seed(seed);
-  // What LibTorch's own layers draw from, if a network of a plug-in has some.
+  // For LibTorch's own layers, which a plug-in's network may have; they use the default generator.
   set_default_seed(parts_.placement.device, mix_seed(seed, kDefaultStream));
 }
 
@@ -219,7 +219,8 @@ task::Task::Pass TrainStep::forward(const torch::Tensor& images, const torch::Te
   return pass;
 }
 
-// Micro-steps and ranks of unequal size add up to the mean over all their samples. Nothing else is divided.
+// Weights each micro-step and rank by its number of samples, so that the sum of the gradients is the mean over all samples. This is the
+// only division.
 torch::Tensor TrainStep::weighted(const task::Task::Pass& pass, int64_t size, const MicroStep& micro_step) const {
   const auto& loss = pass.loss;
   const auto num_group_samples = static_cast<double>(micro_step.num_group_samples);
@@ -230,7 +231,7 @@ torch::Tensor TrainStep::weighted(const task::Task::Pass& pass, int64_t size, co
 }
 
 void TrainStep::divide_by_weights(int64_t num_group_samples) {
-  // The weights of later micro-steps are not known before the first backward pass.
+  // Done at the end, because the weights of later micro-steps are unknown during the first backward pass.
   const torch::NoGradGuard no_grad;
   parts_.ranks.world->all_reduce(step_weight_);
   const auto factor = static_cast<double>(num_group_samples) / step_weight_;

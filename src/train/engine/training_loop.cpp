@@ -44,7 +44,7 @@ bool TrainingLoop::run() {
     } else if (!done) {
       end_together("stopped", "");
     } else if (validations_.end_training()) {
-      // Also after the last planned step: with more steps it would not be trained further either.
+      // Also after the last planned step, because a run with more steps would have stopped here too.
       end_together("early", validations_.reason_of_end());
     } else {
       end_together("done", "");
@@ -88,7 +88,7 @@ void TrainingLoop::report_failure(const std::string& message) {
   try {
     finish("failed", message);
   } catch (const std::exception&) {
-    // What has failed first, such as a full disk, may also prevent this report.
+    // The cause of the first error, such as a full disk, may also prevent this report; the first error matters.
   }
 }
 
@@ -172,7 +172,7 @@ bool TrainingLoop::train() {
   lr_ = lr_at(parts_, part_, std::max<int64_t>(progress.step - 1, 0));
   parts_.begin(part_, progress.step);
   clock_.begin(progress.step, run_.open);
-  // A stop request may have come between a step and its validation.
+  // A stop request may have arrived between a step and its validation.
   if (!validate_within_epoch()) return false;
   while (progress.step < end_step && !validations_.end_training()) {
     if (stop_agreed()) return false;
@@ -218,7 +218,7 @@ void TrainingLoop::take_step(int64_t step) {
 }
 
 void TrainingLoop::check_finite() {
-  // On a GPU this waits for the device, which may wait for the sums of other ranks.
+  // On a GPU this waits for the device, which may be waiting for the gradients of other ranks.
   const distributed::Activity::Wait wait(parts_.placement.device.is_cpu() ? nullptr : parts_.ranks.activity.get());
   const auto skipped = non_finite_steps_.check(part_, run_.progress.step - 1);
   if (!skipped.empty()) reporter_.on_warning({.epoch = part_.epoch, .step = run_.progress.step, .message = skipped});
@@ -239,7 +239,7 @@ void TrainingLoop::log_interval() {
   const auto& plan = parts_.plan;
   const int64_t step = run_.progress.step;
   Interval interval{.measured = meter_.read(*parts_.ranks.world)};
-  // All its steps were skipped; their time counts for the next interval.
+  // All steps were skipped; their time counts for the next interval.
   if (interval.measured.num_samples == 0) return;
   meter_.reset();
   clock_.read(interval);
@@ -280,7 +280,7 @@ void TrainingLoop::report_epoch() {
                       .validation = validations_.is_current() ? run_.last_validation : std::nullopt});
 }
 
-// Once, because the next epochs will be alike.
+// Advises only once, because later epochs will be similar.
 void TrainingLoop::advise_on_data() {
   if (has_advised_ || parts_.ranks.world->rank() != 0 || !advise_on_data_) return;
   const auto advice = advise_on_data_(run_.epoch, part_.epoch);

@@ -16,66 +16,65 @@
 
 namespace trainer::engine {
 
-// What surrounds the training, on the rank that writes; each may be empty.
+// Functions from outside the engine, on the rank that writes files; each may be empty.
 struct RunCallbacks {
   Checkpoints::Target checkpoints = {};
   NonFiniteSteps::Save non_finite_step = {};
-  // What to advise after an epoch (`number`, from 0) that waited for data, as a warning; empty text: nothing.
+  // Returns the text of a warning after an epoch (`number`, from 0) that waited for data; empty: no warning.
   std::function<std::string(const Interval& epoch, int64_t number)> advise_on_data = {};
 };
 
 class TrainingLoop {
  public:
-  // `parts` and `reporter` must outlive it. `should_stop` is called at every step and validation batch; if it returns true on
-  // any rank, all ranks stop.
+  // `parts` and `reporter` must outlive this object. `should_stop` is called at every step and validation batch; if it returns true on any
+  // rank, all ranks stop.
   TrainingLoop(LoopOptions options, Parts& parts, reporting::Sink& reporter, std::function<bool()> should_stop,
                RunCallbacks callbacks = {});
 
-  // To be called before run(), on each rank with the same tree: resumes from this checkpoint, which was read from `file`. Throws
+  // Resumes from this checkpoint, which was read from `file`. To be called before run(), on each rank with the same tree. Throws
   // CheckpointError.
   void resume(const state::Tree& checkpoint, const std::string& file);
 
-  // What is trained now, of which epoch.
+  // The part of an epoch that is being trained.
   const EpochPart& part() const { return part_; }
 
-  // To be called before run(): calls `hook`, which must outlive the loop, at each step, after the hooks that were added before.
+  // To be called before run(). `hook` must outlive the loop; hooks are called at each step in the order in which they were added.
   void add_hook(TrainingHook& hook) { hooks_.push_back(&hook); }
 
-  // Collective. Trains to the end and returns true, or until asked to stop and returns false; saves the run in both cases. Throws Error
-  // when no validation has measured a finite value of the monitored metric, when a step is not finite (naming it, its learning rate and the
-  // first non-finite value), memory runs out (naming the batch size) or the last checkpoint cannot be written (on the other ranks an
-  // AgreedError that names rank 0 and its reason). Reports the end in every case.
+  // Collective. Trains to the end and returns true, or until a stop request and returns false; saves the run in both cases. Throws Error
+  // when no validation has measured a finite value of the monitored metric, when a step is not finite (the message names it, its learning
+  // rate and the first non-finite value), when memory runs out (the message names the batch size) or when the last checkpoint cannot be
+  // written (on the other ranks an AgreedError with rank 0 and its reason). Reports the end in every case.
   bool run();
 
  private:
   void start();
   bool run_epochs();
-  // Collective: whether any rank has been asked to stop.
+  // Collective: whether any rank has received a stop request.
   bool stop_agreed();
-  // Whether all has been trained and validated.
+  // Whether all steps have been trained and the last validation is done.
   bool has_trained_all() const;
-  // One epoch, or the part of one that is left, and its validation. Returns false when asked to stop meanwhile.
+  // Trains one epoch, or the rest of one, and validates. Returns false after a stop request.
   bool run_epoch();
   // Collective: from now on all parameters are trained.
   void unfreeze();
-  // Trains the steps of part_, or until training.early_stopping ends the training. Returns false when asked to stop meanwhile.
+  // Trains the steps of part_, or until training.early_stopping ends the training. Returns false after a stop request.
   bool train();
   void take_step(int64_t step);
-  // How many steps of the epoch are done.
+  // The number of steps done in the epoch.
   int64_t step_in_epoch() const { return part_.first_step_in_epoch + run_.progress.step - part_.first_step; }
   void log_interval();
-  // The validation that validation.every_steps asks for after the current step, if there is one. Returns false when asked to stop
-  // meanwhile.
+  // Validates if validation.every_steps requires it after the current step. Returns false after a stop request.
   bool validate_within_epoch();
   void report_epoch();
   void advise_on_data();
   void check_finite();
-  // Checks the open interval's steps and notes its durations, so that it can be saved, or continued after a pause.
+  // Checks the open interval's steps and records its durations, so that it can be saved, or continued after a pause.
   void close_interval();
   void save(bool is_best = false);
-  // Collective: rank 0 waits for the last checkpoint and reports the end; the others succeed only if it could.
+  // Collective: rank 0 waits for the last checkpoint and reports the end; the other ranks throw if that failed.
   void end_together(const std::string& reason, const std::string& message);
-  // After an error, which is not replaced by one of this report.
+  // To be called after an error; does not throw.
   void report_failure(const std::string& message);
   void finish(const std::string& reason, const std::string& message);
 

@@ -75,8 +75,8 @@ std::optional<double> Validations::best_value() const {
 std::string Validations::reason_of_failure() const {
   if (!run_.last_validation || std::isfinite(best_value().value_or(NAN))) return "";
   return fmt::format(
-      "validation/{} was not a finite number in any validation, so that no checkpoint is the best one; lower optimizer.lr, "
-      "set training.max_grad_norm, or look at the validation images",
+      "validation/{} was not finite in any validation, so there is no best checkpoint; lower optimizer.lr, set training.max_grad_norm, or "
+      "check the validation images",
       monitored_.name);
 }
 
@@ -84,8 +84,8 @@ std::string Validations::reason_of_end() const {
   if (!end_training()) return "";
   const auto& [best, num_not_better] = run_.early_stopping;
   const auto than = best ? fmt::format("{:.6g}", *best) : "NaN";
-  return fmt::format("validation/{} was not better than {} in {} in a row (training.early_stopping)", monitored_.name, than,
-                     counted(num_not_better, "validation"));
+  return fmt::format("validation/{} did not improve on {} in {} (training.early_stopping)", monitored_.name, than,
+                     counted(num_not_better, "consecutive validation"));
 }
 
 reporting::MetricInfo monitored_metric(const MonitorOptions& options, const task::Task& task) {
@@ -107,13 +107,13 @@ std::optional<task::Measurement> evaluate_model(Network& network, const Ranks& r
   const int64_t num_batches = (num_samples + batch_size - 1) / batch_size;
   const auto end_of = [&](int64_t number) { return std::min((number + 1) * batch_size, num_samples); };
   source.batches->start_epoch(0, [&](int rank) {
-    RankShare share;
+    RankShard shard;
     for (int64_t number = rank; number < num_batches; number += world.size()) {
       const int64_t first = number * batch_size;
-      for (int64_t i = first; i < end_of(number); ++i) share.samples.indices.push_back(i);
-      share.batch_sizes.push_back(end_of(number) - first);
+      for (int64_t i = first; i < end_of(number); ++i) shard.samples.indices.push_back(i);
+      shard.batch_sizes.push_back(end_of(number) - first);
     }
-    return share;
+    return shard;
   });
 
   ranks.activity->enter(distributed::Phase::kValidation);

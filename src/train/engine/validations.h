@@ -1,6 +1,6 @@
 #pragma once
-// Measuring a network on a validation set; when a run does that, and what follows from the results: the best validation, early stopping,
-// and a learning rate that depends on them.
+// Validation: measuring a network on a validation set, when a run does so, and what depends on the results: the best validation, early
+// stopping, and a learning rate that is reduced on a plateau.
 
 #include <functional>
 #include <optional>
@@ -16,7 +16,7 @@ namespace trainer::engine {
 
 class Validations {
  public:
-  // All arguments must outlive it. `stop_agreed`: collective; whether any rank has been asked to stop.
+  // All arguments must outlive this object. `stop_agreed` is collective and returns whether any rank has received a stop request.
   Validations(const LoopOptions& options, Parts& parts, RunState& run, reporting::Sink& reporter, std::function<bool()> stop_agreed);
 
   // The metric that chooses the best validation.
@@ -25,22 +25,23 @@ class Validations {
   bool is_current() const;
   // Whether the end of the training still needs a validation, which a stop request may have prevented.
   bool is_missing_at_end() const { return !options_.is_off() && !is_current(); }
-  // Whether validation.every_steps asks for one after the current step, which is neither the last one of `part` nor validated.
+  // Whether validation.every_steps requires a validation after the current step; false after the last step of `part`, and if it is
+  // validated already.
   bool is_due_within(const EpochPart& part) const;
-  // Whether there is one after the last step of `part`.
+  // Whether there is a validation after the last step of `part`.
   bool is_due_after(const EpochPart& part) const;
-  // Collective: validates and reports. Returns false when asked to stop meanwhile; then nothing has changed.
+  // Collective: validates and reports. Returns false after a stop request; then nothing has changed.
   bool validate(const EpochPart& part, bool is_within_epoch);
 
   // Whether training.early_stopping has ended the training.
   bool end_training() const { return run_.early_stopping.is_over(early_stopping_); }
-  // Why; empty if it has not.
+  // The reason; empty if it has not.
   std::string reason_of_end() const;
-  // Why a training that has come to its end has failed nevertheless: no validation measured a finite value. Empty if it has not.
+  // Why a training that has reached its end still counts as failed: no validation measured a finite value. Empty if it has not failed.
   std::string reason_of_failure() const;
 
  private:
-  // Of the metric; empty: no validation has measured it.
+  // The best value of the monitored metric; empty: no validation has measured it.
   std::optional<double> best_value() const;
 
   const ValidationOptions& options_;
@@ -63,13 +64,13 @@ struct Evaluation {
 };
 
 // Collective: the metrics of the model in eval mode, over every sample of `source` once. The batches are the same for any number of ranks,
-// and each batch is evaluated by one rank, so that the metrics are the same to the last digit. Outputs are averaged over the views of
-// `tta`. Uses autocast if training does. Calls `should_stop`, which must return the same value on all ranks, before each round of batches;
-// returns nothing if it returns true. Leaves the model in train mode.
+// and each batch is evaluated by one rank, so that the metrics do not depend on the number of ranks, to the last digit. Outputs are
+// averaged over the views of `tta`. Uses autocast if training does. Calls `should_stop`, which must return the same value on all ranks,
+// before each round of batches, and returns nothing if it returns true. Leaves the model in train mode.
 std::optional<task::Measurement> evaluate_model(Network& network, const Ranks& ranks, DataSource& source, task::TestTimeAugmentation tta,
                                                 const std::function<bool()>& should_stop);
 
-// The same over the validation set, also with the averaged parameters.
+// evaluate_model() over the validation set, with the model's parameters and, if there are any, with the averaged ones.
 std::optional<Evaluation> evaluate(Parts& parts, task::TestTimeAugmentation tta, const std::function<bool()>& should_stop);
 
 }  // namespace trainer::engine

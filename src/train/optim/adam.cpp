@@ -10,7 +10,7 @@ namespace {
 struct AdamOptions {
   explicit AdamOptions(bool decoupled = false) : decoupled_weight_decay(decoupled), weight_decay(decoupled ? 0.01 : 0) {}
 
-  bool decoupled_weight_decay;  // true (AdamW): shrinks the parameter; false (Adam): is added to its gradient
+  bool decoupled_weight_decay;  // true (AdamW): shrinks the parameter; false (Adam): the decay is added to its gradient
   double lr = 0.001;
   std::vector<double> betas{0.9, 0.999};
   double eps = 1e-8;
@@ -18,16 +18,15 @@ struct AdamOptions {
 
   void describe(KeyTable& keys) {
     keys.add("lr", lr, {.min = 0, .doc = "Learning rate, which the schedule scales."});
-    keys.add("betas", betas,
-             {.min = 0,
-              .max = 1,
-              .max_excluded = true,
-              .doc = "Two numbers: how much of the running means of the gradient and of its square is kept."});
+    keys.add(
+        "betas", betas,
+        {.min = 0, .max = 1, .max_excluded = true, .doc = "Two decay factors, of the running means of the gradient and of its square."});
     keys.add("eps", eps, {.min = 0, .min_excluded = true, .doc = "Added to the denominator."});
-    keys.add("weight_decay", weight_decay,
-             {.min = 0,
-              .doc = decoupled_weight_decay ? "Times lr and the parameter, subtracted from the parameter."
-                                            : "Times the parameter, added to its gradient."});
+    keys.add(
+        "weight_decay", weight_decay,
+        {.min = 0,
+         .doc = decoupled_weight_decay ? "Decoupled weight decay: lr times this fraction of the parameter is subtracted in each update."
+                                       : "L2 penalty: this fraction of the parameter is added to its gradient."});
     keys.refuse("betas", [this]() -> std::string {
       return betas.size() == 2 ? "" : fmt::format("[{}] has {}; give two", fmt::join(betas, ", "), counted(betas.size(), "number"));
     });
@@ -129,7 +128,7 @@ void add_adam(OptimizerRegistry& registry) {
   const auto make = [](const AdamOptions& options, std::vector<ParamGroup> groups) {
     return std::make_unique<Adam>(options, std::move(groups));
   };
-  registry.add<AdamOptions>("adam", "Adam (Kingma and Ba 2014); weight decay is part of the gradient.", make);
+  registry.add<AdamOptions>("adam", "Adam (Kingma and Ba 2014); weight decay is added to the gradient.", make);
   registry.add<AdamWOptions>("adamw", "Adam with decoupled weight decay (Loshchilov and Hutter 2017).", make);
 }
 

@@ -22,7 +22,7 @@ class Ema {
   Ema(const Ema&) = delete;
   Ema& operator=(const Ema&) = delete;
 
-  // Call after each Optimizer::step(), with the same `found_inf`; if that is 1, nothing changes. Does not wait for the device.
+  // To be called after each Optimizer::step() with the same `found_inf`; if that is 1, nothing changes. Does not wait for the device.
   void update(const std::optional<torch::Tensor>& found_inf = {});
   // Swaps the parameters' values and the averages. A second call restores both bit for bit.
   void swap();
@@ -31,7 +31,7 @@ class Ema {
   // with them.
   state::Tree state() const;
   // Loads what state() or AveragedModel's state_dict() returned; the model's buffers do not change. Throws CheckpointError when an entry is
-  // missing or has another shape or dtype; a part may be loaded by then.
+  // missing or has another shape or dtype; some entries may have been loaded by then.
   void load_state(const state::View& view);
 
  private:
@@ -44,7 +44,7 @@ class Ema {
   torch::Tensor num_updates_;            // int64 scalar on the device, without skipped updates
 };
 
-// While it lives, the model's parameters hold the averages.
+// During its lifetime, the model's parameters hold the averages.
 class AveragedParameters {
  public:
   explicit AveragedParameters(Ema& ema) : ema_(ema) { ema_.swap(); }

@@ -30,7 +30,7 @@ struct Schedule {
   virtual ~Schedule() = default;
   virtual double factor(const SchedulePoint& point) const = 0;
   virtual bool has_own_warmup() const { return false; }
-  // The epoch of the last drop; 0: the schedule has none.
+  // The epoch of the last drop; 0: the schedule has no drops.
   virtual double last_drop() const { return 0; }
   virtual std::optional<Plateau> plateau() const { return std::nullopt; }
   virtual std::vector<std::pair<std::string, double>> group_factors() const { return {{"initial_lr", 1}}; }
@@ -53,7 +53,7 @@ struct StepSchedule : Schedule {
 
   void describe(KeyTable& keys) {
     keys.add("step_epochs", step_epochs, {.min = 1, .unit = "epochs", .doc = "Epochs between two drops.", .required = true});
-    keys.add("gamma", gamma, {.min = 0, .min_excluded = true, .doc = "What each drop multiplies the learning rate by."});
+    keys.add("gamma", gamma, {.min = 0, .min_excluded = true, .doc = "Factor by which each drop multiplies the learning rate."});
   }
   double factor(const SchedulePoint& point) const override {
     return std::pow(gamma, std::floor(point.epoch / static_cast<double>(step_epochs)));
@@ -69,14 +69,12 @@ struct MultistepSchedule : Schedule {
              {.min = 0,
               .min_excluded = true,
               .unit = "epochs",
-              .doc = "When the drops come, in increasing order; fractions allowed.",
+              .doc = "The epochs of the drops, in increasing order; fractions are allowed.",
               .required = true});
-    keys.add("gamma", gamma, {.min = 0, .min_excluded = true, .doc = "What each drop multiplies the learning rate by."});
+    keys.add("gamma", gamma, {.min = 0, .min_excluded = true, .doc = "Factor by which each drop multiplies the learning rate."});
     keys.refuse("milestones", [this]() -> std::string {
       const bool increases = std::ranges::adjacent_find(milestones, std::ranges::greater_equal()) == milestones.end();
-      return increases ? ""
-                       : fmt::format("[{}] does not increase from each to the next; sort it and give each epoch once",
-                                     fmt::join(milestones, ", "));
+      return increases ? "" : fmt::format("[{}] is not strictly increasing; sort it and give each epoch once", fmt::join(milestones, ", "));
     });
   }
   double last_drop() const override { return milestones.empty() ? 0 : milestones.back(); }
@@ -90,7 +88,7 @@ struct CosineSchedule : Schedule {
   double final_factor = 0;
 
   void describe(KeyTable& keys) {
-    keys.add("final_factor", final_factor, {.min = 0, .max = 1, .doc = "Part of the learning rate that is left at the end."});
+    keys.add("final_factor", final_factor, {.min = 0, .max = 1, .doc = "Fraction of the learning rate at the end."});
   }
   double factor(const SchedulePoint& point) const override { return cosine_anneal(1, final_factor, point.progress()); }
 };
@@ -100,8 +98,8 @@ struct LinearSchedule : Schedule {
   double end_factor = 0;
 
   void describe(KeyTable& keys) {
-    keys.add("start_factor", start_factor, {.min = 0, .max = 1, .doc = "Part of the learning rate at the start."});
-    keys.add("end_factor", end_factor, {.min = 0, .max = 1, .doc = "Part of the learning rate at the end."});
+    keys.add("start_factor", start_factor, {.min = 0, .max = 1, .doc = "Fraction of the learning rate at the start."});
+    keys.add("end_factor", end_factor, {.min = 0, .max = 1, .doc = "Fraction of the learning rate at the end."});
   }
   double factor(const SchedulePoint& point) const override { return interpolate(start_factor, end_factor, point.progress()); }
 };
@@ -111,8 +109,8 @@ struct PolynomialSchedule : Schedule {
   double final_factor = 0;
 
   void describe(KeyTable& keys) {
-    keys.add("power", power, {.min = 0, .min_excluded = true, .doc = "Exponent of the part of the steps left; 1: a straight line."});
-    keys.add("final_factor", final_factor, {.min = 0, .max = 1, .doc = "Part of the learning rate that is left at the end."});
+    keys.add("power", power, {.min = 0, .min_excluded = true, .doc = "Exponent of the fraction of steps left; 1: a straight line."});
+    keys.add("final_factor", final_factor, {.min = 0, .max = 1, .doc = "Fraction of the learning rate at the end."});
   }
   double factor(const SchedulePoint& point) const override { return interpolate(final_factor, 1, std::pow(1 - point.progress(), power)); }
 };
@@ -123,8 +121,9 @@ struct OneCycleSchedule : Schedule {
   double final_div_factor = 1e4;
 
   void describe(KeyTable& keys) {
-    keys.add("pct_start", pct_start,
-             {.min = 0, .max = 1, .max_excluded = true, .doc = "Part of the steps in which the learning rate rises, to the optimizer's."});
+    keys.add(
+        "pct_start", pct_start,
+        {.min = 0, .max = 1, .max_excluded = true, .doc = "Fraction of the steps in which the learning rate rises to the optimizer's lr."});
     keys.add("div_factor", div_factor,
              {.min = 0, .min_excluded = true, .doc = "The learning rate starts at the optimizer's lr divided by this."});
     keys.add("final_div_factor", final_div_factor,
@@ -138,7 +137,7 @@ struct OneCycleSchedule : Schedule {
     const double last = static_cast<double>(point.num_steps - 1);
     const double step = std::min(static_cast<double>(point.step), last);
     const double peak = pct_start * static_cast<double>(point.num_steps) - 1;
-    // With the peak at step 0 there is no rise; PyTorch divides by zero there.
+    // With the peak at step 0 there is no rise; PyTorch would divide by zero.
     if (peak > 0 && step <= peak) return cosine_anneal(1 / div_factor, 1, step / peak);
     return cosine_anneal(1, 1 / (div_factor * final_div_factor), (step - peak) / (last - peak));
   }
@@ -149,16 +148,20 @@ struct PlateauSchedule : Schedule {
 
   void describe(KeyTable& keys) {
     keys.add("factor", options.factor,
-             {.min = 0, .max = 1, .max_excluded = true, .doc = "What each reduction multiplies the learning rate by."});
-    keys.add("patience", options.patience,
-             {.min = 0,
-              .unit = "validations",
-              .doc = "Validations in a row without a better checkpoint.monitor that are waited for; one more reduces the learning rate."});
-    keys.add("threshold", options.threshold, {.min = 0, .doc = "How much better than the best one a validation must be to count."});
+             {.min = 0, .max = 1, .max_excluded = true, .doc = "Factor by which each reduction multiplies the learning rate."});
+    keys.add(
+        "patience", options.patience,
+        {.min = 0,
+         .unit = "validations",
+         .doc =
+             "Consecutive validations without improvement of checkpoint.monitor that are tolerated; one more reduces the learning rate."});
+    keys.add("threshold", options.threshold, {.min = 0, .doc = "Minimum improvement over the best validation that counts."});
     keys.add_choice("threshold_mode", options.is_relative, {{"rel", true}, {"abs", false}},
-                    {.doc = "Whether threshold is a fraction of the best value, or in the metric's own unit."});
-    keys.add("cooldown", options.cooldown, {.min = 0, .unit = "validations", .doc = "Validations after a reduction that are not counted."});
-    keys.add("min_factor", options.min_factor, {.min = 0, .max = 1, .doc = "Part of the learning rate that is left at least."});
+                    {.doc = "rel: threshold is a fraction of the best value; abs: it is in the metric's own unit."});
+    keys.add("cooldown", options.cooldown,
+             {.min = 0, .unit = "validations", .doc = "Number of validations after a reduction that are not counted."});
+    keys.add("min_factor", options.min_factor,
+             {.min = 0, .max = 1, .doc = "Lower limit of the learning rate, as a fraction of the optimizer's lr."});
   }
   double factor(const SchedulePoint& /*point*/) const override { return 1; }
   std::optional<Plateau> plateau() const override { return Plateau(options); }
@@ -170,14 +173,14 @@ const LrSchedulerRegistry& schedules() {
   static const LrSchedulerRegistry all = [] {
     LrSchedulerRegistry registry("lr_scheduler");
     const auto copy = [](const auto& schedule) { return std::make_unique<std::decay_t<decltype(schedule)>>(schedule); };
-    registry.add<ConstantSchedule>("constant", "The learning rate stays as it is.", copy);
+    registry.add<ConstantSchedule>("constant", "The learning rate stays constant.", copy);
     registry.add<StepSchedule>("step", "Multiplied by gamma every step_epochs epochs.", copy);
     registry.add<MultistepSchedule>("multistep", "Multiplied by gamma at each milestone.", copy);
     registry.add<CosineSchedule>("cosine", "Half a cosine down to final_factor.", copy);
     registry.add<LinearSchedule>("linear", "A straight line from start_factor to end_factor.", copy);
-    registry.add<PolynomialSchedule>("polynomial", "A power of the part of the steps that is left, down to final_factor.", copy);
-    registry.add<PlateauSchedule>("reduce_on_plateau", "Multiplied by factor when the validations do not get better any more.", copy);
-    registry.add<OneCycleSchedule>("onecycle", "Up and down again, each half a cosine (Smith and Topin 2017).", copy);
+    registry.add<PolynomialSchedule>("polynomial", "A power of the fraction of steps left, down to final_factor.", copy);
+    registry.add<PlateauSchedule>("reduce_on_plateau", "Multiplied by factor when the validations no longer improve.", copy);
+    registry.add<OneCycleSchedule>("onecycle", "Up and down again, each as half a cosine (Smith and Topin 2017).", copy);
     return registry;
   }();
   return all;
@@ -231,7 +234,7 @@ void Plateau::observe(double value, bool higher_is_better) {
 }
 
 void Plateau::add_state(state::Dict& state) const {
-  // Without a value, Python keeps its own: the worst number.
+  // If "best" is missing, Python keeps its initial value, the worst number.
   if (best_) state.add("best", *best_);
   state.add("num_bad_epochs", num_bad_);
   state.add("cooldown_counter", cooldown_left_);

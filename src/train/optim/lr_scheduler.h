@@ -24,31 +24,31 @@
 
 namespace trainer::optim {
 
-// The part of a learning-rate schedule that depends on validations: that of torch.optim.lr_scheduler.ReduceLROnPlateau, without its `eps`.
+// The part of a learning-rate schedule that depends on validations: torch.optim.lr_scheduler.ReduceLROnPlateau without its `eps`.
 
 struct PlateauOptions {
   double factor = 0.1;      // what a reduction multiplies the learning rate by
-  int64_t patience = 10;    // validations without a better one that are waited for; one more reduces the learning rate
-  double threshold = 1e-4;  // how much better a validation must be than the best one
+  int64_t patience = 10;    // consecutive validations without improvement that are tolerated; one more reduces the learning rate
+  double threshold = 1e-4;  // minimum improvement over the best validation
   bool is_relative = true;  // whether `threshold` is a fraction of the best value, or in the metric's unit
-  int64_t cooldown = 0;     // validations after a reduction that are not counted
-  double min_factor = 0;    // the least factor()
+  int64_t cooldown = 0;     // number of validations after a reduction that are not counted
+  double min_factor = 0;    // lower limit of factor()
 };
 
 class Plateau {
  public:
   explicit Plateau(const PlateauOptions& options) : options_(options) {}
 
-  // For the optimizer's lr: 1 before the first reduction.
+  // The factor for the optimizer's lr; 1 before the first reduction.
   double factor() const { return lr_factor_; }
-  // To be called after each validation, on every rank with the same value.
+  // To be called after each validation with the same value on every rank.
   void observe(double value, bool higher_is_better);
 
-  // observe() calls so far: `last_epoch` of the scheduler in Python.
+  // The number of observe() calls so far: `last_epoch` of the scheduler in Python.
   int64_t num_observed() const { return num_observed_; }
-  // Adds what a state_dict() of ReduceLROnPlateau holds, without `last_epoch` and the options, and the factor.
+  // Adds the entries of ReduceLROnPlateau's state_dict() except `last_epoch` and the options, and the factor.
   void add_state(state::Dict& state) const;
-  // `state`: the same with `last_epoch`. That of another schedule is ignored.
+  // `state`: these entries and `last_epoch`. The state of another schedule is ignored.
   void load_state(const state::View& state);
 
  private:
@@ -63,19 +63,19 @@ class Plateau {
 // All values are factors for the optimizer's lr.
 struct LrSchedule {
   std::function<double(int64_t step)> factor;  // at update number `step`, from 0
-  // What the scheduler of torch.optim.lr_scheduler keeps in each group of parameters beside "lr", and needs to continue: "initial_lr",
-  // and of onecycle "max_lr" and "min_lr" too.
+  // The entries of each parameter group besides "lr" that the scheduler of torch.optim.lr_scheduler needs to continue: "initial_lr", and
+  // for onecycle "max_lr" and "min_lr" too.
   std::vector<std::pair<std::string, double>> group_factors;
   std::optional<Plateau> plateau = {};
 
   double operator()(int64_t step) const { return factor(step) * (plateau ? plateau->factor() : 1); }
 };
 
-// What a schedule of the registry needs of a run.
+// What a schedule of the registry requires of a run.
 struct LrScheduleTraits {
-  bool has_own_warmup = false;  // it cannot be combined with another one
+  bool has_own_warmup = false;  // if so, it cannot be combined with lr_scheduler.warmup_*
   bool needs_validations = false;
-  double last_drop = 0;  // in epochs; 0: it has none
+  double last_drop = 0;  // epoch of the last drop; 0: the schedule has no drops
 };
 LrScheduleTraits traits_of(const ComponentConfig& schedule);
 

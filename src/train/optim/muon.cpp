@@ -1,8 +1,7 @@
 // Muon for the weights of convolutions (Jordan et al., "Muon: An optimizer for hidden layers in neural networks", 2024), and SGD with
 // Nesterov momentum for all other parameters, as in Jordan's CIFAR-10 recipe airbench94_muon. torch.optim has Muon since version 2.9, but
 // only for parameters with two dimensions.
-//
-// The original orthogonalises in bfloat16, for speed on GPUs. Here the type is the parameter's, because most CPUs are slow in bfloat16.
+// The original orthogonalises in bfloat16, for speed on GPUs. This code uses the parameter's type, because most CPUs are slow in bfloat16.
 
 #include <torch/torch.h>
 
@@ -27,21 +26,24 @@ struct MuonOptions {
   double sgd_weight_decay = 0;
 
   void describe(KeyTable& keys) {
-    // The other learning rates follow the schedule by the ratio of step()'s lr to this one, which 0 would leave undefined.
+    // Must not be 0: the schedule scales the other learning rates by the ratio of step()'s lr to this one.
     keys.add("lr", lr,
              {.min = 0,
               .min_excluded = true,
-              .doc = "Learning rate of the weights of convolutions, which the schedule scales; linear_lr and bias_lr are scaled alike."});
-    keys.add("momentum", momentum,
-             {.min = 0,
-              .max = 1,
-              .max_excluded = true,
-              .doc = "Part of the last update's direction that is kept, before it is orthogonalised; weights of convolutions only."});
+              .doc = "Learning rate of the weights of convolutions, which the schedule scales; linear_lr and bias_lr are scaled by the "
+                     "same factor."});
+    keys.add(
+        "momentum", momentum,
+        {.min = 0,
+         .max = 1,
+         .max_excluded = true,
+         .doc = "Fraction of the last update's direction that is kept, before orthogonalisation; only for the weights of convolutions."});
     keys.add("nesterov", nesterov, {.doc = "Nesterov's momentum for the weights of convolutions."});
-    keys.add("ns_steps", ns_steps,
-             {.min = 1,
-              .unit = "steps",
-              .doc = "Newton-Schulz iterations that orthogonalise a direction: 5 bring most singular values between 0.68 and 1.21."});
+    keys.add(
+        "ns_steps", ns_steps,
+        {.min = 1,
+         .unit = "steps",
+         .doc = "Number of Newton-Schulz iterations that orthogonalise a direction; 5 bring most singular values between 0.68 and 1.21."});
     keys.add("normalize_weights", normalize_weights,
              {.doc = "Before each update, scale the weight of each convolution to the 2-norm sqrt(output channels)."});
     keys.add("linear_lr", linear_lr,
@@ -55,12 +57,12 @@ struct MuonOptions {
               .doc = "Nesterov's momentum for the parameters that linear_lr and bias_lr apply to; 0: plain SGD."});
     keys.add("sgd_weight_decay", sgd_weight_decay,
              {.min = 0,
-              .doc = "Part of these parameters that an update at the full learning rate subtracts, before momentum; nothing where that "
+              .doc = "Fraction of these parameters that an update at the full learning rate subtracts, before momentum; no effect if that "
                      "learning rate is 0."});
   }
 };
 
-// Keeps divisions by norms finite, so that zeros stay zeros.
+// Added to norms, so that zero matrices stay zero instead of becoming NaN.
 constexpr double kEpsilon = 1e-7;
 
 // Moves the singular values of matrices, [n, rows, columns], towards 1 and keeps their singular vectors. Each step applies

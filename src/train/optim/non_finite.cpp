@@ -1,31 +1,25 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
-#include <bit>
-#include <limits>
+#include <span>
 #include <utility>
 
 #include "distributed/packed_tensors.h"
+#include "train/optim/non_finite_values.h"
 #include "train/optim/optimizer.h"
 
 namespace trainer::optim {
 namespace {
 
-// In an infinity or NaN all exponent bits are set. The test uses integers because every compiler vectorises that loop.
-template <class Value, class Bits>
-bool has_non_finite(const torch::Tensor& tensor) {
-  constexpr Bits kExponent = std::bit_cast<Bits>(std::numeric_limits<Value>::infinity());
-  const auto* bits = static_cast<const Bits*>(tensor.const_data_ptr());
-  const int64_t size = tensor.numel();
-  Bits any = 0;
-  for (int64_t i = 0; i < size; ++i) any |= static_cast<Bits>((bits[i] & kExponent) == kExponent);
-  return any != 0;
+template <class Value>
+std::span<const Value> values_of(const torch::Tensor& tensor) {
+  return {tensor.const_data_ptr<Value>(), static_cast<size_t>(tensor.numel())};
 }
 
 bool has_non_finite(const torch::Tensor& tensor) {
   if (tensor.is_non_overlapping_and_dense()) {
-    if (tensor.scalar_type() == torch::kFloat32) return has_non_finite<float, uint32_t>(tensor);
-    if (tensor.scalar_type() == torch::kFloat64) return has_non_finite<double, uint64_t>(tensor);
+    if (tensor.scalar_type() == torch::kFloat32) return has_non_finite(values_of<float>(tensor));
+    if (tensor.scalar_type() == torch::kFloat64) return has_non_finite(values_of<double>(tensor));
   }
   return !tensor.isfinite().all().item<bool>();
 }
@@ -49,7 +43,7 @@ torch::Tensor find_non_finite(const std::vector<torch::Tensor>& parameters) {
 
 namespace {
 
-// Lists of tensors that are not much larger than a limit, which bounds the memory of what is computed from all tensors of a list.
+// Divides tensors into lists of limited total size, which bounds the memory of values computed from a whole list.
 std::vector<std::vector<torch::Tensor>> chunks_of(const std::vector<torch::Tensor>& tensors) {
   constexpr size_t kLimit = size_t{64} << 20;
   std::vector<std::vector<torch::Tensor>> chunks;
@@ -82,7 +76,7 @@ void change_unless(const std::optional<torch::Tensor>& found_inf, const std::vec
       before.emplace_back(std::move(packed), std::move(bytes));
     }
     change();
-    // Not by arithmetic, which would keep infinities and NaN.
+    // Multiplying by a flag instead would keep infinities and NaN.
     for (const auto& [packed, bytes] : before) packed.write_if(skip, bytes);
   }
 }

@@ -47,7 +47,7 @@ std::vector<bool> have_nonzero(const std::vector<torch::Tensor>& tensors) {
 
 namespace {
 
-// The numbers of the layers of a network, from 0.
+// The numbers of the layers of a network, from 0, as defined at group_parameters().
 class LayerNumbers {
  public:
   explicit LayerNumbers(const torch::nn::Module& network) { add_children(network, ""); }
@@ -92,7 +92,7 @@ class LayerNumbers {
 std::vector<ParamGroup> group_parameters(const torch::nn::Module& model, bool decay_norm_and_bias,
                                          const std::vector<ParameterGroupOptions>& sections, double layer_decay) {
   const LayerNumbers numbers(model);
-  // By the item (0: none), whether weights decay not, and the layer.
+  // The key: the number of the section (0: none), whether weight decay is off, and the layer.
   std::map<std::tuple<size_t, bool, int64_t>, ParamGroup> groups;
   for (const auto& item : model.named_parameters()) {
     const auto& param = item.value();
@@ -235,7 +235,7 @@ void Optimizer::load_state(const state::View& view) {
     }
   }
   if (num_found != states.keys().size()) {
-    states.fail(fmt::format("has {} beyond those of the {}", counted(states.keys().size() - num_found, "entry", "entries"),
+    states.fail(fmt::format("has {} more than the {} of the model", counted(states.keys().size() - num_found, "entry", "entries"),
                             counted(number, "parameter")));
   }
 }
@@ -265,7 +265,7 @@ torch::Tensor clip_grad_norm(const std::vector<torch::Tensor>& parameters, doubl
 
 }  // namespace trainer::optim
 
-// The state of LibTorch's own optimizers: trainer/optim.h.
+// The state of LibTorch's own optimizers, declared in trainer/optim.h.
 
 namespace trainer::optim {
 namespace {
@@ -273,7 +273,7 @@ namespace {
 using torch::optim::OptimizerOptions;
 using torch::optim::OptimizerParamState;
 
-// How one class of optimizers keeps its state and options.
+// The format of the state and options of one class of optimizers.
 class Format {
  public:
   virtual ~Format() = default;
@@ -322,7 +322,7 @@ class SgdFormat : public Format {
   }
 };
 
-// Of Adam and AdamW.
+// The format of Adam and AdamW.
 template <class ParamState, class Options, bool kDecoupled>
 class AdamFormat : public Format {
  public:
@@ -363,7 +363,7 @@ std::unique_ptr<Format> format_of(const torch::optim::Optimizer& optimizer) {
   if (dynamic_cast<const SGD*>(&optimizer) != nullptr) return std::make_unique<SgdFormat>();
   if (dynamic_cast<const Adam*>(&optimizer) != nullptr) return std::make_unique<AdamFormat<AdamParamState, AdamOptions, false>>();
   if (dynamic_cast<const AdamW*>(&optimizer) != nullptr) return std::make_unique<AdamFormat<AdamWParamState, AdamWOptions, true>>();
-  throw UsageError("the state of this optimizer cannot be written in PyTorch's form; it can for torch::optim::SGD, Adam and AdamW");
+  throw UsageError("the state of this optimizer cannot be saved; use torch::optim::SGD, Adam or AdamW");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 #pragma once
-// Making optimizers (trainer/optim.h), and what is done with all gradients before a step.
+// Creation of optimizers (trainer/optim.h), and operations on all gradients before a step.
 
 #include <torch/types.h>
 
@@ -17,13 +17,13 @@ class Module;
 
 namespace trainer::optim {
 
-// Returns the parameters that require gradients: first those that no item of `sections` names, then those of each item, without those of
-// items before it. Unless `decay_norm_and_bias`, parameters with fewer than two dimensions (norm weights, biases) are in a further group
-// without weight decay, after the others; not if their item has a weight decay of its own. With a `layer_decay` below 1 each of these is
-// divided further by layers, the first ones first, and the learning rate of a layer is multiplied by layer_decay for each layer after it,
-// as in timm's param_groups_layer_decay. A layer is what the network, its lists and its plain torch::nn::Module hold: a block, or a layer
-// alone, but a normalisation belongs to what comes before it. Parameters of the network itself, such as a class token, belong to the first
-// one. Groups without parameters are omitted.
+// Divides the parameters that require gradients into groups: first those that no item of `sections` names, then those of each item that no
+// earlier item names. Unless `decay_norm_and_bias`, parameters with fewer than two dimensions (norm weights, biases) form a separate group
+// without weight decay after the others, except those of an item with its own weight decay. With a `layer_decay` below 1, each group is
+// divided further by layers, in their order, and the learning rate of a layer is multiplied by layer_decay for each layer after it, as in
+// timm's param_groups_layer_decay. A layer is a direct child of the network, of its lists or of its plain torch::nn::Modules; a
+// normalisation belongs to the layer before it. Parameters of the network itself, such as a class token, belong to the first layer. Groups
+// without parameters are omitted.
 std::vector<ParamGroup> group_parameters(const torch::nn::Module& model, bool decay_norm_and_bias,
                                          const std::vector<ParameterGroupOptions>& sections = {}, double layer_decay = 1);
 
@@ -33,7 +33,7 @@ std::unique_ptr<Optimizer> make_optimizer(const ComponentConfig& component, std:
 // Returns 1 if any gradient has an infinite or NaN element, else 0, as a float32 scalar on the parameters' device: the `found_inf` of
 // step(). Does not wait for the device.
 torch::Tensor find_non_finite(const std::vector<torch::Tensor>& parameters);
-// Runs `change`, which changes these tensors. If `found_inf` is given and not 0, they keep their values. Does not wait for a GPU.
+// Runs `change`, which modifies `tensors`, unless `found_inf` is given and not 0; then they keep their values. Does not wait for a GPU.
 void change_unless(const std::optional<torch::Tensor>& found_inf, const std::vector<torch::Tensor>& tensors,
                    const std::function<void()>& change);
 // The 2-norm of all elements of all tensors (at least one), as a scalar tensor on their device. Does not wait for the device.

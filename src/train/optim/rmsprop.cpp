@@ -1,5 +1,4 @@
-// torch.optim.RMSprop. LibTorch has no fused kernel for it, so it is computed by operations over lists of tensors, as Python does with
-// foreach: true.
+// torch.optim.RMSprop. LibTorch has no fused kernel for it, so it uses operations over lists of tensors, as Python does with foreach=True.
 
 #include <torch/torch.h>
 
@@ -19,10 +18,10 @@ struct RmspropOptions {
   void describe(KeyTable& keys) {
     keys.add("lr", lr, {.min = 0, .doc = "Learning rate, which the schedule scales."});
     keys.add("alpha", alpha,
-             {.min = 0, .max = 1, .max_excluded = true, .doc = "Part of the running mean of the squared gradient that is kept."});
+             {.min = 0, .max = 1, .max_excluded = true, .doc = "Decay factor of the running mean of the squared gradient."});
     keys.add("eps", eps, {.min = 0, .min_excluded = true, .doc = "Added to the denominator."});
-    keys.add("weight_decay", weight_decay, {.min = 0, .doc = "Times the parameter, added to its gradient."});
-    keys.add("momentum", momentum, {.min = 0, .max = 1, .max_excluded = true, .doc = "Part of the last update that is kept."});
+    keys.add("weight_decay", weight_decay, {.min = 0, .doc = "L2 penalty: this fraction of the parameter is added to its gradient."});
+    keys.add("momentum", momentum, {.min = 0, .max = 1, .max_excluded = true, .doc = "Fraction of the last update that is kept."});
     keys.add("centered", centered, {.doc = "Divide by the running variance of the gradient instead of the running mean of its square."});
   }
 };
@@ -46,7 +45,7 @@ class Rmsprop final : public Optimizer {
   double base_lr() const override { return options_.lr; }
 
  private:
-  // What one update changes.
+  // The tensors that one update changes.
   struct Lists {
     Tensors params, square_avgs, momentum_buffers, grad_avgs, steps;
 
@@ -148,7 +147,7 @@ class Rmsprop final : public Optimizer {
 }  // namespace
 
 void add_rmsprop(OptimizerRegistry& registry) {
-  registry.add<RmspropOptions>("rmsprop", "RMSprop (Hinton 2012): the gradient over the root of the running mean of its square.",
+  registry.add<RmspropOptions>("rmsprop", "RMSprop (Hinton 2012): the gradient divided by the root of the running mean of its square.",
                                [](const auto& options, auto groups) { return std::make_unique<Rmsprop>(options, std::move(groups)); });
 }
 

@@ -1,13 +1,10 @@
 // Sharpness-aware minimization (Foret et al. 2021): an SGD step with the gradient at the nearby point of highest loss, w + rho g / ||g||,
 // where g is the gradient of the first pass over all parameters together.
-//
-// Several ranks: they ascend along the gradient of the whole batch, so that they compute what one process computes. With `perturbation:
-// rank`, as in the paper, each rank ascends along the gradient of its own part (m-sharpness), so that the first pass needs no exchange; the
-// parameters then differ between ranks until step() restores the old bits. With amp::GradScaler, both losses are scaled and only the second
-// gradient is unscaled: the scale of the first cancels.
-//
-// The running statistics of batch normalisation are updated by the first pass only: the second one is over the same samples, at parameters
-// that the network does not keep.
+// With several ranks, all ascend along the gradient of the whole batch, so that the result is that of one process. With `perturbation:
+// rank`, as in the paper, each rank ascends along the gradient of its own part (m-sharpness), so that the first pass needs no
+// communication; the parameters then differ between ranks until step() restores the old values. With amp::GradScaler, both losses are
+// scaled and only the second gradient is unscaled, because the scale of the first cancels. Only the first pass updates the running
+// statistics of batch normalisation, because the second one uses the same samples with temporary parameters.
 
 #include <torch/torch.h>
 
@@ -24,11 +21,12 @@ struct SamOptions : SgdOptions {
 
   void describe(KeyTable& keys) {
     SgdOptions::describe(keys);
-    keys.add("rho", rho, {.min = 0, .doc = "How far from the parameters the gradient is taken (2-norm over all of them)."});
-    keys.add_choice("perturbation", perturbation, {{"global", Perturbation::kGlobal}, {"rank", Perturbation::kRank}},
-                    {.doc = "Whose samples decide the direction in which the parameters are moved: global: those of the whole batch, as in "
-                            "one process, which sends the gradients twice a step; rank: on each rank its own, as in the paper, so that the "
-                            "result depends on the number of ranks."});
+    keys.add("rho", rho, {.min = 0, .doc = "Distance from the parameters at which the gradient is computed (2-norm over all of them)."});
+    keys.add_choice(
+        "perturbation", perturbation, {{"global", Perturbation::kGlobal}, {"rank", Perturbation::kRank}},
+        {.doc =
+             "Samples whose gradient gives the direction of the perturbation. global: the whole batch, as in one process; this sends the "
+             "gradients twice per step. rank: each rank's own samples, as in the paper; the result then depends on the number of ranks."});
   }
 };
 
@@ -75,7 +73,7 @@ class Sam final : public Sgd {
     is_perturbed_ = false;
   }
 
-  // Both passes of a step draw the same random numbers.
+  // A CUDA graph is not supported: both passes of a step must draw the same random numbers.
   bool takes_lr_tensors() const override { return false; }
 
   void add_options(size_t group, state::Dict& options) const override {
@@ -92,7 +90,7 @@ class Sam final : public Sgd {
 }  // namespace
 
 void add_sam(OptimizerRegistry& registry) {
-  registry.add<SamOptions>("sam", "Sharpness-aware minimization (Foret et al. 2021) over sgd: two passes a step, for flatter minima.",
+  registry.add<SamOptions>("sam", "Sharpness-aware minimization (Foret et al. 2021) with sgd: two passes per step, for flatter minima.",
                            [](const auto& options, auto groups) { return std::make_unique<Sam>(options, std::move(groups)); });
 }
 

@@ -16,7 +16,8 @@ namespace {
 
 using reporting::MetricFormat;
 
-// Fraction of the samples whose largest output is that of their class. If several outputs are equal, the first class is the prediction.
+// Fraction of the samples whose largest output is that of their class. If several outputs are equal, the prediction is the first of their
+// classes.
 double top1(const torch::Tensor& confusion) {
   return mean_of(static_cast<double>(confusion.trace().item<int64_t>()), static_cast<double>(confusion.sum().item<int64_t>()));
 }
@@ -30,7 +31,7 @@ double macro_f1(const torch::Tensor& confusion) {
   return mean_of((2 * hits / seen.clamp_min(1)).masked_select(occurs).sum().item<double>(), occurs.sum().item<double>());
 }
 
-// Mean over the classes that occur of the fraction of their samples that is right, as sklearn.metrics.balanced_accuracy_score.
+// Mean recall over the classes that occur, as sklearn.metrics.balanced_accuracy_score.
 double balanced_accuracy(const torch::Tensor& confusion) {
   const auto num_samples = confusion.sum(1);
   const auto recall = confusion.diagonal().to(torch::kFloat64) / num_samples.clamp_min(1);
@@ -38,7 +39,7 @@ double balanced_accuracy(const torch::Tensor& confusion) {
   return mean_of(recall.masked_select(occurs).sum().item<double>(), occurs.sum().item<double>());
 }
 
-// The correlation between labels and predictions (Gorodkin, 2004); 0 if there is only one of them.
+// The correlation between labels and predictions (Gorodkin, 2004); 0 if all labels or all predictions are equal.
 double matthews_correlation(const torch::Tensor& confusion) {
   const auto counts = confusion.to(torch::kFloat64);
   const auto actual = counts.sum(1);
@@ -50,7 +51,7 @@ double matthews_correlation(const torch::Tensor& confusion) {
   return product > 0 ? covariance / std::sqrt(product) : 0;
 }
 
-// The label of a sample that was mixed of several is that of its largest part.
+// The label of a sample mixed from several is that of its largest part.
 torch::Tensor count_top1(const torch::Tensor& outputs, const torch::Tensor& targets) {
   return outputs.argmax(1).eq(targets.is_floating_point() ? targets.argmax(1) : targets).sum();
 }
@@ -178,22 +179,22 @@ class Classification : public Task {
     std::vector<Mismatch> found;
     if (setup.has_masks) {
       found.push_back(
-          {"task.name", fmt::format("classification needs a class label of each image, but {} gives one of each pixel; choose a "
-                                    "task of a plug-in that takes masks",
-                                    setup.dataset)});
+          {"task.name",
+           fmt::format("classification needs one class label per image, but {} has one per pixel; choose a plug-in's task that takes masks",
+                       setup.dataset)});
     }
     if (setup.is_multi_label) {
-      // Of bce the task was chosen.
-      found.push_back(setup.loss == "bce"
-                          ? Mismatch{"task.name", fmt::format("classification needs one class of each image, but {} gives any number of "
-                                                              "them; leave the task out",
-                                                              setup.dataset)}
-                          : Mismatch{"loss.name", fmt::format("{} needs one class of each image, but {} gives any number of them; set "
-                                                              "loss.name: bce",
-                                                              setup.loss, setup.dataset)});
+      // With bce, the default task is multi_label, so the experiment sets the task.
+      found.push_back(
+          setup.loss == "bce"
+              ? Mismatch{"task.name",
+                         fmt::format("classification needs one class per image, but {} has any number of them; remove the task section",
+                                     setup.dataset)}
+              : Mismatch{"loss.name", fmt::format("{} needs one class per image, but {} has any number of them; set loss.name: bce",
+                                                  setup.loss, setup.dataset)});
     }
     if (setup.num_classes == 0) {
-      found.push_back({"loss.name", fmt::format("{} needs class labels, but {} gives floating-point targets", setup.loss, setup.dataset)});
+      found.push_back({"loss.name", fmt::format("{} needs class labels, but {} has floating-point targets", setup.loss, setup.dataset)});
     }
     for (const auto& metric : class_metrics()) {
       if (setup.monitor != "validation/" + metric.info.name || setup.num_classes >= metric.min_classes) continue;
@@ -212,7 +213,7 @@ const std::vector<ClassMetric>& class_metrics() { return modifiable_class_metric
 void add_class_metric(ClassMetric metric) {
   check_metric_name(metric.info.name);
   if ((metric.count != nullptr) + (metric.from_confusion != nullptr) + (metric.from_calibration != nullptr) != 1) {
-    throw std::logic_error("metric " + metric.info.name + ": set exactly one of its functions");
+    throw std::logic_error("metric " + metric.info.name + ": set exactly one of count, from_confusion and from_calibration");
   }
   auto& metrics = modifiable_class_metrics();
   const auto has_name = [&](const ClassMetric& other) { return other.info.name == metric.info.name; };
@@ -224,14 +225,14 @@ void add_class_metric(ClassMetric metric) {
 
 std::unique_ptr<Task> make_classification(std::unique_ptr<nn::Loss> loss) {
   if (loss != nullptr && !loss->has_classes()) {
-    throw UsageError("classification needs a loss of class labels, such as cross_entropy; choose one, or leave the task out");
+    throw UsageError("classification needs a loss for class labels, such as cross_entropy; choose one, or remove the task section");
   }
   return std::make_unique<Classification>(std::move(loss));
 }
 
 namespace {
 
-// Fine enough for float32, and 2^31 samples can be added.
+// Precise enough for float32 confidences, and 2^31 samples can be added without overflow.
 constexpr double kUnit = 0x1p-32;
 
 reporting::CalibrationBin make_bin(int64_t count, int64_t hits, int64_t confidence) {
@@ -247,7 +248,7 @@ CalibrationMeter::CalibrationMeter(torch::Device device)
     : sums_(torch::zeros({3, kCalibrationBins + 1}, torch::TensorOptions(device).dtype(torch::kInt64))) {}
 
 void CalibrationMeter::add(const torch::Tensor& confidence, const torch::Tensor& is_hit) {
-  // The limits of torchmetrics, in the dtype of the confidences.
+  // The same limits as in torchmetrics, in the dtype of the confidences.
   const auto limits = at::linspace(0, 1, kCalibrationBins + 1, confidence.options());
   const auto bins = at::bucketize(confidence, limits, /*out_int32=*/false, /*right=*/true) - 1;
   sums_[0].scatter_add_(0, bins, at::ones_like(bins));
@@ -287,7 +288,7 @@ namespace {
 constexpr int64_t kIndexBits = 32;
 constexpr int64_t kLargestIndex = (int64_t{1} << kIndexBits) - 1;
 
-// The columns of `rows`, [3][any number], that come first.
+// The columns of `rows`, [3][any number], with the largest sort keys.
 torch::Tensor first_ones(const torch::Tensor& rows) {
   const auto order = std::get<1>(rows[0].topk(std::min(kMostMistakes, rows.size(1))));
   return rows.index_select(1, order);
@@ -299,7 +300,7 @@ MistakeList::MistakeList(torch::Device device)
     : kept_(torch::zeros({3, kMostMistakes}, torch::TensorOptions(device).dtype(torch::kInt64))) {}
 
 void MistakeList::add(const torch::Tensor& confidence, const torch::Tensor& predicted, const torch::Tensor& labels, int64_t first_index) {
-  // Numbers that are not negative have the order of their bits.
+  // Non-negative floats have the same order as their bits.
   const auto bits = confidence.to(torch::kFloat32).contiguous().view(torch::kInt32).to(torch::kInt64);
   const auto complements = at::arange(kLargestIndex - first_index, kLargestIndex - first_index - labels.size(0), -1, labels.options());
   const auto keys = (bits * (kLargestIndex + 1) + complements) * predicted.ne(labels);

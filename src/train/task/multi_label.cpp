@@ -42,7 +42,7 @@ reporting::LabelResult measure_label(const float* scores, const bool* is_of_clas
     result.f1 = f1;
     result.precision = found / num_taken;
     result.recall = found / num_samples;
-    // Half-way to the next sample, because a batch of another size rounds otherwise.
+    // Half-way to the next score, because rounding differs between batch sizes.
     result.threshold = (static_cast<double>(scores[i]) + (is_last ? 0 : static_cast<double>(scores[i + 1]))) / 2;
   }
   return result;
@@ -73,7 +73,7 @@ class LabelMeter : public ValidationMeter {
   }
 
  private:
-  // Of all ranks.
+  // The probabilities and targets of all ranks.
   std::pair<torch::Tensor, torch::Tensor> gather(const distributed::ProcessGroup& group) const {
     const auto joined = [&](const std::vector<torch::Tensor>& parts, torch::ScalarType dtype) {
       return (parts.empty() ? torch::empty({0, num_classes_}, dtype) : at::cat(parts)).cpu().contiguous();
@@ -107,11 +107,12 @@ class MultiLabel : public Task {
 
   std::vector<Mismatch> mismatches(const Setup& setup) const override {
     if (setup.is_multi_label) return {};
-    return {{"task.name",
-             fmt::format("multi_label needs any number of classes of each image, but {} gives {}; leave the task out", setup.dataset,
-                         setup.num_classes == 0 ? "numbers"
-                         : setup.has_masks      ? "masks"
-                                                : "one")}};
+    return {
+        {"task.name", fmt::format("multi_label needs targets with any number of classes per image, but {} has {}; remove the task section",
+                                  setup.dataset,
+                                  setup.num_classes == 0 ? "numbers"
+                                  : setup.has_masks      ? "masks"
+                                                         : "one class per image")}};
   }
 };
 
@@ -119,7 +120,7 @@ class MultiLabel : public Task {
 
 std::unique_ptr<Task> make_multi_label(std::unique_ptr<nn::Loss> loss) {
   if (loss != nullptr && !loss->has_independent_classes()) {
-    throw UsageError("multi_label needs a loss that decides about each class for itself, such as bce; choose it, or leave the task out");
+    throw UsageError("multi_label needs a loss that treats each class independently, such as bce; choose it, or remove the task section");
   }
   return std::make_unique<MultiLabel>(std::move(loss));
 }

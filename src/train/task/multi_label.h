@@ -10,7 +10,7 @@
 
 namespace trainer::task {
 
-// Throws UsageError for a loss that does not decide about each class for itself.
+// Throws UsageError for a loss that does not treat each class independently.
 std::unique_ptr<Task> make_multi_label(std::unique_ptr<nn::Loss> loss);
 
 // Measurements of all samples of a validation.
@@ -18,10 +18,10 @@ struct LabelMeasurement {
   reporting::LabelResults results;
   double mean_average_precision = 0;  // over the classes with samples, as torchmetrics' MultilabelAveragePrecision
   double mean_f1 = 0;                 // over the same classes, each at its best threshold
-  double exact_match = 0;             // the fraction of the samples whose classes are all right, at those thresholds
+  double exact_match = 0;             // the fraction of the samples whose classes are all predicted correctly at those thresholds
 };
-// `probabilities`: float32 [N, classes], of each class; `targets`: bool [N, classes]; both on the CPU. The results do not depend on the
-// order of the samples.
+// `probabilities`: float32 [N, classes]; `targets`: bool [N, classes]; both on the CPU. The results do not depend on the order of the
+// samples.
 LabelMeasurement measure_labels(const torch::Tensor& probabilities, const torch::Tensor& targets);
 
 }  // namespace trainer::task

@@ -13,7 +13,7 @@
 namespace trainer::task {
 namespace {
 
-// Means over all numbers of all samples; R² is the mean of those of the numbers, as torchmetrics' R2Score.
+// MAE and RMSE are over all numbers of all samples; R² is the mean of the R² of each number, as in torchmetrics' R2Score.
 const std::array<reporting::MetricInfo, 3>& regression_metrics() {
   static const std::array<reporting::MetricInfo, 3> infos = {{{.name = "mae"}, {.name = "rmse"}, {.name = "r2", .higher_is_better = true}}};
   return infos;
@@ -23,15 +23,15 @@ torch::Tensor sum_of_absolute_errors(const torch::Tensor& outputs, const torch::
   return (outputs.to(torch::kFloat64) - targets.to(torch::kFloat64)).abs().mean(1).sum();
 }
 
-// Sums the errors of each batch, and keeps some predictions.
+// Sums the errors of each batch, and keeps a sample of the predictions for a plot.
 class RegressionMeter : public ValidationMeter {
  public:
-  // `offset`: about the mean of the targets, float64 [numbers] on the device, so that little is lost beside a large one.
+  // `offset`: approximate mean of the targets, float64 [numbers] on the device, which is subtracted for precision.
   RegressionMeter(torch::Device device, int64_t num_batches, torch::Tensor offset)
       : ValidationMeter(device, num_batches), offset_(std::move(offset)) {
     const auto num_numbers = offset_.size(0);
     const auto num_points = std::clamp(kMostValues / num_numbers, int64_t{1}, kMostPoints);
-    // Of each batch, or of each of as many batches as there may be points.
+    // Points come from every batch or, if there are more batches than points, from every stride_-th one.
     stride_ = std::max<int64_t>((num_batches + num_points - 1) / num_points, 1);
     const auto num_used = (num_batches + stride_ - 1) / stride_;
     const auto points_of_batch = num_points / std::max<int64_t>(num_used, 1);
@@ -68,7 +68,7 @@ class RegressionMeter : public ValidationMeter {
       const double squares = value[num_numbers + i];
       const double sum = value[2 * num_numbers + i];
       const double variation = value[3 * num_numbers + i] - sum * sum / num_samples;
-      // For targets that are all equal as torchmetrics.
+      // If all targets are equal, as torchmetrics.
       const double explained = variation > 0 ? 1 - squares / variation : squares == 0 ? 1 : 0;
       measured.numbers.numbers.push_back({of_number / num_samples, std::sqrt(squares / num_samples), explained});
       absolute += of_number;
@@ -134,7 +134,7 @@ class Regression : public Task {
 
   std::vector<Mismatch> mismatches(const Setup& setup) const override {
     if (setup.num_classes == 0) return {};
-    return {{"loss.name", fmt::format("{} needs floating-point targets, but {} gives class labels", setup.loss, setup.dataset)}};
+    return {{"loss.name", fmt::format("{} needs floating-point targets, but {} has class labels", setup.loss, setup.dataset)}};
   }
 
   bool needs_target_summary() const override { return normalize_targets_; }
@@ -158,7 +158,7 @@ class Regression : public Task {
   Pass pass_of(torch::Tensor outputs, const torch::Tensor& targets) const {
     if (!mean_.defined()) return with_loss(std::move(outputs), targets);
     if (used_mean_.device() != targets.device() || used_mean_.scalar_type() != targets.scalar_type()) {
-      // Also steps that record gradients will use them.
+      // Not inference tensors, because steps that record gradients will use them too.
       const torch::InferenceMode off(false);
       used_mean_ = mean_.to(targets.options());
       used_deviation_ = deviation_.to(targets.options());
@@ -169,9 +169,9 @@ class Regression : public Task {
   }
 
   bool normalize_targets_;
-  torch::Tensor mean_;  // float64 [numbers], on the CPU; not defined: targets stay as they are
+  torch::Tensor mean_;  // float64 [numbers], on the CPU; undefined: targets are not normalised
   torch::Tensor deviation_;
-  // The same on the device, in the type of the targets: a CUDA graph cannot copy from the host.
+  // The same on the device, in the type of the targets, because a CUDA graph cannot copy from the host.
   mutable torch::Tensor used_mean_;
   mutable torch::Tensor used_deviation_;
 };
@@ -180,13 +180,13 @@ class Regression : public Task {
 
 void RegressionOptions::describe(KeyTable& keys) {
   keys.add("normalize_targets", normalize_targets,
-           {.doc = "The network learns the targets less their mean over the training samples, divided by their deviation; predictions and "
-                   "metrics are in the unit of the targets. Checkpoints hold both."});
+           {.doc = "The network learns targets normalised with the mean and the deviation of the training targets, which checkpoints "
+                   "contain; predictions and metrics are in the unit of the original targets."});
 }
 
 std::unique_ptr<Task> make_regression(std::unique_ptr<nn::Loss> loss, const RegressionOptions& options) {
   if (loss != nullptr && loss->has_classes()) {
-    throw UsageError("regression needs a loss of numbers, such as mse; choose one, or leave the task out");
+    throw UsageError("regression needs a loss for numbers, such as mse; choose one, or remove the task section");
   }
   return std::make_unique<Regression>(std::move(loss), options);
 }

@@ -43,7 +43,7 @@ void check_metric_name(const std::string& name) {
   constexpr std::array kReserved = {"confusion",   "epoch",   "event", "is_best", "lr",
                                     "num_samples", "seconds", "step",  "time",    "waited_seconds"};
   if (!name.empty() && std::ranges::all_of(name, is_plain) && std::ranges::find(kReserved, name) == kReserved.end()) return;
-  throw std::logic_error("a metric cannot be called \"" + name + "\"; choose another name of small letters, digits and underscores");
+  throw std::logic_error("a metric cannot be called \"" + name + "\"; choose another name of lower-case letters, digits and underscores");
 }
 
 reporting::MetricColumns Task::metrics() const {
@@ -84,14 +84,14 @@ std::optional<Task::Mismatch> Task::refusal_of_classes(int64_t num_classes) cons
 TaskRegistry& task_registry() {
   static auto registry = [] {
     TaskRegistry tasks("task");
-    tasks.add<NoOptions>("classification", "One class of each image; measures top1, top5, macro F1 and the calibration error.",
+    tasks.add<NoOptions>("classification", "One class per image; measures top1, top5, macro F1 and the calibration error.",
                          [](const NoOptions&, std::unique_ptr<nn::Loss> loss) { return make_classification(std::move(loss)); });
     tasks.add<NoOptions>("multi_label",
-                         "Any number of classes of each image; measures the mean average precision, and F1 and exact matches with the best "
+                         "Any number of classes per image; measures the mean average precision, and F1 and exact matches with the best "
                          "threshold of each class.",
                          [](const NoOptions&, std::unique_ptr<nn::Loss> loss) { return make_multi_label(std::move(loss)); });
     tasks.add<RegressionOptions>(
-        "regression", "Numbers for each sample; measures their mean absolute error, RMSE and R².",
+        "regression", "One or more numbers per sample; measures their mean absolute error, RMSE and R².",
         [](const RegressionOptions& options, std::unique_ptr<nn::Loss> loss) { return make_regression(std::move(loss), options); });
     return tasks;
   }();
@@ -117,7 +117,7 @@ reporting::MetricInfo loss_info() { return {.name = "loss"}; }
 
 namespace {
 
-// Those of classification; other tasks leave one of them unused, as they do in the checkpoints of all versions.
+// The number of sums of classification. Other tasks may leave one unused; checkpoints of all versions have this layout.
 constexpr size_t kFewestSums = 3;
 
 }  // namespace

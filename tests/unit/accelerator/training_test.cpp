@@ -188,7 +188,7 @@ TEST(Accelerator, AResumedTrainingEqualsAStraightOne) {
     const auto resumed = train(overrides, {.graph = graph, .has_scaler = true, .folder = folder.path()});
     EXPECT_TRUE(bitwise_equal(resumed.state, straight.state));
     EXPECT_TRUE(bitwise_equal(resumed.averages, straight.averages));
-    // Of the last seven steps and both validations.
+    // The losses of the last seven steps and both validations.
     EXPECT_EQ(resumed.losses.size(), 9U);
     EXPECT_TRUE(std::equal(resumed.losses.rbegin(), resumed.losses.rend(), straight.losses.rbegin()));
   }

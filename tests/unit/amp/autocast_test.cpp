@@ -10,7 +10,7 @@
 namespace trainer::amp {
 namespace {
 
-// What a guard may change: on or off, the type, and how deep guards are nested.
+// The state that a guard may change: on or off, the type, and the nesting depth.
 std::tuple<bool, c10::ScalarType, int> autocast_state() {
   const int nesting = at::autocast::increment_nesting() - 1;
   at::autocast::decrement_nesting();

@@ -29,7 +29,7 @@ std::string refusal_of(const fs::path& path) {
   return "written";
 }
 
-// What another program reads.
+// The content that another program reads.
 std::string content_of(const fs::path& path) {
   std::ostringstream text;
   text << std::ifstream(path).rdbuf();
@@ -69,7 +69,7 @@ TEST(OutputFile, ALinkWhoseTargetDoesNotExistYetStaysALink) {
   fs::create_symlink("../disk/relative", links / "relative");
   fs::create_symlink("relative2", links / "chain");
   fs::create_symlink("../disk/chain", links / "relative2");
-  // What is relative to a link is so to the folder in which it lies.
+  // A relative link target is relative to the folder of the link.
   fs::create_directory_symlink(links, folder.path() / "folder");
   fs::create_symlink("../disk/folder", links / "within");
   for (const auto& [link, target] : {std::pair{links / "absolute", "absolute"},

@@ -26,10 +26,10 @@ TEST(Path, HomeFolderAndVariablesAreReplaced) {
   EXPECT_EQ(expanded("${TRAINER_TEST_DATA}/cifar/${TRAINER_TEST_DATA}"), "/data/cifar//data");
   EXPECT_EQ(expanded("runs/~/$HOME/a"), "runs/~/$HOME/a");
   EXPECT_EQ(expanded(""), "");
-  EXPECT_EQ(expanded("~bob/runs"), "~ is followed by /, or nothing; write another user's folder in full");
-  EXPECT_EQ(expanded("a/${TRAINER_TEST_ABSENT}"), "the environment has no variable TRAINER_TEST_ABSENT");
-  EXPECT_EQ(expanded("${}"), "the environment has no variable without a name");
-  EXPECT_EQ(expanded("${TRAINER_TEST_DATA"), "a ${ lacks its }");
+  EXPECT_EQ(expanded("~bob/runs"), "~ must be followed by / or nothing; write the path of another user's folder in full");
+  EXPECT_EQ(expanded("a/${TRAINER_TEST_ABSENT}"), "the environment variable TRAINER_TEST_ABSENT is not set");
+  EXPECT_EQ(expanded("${}"), "${} contains no variable name");
+  EXPECT_EQ(expanded("${TRAINER_TEST_DATA"), "a ${ has no closing }");
 }
 
 }  // namespace

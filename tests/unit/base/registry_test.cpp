@@ -69,12 +69,12 @@ TEST(Registry, ForeignConfigurationsThrowLogicError) {
       [&] {
         make({"times", nullptr});
       },
-      ThrowsMessage<std::logic_error>("the options given for \"times\" are not that component's"));
+      ThrowsMessage<std::logic_error>("the options given for \"times\" belong to another component"));
   EXPECT_THAT(
       [&] {
         make({"times", registry.configure("plus").options});
       },
-      ThrowsMessage<std::logic_error>("the options given for \"times\" are not that component's"));
+      ThrowsMessage<std::logic_error>("the options given for \"times\" belong to another component"));
 }
 
 }  // namespace

@@ -113,7 +113,7 @@ TEST(InheritedStateDeathTest, AWorkingFolderThatIsRemoved) {
     ::_exit(0);
   };
   EXPECT_EXIT(start(), ::testing::ExitedWithCode(0),
-              "^the folder in which this was started has been removed; cd into it again, or into another one$");
+              "^the current folder has been removed; change to another folder, or cd into the path again if it has been created anew$");
 }
 
 }  // namespace

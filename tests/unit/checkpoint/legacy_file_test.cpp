@@ -51,7 +51,7 @@ state::Tree read(const std::string& content) { return read_legacy_file(as_bytes(
 std::string legacy_refusal(const std::string& content) {
   return refusal([&] { read(content); });
 }
-// Of a file with these programs after its version and system.
+// A file with these programs after its version and system.
 std::string rest_refusal(const std::string& rest) { return legacy_refusal(beginning() + rest); }
 std::string damaged(const std::string& what) { return "a.pt: " + what + kDamaged; }
 
@@ -82,9 +82,9 @@ TEST(LegacyFile, ReadsStoragesInAnyOrder) {
 TEST(LegacyFile, OfAnotherVersionOrByteOrderIsRefused) {
   EXPECT_EQ(
       legacy_refusal(beginning("\x80\x02M\xea\x03.")),
-      "a.pt: is of version 1002 of PyTorch's legacy format, of which only 1001 is known; load it with the PyTorch that wrote it and save "
+      "a.pt: has version 1002 of PyTorch's legacy format; only version 1001 is supported; load it with the PyTorch that wrote it and save "
       "it with a newer one");
-  EXPECT_EQ(legacy_refusal(beginning("N.")), damaged("holds no version of its format"));
+  EXPECT_EQ(legacy_refusal(beginning("N.")), damaged("does not state the version of its format"));
   EXPECT_EQ(legacy_refusal(beginning(kVersion, "}" + text("little_endian") + "\x89s.")),
             "a.pt: was written on a machine that is not little-endian; load and save it again on an x86 or ARM machine");
   for (const auto* system : {"N.", "}."}) {
@@ -94,11 +94,10 @@ TEST(LegacyFile, OfAnotherVersionOrByteOrderIsRefused) {
 
 TEST(LegacyFile, OfCodeIsRefused) {
   const auto begin = beginning().size();
-  EXPECT_EQ(
-      rest_refusal("cposix\nsystem\n."),
-      fmt::format("a.pt: pickle program at byte {}, byte 0: uses \"posix.system\", which is not plain data and is never executed here; "
-                  "save a dictionary of tensors, numbers, text, lists and dictionaries with torch.save, such as a state_dict",
-                  begin));
+  EXPECT_EQ(rest_refusal("cposix\nsystem\n."),
+            fmt::format("a.pt: pickle program at byte {}, byte 0: uses \"posix.system\", which is not plain data and is never executed; "
+                        "save a dictionary of tensors, numbers, strings, lists and dictionaries with torch.save, such as a state_dict",
+                        begin));
   EXPECT_EQ(rest_refusal("]"),
             fmt::format("a.pt: pickle program at byte {}, byte 1: ends in the middle of an instruction", begin) + kDamaged);
 }
@@ -125,29 +124,30 @@ TEST(LegacyFile, WithOtherReferencesToStoragesIsRefused) {
 }
 
 TEST(LegacyFile, WithOtherStoragesIsRefused) {
-  EXPECT_EQ(rest_refusal(kObject + "N."), damaged("holds no list of its storages"));
+  EXPECT_EQ(rest_refusal(kObject + "N."), damaged("does not contain a list of its storages"));
   EXPECT_EQ(rest_refusal(kObject + list({"K\1"}) + kA), damaged("lists a storage without its key"));
-  EXPECT_EQ(rest_refusal(kObject + list({text("c")}) + kA + kB), damaged("holds a storage \"c\", which no tensor needs"));
-  EXPECT_EQ(rest_refusal(kObject + list({text("a"), text("a")}) + kA + kA), damaged("holds storage \"a\" twice"));
-  EXPECT_EQ(rest_refusal(kObject + list({text("a")}) + kA), damaged("holds no storage \"b\", which a tensor needs"));
-  EXPECT_EQ(rest_refusal(kObject + kKeys + numbers({1, 2, 3}, 3) + kB), damaged("holds 3 elements of storage \"a\", but a tensor needs 2"));
-  EXPECT_EQ(rest_refusal(kObject + kKeys + numbers({1}, 1) + kB), damaged("holds 1 elements of storage \"a\", but a tensor needs 2"));
-  EXPECT_EQ(rest_refusal(kObject + kKeys + kA + kB + "0"), damaged("holds 1 bytes after its last storage"));
+  EXPECT_EQ(rest_refusal(kObject + list({text("c")}) + kA + kB), damaged("contains storage \"c\", which no tensor needs"));
+  EXPECT_EQ(rest_refusal(kObject + list({text("a"), text("a")}) + kA + kA), damaged("contains storage \"a\" twice"));
+  EXPECT_EQ(rest_refusal(kObject + list({text("a")}) + kA), damaged("does not contain storage \"b\", which a tensor needs"));
+  EXPECT_EQ(rest_refusal(kObject + kKeys + numbers({1, 2, 3}, 3) + kB),
+            damaged("contains 3 elements of storage \"a\", but a tensor needs 2"));
+  EXPECT_EQ(rest_refusal(kObject + kKeys + numbers({1}, 1) + kB), damaged("contains 1 elements of storage \"a\", but a tensor needs 2"));
+  EXPECT_EQ(rest_refusal(kObject + kKeys + kA + kB + "0"), damaged("contains 1 bytes after its last storage"));
   EXPECT_EQ(rest_refusal(list({tensor_of("a", 2), tensor_of("a", 3)}) + kKeys + kA + kB),
             damaged("has tensors that need 8 bytes of storage \"a\", and others that need 12"));
 }
 
 TEST(LegacyFile, ThatIsCutOffIsRefused) {
   EXPECT_EQ(rest_refusal(kObject + kKeys + kA + kB.substr(0, 7)),
-            damaged("is cut off: 7 bytes are left of the 8 that storage \"b\" needs"));
+            damaged("is truncated: 7 bytes are left of the 8 that storage \"b\" needs"));
   EXPECT_EQ(rest_refusal(kObject + kKeys + kA + kB.substr(0, 11)),
-            damaged("is cut off: 3 bytes are left of the 8 that storage \"b\" needs"));
+            damaged("is truncated: 3 bytes are left of the 8 that storage \"b\" needs"));
   const auto half = static_cast<int64_t>(beginning().size() + kObject.size()) / 8;
   const auto object = list({tensor_of("a", half), tensor_of("b", half)});
   EXPECT_EQ(rest_refusal(object),
-            damaged(fmt::format("is cut off: a tensor needs {} bytes of storage \"b\", but at most {} bytes are left for it", 4 * half,
+            damaged(fmt::format("is truncated: a tensor needs {} bytes of storage \"b\", but at most {} bytes are left for it", 4 * half,
                                 object.size() - 4 * half)));
-  EXPECT_THAT(rest_refusal(list({tensor_of("a", std::numeric_limits<int64_t>::max() / 4)})), HasSubstr("is cut off: a tensor needs "));
+  EXPECT_THAT(rest_refusal(list({tensor_of("a", std::numeric_limits<int64_t>::max() / 4)})), HasSubstr("is truncated: a tensor needs "));
 }
 
 }  // namespace

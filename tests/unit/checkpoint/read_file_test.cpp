@@ -27,12 +27,13 @@ TEST(ReadAny, DistinguishesTheFormats) {
 TEST(ReadAny, NamesOtherFormats) {
   EXPECT_EQ(any_refusal(""), "a.pt: is empty" + std::string(kDamaged));
   EXPECT_EQ(any_refusal("\x80\x04\x95"),
-            "a.pt: is a Python pickle, which can execute anything, and not in the format of torch.save; save it with torch.save");
-  EXPECT_EQ(any_refusal("lr: 0.1\nmomentum: 0.9\n"),
-            "a.pt: is neither a file of torch.save nor a safetensors file, by its first bytes \"lr: 0.1\\x0amomentum\"; give a file of one "
-            "of these formats");
+            "a.pt: is a Python pickle, which can execute arbitrary code, and is not in the format of torch.save; save it with torch.save");
+  EXPECT_EQ(
+      any_refusal("lr: 0.1\nmomentum: 0.9\n"),
+      "a.pt: is neither a file of torch.save nor a safetensors file: it begins with the bytes \"lr: 0.1\\x0amomentum\"; give a file of one "
+      "of these formats");
   EXPECT_EQ(any_refusal("PK\5\6" + std::string(18, '\0')),
-            "a.pt: is a zip archive, but not PyTorch's: it holds no data.pkl; give a file that torch.save wrote");
+            "a.pt: is a zip archive, but not a PyTorch file: it does not contain data.pkl; give a file that torch.save wrote");
 }
 
 TEST(ReadAny, NamesFilesThatCannotBeRead) {

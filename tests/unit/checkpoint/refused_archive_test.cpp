@@ -28,7 +28,7 @@ class RefusedArchive : public ::testing::Test {
 TEST_F(RefusedArchive, Empty) { EXPECT_EQ(pytorch_file_refusal(""), damaged("is empty")); }
 
 TEST_F(RefusedArchive, Truncated) {
-  const auto message = damaged("begins as a zip archive but does not end as one: a part at its end is missing");
+  const auto message = damaged("begins like a zip archive but does not end like one: the end of the file is missing");
   EXPECT_EQ(pytorch_file_refusal(file_.substr(0, file_.size() / 2)), message);
   EXPECT_EQ(pytorch_file_refusal(file_.substr(0, file_.size() - 1)), message);
   EXPECT_EQ(pytorch_file_refusal("PK"), message);
@@ -40,11 +40,11 @@ TEST_F(RefusedArchive, WithAWrongEndRecord) {
   EXPECT_EQ(pytorch_file_refusal(replaced(file_, end + 4, "\1")), no_sense);
   EXPECT_EQ(pytorch_file_refusal(replaced(file_, end + 8, "\1")), no_sense);
   EXPECT_EQ(pytorch_file_refusal(replaced(file_, end + 20, "\1")), no_sense);
-  EXPECT_THAT(pytorch_file_refusal(replaced(file_, end + 16, std::string(4, '\xff'))), StartsWith("a.pt: its directory would be "));
+  EXPECT_THAT(pytorch_file_refusal(replaced(file_, end + 16, std::string(4, '\xff'))), StartsWith("a.pt: its directory has "));
   const auto one_less = std::string("\6\0\6", 3);
   EXPECT_EQ(pytorch_file_refusal(replaced(file_, end + 8, one_less)), damaged("its directory has 76 bytes after its last entry"));
   const auto many = std::string(4, '\xfe');
-  EXPECT_THAT(pytorch_file_refusal(replaced(file_, end + 8, many)), StartsWith("a.pt: 65278 entries do not fit its directory of "));
+  EXPECT_THAT(pytorch_file_refusal(replaced(file_, end + 8, many)), StartsWith("a.pt: 65278 entries do not fit into its directory of "));
 }
 
 TEST_F(RefusedArchive, OfPythonWithAWrongEndRecord) {
@@ -59,19 +59,19 @@ TEST_F(RefusedArchive, OfPythonWithAWrongEndRecord) {
 
 TEST_F(RefusedArchive, WithAWrongDirectory) {
   const auto first = directory();
-  EXPECT_EQ(pytorch_file_refusal(replaced(file_, first, "X")), damaged("its directory's entry 0 is not a valid entry"));
-  EXPECT_EQ(pytorch_file_refusal(replaced(file_, first + 33, "\xff")), damaged("its directory's entry 0 is longer than the directory"));
+  EXPECT_EQ(pytorch_file_refusal(replaced(file_, first, "X")), damaged("entry 0 of its directory is not a valid entry"));
+  EXPECT_EQ(pytorch_file_refusal(replaced(file_, first + 33, "\xff")), damaged("entry 0 of its directory is longer than the directory"));
   EXPECT_EQ(pytorch_file_refusal(replaced(file_, first + 34, "\1")),
             damaged("\"archive/data.pkl\" in it has no size or place in the directory"));
   EXPECT_EQ(pytorch_file_refusal(replaced(file_, first + 42, std::string(4, '\xff'))),
             damaged("\"archive/data.pkl\" in it has no size or place in the directory"));
   EXPECT_THAT(pytorch_file_refusal(replaced(file_, first + 45, "\x10")), StartsWith("a.pt: \"archive/data.pkl\" in it would be "));
   EXPECT_EQ(pytorch_file_refusal(replaced(file_, first + 42, "\1")),
-            damaged("\"archive/data.pkl\" in it is not at byte 1, where the directory locates it"));
+            damaged("\"archive/data.pkl\" in it is not at byte 1, where the directory places it"));
 }
 
 TEST_F(RefusedArchive, WithHeadersThatDisagree) {
-  const auto message = damaged("\"archive/data.pkl\" in it is described differently before its bytes and in the directory");
+  const auto message = damaged("\"archive/data.pkl\" in it has a local header that contradicts the directory");
   // Flags, method, checksum and the two sizes.
   for (const size_t field : {6U, 8U, 14U, 18U, 22U}) EXPECT_EQ(pytorch_file_refusal(replaced(file_, field, "\x44")), message) << field;
   EXPECT_EQ(pytorch_file_refusal(replaced(file_, "archive/data.pkl", "archive/data.pkx")), message);
@@ -82,16 +82,17 @@ TEST_F(RefusedArchive, OfPythonWithAWrongDescriptor) {
   const auto descriptor = file.find("PK\7\10");
   for (const size_t field : {0U, 4U, 8U, 12U}) {
     EXPECT_EQ(pytorch_file_refusal(replaced(file, descriptor + field, "\x7f")),
-              damaged("\"torch_save/data.pkl\" in it is described differently after its bytes and in the directory"));
+              damaged("\"torch_save/data.pkl\" in it has a data descriptor that contradicts the directory"));
   }
 }
 
 TEST_F(RefusedArchive, WithChangedBytes) {
   const auto values = file_.find(std::string_view("\0\0\0\0\1\0\0\0\2\0\0\0", 12));
-  EXPECT_EQ(pytorch_file_refusal(replaced(file_, values + 4, "\3")),
-            damaged(fmt::format("\"archive/data/0\" in it has changed (bytes {} to {} do not have its checksum)", values, values + 12)));
+  EXPECT_EQ(
+      pytorch_file_refusal(replaced(file_, values + 4, "\3")),
+      damaged(fmt::format("\"archive/data/0\" in it has changed: the checksum of bytes {} to {} does not match", values, values + 12)));
   EXPECT_THAT(pytorch_file_refusal(replaced(file_, "IntStorage", "IxtStorage")),
-              StartsWith("a.pt: \"archive/data.pkl\" in it has changed (bytes 64 to "));
+              StartsWith("a.pt: \"archive/data.pkl\" in it has changed: the checksum of bytes 64 to "));
 }
 
 TEST_F(RefusedArchive, WithTwoOfOneName) {
@@ -114,30 +115,31 @@ TEST_F(RefusedArchive, CompressedOrEncrypted) {
     const std::string bytes(1, value);
     return pytorch_file_refusal(replaced(replaced(file_, in_local, bytes), directory() + in_central, bytes));
   };
-  const std::string cure = "; PyTorch stores entries plainly: unpack the archive and give the file that torch.save wrote";
+  const std::string cure = "; PyTorch does not compress or encrypt entries: unpack the archive and give the file that torch.save wrote";
   EXPECT_EQ(with(8, 10, '\10'), "a.pt: \"archive/data.pkl\" in it is compressed" + cure);
   EXPECT_EQ(with(6, 8, '\1'), "a.pt: \"archive/data.pkl\" in it is encrypted" + cure);
 }
 
 TEST_F(RefusedArchive, OfAnotherProgram) {
   EXPECT_EQ(pytorch_file_refusal(make_zip({{"word/document.xml", "<xml/>"}})),
-            "a.pt: is a zip archive, but not PyTorch's: it holds no data.pkl; give a file that torch.save wrote");
+            "a.pt: is a zip archive, but not a PyTorch file: it does not contain data.pkl; give a file that torch.save wrote");
   EXPECT_EQ(pytorch_file_refusal(make_zip({})),
-            "a.pt: is a zip archive, but not PyTorch's: it holds no data.pkl; give a file that torch.save wrote");
+            "a.pt: is a zip archive, but not a PyTorch file: it does not contain data.pkl; give a file that torch.save wrote");
   const std::string script =
-      "a.pt: is a TorchScript archive (of torch.jit.save, or of torch::save in C++); save the module's state_dict with Python's torch.save";
+      "a.pt: is a TorchScript archive (written by torch.jit.save, or by torch::save in C++); save the module's state_dict with Python's "
+      "torch.save";
   EXPECT_EQ(pytorch_file_refusal(make_zip({{"data.pkl", ""}, {"constants.pkl", ""}})), script);
   EXPECT_EQ(pytorch_file_refusal(make_zip({{"code/__torch__.py", ""}, {"data.pkl", ""}})), script);
 }
 
 TEST_F(RefusedArchive, OfAnotherVersionOrByteOrder) {
   EXPECT_EQ(pytorch_file_refusal(make_zip({{"data.pkl", ""}, {"byteorder", "big"}})),
-            "a.pt: holds numbers in the byte order \"big\", not \"little\"; load and save it again on an x86 or ARM machine");
-  EXPECT_EQ(pytorch_file_refusal(make_zip({{"data.pkl", ""}})), damaged("holds no version of its format"));
+            "a.pt: contains numbers in the byte order \"big\", not \"little\"; load and save it again on an x86 or ARM machine");
+  EXPECT_EQ(pytorch_file_refusal(make_zip({{"data.pkl", ""}})), damaged("does not state the version of its format"));
   for (const auto* version : {"0", "11", "x", "3x"}) {
     EXPECT_EQ(
         pytorch_file_refusal(make_zip({{"data.pkl", ""}, {"version", version}})),
-        fmt::format("a.pt: is of version \"{}\" of PyTorch's format, of which 1 to 10 are known; save it with an older PyTorch", version));
+        fmt::format("a.pt: has version \"{}\" of PyTorch's format; only 1 to 10 are supported; save it with an older PyTorch", version));
   }
 }
 

@@ -20,8 +20,8 @@ std::string truncated_at(size_t byte) {
 // The error about the instruction at that byte.
 std::string at(size_t byte, const std::string& what) {
   return fmt::format(
-      "a.pt: data.pkl, byte {}: {}; save a dictionary of tensors, numbers, text, lists and dictionaries with torch.save, "
-      "such as a state_dict",
+      "a.pt: data.pkl, byte {}: {}; save a dictionary of tensors, numbers, strings, lists and dictionaries with torch.save, such as a "
+      "state_dict",
       byte, what);
 }
 
@@ -38,23 +38,23 @@ TEST(RefusedProgram, WouldExecuteCode) {
       "\x80\x02"
       "cposix\nsystem\n" +
       text("rm -rf /") + "\x85R.";
-  EXPECT_EQ(program_refusal(program), at(2, "uses \"posix.system\", which is not plain data and is never executed here"));
+  EXPECT_EQ(program_refusal(program), at(2, "uses \"posix.system\", which is not plain data and is never executed"));
   EXPECT_EQ(program_refusal("\x80\x02"
                             "cos\nsystem\n" +
                             text("true") + "\x85R."),
-            at(2, "uses \"os.system\", which is not plain data and is never executed here"));
+            at(2, "uses \"os.system\", which is not plain data and is never executed"));
   EXPECT_EQ(program_refusal("\x80\x02"
                             "c__builtin__\neval\n."),
-            at(2, "uses \"__builtin__.eval\", which is not plain data and is never executed here"));
+            at(2, "uses \"__builtin__.eval\", which is not plain data and is never executed"));
   EXPECT_EQ(program_refusal("ctorch\nQInt8Storage\n."),
-            at(0, "uses \"torch.QInt8Storage\", which is not plain data and is never executed here"));
+            at(0, "uses \"torch.QInt8Storage\", which is not plain data and is never executed"));
   // Whatever is in a name, the message is one line of a terminal's text.
   EXPECT_THAT(program_refusal("c\x1b[2J\nevil\"\n."), StartsWith("a.pt: data.pkl, byte 0: uses \"\\x1b[2J.evil\\x22\", which"));
 }
 
 TEST(RefusedProgram, OfOtherInstructions) {
-  EXPECT_EQ(program_refusal("\x80\x04."), at(0, "is of pickle protocol 4, but torch.save writes protocol 2"));
-  EXPECT_EQ(program_refusal("\x80\x02\x81."), at(2, "holds the instruction 0x81, which torch.save does not write"));
+  EXPECT_EQ(program_refusal("\x80\x04."), at(0, "has pickle protocol 4, but torch.save writes protocol 2"));
+  EXPECT_EQ(program_refusal("\x80\x02\x81."), at(2, "contains the instruction 0x81, which torch.save does not write"));
   EXPECT_EQ(program_refusal(""), truncated_at(0));
   EXPECT_EQ(program_refusal("N"), truncated_at(1));
   EXPECT_EQ(program_refusal("X\xff\xff\xff\xff"
@@ -63,15 +63,15 @@ TEST(RefusedProgram, OfOtherInstructions) {
   EXPECT_EQ(program_refusal("ctorch"), truncated_at(0));
   EXPECT_EQ(program_refusal("NN."), at(2, "ends with unused objects or marks on its stack"));
   EXPECT_EQ(program_refusal("(N."), at(2, "ends with unused objects or marks on its stack"));
-  EXPECT_EQ(program_refusal("."), at(0, "takes an object from an empty stack"));
-  EXPECT_EQ(program_refusal("N(\x85."), at(2, "takes an object from an empty stack"));
-  EXPECT_EQ(program_refusal("Nt."), at(1, "takes objects up to a mark, but there is no mark"));
-  EXPECT_EQ(program_refusal("h\x01."), at(0, "reads object 1, which it has not stored"));
-  EXPECT_EQ(program_refusal(std::string("NNq\1h\0.", 7)), at(4, "reads object 0, which it has not stored"));
-  EXPECT_EQ(program_refusal("Nr\xff\xff\xff\xff."), at(1, "stores an object under the number 4294967295, which is too large"));
+  EXPECT_EQ(program_refusal("."), at(0, "pops an object from an empty stack"));
+  EXPECT_EQ(program_refusal("N(\x85."), at(2, "pops an object from an empty stack"));
+  EXPECT_EQ(program_refusal("Nt."), at(1, "pops objects up to a mark, but there is no mark"));
+  EXPECT_EQ(program_refusal("h\x01."), at(0, "reads the object with index 1, which it has not stored"));
+  EXPECT_EQ(program_refusal(std::string("NNq\1h\0.", 7)), at(4, "reads the object with index 0, which it has not stored"));
+  EXPECT_EQ(program_refusal("Nr\xff\xff\xff\xff."), at(1, "stores an object under the index 4294967295, which is too large"));
   EXPECT_EQ(program_refusal("\x8a\x09"
                             "123456789."),
-            at(0, "holds an integer of more than 64 bits"));
+            at(0, "contains an integer of more than 64 bits"));
 }
 
 TEST(RefusedProgram, WithOtherObjects) {
@@ -87,9 +87,9 @@ TEST(RefusedProgram, WithOtherObjects) {
   EXPECT_EQ(program_refusal("N)R."), at(2, "calls None with a tuple"));
   EXPECT_EQ(program_refusal("ctorch\nfloat32\n)R."), at(16, "calls a type that is not a function"));
   EXPECT_EQ(program_refusal("ctorch\nSize\n)R."), at(13, "calls a function with 0 arguments, which it does not accept"));
-  EXPECT_EQ(program_refusal("ctorch\nSize\nN\x85R."), at(14, "calls a function with None where it takes a tuple"));
+  EXPECT_EQ(program_refusal("ctorch\nSize\nN\x85R."), at(14, "calls a function with None where it expects a tuple"));
   EXPECT_EQ(program_refusal("ccollections\nOrderedDict\n](](NNNee\x85R."), at(35, "makes an OrderedDict with an item of 3 parts"));
-  EXPECT_EQ(program_refusal("ctorch.nn.parameter\nParameter\nN\x85R."), at(32, "calls a function with None where it takes a tensor"));
+  EXPECT_EQ(program_refusal("ctorch.nn.parameter\nParameter\nN\x85R."), at(32, "calls a function with None where it expects a tensor"));
   EXPECT_THAT(program_refusal(tensor(2, 0, {2}, {1}) + "Nb."), ::testing::HasSubstr(": sets attributes of a tensor; "));
   EXPECT_THAT(program_refusal(tensor(2, 0, {2}, {1}) + "(\x88\x89]tb."), ::testing::HasSubstr(": makes a tensor with hooks; "));
   EXPECT_EQ(program_refusal("ctorch\nSize\n."), at(12, "makes a function or type, which is not data"));
@@ -120,16 +120,15 @@ TEST(RefusedProgram, WithTensorsLargerThanTheirStorage) {
   EXPECT_EQ(message({1, 1}, {1}, 0), beyond("offset 0, sizes [1, 1], strides [1]"));
   EXPECT_EQ(message({3}, {kMax}, 0), beyond(fmt::format("offset 0, sizes [3], strides [{}]", kMax)));
   EXPECT_EQ(message({2, 2}, {kMax, kMax}, 0), beyond(fmt::format("offset 0, sizes [2, 2], strides [{}, {}]", kMax, kMax)));
-  EXPECT_EQ(message({1000, 1000}, {0, 0}, 0), "makes a tensor of sizes [1000, 1000] from few bytes, by repeating them");
-  EXPECT_EQ(message({kMax, kMax}, {0, 0}, 0),
-            fmt::format("makes a tensor of sizes [{}, {}] from few bytes, by repeating them", kMax, kMax));
+  EXPECT_EQ(message({1000, 1000}, {0, 0}, 0), "makes a tensor of sizes [1000, 1000] by repeating few bytes");
+  EXPECT_EQ(message({kMax, kMax}, {0, 0}, 0), fmt::format("makes a tensor of sizes [{}, {}] by repeating few bytes", kMax, kMax));
 }
 
 TEST(RefusedProgram, WithMissingStorages) {
   EXPECT_EQ(program_refusal(tensor(3, 0, {1}, {1}) + "."),
-            "a.pt: holds 8 bytes of storage \"0\", but a tensor needs 12" + std::string(kDamaged));
+            "a.pt: contains 8 bytes for storage \"0\", but a tensor needs 12" + std::string(kDamaged));
   EXPECT_EQ(program_refusal(replaced(tensor(2, 0, {1}, {1}), text("0"), text("7")) + "."),
-            "a.pt: holds no storage \"7\", which a tensor needs" + std::string(kDamaged));
+            "a.pt: does not contain storage \"7\", which a tensor needs" + std::string(kDamaged));
   EXPECT_THAT(program_refusal(tensor(-1, 0, {1}, {1}) + "."), ::testing::HasSubstr("refers to a storage of -1 elements"));
   EXPECT_THAT(program_refusal(tensor(std::numeric_limits<int64_t>::max(), 0, {1}, {1}) + "."),
               ::testing::HasSubstr("refers to a storage of 9223372036854775807 elements"));
@@ -137,7 +136,7 @@ TEST(RefusedProgram, WithMissingStorages) {
 
 // Files of few bytes that request much memory.
 TEST(RefusedProgram, NeedsTooMuchMemory) {
-  const auto too_much = StartsWith("a.pt: asks for more memory than ");
+  const auto too_much = StartsWith("a.pt: would need more than ");
   // Nested lists, each of which contains the one before it ten times.
   std::string bomb = "]q" + std::string(1, '\0');
   for (char i = 1; i < 20; ++i) {
@@ -151,11 +150,12 @@ TEST(RefusedProgram, NeedsTooMuchMemory) {
   for (int i = 0; i < 2000; ++i) repeats += std::string("h\0", 2);
   EXPECT_THAT(program_refusal(repeats + "e."), too_much);
   // A list that contains itself.
-  EXPECT_THAT(program_refusal(std::string("]q\0h\0a.", 7)), ::testing::HasSubstr("nests objects more than 100 deep, or in themselves"));
+  EXPECT_THAT(program_refusal(std::string("]q\0h\0a.", 7)),
+              ::testing::HasSubstr("nests objects more than 100 levels deep, or inside themselves"));
   std::string deep;
   for (int i = 0; i < 200; ++i) deep += "]";
   for (int i = 1; i < 200; ++i) deep += "a";
-  EXPECT_THAT(program_refusal(deep + "."), ::testing::HasSubstr("nests objects more than 100 deep, or in themselves"));
+  EXPECT_THAT(program_refusal(deep + "."), ::testing::HasSubstr("nests objects more than 100 levels deep, or inside themselves"));
 }
 
 }  // namespace

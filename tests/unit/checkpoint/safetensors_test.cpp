@@ -76,20 +76,22 @@ TEST(SafetensorsFile, RefusesToWriteWhatTheFormatCannotHold) {
             "a and c share memory, which a safetensors file cannot represent; omit one of them, or write PyTorch's format instead");
   content = {};
   content.tensors.add("a", torch::ones({1}, torch::kComplexDouble));
-  EXPECT_EQ(refusal([&] { write(content); }), "a: safetensors files cannot hold tensors of ComplexDouble; write PyTorch's format instead");
+  EXPECT_EQ(refusal([&] { write(content); }),
+            "a: safetensors files cannot contain tensors of ComplexDouble; write PyTorch's format instead");
 }
 
 TEST(SafetensorsFile, IsRefusedWhenItsLengthIsWrong) {
   const auto file = make_safetensors(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})");
   EXPECT_EQ(safetensors_refusal(file), "");
   EXPECT_EQ(safetensors_refusal(""), damaged_safetensors("is empty"));
-  EXPECT_EQ(safetensors_refusal("1234567"), damaged_safetensors("is too short for the length of a header"));
+  EXPECT_EQ(safetensors_refusal("1234567"), damaged_safetensors("is too short to contain the length of a header"));
   EXPECT_EQ(safetensors_refusal(file.substr(0, file.size() / 2)),
-            damaged_safetensors(fmt::format("would have a header of 54 bytes, but ends {} bytes into it", file.size() / 2 - 8)));
-  EXPECT_EQ(safetensors_refusal(file.substr(0, file.size() - 1)), damaged_safetensors("its tensors take 8 bytes, but 7 follow the header"));
-  EXPECT_EQ(safetensors_refusal(file + "9"), damaged_safetensors("its tensors take 8 bytes, but 9 follow the header"));
+            damaged_safetensors(fmt::format("states a header of 54 bytes, but ends {} bytes into it", file.size() / 2 - 8)));
+  EXPECT_EQ(safetensors_refusal(file.substr(0, file.size() - 1)),
+            damaged_safetensors("its tensors need 8 bytes, but 7 bytes follow the header"));
+  EXPECT_EQ(safetensors_refusal(file + "9"), damaged_safetensors("its tensors need 8 bytes, but 9 bytes follow the header"));
   EXPECT_EQ(safetensors_refusal(replaced(file, 7, "\x7f")),
-            damaged_safetensors("would have a header of 9151314442816847926 bytes, more than safetensors may have"));
+            damaged_safetensors("states a header of 9151314442816847926 bytes, which is more than safetensors allows"));
 }
 
 TEST(SafetensorsFile, IsRefusedWhenItsTensorsDoNotFillIt) {
@@ -107,19 +109,20 @@ TEST(SafetensorsFile, IsRefusedWhenItsTensorsDoNotFillIt) {
       damaged_safetensors("tensor \"b\" begins at byte 6 of the values, which leaves a gap after the one before it, which ends at byte 4"));
   EXPECT_EQ(refusal_of(tensor("a", "F32", "1", "0,4"), tensor("a", "F32", "1", "4,8")), damaged_safetensors("tensor \"a\" occurs twice"));
   EXPECT_EQ(refusal_of(tensor("a", "F32", "3", "0,8"), ""),
-            damaged_safetensors("tensor \"a\" of F32 and shape [3] would be bytes 0 to 8, which is another size"));
+            damaged_safetensors("tensor \"a\" has dtype F32 and shape [3], but its bytes 0 to 8 have a different size"));
   EXPECT_EQ(refusal_of(tensor("a", "F32", "2", "8,0"), ""),
-            damaged_safetensors("tensor \"a\" of F32 and shape [2] would be bytes 8 to 0, which is another size"));
+            damaged_safetensors("tensor \"a\" has dtype F32 and shape [2], but its bytes 8 to 0 have a different size"));
   EXPECT_EQ(refusal_of(tensor("a", "U8", "4294967296,4294967296,4294967296", "0,8"), ""),
             damaged_safetensors(
-                "tensor \"a\" of U8 and shape [4294967296, 4294967296, 4294967296] would be bytes 0 to 8, which is another size"));
-  EXPECT_EQ(refusal_of(tensor("a", "U8", "0,9223372036854775807,9223372036854775807", "0,0"), tensor("b", "I64", "1", "0,8")),
-            damaged_safetensors(
-                "tensor \"a\" of U8 and shape [0, 9223372036854775807, 9223372036854775807] would be bytes 0 to 0, which is another size"));
+                "tensor \"a\" has dtype U8 and shape [4294967296, 4294967296, 4294967296], but its bytes 0 to 8 have a different size"));
+  EXPECT_EQ(
+      refusal_of(tensor("a", "U8", "0,9223372036854775807,9223372036854775807", "0,0"), tensor("b", "I64", "1", "0,8")),
+      damaged_safetensors(
+          "tensor \"a\" has dtype U8 and shape [0, 9223372036854775807, 9223372036854775807], but its bytes 0 to 0 have a different size"));
   EXPECT_EQ(refusal_of(tensor("a", "U8", "9223372036854775807", "0,9223372036854775807"), ""),
-            damaged_safetensors("its tensors take 9223372036854775807 bytes, but 8 follow the header"));
+            damaged_safetensors("its tensors need 9223372036854775807 bytes, but 8 bytes follow the header"));
   EXPECT_EQ(refusal_of(tensor("a", "F4", "16", "0,8"), ""),
-            "a.safetensors: tensor \"a\" is of dtype \"F4\", which is not known here; save it as a dtype that PyTorch computes in");
+            "a.safetensors: tensor \"a\" has the dtype \"F4\", which is not supported; save it with a dtype that PyTorch supports");
 }
 
 TEST(SafetensorsFile, IsRefusedWhenItsHeaderIsNone) {
@@ -128,7 +131,7 @@ TEST(SafetensorsFile, IsRefusedWhenItsHeaderIsNone) {
   EXPECT_EQ(refusal_of("{\"a\":"), damaged_safetensors("its header is not valid JSON (error at byte 6)"));
   const auto has = [](const std::string& what, const std::string& key) {
     return fmt::format(
-        "a.safetensors: its header holds {} where the format does not allow it, at \"{}\"; save it again with the safetensors package",
+        "a.safetensors: its header contains {} where the format does not allow it, at \"{}\"; save it again with the safetensors package",
         what, key);
   };
   EXPECT_EQ(refusal_of("[]"), has("a list", ""));
@@ -152,14 +155,14 @@ TEST(SafetensorsFile, IsRefusedWhenItsHeaderIsNone) {
   std::string dimensions = "1";
   for (int i = 0; i < 64; ++i) dimensions += ",1";
   EXPECT_EQ(refusal_of(fmt::format(R"({{"a":{{"shape":[{}]}}}})", dimensions)),
-            has("a shape of more dimensions than tensors have", "shape"));
+            has("a shape with more dimensions than tensors can have", "shape"));
 }
 
 TEST(SafetensorsFile, IsRefusedWhenItHoldsTooManyTensors) {
   std::string header = "{";
   for (int i = 0; i < 200000; ++i) header += fmt::format(R"("{}":{{"dtype":"U8","shape":[0],"data_offsets":[0,0]}},)", i);
   header.back() = '}';
-  EXPECT_THAT(safetensors_refusal(make_safetensors(header)), StartsWith("a.safetensors: asks for more memory than "));
+  EXPECT_THAT(safetensors_refusal(make_safetensors(header)), StartsWith("a.safetensors: would need more than "));
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ TEST(Table, TheLeastImportantColumnsAreLeftOutInANarrowTerminal) {
   EXPECT_EQ(to_table(columns, 16), "RUN  BEST  WHERE\na    1     vm\n");
   EXPECT_EQ(to_table(columns, 15), "RUN  BEST\na    1\n");
   EXPECT_EQ(to_table(columns, 8), "RUN\na\n");
-  EXPECT_EQ(to_table(columns, 1), "RUN\na\n");  // never left out
+  EXPECT_EQ(to_table(columns, 1), "RUN\na\n");  // never omitted
 }
 
 }  // namespace

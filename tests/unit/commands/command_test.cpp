@@ -66,8 +66,8 @@ TEST(Commands, RefuseWrongCommandLines) {
       {{"launch", "--max-restarts", "inf", "--config", "a.yaml"}, "--max-restarts"},
       {{"predict", "--checkpoint", "a.pt", "-0", "a.png"}, "--null has no effect without -, the list on stdin: add -"},
       {{"export", "--checkpoint", "a.pt", "--output", "a.pt"},
-       "--output a.pt: .pt does not tell the format; add --format state_dict or torchscript"},
-      {{"export", "--checkpoint", "a.pt", "--output", "a"}, "a name without extension does not tell the format; add --format"},
+       "--output a.pt: .pt does not determine the format; add --format state_dict or torchscript"},
+      {{"export", "--checkpoint", "a.pt", "--output", "a"}, "a name without extension does not determine the format; add --format"},
       {{"export", "--checkpoint", "a.pt", "--format", "onnx", "--output", "a.safetensors"},
        "--format onnx does not fit --output a.safetensors: .safetensors is for safetensors; change one of them"},
       {{"lr-find", "--config", "a.yaml", "--min-lr", "1", "--max-lr", "0.5"},
@@ -99,9 +99,9 @@ TEST(Commands, RefuseWrongCommandLines) {
       {{"launch", "--nnodes", "2", "--config", "a.yaml"},
        "--nnodes 2 needs --master-addr and --master-port: the address and port of host 0, the same on every host"},
       {{"launch", "--nnodes", "2:4", "--config", "a.yaml"},
-       "--nnodes 2:4: this launcher takes the number of hosts; where hosts come and go, start the program with torchrun --nnodes 2:4"},
+       "--nnodes 2:4: this launcher needs a fixed number of hosts; if the number varies, start the program with torchrun --nnodes 2:4"},
       {{"launch", "--nnodes", "0", "--config", "a.yaml"}, "--nnodes 0: expected the number of hosts, 1 or more"},
-      {{"launch", "--config", "a.yaml", "--nnodes", "2"}, "--nnodes is an option of the launcher and stands after --config"},
+      {{"launch", "--config", "a.yaml", "--nnodes", "2"}, "--nnodes is an option of the launcher; put it before --config"},
       {{"launch", "--master-port", "70000", "--config", "a.yaml"}, "--master-port"},
       {{"launch", "--nproc-per-node", "1", "--config", "-"}, "--config -: the processes of a launcher cannot share the standard input"},
       {{"init", "--data", "/absent"}, "--data /absent: there is no such folder"},
@@ -114,7 +114,7 @@ TEST(Commands, RefuseWrongCommandLines) {
   }
 }
 
-// What a command line prints that asks for help.
+// The output of a command line that requests help.
 std::string help_of(const std::vector<std::string>& args) {
   ::testing::internal::CaptureStdout();
   try {
@@ -195,7 +195,7 @@ TEST(Commands, PrintTheirHelp) {
 
 TEST(Commands, DescriptionsInTheHelpAreAColumn) {
   EXPECT_THAT(help_of({"train", "--help"}), HasSubstr("\n  --resume auto|none|FILE|DIR auto: resume from the newest complete checkpoint\n"
-                                                      "                              in the run's folder"));
+                                                      "                              in the run directory"));
   EXPECT_THAT(help_of({"report", "--help"}), HasSubstr("\nUsage: trainer report [OPTIONS] runs...\n"));
   EXPECT_THAT(help_of({"compare", "--help"}), HasSubstr("\nUsage: trainer compare [OPTIONS] runs...\n"));
 }
@@ -203,7 +203,7 @@ TEST(Commands, DescriptionsInTheHelpAreAColumn) {
 TEST(Commands, ListWithoutAFamilyNamesAll) {
   const auto text = help_of({"list"});
   EXPECT_THAT(text, HasSubstr("\noptimizers        sgd, adam"));
-  EXPECT_THAT(text, HasSubstr("\n`trainer list FAMILY` says what each of them is.\n"));
+  EXPECT_THAT(text, HasSubstr("\n`trainer list FAMILY` describes each of them.\n"));
 }
 
 TEST(WrapHelp, TheRestOfALineIsIndentedLikeItsDescription) {

@@ -6,7 +6,7 @@
 namespace trainer::config {
 namespace {
 
-// The tree of a text, or why there is none.
+// The tree of a text, or the error.
 std::string parsed(const std::string& text) {
   try {
     return to_inline_yaml(parse_yaml(text, "x.yaml"));
@@ -29,7 +29,7 @@ TEST(Aliases, MergeKeysAddWhatIsNotGiven) {
   EXPECT_EQ(parsed("a: [&x {p: 1}, &y {p: 2, q: 2}]\nb: {<<: [*x, *y]}\n"), "{a: [{p: 1}, {p: 2, q: 2}], b: {p: 1, q: 2}}");
   EXPECT_EQ(parsed("a: &x {p: 1}\nb: &y {<<: *x, q: 2}\nc: {<<: *y}\n"), "{a: {p: 1}, b: {p: 1, q: 2}, c: {p: 1, q: 2}}");
   const std::string refusal =
-      ": << takes the keys of other sections, as in `<<: *name` or `<<: [*first, *second]`, where each is a section of keys and values";
+      ": << must be a section or a list of sections whose keys are merged, as in `<<: *name` or `<<: [*first, *second]`";
   EXPECT_EQ(parsed("a: &x 1\nb: {<<: *x}\n"), "x.yaml:2:5" + refusal);
   EXPECT_EQ(parsed("a: &x {p: 1}\nb: {<<: [*x, 2]}\n"), "x.yaml:2:5" + refusal);
   EXPECT_EQ(parsed("b: {<<: }\n"), "x.yaml:1:5" + refusal);
@@ -37,10 +37,10 @@ TEST(Aliases, MergeKeysAddWhatIsNotGiven) {
 
 TEST(Aliases, Mistakes) {
   EXPECT_EQ(parsed("a: *x\n"), "x.yaml:1:4: invalid YAML: the referenced anchor is not defined");
-  EXPECT_EQ(parsed("a: &x [1, *x]\n"), "x.yaml:1:11: this alias (*name) is inside of the value that it stands for");
-  EXPECT_EQ(parsed("&x a: 1\n"), "x.yaml:1:1: an anchor (&name) stands before a key; write it before a value");
+  EXPECT_EQ(parsed("a: &x [1, *x]\n"), "x.yaml:1:11: this alias (*name) is inside the value that it refers to");
+  EXPECT_EQ(parsed("&x a: 1\n"), "x.yaml:1:1: an anchor (&name) is not allowed before a key; write it before a value");
   EXPECT_EQ(parsed("a: &x 1\n*x : 2\n"), "x.yaml:2:1: a key must be plain text");
-  EXPECT_EQ(parsed("a: {<<: {}, <<: {}}\n"), "x.yaml:1:13: \"<<\" is given a second time (first in line 1); keep one");
+  EXPECT_EQ(parsed("a: {<<: {}, <<: {}}\n"), "x.yaml:1:13: \"<<\" is given a second time (first on line 1); keep one");
 }
 
 TEST(Aliases, CopiesAreLimited) {
@@ -51,14 +51,14 @@ TEST(Aliases, CopiesAreLimited) {
     for (int j = 1; j < 10; ++j) bomb += ", " + alias;
     bomb += "]\n";
   }
-  EXPECT_NE(parsed(bomb).find(": the aliases (*name) of this file repeat more than 16.0 MiB of values; use fewer"), std::string::npos);
+  EXPECT_NE(parsed(bomb).find(": the aliases (*name) of this file expand to more than 16.0 MiB of values; use fewer"), std::string::npos);
   std::string large = "a: &x " + std::string(500'000, 'x') + "\nb: [*x";
   for (int i = 0; i < 50; ++i) large += ", *x";
   EXPECT_NE(parsed(large + "]\n").find("x.yaml:2:"), std::string::npos);
   // Each nested in the next one.
   std::string deep = "a0: &a0 [x]\n";
   for (int i = 1; i < 40; ++i) deep += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [*a" + std::to_string(i - 1) + "]\n";
-  EXPECT_EQ(parsed(deep), "x.yaml:32:12: with this alias, values are nested too deep");
+  EXPECT_EQ(parsed(deep), "x.yaml:32:12: with this alias, values are nested too deeply");
 }
 
 TEST(Aliases, ProblemsAreReportedAtTheAnchorsValue) {

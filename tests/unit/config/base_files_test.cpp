@@ -17,7 +17,7 @@ class BaseFiles : public ::testing::Test {
     write_file_atomically(folder_.path() / name, text);
   }
 
-  // The tree of a file, or why there is none; the folder is left out of paths.
+  // The tree of a file, or the error; the folder is removed from paths.
   std::string read(const std::string& name) const {
     return shortened([&] { return to_inline_yaml(read_with_bases(folder_.path() / name)); });
   }
@@ -109,7 +109,7 @@ TEST_F(BaseFiles, FilesThatCannotBeABase) {
   EXPECT_EQ(error("[]"), "x.yaml:2:7: base: expected the path of an experiment file, or a list of paths, got []");
   EXPECT_EQ(error(""), "x.yaml:2:1: base: expected the path of an experiment file, or a list of paths, got null");
   EXPECT_EQ(error("[{a: 1}]"), "x.yaml:2:8: base: expected the path of an experiment file, or a list of paths, got {a: 1}");
-  EXPECT_EQ(error("${TRAINER_TEST_ABSENT}/a.yaml"), "x.yaml:2:7: base: the environment has no variable TRAINER_TEST_ABSENT");
+  EXPECT_EQ(error("${TRAINER_TEST_ABSENT}/a.yaml"), "x.yaml:2:7: base: the environment variable TRAINER_TEST_ABSENT is not set");
   write("list.yaml", "- a\n");
   EXPECT_EQ(error("list.yaml"), "x.yaml:2:7: base: list.yaml is not an experiment file, which has sections of keys and values");
   write("empty.yaml", "# nothing\n");
@@ -124,11 +124,12 @@ TEST_F(BaseFiles, FilesThatCannotBeABase) {
 
 TEST_F(BaseFiles, CyclesAreShown) {
   write("x.yaml", "base: x.yaml\n");
-  EXPECT_EQ(read("x.yaml"), "x.yaml:1:7: base: these files are based on each other: x.yaml -> x.yaml; remove one `base`");
+  EXPECT_EQ(read("x.yaml"), "x.yaml:1:7: base: these files are based on each other: x.yaml -> x.yaml; remove one of the `base` keys");
   write("a.yaml", "base: b/b.yaml\n");
   write("b/b.yaml", "base: ./../c.yaml\n");
   write("c.yaml", "base: b/b.yaml\n");
-  EXPECT_EQ(read("a.yaml"), "c.yaml:1:7: base: these files are based on each other: b/b.yaml -> c.yaml -> b/b.yaml; remove one `base`");
+  EXPECT_EQ(read("a.yaml"),
+            "c.yaml:1:7: base: these files are based on each other: b/b.yaml -> c.yaml -> b/b.yaml; remove one of the `base` keys");
   // The same file twice is no cycle.
   write("d.yaml", "k: 1\n");
   write("e.yaml", "base: d.yaml\n");
@@ -142,11 +143,11 @@ TEST_F(BaseFiles, TheirNumberIsLimited) {
     const auto below = std::to_string(i - 1) + ".yaml";
     write(std::to_string(i) + ".yaml", "base: [" + below + ", " + below + "]\n");
   }
-  EXPECT_TRUE(read("30.yaml").ends_with("base: more than 100 files; name fewer")) << read("30.yaml");
+  EXPECT_TRUE(read("30.yaml").ends_with("base: more than 100 base files; use fewer")) << read("30.yaml");
 }
 
 TEST_F(BaseFiles, OnlyAFileHasABase) {
-  const std::string refusal = "base: only an experiment file can name its base; write it there";
+  const std::string refusal = "base: a base can only be set in an experiment file; write it there";
   write("x.yaml", kMinimal);
   EXPECT_EQ(error_of("x.yaml", {"base=y.yaml"}), "command line: " + refusal);
   EXPECT_EQ(load_error(std::string(kMinimal) + "base: y.yaml\n"), "x.yaml:5:7: " + refusal);

@@ -96,12 +96,12 @@ TEST(Load, ListsOfParts) {
   ASSERT_EQ(experiment.dataset.train_transforms.size(), 2U);
   EXPECT_EQ(options_of<CropOptions>(experiment.dataset.train_transforms[0]).size, 32);
   const auto error = [](const std::string& list) { return load_error(kMinimal, {"dataset.train_transforms=" + list}); };
-  EXPECT_EQ(error("5"), "command line: dataset.train_transforms: expected a list of parts such as [crop], got 5");
+  EXPECT_EQ(error("5"), "command line: dataset.train_transforms: expected a list of components such as [crop], got 5");
   EXPECT_EQ(error("[crap]"), "command line: dataset.train_transforms[0]: \"crap\" is not one of crop, flip; did you mean \"crop\"?");
   EXPECT_EQ(error("[flip, {crop: {size: 0}}]"), "command line: dataset.train_transforms[1].crop.size: expected an integer >= 1, got 0");
   EXPECT_EQ(error("[crop]"), "command line: dataset.train_transforms[0].crop.size: missing; it has no default (integer)");
-  EXPECT_NE(error("[{crop: {size: 1}, flip: {}}]").find("expected one part"), std::string::npos);
-  EXPECT_NE(error("[[]]").find("expected one part"), std::string::npos);
+  EXPECT_NE(error("[{crop: {size: 1}, flip: {}}]").find("expected one component"), std::string::npos);
+  EXPECT_NE(error("[[]]").find("expected one component"), std::string::npos);
 }
 
 TEST(Load, OverridesSetKeysAndReplaceSections) {
@@ -157,7 +157,7 @@ TEST(Load, HintsForNumbers) {
   const std::string steps = "command line: logging.every_steps: expected an integer >= 1, got ";
   const std::string rate = "command line: optimizer.lr: expected a number > 0, got ";
   const std::string plain = "; write it as a decimal number without leading zeros";
-  const std::string size = "; no number of this size can be stored";
+  const std::string size = "; the number is out of range";
   const std::string finite = "; it must be finite";
   const std::vector<std::pair<std::string, std::string>> hints = {
       {"logging.every_steps=9223372036854775808", steps + "9223372036854775808; the largest integer is 9223372036854775807"},
@@ -223,7 +223,7 @@ TEST(Load, AllBadOverridesAreReportedWithTheProblemsOfTheFile) {
             "x.yaml:5:7: seed: expected an integer >= 0, got x\n"
             "command line: \"epochs\" is not an override; write key.path=value, such as optimizer.lr=0.05\n"
             "command line: logging.every_steps: the value is not YAML (command line:1:1: a key must be plain text)\n"
-            "command line: experiment.x: experiment is not a section; give it whole, as in experiment=...\n"
+            "command line: experiment.x: experiment is not a section; set the whole value, as in experiment=...\n"
             "command line: model[0]: model is not a list; to set a whole list, write model=[...]\n"
             "command line: optimizer.lr: expected a number > 0, got {x: 1}\n"
             "command line: traning: unknown key; did you mean \"training\"?");
@@ -307,11 +307,11 @@ TEST(Load, ContradictionsBetweenSections) {
       {"lr_scheduler: {warmup_steps: 5, warmup_epochs: 1}",
        "x.yaml:5:48: lr_scheduler.warmup_epochs: given together with lr_scheduler.warmup_steps; keep one of them"},
       {"lr_scheduler: {warmup_epochs: 2.5}",
-       "x.yaml:5:31: lr_scheduler.warmup_epochs: the warm-up of 2.5 epochs is not shorter than the training, training.epochs = 2; shorten "
+       "x.yaml:5:31: lr_scheduler.warmup_epochs: the warm-up of 2.5 epochs is not shorter than the training (training.epochs = 2); shorten "
        "it "
        "or train longer"},
       {"runtime: {dtype: float64}\namp: {enabled: true}",
-       "x.yaml:6:16: amp.enabled: autocast lowers the precision that runtime.dtype: float64 asks for; choose one of them"},
+       "x.yaml:6:16: amp.enabled: autocast lowers the precision that runtime.dtype: float64 sets; choose one of them"},
       {"runtime: {dtype: float64}\namp: {enabled: auto}", "no error"},
       // The check needs both sections.
       {"runtime: {dtype: float64}\namp: {enabled: true, dtype: x}",
@@ -319,8 +319,8 @@ TEST(Load, ContradictionsBetweenSections) {
   };
   for (const auto& [lines, text] : contradictions) EXPECT_EQ(error(lines), text);
   EXPECT_EQ(load_error(kMinimal, {"dataloader.global_batch_size=3", "training.accumulation_steps=4"}),
-            "command line: dataloader.global_batch_size: 3 images cannot be shared by training.accumulation_steps = 4; choose at least as "
-            "many");
+            "command line: dataloader.global_batch_size: 3 images cannot be divided into training.accumulation_steps = 4 "
+            "micro-steps; choose at least that many images");
   for (const std::string name : {"a/b", "..", ".", ""}) {
     EXPECT_EQ(load_error(kMinimal, {"experiment=\"" + name + "\""}),
               "command line: experiment: \"" + name + "\" cannot name a folder; use letters, digits, - and _");
@@ -359,7 +359,7 @@ TEST(Load, PathsMayHaveAHomeFolderAndVariables) {
   EXPECT_EQ(experiment.output_dir, "/home/ada/runs");
   EXPECT_EQ(experiment.model.init_from, "/data/net.pt");
   EXPECT_EQ(load_error(std::string(kMinimal) + "output_dir: ${TRAINER_TEST_ABSENT}/runs\n"),
-            "x.yaml:5:13: output_dir: expected a path (the environment has no variable TRAINER_TEST_ABSENT), got "
+            "x.yaml:5:13: output_dir: expected a path (the environment variable TRAINER_TEST_ABSENT is not set), got "
             "\"${TRAINER_TEST_ABSENT}/runs\"");
   EXPECT_EQ(load_error(kMinimal, {"output_dir="}), "command line: output_dir: expected a path, got null");
   EXPECT_EQ(load_error(kMinimal, {"output_dir=''"}), "command line: output_dir: expected a path, got \"\"");
@@ -389,7 +389,7 @@ TEST(Load, AnExperimentsNameFitsIntoAFolder) {
   const std::string text = "model: {name: net}\ndataset: {name: data}\noptimizer: {name: sgd}\ntraining: {epochs: 1}\n";
   EXPECT_EQ(loaded("experiment: " + std::string(255, 'a') + "\n" + text).experiment.size(), 255U);
   EXPECT_EQ(load_error("experiment: " + std::string(300, 'a') + "\n" + text),
-            "x.yaml:1:13: experiment: a name of 300 bytes, but a folder's name has at most 255; shorten it");
+            "x.yaml:1:13: experiment: the name has 300 bytes, but a folder's name can have at most 255; shorten it");
 }
 
 TEST(Load, AtMostAHundredProblemsAreReported) {

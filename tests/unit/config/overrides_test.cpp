@@ -74,14 +74,14 @@ TEST(ApplyOverride, ProblemsNameWhatToWrite) {
     EXPECT_EQ(overridden(text), "command line: \"" + text + "\" is not an override; write key.path=value, such as optimizer.lr=0.05");
   }
   const std::string list = "dataset.train_transforms";
-  const std::string exchange = "; to exchange it, give the whole list";
+  const std::string exchange = "; to replace it, give the whole list";
   const std::vector<std::pair<std::string, std::string>> problems = {
       {"model={", "model: the value is not YAML (command line:1:1: a key must be plain text)"},
       {"model=a: b: c", "model: the value is not YAML (command line:1:5: invalid YAML: illegal map value)"},
       {"model[0]=1", "model[0]: model is not a list; to set a whole list, write model=[...]"},
       {"logging[0]=1", "logging[0]: logging is not a list; to set a whole list, write logging=[...]"},
-      {"model.name.first=1", "model.name.first: model.name is not a section; give it whole, as in model.name=..."},
-      {list + ".size=1", list + ".size: " + list + " is not a section; give it whole, as in " + list + "=[...]"},
+      {"model.name.first=1", "model.name.first: model.name is not a section; set the whole value, as in model.name=..."},
+      {list + ".size=1", list + ".size: " + list + " is not a section; set the whole value, as in " + list + "=[...]"},
       {list + "[0][1]=1", list + "[0][1]: " + list + "[0] is not a list; to set a whole list, write " + list + "[0]=[...]"},
       {list + "[2]=flip",
        list + "[2]: " + list + " has 2 items, counted from 0; to add one, give the whole list, as in " + list + "=[...]"},

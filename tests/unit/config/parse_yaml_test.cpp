@@ -53,7 +53,7 @@ TEST(ParseYaml, TabsAreExplained) {
 }
 
 TEST(ParseYaml, DuplicateKeysNameBothPlaces) {
-  EXPECT_EQ(parse_error("a: 1\nb: 2\na: 3\n"), "x.yaml:3:1: \"a\" is given a second time (first in line 1); keep one");
+  EXPECT_EQ(parse_error("a: 1\nb: 2\na: 3\n"), "x.yaml:3:1: \"a\" is given a second time (first on line 1); keep one");
   EXPECT_NE(parse_error("m: {a: 1, a: 2}\n").find("second time"), std::string::npos);
 }
 
@@ -66,19 +66,20 @@ TEST(ParseYaml, SecondDocumentIsRefused) {
 TEST(ParseYaml, StructuredKeysAreRefused) { EXPECT_NE(parse_error("? [a, b]\n: 1\n").find("a key must be plain text"), std::string::npos); }
 
 TEST(ParseYaml, NestingIsBounded) {
-  EXPECT_NE(parse_error("a: " + std::string(400'000, '[') + std::string(400'000, ']')).find("nested more than 32 deep"), std::string::npos);
+  EXPECT_NE(parse_error("a: " + std::string(400'000, '[') + std::string(400'000, ']')).find("nested more than 32 levels deep"),
+            std::string::npos);
   EXPECT_TRUE(parse_error("a: " + std::string(500'000, '[')).starts_with("x.yaml:1:"));
   EXPECT_NE(parse_error("a: " + std::string(10'000'000, '[')).find("at most 1 MiB"), std::string::npos);
   std::string map;
   for (int depth = 0; depth < 200; ++depth) map += std::string(static_cast<size_t>(depth), ' ') + "a:\n";
-  EXPECT_NE(parse_error(map).find("nested more than 32 deep"), std::string::npos);
+  EXPECT_NE(parse_error(map).find("nested more than 32 levels deep"), std::string::npos);
 }
 
 TEST(ParseYaml, TheKeysOfASectionAreBounded) {
   std::string map;
   for (int i = 0; i < 100'000; ++i) map += fmt::format("k{}:\n", i);
   EXPECT_EQ(parse_error(map), "x.yaml:1001:1: more than 1000 keys in one section, which no experiment file has; check the path");
-  // Of sections that are merged.
+  // Merged sections.
   std::string sections;
   std::string aliases;
   for (int section = 0; section < 20; ++section) {

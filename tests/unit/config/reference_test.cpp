@@ -35,7 +35,7 @@ TEST(Reference, OfOneSectionComponentOrKey) {
   EXPECT_EQ(shown("optimizer.sgd.lr"), "optimizer, name: sgd: A sgd.\n" + lr + "\n");
   EXPECT_EQ(shown("optimizer.lr"), "optimizer, name: sgd: A sgd.\n" + lr + "\noptimizer, name: adamw: A adamw.\n" + lr + "\n");
   EXPECT_EQ(shown("transform.flip"), "transform flip: A flip.\n  (no keys)\n\n");
-  EXPECT_TRUE(shown("loss").starts_with("loss: What is minimised.\n  name "));
+  EXPECT_TRUE(shown("loss").starts_with("loss: The function that is minimised.\n  name "));
   EXPECT_EQ(shown("loss").find("cross_entropy: "), std::string::npos);
   EXPECT_TRUE(shown("seed").starts_with("top level\n  seed                   integer, >= 0; default 42\n"));
   EXPECT_EQ(shown("seed").find("output_dir"), std::string::npos);

@@ -36,7 +36,7 @@ TEST(DataLoaderErrors, ALabelOutsideTheClassesIsRefused) {
   DataLoader loader(dataset, pipeline, {.batch_size = 5});
   dataset.label_offset = 997;
   loader.start_epoch(0, first_indices(5));
-  EXPECT_THAT([&] { loader.next(); }, ThrowsMessage<DataError>("sample 3: its label is 1000, but labels must lie in 0 to 999"));
+  EXPECT_THAT([&] { loader.next(); }, ThrowsMessage<DataError>("sample 3: its label is 1000, but labels must be in the range 0 to 999"));
   dataset.label_offset = -1;
   EXPECT_THAT([&] { loader.next(); }, ThrowsMessage<DataError>(HasSubstr("sample 0: its label is -1")));
 }
@@ -78,7 +78,7 @@ TEST(DataLoaderErrors, ALargerBatchWithoutReadableSamplesIsAnError) {
   DataLoader large(dataset, pipeline, {.batch_size = 8, .report_left_out = ignore});
   large.start_epoch(0, first_indices(8));
   EXPECT_THAT([&] { large.next(); },
-              ThrowsMessage<DataError>("none of the 8 samples of a batch can be read; the first of them: sample 0: the file is damaged"));
+              ThrowsMessage<DataError>("none of the 8 samples of a batch can be read; the first error is: sample 0: the file is damaged"));
 }
 
 TEST(DataLoaderErrors, RefusesIndicesThatTheDataSetDoesNotHave) {
@@ -99,7 +99,7 @@ TEST(UnreadableSamples, AreListedInOrderForAnyNumberOfThreads) {
       found.push_back(fmt::format("{} {}", sample.index, sample.reason));
     }
     EXPECT_THAT(found, ::testing::ElementsAre("3 the file is damaged", "17 the file is damaged",
-                                              "25 its label is 1000, but labels must lie in 0 to 999", HasSubstr("26 its label"),
+                                              "25 its label is 1000, but labels must be in the range 0 to 999", HasSubstr("26 its label"),
                                               HasSubstr("27 its label"), HasSubstr("28 its label"), "29 the file is damaged"));
   }
 }

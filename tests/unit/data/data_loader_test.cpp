@@ -45,7 +45,7 @@ class LinearSamples : public Dataset {
   DatasetInfo info_{.shape = {2}, .is_image = false, .num_classes = 0, .num_targets = 3};
 };
 
-// A device that has copied nothing until somebody waits for it.
+// A device that copies nothing until its event is waited for.
 struct LazyDevice {
   struct Event final : CopyEvent {
     explicit Event(LazyDevice& device) : device_(device) {}

@@ -44,7 +44,7 @@ const std::map<std::string, Bytes>& golden_files() {
 
 Bytes golden_file(const std::string& name) { return golden_files().at(name); }
 
-// As a binary PGM file.
+// The image as a binary PGM file.
 std::string decode_to_pgm_of_16_bits(const Bytes& file) {
   DecodedMemory memory;
   const auto view = decode_image(file, {.mode = ImageMode::kGrey16}, memory);
@@ -59,7 +59,7 @@ std::string decode_to_pgm_of_16_bits(const Bytes& file) {
   return pgm;
 }
 
-// As a binary PPM file, or of 16 bits of grey as a PGM file.
+// The image as a binary PPM file, or with 16 bits of grey as a PGM file.
 std::string decode_to_ppm(const Bytes& file) {
   if (find_traits(file).mode == ImageMode::kGrey16) return decode_to_pgm_of_16_bits(file);
   Bytes pixels;
@@ -168,7 +168,7 @@ TEST_F(ImageFile, MemoryOfAnotherImageIsUsedAgain) {
 
 TEST_F(ImageFile, WhatIsNoImageIsRefused) {
   expect_refused({}, "it is empty");
-  const std::string no_image = "it is not an image file that this program reads (JPEG, PNG, WebP, BMP, TIFF, PBM, PGM or PPM)";
+  const std::string no_image = "it is not a supported image file (JPEG, PNG, WebP, BMP, TIFF, PBM, PGM or PPM)";
   for (const std::string text : {"x", "\xFF\xD8", "a text, and not an image", "P9 1 1 255 x"}) {
     expect_refused(Bytes(text.begin(), text.end()), no_image);
   }
@@ -185,7 +185,7 @@ TEST_F(ImageFile, FormatsAndFormsThatAreNotReadAreNamed) {
       {"progressive_jpeg.tif", "a TIFF image with JPEG compression in several scans"},
       {"rgb.avif", "an AVIF image"},
       {"rgb.jp2", "a JPEG 2000 image"},
-      {"signed_32_bits.tif", "a TIFF image of signed numbers with 32 bits each"},
+      {"signed_32_bits.tif", "a TIFF image of signed integers with 32 bits each"},
       {"ycbcr.tif", "a TIFF image of YCbCr values without JPEG compression with 8 bits each"},
   };
   auto files = files_of("refused_images");
@@ -196,13 +196,13 @@ TEST_F(ImageFile, FormatsAndFormsThatAreNotReadAreNamed) {
   for (const auto& [name, form] : forms_for_raw) {
     expect_refused(
         files.at(name),
-        "it is " + form + ", which RGB cannot hold; train with dataset.mode: raw (of image_folder and csv), which keeps all of it");
+        "it is " + form + ", which RGB cannot represent; train with dataset.mode: raw (in image_folder and csv), which keeps all values");
     files.erase(name);
   }
   ASSERT_EQ(files.size(), forms.size());
   for (const auto& [name, file] : files) {
     SCOPED_TRACE(name);
-    expect_refused(file, "it is " + forms.at(name) + ", which this program does not read; convert it to PNG or JPEG");
+    expect_refused(file, "it is " + forms.at(name) + ", which is not supported; convert it to PNG or JPEG");
   }
   const std::map<std::string, std::string> beginnings = {
       {"an AVIF image",
@@ -222,7 +222,7 @@ TEST_F(ImageFile, FormatsAndFormsThatAreNotReadAreNamed) {
 }
 
 TEST_F(ImageFile, DamagedAndUnusualJpegsAreRefused) {
-  expect_refused(changed_frame(0xC3, 21, 33), "it is damaged, or a kind of JPEG that this program does not read: Unsupported JPEG process");
+  expect_refused(changed_frame(0xC3, 21, 33), "it is damaged, or a kind of JPEG that is not supported: Unsupported JPEG process");
   expect_refused(changed_frame(0xC0, 60000, 60000), "its size of 60000 x 60000 pixels is too large: at most 65535 in each direction");
   expect_refused(changed_frame(0xC0, 0, 33), "it is damaged");
   // Before memory is taken for 200 million pixels.
@@ -236,7 +236,7 @@ TEST_F(ImageFile, DamagedAndUnusualPngsAreRefused) {
   expect_refused(changed("mode_rgb.png", 16, {0, 1, 0, 0}), "its size of 65536 x 21 pixels is too large");
   expect_refused(changed("mode_rgb.png", 16, {0, 0, 0, 0}), "it is damaged: its size is 0 x 21 pixels");
   expect_refused(with_checksum(changed("mode_rgb.png", 16, {0, 0, 0x3F, 0, 0, 0, 0x3F, 0})),
-                 "it is damaged: it has too little data for 16128 x 16128 pixels");
+                 "it is damaged: it does not have enough data for 16128 x 16128 pixels");
 }
 
 TEST_F(ImageFile, DamagedAndUnusualWebpsAreRefused) {
@@ -246,11 +246,11 @@ TEST_F(ImageFile, DamagedAndUnusualWebpsAreRefused) {
 }
 
 TEST_F(ImageFile, DamagedAndUnusualBmpsAreRefused) {
-  expect_refused(changed("rgb.bmp", 14, {13}), "it is a BMP image with a header of 13 bytes, which this program does not read");
+  expect_refused(changed("rgb.bmp", 14, {13}), "it is a BMP image with a header of 13 bytes, which is not supported");
   expect_refused(changed("rgb.bmp", 18, {0, 0, 0, 0}), "it is damaged: its size is 0 x 21 pixels");
   expect_refused(changed("rgb.bmp", 18, {0, 0, 0, 1}), "its size of 16777216 x 21 pixels is too large");
-  expect_refused(changed("rgb.bmp", 30, {4}), "it is a BMP image of 24 bits with compression 4, which this program does not read");
-  expect_refused(changed("rgb.bmp", 28, {2}), "it is a BMP image of 2 bits, which this program does not read");
+  expect_refused(changed("rgb.bmp", 30, {4}), "it is a BMP image of 24 bits with compression 4, which is not supported");
+  expect_refused(changed("rgb.bmp", 28, {2}), "it is a BMP image of 2 bits, which is not supported");
   expect_refused(changed("five_six_five_bits.bmp", 54, {1}), "it is a BMP image with the colour masks F801, 7E0 and 1F, which");
   for (const auto& [mask, name] : std::map<Bytes, std::string>{{{0, 0, 0x0F, 0x0F}, "F0F0000"}, {{0xFF, 0, 0, 0}, "FF"}}) {
     expect_refused(changed("masks_32_bits.bmp", 54, mask), "it is a BMP image with the colour masks " + name + ", FF00 and FF, which");
@@ -264,9 +264,9 @@ TEST_F(ImageFile, DamagedAndUnusualPnmsAreRefused) {
   for (const auto* format : {"P1", "P4"}) refuse(std::string(format) + " 16000 16000\n1", "the file ends too early");
   for (const auto* format : {"P2", "P3", "P5", "P6"}) refuse(std::string(format) + " 16000 16000 255\n1", "the file ends too early");
   refuse("P5 0 1 255\n", "it is damaged: its size is 0 x 1 pixels");
-  refuse("P5 1 1 0\nx", "it is damaged: its largest value is 0, and must be 1 to 65535");
-  refuse("P5 1 1 65536\nxx", "it is damaged: its largest value is 65536");
-  refuse("P2 2 1 9\n9 10", "it is damaged: it has the value 10 above its largest, 9");
+  refuse("P5 1 1 0\nx", "it is damaged: its maximum value is 0, but must be 1 to 65535");
+  refuse("P5 1 1 65536\nxx", "it is damaged: its maximum value is 65536");
+  refuse("P2 2 1 9\n9 10", "it is damaged: it has the value 10, which is above its maximum value 9");
   for (const auto* number : {"-1", "x", "1.5", "1234567890x"}) {
     refuse("P2 1 1 255\n" + std::string(number), "it is damaged: it has other characters where a number is expected");
   }
@@ -296,10 +296,9 @@ TEST_F(ImageFile, DamagedAndUnusualTiffsAreRefused) {
   expect_refused(changed_field("tiles.tif", 322, 65520 * 32), "its tiles of 2096640 x 16 pixels are too large");
   expect_refused(changed_field("tiles.tif", 323, 1U << 30), "its tiles of 16 x 1073741824 pixels are too large");
   expect_refused(changed_field("grey.tif", 258, 12), "it is a TIFF image of grey values with 12 bits each, which");
-  expect_refused(changed_field("grey.tif", 262, 32803), "it is a TIFF image of colours of the kind 32803 (photometric interpretation)");
+  expect_refused(changed_field("grey.tif", 262, 32803), "it is a TIFF image of colours with photometric interpretation 32803");
   expect_refused(changed_field("grey.tif", 259, 34712), "it is a TIFF image with the compression 34712, which");
-  expect_refused(changed_field("grey_alpha.tif", 338, 1),
-                 "it is a TIFF image with 2 samples in a pixel, 1 of them beside its colours, which");
+  expect_refused(changed_field("grey_alpha.tif", 338, 1), "it is a TIFF image with 2 samples per pixel, 1 of which are not colours, which");
   for (const size_t missing : {1, 10, 100}) expect_refused(cut("rgb.tif", golden_file("rgb.tif").size() - missing), "it is damaged");
 }
 
@@ -317,7 +316,7 @@ Bytes with_more_scans(int num_more, const Bytes& size) {
 TEST_F(ImageFile, JpegsOfTooManyScansAreRefused) {
   const Bytes size = {0, 21, 0, 33};
   EXPECT_NO_THROW(decode_to_ppm(with_more_scans(90, size)));
-  const std::string reason = "it has more than 100 scans, the most for 33 x 21 pixels; save it as baseline JPEG or PNG";
+  const std::string reason = "it has more than 100 scans, the limit for 33 x 21 pixels; save it as baseline JPEG or PNG";
   expect_refused(with_more_scans(100, size), reason);
   Bytes pixels;
   EXPECT_THAT([&] { decode_part(with_more_scans(100, size), {0, 0, 5, 5}, {}, pixels); }, ThrowsMessage<std::runtime_error>(reason));
@@ -487,7 +486,7 @@ TEST_F(ImageFile, TheOrientationIsFoundWhereverItStands) {
 TEST_F(ImageFile, SixteenBitsOfGreyDoNotBecomeWhite) {
   for (const char* name : {"grey_16_bits.png", "grey_16_bits.tif", "grey_maximum_1023.pnm", "plain_grey_maximum_1023.pnm"}) {
     expect_refused(golden_file(name),
-                   "it has 16 bits of grey, of which all values above 255 would become white; train with dataset.mode: grey16");
+                   "it is a 16-bit grey image, and all values above 255 would become white; train with dataset.mode: grey16");
   }
 }
 
@@ -503,18 +502,18 @@ TEST_F(ImageFile, OtherDepthsThanThoseOfTheModeAreRefused) {
   };
   const ImageDecoding grey16{.mode = ImageMode::kGrey16};
   for (const char* name : {"mode_rgb.png", "grey.tif", "grey.pnm", "baseline_420.jpg", "rgb_16_bits.tif", "rgb.bmp"}) {
-    expect(golden_file(name), grey16, "it does not have 16 bits of grey, as all images must with dataset.mode: grey16 (PNG, TIFF or PGM)");
+    expect(golden_file(name), grey16, "it is not a 16-bit grey image (PNG, TIFF or PGM), which dataset.mode: grey16 requires");
   }
   expect({}, grey16, "it is empty");
   const ImageDecoding raw{.mode = ImageMode::kRaw, .channels = 2};
-  expect(golden_file("mode_rgb.png"), raw, "dataset.mode: raw reads TIFF and .npy files");
+  expect(golden_file("mode_rgb.png"), raw, "dataset.mode: raw supports only TIFF and .npy files");
   expect(golden_file("grey_16_bits.tif"), raw, "it has 1 channel, but the first image of the data set has 2");
-  expect(golden_file("one_bit.tif"), raw, "a TIFF image of numbers without a sign with 1 bits each");
-  expect(files_of("refused_images").at("signed_32_bits.tif"), raw, "a TIFF image of signed numbers with 32 bits each");
+  expect(golden_file("one_bit.tif"), raw, "a TIFF image of unsigned integers with 1 bits each");
+  expect(files_of("refused_images").at("signed_32_bits.tif"), raw, "a TIFF image of signed integers with 32 bits each");
   expect(files_of("refused_images").at("lzma.tif"), raw, "a TIFF image with the compression LZMA; save it with LZW or Deflate");
   const ImageDecoding numbers{.mode = ImageMode::kRaw, .channels = 1};
   expect(golden_file("grey_16_bits.tif"), numbers,
-         "it has values of 16 bits, but the first image of the data set has numbers; save all alike");
+         "it has values of 16 bits, but the first image of the data set has numbers; save all images with the same type of values");
 }
 
 // A .npy file of that type and shape, as NumPy writes their text.
@@ -530,21 +529,22 @@ TEST_F(ImageFile, ArraysOfNumPyAreReadOrRefused) {
   EXPECT_EQ(first_value(npy("'<f4'", "(1, 1)", {0, 0, 0x80, 0x3F}), raw), 1);
   const std::vector<std::pair<Bytes, std::string>> refused = {
       {npy("'<u2'", "(1, 2)", {1, 2, 3}), "the file ends too early"},
-      {npy("'<u4'", "(1, 1)", {1, 2, 3, 4}), "its array has values of the type <u4; save it as uint8, uint16, int16, float32 or float64"},
+      {npy("'<u4'", "(1, 1)", {1, 2, 3, 4}),
+       "its array has the unsupported data type <u4; save it as uint8, uint16, int16, float32 or float64"},
       {npy("'<u2'", "(2,)", {1, 2, 3, 4}), "its array has 1 dimensions; save it as [height, width] or [height, width, channels]"},
       {npy("[('a', '<u2')]", "(1, 1)", {1, 2}), "its array has several fields"},
-      {npy("'<u2'", "(1, 1, 0)", {}), "its 0 channels of 1 x 1 pixels are not 1 to 268 million values in all"},
+      {npy("'<u2'", "(1, 1, 0)", {}), "it has 0 channels of 1 x 1 pixels, but 1 to 268 million values in total are supported"},
       {npy("'<u2'", "(0, 1)", {}), "its size is 1 x 0 pixels"},
       {npy("'|u1'", "(40000, 40000)", {}), "its size of 40000 x 40000 pixels is too large"},
-      {npy("'|u1'", "(1, 1, x)", {1}), "it is damaged: its header is not that of an array of NumPy"},
-      {npy("'<u2'", "(1, 1", {1}), "it is damaged: its header is not that of an array of NumPy"},
+      {npy("'|u1'", "(1, 1, x)", {1}), "it is damaged: its header is not that of a NumPy array"},
+      {npy("'<u2'", "(1, 1", {1}), "it is damaged: its header is not that of a NumPy array"},
       {text("\x93NUMPY"), "the file ends too early"},
-      {npy("'<f4'", "(1, 1)", {0, 0, 0x80, 0x7F}), "it has values that are not finite (NaN, or infinite)"},
+      {npy("'<f4'", "(1, 1)", {0, 0, 0x80, 0x7F}), "it has values that are not finite (NaN or infinity)"},
   };
   for (const auto& [file, reason] : refused) {
     EXPECT_THAT([&] { first_value(file, raw); }, ThrowsMessage<std::runtime_error>(HasSubstr(reason)));
   }
-  expect_refused(npy("'<f4'", "(1, 1)", {0, 0, 0, 0}), "it is an array of NumPy, which RGB cannot hold; train with dataset.mode: raw");
+  expect_refused(npy("'<f4'", "(1, 1)", {0, 0, 0, 0}), "it is a NumPy array, which RGB cannot represent; train with dataset.mode: raw");
 }
 
 TEST_F(ImageFile, TheModeThatAnImageNeedsIsFound) {

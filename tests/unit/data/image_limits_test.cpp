@@ -51,7 +51,7 @@ Bytes tiff(std::map<uint16_t, uint32_t> fields, const Bytes& data) {
   return file;
 }
 
-// Of grey values; 0 is white in one of one bit.
+// A grey image; with one bit, 0 is white.
 Bytes grey_tiff(uint32_t width, uint32_t height, uint32_t bits, uint32_t compression, const Bytes& data) {
   return tiff({{256, width}, {257, height}, {258, bits}, {259, compression}, {262, bits == 1 ? 0 : 1}, {277, 1}, {278, height}}, data);
 }
@@ -77,8 +77,8 @@ class ImageLimits : public ::testing::Test {
 };
 
 TEST_F(ImageLimits, RunLengthsOfABmpCanGiveItsPixels) {
-  expect_refused_image(bmp(16000, 16000, {0, 1}), "it is damaged: it has too little data for 16000 x 16000 pixels");
-  expect_refused_image(bmp(16000, 16000, {0, 2, 0, 255, 0, 1}), "it is damaged: it has too little data");
+  expect_refused_image(bmp(16000, 16000, {0, 1}), "it is damaged: it does not have enough data for 16000 x 16000 pixels");
+  expect_refused_image(bmp(16000, 16000, {0, 2, 0, 255, 0, 1}), "it is damaged: it does not have enough data");
   Bytes pixels;
   // Steps to the end of the image, in which every pixel has the colour of index 0.
   const auto view = decode_image(bmp(2048, 510, {0, 2, 0, 255, 0, 2, 0, 255}), pixels);
@@ -97,12 +97,14 @@ TEST_F(ImageLimits, RunLengthsOfABmpCanGiveItsPixels) {
 TEST_F(ImageLimits, TheDataOfATiffCanGiveItsPixels) {
   const Bytes data(400, 0);
   for (const uint32_t compression : {1U, 5U, 7U, 8U, 32773U, 32946U}) {
-    expect_refused_image(grey_tiff(65535, 4096, 8, compression, data), "it is damaged: it has too little data for 65535 x 4096 pixels");
+    expect_refused_image(grey_tiff(65535, 4096, 8, compression, data),
+                         "it is damaged: it does not have enough data for 65535 x 4096 pixels");
   }
   for (const uint32_t compression : {2U, 3U, 4U}) {
-    expect_refused_image(grey_tiff(65535, 4096, 1, compression, data), "it is damaged: it has too little data for 65535 x 4096 pixels");
+    expect_refused_image(grey_tiff(65535, 4096, 1, compression, data),
+                         "it is damaged: it does not have enough data for 65535 x 4096 pixels");
   }
-  // As few bytes as there can be: 128 pixels in two, or a white row in one bit.
+  // The smallest possible files: 128 pixels in two bytes, or a white row in one bit.
   Bytes runs;
   for (int i = 0; i < 64; ++i) runs.insert(runs.end(), {0x81, 7});
   expect_pixels(grey_tiff(128, 64, 8, 32773, runs), 128, 64, 7);
@@ -113,7 +115,7 @@ TEST_F(ImageLimits, TilesOfATiffAreCheckedBeforeTheirData) {
   const auto file = [](uint32_t size, uint32_t tile) {
     return tiff({{256, size}, {257, size}, {258, 8}, {259, 7}, {262, 1}, {277, 1}, {322, tile}, {323, tile}}, Bytes(300, 0));
   };
-  expect_refused_image(file(500, 1), "it is damaged: it has too little data for 500 x 500 pixels");
+  expect_refused_image(file(500, 1), "it is damaged: it does not have enough data for 500 x 500 pixels");
   expect_refused_image(file(16, 65536), "its tiles of 65536 x 65536 pixels are too large");
 }
 
@@ -126,20 +128,20 @@ TEST_F(ImageLimits, ValuesOfATiffAreCheckedBeforeMemoryIsTaken) {
   };
   // Floating-point numbers of 32 bits.
   expect({{256, 16000}, {257, 16000}, {258, 32}, {259, 1}, {262, 1}, {277, 1}, {278, 16000}, {339, 3}},
-         "it is damaged: it has too little data for 16000 x 16000 pixels");
+         "it is damaged: it does not have enough data for 16000 x 16000 pixels");
   expect({{256, 16}, {257, 16}, {258, 64}, {259, 4}, {262, 1}, {277, 60000}, {322, 128}, {323, 128}, {339, 3}},
          "it is a TIFF image with the compression CCITT Group 4; save it with LZW or Deflate, or uncompressed");
   expect({{256, 16}, {257, 16}, {258, 64}, {259, 8}, {262, 1}, {277, 60000}, {322, 4096}, {323, 4096}, {339, 3}},
          "its tiles of 4096 x 4096 pixels are too large");
   expect({{256, 4096}, {257, 4096}, {258, 8}, {259, 1}, {262, 1}, {277, 60000}, {278, 4096}, {339, 1}},
-         "its 60000 channels of 4096 x 4096 pixels are not 1 to 268 million values in all");
+         "it has 60000 channels of 4096 x 4096 pixels, but 1 to 268 million values in total are supported");
 }
 
 TEST_F(ImageLimits, TiffsOfOtherSamplesAreNamed) {
   const auto file = [](uint32_t format) {
     return tiff({{256, 16}, {257, 16}, {258, 8}, {259, 1}, {262, 1}, {277, 1}, {278, 16}, {339, format}}, Bytes(256, 0));
   };
-  expect_refused_image(file(4), "it is a TIFF image of values of an undefined kind (sample format 4) with 8 bits each, which");
+  expect_refused_image(file(4), "it is a TIFF image of values of an unknown type (sample format 4) with 8 bits each, which");
   expect_refused_image(file(5), "it is a TIFF image of complex numbers with 8 bits each, which");
   expect_refused_image(file(6), "it is a TIFF image of complex numbers with 8 bits each, which");
 }

@@ -91,10 +91,9 @@ TEST(Masks, AreResizedToTheNearestPixel) {
 TEST(Masks, ALabelThatIsNoClassIsRefused) {
   PixelsAsLabels dataset;
   dataset.info_.num_classes = 20;
-  EXPECT_THAT(
-      [&] { load(dataset, "[]"); },
-      ThrowsMessage<DataError>(::testing::MatchesRegex(
-          "sample 0: its mask has a pixel with the label [0-9]+, but labels must lie in 0 to 19, or be 255 where there is no class")));
+  EXPECT_THAT([&] { load(dataset, "[]"); },
+              ThrowsMessage<DataError>(::testing::MatchesRegex("sample 0: its mask has a pixel with the label [0-9]+, but labels must be "
+                                                               "in the range 0 to 19, or 255 where there is no class")));
 }
 
 TEST(Masks, OfAnotherSizeThanTheImageAreRefused) {
@@ -106,7 +105,7 @@ TEST(Masks, OfAnotherSizeThanTheImageAreRefused) {
     }
   };
   EXPECT_THAT([&] { load(Smaller(), "[]"); },
-              ThrowsMessage<DataError>("sample 0: the mask has 1 x 23 x 36 pixels, and not 1 x 23 x 37 as the image needs"));
+              ThrowsMessage<DataError>("sample 0: the mask has 1 x 23 x 36 pixels, but the image needs 1 x 23 x 37"));
 }
 
 TEST(Masks, AreLookedAtWhenAllSamplesAreChecked) {
@@ -115,7 +114,7 @@ TEST(Masks, AreLookedAtWhenAllSamplesAreChecked) {
   EXPECT_TRUE(problems().empty());
   dataset.info_.num_classes = 20;
   ASSERT_EQ(problems().size(), 16U);
-  EXPECT_THAT(problems()[0].reason, HasSubstr("but labels must lie in 0 to 19, or be 255 where there is no class"));
+  EXPECT_THAT(problems()[0].reason, HasSubstr("but labels must be in the range 0 to 19, or 255 where there is no class"));
 }
 
 TEST(Masks, TransformsThatCannotMoveThemAreRefused) {

@@ -12,7 +12,7 @@
 namespace trainer::data {
 namespace {
 
-// Grey values of random waves, from a window of a larger picture.
+// Grey values of random waves, from a window of a larger image.
 class Scene {
  public:
   explicit Scene(uint32_t seed) : random_(seed) {
@@ -70,7 +70,7 @@ TEST(NearDuplicatesTest, DoesNotCompareWhatHasNoStructure) {
   EXPECT_TRUE(find({}).empty());
 }
 
-// Each shows the same thing from the same place, with faint marks of its own.
+// Each shows the same scene from the same place, with small differences.
 TEST(NearDuplicatesTest, TellsPicturesOfTheSameThingApart) {
   std::vector<Thumbnail> thumbnails;
   const auto common = Scene(7).draw();

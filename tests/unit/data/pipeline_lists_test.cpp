@@ -25,17 +25,18 @@ TEST(PipelineLists, ListsThatCannotBeAppliedAreRefused) {
       {"[random_crop: {size: 8, padding: 24, padding_mode: reflect}]",
        "transform random_crop: padding 24 with padding_mode reflect must be smaller than the image, which has 32 x 24 pixels"},
       {"[normalize: {mean: [0, 0, 0], std: [1, 1, 1]}, random_horizontal_flip]",
-       "transform normalize: it is number 1 of 2 in its list; it must be the last, but for those that erase, such as random_erasing and "
-       "cutout"},
+       "transform normalize: it is number 1 of 2 in its list, but it must be the last, except for transforms that erase, such as "
+       "random_erasing and cutout"},
       {"[normalize: {mean: [0, 0, 0], std: [1, 1, 1]}, normalize: {mean: [0, 0, 0], std: [1, 1, 1]}]", "it must be the last"},
       {"[normalize: {mean: [0.5], std: [1, 1]}]",
        "transform normalize: mean has 1 value and std 2, but the images have 3 channels; give one value for each channel"},
       {"[normalize: {mean: [0, 0, 0], std: [1, 1e-60, 1]}]",
-       "transform normalize: mean 0 and std 1e-60 make values that float32 cannot hold; pixel values lie between 0 and 1"},
+       "transform normalize: mean 0 and std 1e-60 result in values outside the range of float32; pixel values are between 0 and 1"},
       {"[cutout: {size: 4}, random_horizontal_flip]",
-       "transform cutout: it is number 1 of 2 in its list; only transforms that erase, such as random_erasing and cutout, may follow it"},
+       "transform cutout: it is number 1 of 2 in its list, but only transforms that erase, such as random_erasing and cutout, may follow "
+       "it"},
       {"[random_erasing, normalize: {mean: [0, 0, 0], std: [1, 1, 1]}]",
-       "transform random_erasing: it is number 1 of 2 in its list; only transforms that erase, such as random_erasing and cutout, may "
+       "transform random_erasing: it is number 1 of 2 in its list, but only transforms that erase, such as random_erasing and cutout, may "
        "follow it"},
       {"[random_crop: {size: 8}, gaussian_blur: {kernel_size: [3, 17]}]",
        "transform gaussian_blur: half of kernel_size must be smaller than the image, which has 8 x 8 pixels"},
@@ -44,10 +45,11 @@ TEST(PipelineLists, ListsThatCannotBeAppliedAreRefused) {
     EXPECT_THAT([&] { make_pipeline(yaml, info); }, ThrowsMessage<UsageError>(HasSubstr(message))) << yaml;
   }
   EXPECT_THAT([&] { make_pipeline("[random_vertical_flip, color_jitter: {hue: 0.1}]", image_info(4, 8, 8)); },
-              ThrowsMessage<UsageError>("transform color_jitter: the images have 4 channels; it can be applied to those with 1 or 3"));
-  EXPECT_THAT(
-      [&] { make_pipeline("[random_horizontal_flip]", {.shape = {8}, .is_image = false}); },
-      ThrowsMessage<UsageError>("transform random_horizontal_flip: this data set holds no images; leave its list of transforms empty"));
+              ThrowsMessage<UsageError>(
+                  "transform color_jitter: the images have 4 channels, but it can be applied only to images with 1 or 3 channels"));
+  EXPECT_THAT([&] { make_pipeline("[random_horizontal_flip]", {.shape = {8}, .is_image = false}); },
+              ThrowsMessage<UsageError>(
+                  "transform random_horizontal_flip: this data set does not contain images; leave its list of transforms empty"));
 }
 
 TEST(PipelineLists, TheFirstThatCannotBeAppliedIsFoundAndTheWarningsBeforeIt) {
@@ -58,7 +60,7 @@ TEST(PipelineLists, TheFirstThatCannotBeAppliedIsFoundAndTheWarningsBeforeIt) {
     }
     return lines;
   };
-  const std::string large = " is not smaller than the image, which has 32 x 24 pixels; a crop may show little or nothing of it";
+  const std::string large = " is not smaller than the image, which has 32 x 24 pixels; a crop may contain little or nothing of the image";
   const std::vector<std::pair<std::string, std::vector<std::string>>> lists = {
       {"[]", {}},
       {"[random_crop: {size: 8, padding: 23}, normalize: {mean: [0, 0, 0], std: [1, 1, 1]}]", {}},
@@ -67,7 +69,7 @@ TEST(PipelineLists, TheFirstThatCannotBeAppliedIsFoundAndTheWarningsBeforeIt) {
        {"warning 0: transform random_crop: padding 40" + large,
         "error 2: transform random_crop: size 9 does not fit into the image of 8 x 8 pixels with padding 0; choose a smaller size or more "
         "padding"}},
-      {"[color_jitter]", {"warning 0: transform color_jitter: it changes nothing; set brightness, contrast, saturation or hue"}},
+      {"[color_jitter]", {"warning 0: transform color_jitter: it has no effect; set brightness, contrast, saturation or hue"}},
       {"[random_crop: {size: 33}, normalize: {mean: [0], std: [1]}]",
        {"error 0: transform random_crop: size 33 does not fit into the image of 32 x 24 pixels with padding 0; choose a smaller size or "
         "more padding"}},
@@ -77,11 +79,12 @@ TEST(PipelineLists, TheFirstThatCannotBeAppliedIsFoundAndTheWarningsBeforeIt) {
        {"error 0: transform pad: padding [0, 32, 0, 0] with padding_mode reflect must be smaller than the image, which has 32 x 24 "
         "pixels"}},
       {"[pad: {padding: 30000}, pad: {padding: 3000}]",
-       {"error 0: transform pad: the image would have 60032 x 60024 pixels, more than 32768 in a direction; choose less padding"}},
+       {"error 0: transform pad: the image would have 60032 x 60024 pixels, which is more than 32768 in one direction; choose less "
+        "padding"}},
       {"[random_horizontal_flip, normalize: {mean: [0], std: [1]}]",
        {"error 1: transform normalize: mean has 1 value and std 1, but the images have 3 channels; give one value for each channel"}},
       {"[normalize: {mean: [0, 0, 0], std: [1, 1, 1]}, random_horizontal_flip]",
-       {"error 0: transform normalize: it is number 1 of 2 in its list; it must be the last, but for those that erase, such as "
+       {"error 0: transform normalize: it is number 1 of 2 in its list, but it must be the last, except for transforms that erase, such as "
         "random_erasing and cutout"}},
   };
   for (const auto& [yaml, lines] : lists) EXPECT_EQ(findings_of(yaml, image_info(3, 32, 24)), lines) << yaml;
@@ -89,7 +92,7 @@ TEST(PipelineLists, TheFirstThatCannotBeAppliedIsFoundAndTheWarningsBeforeIt) {
   EXPECT_EQ(findings_of("[]", vectors), std::vector<std::string>{});
   EXPECT_EQ(findings_of("[random_horizontal_flip, random_crop: {size: 8}]", vectors),
             std::vector<std::string>{
-                "error 0: transform random_horizontal_flip: this data set holds no images; leave its list of transforms empty"});
+                "error 0: transform random_horizontal_flip: this data set does not contain images; leave its list of transforms empty"});
 }
 
 TEST(PipelineLists, KeysAreChecked) {

@@ -287,9 +287,9 @@ TEST(Pipeline, ImagesOfDifferentSizesMustBecomeEqual) {
       {"[]", sizes},
       {"[resize: {size: 8}, random_horizontal_flip]", sizes},
       {"[random_crop: {size: 4}]",
-       "transform random_crop: the images have different sizes, and some may be smaller than 4; put resize before it"},
+       "transform random_crop: the images have different sizes, and some may be smaller than 4; add resize before it"},
       {"[resize: {size: 8}, random_crop: {size: [8, 9]}]",
-       "the images have different sizes, and some may be smaller than 8 x 9; put resize before it"},
+       "the images have different sizes, and some may be smaller than 8 x 9; add resize before it"},
       {"[resize: {size: 8}, random_crop: {size: 8, padding: 8, padding_mode: reflect}]",
        "padding 8 with padding_mode reflect must be smaller than the image, which has at least 8 x 8 pixels"},
   };

@@ -10,7 +10,7 @@ namespace trainer::data {
 namespace {
 
 constexpr int kNumBoxes = 20000;
-// Of two samples of one distribution with up to 23 degrees of freedom, one in a million has a larger value of chi squared.
+// For two samples of the same distribution with up to 23 degrees of freedom, one pair in a million has a larger chi squared.
 constexpr double kLargest = 75;
 
 TEST(ResizedCropBox, HasTheDistributionOfTorchvision) {

@@ -1,5 +1,5 @@
 #pragma once
-// What the tests of samplers have in common.
+// Shared code of the sampler tests.
 
 #include <gtest/gtest.h>
 

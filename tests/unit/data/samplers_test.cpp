@@ -81,16 +81,16 @@ TEST(Samplers, WeightsThatCannotBeUsedAreRefused) {
   for (const std::string line : {"x", "", "-1", "inf", "nan", "1 2", "1e999"}) {
     expect("1\n" + line + "\n3\n", "{}: line 2 has \"" + line + "\"; write one finite number >= 0 in each line");
   }
-  expect("1\n2", "{}: it has 2 lines, but the training set has 3 images; write one line for each, in the order of the files");
-  expect("1\n2\n3\n4\n", "{}: it has 4 lines, but the training set has 3 images; write one line for each, in the order of the files");
-  expect("0\n0\n0\n", "{}: the weights of the training images add up to 0; write at least one that is greater than 0");
+  expect("1\n2", "{}: it has 2 lines, but the training set has 3 images; write one line per image, in the order of the files");
+  expect("1\n2\n3\n4\n", "{}: it has 4 lines, but the training set has 3 images; write one line per image, in the order of the files");
+  expect("0\n0\n0\n", "{}: the weights of the training images add up to 0; write at least one weight greater than 0");
   expect("1e308\n1e308\n1e308\n", "{}: the weights of the training images add up to inf; write smaller ones");
   expect("1\n0\n1\n",
-         "num_samples: 3 samples cannot be drawn without replacement from the 2 whose weight is not 0; choose at most 2, or set "
+         "num_samples: 3 samples cannot be drawn without replacement, because only 2 have a weight other than 0; choose at most 2, or set "
          "replacement: true",
          ", replacement: false");
   EXPECT_THAT([&] { make_sampler("{name: weighted, weights: /no/such/file}", three); },
-              ThrowsMessage<DataError>("cannot read /no/such/file: No such file or directory; name a file with one weight a line"));
+              ThrowsMessage<DataError>("cannot read /no/such/file: No such file or directory; set it to a file with one weight per line"));
 }
 
 TEST(Samplers, TooManyWeightsAreRefused) {
@@ -101,7 +101,7 @@ TEST(Samplers, TooManyWeightsAreRefused) {
   for (const char* sampler : {"{name: class_balanced}", "{name: weighted, weights: unread.txt}"}) {
     EXPECT_THAT([&] { make_sampler(sampler, Huge()); },
                 ThrowsMessage<UsageError>(
-                    "name: the training set has 16777217 samples, and at most 16777216 can have weights; choose another sampler"));
+                    "name: the training set has 16777217 samples, but this sampler supports at most 16777216; choose a different sampler"));
   }
 }
 
@@ -129,7 +129,7 @@ TEST(Samplers, ClassBalancedNeedsLabelsOfTheClasses) {
       [] {
         make_sampler("{name: class_balanced}", LabelledSamples({0, 1, 3}));
       },
-      ThrowsMessage<DataError>("sample 2: its label is 3, but labels must lie in 0 to 2"));
+      ThrowsMessage<DataError>("sample 2: its label is 3, but labels must be in the range 0 to 2"));
   EXPECT_EQ(make_sampler("{name: class_balanced}", LabelledSamples({0, 1, 2}))->num_samples(), 3);
 }
 
@@ -162,8 +162,8 @@ TEST(Samplers, SubsetsThatCannotBeChosenAreRefused) {
   };
   expect("", "fraction: missing; give this or dataloader.sampler.count");
   expect(", fraction: 0.5, count: 3", "count: given together with dataloader.sampler.fraction; keep one of them");
-  expect(", count: 11", "count: 11 is more than the training set, which has 10 images; choose at most as many");
-  expect(", fraction: 0.01", "fraction: 0.01 of 10 images leaves none; choose a larger part");
+  expect(", count: 11", "count: 11 is too large, because the training set has only 10 images; choose a smaller number");
+  expect(", fraction: 0.01", "fraction: 0.01 of 10 images is less than one image; choose a larger fraction");
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ std::vector<size_t> all_of(DistributedSampler& sampler, size_t batch_size = 3) {
   return all;
 }
 
-// As printed by torch.utils.data.DistributedSampler(range(10), num_replicas=4, rank=rank, seed=7) after set_epoch(2).
+// The indices printed by torch.utils.data.DistributedSampler(range(10), num_replicas=4, rank=rank, seed=7) after set_epoch(2).
 TEST(DistributedSampler, HasPythonsOrder) {
   DistributedSampler first(10, 0, 4, {.seed = 7}), last(10, 3, 4, {.seed = 7});
   first.set_epoch(2);

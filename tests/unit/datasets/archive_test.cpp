@@ -100,7 +100,7 @@ TEST_F(FetchArchive, WrongChecksum) {
   const HttpServer server([](HttpServer::Connection& connection) { connection.reply("something else"); });
   const auto archive = source(server.url("/a.tar.gz"), plain_archive());
   EXPECT_THAT(failure(archive),
-              HasSubstr(fmt::format(": the downloaded file has the MD5 sum {} instead of {}: it is damaged or another file;",
+              HasSubstr(fmt::format(": the downloaded file has the MD5 sum {} instead of {}: it is damaged or a different file;",
                                     md5_of("something else"), archive.md5)));
 }
 
@@ -141,7 +141,7 @@ TEST_F(FetchArchive, PathsOutsideTheFolderAreRefused) {
   const std::vector<std::string> refused = {"../evil", "../../evil", "numbers/../../../evil", "numbers/..", (root() / "evil").string()};
   for (const auto& path : refused) {
     EXPECT_THAT(failure_with(tar_gz({{"numbers/one.txt", "1\n"}, {path, "evil"}})),
-                HasSubstr(": the archive is refused: it holds the unsafe path \"" + path + "\";"));
+                HasSubstr(": the archive is refused: it contains the unsafe path \"" + path + "\";"));
   }
 }
 
@@ -153,31 +153,32 @@ TEST_F(FetchArchive, LinksAndDevicesAreRefused) {
   };
   for (const auto& entry : refused) {
     EXPECT_THAT(failure_with(tar_gz({{"numbers/one.txt", "1\n"}, entry})),
-                HasSubstr(": the archive is refused: \"numbers/link\" in it is neither a file nor a folder;"));
+                HasSubstr(": the archive is refused: it contains \"numbers/link\", which is neither a file nor a folder;"));
   }
 }
 
 TEST_F(FetchArchive, PathsAndLinksInZipFilesAreRefused) {
   for (const std::string path : {"../evil", "numbers/../../evil", "/evil"}) {
     EXPECT_THAT(failure_with(zip({{"numbers/one.txt", "1\n"}, {path, "evil"}})),
-                HasSubstr(": the archive is refused: it holds the unsafe path \"" + path + "\";"));
+                HasSubstr(": the archive is refused: it contains the unsafe path \"" + path + "\";"));
   }
   EXPECT_THAT(failure_with(zip({{.path = "numbers/link", .content = "", .type = AE_IFLNK, .link = "/etc"}})),
-              HasSubstr(": the archive is refused: \"numbers/link\" in it is neither a file nor a folder;"));
+              HasSubstr(": the archive is refused: it contains \"numbers/link\", which is neither a file nor a folder;"));
 }
 
 TEST_F(FetchArchive, DamagedZipFilesAreRefused) {
   const auto whole = zip({{"numbers/one.txt", "1\n"}, {"numbers/zeros", std::string(1000, '\0')}});
-  EXPECT_THAT(failure_with(whole.substr(0, whole.size() - 1)), HasSubstr(": the archive cannot be unpacked: its end is missing;"));
+  EXPECT_THAT(failure_with(whole.substr(0, whole.size() - 1)),
+              HasSubstr(": the archive cannot be unpacked: the end of the file is missing;"));
   auto changed = zip({{"numbers/one.txt", "content"}}, "zip:compression=store");
   changed[changed.find("content")] = 'C';
-  EXPECT_THAT(failure_with(changed), HasSubstr(": the archive cannot be unpacked: \"numbers/one.txt\" in it is damaged;"));
+  EXPECT_THAT(failure_with(changed), HasSubstr(": the archive cannot be unpacked: the entry \"numbers/one.txt\" is damaged;"));
 }
 
 TEST_F(FetchArchive, ArchiveWithoutTheFolderIsRefused) {
-  EXPECT_THAT(failure_with(zip({{"letters/a.txt", "a\n"}})), HasSubstr(": the archive holds no folder numbers;"));
-  EXPECT_THAT(failure_with(tar_gz({{"letters/a.txt", "a\n"}})), HasSubstr(": the archive holds no folder numbers;"));
-  EXPECT_THAT(failure_with(tar_gz({{"numbers", "a\n"}})), HasSubstr(": the archive holds no folder numbers;"));
+  EXPECT_THAT(failure_with(zip({{"letters/a.txt", "a\n"}})), HasSubstr(": the archive contains no folder numbers;"));
+  EXPECT_THAT(failure_with(tar_gz({{"letters/a.txt", "a\n"}})), HasSubstr(": the archive contains no folder numbers;"));
+  EXPECT_THAT(failure_with(tar_gz({{"numbers", "a\n"}})), HasSubstr(": the archive contains no folder numbers;"));
 }
 
 TEST_F(FetchArchive, FilesThatAreNotArchivesAreRefused) {

@@ -134,22 +134,23 @@ TEST_F(Cifar10, DescribesItsSamples) {
 
 TEST_F(Cifar10, CutFileIsRefused) {
   std::filesystem::resize_file(file("data_batch_4.bin"), 4 * 3073 - 1);
-  EXPECT_EQ(cifar10_train_error(root()),
-            file("data_batch_4.bin").string() +
-                ": 12291 bytes are not a multiple of the 3073-byte records of CIFAR-10; put the file of "
-                "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz there by hand, or set dataset.root to a new folder and "
-                "dataset.download=true");
+  EXPECT_EQ(
+      cifar10_train_error(root()),
+      file("data_batch_4.bin").string() +
+          ": its size of 12291 bytes is not a multiple of the 3073-byte records of CIFAR-10; copy the file of "
+          "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz there, or set dataset.root to a new folder and dataset.download=true");
 }
 
 TEST_F(Cifar10, EmptyFileIsRefused) {
   std::filesystem::resize_file(file("data_batch_5.bin"), 0);
-  EXPECT_THAT(cifar10_train_error(root()), StartsWith(file("data_batch_5.bin").string() + ": the file is empty; put the file of https://"));
+  EXPECT_THAT(cifar10_train_error(root()),
+              StartsWith(file("data_batch_5.bin").string() + ": the file is empty; copy the file of https://"));
 }
 
 TEST_F(Cifar10, MissingFileIsNamed) {
   std::filesystem::remove(file("data_batch_3.bin"));
   EXPECT_THAT(cifar10_train_error(root()),
-              StartsWith(file("data_batch_3.bin").string() + ": the file is missing; put the file of https://"));
+              StartsWith(file("data_batch_3.bin").string() + ": the file is missing; copy the file of https://"));
 }
 
 TEST_F(Cifar10, MissingFileOfRootItselfIsNamed) {
@@ -160,7 +161,7 @@ TEST_F(Cifar10, MissingFileOfRootItselfIsNamed) {
 TEST_F(Cifar10, LabelThatDoesNotExistIsRefused) {
   write_bytes(file("data_batch_2.bin"), cifar_record({9}, 0) + cifar_record({10}, 0));
   EXPECT_THAT(cifar10_train_error(root()), StartsWith(file("data_batch_2.bin").string() +
-                                                      ": record 1 (from 0) has the label 10, but those of CIFAR-10 are 0 to 9; put"));
+                                                      ": record 1 (from 0) has the label 10, but the labels of CIFAR-10 are 0 to 9; copy"));
 }
 
 TEST_F(Cifar10, HighestLabelByteIsRefused) {
@@ -182,15 +183,15 @@ TEST_F(Cifar10, UnreadableFileIsRefusedWithTheSystemsReason) {
 
 TEST_F(Cifar10, Cifar100IsNotFoundInItsFolder) {
   EXPECT_THAT(cifar_data_error([&] { open_quietly(cifar100_layout(), root(), data::Split::kTrain); }),
-              AllOf(StartsWith("dataset.root: "), HasSubstr("holds no CIFAR-100"), HasSubstr("cifar-100-binary.tar.gz")));
+              AllOf(StartsWith("dataset.root: "), HasSubstr("does not contain CIFAR-100"), HasSubstr("cifar-100-binary.tar.gz")));
 }
 
 TEST(Cifar10Root, ErrorForAMissingFolderStatesTheRemedy) {
   const trainer::testing::TemporaryFolder folder;
   const auto root = (folder.path() / "data").string();
-  EXPECT_EQ(cifar10_train_error(root), "dataset.root: " + root + " holds no CIFAR-10 (there is no " + root +
+  EXPECT_EQ(cifar10_train_error(root), "dataset.root: " + root + " does not contain CIFAR-10 (there is no " + root +
                                            "/cifar-10-batches-bin); set dataset.download=true, or unpack "
-                                           "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz in that folder by hand");
+                                           "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz in that folder");
   EXPECT_FALSE(std::filesystem::exists(root));
 }
 
@@ -227,11 +228,11 @@ TEST(Cifar100, EitherLabelIsChecked) {
   const auto file = folder.path() / "cifar-100-binary" / "train.bin";
   const auto error = [&] { return cifar_data_error([&] { open_quietly(cifar100_layout(), folder.path(), data::Split::kTrain); }); };
   write_bytes(file, cifar_record({20, 0}, 0));
-  EXPECT_THAT(error(), HasSubstr("record 0 (from 0) has the label 20, but those of CIFAR-100 are 0 to 19"));
+  EXPECT_THAT(error(), HasSubstr("record 0 (from 0) has the label 20, but the labels of CIFAR-100 are 0 to 19"));
   write_bytes(file, cifar_record({0, 0}, 0) + cifar_record({0, 100}, 0));
-  EXPECT_THAT(error(), HasSubstr("record 1 (from 0) has the label 100, but those of CIFAR-100 are 0 to 99"));
+  EXPECT_THAT(error(), HasSubstr("record 1 (from 0) has the label 100, but the labels of CIFAR-100 are 0 to 99"));
   write_bytes(file, cifar_record({0}, 0));
-  EXPECT_THAT(error(), HasSubstr("3073 bytes are not a multiple of the 3074-byte records of CIFAR-100"));
+  EXPECT_THAT(error(), HasSubstr("its size of 3073 bytes is not a multiple of the 3074-byte records of CIFAR-100"));
 }
 
 TEST(Cifar10Sample, HasTheSameNumberOfImagesOfEachClass) {

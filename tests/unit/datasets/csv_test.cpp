@@ -57,7 +57,7 @@ class CsvTest : public ::testing::Test {
     EXPECT_EQ(factory().info.num_classes, static_cast<int64_t>(factory().info.class_names.size()));
     return factory().info.class_names;
   }
-  // "LABEL PATH" of each image of the file's content, in a folder that is left out.
+  // "LABEL PATH" of each image in the file, without the folder.
   std::vector<std::string> images_of(const std::string& content) const {
     write_train(content);
     const auto made = factory();
@@ -76,7 +76,7 @@ class CsvTest : public ::testing::Test {
     }
     return lines;
   }
-  // What the factory says of a training file with that content, after its name.
+  // The factory's error for a training file with this content, after its name.
   std::string what_is_wrong_with(const std::string& content) const {
     write_train(content);
     const auto made = factory();
@@ -115,7 +115,7 @@ TEST_F(CsvTest, ValidationMayBeMissing) {
   write_train("1.jpg,cat\n");
   EXPECT_FALSE(factory().has_validation);
   EXPECT_EQ(failure_of(factory(), data::Split::kValidation),
-            "dataset.validation: it is empty; name the CSV file of the images for validation");
+            "dataset.validation: it is empty; set it to the CSV file of the validation images");
 }
 
 TEST_F(CsvTest, ClassesAreSortedAsNumbersIfAllAre) {
@@ -144,7 +144,7 @@ TEST_F(CsvTest, AFirstLineThatNamesTheColumnsIsNoImage) {
                                    "\ufeffFile Name,LABEL", "# path,label"}) {
     EXPECT_THAT(images_of(header + "\n1.jpg,cat\n2.jpg,dog\n3.jpg,cat\n"), ElementsAre("0 1.jpg", "1 2.jpg", "0 3.jpg")) << header;
   }
-  // Of two files that were joined.
+  // Two concatenated files.
   EXPECT_THAT(images_of("image,level\r\n1.jpg,0\r\nimage,level\r\n2.jpg,1\r\n"), ElementsAre("0 1.jpg", "1 2.jpg"));
   write_validation("image,level\n1.jpg,cat\n");
   write_train("1.jpg,cat\n2.jpg,dog\n");
@@ -160,7 +160,7 @@ TEST_F(CsvTest, AFirstLineThatMayBeAnImageIsOne) {
 
 TEST_F(CsvTest, LabelsThatAreNotUtf8AreRefused) {
   EXPECT_EQ(what_is_wrong_with("1.jpg,cat\n2.jpg,M\xfcll\n"),
-            "line 2 has the label \"M\xfcll\", which is not text in UTF-8; save the file as UTF-8");
+            "line 2 has the label \"M\xfcll\", which is not valid UTF-8; save the file as UTF-8");
   EXPECT_THAT(images_of("caf\xe9/1.jpg,cat\n"), ElementsAre("0 caf\xe9/1.jpg"));
 }
 
@@ -188,23 +188,23 @@ TEST_F(CsvTest, MalformedTrainingFilesAreExplained) {
   EXPECT_EQ(what_is_wrong_with(""), "it has no images; add a line path,label for each");
   EXPECT_EQ(what_is_wrong_with("image,class\n\n"), "it has no images; add a line path,label for each");
   EXPECT_EQ(what_is_wrong_with("1.jpg,a\n\n2.jpg\n"),
-            "line 3 has 1 field instead of path,label; write a path that contains a comma in quotation marks");
+            "line 3 has 1 field instead of path,label; put paths that contain commas in quotation marks");
   EXPECT_EQ(what_is_wrong_with("1.jpg,a\n2,b.jpg,a\n"),
-            "line 2 has 3 fields instead of path,label; write a path that contains a comma in quotation marks, or choose the column of the "
+            "line 2 has 3 fields instead of path,label; put paths that contain commas in quotation marks, or choose the column of the "
             "labels with dataset.columns");
   EXPECT_EQ(what_is_wrong_with("path,label,split\n1.jpg,a,train\n"),
-            "line 1 has 3 fields instead of path,label; write a path that contains a comma in quotation marks, or choose the column of the "
+            "line 1 has 3 fields instead of path,label; put paths that contain commas in quotation marks, or choose the column of the "
             "labels with dataset.columns");
   EXPECT_EQ(what_is_wrong_with("1.jpg,\n"), "line 1 has no label; add it");
   EXPECT_EQ(what_is_wrong_with("\"1\n.jpg\",a\n\"\",a\n"), "line 3 has no path; add it");
-  EXPECT_EQ(what_is_wrong_with("1.jpg,a\n\"2.jpg,a\n3.jpg,a\n"), "line 2 has a quotation mark that no other one closes; add it");
+  EXPECT_EQ(what_is_wrong_with("1.jpg,a\n\"2.jpg,a\n3.jpg,a\n"), "line 2 has an opening quotation mark without a closing one; add it");
   EXPECT_EQ(what_is_wrong_with("1.jpg,a\n\"2\".jpg,a\n"),
-            "line 2 has text after a closing quotation mark; double a quotation mark that belongs to the field");
-  EXPECT_EQ(what_is_wrong_with(std::string("1\0.\0", 4)), "it is not text in UTF-8; save it as such");
+            "line 2 has text after a closing quotation mark; double quotation marks that belong to the field");
+  EXPECT_EQ(what_is_wrong_with(std::string("1\0.\0", 4)), "it is not valid UTF-8; save it as UTF-8");
 }
 
 TEST_F(CsvTest, ATrainingFileThatCannotBeReadIsNamed) {
-  const std::string remedy = "; name a CSV file with a line path,label for each image";
+  const std::string remedy = "; give a CSV file with a line path,label for each image";
   EXPECT_EQ(factory().missing, "cannot read " + path("train.csv") + ": No such file or directory" + remedy);
   options_.train = path("");
   EXPECT_THAT(factory().missing, EndsWith(": it is a folder, not a regular file" + remedy));
@@ -213,9 +213,9 @@ TEST_F(CsvTest, ATrainingFileThatCannotBeReadIsNamed) {
 TEST_F(CsvTest, MistakesInTheValidationFileAreErrors) {
   write_train("1.jpg,cat\n2.jpg,dog\n");
   options_.validation = path("val.csv");
-  EXPECT_EQ(failure_of(factory(), data::Split::kValidation), "dataset.validation: cannot read " + path("val.csv") +
-                                                                 ": No such file or directory; name a CSV file with a line path,label for "
-                                                                 "each image");
+  EXPECT_EQ(failure_of(factory(), data::Split::kValidation),
+            "dataset.validation: cannot read " + path("val.csv") +
+                ": No such file or directory; give a CSV file with a line path,label for each image");
   write_validation("path,label\n1.jpg,cat\n2.jpg,cow\n");
   EXPECT_EQ(failure_of(factory(), data::Split::kValidation), path("val.csv") + ": line 3 has the label \"cow\", which " +
                                                                  path("train.csv") +
@@ -223,7 +223,7 @@ TEST_F(CsvTest, MistakesInTheValidationFileAreErrors) {
   write_validation("1.jpg\n");
   EXPECT_EQ(failure_of(factory(), data::Split::kValidation),
             "dataset.validation: " + path("val.csv") +
-                ": line 1 has 1 field instead of path,label; write a path that contains a comma in quotation marks");
+                ": line 1 has 1 field instead of path,label; put paths that contain commas in quotation marks");
   EXPECT_EQ(open(factory())->size(), 2);
 }
 
@@ -233,8 +233,7 @@ TEST_F(CsvTest, LabelsThatAppearAfterTheStartAreNoticed) {
   write_train("1.jpg,cat\n2.jpg,dog\n");
   EXPECT_EQ(failure_of(made, data::Split::kTrain),
             path("train.csv") +
-                ": line 2 has the label \"dog\" now, but no line had it when the program started; start it "
-                "again when the file no longer changes");
+                ": line 2 has the label \"dog\", which no line had when the program started; start again when the file no longer changes");
 }
 
 TEST_F(CsvTest, ItsImagesCanBeCopied) {
@@ -255,10 +254,10 @@ TEST_F(CsvTest, FilesOutsideOfTheFolderAreNotCopied) {
   for (const std::string name : {"/abs/2.jpg", "cats/../2.jpg"}) {
     write_train("1.jpg,cat\n" + name + ",cat\n");
     EXPECT_EQ(failure([&] { factory().list_files(); }),
-              "dataset.stage_to: " + path("train.csv") + ": line 2 has the path " + name + "; only files in " +
+              "dataset.stage_to: " + path("train.csv") + ": line 2 has the path " + name + ", but only files in " +
                   fs::path(path("")).parent_path().string() +
-                  " are copied: give it relative to that folder and without .., set dataset.root to a folder that holds all images, or "
-                  "leave dataset.stage_to out");
+                  " are copied; make the path relative to that folder and without .., set dataset.root to a folder that contains all "
+                  "images, or remove dataset.stage_to");
   }
 }
 
@@ -268,8 +267,8 @@ TEST_F(CsvTest, OnlyOneFolderCanBeCopied) {
   write_bytes(options_.validation, "1.jpg,cat\n");
   const auto locate = [&] { factory().locate(*make_quiet_logger()); };
   EXPECT_EQ(failure(locate), "dataset.stage_to: the paths in " + options_.train + " and " + options_.validation +
-                                 " refer to the folders of these files, and only one folder can be copied; write both relative to one and "
-                                 "set dataset.root to it, or leave dataset.stage_to out");
+                                 " refer to the folders of these files, and only one folder can be copied; make the paths of both relative "
+                                 "to one folder and set dataset.root to it, or remove dataset.stage_to");
   options_.train = path("missing.csv");
   EXPECT_EQ(failure(locate), "dataset.train: " + factory().missing);
 }
@@ -319,15 +318,15 @@ TEST_F(CsvTargetsTest, AColumnOfLabelsIsChosenByItsName) {
   options_.columns = {"kind"};
   EXPECT_THAT(images_of("image,patient,kind\n1.jpg,p1,cat\n2.jpg,p2,dog\n"), ElementsAre("0 1.jpg", "1 2.jpg"));
   EXPECT_EQ(problem_with("image,patient,label\n1.jpg,p1,cat\n"),
-            "line 1 names no column \"kind\", but patient, label; correct it, or dataset.columns");
+            "line 1 has no column \"kind\", but patient, label; correct it, or dataset.columns");
   EXPECT_EQ(problem_with("1.jpg,p1,cat\n"),
-            "line 1 is an image; dataset.columns needs a first line that names the columns, such as path,cat,dog: add it");
+            "line 1 is an image, but dataset.columns needs a header with the names of the columns, such as path,cat,dog; add it");
   EXPECT_EQ(problem_with("image,patient,kind\n1.jpg,p1\n"),
-            "line 2 has 2 fields, but the first line has 3; write what contains a comma in quotation marks");
+            "line 2 has 2 fields, but the first line has 3; put fields that contain commas in quotation marks");
   EXPECT_EQ(problem_with("image,patient,kind\n1.jpg,p1,\n"), "line 2 has no label; add it");
   options_.columns = {"kind", "patient"};
   EXPECT_EQ(problem_with("image,patient,kind\n1.jpg,p1,cat\n"),
-            "it has 2 columns of targets, but dataset.targets: class takes one; choose it with dataset.columns, or set dataset.targets to "
+            "it has 2 target columns, but dataset.targets: class needs one; choose it with dataset.columns, or set dataset.targets to "
             "classes or numbers");
 }
 
@@ -337,10 +336,11 @@ TEST_F(CsvTargetsTest, AColumnOfGroupsIsNoTarget) {
   const auto dataset = open(factory());
   EXPECT_EQ(dataset->group(1), "p2");
   EXPECT_EQ(dataset->key(1), "2.jpg");
-  EXPECT_EQ(problem_with("image,patient,kind\n1.jpg,,cat\n"), "line 2 has nothing in the column patient of dataset.group_column; add it");
-  EXPECT_EQ(problem_with("image,kind\n1.jpg,cat\n"), "line 1 names no column \"patient\", but kind; correct it, or dataset.group_column");
+  EXPECT_EQ(problem_with("image,patient,kind\n1.jpg,,cat\n"),
+            "line 2 has an empty value in the column patient of dataset.group_column; add it");
+  EXPECT_EQ(problem_with("image,kind\n1.jpg,cat\n"), "line 1 has no column \"patient\", but kind; correct it, or dataset.group_column");
   EXPECT_EQ(problem_with("1.jpg,p1,cat\n"),
-            "line 1 is an image; dataset.group_column needs a first line that names the columns, such as path,cat,dog: add it");
+            "line 1 is an image, but dataset.group_column needs a header with the names of the columns, such as path,cat,dog; add it");
   options_.targets = CsvTargets::kNumbers;
   EXPECT_THAT(targets_of("image,patient,x,y\n1.jpg,p1,3,4\n"), ElementsAre("1.jpg 3 4"));
 }
@@ -358,9 +358,9 @@ TEST_F(CsvTargetsTest, SeveralClassesHaveAColumnEach) {
   write_validation("path,cat,age,dog\n4.jpg,0,7,1\n");
   EXPECT_THAT(targets_in(*open(factory(), data::Split::kValidation)), ElementsAre("4.jpg 1 0"));
   EXPECT_EQ(problem_with("path,dog,cat\n1.jpg,1,2\n"), "line 2 has \"2\" in the column cat; write 1 for an image of that class, else 0");
-  EXPECT_EQ(problem_with("path,dog,dog\n1.jpg,1,0\n"), "line 1 names two columns \"dog\"; rename one of them");
+  EXPECT_EQ(problem_with("path,dog,dog\n1.jpg,1,0\n"), "line 1 has two columns named \"dog\"; rename one of them");
   EXPECT_EQ(problem_with("1.jpg,1,0\n"),
-            "line 1 is an image; several classes need a first line that names the columns, such as path,cat,dog: add it");
+            "line 1 is an image, but several classes need a header with the names of the columns, such as path,cat,dog; add it");
 }
 
 TEST_F(CsvTargetsTest, SeveralClassesAreAList) {
@@ -372,7 +372,7 @@ TEST_F(CsvTargetsTest, SeveralClassesAreAList) {
   // One column of 1 and 0 is a class.
   EXPECT_THAT(targets_of("path,cat\n1.jpg,1\n2.jpg,0\n"), ElementsAre("1.jpg 1", "2.jpg 0"));
   EXPECT_THAT(factory().info.class_names, ElementsAre("cat"));
-  EXPECT_EQ(problem_with("path,labels\n1.jpg,\n"), "no image has a class; add their names");
+  EXPECT_EQ(problem_with("path,labels\n1.jpg,\n"), "no image has a class; add the names of classes");
   EXPECT_EQ(problem_with("1.jpg\n"), "line 1 has 1 field instead of a path and its targets; add them after a comma");
 }
 
@@ -382,9 +382,8 @@ TEST_F(CsvTargetsTest, Numbers) {
   EXPECT_EQ(factory().info.num_outputs(), 2);
   EXPECT_THAT(factory().info.target_names, IsEmpty());
   write_validation("3.jpg,1\n");
-  EXPECT_EQ(
-      failure_of(factory(), data::Split::kValidation),
-      "dataset.validation: " + path("val.csv") + " has 1 number for each image, but " + path("train.csv") + " has 2; give both the same");
+  EXPECT_EQ(failure_of(factory(), data::Split::kValidation), "dataset.validation: " + path("val.csv") + " has 1 number per image, but " +
+                                                                 path("train.csv") + " has 2; give both files the same columns");
   EXPECT_THAT(targets_of("path,length,weight\n1.jpg,1.5,2\n"), ElementsAre("1.jpg 1.5 2"));
   EXPECT_THAT(factory().info.target_names, ElementsAre("length", "weight"));
   options_.columns = {"weight"};
@@ -396,9 +395,9 @@ TEST_F(CsvTargetsTest, Numbers) {
   }
   EXPECT_THAT(targets_of("path,weight\n1.jpg,1e-60\n"), ElementsAre("1.jpg 0"));
   options_.columns = {"weight", "weight"};
-  EXPECT_EQ(problem_with("path,weight\n1.jpg,1\n"), "dataset.columns names \"weight\" twice; leave one of them out");
+  EXPECT_EQ(problem_with("path,weight\n1.jpg,1\n"), "dataset.columns contains \"weight\" twice; remove one of them");
   options_.columns = {};
-  // What is no file and has no image's extension names the columns, also if they are years.
+  // A path that is not a file and has no extension of an image marks a header, even if the columns are years.
   EXPECT_THAT(targets_of("path,2019,2020\n1.jpg,1,2\n"), ElementsAre("1.jpg 1 2"));
   write_bytes(path("noext"), "image");
   EXPECT_EQ(problem_with("noext,n/a\n"), "line 1 has \"n/a\"; write a finite number, such as 0.25");

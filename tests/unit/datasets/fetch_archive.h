@@ -154,9 +154,9 @@ class FetchArchive : public ::testing::Test {
       text = error.what();
     }
     EXPECT_THAT(root_entries(), ::testing::IsEmpty());
-    EXPECT_THAT(text, ::testing::AllOf(::testing::StartsWith("cannot get " + archive.url + ": "),
-                                       ::testing::EndsWith("; try again, or unpack that archive by hand, so that " +
-                                                           (root() / "numbers").string() + " holds its files")));
+    EXPECT_THAT(text, ::testing::AllOf(::testing::StartsWith("cannot download " + archive.url + ": "),
+                                       ::testing::EndsWith("; try again, or unpack that archive by hand so that " +
+                                                           (root() / "numbers").string() + " contains its files")));
     return text;
   }
 

@@ -54,7 +54,7 @@ class ImageFolderTest : public ::testing::Test {
 
   // The text of the DataError that opening the split throws.
   std::string failure(data::Split split) const { return failure_of(factory(), split); }
-  // What factory() and both of its splits say of a data set without classes.
+  // The error of factory() and both of its splits for a data set without classes.
   std::string what_is_missing() const {
     const auto made = factory();
     EXPECT_EQ(made.info.num_classes, data::kUnknownClasses);

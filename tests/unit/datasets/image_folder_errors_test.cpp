@@ -22,7 +22,7 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-constexpr auto kRootRemedy = "; set dataset.root to the folder that holds train/ and val/, or one folder of images for each class";
+constexpr auto kRootRemedy = "; set dataset.root to the folder that contains train/ and val/, or one folder of images per class";
 
 using ImageFolderErrorsTest = ImageFolderTest;
 
@@ -38,11 +38,10 @@ TEST_F(ImageFolderErrorsTest, AClassWithoutImagesIsRefused) {
   make_folder("train/dog/empty");
   EXPECT_EQ(failure(data::Split::kTrain),
             path("train/dog") +
-                " has no images (files ending in .jpg .jpeg .png .ppm .bmp .pgm .tif .tiff .webp); put some there, or "
-                "remove the folder");
+                " has no images (files ending in .jpg .jpeg .png .ppm .bmp .pgm .tif .tiff .webp); add images, or remove the folder");
   write({"train/dog/.1.jpg", "train/dog/1.gif", "train/dog/sub/jpg"});
   EXPECT_THAT(failure(data::Split::kTrain), AllOf(StartsWith(path("train/dog") + " has no images (files ending in .jpg "),
-                                                  EndsWith(" .webp) among its 2 files; put some there, or remove the folder")));
+                                                  EndsWith(" .webp) among its 2 files; add images, or remove the folder")));
 }
 
 TEST_F(ImageFolderErrorsTest, ValidationWithoutAnyImageIsRefused) {
@@ -75,9 +74,7 @@ TEST_F(ImageFolderErrorsTest, FoldersThatChangeAfterTheStartAreNoticed) {
   const auto made = factory();
   write({"train/dog/1.jpg"});
   EXPECT_EQ(failure_of(made, data::Split::kTrain),
-            path("train") +
-                " has 2 class folders now, but had 1 when the program started; start it again when they "
-                "no longer change");
+            path("train") + " has 2 class folders now, but had 1 when the program started; start again when they no longer change");
   std::filesystem::remove_all(path("train"));
   EXPECT_EQ(failure_of(made, data::Split::kTrain), "dataset.root: " + path() + " has no class folders" + kRootRemedy);
 }
@@ -148,7 +145,7 @@ TEST_F(ImageFolderErrorsTest, SaysWhyAFileCannotBeRead) {
 
 TEST_F(ImageFolderErrorsTest, NamesOfClassesAreUtf8) {
   write({"train/caf\xe9/1.jpg", "train/dog/2.jpg"});
-  EXPECT_EQ(what_is_missing(), path("train") + " has the class folder \"caf\xe9\", whose name is not text in UTF-8; rename it");
+  EXPECT_EQ(what_is_missing(), path("train") + " has the class folder \"caf\xe9\", whose name is not valid UTF-8; rename it");
   std::filesystem::rename(path("train/caf\xe9"), path("train/cat"));
   write({"train/cat/caf\xe9.jpg"});
   EXPECT_EQ(images(data::Split::kTrain).size(), 3U);

@@ -50,7 +50,7 @@ TEST_F(ImageFolderTest, TheFolderOfValidationHasOneOfThreeNames) {
 
 TEST_F(ImageFolderTest, SeveralFoldersForValidationAreRefused) {
   write({"train/cat/1.jpg", "val/cat/2.jpg", "validation/cat/3.jpg"});
-  EXPECT_EQ(what_is_missing(), path() + " has several folders for validation (val, validation); move all but one of them away");
+  EXPECT_EQ(what_is_missing(), path() + " has several folders for validation (val, validation); keep only one of them");
 }
 
 TEST_F(ImageFolderTest, FoldersThatLookLikeSplitsAreNoClasses) {
@@ -59,7 +59,7 @@ TEST_F(ImageFolderTest, FoldersThatLookLikeSplitsAreNoClasses) {
     EXPECT_EQ(what_is_missing(),
               path() + " has the folder \"" + name +
                   "\", which does not look like a class, but no folder train; name the folder of training images train and that of "
-                  "validation images val, or set dataset.root to the folder that holds the class folders");
+                  "validation images val, or set dataset.root to the folder that contains the class folders");
     std::filesystem::remove_all(path(name));
   }
 }
@@ -89,7 +89,7 @@ TEST_F(ImageFolderTest, ASlashAtTheEndOfTheRootChangesNothing) {
   EXPECT_EQ(image_folder_factory(options).open(data::Split::kTrain, *make_quiet_logger())->name(0), path("cat/1.jpg"));
 }
 
-// What torchvision's ImageFolder lists for the same files, without the hidden ones, which it would add.
+// The list of torchvision's ImageFolder for the same files, without the hidden ones, which it would include.
 TEST_F(ImageFolderTest, ListsFilesInTheOrderOfTorchvision) {
   write({"train/b/2.jpg",           "train/b/10.JPG",
          "train/b/A.Png",           "train/b/a.jpeg",
@@ -126,7 +126,7 @@ TEST_F(ImageFolderTest, EntersNoFolderTwice) {
   link("../..", "train/cat/all_splits");
   link("/", "train/cat/everything");
   EXPECT_THAT(images(data::Split::kTrain), ElementsAre("0 train/cat/1.jpg", "0 train/cat/sub/2.jpg", "1 train/dog/3.jpg"));
-  // Of two paths to one folder, the first by name counts.
+  // With two paths to one folder, the first by name counts.
   link("sub", "train/cat/aaa");
   EXPECT_THAT(images(data::Split::kTrain), ElementsAre("0 train/cat/1.jpg", "0 train/cat/aaa/2.jpg", "1 train/dog/3.jpg"));
   // The same folder may belong to several classes.

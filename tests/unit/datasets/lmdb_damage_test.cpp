@@ -76,7 +76,7 @@ class LmdbDamageTest : public LmdbTest {
     }
   }
 
-  // As a new file: a file system may flush one that is written anew.
+  // Written as a new file, because a file system may flush a file that is overwritten.
   void put(const std::string& content) const {
     std::filesystem::remove(data_file());
     write_bytes(data_file(), content);

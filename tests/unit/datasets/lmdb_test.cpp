@@ -31,7 +31,7 @@ using ::testing::ThrowsMessage;
 
 constexpr auto kPackAgain = "; copy the folder again, or pack the data set again";
 
-// As the first version of this program wrote it: a checksum without the index of the sample.
+// The format of the first version of this program: a checksum without the index of the sample.
 std::string version_1_entry_of(const std::string& content) {
   auto entry = file_entry_of(content);
   std::string checksum;
@@ -147,7 +147,7 @@ TEST_F(LmdbTest, AnotherSourceOrOtherOptionsDoNotContinue) {
     return "no error";
   };
   const auto message = [this](const std::string& what) {
-    return (root() / "train").string() + " was begun with " + what + "; continue as it was begun, or remove that folder";
+    return (root() / "train").string() + " was begun with " + what + "; continue with the original settings, or remove that folder";
   };
   EXPECT_EQ(refusal_of([](PackSource&) {}), "no error");
   EXPECT_EQ(refusal_of([](PackSource& source) { source.pack.transforms.train = "[]"; }), "no error");
@@ -205,13 +205,13 @@ TEST(LmdbFormat, MalformedEntriesAreRefused) {
   };
   EXPECT_EQ(refusal_of(entry), "");
   EXPECT_EQ(refusal_of(entry.substr(0, 15)), "it is damaged: its entry has only 15 bytes");
-  EXPECT_EQ(refusal_of(entry + "p"), "it is damaged: its size is not that of its pixels");
+  EXPECT_EQ(refusal_of(entry + "p"), "it is damaged: its size does not match its pixels");
   auto wide = entry;
   wide[15] = '\x7f';
-  EXPECT_EQ(refusal_of(wide), "it is damaged: its size is not that of its pixels");
+  EXPECT_EQ(refusal_of(wide), "it is damaged: its size does not match its pixels");
   auto unknown = entry;
   unknown[4] = '\7';
-  EXPECT_EQ(refusal_of(unknown), "it is damaged: its entry is of no known kind");
+  EXPECT_EQ(refusal_of(unknown), "it is damaged: its entry is of an unknown kind");
   auto empty = file_entry({});
   finish_entry(empty, 7);
   EXPECT_EQ(refusal_of(empty), "it is damaged: its file is empty");
@@ -229,14 +229,15 @@ TEST(LmdbFormat, KeysHaveTheOrderOfTheSamples) {
 }
 
 TEST_F(LmdbTest, MissingAndUnfinishedFoldersAreExplained) {
-  EXPECT_EQ(missing(), "there is no " + data_file() + "; set dataset.root to a folder that `trainer data pack` has written");
+  EXPECT_EQ(missing(), "there is no " + data_file() + "; set dataset.root to a folder written by `trainer data pack`");
   pack_files();
   const auto made = factory();
   EXPECT_EQ(failure_of(made, data::Split::kValidation),
-            "dataset.root: there is no " + data_file("val") + "; set dataset.root to a folder that `trainer data pack` has written");
+            "dataset.root: there is no " + data_file("val") + "; set dataset.root to a folder written by `trainer data pack`");
   write_bytes(root() / "unfinished", "");
-  EXPECT_EQ(missing(), root().string() +
-                           " is not complete; run `trainer data pack` again as before, which continues (it removes unfinished at the end)");
+  EXPECT_EQ(
+      missing(),
+      root().string() + " is not complete; run the same `trainer data pack` command again to continue (it removes unfinished at the end)");
 }
 
 TEST_F(LmdbTest, FilesThatAreNoPackedDataSetAreExplained) {
@@ -253,7 +254,7 @@ TEST_F(LmdbTest, FilesThatAreNoPackedDataSetAreExplained) {
     const std::vector<std::pair<std::string, std::string>> entries = {{"key", "value"}};
     writer.append(entries);
   }
-  EXPECT_EQ(missing(), data_file() + " cannot be used: it is not a data set of `trainer data pack`" + kPackAgain);
+  EXPECT_EQ(missing(), data_file() + " cannot be used: it was not written by `trainer data pack`" + kPackAgain);
 }
 
 TEST_F(LmdbTest, ATruncatedFileIsRefused) {
@@ -268,12 +269,12 @@ TEST_F(LmdbTest, OtherVersionsAndDamageOfTheDescriptionAreRefused) {
   pack_files();
   replace("\"version\": 2", "\"version\": 4");
   EXPECT_EQ(missing(),
-            data_file() + " cannot be used: it has version 4 of the format, but this program reads versions up to 3" + kPackAgain);
+            data_file() + " cannot be used: it has version 4 of the format, but this program supports only versions up to 3" + kPackAgain);
   replace("\"version\": 4", "\"version\": 1");
   EXPECT_EQ(missing(), data_file() + " has 4 of 3 samples" + kPackAgain);
   replace("\"version\": 1", "\"version\": 2");
   replace("trainer packed", "another packed");
-  EXPECT_EQ(missing(), data_file() + " cannot be used: it is not a data set of `trainer data pack`" + kPackAgain);
+  EXPECT_EQ(missing(), data_file() + " cannot be used: it was not written by `trainer data pack`" + kPackAgain);
   replace("another packed", "trainer packed");
   replace("\"num_samples\"", "\"num_sample?\"");
   EXPECT_EQ(missing(), data_file() + " cannot be used: its entry #info is damaged" + kPackAgain);
@@ -329,18 +330,20 @@ TEST_F(LmdbTest, DataSetsOfTheFirstVersionAreReadWithAWarning) {
                       {"00000002", version_1_entry_of("three")}});
   ::testing::internal::CaptureStderr();
   const auto dataset = factory().open(data::Split::kTrain, *make_console_logger());
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr((root() / "train").string() + ": its labels and names have no checksums, because an earlier version"));
+  EXPECT_THAT(
+      ::testing::internal::GetCapturedStderr(),
+      HasSubstr((root() / "train").string() + ": its labels and names have no checksums, because it was packed by an earlier version"));
   data::Scratch scratch;
   const auto sample = dataset->read(2, scratch);
   EXPECT_EQ(as_text(sample.encoded), "three");
   EXPECT_EQ(sample.target.label, 1);
   EXPECT_EQ(dataset->name(2), "c d.jpg");
   EXPECT_NO_THROW(dataset->check(2));
-  EXPECT_THAT([&] { PackWriter(root() / "train", source.pack, source); },
-              ThrowsMessage<UsageError>((root() / "train").string() +
-                                        " was begun with version 1 of the format, not with version 2; continue as it was begun, or remove "
-                                        "that folder"));
+  EXPECT_THAT(
+      [&] { PackWriter(root() / "train", source.pack, source); },
+      ThrowsMessage<UsageError>(
+          (root() / "train").string() +
+          " was begun with version 1 of the format, not with version 2; continue with the original settings, or remove that folder"));
 }
 
 TEST_F(LmdbTest, SplitsOfDifferentDataSetsAreRefused) {
@@ -367,7 +370,7 @@ TEST_F(LmdbTest, WhatWasWrittenBeforeAFullDiskStays) {
     writer.add(file_entry_of(std::string(2 << 20, '2')));
     EXPECT_THAT([&] { writer.commit(); },
                 ThrowsMessage<Error>("cannot write " + data_file() +
-                                     ": Input/output error (the disk may be full); once this is remedied, the same command continues"));
+                                     ": Input/output error (the disk may be full); when this is fixed, the same command continues"));
   }
   EXPECT_EQ(PackWriter(root() / "train", source.pack, source).num_written(), 1);
 }

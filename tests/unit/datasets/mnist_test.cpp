@@ -56,7 +56,7 @@ class MnistTest : public FetchArchive {
   std::string failure_in(const fs::path& file) const {
     const auto text = failure();
     const auto remedy =
-        "; put the file of " + layout_.source.url + " there by hand, or set dataset.root to a new folder and dataset.download=true";
+        "; copy the file of " + layout_.source.url + " there, or set dataset.root to a new folder and dataset.download=true";
     EXPECT_THAT(text, StartsWith(file.string() + ": "));
     EXPECT_THAT(text, EndsWith(remedy));
     const auto begin = file.string().size() + 2;
@@ -71,12 +71,12 @@ class MnistTest : public FetchArchive {
     download_ = true;
     return files;
   }
-  // What remains of a failed download, between the URL and the remedy.
+  // The reason in the error of a failed download, between the URL and the remedy.
   std::string download_failure() const {
     const auto text = failure();
     EXPECT_THAT(root_entries(), IsEmpty());
-    const auto begin = "cannot get " + layout_.source.url + ": ";
-    const auto end = "; try again, or download its files by hand, so that " + own().string() + " holds its files";
+    const auto begin = "cannot download " + layout_.source.url + ": ";
+    const auto end = "; try again, or download its files by hand so that " + own().string() + " contains its files";
     EXPECT_THAT(text, StartsWith(begin));
     EXPECT_THAT(text, EndsWith(end));
     return text.substr(begin.size(), text.size() - begin.size() - end.size());
@@ -137,11 +137,12 @@ TEST_F(MnistTest, RootMayHoldTheFiles) {
 }
 
 TEST_F(MnistTest, SaysWhatTheRootLacks) {
-  EXPECT_EQ(failure(), "dataset.root: " + root().string() + " holds no MNIST (there is no train-images-idx3-ubyte in " + own().string() +
-                           "); set dataset.download=true, or put the files of https://ossci-datasets.s3.amazonaws.com/mnist/ there");
+  EXPECT_EQ(failure(), "dataset.root: " + root().string() + " does not contain MNIST (there is no train-images-idx3-ubyte in " +
+                           own().string() +
+                           "); set dataset.download=true, or copy the files of https://ossci-datasets.s3.amazonaws.com/mnist/ there");
   write();
   fs::remove(own() / kTrainLabels);
-  EXPECT_EQ(failure_in(own() / kTrainLabels), "the file is missing, also with .gz");
+  EXPECT_EQ(failure_in(own() / kTrainLabels), "the file is missing, with and without .gz");
   EXPECT_EQ(open(data::Split::kValidation, root())->size(), 2);
 }
 
@@ -153,19 +154,19 @@ TEST_F(MnistTest, DamagedFilesAreRefused) {
     write_bytes(images, content);
     return failure_in(images);
   };
-  EXPECT_EQ(failure_with(""), "0 bytes are less than the header of 16 bytes");
-  EXPECT_EQ(failure_with(idx_images(3).substr(0, 15)), "15 bytes are less than the header of 16 bytes");
+  EXPECT_EQ(failure_with(""), "its 0 bytes are fewer than the 16 bytes of a header");
+  EXPECT_EQ(failure_with(idx_images(3).substr(0, 15)), "its 15 bytes are fewer than the 16 bytes of a header");
   EXPECT_EQ(failure_with(idx_header({0x801, 3, 28, 28})), "its magic number is 0x00000801 instead of 0x00000803");
   EXPECT_EQ(failure_with(idx_header({0x803, 3, 32, 28})), "its images have 32 rows instead of 28");
   EXPECT_EQ(failure_with(idx_header({0x803, 3, 28, 32})), "its images have 32 columns instead of 28");
-  EXPECT_EQ(failure_with(idx_header({0x803, 0, 28, 28})), "it holds 0 items");
+  EXPECT_EQ(failure_with(idx_header({0x803, 0, 28, 28})), "it contains 0 items");
   EXPECT_EQ(failure_with(idx_images(3) + "x"), "it has more than the 2368 bytes of 3 items");
   EXPECT_EQ(failure_with(idx_header({0x803, 0xffffffff, 28, 28})), "it has 16 bytes instead of the 3367254359296 of 4294967295 items");
   write_bytes(images, idx_images(2));
   EXPECT_EQ(failure_in(labels), "it has 3 labels, but " + images.string() + " has 2 images");
   write_bytes(images, idx_images(3));
   write_bytes(labels, idx_labels({0, 10, 1}));
-  EXPECT_EQ(failure_in(labels), "item 1 (from 0) is the label 10, but those of MNIST are 0 to 9");
+  EXPECT_EQ(failure_in(labels), "item 1 (from 0) is the label 10, but the labels of MNIST are 0 to 9");
 }
 
 TEST_F(MnistTest, DamagedCompressedFilesAreRefused) {
@@ -179,13 +180,13 @@ TEST_F(MnistTest, DamagedCompressedFilesAreRefused) {
     return text.substr(file.string().size() + 14);
   };
   const auto whole = gzip(idx_images(3));
-  EXPECT_EQ(failure_with(whole.substr(0, whole.size() / 2)), "the compressed data end too early");
-  EXPECT_EQ(failure_with(""), "the compressed data end too early");
-  EXPECT_EQ(failure_with(whole + "x"), "the compressed data end too early");
-  EXPECT_EQ(failure_with("<html>no</html>"), "the compressed data are damaged: incorrect header check");
+  EXPECT_EQ(failure_with(whole.substr(0, whole.size() / 2)), "the compressed data ends too early");
+  EXPECT_EQ(failure_with(""), "the compressed data ends too early");
+  EXPECT_EQ(failure_with(whole + "x"), "the compressed data ends too early");
+  EXPECT_EQ(failure_with("<html>no</html>"), "the compressed data is damaged: incorrect header check");
   auto changed = whole;
   changed[changed.size() - 6] ^= 1;
-  EXPECT_EQ(failure_with(changed), "the compressed data are damaged: incorrect data check");
+  EXPECT_EQ(failure_with(changed), "the compressed data is damaged: incorrect data check");
 }
 
 TEST_F(MnistTest, CompressedFilesAreNotDecompressedFurtherThanTheirHeadersPromise) {
@@ -242,9 +243,10 @@ TEST_F(MnistTest, FailedDownloadsLeaveNothing) {
             "train-labels-idx1-ubyte.gz: the server answered with HTTP status 404");
   EXPECT_EQ(failure_when([](auto& connection) { connection.send("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf"); }),
             "train-labels-idx1-ubyte.gz: the connection was closed after 4 B");
-  EXPECT_EQ(failure_when([](auto& connection) { connection.reply("something else"); }),
-            fmt::format("train-labels-idx1-ubyte.gz: the downloaded file has the MD5 sum {} instead of {}: it is damaged or another file",
-                        md5_of("something else"), md5_of(files.at(labels))));
+  EXPECT_EQ(
+      failure_when([](auto& connection) { connection.reply("something else"); }),
+      fmt::format("train-labels-idx1-ubyte.gz: the downloaded file has the MD5 sum {} instead of {}: it is damaged or a different file",
+                  md5_of("something else"), md5_of(files.at(labels))));
 }
 
 TEST_F(MnistTest, OneOfTwoProcessesDownloads) {

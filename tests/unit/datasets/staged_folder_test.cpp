@@ -130,7 +130,7 @@ TEST_F(StagedFolderTest, ACopyThatWasChangedIsMadeAgain) {
   }
   const auto in_use = stage();
   fs::remove(path / "train/cat/1.jpg");
-  EXPECT_THAT(error_of([&] { stage(); }), HasSubstr(" have been removed or changed, and another process still uses it; wait for that"));
+  EXPECT_THAT(error_of([&] { stage(); }), HasSubstr(" were removed or changed, and another process still uses it; wait for that"));
 }
 
 TEST_F(StagedFolderTest, OnlyThisUserMayEnterItsFolderAndOthersMayHaveTheirs) {
@@ -141,9 +141,9 @@ TEST_F(StagedFolderTest, OnlyThisUserMayEnterItsFolderAndOthersMayHaveTheirs) {
   stage();
   EXPECT_EQ(fs::status(copies()).permissions(), fs::perms::owner_all);
   const auto expect_refused = [&] {
-    EXPECT_EQ(error_of([&] { stage(); }), "dataset.stage_to: " + copies().string() +
-                                              " is not a folder of this user, so that its content cannot be trusted; remove it, or choose "
-                                              "another folder");
+    EXPECT_EQ(error_of([&] { stage(); }),
+              "dataset.stage_to: " + copies().string() +
+                  " does not belong to this user, so its content cannot be trusted; remove it, or choose another folder");
   };
   if (::geteuid() == 0) {
     ASSERT_EQ(::chown(copies().c_str(), 12345, 12345), 0);
@@ -155,7 +155,7 @@ TEST_F(StagedFolderTest, OnlyThisUserMayEnterItsFolderAndOthersMayHaveTheirs) {
   expect_refused();
 }
 
-// What the data set finds in the source and in its copy, "LABEL PATH" of each image, and why an image cannot be read.
+// The content of the data set in the source and in its copy: "LABEL PATH" of each image, and the error if an image cannot be read.
 std::vector<std::string> contents(const fs::path& root) {
   ImageFolderOptions options;
   options.root = root.string();
@@ -249,7 +249,7 @@ TEST_F(StagedFolderTest, ProcessesThatStartTogetherShareOneCopy) {
 
 TEST_F(StagedFolderTest, AFolderInItsSourceIsRefused) {
   EXPECT_THAT(error_of([&] { StagedFolder(source(), {}, source() / "copy", false, *make_quiet_logger()); }),
-              HasSubstr("pets/copy lies in "));
+              HasSubstr("pets/copy is inside "));
   EXPECT_FALSE(fs::exists(source() / "copy"));
 }
 
@@ -270,7 +270,7 @@ TEST_F(StagedFolderTest, TooLittleSpaceIsFoundBeforeCopying) {
     }
     const auto error = error_of([&] { stage(); });
     const bool is_named = error.find(" has 1.0 MiB of free space, but the copy of ") != std::string::npos &&
-                          error.ends_with("pets needs 2.9 MiB; free some, or choose another folder");
+                          error.ends_with("pets needs 2.9 MiB; free space, or choose another folder");
     if (!is_named) ADD_FAILURE() << error;
     ::_exit(is_named && staged_names().empty() ? 0 : 1);
   }

@@ -59,11 +59,11 @@ class TinyImagenetTest : public FetchArchive {
     return lines;
   }
   std::string without_remedy(const std::string& text) const {
-    const auto remedy = "; unpack " + archive_.url + " there by hand, or set dataset.root to a new folder and dataset.download=true";
+    const auto remedy = "; unpack " + archive_.url + " there, or set dataset.root to a new folder and dataset.download=true";
     EXPECT_THAT(text, EndsWith(remedy));
     return text.substr(0, text.size() - std::min(text.size(), remedy.size()));
   }
-  // What factory() says of files whose classes cannot be read.
+  // The error of factory() for files whose classes cannot be read.
   std::string what_is_wrong() const {
     const auto made = factory();
     EXPECT_EQ(made.info.num_classes, data::kUnknownClasses);
@@ -106,9 +106,8 @@ TEST_F(TinyImagenetTest, NamesMayBeMissing) {
 TEST_F(TinyImagenetTest, WithoutFilesTheClassesAreKnownIfTheyWillBeDownloaded) {
   const auto made = factory();
   EXPECT_EQ(made.info.num_classes, data::kUnknownClasses);
-  EXPECT_EQ(made.missing, root().string() + " holds no Tiny ImageNet (there is no " + own().string() +
-                              "); set dataset.download=true, or unpack http://cs231n.stanford.edu/tiny-imagenet-200.zip in that folder by "
-                              "hand");
+  EXPECT_EQ(made.missing, root().string() + " does not contain Tiny ImageNet (there is no " + own().string() +
+                              "); set dataset.download=true, or unpack http://cs231n.stanford.edu/tiny-imagenet-200.zip in that folder");
   EXPECT_EQ(failure_of(made, data::Split::kTrain), "dataset.root: " + made.missing);
   options_.download = true;
   EXPECT_EQ(factory().info.num_classes, 200);
@@ -151,7 +150,7 @@ TEST_F(TinyImagenetTest, MissingImagesAreExplained) {
             "dataset.root: " + (own() / "wnids.txt").string() + " lists 1 class, but 3 were expected");
 }
 
-// As published, but with images of a few bytes.
+// The published layout, but with images of a few bytes.
 TEST_F(TinyImagenetTest, DownloadsOnceAndThenWorksOffline) {
   std::vector<ArchiveEntry> entries = {{"tiny-imagenet-200/", "", AE_IFDIR}};
   std::string ids;
@@ -187,8 +186,8 @@ TEST_F(TinyImagenetTest, AFailedDownloadIsExplained) {
   const HttpServer server([](HttpServer::Connection& connection) { connection.reply("<html>"); });
   archive_.url = server.url("/tiny.zip");
   EXPECT_THAT(failure_of(factory(), data::Split::kTrain),
-              AllOf(StartsWith("cannot get " + archive_.url + ": the downloaded file has the MD5 sum "),
-                    HasSubstr("; try again, or unpack that archive by hand, so that " + own().string() + " holds its files")));
+              AllOf(StartsWith("cannot download " + archive_.url + ": the downloaded file has the MD5 sum "),
+                    HasSubstr("; try again, or unpack that archive by hand so that " + own().string() + " contains its files")));
   EXPECT_THAT(root_entries(), IsEmpty());
 }
 

@@ -110,10 +110,10 @@ TEST(Zip, DamageIsAnErrorWithItsReason) {
   }
   auto changed = file;
   changed[changed.find("PK\x01\x02") + 10] = 12;
-  EXPECT_EQ(zip_failure(changed), "the archive cannot be unpacked: \"a.txt\" in it has the compression method 12, which is not supported");
+  EXPECT_EQ(zip_failure(changed), "the archive cannot be unpacked: the entry \"a.txt\" has the unsupported compression method 12");
   changed = file;
   changed[changed.find("PK\x01\x02") + 8] |= 1;
-  EXPECT_EQ(zip_failure(changed), "the archive cannot be unpacked: \"a.txt\" in it is encrypted");
+  EXPECT_EQ(zip_failure(changed), "the archive cannot be unpacked: the entry \"a.txt\" is encrypted");
 }
 
 }  // namespace

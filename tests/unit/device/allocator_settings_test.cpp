@@ -21,7 +21,7 @@ TEST(AllocatorSettings, AreRefusedWithTheReason) {
   EXPECT_EQ(refusal_of_allocator("expandable_segment:True"),
             "the allocator has no key \"expandable_segment\"; did you mean \"expandable_segments\"?");
   EXPECT_THAT(refusal_of_allocator("max_split_size_mb:128,x"),
-              HasSubstr("the allocator has no key \"x\"; it has backend, expandable_segments, garbage_collection_threshold, "));
+              HasSubstr("the allocator has no key \"x\"; its keys are backend, expandable_segments, garbage_collection_threshold, "));
   EXPECT_EQ(refusal_of_allocator("max_split_size_mb"), "\"max_split_size_mb\" has no value; write max_split_size_mb:VALUE");
   EXPECT_EQ(refusal_of_allocator("max_split_size_mb:large"), "\"max_split_size_mb:large\": the value must be a number");
   EXPECT_THAT(refusal_of_allocator("max_split_size_mb:1"), HasSubstr("too small, must be >= 20"));

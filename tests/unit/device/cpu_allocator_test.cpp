@@ -48,7 +48,7 @@ TEST(CpuAllocator, TheHeapHardlyGrowsBeyondWhatIsInUse) {
   EXPECT_LT(heap_size() - before, 90 * kBytes);
 }
 
-// The flags of the mapping in which `address` lies, as in /proc/self/smaps; empty: there is none.
+// The flags of the mapping that contains `address`, from /proc/self/smaps; empty: there is none.
 std::string mapping_flags(uintptr_t address) {
   std::ifstream maps("/proc/self/smaps");
   bool is_inside = false;

@@ -60,7 +60,7 @@ TEST(Placement, GraphsNeedAGpu) {
     place({.cuda_graph = CudaGraphChoice::kOn});
     FAIL();
   } catch (const UsageError& error) {
-    EXPECT_STREQ(error.what(), "runtime.cuda_graph: on needs a GPU, but this process computes on the CPU; set auto or off");
+    EXPECT_STREQ(error.what(), "runtime.cuda_graph: on needs a GPU, but this process uses the CPU; set auto or off");
   }
 }
 
@@ -78,7 +78,8 @@ TEST(Placement, TheGpuHasTheIndexOfTheLocalRank) {
     FAIL();
   } catch (const UsageError& error) {
     EXPECT_STREQ(error.what(),
-                 "local rank 2 has no GPU: this host shows 2; start one process per GPU (--nproc-per-node 2), or set runtime.device: cpu");
+                 "local rank 2 has no GPU, because the number of visible GPUs on this host is 2; start one process per GPU "
+                 "(--nproc-per-node 2), or set runtime.device: cpu");
   }
 }
 
@@ -103,7 +104,7 @@ TEST(Placement, AGpuThatLibTorchCannotUseIsRefusedByName) {
   } catch (const UsageError& error) {
     EXPECT_STREQ(error.what(),
                  "cuda:0 cannot be used: Tesla V100 (compute capability 7.0): CUDA error: no kernel image is available; set "
-                 "runtime.device: cpu, or CUDA_VISIBLE_DEVICES to another GPU");
+                 "runtime.device: cpu, or set CUDA_VISIBLE_DEVICES to another GPU");
   }
   EXPECT_TRUE(place({.device = DeviceChoice::kCpu}, &old_gpu).device.is_cpu());
 }

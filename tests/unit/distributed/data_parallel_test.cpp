@@ -306,7 +306,8 @@ TEST(DataParallel, AModelWithoutTrainedParameters) {
   run_ranks(2, [](ProcessGroups& groups) {
     Network network(groups.world()->rank());
     for (auto& parameter : network.parameters()) parameter.set_requires_grad(false);
-    EXPECT_THAT([&] { DataParallel(network, groups.world(), {}); }, ThrowsMessage<Error>(HasSubstr("the model has no parameter to train")));
+    EXPECT_THAT([&] { DataParallel(network, groups.world(), {}); },
+                ThrowsMessage<Error>(HasSubstr("the model has no trainable parameter")));
   });
 }
 

@@ -20,7 +20,7 @@ struct Network : torch::nn::Module {
     const torch::NoGradGuard no_grad;
     for (auto& parameter : parameters()) parameter.fill_(0.1 * (rank + 1));
   }
-  // Of each sample.
+  // The loss of each sample.
   torch::Tensor losses(const torch::Tensor& x) { return torch::tanh(fc(x)).square().sum(1); }
   torch::nn::Linear fc;
 };

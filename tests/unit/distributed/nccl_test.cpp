@@ -77,12 +77,12 @@ TEST_F(NcclTest, AFailedConnectionIsAPeerError) {
 TEST_F(NcclTest, ErrorsOfTheConnectionsAreFound) {
   const auto groups = make_groups();
   EXPECT_EQ(groups->connection_error(), "");
-  const std::vector<std::pair<c10d::ErrorType, std::string>> errors = {{c10d::ErrorType::TIMEOUT, "a collective has timed out"},
-                                                                       {c10d::ErrorType::COMM_ERROR, "a connection is lost"},
+  const std::vector<std::pair<c10d::ErrorType, std::string>> errors = {{c10d::ErrorType::TIMEOUT, "a collective timed out"},
+                                                                       {c10d::ErrorType::COMM_ERROR, "a connection was lost"},
                                                                        {c10d::ErrorType::REMOTE_ERROR, "another rank has an error"}};
   for (const auto& [error, text] : errors) {
     FakeNccl::error = error;
-    EXPECT_EQ(groups->connection_error(), "rank 0: NCCL reports that " + text + "; look for a rank that ended or hangs");
+    EXPECT_EQ(groups->connection_error(), "rank 0: NCCL reports that " + text + "; check whether another rank exited or hangs");
   }
 }
 

@@ -60,7 +60,7 @@ TEST(OwnError, OfNcclIsOneLineWithItsReason) {
 TEST(OwnError, ALostConnectionIsThatOfAnotherRank) {
   EXPECT_THAT([] { all_reduce_failing([] { throw std::runtime_error("Connection reset by peer"); }); },
               ::testing::ThrowsMessage<PeerError>(
-                  "rank 0: all_reduce among ranks 0 failed: Connection reset by peer; look for a rank that ended or hangs"));
+                  "rank 0: all_reduce among ranks 0 failed: Connection reset by peer; check whether another rank exited or hangs"));
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace {
 
 using Tensors = std::vector<torch::Tensor>;
 
-// Of all kinds: types, sizes, orders in memory, and one whose memory has gaps.
+// Tensors of different types, sizes and memory orders, and one whose memory has gaps.
 Tensors make_tensors() {
   return {torch::tensor(true),
           torch::randn({3, 5}, torch::kFloat64),
@@ -72,7 +72,7 @@ TEST(PackedTensors, AreOnOneDevice) {
       [] {
         PackedTensors({torch::ones({1}), torch::ones({1}, torch::kMeta)});
       },
-      ::testing::ThrowsMessage<UsageError>("the buffers of a network are on several devices; move it to one"));
+      ::testing::ThrowsMessage<UsageError>("the buffers of the model are on several devices; move the model to one device"));
 }
 
 }  // namespace

@@ -91,7 +91,7 @@ TEST(ProcessGroups, EveryRankCreatesEveryGroup) {
 
 TEST(ProcessGroups, RefusesNcclOnACpu) {
   EXPECT_THAT([] { (void)uses_nccl({.backend = BackendChoice::kNccl}); },
-              ThrowsMessage<UsageError>(HasSubstr("distributed.backend: nccl works with GPU tensors only")));
+              ThrowsMessage<UsageError>(HasSubstr("distributed.backend: nccl supports only GPU tensors")));
 }
 
 TEST(ProcessGroups, ALostRankIsAPeerError) {

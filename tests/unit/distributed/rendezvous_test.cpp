@@ -60,8 +60,8 @@ world::RankEnv place_of(int rank, int world_size) {
   return rank_env;
 }
 
-Introduction introduction() {
-  Introduction mine;
+Hello hello() {
+  Hello mine;
   mine.rank.host = "here";
   mine.rank.process_id = 123;
   mine.version = "trainer 1";
@@ -70,17 +70,17 @@ Introduction introduction() {
 }
 
 struct Outcome {
-  Meeting meeting;
+  Rendezvous rendezvous;
   std::string error;
   ExitCode exit_code = ExitCode::kDone;
 };
 
-Outcome attempt(const world::RankEnv& rank_env, const RendezvousAddress& point, const Introduction& mine, milliseconds timeout = kLong,
+Outcome attempt(const world::RankEnv& rank_env, const RendezvousAddress& point, const Hello& mine, milliseconds timeout = kLong,
                 const world::RunSecret& secret = {}) {
   Outcome outcome;
   const auto logger = make_quiet_logger();
   try {
-    outcome.meeting = meet(rank_env, point, mine, secret, timeout, *logger);
+    outcome.rendezvous = join_run(rank_env, point, mine, secret, timeout, *logger);
   } catch (const Error& error) {
     outcome.error = error.what();
     outcome.exit_code = error.exit_code();
@@ -88,12 +88,12 @@ Outcome attempt(const world::RankEnv& rank_env, const RendezvousAddress& point, 
   return outcome;
 }
 
-// Lets ranks 0 and up, with these introductions, meet.
-std::vector<Outcome> meet_all(const RendezvousAddress& point, const std::vector<Introduction>& introductions) {
+// Lets ranks 0 and up join with these hellos.
+std::vector<Outcome> join_all(const RendezvousAddress& point, const std::vector<Hello>& hellos) {
   std::vector<std::future<Outcome>> ranks;
-  for (size_t rank = 0; rank < introductions.size(); ++rank) {
+  for (size_t rank = 0; rank < hellos.size(); ++rank) {
     ranks.push_back(std::async(std::launch::async, [&, rank] {
-      return attempt(place_of(static_cast<int>(rank), static_cast<int>(introductions.size())), point, introductions[rank]);
+      return attempt(place_of(static_cast<int>(rank), static_cast<int>(hellos.size())), point, hellos[rank]);
     }));
   }
   std::vector<Outcome> outcomes;
@@ -104,44 +104,44 @@ std::vector<Outcome> meet_all(const RendezvousAddress& point, const std::vector<
 TEST(Rendezvous, RanksMeetOverTcpAndFile) {
   const testing::TemporaryFolder folder;
   for (const auto& point : {tcp_point(), file_point(folder.path() / "meet")}) {
-    auto introductions = std::vector(3, introduction());
-    introductions[1].rank.process_id = 7;
-    const auto outcomes = meet_all(point, introductions);
+    auto hellos = std::vector(3, hello());
+    hellos[1].rank.process_id = 7;
+    const auto outcomes = join_all(point, hellos);
     for (size_t rank = 0; rank < 3; ++rank) {
       ASSERT_EQ(outcomes[rank].error, "");
-      ASSERT_EQ(outcomes[rank].meeting.ranks.size(), 3U);
-      EXPECT_EQ(outcomes[rank].meeting.ranks[1].process_id, 7);
+      ASSERT_EQ(outcomes[rank].rendezvous.ranks.size(), 3U);
+      EXPECT_EQ(outcomes[rank].rendezvous.ranks[1].process_id, 7);
       // No launcher has set local ranks.
-      EXPECT_EQ(outcomes[rank].meeting.local_rank, static_cast<int>(rank));
-      EXPECT_EQ(outcomes[rank].meeting.local_world_size, 3);
-      EXPECT_EQ(outcomes[rank].meeting.num_sharing_cpus, 3);
-      EXPECT_EQ(outcomes[rank].meeting.address, "127.0.0.1");
+      EXPECT_EQ(outcomes[rank].rendezvous.local_rank, static_cast<int>(rank));
+      EXPECT_EQ(outcomes[rank].rendezvous.local_world_size, 3);
+      EXPECT_EQ(outcomes[rank].rendezvous.num_sharing_cpus, 3);
+      EXPECT_EQ(outcomes[rank].rendezvous.address, "127.0.0.1");
     }
-    outcomes[2].meeting.store->set("key", std::vector<uint8_t>{42});
-    EXPECT_EQ(outcomes[0].meeting.store->get("key"), std::vector<uint8_t>{42});
+    outcomes[2].rendezvous.store->set("key", std::vector<uint8_t>{42});
+    EXPECT_EQ(outcomes[0].rendezvous.store->get("key"), std::vector<uint8_t>{42});
   }
 }
 
 TEST(Rendezvous, LocalRanksAreCountedPerHost) {
-  auto introductions = std::vector(3, introduction());
-  introductions[1].rank.host = "there";
-  introductions[2].rank.cpu_mask = "4,5";
-  const auto outcomes = meet_all(tcp_point(), introductions);
-  EXPECT_EQ(outcomes[1].meeting.local_rank, 0);
-  EXPECT_EQ(outcomes[1].meeting.local_world_size, 1);
-  EXPECT_EQ(outcomes[2].meeting.local_rank, 1);
-  EXPECT_EQ(outcomes[2].meeting.local_world_size, 2);
-  EXPECT_EQ(outcomes[2].meeting.num_sharing_cpus, 1);
+  auto hellos = std::vector(3, hello());
+  hellos[1].rank.host = "there";
+  hellos[2].rank.cpu_mask = "4,5";
+  const auto outcomes = join_all(tcp_point(), hellos);
+  EXPECT_EQ(outcomes[1].rendezvous.local_rank, 0);
+  EXPECT_EQ(outcomes[1].rendezvous.local_world_size, 1);
+  EXPECT_EQ(outcomes[2].rendezvous.local_rank, 1);
+  EXPECT_EQ(outcomes[2].rendezvous.local_world_size, 2);
+  EXPECT_EQ(outcomes[2].rendezvous.num_sharing_cpus, 1);
 }
 
 TEST(Rendezvous, AnAttemptIgnoresKeysOfTheAttemptBefore) {
   const testing::TemporaryFolder folder;
   const auto point = file_point(folder.path() / "meet");
   auto rank_env = place_of(0, 1);
-  const auto first = attempt(rank_env, point, introduction());
+  const auto first = attempt(rank_env, point, hello());
   ASSERT_EQ(first.error, "");
   rank_env.restart_attempt = 1;
-  const auto second = attempt(rank_env, point, introduction());
+  const auto second = attempt(rank_env, point, hello());
   EXPECT_EQ(second.error, "");
 }
 
@@ -149,31 +149,31 @@ TEST(Rendezvous, ARestartedNodeMeetsRestartedRanks) {
   const auto point = tcp_point();
   auto restarted = place_of(0, 2);
   restarted.restart_attempt = 1;
-  auto first = std::async(std::launch::async, [&] { return attempt(restarted, point, introduction()); });
-  EXPECT_EQ(attempt(place_of(1, 2), point, introduction()).error, "");
+  auto first = std::async(std::launch::async, [&] { return attempt(restarted, point, hello()); });
+  EXPECT_EQ(attempt(place_of(1, 2), point, hello()).error, "");
   EXPECT_EQ(first.get().error, "");
 }
 
 TEST(Rendezvous, RanksOfAnotherWorldSizeAreRefused) {
   const auto point = tcp_point();
-  auto first = std::async(std::launch::async, [&] { return attempt(place_of(0, 2), point, introduction()); });
-  const auto other = attempt(place_of(1, 3), point, introduction());
+  auto first = std::async(std::launch::async, [&] { return attempt(place_of(0, 2), point, hello()); });
+  const auto other = attempt(place_of(1, 3), point, hello());
   const auto outcome = first.get();
   EXPECT_THAT(outcome.error, HasSubstr("rank 1 on here is one of 3 ranks, but rank 0 on here is one of 2"));
   EXPECT_EQ(outcome.exit_code, ExitCode::kUsage);
   EXPECT_EQ(other.exit_code, ExitCode::kUsage);
   // The others have met already.
-  const auto meeting = tcp_point();
-  const auto outcomes = meet_all(meeting, std::vector(2, introduction()));
-  const auto late = attempt(place_of(2, 3), meeting, introduction());
+  const auto other_point = tcp_point();
+  const auto outcomes = join_all(other_point, std::vector(2, hello()));
+  const auto late = attempt(place_of(2, 3), other_point, hello());
   EXPECT_THAT(late.error, HasSubstr("rank 2 is one of 3 ranks, but 2 ranks joined at 127.0.0.1:"));
   EXPECT_EQ(late.exit_code, ExitCode::kPeer);
 }
 
 TEST(Rendezvous, MissingRanksAreNamedEverywhere) {
   const auto point = tcp_point();
-  auto first = std::async(std::launch::async, [&] { return attempt(place_of(0, 4), point, introduction(), seconds(1)); });
-  auto other = std::async(std::launch::async, [&] { return attempt(place_of(2, 4), point, introduction()); });
+  auto first = std::async(std::launch::async, [&] { return attempt(place_of(0, 4), point, hello(), seconds(1)); });
+  auto other = std::async(std::launch::async, [&] { return attempt(place_of(2, 4), point, hello()); });
   const auto outcome = first.get();
   EXPECT_THAT(outcome.error, AllOf(HasSubstr("2 of 4 ranks did not join within 1.0s: 1, 3"), HasSubstr("distributed.timeout_seconds")));
   EXPECT_EQ(outcome.exit_code, ExitCode::kPeer);
@@ -185,47 +185,47 @@ TEST(Rendezvous, MissingRanksAreNamedEverywhere) {
 TEST(Rendezvous, MissingRanksAreNamedWithTheirSlurmNodes) {
   auto rank_env = place_of(0, 5);
   rank_env.slurm_hosts = {"n1", "n1", "n2", "n2", "m"};
-  const auto outcome = attempt(rank_env, tcp_point(), introduction(), seconds(1));
+  const auto outcome = attempt(rank_env, tcp_point(), hello(), seconds(1));
   EXPECT_THAT(outcome.error, HasSubstr("4 of 5 ranks did not join within 1.0s: 1 on n1, 2, 3 on n2, 4 on m; check why"));
 }
 
 TEST(Rendezvous, AnotherConfigurationIsRefusedWithTheDifference) {
-  auto introductions = std::vector(2, introduction());
-  introductions[1].config = "lr 0.2";
-  const auto outcomes = meet_all(tcp_point(), introductions);
-  EXPECT_THAT(outcomes[0].error, HasSubstr("rank 1 on here has another configuration than rank 0: lr 0.1 on rank 0, and lr 0.2 on the "
-                                           "other; start all ranks with the same file and overrides"));
+  auto hellos = std::vector(2, hello());
+  hellos[1].config = "lr 0.2";
+  const auto outcomes = join_all(tcp_point(), hellos);
+  EXPECT_THAT(outcomes[0].error, HasSubstr("rank 1 on here has a different configuration from rank 0: lr 0.1 on rank 0 and lr 0.2 on the "
+                                           "other rank; start all ranks with the same file and overrides"));
   EXPECT_EQ(outcomes[0].exit_code, ExitCode::kUsage);
   EXPECT_EQ(outcomes[1].exit_code, ExitCode::kUsage);
 }
 
 TEST(Rendezvous, AnotherVersionIsRefused) {
-  auto introductions = std::vector(2, introduction());
-  introductions[1].version = "trainer 2";
-  const auto outcomes = meet_all(tcp_point(), introductions);
+  auto hellos = std::vector(2, hello());
+  hellos[1].version = "trainer 2";
+  const auto outcomes = join_all(tcp_point(), hellos);
   EXPECT_THAT(outcomes[0].error, HasSubstr("rank 1 on here runs trainer 2, but rank 0 on here runs trainer 1"));
 }
 
 TEST(Rendezvous, ProblemsAreReportedOnce) {
-  auto introductions = std::vector(3, introduction());
-  for (auto& mine : introductions) mine.problem = {"x.yaml:1: lr: unknown key", 2};
-  auto outcomes = meet_all(tcp_point(), introductions);
+  auto hellos = std::vector(3, hello());
+  for (auto& mine : hellos) mine.problem = {"x.yaml:1: lr: unknown key", 2};
+  auto outcomes = join_all(tcp_point(), hellos);
   EXPECT_EQ(outcomes[0].error, "x.yaml:1: lr: unknown key");
   for (const auto& outcome : outcomes) EXPECT_EQ(outcome.exit_code, ExitCode::kUsage);
   EXPECT_THAT(outcomes[2].error, IsEmpty());
 
-  introductions[0].problem = {};
-  introductions[2].problem = {};
-  outcomes = meet_all(tcp_point(), introductions);
+  hellos[0].problem = {};
+  hellos[2].problem = {};
+  outcomes = join_all(tcp_point(), hellos);
   EXPECT_EQ(outcomes[0].error, "rank 1: x.yaml:1: lr: unknown key");
 }
 
 TEST(Rendezvous, ARankThatJoinsTwiceIsRefused) {
   const auto point = tcp_point();
-  auto first = std::async(std::launch::async, [&] { return attempt(place_of(0, 2), point, introduction()); });
+  auto first = std::async(std::launch::async, [&] { return attempt(place_of(0, 2), point, hello()); });
   // The second of the two to join is refused; the other meets rank 0.
-  auto one = std::async(std::launch::async, [&] { return attempt(place_of(1, 2), point, introduction()); });
-  auto two = std::async(std::launch::async, [&] { return attempt(place_of(1, 2), point, introduction()); });
+  auto one = std::async(std::launch::async, [&] { return attempt(place_of(1, 2), point, hello()); });
+  auto two = std::async(std::launch::async, [&] { return attempt(place_of(1, 2), point, hello()); });
   const auto a = one.get().error;
   const auto b = two.get().error;
   EXPECT_EQ(first.get().error, "");
@@ -237,14 +237,14 @@ TEST(Rendezvous, AFileOfAnEarlierRunIsNamed) {
   const testing::TemporaryFolder folder;
   const auto point = file_point(folder.path() / "meet");
   // The file is removed when the last process that has it open ends.
-  const auto earlier = attempt(place_of(0, 1), point, introduction());
-  const auto again = attempt(place_of(0, 2), point, introduction());
-  EXPECT_THAT(again.error, AllOf(HasSubstr("file://" + point.path), HasSubstr("or is from an earlier run; remove the file")));
+  const auto earlier = attempt(place_of(0, 1), point, hello());
+  const auto again = attempt(place_of(0, 2), point, hello());
+  EXPECT_THAT(again.error, AllOf(HasSubstr("file://" + point.path), HasSubstr("or was left by an earlier run; remove the file")));
   EXPECT_EQ(again.exit_code, ExitCode::kPeer);
 }
 
 TEST(Rendezvous, AMissingFolder) {
-  const auto outcome = attempt(place_of(0, 2), file_point("/no/such/folder/meet"), introduction());
+  const auto outcome = attempt(place_of(0, 2), file_point("/no/such/folder/meet"), hello());
   EXPECT_THAT(outcome.error, HasSubstr("the folder of init_method file:///no/such/folder/meet does not exist"));
 }
 
@@ -253,16 +253,16 @@ TEST(Rendezvous, ATakenPortIsNamed) {
   auto point = tcp_point();
   point.port = free_port(&listener);
   point.port_source = "computed from a test";
-  const auto outcome = attempt(place_of(0, 2), point, introduction());
+  const auto outcome = attempt(place_of(0, 2), point, hello());
   close(listener);
   EXPECT_THAT(outcome.error, HasSubstr("rank 0 cannot listen on port " + std::to_string(point.port) +
-                                       " (computed from a test), which another program uses"));
+                                       " (computed from a test), because another program uses it"));
   EXPECT_EQ(outcome.exit_code, ExitCode::kPeer);
 }
 
 TEST(Rendezvous, AnUnknownHost) {
   const auto point = tcp_point();
-  const auto outcome = attempt(place_of(1, 2), point, introduction(), seconds(1));
+  const auto outcome = attempt(place_of(1, 2), point, hello(), seconds(1));
   EXPECT_THAT(outcome.error, HasSubstr("rank 1 could not reach rank 0 at 127.0.0.1:" + std::to_string(point.port) + " within 1.0s"));
   EXPECT_EQ(outcome.exit_code, ExitCode::kPeer);
 }
@@ -272,14 +272,14 @@ world::RunSecret from_file(const std::string& text) { return {world::RunSecret::
 TEST(Rendezvous, RanksWithASecretMeetAndHideWhatTheySay) {
   const auto point = tcp_point();
   const auto secret = from_file("sixteen characters");
-  auto first = std::async(std::launch::async, [&] { return attempt(place_of(0, 2), point, introduction(), kLong, secret); });
-  const auto other = attempt(place_of(1, 2), point, introduction(), kLong, secret);
+  auto first = std::async(std::launch::async, [&] { return attempt(place_of(0, 2), point, hello(), kLong, secret); });
+  const auto other = attempt(place_of(1, 2), point, hello(), kLong, secret);
   const auto outcome = first.get();
   ASSERT_EQ(outcome.error, "");
   ASSERT_EQ(other.error, "");
-  other.meeting.store->set("key", std::vector<uint8_t>{42});
-  EXPECT_EQ(outcome.meeting.store->get("key"), std::vector<uint8_t>{42});
-  // As a stranger.
+  other.rendezvous.store->set("key", std::vector<uint8_t>{42});
+  EXPECT_EQ(outcome.rendezvous.store->get("key"), std::vector<uint8_t>{42});
+  // Connects as a stranger.
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(point.port);
   options.waitWorkers = false;
@@ -302,17 +302,17 @@ TEST(Rendezvous, RanksWithDifferentSecretsAreTold) {
        "rank 1 and rank 0 have different secrets from distributed.secret_file"},
       {from_file("sixteen characters"), {}, "rank 1 has no secret, but rank 0 has distributed.secret_file"},
       {{}, {Source::kSlurm, "12"}, "rank 1 has Slurm's job id (SLURM_JOB_ID), but rank 0 has no secret"}};
-  std::vector<std::future<std::pair<Outcome, Outcome>>> meetings;
+  std::vector<std::future<std::pair<Outcome, Outcome>>> pairs;
   for (const auto& [of_rank0, of_rank1, error] : cases) {
-    meetings.push_back(std::async(std::launch::async, [of_rank0, of_rank1] {
+    pairs.push_back(std::async(std::launch::async, [of_rank0, of_rank1] {
       const auto point = tcp_point();
-      auto first = std::async(std::launch::async, [&] { return attempt(place_of(0, 2), point, introduction(), seconds(4), of_rank0); });
-      auto other = attempt(place_of(1, 2), point, introduction(), kLong, of_rank1);
+      auto first = std::async(std::launch::async, [&] { return attempt(place_of(0, 2), point, hello(), seconds(4), of_rank0); });
+      auto other = attempt(place_of(1, 2), point, hello(), kLong, of_rank1);
       return std::pair(first.get(), std::move(other));
     }));
   }
   for (size_t i = 0; i < cases.size(); ++i) {
-    const auto [first, other] = meetings[i].get();
+    const auto [first, other] = pairs[i].get();
     EXPECT_THAT(other.error, HasSubstr(std::get<2>(cases[i])));
     EXPECT_EQ(other.exit_code, ExitCode::kUsage);
     EXPECT_THAT(first.error, HasSubstr("1 of 2 ranks did not join"));
@@ -321,18 +321,18 @@ TEST(Rendezvous, RanksWithDifferentSecretsAreTold) {
 
 TEST(Rendezvous, ARankWhoseConfigurationIsWrongReportsThatRatherThanItsSecret) {
   const auto point = tcp_point();
-  auto first = std::async(std::launch::async,
-                          [&] { return attempt(place_of(0, 2), point, introduction(), seconds(2), from_file("sixteen characters")); });
-  auto mine = introduction();
+  auto first =
+      std::async(std::launch::async, [&] { return attempt(place_of(0, 2), point, hello(), seconds(2), from_file("sixteen characters")); });
+  auto mine = hello();
   mine.problem = {"x.yaml:1: lr: unknown key", 2};
   EXPECT_EQ(attempt(place_of(1, 2), point, mine).error, "x.yaml:1: lr: unknown key");
   first.get();
 }
 
-TEST(Rendezvous, ABrokenIntroductionIsReportedAtOnce) {
+TEST(Rendezvous, ABrokenHelloIsReportedAtOnce) {
   const auto point = tcp_point();
-  auto first = std::async(std::launch::async, [&] { return attempt(place_of(0, 3), point, introduction()); });
-  auto other = std::async(std::launch::async, [&] { return attempt(place_of(2, 3), point, introduction()); });
+  auto first = std::async(std::launch::async, [&] { return attempt(place_of(0, 3), point, hello()); });
+  auto other = std::async(std::launch::async, [&] { return attempt(place_of(2, 3), point, hello()); });
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(point.port);
   options.waitWorkers = false;
@@ -341,7 +341,7 @@ TEST(Rendezvous, ABrokenIntroductionIsReportedAtOnce) {
   stranger.set("trainer/0/rank/1", std::vector<uint8_t>{'{', '}'});
   stranger.set("trainer/0/rank/1/received", std::vector<uint8_t>{1});
   const auto outcome = first.get();
-  EXPECT_THAT(outcome.error, HasSubstr("what rank 1 has sent when it joined cannot be read"));
+  EXPECT_THAT(outcome.error, HasSubstr("the message with which rank 1 joined cannot be read"));
   EXPECT_EQ(outcome.exit_code, ExitCode::kPeer);
   const auto silent = other.get();
   EXPECT_THAT(silent.error, IsEmpty());

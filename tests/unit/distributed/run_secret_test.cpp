@@ -47,9 +47,9 @@ TEST_F(SecretFile, IsReadWithoutWhiteSpaceAtItsEnds) {
 TEST_F(SecretFile, IsRefused) {
   const auto name = "distributed.secret_file " + file_.string();
   EXPECT_THAT(error_of(file_), HasSubstr(name + ": No such file or directory"));
-  EXPECT_THAT(error_of(write("  0123456789abcde\n")), HasSubstr(name + ": fewer than 16 characters"));
+  EXPECT_THAT(error_of(write("  0123456789abcde\n")), HasSubstr(name + ": the secret has fewer than 16 characters"));
   EXPECT_THAT(error_of(write("\n")), HasSubstr("fewer than 16 characters"));
-  EXPECT_THAT(error_of(write(std::string(4097, 'x'))), HasSubstr("longer than 4096 bytes"));
+  EXPECT_THAT(error_of(write(std::string(4097, 'x'))), HasSubstr("the file is longer than 4096 bytes"));
   EXPECT_THAT(error_of(folder_.path()), HasSubstr("not a regular file"));
   const auto fifo = folder_.path() / "fifo";
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
@@ -59,7 +59,7 @@ TEST_F(SecretFile, IsRefused) {
 TEST_F(SecretFile, OthersWhoMayReadItAreReported) {
   chmod(write("0123456789abcdef").c_str(), 0640);
   read_secret_file(file_, logger_);
-  EXPECT_THAT(log_.str(), HasSubstr("can be read by other users of this host; forbid it with chmod 600"));
+  EXPECT_THAT(log_.str(), HasSubstr("can be read by other users of this host; run chmod 600 on it"));
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ class SealedStoreTest : public ::testing::Test {
  protected:
   SealedStoreTest() { store_->setTimeout(milliseconds(100)); }
 
-  // What a stranger does.
+  // The actions of a stranger.
   void forge(const std::string& key) { plain_->set("run/" + key, bytes("forged")); }
 
   c10::intrusive_ptr<c10d::Store> plain_ = c10::make_intrusive<c10d::HashStore>();

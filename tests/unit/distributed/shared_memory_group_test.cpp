@@ -121,7 +121,7 @@ TEST(SharedMemoryGroup, ARankThatLeavesIsNamed) {
 
 TEST(SharedMemoryGroup, ErrorNamesARankThatDoesNotArrive) {
   EXPECT_EQ(error_of_a_sum(1s, [](auto /*stays until rank 0 has given up*/) { std::this_thread::sleep_for(2s); }),
-            "rank 1 did not take part within 1 s");
+            "rank 1 did not take part in the collective within 1 s");
 }
 
 TEST(SharedMemoryGroup, AbortEndsAWaitOnAnotherThread) {
@@ -141,7 +141,8 @@ TEST(SharedMemoryGroup, AbortEndsAWaitOnAnotherThread) {
       message = error.what();
     }
     other.join();
-    EXPECT_EQ(message, "rank 0: sum among ranks 0, 1 failed: the group was aborted on this rank; look for a rank that ended or hangs");
+    EXPECT_EQ(message,
+              "rank 0: sum among ranks 0, 1 failed: the group was aborted on this rank; check whether another rank exited or hangs");
   });
 }
 

@@ -82,7 +82,7 @@ TEST(StartupBarrier, ALateRankIsNamedWithoutKeysOfTheStore) {
     EXPECT_EQ(error.rank, 2);
     EXPECT_EQ(error.exit_code(), ExitCode::kPeer);
     EXPECT_STREQ(error.what(),
-                 "rank 2 has not done its part of the start-up within 0.2s; see its output, or raise distributed.timeout_seconds if it "
+                 "rank 2 has not finished its part of the start-up within 0.2s; see its output, or raise distributed.timeout_seconds if it "
                  "needs longer");
   }
 }

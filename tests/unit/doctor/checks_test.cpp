@@ -22,7 +22,7 @@ TEST(Checks, OneThatHangsHasAFinding) {
                         release.get_future().wait();
                         return std::vector<Finding>{};
                       }};
-  EXPECT_THAT(run(hanging, {}), ElementsAre(IsFailed("no answer within 0.0s", "a server that does not answer")));
+  EXPECT_THAT(run(hanging, {}), ElementsAre(IsFailed("no result within 0.0s", "that does not respond")));
   release.set_value();
 }
 

@@ -54,7 +54,8 @@ TEST(JudgeHost, Limits) {
 TEST(JudgeHost, Launcher) {
   const Launch plain{.decision = "one process", .problem = "", .slurm_job = "7", .is_container = true, .slurm_gpus = 2};
   EXPECT_THAT(judge_launch(plain, 2), IsOk("one process; Slurm job 7; in a container"));
-  EXPECT_THAT(judge_launch(plain, 0), IsWarning("Slurm has given this node 2 GPUs, but this program sees none", "apptainer's --nv"));
+  EXPECT_THAT(judge_launch(plain, 0),
+              IsWarning("Slurm has allocated 2 GPUs on this node, but this program finds none", "apptainer's --nv"));
   EXPECT_THAT(
       judge_launch({.decision = "", .problem = "RANK=1 without WORLD_SIZE", .slurm_job = "", .is_container = false, .slurm_gpus = {}}, 0),
       IsFailed("RANK=1 without WORLD_SIZE", "unset these variables"));

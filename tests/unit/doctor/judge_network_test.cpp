@@ -16,9 +16,9 @@ TEST(JudgeNetwork, HostName) {
 
 TEST(JudgeNetwork, Interfaces) {
   EXPECT_THAT(judge_network({.interfaces = kInterfaces, .chosen_interface = "", .master_addr = "", .source = "10.0.0.5"}),
-              IsOk("lo 127.0.0.1, eth0 10.0.0.5; gloo takes lo on one host, and with several the one that leads to MASTER_ADDR (eth0"));
+              IsOk("lo 127.0.0.1, eth0 10.0.0.5; gloo uses lo on one host, and with several the one that leads to MASTER_ADDR (eth0"));
   EXPECT_THAT(judge_network({.interfaces = kInterfaces, .chosen_interface = "", .master_addr = "", .source = ""}),
-              IsOk("gloo takes lo on one host; there is no route to other hosts"));
+              IsOk("gloo uses lo on one host; there is no route to other hosts"));
   EXPECT_THAT(judge_network({.interfaces = {{"eth0", "10.0.0.5", false}}, .chosen_interface = "", .master_addr = "", .source = ""}),
               IsFailed("eth0 10.0.0.5; no loopback interface", "ip link set lo up"));
   EXPECT_THAT(judge_network({.interfaces = {}, .chosen_interface = "", .master_addr = "", .source = ""}),
@@ -27,11 +27,11 @@ TEST(JudgeNetwork, Interfaces) {
 
 TEST(JudgeNetwork, Variables) {
   EXPECT_THAT(judge_network({.interfaces = kInterfaces, .chosen_interface = "eth0", .master_addr = "", .source = ""}),
-              IsOk("gloo takes eth0 (GLOO_SOCKET_IFNAME)"));
+              IsOk("gloo uses eth0 (GLOO_SOCKET_IFNAME)"));
   EXPECT_THAT(judge_network({.interfaces = kInterfaces, .chosen_interface = "ib0", .master_addr = "", .source = ""}),
               IsFailed("GLOO_SOCKET_IFNAME=ib0, but this host has lo 127.0.0.1, eth0 10.0.0.5", "to one of them"));
   EXPECT_THAT(judge_network({.interfaces = kInterfaces, .chosen_interface = "", .master_addr = "node0", .source = "10.0.0.5"}),
-              IsOk("gloo takes eth0, from which MASTER_ADDR=node0 is reached"));
+              IsOk("gloo uses eth0, from which MASTER_ADDR=node0 is reached"));
   EXPECT_THAT(judge_network({.interfaces = kInterfaces, .chosen_interface = "", .master_addr = "node0", .source = ""}),
               IsFailed("none leads to MASTER_ADDR=node0", "correct MASTER_ADDR"));
 }

@@ -32,7 +32,7 @@ bool is_frozen_name(const std::string& name) {
   return false;
 }
 
-// Of batch normalisation.
+// Whether it is a running statistic of batch normalisation.
 bool is_statistic(const std::string& name) {
   return name.ends_with("running_mean") || name.ends_with("running_var") || name.ends_with("num_batches_tracked");
 }
@@ -141,7 +141,7 @@ TEST(FineTuning, AGroupMovesByItsFactor) {
   EXPECT_LT((faster - 4 * plain).abs().max().item<double>(), 1e-7);
 }
 
-// A checkpoint tells the names of its classes.
+// A checkpoint contains the names of its classes.
 TEST(FineTuning, RowsOfTheLastLayerFollowTheNamesOfClasses) {
   testing::SmallSession trained(kFineTuning, {"seed=1"});
   testing::SmallSession other(kFineTuning, {"seed=2", "dataset.num_classes=3"});
@@ -155,8 +155,8 @@ TEST(FineTuning, RowsOfTheLastLayerFollowTheNamesOfClasses) {
   };
   const auto before = row(other, 1);
   const auto text = inference::init_model(file, "a.pt", /*strict=*/false, *other.parts().model, {"class 7", "new", "class 0"}).text;
-  EXPECT_THAT(text,
-              ::testing::HasSubstr("; the last layer (fc) has the rows of 2 of its 3 classes by their names, the others start at random"));
+  EXPECT_THAT(text, ::testing::HasSubstr("; the last layer (fc) starts with the rows of 2 of its 3 classes, which have the same names in "
+                                         "the file, and the others with random values"));
   EXPECT_TRUE(torch::equal(row(other, 0), row(trained, 7)));
   EXPECT_TRUE(torch::equal(row(other, 1), before));
   EXPECT_TRUE(torch::equal(row(other, 2), row(trained, 0)));

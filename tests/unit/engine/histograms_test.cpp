@@ -76,7 +76,7 @@ TEST(Histograms, AreReportedAfterTheLastStepOfEpochs) {
   EXPECT_TRUE(histograms_of({}).empty());
 }
 
-// Of a training by SGD without momentum, whose last step is known from the parameters before and after it.
+// A training by SGD without momentum, whose last step can be computed from the parameters before and after it.
 TEST(Histograms, HaveTheGradientsOfTheLastStep) {
   const std::vector<std::string> common = {"optimizer={name: sgd, lr: 0.5}", "training={steps: 8}", "lr_scheduler={name: constant}",
                                            "validation.every_epochs=10"};

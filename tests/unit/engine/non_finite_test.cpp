@@ -115,7 +115,8 @@ const std::string kSkip = "training.on_non_finite=skip";
 TEST(NonFinite, StopsAndNamesTheStepTheLayerAndTheLearningRate) {
   const auto outcome = train("{name: resnet20}", {}, {kStop});
   EXPECT_EQ(outcome.error,
-            "step 3 is not finite, at learning rate 0.001: first the output of conv1; the step is skipped and saved for `trainer replay "
+            "step 3 is not finite, at learning rate 0.001: the first non-finite value is in the output of conv1; the step is skipped and "
+            "saved for `trainer replay "
             "saved/step`; lower optimizer.lr, add lr_scheduler.warmup_steps, or set training.max_grad_norm");
   ASSERT_EQ(outcome.saved.size(), 1U);
   EXPECT_EQ(outcome.saved[0].step, 3);
@@ -130,7 +131,8 @@ TEST(NonFinite, ASkippedStepChangesNothing) {
     EXPECT_TRUE(outcome.state_unchanged) << optimizer;
     ASSERT_EQ(outcome.warnings.size(), 1U);
     EXPECT_EQ(outcome.warnings[0],
-              "step 3 is not finite, at learning rate 0.001: first the output of conv1; the step is skipped and saved for `trainer replay "
+              "step 3 is not finite, at learning rate 0.001: the first non-finite value is in the output of conv1; the step is skipped and "
+              "saved for `trainer replay "
               "saved/step`");
     // An interval in which all steps were skipped is not reported.
     ASSERT_EQ(outcome.lines.size(), 5U);
@@ -199,7 +201,9 @@ TEST(NonFinite, Float16SkipsOneStepOfANanLossAndHalvesTheScaleOnce) {
 TEST(NonFinite, Float16StopsWhenNoScaleHelps) {
   const auto outcome = train("{name: demo_conv}", {.first = 3, .end = 100},
                              {kStop, "runtime.dtype=float32", "amp={enabled: true, dtype: float16, init_scale: 2.0}"});
-  EXPECT_THAT(outcome.error, StartsWith("step 4 is not finite, at learning rate 0.001 and loss scale 1: first the output of conv;"));
+  EXPECT_THAT(
+      outcome.error,
+      StartsWith("step 4 is not finite, at learning rate 0.001 and loss scale 1: the first non-finite value is in the output of conv;"));
   ASSERT_EQ(outcome.saved.size(), 1U);
   EXPECT_EQ(outcome.saved[0].loss_scale, 1);
 }
@@ -214,7 +218,8 @@ TEST(NonFinite, TheRankWithTheFirstNonFiniteValueIsNamed) {
       const std::lock_guard lock(mutex);
       outcomes[static_cast<size_t>(groups.world()->rank())] = std::move(outcome);
     });
-    EXPECT_THAT(outcomes[0].error, HasSubstr(has_norm ? "first the output of conv1 on rank 1;" : "first the output of conv on rank 1;"));
+    EXPECT_THAT(outcomes[0].error, HasSubstr(has_norm ? "the first non-finite value is in the output of conv1 on rank 1;"
+                                                      : "the first non-finite value is in the output of conv on rank 1;"));
     EXPECT_EQ(outcomes[1].error, "");
     EXPECT_EQ(outcomes[2].error, "");
     ASSERT_EQ(outcomes[0].saved.size(), 1U);
@@ -281,14 +286,14 @@ TEST(NonFinite, AnInvalidRecordIsRejected) {
   };
   const auto path = folder.path().string();
   EXPECT_EQ(message([&] { read_step(folder.path()); }),
-            path + "/step.json: there is no such file; use the folder that the run's message names");
+            path + "/step.json: there is no such file; use the folder named in the run's message");
   std::ofstream(folder.path() / "step.json") << "{\"step\": 3}";
-  EXPECT_THAT(message([&] { read_step(folder.path()); }), StartsWith(path + "/step.json: this is not a record of a step ("));
+  EXPECT_THAT(message([&] { read_step(folder.path()); }), StartsWith(path + "/step.json: not a record of a step ("));
   torch::nn::Linear model(2, 2);
   EXPECT_EQ(message([&] { read_model(folder.path(), *model); }),
-            path + "/model.pt: there is no such file; use the folder that the run's message names");
+            path + "/model.pt: there is no such file; use the folder named in the run's message");
   std::ofstream(folder.path() / "model.pt") << "no tensors";
-  EXPECT_THAT(message([&] { read_model(folder.path(), *model); }), StartsWith(path + "/model.pt: this is not a state of the model ("));
+  EXPECT_THAT(message([&] { read_model(folder.path(), *model); }), StartsWith(path + "/model.pt: not a state of this model ("));
 }
 
 }  // namespace

@@ -176,7 +176,7 @@ TEST(Plan, PartsOfABatchDifferByOneWhereTheyCannotBeEqual) {
   EXPECT_EQ(batch_sizes(two, 0), (std::vector<int64_t>{9, 8, 8, 5}));
   EXPECT_EQ(batch_sizes(two, 1), (std::vector<int64_t>{8, 9, 8, 5}));
   EXPECT_EQ(samples_in_step(two, rest_of_epoch(two, 0), 1), 10);
-  // drop_last leaves out the batch that is not full.
+  // drop_last skips the incomplete batch.
   options.drop_last = true;
   EXPECT_EQ(batch_sizes(make_plan(options, 60, 2), 0), (std::vector<int64_t>{9, 8, 8}));
   EXPECT_EQ(batch_sizes(make_plan(options, 67, 2), 0), (std::vector<int64_t>{9, 8, 8, 9}));

@@ -250,7 +250,7 @@ TEST(Ranks, AStopRequestAtOneRankStopsAllAtTheSameStep) {
   std::vector<int64_t> steps(3);
   testing::run_ranks(3, [&](distributed::ProcessGroups& groups) {
     const int rank = groups.world()->rank();
-    // Only rank 1 is asked to stop, after two steps.
+    // Only rank 1 receives a stop request, after two steps.
     const auto run = testing::train_text(experiment_text(kWithoutNorm), {}, rank == 1 ? 2 : -1, make_ranks(groups));
     EXPECT_FALSE(run.done);
     EXPECT_EQ(run.events.end.reason, "stopped");

@@ -39,16 +39,16 @@ class Ramp : public data::Dataset {
 };
 
 // Ranks with different numbers of batches, full, smaller and empty ones.
-RankShare share_of_rank(int rank) {
+RankShard shard_for_rank(int rank) {
   const std::vector<std::vector<int64_t>> sizes = {{4, 4, 1}, {4, 3}, {0, 4, 2, 4}};
-  RankShare share{.samples = {}, .batch_sizes = sizes[static_cast<size_t>(rank)]};
-  for (const int64_t size : share.batch_sizes) {
-    for (int64_t i = 0; i < size; ++i) share.samples.indices.push_back(10 * rank + static_cast<int64_t>(share.samples.indices.size()));
+  RankShard shard{.samples = {}, .batch_sizes = sizes[static_cast<size_t>(rank)]};
+  for (const int64_t size : shard.batch_sizes) {
+    for (int64_t i = 0; i < size; ++i) shard.samples.indices.push_back(10 * rank + static_cast<int64_t>(shard.samples.indices.size()));
   }
-  return share;
+  return shard;
 }
 
-// What a rank has: on the reader a loader, and the batches.
+// The objects of a rank: on the reader a loader, and the batches.
 struct Source {
   Source(const data::Dataset& dataset, const data::Pipeline& pipeline, const data::LoaderOptions& options, Distribution scheme,
          const std::shared_ptr<distributed::ProcessGroup>& group) {
@@ -86,9 +86,9 @@ void expect_local_batches(const data::Dataset& dataset, const data::Pipeline& pi
       LocalBatches expected(own, group->rank());
       EXPECT_EQ(source.batches->batch_size(), options.batch_size);
       for (const int64_t epoch : {0, 1}) {
-        expected.start_epoch(epoch, share_of_rank);
-        source.batches->start_epoch(epoch, share_of_rank);
-        // All ranks call it as often as the one with the most batches.
+        expected.start_epoch(epoch, shard_for_rank);
+        source.batches->start_epoch(epoch, shard_for_rank);
+        // All ranks call next() as many times as the one with the most batches.
         for (int round = 0; round < 5; ++round) {
           const auto* want = expected.next();
           const auto* have = source.batches->next();
@@ -124,8 +124,8 @@ TEST(SharedBatches, ARankThatDoesNotReadHasNoLoader) {
     const data::CountingImages own(kNumSamples);
     Source source(own, pipeline, options, scheme, group);
     source.batches->start_epoch(0, [&](int rank) {
-      EXPECT_EQ(group->rank(), 0) << "only the reader needs to know the shares";
-      return share_of_rank(rank);
+      EXPECT_EQ(group->rank(), 0) << "only the reader needs the shards";
+      return shard_for_rank(rank);
     });
     while (source.batches->next() != nullptr) {
     }
@@ -139,11 +139,11 @@ TEST(SharedBatches, AnEpochMayBeDropped) {
   on_each_rank(2, {.batch_size = 4}, [&](const auto& group, Distribution scheme, const auto& options) {
     Source source(images, pipeline, options, scheme, group);
     for (const int num_batches : {1, 0, 2, 1}) {
-      source.batches->start_epoch(0, share_of_rank);
+      source.batches->start_epoch(0, shard_for_rank);
       for (int i = 0; i < num_batches; ++i) {
-        const auto share = share_of_rank(group->rank());
-        const auto first = share.samples.indices.begin() + (i == 0 ? 0 : share.batch_sizes[0]);
-        const std::vector<int64_t> labels(first, first + share.batch_sizes[static_cast<size_t>(i)]);
+        const auto shard = shard_for_rank(group->rank());
+        const auto first = shard.samples.indices.begin() + (i == 0 ? 0 : shard.batch_sizes[0]);
+        const std::vector<int64_t> labels(first, first + shard.batch_sizes[static_cast<size_t>(i)]);
         EXPECT_TRUE(source.batches->next()->targets.equal(torch::tensor(labels)));
       }
     }
@@ -156,7 +156,7 @@ TEST(SharedBatches, AnErrorIsThrownInPlaceOfItsBatchOnEveryRank) {
   const auto pipeline = data::augmenting_pipeline(images.info());
   on_each_rank(3, {.batch_size = 4}, [&](const auto& group, Distribution scheme, const auto& options) {
     Source source(images, pipeline, options, scheme, group);
-    source.batches->start_epoch(0, share_of_rank);
+    source.batches->start_epoch(0, shard_for_rank);
     EXPECT_NE(source.batches->next(), nullptr);
     if (group->rank() == 0) {
       EXPECT_THAT([&] { source.batches->next(); }, ThrowsMessage<DataError>("sample 15: the file is damaged"));
@@ -178,7 +178,7 @@ TEST(SharedBatches, SamplesThatCannotBeReadAreLeftOutOfTheirBatch) {
       std::vector<std::string> left_out;
       Source source(images, pipeline, {.batch_size = 4, .report_left_out = [&](const std::string& text) { left_out.push_back(text); }},
                     scheme, group);
-      source.batches->start_epoch(0, share_of_rank);
+      source.batches->start_epoch(0, shard_for_rank);
       const std::vector<int64_t> labels = group->rank() == 0 ? std::vector<int64_t>{1, 2, 3} : std::vector<int64_t>{10, 11};
       const auto* batch = source.batches->next();
       EXPECT_EQ(batch->size, static_cast<int64_t>(labels.size()));
@@ -189,7 +189,7 @@ TEST(SharedBatches, SamplesThatCannotBeReadAreLeftOutOfTheirBatch) {
   }
 }
 
-// A device that has copied nothing until somebody waits for it.
+// A device that copies nothing until its event is waited for.
 struct SlowCopies {
   struct Event final : data::CopyEvent {
     explicit Event(SlowCopies& copies) : copies_(copies) {}
@@ -209,11 +209,11 @@ struct SlowCopies {
 TEST(SharedBatches, ABatchIsNotOverwrittenBeforeItIsCopied) {
   const data::CountingImages images(kNumSamples);
   const auto pipeline = data::augmenting_pipeline(images.info());
-  const auto share_of = [](int rank) {
-    RankShare share;
-    for (int64_t i = 0; i < 20; ++i) share.samples.indices.push_back(20 * rank + i);
-    share.batch_sizes.assign(10, 2);
-    return share;
+  const auto shard_for = [](int rank) {
+    RankShard shard;
+    for (int64_t i = 0; i < 20; ++i) shard.samples.indices.push_back(20 * rank + i);
+    shard.batch_sizes.assign(10, 2);
+    return shard;
   };
   for (const auto scheme : kSchemes) {
     testing::run_ranks(2, [&](distributed::ProcessGroups& groups) {
@@ -222,7 +222,7 @@ TEST(SharedBatches, ABatchIsNotOverwrittenBeforeItIsCopied) {
       Source source(images, pipeline, {.batch_size = 2, .make_copy_event = [&] { return std::make_unique<SlowCopies::Event>(copies); }},
                     scheme, group);
       for (const int64_t epoch : {0, 1}) {
-        source.batches->start_epoch(epoch, share_of);
+        source.batches->start_epoch(epoch, shard_for);
         std::deque<std::pair<torch::Tensor, torch::Tensor>> pending;
         for (int64_t number = 0; const auto* batch = source.batches->next(); ++number) {
           batch->copied->record();

@@ -86,7 +86,7 @@ TEST(Steps, AFinishedRunContinuesTheEpochWithMoreSteps) {
   EXPECT_EQ(longer.events.epochs.front().step, 15);
   EXPECT_NEAR(reporting::value_of(longer.events.epochs.front().train_metrics, "loss").value(),
               reporting::value_of(straight.events.epochs[2].train_metrics, "loss").value(), 1e-6);
-  // Nothing is left to train, also with fewer steps.
+  // Nothing is left to train, even with fewer steps.
   for (const char* steps : {"17", "16"}) {
     const auto again = train_to(steps);
     EXPECT_TRUE(again.done);

@@ -76,8 +76,8 @@ TEST(Trainer, ASplitThatLeavesNoImageOnOneSideIsRefused) {
       testing::SmallSession(kRandom, {"dataset.validation_split=" + split});
       FAIL();
     } catch (const UsageError& error) {
-      EXPECT_EQ(error.what(),
-                "command line: dataset.validation_split: " + split + " of 40 images leaves no image on one side; choose another fraction");
+      EXPECT_EQ(error.what(), "command line: dataset.validation_split: " + split +
+                                  " of 40 images leaves no images for training or none for validation; choose another fraction");
     }
   }
 }

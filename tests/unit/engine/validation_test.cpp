@@ -146,8 +146,8 @@ TEST(Validation, OnlyNaNIsAFailure) {
   for (const Overrides& overrides : {Overrides{}, {"training.early_stopping={patience: 3}"}}) {
     const auto run = train_with_nan_at({5, 10, 15}, overrides);
     EXPECT_EQ(run.error,
-              "validation/loss was not a finite number in any validation, so that no checkpoint is the best one; lower optimizer.lr, set "
-              "training.max_grad_norm, or look at the validation images");
+              "validation/loss was not finite in any validation, so there is no best checkpoint; lower optimizer.lr, set "
+              "training.max_grad_norm, or check the validation images");
     EXPECT_EQ(run.events.end.reason, "failed");
     EXPECT_EQ(run.events.end.message, run.error);
     EXPECT_EQ(run.events.end.step, 15);
@@ -160,7 +160,7 @@ TEST(EarlyStopping, AtTheLastStepIsTheReasonOfTheEnd) {
   const auto run = train_text(kFiveSteps, {"optimizer.lr=0", "training.early_stopping={patience: 2}"});
   EXPECT_THAT(validated_steps(run), ElementsAre(5, 10, 15));
   EXPECT_EQ(run.events.end.reason, "early");
-  EXPECT_THAT(run.events.end.message, ::testing::EndsWith("in 2 validations in a row (training.early_stopping)"));
+  EXPECT_THAT(run.events.end.message, ::testing::EndsWith("in 2 consecutive validations (training.early_stopping)"));
 }
 
 // With a learning rate of 0 nothing gets better after the first validation.
@@ -171,7 +171,7 @@ TEST(EarlyStopping, EndsTheTrainingAfterPatienceValidations) {
   EXPECT_EQ(run.events.end.reason, "early");
   const auto top1 = testing::value_of(run.events.validation[0], "top1").value();
   EXPECT_EQ(run.events.end.message,
-            fmt::format("validation/top1 was not better than {:.6g} in 3 validations in a row (training.early_stopping)", top1));
+            fmt::format("validation/top1 did not improve on {:.6g} in 3 consecutive validations (training.early_stopping)", top1));
 }
 
 TEST(EarlyStopping, WithinAnEpochReportsAllSteps) {

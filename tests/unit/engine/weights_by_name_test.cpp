@@ -140,7 +140,7 @@ TEST(InitFrom, OtherwiseLoadsWhatFitsAndNamesWhatWasSkipped) {
 }
 
 TEST(InitFrom, WarnsWhenMostTensorsAreNotInTheFile) {
-  // Of the six tensors without the counter, the file has `names`, for `num_classes` classes.
+  // A file with those of the six tensors that are in `names`, without the counter, for `num_classes` classes.
   const auto warning = [](const std::vector<std::string>& names, int64_t num_classes = 3) {
     Net net;
     const auto whole = make_state(num_classes);
@@ -148,9 +148,9 @@ TEST(InitFrom, WarnsWhenMostTensorsAreNotInTheFile) {
     for (const auto& name : names) dict.add(name, *whole.find(name));
     return report_of(dict, net, /*strict=*/false).warning;
   };
-  EXPECT_EQ(warning({"fc.weight", "fc.bias"}), "only 2 of the 6 tensors of the network are in a.pt; the others start at random");
+  EXPECT_EQ(warning({"fc.weight", "fc.bias"}), "only 2 of the 6 tensors of the network are in a.pt; the others start with random values");
   EXPECT_EQ(warning({"bn.weight", "bn.bias", "fc.weight", "fc.bias"}, 5),
-            "only 2 of the 6 tensors of the network are in a.pt; the others start at random");
+            "only 2 of the 6 tensors of the network are in a.pt; the others start with random values");
   EXPECT_EQ(warning({"bn.weight", "fc.weight", "fc.bias"}), "");
   Net net;
   EXPECT_EQ(report_of(make_state(5), net, /*strict=*/false).warning, "");
@@ -167,7 +167,7 @@ TEST(InitFrom, AFileOfWhichNothingFitsIsRejected) {
   entries.add("fc.weight", "text");
   EXPECT_THAT([&] { init_from(entries, net, false); },
               ThrowsMessage<CheckpointError>(::testing::EndsWith("not fitting fc.weight (not a tensor), fc.bias (Long[3], not Float[3]); "
-                                                                 "choose the model that the file was made for")));
+                                                                 "choose the model for which the file was made")));
 }
 
 TEST(InitFrom, ReadsAFile) {

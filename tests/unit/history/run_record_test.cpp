@@ -154,7 +154,7 @@ TEST_F(RunRecordTest, TimeBetweenSessionsDoesNotCount) {
 TEST_F(RunRecordTest, ARunIsRunningWhileItsLockIsHeld) {
   write("metrics.jsonl", kStart);
   write(".lock", "process 1 on host since then");
-  EXPECT_EQ(read().state, State::kFailed);  // killed: nobody holds it any more
+  EXPECT_EQ(read().state, State::kFailed);  // killed: no process holds it any more
   const auto lock = lock_file(path() / ".lock", 0644);
   EXPECT_EQ(read().state, State::kRunning);
 }
@@ -200,7 +200,7 @@ std::string refusal_of(const std::filesystem::path& folder) {
 TEST_F(RunRecordTest, FoldersWithoutARunAreRefused) {
   const auto folder = path().string();
   EXPECT_EQ(refusal_of(folder),
-            folder + ": no run has written to this folder, which has no metrics.jsonl; `trainer runs " + folder + "` lists the runs in it");
+            folder + ": this is not a run directory, because it has no metrics.jsonl; `trainer runs " + folder + "` lists the runs in it");
   EXPECT_EQ(refusal_of(folder + "/b"), folder +
                                            "/b: there is no such folder; name the folder of a run, such as runs/<experiment>; "
                                            "`trainer runs` lists them");

@@ -32,7 +32,7 @@ Inspection inspect_text(const std::string& text, const std::vector<std::string>&
   return inspect({.file = file, .overrides = overrides}, world_size);
 }
 
-// Of all problems in one text.
+// All problems in one text.
 std::string problems_of(const std::vector<std::string>& overrides, int world_size = 1) {
   return join(inspect_text(kFile, overrides, world_size).problems, "\n");
 }
@@ -104,8 +104,8 @@ TEST(Inspect, LeavesOutWhatAFolderThatIsNotThereWouldTell) {
                                           "dataset={name: image_folder, root: nowhere, train_transforms: [{center_crop: {size: 32}}], "
                                           "validation_transforms: [{center_crop: {size: 32}}]}"});
   EXPECT_THAT(found.problems, IsEmpty());
-  EXPECT_THAT(found.notes, ElementsAre(AllOf(HasSubstr("the number of classes is not known, and 10 are assumed"), HasSubstr("nowhere")),
-                                       AllOf(HasSubstr("steps, learning rate and the ranks' parts are left out"), HasSubstr("nowhere"))));
+  EXPECT_THAT(found.notes, ElementsAre(AllOf(HasSubstr("the number of classes is unknown, so 10 are assumed"), HasSubstr("nowhere")),
+                                       AllOf(HasSubstr("steps, learning rates and the ranks' samples are skipped"), HasSubstr("nowhere"))));
   EXPECT_TRUE(found.layers);
   EXPECT_TRUE(found.memory);
   EXPECT_EQ(found.global_batch_size, 100);
@@ -117,7 +117,8 @@ TEST(Inspect, LeavesOutWhatAFolderThatIsNotThereWouldTell) {
 TEST(Inspect, ReportsFilesThatTrainingWouldRefuse) {
   const testing::TemporaryFolder folder;
   std::ofstream(folder.path() / "data_batch_1.bin") << "x";
-  EXPECT_THAT(problems_of({"dataset.root=" + folder.path().string()}), HasSubstr("data_batch_1.bin: 1 bytes are not a multiple"));
+  EXPECT_THAT(problems_of({"dataset.root=" + folder.path().string()}),
+              HasSubstr("data_batch_1.bin: its size of 1 bytes is not a multiple"));
   std::ofstream(folder.path() / "data_batch_1.bin") << std::string(3073, '\0');
   EXPECT_THAT(problems_of({"dataset.root=" + folder.path().string()}), HasSubstr("data_batch_2.bin: the file is missing"));
 }
@@ -170,7 +171,7 @@ TEST(Inspect, KnowsThePlanOfAStratifiedSplitWithoutFiles) {
     EXPECT_EQ(found.plan->samples_per_epoch, 45'000) << stratify;
   }
   const auto other_classes = inspect_text(kFile, {"dataloader.sampler.name=class_balanced", "model.num_classes=11"});
-  EXPECT_THAT(other_classes.notes, ElementsAre(HasSubstr("are left out: the files of the data set are not there")));
+  EXPECT_THAT(other_classes.notes, ElementsAre(HasSubstr("are skipped: the files of the data set do not exist")));
 }
 
 TEST(Inspect, AStepHasOneUpdateHoweverManyMicroSteps) {

@@ -53,7 +53,7 @@ TEST(LrRangeTest, SuggestsOfRecordedCurvesWhatTrainsWell) {
     ASSERT_TRUE(suggestion) << curve["experiment"];
     const double trained = curve["suggestion"].get<double>();
     EXPECT_NEAR(*suggestion, trained, 0.05 * trained) << curve["experiment"];
-    // It was measured with the recorded suggestion, and so tells of this code because the line above compares the two.
+    // The accuracy was measured with the recorded suggestion, which is the one of this code, as the line above checks.
     EXPECT_GE(curve["accuracy"].get<double>(), curve["best_of_grid"].get<double>() - 0.03) << curve["experiment"];
   }
 }

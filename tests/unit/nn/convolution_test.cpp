@@ -199,12 +199,12 @@ TEST(Winograd, TheTileDependsOnTheLayerOnly) {
 
 TEST(Winograd, TakesOnlyWhatItCanCompute) {
   const auto x = torch::zeros({1, 8, 4, 4});
-  EXPECT_TRUE(takes(x, torch::zeros({16, 8, 3, 3})));
-  EXPECT_FALSE(takes(x, torch::zeros({16, 8, 1, 1})));
-  EXPECT_FALSE(takes(x, torch::zeros({10, 8, 3, 3})));
-  EXPECT_FALSE(takes(torch::zeros({1, 3, 4, 4}), torch::zeros({16, 3, 3, 3})));
-  EXPECT_FALSE(takes(x.to(torch::kBFloat16), torch::zeros({16, 8, 3, 3}, torch::kBFloat16)));
-  EXPECT_TRUE(takes(x.to(torch::kBFloat16), torch::zeros({16, 8, 3, 3})));
+  EXPECT_TRUE(supports(x, torch::zeros({16, 8, 3, 3})));
+  EXPECT_FALSE(supports(x, torch::zeros({16, 8, 1, 1})));
+  EXPECT_FALSE(supports(x, torch::zeros({10, 8, 3, 3})));
+  EXPECT_FALSE(supports(torch::zeros({1, 3, 4, 4}), torch::zeros({16, 3, 3, 3})));
+  EXPECT_FALSE(supports(x.to(torch::kBFloat16), torch::zeros({16, 8, 3, 3}, torch::kBFloat16)));
+  EXPECT_TRUE(supports(x.to(torch::kBFloat16), torch::zeros({16, 8, 3, 3})));
 }
 
 struct StridedCase {
@@ -269,10 +269,10 @@ TEST(StridedConvolution, AddsABias) {
 
 TEST(StridedConvolution, TakesOnlyWhatItCanCompute) {
   const auto x = torch::zeros({1, 8, 4, 4});
-  EXPECT_TRUE(takes_strided(x, torch::zeros({5, 8, 3, 3})));
-  EXPECT_FALSE(takes_strided(x, torch::zeros({16, 8, 1, 1})));
-  EXPECT_FALSE(takes_strided(torch::zeros({1, 3, 4, 4}), torch::zeros({16, 3, 3, 3})));
-  EXPECT_FALSE(takes_strided(x.to(torch::kBFloat16), torch::zeros({16, 8, 3, 3}, torch::kBFloat16)));
+  EXPECT_TRUE(supports_strided(x, torch::zeros({5, 8, 3, 3})));
+  EXPECT_FALSE(supports_strided(x, torch::zeros({16, 8, 1, 1})));
+  EXPECT_FALSE(supports_strided(torch::zeros({1, 3, 4, 4}), torch::zeros({16, 3, 3, 3})));
+  EXPECT_FALSE(supports_strided(x.to(torch::kBFloat16), torch::zeros({16, 8, 3, 3}, torch::kBFloat16)));
 }
 
 }  // namespace

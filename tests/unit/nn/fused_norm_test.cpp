@@ -287,16 +287,16 @@ TEST(FusedNorm, BatchesWithoutAVarianceAreRefusedAndEmptyOnesAreNot) {
 TEST(FusedNorm, TakesOnlyWhatItCanCompute) {
   const auto weight = at::ones({8});
   const auto x = at::zeros({2, 8, 3, 3}).contiguous(torch::MemoryFormat::ChannelsLast);
-  EXPECT_TRUE(fused_norm::takes(x, {}, weight));
-  EXPECT_TRUE(fused_norm::takes(x, x, weight));
-  EXPECT_FALSE(fused_norm::takes(x.contiguous(), {}, weight));
-  EXPECT_FALSE(fused_norm::takes(x, x.contiguous(), weight));
-  EXPECT_FALSE(fused_norm::takes(x, x.slice(0, 0, 1), weight));
-  EXPECT_TRUE(fused_norm::takes(x.to(torch::kBFloat16), {}, weight));
-  EXPECT_FALSE(fused_norm::takes(x.to(torch::kBFloat16), x, weight));
-  EXPECT_FALSE(fused_norm::takes(x.to(torch::kBFloat16), {}, weight.to(torch::kBFloat16)));
-  EXPECT_FALSE(fused_norm::takes(x.to(torch::kFloat16), {}, weight));
-  EXPECT_FALSE(fused_norm::takes(at::zeros({2, 6, 3, 3}).contiguous(torch::MemoryFormat::ChannelsLast), {}, at::ones({6})));
+  EXPECT_TRUE(fused_norm::supports(x, {}, weight));
+  EXPECT_TRUE(fused_norm::supports(x, x, weight));
+  EXPECT_FALSE(fused_norm::supports(x.contiguous(), {}, weight));
+  EXPECT_FALSE(fused_norm::supports(x, x.contiguous(), weight));
+  EXPECT_FALSE(fused_norm::supports(x, x.slice(0, 0, 1), weight));
+  EXPECT_TRUE(fused_norm::supports(x.to(torch::kBFloat16), {}, weight));
+  EXPECT_FALSE(fused_norm::supports(x.to(torch::kBFloat16), x, weight));
+  EXPECT_FALSE(fused_norm::supports(x.to(torch::kBFloat16), {}, weight.to(torch::kBFloat16)));
+  EXPECT_FALSE(fused_norm::supports(x.to(torch::kFloat16), {}, weight));
+  EXPECT_FALSE(fused_norm::supports(at::zeros({2, 6, 3, 3}).contiguous(torch::MemoryFormat::ChannelsLast), {}, at::ones({6})));
 }
 
 }  // namespace

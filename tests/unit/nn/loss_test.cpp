@@ -72,12 +72,12 @@ TEST(CrossEntropy, WeighsSamplesByTheirClass) {
   const auto of_samples = loss->sample_weights(some_classes());
   EXPECT_TRUE(of_samples.equal(weights.index_select(0, some_classes())));
   EXPECT_NEAR((*loss)(outputs, some_classes()).item<double>(), ((of_each * of_samples).sum() / of_samples.sum()).item<double>(), 1e-12);
-  // Of probabilities the mean is over the samples.
+  // For probabilities the mean is over the samples.
   const auto probabilities = at::one_hot(some_classes(), 4).to(torch::kFloat64);
   EXPECT_NEAR((*loss)(outputs, probabilities).item<double>(), (of_each * of_samples).mean().item<double>(), 1e-12);
   EXPECT_EQ(loss->sample_weights(probabilities).sum().item<double>(), 6);
   EXPECT_FALSE(configured_loss("cross_entropy")->weighs_samples());
-  EXPECT_EQ(loss->refusal_of_classes(3), "has 4 numbers, but there are 3 classes; give one for each");
+  EXPECT_EQ(loss->refusal_of_classes(3), "has 4 numbers, but there are 3 classes; set one number per class");
   EXPECT_THROW((*loss)(torch::zeros({2, 3}), torch::zeros({2}, torch::kInt64)), UsageError);
 }
 
@@ -95,7 +95,7 @@ TEST(BinaryCrossEntropy, IsThatOfEachClassForItself) {
   EXPECT_EQ((*loss)(outputs.to(torch::kBFloat16), classes).scalar_type(), torch::kFloat32);
 }
 
-// Of two classes with the outputs 0 and x it is torchvision.ops.sigmoid_focal_loss(x, y, alpha=-1, gamma, reduction="mean").
+// For two classes with the outputs 0 and x the loss is torchvision.ops.sigmoid_focal_loss(x, y, alpha=-1, gamma, reduction="mean").
 TEST(Focal, OfTwoClassesIsThatOfTorchvision) {
   const auto x = torch::tensor({-2.0, 0.5, 3.0, -0.25}, torch::kFloat64);
   const auto outputs = torch::stack({torch::zeros_like(x), x}, 1);

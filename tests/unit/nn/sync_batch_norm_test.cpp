@@ -384,7 +384,7 @@ TEST(SyncBatchNorm, TwoValuesPerChannelOverAllRanksSufficeAndOneIsRefusedByAllRa
         [&] {
           norm->forward(torch::ones({rank, kChannels, 1, 1}));
         },
-        ThrowsMessage<UsageError>(AllOf(HasSubstr("less than two values per channel over all 2 ranks together"),
+        ThrowsMessage<UsageError>(AllOf(HasSubstr("fewer than two values per channel over all 2 ranks"),
                                         HasSubstr(rank == 0 ? "[0, 6, 1, 1]" : "[1, 6, 1, 1]"),
                                         HasSubstr("larger dataloader.batch_size"))));
     EXPECT_EQ(norm->num_batches_tracked.item<int64_t>(), 1);

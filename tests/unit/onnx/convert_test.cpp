@@ -36,19 +36,18 @@ std::string refusal_of(const std::string& body, const std::vector<int64_t>& samp
 }
 
 TEST(ConvertToOnnx, NamesAllOperatorsWithoutConversion) {
-  EXPECT_EQ(
-      refusal_of("torch.softmax(torch.cos(torch.relu(x)), 1)"),
-      "--format onnx: the network uses operators without a conversion: aten::cos, aten::softmax; export it as torchscript, or add them to "
-      "src/export/onnx/operators.cpp");
+  EXPECT_EQ(refusal_of("torch.softmax(torch.cos(torch.relu(x)), 1)"),
+            "--format onnx: the network uses operators that cannot be converted: aten::cos, aten::softmax; export it as torchscript, or "
+            "add conversions to src/export/onnx/operators.cpp");
 }
 
 TEST(ConvertToOnnx, NamesFormsWithoutConversion) {
   const auto expect = [](const std::string& body, const std::string& text) {
-    EXPECT_EQ(refusal_of(body), "--format onnx: the network uses " + text + ", for which there is no conversion; export it as torchscript");
+    EXPECT_EQ(refusal_of(body), "--format onnx: the network uses " + text + ", which cannot be converted; export it as torchscript");
   };
   expect("torch.gelu(x, approximate='tanh')", "aten::gelu with an approximation");
   expect("torch.add(x, x, alpha=2)", "aten::add with a factor");
-  expect("x + 1", "aten::add with a number in place of a tensor");
+  expect("x + 1", "aten::add with a number instead of a tensor");
   expect("torch.flatten(x)", "aten::flatten of the first dimension");
   expect("torch.layer_norm(x, [8])", "aten::layer_norm without weight or bias");
   expect("torch.batch_norm(x, None, None, None, None, False, 0.1, 1e-5, False)",

@@ -32,7 +32,7 @@ double difference_from_late_gradient(const std::string& name, const std::string&
   return largest;
 }
 
-// No weight decay, no momentum, no count of the steps: as if there were no gradient.
+// No weight decay, no momentum and no step count, the same as without a gradient.
 TEST(SkipZeroGrads, MatchesPythonWithoutAGradient) {
   const std::map<std::string, std::string> cases = {
       {"sgd_late_gradient", "{name: sgd, lr: 0.1, momentum: 0.9, dampening: 0.5}"},

@@ -38,7 +38,7 @@ struct Training {
   std::unique_ptr<Optimizer> optimizer;
 };
 
-// A copy as if loaded from a file: in separate memory, contiguous.
+// A copy like one loaded from a file: in separate memory, contiguous.
 state::Tree stored(const Optimizer& optimizer) {
   const auto tree = optimizer.state(/*lr=*/0.1, {});
   std::vector<torch::Tensor> copies;
@@ -200,7 +200,7 @@ TEST(OptimizerState, RefusesWrongParameterNumbers) {
     EXPECT_THAT([&] { training.optimizer->load_state(state::View(tree, "a.pt")); }, ThrowsMessage<CheckpointError>(message));
   };
   expect_message(numbered({{0}, {2, 1}}, {}), "a.pt: param_groups[1].params[0]: is 2, but parameters are numbered in order: 1");
-  expect_message(numbered({{0}, {1, 2}}, {3}), "a.pt: state: has 1 entry beyond those of the 3 parameters");
+  expect_message(numbered({{0}, {1, 2}}, {3}), "a.pt: state: has 1 entry more than the 3 parameters of the model");
 }
 
 }  // namespace

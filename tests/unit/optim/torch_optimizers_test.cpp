@@ -58,7 +58,7 @@ TEST(TorchOptimizers, RefuseTheStateOfOthers) {
   EXPECT_THAT([&] { load_state_of(with_largest, state::View(without_largest, "a.pt")); },
               ThrowsMessage<CheckpointError>(HasSubstr("max_exp_avg_sq")));
   torch::optim::LBFGS lbfgs({parameter}, torch::optim::LBFGSOptions());
-  EXPECT_THAT([&] { state_of(lbfgs); }, ThrowsMessage<UsageError>(HasSubstr("the state of this optimizer cannot be written")));
+  EXPECT_THAT([&] { state_of(lbfgs); }, ThrowsMessage<UsageError>(HasSubstr("the state of this optimizer cannot be saved")));
 }
 
 }  // namespace

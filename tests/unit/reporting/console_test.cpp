@@ -60,7 +60,7 @@ EpochEvent console_epoch(bool is_best) {
   return event;
 }
 
-// What `emit` prints through a plain console.
+// The output of `emit` through a plain console.
 template <typename Emit>
 std::string console_text(Emit emit) {
   std::ostringstream text;
@@ -75,7 +75,7 @@ struct ConsoleWritten {
   std::string file;
 };
 
-// What `print` writes to stderr if that is a terminal of `columns` columns.
+// The output of `print` to stderr if that is a terminal of `columns` columns.
 template <typename Print>
 std::string text_on_terminal(uint16_t columns, Print print) {
   int ours = -1, theirs = -1;
@@ -86,7 +86,7 @@ std::string text_on_terminal(uint16_t columns, Print print) {
   print();
   std::fflush(stderr);
   ::dup2(before, STDERR_FILENO);
-  // Only when nobody has the terminal open any more does reading end, after all that was written.
+  // Reading ends, after all output, only when the terminal is closed everywhere.
   for (const int descriptor : {theirs, before}) ::close(descriptor);
   std::string text;
   std::array<char, 4096> part;

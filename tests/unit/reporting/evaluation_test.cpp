@@ -102,7 +102,7 @@ TEST(Evaluation, AFileThatCannotBeWrittenIsAWarning) {
   const auto file = folder.path() / "missing" / "evaluation.json";
   make_evaluation(file, Validations::kAll, {}, *logger)->on_validation(two_classes());
   EXPECT_THAT(read_file(log), ::testing::HasSubstr("cannot write " + file.string()));
-  EXPECT_THAT(read_file(log), ::testing::HasSubstr("training continues, and `trainer eval` with a checkpoint gives the same results"));
+  EXPECT_THAT(read_file(log), ::testing::HasSubstr("training continues; `trainer eval` with a checkpoint gives the same results"));
 }
 
 }  // namespace

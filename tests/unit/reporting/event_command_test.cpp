@@ -44,7 +44,7 @@ std::string refusal_of(const std::string& program) {
   return "started";
 }
 
-// What is logged until the program is waited for.
+// The log until the program has ended.
 template <typename Use>
 std::string log_of(EventCommandOptions options, Use use) {
   CommandLog log;
@@ -83,7 +83,7 @@ TEST(EventCommand, AProgramThatEndsIsReportedOnce) {
         std::this_thread::sleep_for(20ms);
       }
     });
-    EXPECT_EQ(log, std::string("warning: x.yaml:3:4: logging.command: sh ") + end + " and gets no more events; training continues\n");
+    EXPECT_EQ(log, std::string("warning: x.yaml:3:4: logging.command: sh ") + end + " and receives no more events; training continues\n");
   }
 }
 
@@ -97,7 +97,8 @@ TEST(EventCommand, AProgramThatClosesItsInputIsReported) {
     command.send("x");
     std::this_thread::sleep_for(2500ms);
   });
-  EXPECT_EQ(log, "warning: x.yaml:3:4: logging.command: sh has closed its standard input and gets no more events; training continues\n");
+  EXPECT_EQ(log,
+            "warning: x.yaml:3:4: logging.command: sh has closed its standard input and receives no more events; training continues\n");
 }
 
 TEST(EventCommand, AProgramThatDoesNotReadDoesNotBlockAndIsTerminated) {
@@ -112,9 +113,9 @@ TEST(EventCommand, AProgramThatDoesNotReadDoesNotBlockAndIsTerminated) {
   EXPECT_EQ(std::ranges::count(log, '\n'), 2) << log;
   // It would sleep for a thousand seconds.
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 60s);
-  EXPECT_THAT(log, StartsWith("warning: x.yaml:3:4: logging.command: sh reads more slowly than events come: once 1.0 MiB wait for it, "
-                              "further ones are dropped; training continues\n"));
-  EXPECT_THAT(log, EndsWith("\nwarning: x.yaml:3:4: logging.command: sh has not ended 0.3s after the run; it is terminated\n"));
+  EXPECT_THAT(log, StartsWith("warning: x.yaml:3:4: logging.command: sh reads more slowly than events occur: when 1.0 MiB are waiting, "
+                              "further events are dropped; training continues\n"));
+  EXPECT_THAT(log, EndsWith("\nwarning: x.yaml:3:4: logging.command: sh has not ended 0.3s after the end of the run; terminating it\n"));
 }
 
 TEST(EventCommand, OfAProgramThatPrintsWithoutPauseAPartIsLogged) {
@@ -127,9 +128,9 @@ TEST(EventCommand, OfAProgramThatPrintsWithoutPauseAPartIsLogged) {
   EXPECT_GT(std::ranges::count(log, '\n'), 1000);
   EXPECT_LT(log.size(), size_t{1} << 18);
   EXPECT_THAT(log, StartsWith("info: sh: y\n"));
-  EXPECT_THAT(log, HasSubstr("\nwarning: x.yaml:3:4: logging.command: sh prints more than is logged: "));
-  EXPECT_THAT(log, HasSubstr(" lines left out\n"));
-  EXPECT_THAT(log, HasSubstr("\nwarning: x.yaml:3:4: logging.command: sh has not ended 1.5s after the run; it is terminated\n"));
+  EXPECT_THAT(log, HasSubstr("\nwarning: x.yaml:3:4: logging.command: sh prints more than can be logged: "));
+  EXPECT_THAT(log, HasSubstr(" lines skipped\n"));
+  EXPECT_THAT(log, HasSubstr("\nwarning: x.yaml:3:4: logging.command: sh has not ended 1.5s after the end of the run; terminating it\n"));
 }
 
 TEST(EventCommand, TheEndOfAProgramIsNoticedWhereAnotherTakesItsStatus) {
@@ -152,12 +153,12 @@ TEST(EventCommand, TheProgramDoesNotGetWhatTheLauncherTellsItsProcesses) {
 TEST(EventCommand, AProgramThatIgnoresItsTerminationIsKilled) {
   auto options = shell("trap '' TERM; while true; do sleep 0.1; done");
   options.patience = 300ms;
-  EXPECT_THAT(log_of(options, [](EventCommand&) {}), HasSubstr("it is terminated"));
+  EXPECT_THAT(log_of(options, [](EventCommand&) {}), HasSubstr("; terminating it"));
 }
 
 TEST(EventCommand, HasAProcessGroupOfItsOwnAndNoOtherDescriptors) {
   const testing::TemporaryFolder folder;
-  // As a descriptor that a launcher has passed on.
+  // Like a descriptor that a launcher has passed on.
   const Descriptor inherited(::open((folder.path() / "inherited").c_str(), O_WRONLY | O_CREAT, 0644));
   const std::string script = "cut -d ' ' -f 5 /proc/$$/stat; echo $$; if [ -e /proc/$$/fd/$1 ]; then echo open; else echo closed; fi";
   const auto log = log_of(shell(script + "; cat >/dev/null", {std::to_string(inherited.number())}), [](EventCommand&) {});
@@ -172,7 +173,7 @@ TEST(EventCommand, AProgramThatCannotBeStartedIsRefused) {
   const testing::TemporaryFolder folder;
   const std::string begin = "x.yaml:3:4: logging.command: cannot start ";
   const std::string end = "; correct it, or set logging.command=[] to train without it";
-  EXPECT_EQ(refusal_of("no_such_program"), begin + "\"no_such_program\": it is in no folder of PATH" + end);
+  EXPECT_EQ(refusal_of("no_such_program"), begin + "\"no_such_program\": it is not in any folder of PATH" + end);
   EXPECT_EQ(refusal_of("./no_such_program"), begin + "\"./no_such_program\": No such file or directory" + end);
   EXPECT_EQ(refusal_of("/tmp"), begin + "\"/tmp\": Is a directory" + end);
   const auto text = (folder.path() / "text").string();

@@ -61,7 +61,7 @@ TEST(Tensorboard, CreatesItsFolderAndOneFileNamedAfterTheProcess) {
   EXPECT_TRUE(names[0].ends_with("." + std::to_string(::getpid()))) << names[0];
 }
 
-// As after the clock was set back: TensorBoard reads the files in the order of their names.
+// The case that the clock was set back: TensorBoard reads the files in the order of their names.
 TEST(Tensorboard, ANewFileSortsAfterTheOthers) {
   const testing::TemporaryFolder folder;
   const auto list = folder.path() / ".list";
@@ -97,7 +97,7 @@ TEST(Tensorboard, OmitsValuesThatAnEventLacks) {
     EXPECT_NE(content().find(tag), std::string::npos) << tag;
 }
 
-// Of all files in the folder together.
+// The number of occurrences in all files of the folder together.
 size_t count_in(const std::filesystem::path& folder, const std::string& text) {
   size_t count = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {

@@ -111,7 +111,7 @@ TEST(RunDirectory, ErrorNamesAFolderThatCannotBeCreated) {
             "cannot use the run directory " + path.string() + ": Not a directory; choose another with --run-dir");
 }
 
-// As in a container whose user does not own the mounted folder.
+// The situation in a container whose user does not own the mounted folder.
 TEST(RunDirectory, AFolderOfAnotherUserIsNamedWithTheRemedy) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   const testing::TemporaryFolder folder;
@@ -123,8 +123,8 @@ TEST(RunDirectory, AFolderOfAnotherUserIsNamedWithTheRemedy) {
     const auto message = message_of_opening<Error>(folder.path() / "runs" / "first");
     std::cerr << message << "\n";
     _exit(message == "cannot use the run directory " + path + "/runs/first: Permission denied: " + path +
-                         " belongs to user 0, and this process is user 1234 (choose another with --run-dir; chown -R 1234 " + path +
-                         " gives it to this user; a container runs as its owner with --user 0:0)"
+                         " belongs to user 0, but this process runs as user 1234 (choose another with --run-dir; chown -R 1234 " + path +
+                         " gives it to this user; to run a container as its owner, use --user 0:0)"
               ? 0
               : 1);
   }
@@ -252,10 +252,9 @@ TEST(RunDirectory, AFolderOfSomebodyElseIsRefusedAndNotChanged) {
     write_all_texts(path, {{name, "{\"of\": \"somebody\"}\n"}, {"notes.txt", "kept"}});
     const auto before = contents_of(path);
     const std::string top = std::string(name).substr(0, std::string(name).find('/'));
-    EXPECT_EQ(
-        message_of_opening<UsageError>(path),
-        "the run directory " + path.string() + " holds " + top +
-            ", which no run of this program has written; nothing there was changed; choose another --run-dir, or move that elsewhere");
+    EXPECT_EQ(message_of_opening<UsageError>(path), "the run directory " + path.string() + " contains " + top +
+                                                        ", which no run of this program has written; nothing there was changed; choose "
+                                                        "another --run-dir, or move these files elsewhere");
     EXPECT_EQ(contents_of(path), before) << name;
   }
 }
@@ -268,8 +267,8 @@ TEST(RunDirectory, AFileThatWasThereBeforeTheRunBeganIsRefused) {
   EXPECT_EQ(
       message_of_opening<UsageError>(folder.path()),
       "the run directory " + folder.path().string() +
-          " holds config.yaml, which no run of this program has written; nothing there was changed; choose another --run-dir, or move "
-          "that elsewhere");
+          " contains config.yaml, which no run of this program has written; nothing there was changed; choose another --run-dir, or move "
+          "these files elsewhere");
   std::filesystem::remove(folder.path() / "config.yaml");
   {
     const RunDirectory directory(folder.path());
@@ -427,7 +426,7 @@ TEST(RunDirectory, DeeplyNestedJsonCountsAsDamaged) {
     EXPECT_FALSE(std::filesystem::exists(directory.evaluation_file()));
   }
   write_all_texts(folder.path() / "other", {{"environment.json", R"({"command_line": )" + deep + R"(, "trainer_version": "1.0"})"}});
-  EXPECT_NE(message_of_opening<UsageError>(folder.path() / "other").find("holds environment.json"), std::string::npos);
+  EXPECT_NE(message_of_opening<UsageError>(folder.path() / "other").find("contains environment.json"), std::string::npos);
 }
 
 TEST(RunDirectory, RemovesTheEvaluationOfALaterStep) {

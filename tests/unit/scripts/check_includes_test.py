@@ -88,7 +88,7 @@ class CheckIncludes(unittest.TestCase):
 
     def test_a_cycle_of_links(self):
         found = check({"datasets/CMakeLists.txt": "trainer_module(datasets LINKS trainer_base trainer_data trainer_engine)\n"})
-        self.assertIn(("src/CMakeLists.txt", 1, "modules link each other in a circle: datasets, engine, main, run"), found)
+        self.assertIn(("src/CMakeLists.txt", 1, "modules form a cycle: datasets, engine, main, run"), found)
 
     def test_the_table_is_out_of_date(self):
         changed = CLEAN["docs/design.md"].replace("| `launch` | base |", "| `launch` | base, config |")
@@ -106,7 +106,7 @@ class CheckIncludes(unittest.TestCase):
                          modules.keys() - {"main", "models", "datasets", "cuda", "images"})
 
     def test_own_header_by_another_path(self):
-        self.refused("src/config/load.cpp", '\n#include "load.h"\n', 2, '"load.h" is no file of the project')
+        self.refused("src/config/load.cpp", '\n#include "load.h"\n', 2, '"load.h" is not a file of the project')
 
     def test_torch_in_a_module_without_it(self):
         for header in ("torch/torch.h", "ATen/ATen.h", "c10/util/Half.h"):
@@ -145,7 +145,7 @@ class CheckIncludes(unittest.TestCase):
     def test_folders_of_a_module(self):
         found = check({"src/engine/steps/step.h": "#pragma once\n", "src/engine/trainer.h": "#pragma once\n",
                        "src/engine/trainer.cpp": '#include "engine/steps/step.h"\n', "src/engine/steps/step.cpp": '#include "engine/trainer.h"\n'})
-        self.assertEqual([("src/engine/steps/step.cpp", 1, "a folder includes only those before it in FOLDERS of engine (steps)")], found)
+        self.assertEqual([("src/engine/steps/step.cpp", 1, "a folder may only include those before it in FOLDERS of engine (steps)")], found)
 
     def test_headers_of_the_library(self):
         self.accepted("src/config/other.h", '#include "trainer/error.h"\n')

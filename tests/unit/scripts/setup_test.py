@@ -84,7 +84,7 @@ class SetupTest(unittest.TestCase):
         process = self.start(options=["--cuda"])
         output = process.communicate(timeout=120)[1]
         self.assertEqual(process.returncode, 1, output)
-        self.assertIn("the wheels of scripts/requirements/cuda.txt could not be fetched", output)
+        self.assertIn("the wheels of scripts/requirements/cuda.txt could not be downloaded", output)
         self.assertEqual(self.assert_complete(self.start()), "")
         # The kernel may kill pip when memory is short.
         python = self.deps / "venv" / "bin" / "python"
@@ -92,14 +92,14 @@ class SetupTest(unittest.TestCase):
         python.write_text("#!/bin/bash\nkill -KILL $$\n")
         python.chmod(0o755)
         process = self.start(options=["--cuda"])
-        self.assertIn("could not be fetched", process.communicate(timeout=120)[1])
+        self.assertIn("could not be downloaded", process.communicate(timeout=120)[1])
         self.assertIn("an earlier set-up was interrupted", self.assert_complete(self.start()))
 
     def test_two_at_once_and_a_read_only_checkout(self):
         first, second = self.start(), self.start()
         outputs = [self.assert_complete(process) for process in (first, second)]
         self.assertEqual(sum("waiting for another set-up or build" in output for output in outputs), 1, outputs)
-        self.assertEqual(sum("fetching torch" in output for output in outputs), 1, outputs)
+        self.assertEqual(sum("downloading torch" in output for output in outputs), 1, outputs)
         if os.getuid() != 0:
             self.skipTest("only root can make a folder read-only for this test")
         read_only = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && exec "$2"'

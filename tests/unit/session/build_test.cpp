@@ -70,7 +70,7 @@ TEST(ReadingGroup, ASizeWithoutSharingIsRefused) {
       "experiment: a\nmodel: {name: demo_conv}\ndataset: {name: synthetic, distribution_group_size: 2}\ntraining: {epochs: 1}\n";
   EXPECT_THAT([&] { config::load_text(text, "x.yaml", {}, all_registries()); },
               ::testing::ThrowsMessage<UsageError>("x.yaml:3:53: dataset.distribution_group_size: has no effect with "
-                                                   "dataset.distribution: local; set scatter or broadcast, or leave it out"));
+                                                   "dataset.distribution: local; set scatter or broadcast, or remove it"));
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ TEST(Calibration, AThresholdLiesBetweenTwoSamples) {
 TEST(Calibration, DecisionsAndTheirIntervals) {
   const auto measure = [](const inference::OperatingPoint& point, const torch::Tensor& probabilities, const torch::Tensor& labels) {
     DecisionMeter meter(point);
-    // As two batches.
+    // Added as two batches.
     meter.add(probabilities.slice(0, 0, 2), labels.slice(0, 0, 2));
     meter.add(probabilities.slice(0, 2), labels.slice(0, 2));
     return meter.result();
@@ -66,11 +66,11 @@ TEST(Calibration, DecisionsAndTheirIntervals) {
   EXPECT_NEAR(result.rejected->high, 0.4345, 1e-4);
   EXPECT_LT(result.accuracy->low, 0.6);
   EXPECT_GT(result.accuracy->high, 0.6);
-  // Of the second class only what is not rejected.
+  // For the second class, only the samples that are not rejected count.
   const auto strict = measure({.temperature = 1, .reject_below = 0.75}, probabilities, labels);
   EXPECT_DOUBLE_EQ(strict.rejected->value, 0.4);
   EXPECT_DOUBLE_EQ(strict.accuracy->value, 1);
-  // What nothing is a part of is not known.
+  // Fractions of no samples are not set.
   const auto of_second = measure(point, probabilities, torch::ones(5, torch::kLong));
   EXPECT_FALSE(of_second.misses.has_value());
   EXPECT_FALSE(measure({.temperature = 1, .reject_below = 1}, probabilities, labels).accuracy.has_value());

@@ -70,26 +70,26 @@ TEST(CheckComponents, RefusesContradictions) {
       {{"lr_scheduler={warmup_steps: 3, warmup_epochs: 1}"},
        "command line: lr_scheduler.warmup_epochs: given together with lr_scheduler.warmup_steps; keep one of them"},
       {{"lr_scheduler={name: cosine, warmup_epochs: 3}"},
-       "command line: lr_scheduler.warmup_epochs: the warm-up of 3 epochs is not shorter than the training, training.epochs = 3; shorten "
+       "command line: lr_scheduler.warmup_epochs: the warm-up of 3 epochs is not shorter than the training (training.epochs = 3); shorten "
        "it or train longer"},
       {{"lr_scheduler={name: onecycle, warmup_epochs: 1}"},
-       "command line: lr_scheduler.warmup_epochs: onecycle has a warm-up of its own; remove this key"},
+       "command line: lr_scheduler.warmup_epochs: onecycle has its own warm-up; remove this key"},
       {{"lr_scheduler={name: multistep, milestones: [2, 1]}"},
-       "command line: lr_scheduler.milestones: [2, 1] does not increase from each to the next; sort it and give each epoch once"},
+       "command line: lr_scheduler.milestones: [2, 1] is not strictly increasing; sort it and give each epoch once"},
       {{"lr_scheduler={name: multistep, milestones: [1, 1]}"},
-       "command line: lr_scheduler.milestones: [1, 1] does not increase from each to the next; sort it and give each epoch once"},
+       "command line: lr_scheduler.milestones: [1, 1] is not strictly increasing; sort it and give each epoch once"},
       {{"dataloader={batch_size: 8, global_batch_size: 8}"},
        "command line: dataloader.global_batch_size: given together with dataloader.batch_size; keep one of them"},
       {{"dataloader={batch_size: null, global_batch_size: 1}", "training.accumulation_steps=2"},
-       "command line: dataloader.global_batch_size: 1 images cannot be shared by training.accumulation_steps = 2; choose at least as many"},
+       "command line: dataloader.global_batch_size: 1 images cannot be divided into training.accumulation_steps = 2 micro-steps; choose at "
+       "least that many images"},
       {{"runtime.dtype=float64", "amp.enabled=true"},
-       "command line: amp.enabled: autocast lowers the precision that runtime.dtype: float64 asks for; choose one of them"},
+       "command line: amp.enabled: autocast lowers the precision that runtime.dtype: float64 sets; choose one of them"},
       {{"dataloader.sampler.name=class_balanced", "dataset.num_classes=0", "loss.name=mse"},
-       "command line: dataloader.sampler.name: class_balanced needs one class of each sample, but synthetic has targets that are numbers; "
-       "choose another "
-       "sampler"},
+       "command line: dataloader.sampler.name: class_balanced needs one class per sample, but the targets of synthetic are numbers; choose "
+       "another sampler"},
       {{"loss={name: cross_entropy, class_weights: [1, 2]}"},
-       "command line: loss.class_weights: has 2 numbers, but there are 10 classes; give one for each"},
+       "command line: loss.class_weights: has 2 numbers, but there are 10 classes; set one number per class"},
       {{"loss.class_weights=[1, 0]"}, "command line: loss.class_weights: expected auto or a list, each item a number > 0, got [1, 0]"},
       {{"dataloader.sampler.repeats=2"}, "command line: dataloader.sampler.repeats: not a key of shuffled, but of repeated_augmentation"},
       {{"dataloader.sampler=weighted"},
@@ -103,7 +103,8 @@ TEST(CheckComponents, RefusesContradictions) {
        "command line: lr_scheduler.name: reduce_on_plateau needs validations, but validation.every_epochs and validation.every_steps are "
        "null; set one of them, or choose another schedule"},
       {{"logging={tensorboard: false, histograms_every_epochs: 1}"},
-       "command line: logging.histograms_every_epochs: needs logging.tensorboard: true, because they are written for TensorBoard"},
+       "command line: logging.histograms_every_epochs: needs logging.tensorboard: true, because histograms are only written to TensorBoard "
+       "files"},
       {{"logging.profile_steps=[20, 10]"},
        "command line: logging.profile_steps: expected two numbers, the first less than the second, as in [10, 20]"},
       {{"logging.profile_steps=[10]"},
@@ -115,52 +116,53 @@ TEST(CheckComponents, RefusesContradictions) {
       {{"training.epochs=null", "training.steps=9", "lr_scheduler={name: multistep, milestones: [50], warmup_epochs: 7}"}, ""},
       {{"experiment=a/b"}, "command line: experiment: \"a/b\" cannot name a folder; use letters, digits, - and _"},
       {{"model={name: wide_resnet, depth: 11}"},
-       "command line: model.depth: wide_resnet needs a depth of 6n + 4, such as 16, 22, 28 or 40, but it is 11"},
+       "command line: model.depth: 11 is not 6n + 4; choose such a depth, for example 16, 22, 28 or 40"},
       {{"model.num_classes=20"}, "command line: model.num_classes: demo_conv has 20 outputs, but synthetic has 10 classes"},
       {{"model={name: demo_linear}"},
        "command line: model.name: demo_linear takes samples of shape 10, but synthetic has 3x32x32 after dataset.train_transforms"},
       {{"dataset.shape=[3, 28, 28]"},
        "x.yaml:2:15: model.name: demo_conv takes samples of shape 3x32x32, but synthetic has 3x28x28 after dataset.train_transforms"},
-      {{"dataset.shape=[3, 28]"}, "command line: dataset.shape: 2 lengths were given; give [channels, height, width] or [features]"},
+      {{"dataset.shape=[3, 28]"}, "command line: dataset.shape: has 2 dimensions; give [channels, height, width] or [features]"},
       {{"dataset.shape=[65536, 65536, 65536]"},
-       "command line: dataset.shape: 281474976710656 values are too many for one sample; give at most 268435456"},
+       "command line: dataset.shape: 281474976710656 values are too many for one sample; use at most 268435456"},
       {{"dataset.num_targets=2"},
        "command line: dataset.num_targets: 2 contradicts dataset.num_classes=10; for targets that are numbers set num_classes=0"},
       {{"dataset={name: synthetic, num_classes: 0, labels: zero}"},
-       "command line: dataset.labels: zero contradicts dataset.num_classes=0; without classes leave labels out"},
-      {{"dataset={name: cifar10, root: \"\"}"}, "command line: dataset.root: it is empty; name a folder, or . for the current one"},
+       "command line: dataset.labels: zero contradicts dataset.num_classes=0; without classes, remove labels"},
+      {{"dataset={name: cifar10, root: \"\"}"}, "command line: dataset.root: it is empty; set it to a folder, or to . for the current one"},
       {{"dataset.train_transforms=[random_horizontal_flip]"},
-       "command line: dataset.train_transforms[0]: transform random_horizontal_flip: this data set holds no images; leave its list of "
-       "transforms empty"},
-      {{"validation.tta=flip"}, "command line: validation.tta: flip needs images, but synthetic holds none; set validation.tta: none"},
+       "command line: dataset.train_transforms[0]: transform random_horizontal_flip: this data set does not contain images; leave its list "
+       "of transforms empty"},
+      {{"validation.tta=flip"}, "command line: validation.tta: flip needs images, but synthetic has none; set validation.tta: none"},
       {{"validation.tta=flip_and_shift"},
-       "command line: validation.tta: flip_and_shift needs images, but synthetic holds none; set validation.tta: none"},
+       "command line: validation.tta: flip_and_shift needs images, but synthetic has none; set validation.tta: none"},
       {{"dataset.batch_transforms=[mixup, cutmix]", "dataset.shape=[10]", "model={name: demo_linear}"},
        "command line: dataset.batch_transforms[1]: cutmix needs samples with channels, height and width, but those of synthetic have the "
        "shape 10; remove it"},
       {{"dataset={name: synthetic, num_classes: 0, num_targets: 10, batch_transforms: [mixup]}", "loss={name: mse}"},
-       "command line: dataset.batch_transforms[0]: mixup mixes class labels, but synthetic gives numbers; remove it"},
+       "command line: dataset.batch_transforms[0]: mixup mixes class labels, but the targets of synthetic are numbers; remove it"},
       {{"dataset.batch_transforms=[mixup, flip]"}, "command line: dataset.batch_transforms[1]: \"flip\" is not one of mixup, cutmix"},
       {{"dataset.batch_transforms=[mixup: {alpha: 0}]"},
        "command line: dataset.batch_transforms[0].mixup.alpha: expected a number from 0 to 1000 (0 excluded), got 0"},
       {{"dataset.batch_transforms=[mixup: {alpha: 0.2}, cutmix]"}, ""},
       {{"dataset.batch_transforms=[mixup]", "training={epochs: 3, mixup_off_epochs: 3}"}, ""},
       {{"dataset.batch_transforms=[mixup]", "training={epochs: 3, mixup_off_epochs: 4}"},
-       "command line: training.mixup_off_epochs: is more than training.epochs; choose fewer"},
+       "command line: training.mixup_off_epochs: is more than training.epochs; choose fewer epochs"},
       {{"dataset.batch_transforms=[mixup]", "training={steps: 3, mixup_off_epochs: 1}"},
        "command line: training.mixup_off_epochs: needs training.epochs instead of training.steps"},
-      {{"loss={name: mse}"}, "command line: loss.name: mse needs floating-point targets, but synthetic gives class labels"},
+      {{"loss={name: mse}"}, "command line: loss.name: mse needs floating-point targets, but synthetic has class labels"},
       {{"loss={name: mse}", "model.num_classes=100"},
-       "command line: loss.name: mse needs floating-point targets, but synthetic gives class labels\ncommand line: model.num_classes: "
+       "command line: loss.name: mse needs floating-point targets, but synthetic has class labels\ncommand line: model.num_classes: "
        "demo_conv has 100 outputs, but synthetic has 10 classes"},
       {{"checkpoint.monitor=validation/top5", "dataset.num_classes=4", "model.num_classes=4"},
        "command line: checkpoint.monitor: validation/top5 needs 5 classes, but synthetic has 4; choose validation/top1"},
       {{"checkpoint.monitor=validation/top1", "loss={name: mse}", "dataset={name: synthetic, num_classes: 0, num_targets: 10}"},
        "command line: checkpoint.monitor: the task regression does not measure validation/top1; choose validation/loss"},
       {{"task.name=regression"},
-       "command line: task.name: regression needs a loss of numbers, such as mse; choose one, or leave the task out"},
+       "command line: task.name: regression needs a loss for numbers, such as mse; choose one, or remove the task section"},
       {{"task.name=classification", "loss={name: mse}", "dataset={name: synthetic, num_classes: 0, num_targets: 10}"},
-       "command line: task.name: classification needs a loss of class labels, such as cross_entropy; choose one, or leave the task out"},
+       "command line: task.name: classification needs a loss for class labels, such as cross_entropy; choose one, or remove the task "
+       "section"},
   };
   for (const auto& [overrides, text] : findings) EXPECT_EQ(findings_of(overrides), text);
 }
@@ -184,9 +186,9 @@ TEST(CheckComponents, ReportsAllContradictionsAtTheirPositions) {
             "x.yaml:4:48: dataloader.global_batch_size: given together with dataloader.batch_size; keep one of them\n"
             "x.yaml:5:19: optimizer.name: sam processes each batch twice, so it cannot accumulate 2 micro-steps; set "
             "training.accumulation_steps: 1\n"
-            "x.yaml:6:46: lr_scheduler.warmup_steps: onecycle has a warm-up of its own; remove this key\n"
-            "x.yaml:8:16: amp.enabled: autocast lowers the precision that runtime.dtype: float64 asks for; choose one of them\n"
-            "x.yaml:10:14: loss.name: mse needs floating-point targets, but synthetic gives class labels\n"
+            "x.yaml:6:46: lr_scheduler.warmup_steps: onecycle has its own warm-up; remove this key\n"
+            "x.yaml:8:16: amp.enabled: autocast lowers the precision that runtime.dtype: float64 sets; choose one of them\n"
+            "x.yaml:10:14: loss.name: mse needs floating-point targets, but synthetic has class labels\n"
             "command line: checkpoint.monitor: the task regression does not measure validation/top1; choose validation/loss");
 }
 
@@ -197,10 +199,10 @@ TEST(CheckComponents, ASectionWithProblemsIsNotComparedWithOthers) {
       {{"model.num_classes=x", "dataset.shape=[3, 28, 28]"}, "command line: model.num_classes: expected an integer >= 1 or auto, got x"},
       {{"model.num_classes=x", "dataset.train_transforms=[random_horizontal_flip]"},
        "command line: model.num_classes: expected an integer >= 1 or auto, got x\n"
-       "command line: dataset.train_transforms[0]: transform random_horizontal_flip: this data set holds no images; leave its list of "
-       "transforms empty"},
+       "command line: dataset.train_transforms[0]: transform random_horizontal_flip: this data set does not contain images; leave its list "
+       "of transforms empty"},
       {{"model={name: wide_resnet, depth: 11, num_classes: 20}"},
-       "command line: model.depth: wide_resnet needs a depth of 6n + 4, such as 16, 22, 28 or 40, but it is 11"},
+       "command line: model.depth: 11 is not 6n + 4; choose such a depth, for example 16, 22, 28 or 40"},
       {{"training.epochs=x", "lr_scheduler={name: multistep, milestones: [5]}"},
        "command line: training.epochs: expected an integer >= 1 or null, got x"},
       {{"loss.name=x", "dataset.num_classes=4", "model.num_classes=4", "checkpoint.monitor=validation/top5"},
@@ -231,9 +233,8 @@ TEST(CheckComponents, TransformsThatCannotBeAppliedAreReportedAtTheirPlace) {
        "x.yaml:8:7: dataset.train_transforms[1]: transform random_crop: size 41 does not fit into the image of 32 x 32 pixels with padding "
        "4; choose a smaller size or more padding"},
       {{fits, "dataset.train_transforms[0]={normalize: {mean: [0.5, 0.5, 0.5], std: [0.5, 0.5, 0.5]}}"},
-       "command line: dataset.train_transforms[0]: transform normalize: it is number 1 of 2 in its list; it must be the last, but for "
-       "those "
-       "that erase, such as random_erasing and cutout"},
+       "command line: dataset.train_transforms[0]: transform normalize: it is number 1 of 2 in its list, but it must be the last, except "
+       "for transforms that erase, such as random_erasing and cutout"},
       {{fits, "dataset.validation_transforms=[{normalize: {mean: [0.5], std: [0.5, 0.5]}}]"},
        "command line: dataset.validation_transforms[0]: transform normalize: mean has 1 value and std 2, but the images have 3 channels; "
        "give one value for each channel"},
@@ -256,33 +257,33 @@ TEST(CheckComponents, NetworksOfAnySizeNeedTheChannelsOfTheImages) {
 TEST(CheckComponents, OnlyAFolderCanBeCopied) {
   EXPECT_EQ(findings_of({"dataset.stage_to=/tmp/x", "dataset.train_transforms[1].random_crop.size=32"}, kImages), "");
   EXPECT_EQ(findings_of({"dataset.stage_to=/tmp/x"}),
-            "command line: dataset.stage_to: synthetic has no folder of its own that could be copied; leave this key out");
+            "command line: dataset.stage_to: synthetic has no folder that could be copied; remove this key");
 }
 
 TEST(CheckComponents, WarnsOfWhatIsHardlyMeant) {
   const std::string images = "dataset={name: cifar10, root: data, train_transforms: ";
   const std::vector<Finding> findings = {
       {{images + "[{normalize: {mean: [125, 123, 114], std: [63, 62, 67]}}]}"},
-       "command line: dataset.train_transforms[0].normalize.mean: [125, 123, 114] cannot be that of pixel values from 0 to 1; divide "
-       "values for 0 to 255 by 255\ncommand line: dataset.train_transforms[0].normalize.std: [63, 62, 67] cannot be that of pixel values "
-       "from 0 to 1; divide values for 0 to 255 by 255"},
+       "command line: dataset.train_transforms[0].normalize.mean: [125, 123, 114] is too large for pixel values from 0 to 1; if the values "
+       "are for pixels from 0 to 255, divide them by 255\ncommand line: dataset.train_transforms[0].normalize.std: [63, 62, 67] is too "
+       "large for pixel values from 0 to 1; if the values are for pixels from 0 to 255, divide them by 255"},
       {{images + "[{random_crop: {size: 32, padding: 40}}]}"},
        "command line: dataset.train_transforms[0]: transform random_crop: padding 40 is not smaller than the image, which has 32 x 32 "
-       "pixels; a crop may show little or nothing of it"},
+       "pixels; a crop may contain little or nothing of the image"},
       {{"lr_scheduler={name: multistep, milestones: [1, 5]}"},
        "command line: lr_scheduler.milestones: epoch 5 is not reached in a training of 3 epochs"},
       {{"checkpoint={monitor: validation/loss, mode: max}"},
-       "command line: checkpoint.mode: max keeps the checkpoint with the highest validation/loss as the best, but a lower one is better; "
-       "leave mode out"},
+       "command line: checkpoint.mode: max keeps the checkpoint with the highest validation/loss as the best one, but a lower value is "
+       "better; remove mode"},
       {{"checkpoint={monitor: validation/top1, mode: min}"},
-       "command line: checkpoint.mode: min keeps the checkpoint with the lowest validation/top1 as the best, but a higher one is better; "
-       "leave mode out"},
+       "command line: checkpoint.mode: min keeps the checkpoint with the lowest validation/top1 as the best one, but a higher value is "
+       "better; remove mode"},
       {{"checkpoint.mode=min"},
-       "command line: checkpoint.mode: min keeps the checkpoint with the lowest validation/top1 as the best, but a higher one is better; "
-       "leave mode out"},
+       "command line: checkpoint.mode: min keeps the checkpoint with the lowest validation/top1 as the best one, but a higher value is "
+       "better; remove mode"},
       {{"checkpoint.mode=max", "loss={name: mse}", "dataset={name: synthetic, num_classes: 0, num_targets: 10}"},
-       "command line: checkpoint.mode: max keeps the checkpoint with the highest validation/loss as the best, but a lower one is better; "
-       "leave mode out"},
+       "command line: checkpoint.mode: max keeps the checkpoint with the highest validation/loss as the best one, but a lower value is "
+       "better; remove mode"},
       {{"checkpoint={monitor: validation/loss, mode: min}"}, ""},
       {{"checkpoint={monitor: validation/top5, mode: max}"}, ""},
       {{"lr_scheduler={name: multistep, milestones: [1, 2.75]}"}, ""},
@@ -292,8 +293,8 @@ TEST(CheckComponents, WarnsOfWhatIsHardlyMeant) {
        "command line: lr_scheduler.milestones: epoch 3.5 is not reached in a training of 3 epochs"},
       {{images + "[{normalize: {mean: [1, 0.5, 0], std: [1, 1, 1]}}]}"}, ""},
       {{images + "[{normalize: {mean: [0.5, 0.5, 0.5], std: [0.5, 0.5, 1.5]}}]}"},
-       "command line: dataset.train_transforms[0].normalize.std: [0.5, 0.5, 1.5] cannot be that of pixel values from 0 to 1; divide values "
-       "for 0 to 255 by 255"},
+       "command line: dataset.train_transforms[0].normalize.std: [0.5, 0.5, 1.5] is too large for pixel values from 0 to 1; if the values "
+       "are for pixels from 0 to 255, divide them by 255"},
       {{images + "[{random_crop: {size: 32, padding: 31}}]}"}, ""},
   };
   for (const auto& [overrides, text] : findings) EXPECT_EQ(findings_of(overrides), text);
@@ -307,12 +308,12 @@ TEST(CheckComponents, WarningsAreListedAtTheirPositions) {
                          "dataset.validation_transforms=[{normalize: {mean: [2, 0, 0], std: [1, 1, 1]}}]"},
                         kImages + lines),
             "x.yaml:8:7: dataset.train_transforms[1]: transform random_crop: padding 32 is not smaller than the image, which has 32 x 32 "
-            "pixels; a crop may show little or nothing of it\n"
+            "pixels; a crop may contain little or nothing of the image\n"
             "x.yaml:10:45: lr_scheduler.milestones: epoch 9 is not reached in a training of 3 epochs\n"
-            "x.yaml:11:20: checkpoint.mode: min keeps the checkpoint with the lowest validation/top1 as the best, but a higher one is "
-            "better; leave mode out\n"
-            "command line: dataset.validation_transforms[0].normalize.mean: [2, 0, 0] cannot be that of pixel values from 0 to 1; divide "
-            "values for 0 to 255 by 255");
+            "x.yaml:11:20: checkpoint.mode: min keeps the checkpoint with the lowest validation/top1 as the best one, but a higher value "
+            "is better; remove mode\n"
+            "command line: dataset.validation_transforms[0].normalize.mean: [2, 0, 0] is too large for pixel values from 0 to 1; if the "
+            "values are for pixels from 0 to 255, divide them by 255");
 }
 
 }  // namespace

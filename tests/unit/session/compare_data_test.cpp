@@ -16,7 +16,7 @@ struct Image {
   int64_t num_bytes = 0;
 };
 
-// What one rank sees.
+// The data of one rank.
 struct Copy {
   std::vector<std::string> classes = {"cat", "dog"};
   std::vector<int64_t> shape = {3, 8, 8};
@@ -95,26 +95,27 @@ std::string compare(const std::vector<Copy>& copies, bool is_evaluation = false)
   return message;
 }
 
-constexpr const char* kRemedy = "; give all ranks the same data, in which nothing changes while they start";
+constexpr const char* kRemedy = "; give all ranks the same data, and do not change it during the start";
 
 TEST(CompareData, EqualCopiesPass) { EXPECT_EQ(compare({complete(), complete(), complete()}), ""); }
 
 TEST(CompareData, TheFirstDifferenceIsNamed) {
   auto fewer = complete();
   fewer.images.erase(fewer.images.begin() + 7);
-  EXPECT_EQ(compare({complete(), complete(), fewer}),
-            std::string("rank 2 on host-2 has 39 validation images, rank 0 has 40; the first difference: image 7 is 8.jpg of class 0 with "
-                        "108 bytes, not 7.jpg of class 0 with 107 bytes") +
-                kRemedy);
+  EXPECT_EQ(
+      compare({complete(), complete(), fewer}),
+      std::string("rank 2 on host-2 has 39 validation images, but rank 0 has 40; the first difference: image 7 is 8.jpg of class 0 with "
+                  "108 bytes, not 7.jpg of class 0 with 107 bytes") +
+          kRemedy);
   auto shorter = complete();
   shorter.images.pop_back();
   EXPECT_EQ(
       compare({complete(), shorter}),
-      std::string("rank 1 on host-1 has 39 validation images, rank 0 has 40; the first difference: only rank 0 has image 39, 39.jpg of "
+      std::string("rank 1 on host-1 has 39 validation images, but rank 0 has 40; the first difference: only rank 0 has image 39, 39.jpg of "
                   "class 1 with 139 bytes") +
           kRemedy);
   EXPECT_EQ(compare({shorter, complete()}).substr(0, 100),
-            "rank 1 on host-1 has 40 validation images, rank 0 has 39; the first difference: only rank 1 has imag");
+            "rank 1 on host-1 has 40 validation images, but rank 0 has 39; the first difference: only rank 1 has imag");
   const auto other_than = [](const std::string& example) {
     return "rank 1 on host-1 has other validation images than rank 0: " + example + kRemedy;
   };
@@ -146,10 +147,11 @@ TEST(CompareData, TheOrderOfASamplerCounts) {
 TEST(CompareData, WhatIsEvaluatedHasNoPartOfATraining) {
   auto shorter = complete();
   shorter.images.pop_back();
-  EXPECT_EQ(compare({complete(), shorter}, /*is_evaluation=*/true),
-            std::string("rank 1 on host-1 has 39 images, rank 0 has 40; the first difference: only rank 0 has image 39, 39.jpg of class 1 "
-                        "with 139 bytes") +
-                kRemedy);
+  EXPECT_EQ(
+      compare({complete(), shorter}, /*is_evaluation=*/true),
+      std::string("rank 1 on host-1 has 39 images, but rank 0 has 40; the first difference: only rank 0 has image 39, 39.jpg of class 1 "
+                  "with 139 bytes") +
+          kRemedy);
   auto renamed = complete();
   renamed.classes = {"ape", "cat"};
   EXPECT_EQ(compare({complete(), renamed}, /*is_evaluation=*/true),
@@ -162,7 +164,7 @@ TEST(CompareData, WhatIsNoImageIsASample) {
   auto shorter = samples;
   shorter.images.pop_back();
   EXPECT_EQ(compare({samples, shorter}),
-            std::string("rank 1 on host-1 has 39 validation samples, rank 0 has 40; the first difference: only rank 0 has sample 39, "
+            std::string("rank 1 on host-1 has 39 validation samples, but rank 0 has 40; the first difference: only rank 0 has sample 39, "
                         "39.jpg of class 1 with 139 bytes") +
                 kRemedy);
   auto other = samples;

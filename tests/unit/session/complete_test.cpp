@@ -95,7 +95,7 @@ TEST_F(CompleteFolder, WithoutTheFolderTheNumberOfClassesMustBeGiven) {
     FAIL();
   } catch (const UsageError& error) {
     EXPECT_EQ(error.what(), "x.yaml:3:37: dataset.root: there is no folder " + (folder_.path() / "missing").string() +
-                                "; set dataset.root to the folder that holds train/ and val/, or one folder of images for each class");
+                                "; set dataset.root to the folder that contains train/ and val/, or one folder of images per class");
   }
   const auto file = resolved("{name: resnet18, num_classes: 7}", dataset);
   EXPECT_EQ(value_at(file, "model", "num_classes"), "7");
@@ -109,7 +109,7 @@ TEST_F(CompleteFolder, WithoutACsvFileItsKeyIsNamed) {
     FAIL();
   } catch (const UsageError& error) {
     EXPECT_EQ(error.what(), "x.yaml:3:29: dataset.train: cannot read " + file +
-                                ": No such file or directory; name a CSV file with a line path,label for each image");
+                                ": No such file or directory; give a CSV file with a line path,label for each image");
   }
 }
 

@@ -56,11 +56,13 @@ TEST(OpenSplit, ClassesOfOneImageHoldOutNoneUnlessStratifyIsOff) {
   const std::string begin = "dataset.validation_split: ";
   EXPECT_EQ(error_of("validation_split: 0.3"),
             begin +
-                "0.3 of 3 images leaves no image on one side, because no class has more than one and each keeps one for the training; "
-                "set dataset.stratify: false to hold out images whatever their class");
+                "0.3 of 3 images leaves no images for training or none for validation, because no class has more than one image, and each "
+                "class keeps one for training; set dataset.stratify: false to hold out images regardless of their class");
   EXPECT_EQ(error_of("validation_split: 0.3, stratify: false"), "no error");
-  EXPECT_EQ(error_of("validation_split: 0.1"), begin + "0.1 of 3 images leaves no image on one side; choose another fraction");
-  EXPECT_EQ(error_of("validation_split: 0.9"), begin + "0.9 of 3 images leaves no image on one side; choose another fraction");
+  EXPECT_EQ(error_of("validation_split: 0.1"),
+            begin + "0.1 of 3 images leaves no images for training or none for validation; choose another fraction");
+  EXPECT_EQ(error_of("validation_split: 0.9"),
+            begin + "0.9 of 3 images leaves no images for training or none for validation; choose another fraction");
 }
 
 TEST(OpenSplit, TheValidationSetNeedsNoTrainingFiles) {

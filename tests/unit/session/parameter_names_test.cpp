@@ -59,7 +59,7 @@ TEST(Freeze, FreezesParametersAndStatisticsOfWholeLayers) {
   for (const auto& item : network->named_modules("", /*include_self=*/false)) {
     if (!item.value()->is_training()) in_evaluation.insert(item.key());
   }
-  // Of layer1.1.bn1 only the parameters are named.
+  // Only the parameters of layer1.1.bn1 are named.
   EXPECT_EQ(in_evaluation, (std::set<std::string>{"bn1", "layer1.0.bn1", "layer1.0.bn2"}));
 }
 
@@ -110,14 +110,13 @@ TEST(Freeze, RefusesWhatHasNoParameters) {
 }
 
 TEST(Freeze, RefusesToFreezeTheWholeNetwork) {
-  EXPECT_EQ(
-      refusal_of(kNetwork, {"model.freeze=[conv1, bn1, layer1, layer2, layer3, layer4, fc]"}),
-      "command line: model.freeze: every parameter of the network resnet18 is frozen, so that there is nothing to train; leave out at "
-      "least the last layer, \"fc\"");
+  EXPECT_EQ(refusal_of(kNetwork, {"model.freeze=[conv1, bn1, layer1, layer2, layer3, layer4, fc]"}),
+            "command line: model.freeze: every parameter of the network resnet18 is frozen, so there is nothing to train; leave at least "
+            "the last layer (\"fc\") trainable");
 }
 
 TEST(Freeze, RefusesGroupsWithoutParametersOfTheirOwn) {
-  const std::string rest = ": all of these are frozen (model.freeze) or belong to an item before this one; remove this item";
+  const std::string rest = ": all of these parameters are frozen (model.freeze) or belong to an earlier item; remove this item";
   EXPECT_EQ(refusal_of(kNetwork, {"model.freeze=[conv1, bn1]", "optimizer.groups=[{parameters: [bn1]}, {parameters: [layer1]}]"}),
             "command line: optimizer.groups[0].parameters" + rest);
   EXPECT_EQ(refusal_of(kNetwork, {"optimizer.groups=[{parameters: [layer1]}, {parameters: [layer1.0, layer1.1.conv1]}]"}),

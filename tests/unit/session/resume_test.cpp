@@ -71,24 +71,24 @@ std::vector<Case> cases() {
        kTwo,
        "auto",
        std::nullopt,
-       "/runs/a holds a finished run of another configuration (training.steps: 299, not 300); undo this change, choose another "
-       "--run-dir, or set training.extend: true to train it further with this one",
+       "/runs/a holds a finished run with another configuration (training.steps: 299, not 300); undo this change, choose another "
+       "--run-dir, or set training.extend: true to continue it with this configuration",
        {{"training.steps", "300", "299"}}},
       {"a finished run, steps instead of epochs",
        EarlierRun::kFinished,
        kTwo,
        "auto",
        std::nullopt,
-       "/runs/a holds a finished run of another configuration (training.epochs: null, not 3; training.steps: 600, not null); undo this "
-       "change, choose another --run-dir, or set training.extend: true to train it further with this one",
+       "/runs/a holds a finished run with another configuration (training.epochs: null, not 3; training.steps: 600, not null); undo this "
+       "change, choose another --run-dir, or set training.extend: true to continue it with this configuration",
        {{"training.epochs", "3", "null"}, {"training.steps", "null", "600"}}},
       {"a finished run whose file has no such key",
        EarlierRun::kFinished,
        kTwo,
        "auto",
        std::nullopt,
-       "/runs/a holds a finished run of another configuration (training.steps: 6, not nothing); undo this change, choose another "
-       "--run-dir, or set training.extend: true to train it further with this one",
+       "/runs/a holds a finished run with another configuration (training.steps: 6, not nothing); undo this change, choose another "
+       "--run-dir, or set training.extend: true to continue it with this configuration",
        {{"training.steps", "nothing", "6"}}},
       {"a finished run, more epochs, the newest chosen", EarlierRun::kFinished, kTwo, kTwo[0].string(), kResumeFile, "", {kMoreEpochs}},
       {"a finished run, more epochs, an older one chosen",
@@ -104,31 +104,31 @@ std::vector<Case> cases() {
        {},
        "auto",
        std::nullopt,
-       "/runs/a holds a finished run, but no checkpoint from which it could train longer; choose another --run-dir",
+       "/runs/a holds a finished run, but no checkpoint from which to continue; choose another --run-dir",
        {kMoreEpochs}},
       {"a finished run, fewer epochs",
        EarlierRun::kFinished,
        kTwo,
        "auto",
        std::nullopt,
-       "/runs/a holds a finished run of another configuration (training.epochs: 2, not 3); undo this change, choose another --run-dir, "
-       "or set training.extend: true to train it further with this one",
+       "/runs/a holds a finished run with another configuration (training.epochs: 2, not 3); undo this change, choose another --run-dir, "
+       "or set training.extend: true to continue it with this configuration",
        {{"training.epochs", "3", "2"}}},
       {"a finished run, more epochs of another model",
        EarlierRun::kFinished,
        kTwo,
        "auto",
        std::nullopt,
-       "/runs/a holds a finished run of another configuration (model.name: resnet20, not vgg11; training.epochs: 6, not 3); undo this "
-       "change, choose another --run-dir, or set training.extend: true to train it further with this one",
+       "/runs/a holds a finished run with another configuration (model.name: resnet20, not vgg11; training.epochs: 6, not 3); undo this "
+       "change, choose another --run-dir, or set training.extend: true to continue it with this configuration",
        {{"model.name", "vgg11", "resnet20"}, kMoreEpochs}},
       {"a finished run, another learning rate",
        EarlierRun::kFinished,
        kTwo,
        kTwo[0].string(),
        std::nullopt,
-       "/runs/a holds a finished run of another configuration (optimizer.lr: 0.2, not 0.1); undo this change, choose another "
-       "--run-dir, or set training.extend: true to train it further with this one",
+       "/runs/a holds a finished run with another configuration (optimizer.lr: 0.2, not 0.1); undo this change, choose another --run-dir, "
+       "or set training.extend: true to continue it with this configuration",
        {{"optimizer.lr", "0.1", "0.2"}}},
   };
 }
@@ -168,7 +168,7 @@ TEST(CheckClassNames, RefusesOtherClasses) {
   };
   EXPECT_EQ(error_of({"cat", "dog"}, {"cat", "dog"}), "no error");
   EXPECT_EQ(error_of({}, {"cat", "dog"}), "no error");
-  const std::string begin = "a.pt: it was trained on other classes: class ";
+  const std::string begin = "a.pt: this network was trained on other classes: class ";
   const std::string end = " in the data now; restore the data, or choose another --run-dir";
   EXPECT_EQ(error_of({"cat", "dog"}, {"cat", "cow"}), begin + "1 was \"dog\" and is \"cow\"" + end);
   EXPECT_EQ(error_of({"cat", "dog"}, {"cat"}), begin + "1 was \"dog\" and is missing" + end);

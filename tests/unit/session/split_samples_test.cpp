@@ -54,7 +54,7 @@ TEST(SplitByClass, TheSeedDecides) {
   const auto labels = labels_of({50, 50});
   EXPECT_EQ(split_by_class(labels, 10, 7), split_by_class(labels, 10, 7));
   EXPECT_NE(split_by_class(labels, 10, 7), split_by_class(labels, 10, 8));
-  // Of a hundred classes with half a sample each, it is not always the first that give one.
+  // With a hundred classes that are due half a sample each, it is not always the first ones that give one.
   const std::vector<int64_t> sizes(100, 5);
   EXPECT_NE(counts_of(sizes, 50, 1), counts_of(sizes, 50, 2));
 }
@@ -70,7 +70,7 @@ TEST(SplitByClass, RunsWithoutItsKeyKeepTheirSplit) {
   EXPECT_FALSE(is_stratified(0.1, "name: synthetic"));
   EXPECT_TRUE(is_stratified(0, "name: synthetic"));
   EXPECT_TRUE(is_stratified(0.1, "stratify: true"));
-  // As it was written before there was the key.
+  // A configuration from before the key existed.
   const auto labels = labels_of({6, 4});
   EXPECT_THAT(split_samples(indices_up_to(10), 3, 42).first, ElementsAre(1, 6, 7));
 }

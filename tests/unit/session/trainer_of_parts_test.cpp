@@ -44,7 +44,7 @@ std::shared_ptr<const data::Dataset> open(data::Split split) {
   return make(datasets::dataset_registry(), files).open(split, *context().logger());
 }
 
-// Passes on what it is told.
+// Forwards the events.
 class Forwarding : public reporting::Sink {
  public:
   explicit Forwarding(testing::Recorder& events) : events_(events) {}
@@ -148,8 +148,8 @@ TEST(TrainerOfParts, WhatCannotBeTrainedIsRefused) {
   refused("batch_size: is 0; it must be at least 1", [](auto&, auto& chosen) { chosen.plan.batch_size = 0; });
   refused("log_every_steps: is 0; it must be at least 1", [](auto&, auto& chosen) { chosen.loop.log_every_steps = 0; });
   refused("batch_size: set either batch_size or global_batch_size", [](auto&, auto& chosen) { chosen.plan.global_batch_size = 32; });
-  refused("warmup: set either its steps or its epochs", [](auto&, auto& chosen) { chosen.warmup.epochs = 1; });
-  refused("warmup: onecycle has a warm-up of its own; leave it out",
+  refused("warmup: set either steps or epochs", [](auto&, auto& chosen) { chosen.warmup.epochs = 1; });
+  refused("warmup: onecycle has its own warm-up; remove this one",
           [](auto& parts, auto&) { parts.lr_schedule = read_component(optim::lr_scheduler_registry(), "onecycle"); });
   refused("the schedule reduce_on_plateau needs validations", [](auto& parts, auto& chosen) {
     parts.lr_schedule = read_component(optim::lr_scheduler_registry(), "reduce_on_plateau");
@@ -157,7 +157,7 @@ TEST(TrainerOfParts, WhatCannotBeTrainedIsRefused) {
     chosen.warmup.steps = 0;
   });
   refused("monitor.metric: the task measures no iou", [](auto&, auto& chosen) { chosen.loop.monitor.metric = "validation/iou"; });
-  refused("the network takes samples of shape 3x32x32, but those of TrainerParts::train have 3x24x24 after its transforms",
+  refused("the network needs samples of shape 3x32x32, but those of TrainerParts::train have 3x24x24 after its transforms",
           [](auto& parts, auto&) {
             parts.model = [](const auto& build) { return make(models::model_registry(), "demo_conv", build); };
             parts.train_transforms = read_components(data::transform_registry(), "[center_crop: {size: 24}]");
@@ -169,7 +169,7 @@ TEST(TrainerOfParts, WhatCannotBeTrainedIsRefused) {
     parts.optimizer = [](auto groups) { return make(optim::optimizer_registry(), "{name: sam, lr: 0.1}", groups); };
     chosen.plan.accumulation_steps = 2;
   });
-  refused("the function that makes the network returned none",
+  refused("the function that makes the network returned null",
           [](auto& parts, auto&) { parts.model = [](const auto&) { return std::shared_ptr<models::Model>(); }; });
   refused("batch_size: 2000 training images are fewer than one batch of 2001", [](auto&, auto& chosen) { chosen.plan.batch_size = 2001; });
   const auto text_refused = [](const std::string& yaml, const std::string& message) {

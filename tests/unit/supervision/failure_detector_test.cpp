@@ -71,7 +71,7 @@ class FailureDetectorTest : public ::testing::Test {
     while (!is_reached() && std::chrono::steady_clock::now() < end) std::this_thread::sleep_for(1ms);
     ASSERT_TRUE(is_reached());
   }
-  // Ends the heartbeats of a rank, as if its process had ended or were stopped.
+  // Ends the heartbeats of a rank, like the end or a stop of its process.
   void lose(int rank) { at(rank).detector.reset(); }
   Rank& at(int rank) { return *ranks_[static_cast<size_t>(rank)]; }
 
@@ -141,7 +141,7 @@ TEST_F(FailureDetectorTest, AllReportARankThatIsLateInTheStartUp) {
   at(0).detector->report_late(1, 2s);
   for (const int rank : {0, 1, 2}) {
     EXPECT_EQ(at(rank).wait(),
-              "rank 1 (process 101 on host) has not done its part of the start-up within 2.0s; see its output, or raise "
+              "rank 1 (process 101 on host) has not finished its part of the start-up within 2.0s; see its output, or raise "
               "distributed.timeout_seconds if it needs longer");
   }
 }
@@ -183,7 +183,7 @@ TEST_F(FailureDetectorTest, RanksThatAnswerAreNotBlamed) {
   EXPECT_FALSE(at(0).detector->first_failure());
 }
 
-// As under torchrun, whose store does not end with rank 0: the heartbeats are not published any more.
+// The case of torchrun, whose store does not end with rank 0: the heartbeats are no longer published.
 TEST_F(FailureDetectorTest, Rank0IsNamedWhenItsDigestsStop) {
   start(3, 1s);
   at(0).activity->enter(Phase::kStep, 12);

@@ -26,7 +26,7 @@ struct Outputs {
   torch::Tensor labels;
 };
 
-// As make_class_metrics.py makes them.
+// The same samples as in make_class_metrics.py.
 Outputs make_outputs(const nlohmann::json& golden) {
   const auto number = [&](const char* key) { return golden.at(key).get<double>(); };
   const auto integer = [&](const char* key) { return golden.at(key).get<int64_t>(); };

@@ -176,7 +176,7 @@ TEST(ValidationMeter, CountsClassesAndTheirConfusion) {
   const auto scores = validate(one_process());
   EXPECT_EQ(scores.num_samples, 11);
   EXPECT_DOUBLE_EQ(value_of(scores, "top1").value(), 7.0 / 11);
-  // Of six ranked classes, only the last one is outside the top 5.
+  // With six ranked classes, only the last one is outside the top 5.
   EXPECT_DOUBLE_EQ(value_of(scores, "top5").value(), 10.0 / 11);
   const std::vector<int64_t> confusion = {2, 0, 1, 0, 0, 0,  //
                                           0, 3, 1, 0, 0, 1,  //

@@ -83,7 +83,7 @@ TEST(Regression, TheLossComparesNormalisedTargets) {
   const auto pass = task->forward(model, outputs, targets);
   EXPECT_DOUBLE_EQ(pass.loss.item<double>(), 0.25 / 4);
   EXPECT_TRUE(torch::equal(pass.outputs, torch::tensor({{12.0, 1.0}, {10.0, -1.0}})));
-  // As an earlier version trained.
+  // The case of a checkpoint from an earlier version.
   task->set_target_summary(std::nullopt);
   EXPECT_TRUE(torch::equal(task->forward(model, outputs, targets).outputs, outputs));
 }
@@ -138,7 +138,7 @@ TEST(Regression, MetricsDoNotDependOnBatches) {
   const auto parts = measure(7);
   for (const auto* name : {"mae", "rmse", "r2"}) EXPECT_NEAR(*value_of(parts, name), *value_of(whole, name), 1e-12) << name;
   EXPECT_EQ(parts.numbers.predictions, whole.numbers.predictions);
-  // Not more points than a picture can show, however small the batches are.
+  // Not more points than a plot can show, even with small batches.
   const auto many = task->make_validation_meter(torch::kCPU, 2, 2500);
   for (int64_t i = 0; i < 2500; ++i)
     many->add({.number = i, .size = 2}, torch::tensor(1.0), outputs.narrow(0, 0, 2), targets.narrow(0, 0, 2));

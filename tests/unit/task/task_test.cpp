@@ -63,11 +63,11 @@ TEST(Task, TheLossChoosesTheTask) {
 }
 
 TEST(Task, RefusesALossOfOtherTargets) {
-  EXPECT_THAT(
-      [] { make_task("classification", false); },
-      ThrowsMessage<UsageError>("classification needs a loss of class labels, such as cross_entropy; choose one, or leave the task out"));
+  EXPECT_THAT([] { make_task("classification", false); },
+              ThrowsMessage<UsageError>(
+                  "classification needs a loss for class labels, such as cross_entropy; choose one, or remove the task section"));
   EXPECT_THAT([] { make_task("regression", true); },
-              ThrowsMessage<UsageError>("regression needs a loss of numbers, such as mse; choose one, or leave the task out"));
+              ThrowsMessage<UsageError>("regression needs a loss for numbers, such as mse; choose one, or remove the task section"));
 }
 
 TEST(Task, RefusesMetricsThatCannotBeMeasured) {
@@ -80,9 +80,9 @@ TEST(Task, RefusesMetricsThatCannotBeMeasured) {
   }
   for (const std::string name : {"", "top 1", "F1", "confusion", "seconds"}) {
     refused({.info = {.name = name}, .from_confusion = zero},
-            "a metric cannot be called \"" + name + "\"; choose another name of small letters, digits and underscores");
+            "a metric cannot be called \"" + name + "\"; choose another name of lower-case letters, digits and underscores");
   }
-  const std::string one = "metric zero: set exactly one of its functions";
+  const std::string one = "metric zero: set exactly one of count, from_confusion and from_calibration";
   refused({.info = {.name = "zero"}}, one);
   refused({.info = {.name = "zero"},
            .count = [](const torch::Tensor& outputs, const torch::Tensor&) { return outputs; },
@@ -153,16 +153,16 @@ TEST(Task, NamesTheProblemsOfASetup) {
   setup.has_masks = true;
   EXPECT_THAT(classification->mismatches(setup),
               ElementsAre(Task::Mismatch{"task.name",
-                                         "classification needs a class label of each image, but images gives one of each pixel; choose a "
-                                         "task of a plug-in that takes masks"}));
+                                         "classification needs one class label per image, but images has one per pixel; choose a "
+                                         "plug-in's task that takes masks"}));
   setup = {.loss = "cross_entropy", .dataset = "vectors", .num_classes = 0, .monitor = "auto"};
   EXPECT_THAT(classification->mismatches(setup),
-              ElementsAre(Task::Mismatch{"loss.name", "cross_entropy needs class labels, but vectors gives floating-point targets"}));
+              ElementsAre(Task::Mismatch{"loss.name", "cross_entropy needs class labels, but vectors has floating-point targets"}));
 
   const auto regression = make_regression(nullptr);
   setup = {.loss = "mse", .dataset = "images", .num_classes = 10, .monitor = "auto"};
   EXPECT_THAT(regression->mismatches(setup),
-              ElementsAre(Task::Mismatch{"loss.name", "mse needs floating-point targets, but images gives class labels"}));
+              ElementsAre(Task::Mismatch{"loss.name", "mse needs floating-point targets, but images has class labels"}));
   setup = {.loss = "mse", .dataset = "vectors", .num_classes = 0, .monitor = "validation/loss"};
   EXPECT_THAT(regression->mismatches(setup), ElementsAre());
 }

@@ -15,7 +15,7 @@ torch::Tensor network(const torch::Tensor& images) {
   return (images.to(torch::kFloat64).flatten(1).matmul(weight)).square();
 }
 
-// The images moved down and right by so many pixels, which may be negative; what was outside is reflected at the edge.
+// The images shifted down and right by these numbers of pixels, which may be negative; pixels from outside are reflected at the edge.
 torch::Tensor shifted(const torch::Tensor& images, int64_t by) {
   const auto sources = [by](int64_t size) {
     std::vector<int64_t> indices;

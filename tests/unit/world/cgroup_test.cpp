@@ -43,11 +43,11 @@ TEST(Cgroup, Version1) {
   const CgroupFiles files{.groups = folder.path() / "cgroup", .mount = folder.path() / "mount"};
   EXPECT_EQ(cgroup_cpus(files), std::nullopt);
   EXPECT_EQ(cgroup_memory(files), std::nullopt);
-  // As in a container, which sees its own group at the mount and the path from outside.
+  // The view in a container, which has its own group at the mount but the path from outside.
   write(files.groups, "9:name=systemd:/\n8:pids:/docker/f9\n4:memory:/docker/f9\n2:cpuacct,cpu:/docker/f9\n0::/\n");
   write(files.mount / "cpu/cpu.cfs_quota_us", "200000\n");
   write(files.mount / "cpu/cpu.cfs_period_us", "100000\n");
-  // Which stands for "no limit".
+  // The value for "no limit".
   write(files.mount / "memory/memory.limit_in_bytes", "9223372036854771712\n");
   write(files.mount / "pids/pids.max", "64\n");
   EXPECT_EQ(cgroup_cpus(files), 2);

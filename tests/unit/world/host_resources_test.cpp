@@ -52,7 +52,8 @@ TEST(HostResources, TheUserChoosesTheComputeThreads) {
   // torchrun sets it for several processes, and leaves what the user has set.
   variables = {{"OMP_NUM_THREADS", "1"}, {"TORCHELASTIC_RUN_ID", "none"}, {"LOCAL_WORLD_SIZE", "2"}};
   EXPECT_EQ(choose().count, by_cores.count);
-  EXPECT_TRUE(choose().decision.ends_with("; OMP_NUM_THREADS=1 is ignored, as torchrun sets it by itself: set runtime.threads=1 for one"));
+  EXPECT_TRUE(choose().decision.ends_with(
+      "; OMP_NUM_THREADS=1 is ignored, because torchrun sets it by default: set runtime.threads=1 to use one thread"));
   variables["LOCAL_WORLD_SIZE"] = "1";
   EXPECT_EQ(choose().count, 1);
   variables = {{"OMP_NUM_THREADS", "5"}, {"TORCHELASTIC_RUN_ID", "none"}, {"LOCAL_WORLD_SIZE", "2"}};

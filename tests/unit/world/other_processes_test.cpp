@@ -39,12 +39,14 @@ TEST(ProcessesOfOtherRuns, HaveTheSameNameAndAreNoLaunchersNorOfThisRun) {
 
 TEST(ProcessesOfOtherRuns, AreDescribedInOneLine) {
   EXPECT_EQ(describe_other_runs({}, 2), "");
-  EXPECT_EQ(describe_other_runs({7}, 1),
-            "other runs use the cores of this host too (process 7), and each rank here uses 1 thread as if they did not; runtime.threads "
-            "sets another number");
-  EXPECT_EQ(describe_other_runs({1, 2, 3, 4, 5, 6, 7, 8, 9}, 2),
-            "other runs use the cores of this host too (process 1, 2, 3, 4, 5, 6, 7, 8, ...), and each rank here uses 2 threads as if they "
-            "did not; runtime.threads sets another number");
+  EXPECT_EQ(
+      describe_other_runs({7}, 1),
+      "other runs also use the cores of this host (process 7), but each rank here uses 1 thread as if they did not; set runtime.threads "
+      "to change the number");
+  EXPECT_EQ(
+      describe_other_runs({1, 2, 3, 4, 5, 6, 7, 8, 9}, 2),
+      "other runs also use the cores of this host (process 1, 2, 3, 4, 5, 6, 7, 8, ...), but each rank here uses 2 threads as if they "
+      "did not; set runtime.threads to change the number");
 }
 
 }  // namespace

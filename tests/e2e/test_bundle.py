@@ -1,0 +1,138 @@
+"""The archives of scripts/bundle.sh, in root folders of Debian releases that have nothing else: no network, no Python. TRAINER_BUILD_DIR is the
+build, TRAINER_FAKE_CUDA what has to be preloaded for a GPU that tests/fake_cuda imitates."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests" / "testing"))
+from debian_roots import copy_root, needs_roots, run_checked, run_inside  # noqa: E402
+from test_install import torch_folder  # noqa: E402
+
+BUILD = pathlib.Path(os.environ["TRAINER_BUILD_DIR"])
+# One file of each format. WebP is read, and PNG checked further, by OpenCV.
+IMAGES = ("baseline_420.jpg", "mode_rgb.png", "lossy_rgb.webp", "adobe_deflate.tif")
+
+
+def setUpModule():
+    if "VERSION_CODENAME=bookworm\n" not in pathlib.Path("/etc/os-release").read_text():
+        raise unittest.SkipTest("a bundle is made on Debian 12")
+    needs_roots("patchelf", "zstd")
+
+
+def make_bundle(folder, *arguments):
+    """Returns the unpacked folder, and what the script printed."""
+    run = run_checked([ROOT / "scripts" / "bundle.sh", "--output", folder, "--level", "1", *arguments])
+    [archive] = folder.glob("*.tar.zst")
+    run_checked(["tar", "--zstd", "-xf", archive, "-C", folder])
+    name = archive.name.removesuffix(".tar.zst")
+    archive.unlink()
+    return folder / name, run.stdout
+
+
+class BundleCase(unittest.TestCase):
+    arguments = ()
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(prefix="trainer-bundle-")
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        cls.bundle, cls.text = make_bundle(cls.folder, *cls.arguments)
+
+    def check_openmp(self):
+        """The distribution's would have other threads than LibTorch's."""
+        self.assertEqual(list((self.bundle / "lib/trainer/system").glob("libgomp*")), [])
+
+
+class CpuTest(BundleCase):
+    def test_what_it_holds(self):
+        self.check_openmp()
+        self.assertRegex(self.text, r"\.tar\.zst: \d+ MB, \d+ MB unpacked; needs glibc 2\.\d\d and libstdc\+\+ with GLIBCXX_3\.4\.\d+\n$")
+        licences = self.bundle / "share/doc/trainer/licences"
+        self.assertTrue(list(licences.glob("torch-*/**/LICENSE")) and list(licences.glob("torch-*/**/NOTICE")), list(licences.iterdir()))
+        self.assertTrue((self.bundle / "configs/quickstart.yaml").exists())
+        self.assertTrue((self.bundle / "datasets/cifar10_sample/README.md").exists())
+        packages = (licences / "debian/packages.txt").read_text()
+        self.assertIn("libyaml-cpp", packages)
+        for line in packages.splitlines():
+            self.assertTrue((licences / "debian" / line.split()[0]).exists(), line)
+
+    def check_in(self, release, packages=()):
+        root = self.folder / release
+        copy_root(release, root, packages)
+        (root / "images").mkdir()
+        for image in IMAGES:
+            shutil.copy(ROOT / "tests/golden/images" / image, root / "images" / image)
+        shutil.copy(ROOT / "scripts/bundle/try.sh", root)
+        place = root / "opt" / self.bundle.name
+        place.mkdir()
+        run = run_inside(root, f"/try.sh /opt/{self.bundle.name} /images /tmp", [(self.bundle, place)])
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        self.assertRegex(run.stdout, r"(?m)^trainer \d")
+        self.assertRegex(run.stdout, r"gloo: 16\.0 MiB in ")
+        for image in IMAGES:
+            self.assertIn(image, run.stdout)
+        self.assertIn("world_size 2", run.stderr)
+        self.assertTrue((root / "tmp/run/summary.json").exists())
+        self.assertGreater((root / "tmp/network.onnx").stat().st_size, 1_000_000)
+
+    def test_bookworm(self):
+        self.check_in("bookworm")
+
+    def test_trixie(self):
+        # As in the test of the kit for GPUs.
+        self.check_in("trixie", ("python3",))
+
+
+@unittest.skipUnless((BUILD / "bin/libtrainer_cuda.so").exists(), "this build has no CUDA module")
+class CudaTest(BundleCase):
+    arguments = ("--cuda",)
+
+    def trainer(self, *words, **variables):
+        environment = {name: value for name, value in os.environ.items() if name not in ("TRAINER_TORCH_DIR", "LD_LIBRARY_PATH")}
+        return subprocess.run([self.bundle / "bin/trainer", *words], env={**environment, **variables}, capture_output=True, text=True, timeout=300,
+                              cwd=self.bundle)
+
+    def test_on_an_imitated_gpu(self):
+        self.check_openmp()
+        run = self.trainer("--config", "configs/quickstart.yaml", "--run-dir", self.folder / "run", "training.epochs=1", "runtime.device=cuda",
+                           TRAINER_TORCH_DIR=str(torch_folder()), LD_PRELOAD=os.environ["TRAINER_FAKE_CUDA"], FAKE_CUDA_FOLDER=str(self.folder))
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+        self.assertIn("quickstart: cuda:0", run.stderr)
+
+    def test_it_finds_the_package_of_the_active_environment(self):
+        environment = self.folder / "environment"
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
+        [packages] = environment.glob("lib/python3*/site-packages")
+        path = f"{environment}/bin:{os.environ['PATH']}"
+        run = self.trainer("list", "models", PATH=path)
+        self.assertEqual(run.returncode, 2, run.stderr)
+        self.assertRegex(run.stderr, r"^trainer: there is no torch package, from which .* \(pip install torch==\d+\.\d+\.\d+\), or set TRAINER_TORCH_DIR .*\n$")
+        (packages / "torch").symlink_to(torch_folder())
+        run = self.trainer("doctor", "--output-dir", self.folder, PATH=path)
+        self.assertIn(run.returncode, (0, 1), run.stderr)
+        self.assertIn("LibTorch", run.stdout)
+
+    def test_a_package_that_does_not_fit(self):
+        version = self.folder / "share/cmake/Torch/TorchConfigVersion.cmake"
+        version.parent.mkdir(parents=True)
+        version.write_text('set(PACKAGE_VERSION "1.13.1")\n')
+        folder = str(self.folder)
+        run = self.trainer("--version", TRAINER_TORCH_DIR=folder)
+        self.assertEqual((run.returncode, run.stderr.split(",")[0]), (2, f"trainer: {folder} has LibTorch 1.13.1"))
+        shutil.copy(pathlib.Path(torch_folder(), "share/cmake/Torch/TorchConfigVersion.cmake"), version)
+        run = self.trainer("--version", TRAINER_TORCH_DIR=folder)
+        self.assertEqual(run.returncode, 2)
+        self.assertRegex(run.stderr, r"^trainer: the torch package in .* is for CPUs only or for another CUDA; this bundle needs libcudart\.so\.\d+\n$")
+        run = self.trainer("--version", TRAINER_TORCH_DIR="/nowhere")
+        self.assertEqual((run.returncode, run.stderr), (2, "trainer: /nowhere is not the folder of a torch package\n"))
+
+
+if __name__ == "__main__":
+    unittest.main()
