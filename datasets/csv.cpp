@@ -192,7 +192,7 @@ fs::path common_folder(const CsvOptions& options) {
 }
 
 // The images of both files, relative to their common folder.
-std::vector<fs::path> list_images(const CsvOptions& options) {
+std::vector<fs::path> all_images(const CsvOptions& options) {
   std::set<std::string> paths;
   for (const auto split : {data::Split::kTrain, data::Split::kValidation}) {
     const auto file = file_of(options, split);
@@ -317,7 +317,7 @@ data::DatasetFactory csv_factory(const CsvOptions& options) {
     check();
     return common_folder(options);
   };
-  factory.list_files = [options] { return list_images(options); };
+  factory.list_files = [options] { return all_images(options); };
   // Only the images are in the other folder; the CSV files are read from their original place.
   factory.in_folder = [options](const fs::path& folder) {
     auto moved = options;

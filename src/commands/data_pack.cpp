@@ -215,7 +215,7 @@ void pack(const config::Experiment& experiment, const PackArguments& arguments, 
 namespace {
 
 // For images that are resized but not stored as pixels.
-constexpr int kJpegQuality = 95;
+constexpr int kPackedQuality = 95;
 
 // Makes entries; each thread has its own object.
 class EntryMaker {
@@ -234,7 +234,7 @@ class EntryMaker {
     if (!is_larger && !is_file) return datasets::pixels_entry(sample.image);
     if (is_larger) resize_->apply(picture, random_);
     const auto pixels = picture.pixels();
-    if (stays_file) return datasets::file_entry(data::encode_jpeg(colours_of(pixels).data(), pixels.height, pixels.width, kJpegQuality));
+    if (stays_file) return datasets::file_entry(data::encode_jpeg(colours_of(pixels).data(), pixels.height, pixels.width, kPackedQuality));
     return datasets::pixels_entry(
         data::ImageView::whole(pixels.data, pixels.channels, pixels.height, pixels.width, data::PixelOrder::kInterleaved));
   }

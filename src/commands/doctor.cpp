@@ -18,7 +18,7 @@ namespace {
 
 using doctor::Status;
 
-struct Result {
+struct CheckResult {
   std::string name;
   doctor::Finding finding;
 };
@@ -28,7 +28,7 @@ const char* name_of(Status status) {
   return kNames[static_cast<size_t>(status)];
 }
 
-void print_result(const Result& result, bool with_colour) {
+void print_result(const CheckResult& result, bool with_colour) {
   constexpr std::array kColours = {"\x1b[32m", "\x1b[33m", "\x1b[31m"};
   const auto& [status, text, fix] = result.finding;
   const auto mark = fmt::format("{:<8}", name_of(status));
@@ -43,11 +43,11 @@ void print_result(const Result& result, bool with_colour) {
   flush_standard_output();
 }
 
-size_t count(const std::vector<Result>& results, Status status) {
-  return static_cast<size_t>(std::ranges::count_if(results, [&](const Result& result) { return result.finding.status == status; }));
+size_t count(const std::vector<CheckResult>& results, Status status) {
+  return static_cast<size_t>(std::ranges::count_if(results, [&](const CheckResult& result) { return result.finding.status == status; }));
 }
 
-void print_json(const std::vector<Result>& results, Status worst) {
+void print_json(const std::vector<CheckResult>& results, Status worst) {
   auto checks = reporting::Json::array();
   for (const auto& [name, finding] : results) {
     reporting::Json check = {{"name", name}, {"status", name_of(finding.status)}, {"text", finding.text}};
@@ -79,7 +79,7 @@ ExitCode doctor(const std::vector<std::string>& args) {
 
   const bool with_colour = isatty(STDOUT_FILENO) != 0 && world::wants_colour();
   subject.gpus = doctor::find_gpus();
-  std::vector<Result> results;
+  std::vector<CheckResult> results;
   for (const auto& check : doctor::all_checks()) {
     for (auto& finding : doctor::run(check, subject)) {
       results.push_back({check.name, std::move(finding)});

@@ -240,7 +240,7 @@ std::optional<drawing::RgbImage> draw_first_batch(const config::Experiment& expe
 namespace {
 
 constexpr int kLongestEdge = 96;  // of a picture in a report
-constexpr int kJpegQuality = 88;
+constexpr int kPreviewQuality = 88;
 
 std::string to_base64(const std::vector<uint8_t>& bytes) {
   constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -280,7 +280,7 @@ std::string to_data_url(const data::Sample& sample, const data::ImageDecoding& d
     for (int c = 0; c < 3; ++c)
       rgb.push_back(array.data[pixel * static_cast<size_t>(array.channels) + static_cast<size_t>(std::min(c, array.channels - 1))]);
   }
-  return "data:image/jpeg;base64," + to_base64(data::encode_jpeg(rgb.data(), array.height, array.width, kJpegQuality));
+  return "data:image/jpeg;base64," + to_base64(data::encode_jpeg(rgb.data(), array.height, array.width, kPreviewQuality));
 }
 
 report::Pictures read_sample_pictures(const history::RunRecord& run, const std::vector<int64_t>& samples) {

@@ -25,7 +25,7 @@ namespace {
 using namespace std::chrono_literals;
 
 // The interval between two checks of whether the program has ended, once this is expected.
-constexpr auto kInterval = 50ms;
+constexpr auto kCheckInterval = 50ms;
 // How long a program that has stopped reading may take to end, so that the warning can give the reason.
 constexpr auto kTimeToEnd = 2s;
 // Longer lines of the program's output are logged in pieces.
@@ -154,7 +154,7 @@ void EventCommand::wait_for_event() {
   const int output = has_more_output_ ? -1 : output_.number();
   std::array<pollfd, 3> wanted = {
       {{wake_up_.number(), POLLIN, 0}, {input_.number(), static_cast<short>(has_lines ? POLLOUT : 0), 0}, {output, POLLIN, 0}}};
-  if (poll(wanted.data(), wanted.size(), expects_end || has_more_output_ ? static_cast<int>(kInterval / 1ms) : -1) < 0) return;
+  if (poll(wanted.data(), wanted.size(), expects_end || has_more_output_ ? static_cast<int>(kCheckInterval / 1ms) : -1) < 0) return;
   eventfd_t count = 0;
   eventfd_read(wake_up_.number(), &count);
   if ((wanted[1].revents & POLLERR) != 0) lose_reader();
@@ -253,7 +253,7 @@ bool EventCommand::has_ended() {
 
 bool EventCommand::has_ended_within(std::chrono::milliseconds duration) {
   const auto deadline = Clock::now() + duration;
-  while (!has_ended() && Clock::now() < deadline) std::this_thread::sleep_for(kInterval);
+  while (!has_ended() && Clock::now() < deadline) std::this_thread::sleep_for(kCheckInterval);
   return has_ended();
 }
 

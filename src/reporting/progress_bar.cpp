@@ -10,7 +10,7 @@
 namespace trainer::reporting {
 namespace {
 
-constexpr auto kInterval = std::chrono::milliseconds(100);
+constexpr auto kDrawInterval = std::chrono::milliseconds(100);
 // Moves to the beginning of the line and erases to its end.
 constexpr const char* kErase = "\r\x1b[K";
 
@@ -38,7 +38,7 @@ std::string format_bar(const Fields& fields, double fraction, size_t width, bool
 
 bool ProgressBar::due(Clock::time_point now) const {
   const std::lock_guard lock(mutex_);
-  return !is_drawn_ || now - drawn_at_ >= kInterval;
+  return !is_drawn_ || now - drawn_at_ >= kDrawInterval;
 }
 
 void ProgressBar::draw(const Fields& fields, double fraction, Clock::time_point now) {
@@ -73,26 +73,26 @@ void ProgressBar::write(const std::string& text) const {
 namespace {
 
 constexpr size_t kGap = 2;     // columns between two cells, and before the first one, for the mark of the best epoch
-constexpr size_t kMetric = 7;  // "100.00%", "-1.2e-07"
+constexpr size_t kMetricWidth = 7;  // "100.00%", "-1.2e-07"
 constexpr const char* kNone = "-";
 constexpr int kAlways = std::numeric_limits<int>::max();
 
 // Columns with the lowest importance are omitted first on a narrow terminal. Earlier metrics are more important than later ones.
-enum Importance : int {
-  kEma = 10,
-  kFurtherValidation = 20,
-  kRate = 30,
-  kLr = 31,
-  kTime = 32,
-  kFurtherTrain = 50,
-  kTrain = 90,
-  kValidation = 100
+enum ColumnImportance : int {
+  kEmaColumn = 10,
+  kFurtherValidationColumns = 20,
+  kRateColumn = 30,
+  kLrColumn = 31,
+  kTimeColumn = 32,
+  kFurtherTrainColumns = 50,
+  kTrainColumn = 90,
+  kValidationColumn = 100
 };
 
 std::string cell(const Metrics* metrics, const MetricInfo& info) {
   const auto* metric = metrics == nullptr ? nullptr : find_metric(*metrics, info.name);
   if (metric == nullptr) return kNone;
-  return info.format == MetricFormat::kPercent ? format_value(*metric) : number_of_width(metric->value, kMetric);
+  return info.format == MetricFormat::kPercent ? format_value(*metric) : number_of_width(metric->value, kMetricWidth);
 }
 
 // "--- train ----" with this width.
@@ -114,18 +114,18 @@ std::vector<EpochTable::Column> EpochTable::columns_of(const EpochEvent& event) 
     for (const auto& info : infos) {
       if (info.is_detail) continue;
       const int importance = number == 0 ? first : number == 1 ? second : further - number;
-      columns.push_back({group, info.name, std::max(kMetric, info.name.size()), importance, cell(metrics, info)});
+      columns.push_back({group, info.name, std::max(kMetricWidth, info.name.size()), importance, cell(metrics, info)});
       ++number;
     }
   };
   const auto& validation = event.validation;
-  add("train", metrics_.train, &event.train_metrics, kTrain, kFurtherTrain, kFurtherTrain);
-  add("validation", metrics_.validation, validation ? &validation->metrics : nullptr, kValidation, kValidation - 1, kFurtherValidation);
-  if (with_ema_) add("ema", metrics_.validation, validation ? &validation->ema_metrics : nullptr, kEma, kEma, kEma);
+  add("train", metrics_.train, &event.train_metrics, kTrainColumn, kFurtherTrainColumns, kFurtherTrainColumns);
+  add("validation", metrics_.validation, validation ? &validation->metrics : nullptr, kValidationColumn, kValidationColumn - 1, kFurtherValidationColumns);
+  if (with_ema_) add("ema", metrics_.validation, validation ? &validation->ema_metrics : nullptr, kEmaColumn, kEmaColumn, kEmaColumn);
   const double seconds = event.seconds + (validation ? validation->seconds : 0);
-  columns.push_back({"", "lr", 7, kLr, format_lr(event.lr)});
-  columns.push_back({"", "time", 6, kTime, format_seconds(seconds)});
-  columns.push_back({"", "img/s", 6, kRate, format_rate(event.images_per_second)});
+  columns.push_back({"", "lr", 7, kLrColumn, format_lr(event.lr)});
+  columns.push_back({"", "time", 6, kTimeColumn, format_seconds(seconds)});
+  columns.push_back({"", "img/s", 6, kRateColumn, format_rate(event.images_per_second)});
   return columns;
 }
 

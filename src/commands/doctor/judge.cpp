@@ -181,9 +181,9 @@ std::vector<Finding> judge_links(const Gpus& gpus) {
 
 namespace {
 
-std::string to_text(const Measurement& measurement, double seconds) {
-  return fmt::format("{} in {:.1f} ms ({:.2f} GB/s)", format_bytes(static_cast<uint64_t>(measurement.num_bytes)), seconds * 1e3,
-                     static_cast<double>(measurement.num_bytes) / seconds / 1e9);
+std::string to_text(const Measurement& measurement, double elapsed) {
+  return fmt::format("{} in {:.1f} ms ({:.2f} GB/s)", format_bytes(static_cast<uint64_t>(measurement.num_bytes)), elapsed * 1e3,
+                     static_cast<double>(measurement.num_bytes) / elapsed / 1e9);
 }
 
 std::string to_text(const Measurement& measurement) {

@@ -27,7 +27,7 @@ void Normalize::describe(KeyTable& keys) {
 namespace {
 
 // Draws boxes with the distribution of torchvision.transforms.RandomErasing (get_params in torchvision/transforms/transforms.py).
-constexpr int kTries = 10;
+constexpr int kErasingTries = 10;
 
 class RandomErasing : public ErasingTransform {
  public:
@@ -41,7 +41,7 @@ class RandomErasing : public ErasingTransform {
 
   Box draw_box(int height, int width, SampleRandom& random) const override {
     if (!random.next_bool(p_)) return {};
-    for (int i = 0; i < kTries; ++i) {
+    for (int i = 0; i < kErasingTries; ++i) {
       const double area = static_cast<double>(height) * width * random.next_between(scale_.front(), scale_.back());
       const double ratio = std::exp(random.next_between(std::log(ratio_.front()), std::log(ratio_.back())));
       // Like Python's round(), rounds half to even.

@@ -61,7 +61,7 @@ void require_number_or_range(KeyTable& keys, const std::string& key, const std::
 
 namespace {
 
-constexpr int kTries = 10;
+constexpr int kCropTries = 10;
 
 // Like Python's round(), rounds half to even.
 int round_half_to_even(double value) { return static_cast<int>(std::nearbyint(value)); }
@@ -87,7 +87,7 @@ Box central_box(int height, int width, Range ratio) {
 
 Box draw_resized_crop_box(int height, int width, Range scale, Range ratio, SampleRandom& random) {
   const double area = static_cast<double>(height) * width;
-  for (int i = 0; i < kTries; ++i) {
+  for (int i = 0; i < kCropTries; ++i) {
     const double box_area = area * random.next_between(scale.least, scale.greatest);
     const double box_ratio = std::exp(random.next_between(std::log(ratio.least), std::log(ratio.greatest)));
     const int box_width = round_half_to_even(std::sqrt(box_area * box_ratio));

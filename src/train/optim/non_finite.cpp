@@ -18,8 +18,8 @@ std::span<const Value> values_of(const torch::Tensor& tensor) {
 
 bool has_non_finite(const torch::Tensor& tensor) {
   if (tensor.is_non_overlapping_and_dense()) {
-    if (tensor.scalar_type() == torch::kFloat32) return has_non_finite(values_of<float>(tensor));
-    if (tensor.scalar_type() == torch::kFloat64) return has_non_finite(values_of<double>(tensor));
+    if (tensor.scalar_type() == torch::kFloat32) return optim::has_non_finite(values_of<float>(tensor));
+    if (tensor.scalar_type() == torch::kFloat64) return optim::has_non_finite(values_of<double>(tensor));
   }
   return !tensor.isfinite().all().item<bool>();
 }
