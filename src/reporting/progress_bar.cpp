@@ -72,7 +72,7 @@ void ProgressBar::write(const std::string& text) const {
 
 namespace {
 
-constexpr size_t kGap = 2;     // columns between two cells, and before the first one, for the mark of the best epoch
+constexpr size_t kGap = 2;          // columns between two cells, and before the first one, for the mark of the best epoch
 constexpr size_t kMetricWidth = 7;  // "100.00%", "-1.2e-07"
 constexpr const char* kNone = "-";
 constexpr int kAlways = std::numeric_limits<int>::max();
@@ -120,7 +120,8 @@ std::vector<EpochTable::Column> EpochTable::columns_of(const EpochEvent& event) 
   };
   const auto& validation = event.validation;
   add("train", metrics_.train, &event.train_metrics, kTrainColumn, kFurtherTrainColumns, kFurtherTrainColumns);
-  add("validation", metrics_.validation, validation ? &validation->metrics : nullptr, kValidationColumn, kValidationColumn - 1, kFurtherValidationColumns);
+  add("validation", metrics_.validation, validation ? &validation->metrics : nullptr, kValidationColumn, kValidationColumn - 1,
+      kFurtherValidationColumns);
   if (with_ema_) add("ema", metrics_.validation, validation ? &validation->ema_metrics : nullptr, kEmaColumn, kEmaColumn, kEmaColumn);
   const double seconds = event.seconds + (validation ? validation->seconds : 0);
   columns.push_back({"", "lr", 7, kLrColumn, format_lr(event.lr)});

@@ -32,7 +32,7 @@ torch::Tensor weight_gradient(const torch::Tensor& x, const torch::Tensor& dy, c
     const auto* given = dy.const_data_ptr<scalar_t>();
     auto* result = gradient.data_ptr<scalar_t>();
     parallel_for(0, num_gradient_parts(shape), 1,
-                     [&](int64_t begin, int64_t end) { add_strided_weight_gradient(shape, input, given, result, begin, end); });
+                 [&](int64_t begin, int64_t end) { add_strided_weight_gradient(shape, input, given, result, begin, end); });
   });
   return gradient;
 }
@@ -196,9 +196,8 @@ torch::Tensor sum_by_position(const S* x, const S* dy, const Shape& shape, Tile 
     parallel_for(first, last, 1, [&](int64_t begin, int64_t end) {
       transform_block(tile, shape, x, dy, first, last - first, begin, end, inputs, gradients);
     });
-    parallel_for(0, num_positions(tile), 1, [&](int64_t begin, int64_t end) {
-      add_weight_products(tile, shape, inputs, gradients, last - first, all, begin, end);
-    });
+    parallel_for(0, num_positions(tile), 1,
+                 [&](int64_t begin, int64_t end) { add_weight_products(tile, shape, inputs, gradients, last - first, all, begin, end); });
   }
   return sums;
 }
