@@ -9,7 +9,7 @@ install(DIRECTORY configs DESTINATION "${CMAKE_INSTALL_DATADIR}/trainer")
 # The build of the container image does not have these folders.
 install(DIRECTORY scripts/kubernetes scripts/slurm DESTINATION "${CMAKE_INSTALL_DATADIR}/trainer" OPTIONAL)
 install(DIRECTORY docs DESTINATION "${CMAKE_INSTALL_DOCDIR}" OPTIONAL)
-install(DIRECTORY datasets/cifar10_sample DESTINATION "${CMAKE_INSTALL_DATADIR}/trainer/datasets")
+install(DIRECTORY datasets/cifar10_sample datasets/mnist_sample DESTINATION "${CMAKE_INSTALL_DATADIR}/trainer/datasets")
 install(FILES LICENSE THIRD_PARTY_NOTICES.md README.md CHANGELOG.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 
 # find_package(trainer)

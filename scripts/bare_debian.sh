@@ -143,6 +143,6 @@ mount --rbind /dev "$base/dev"
 step "clone" git clone --quiet --no-hardlinks "$root" "$base/root/trainer"
 if [ -n "$compiler" ]; then step "$compiler" install_compiler; fi
 if [ -n "$torch" ]; then step "LibTorch $torch" install_torch; fi
-step "launch.sh" in_clone scripts/launch.sh --config configs/quickstart.yaml
+step "launch.sh" in_clone scripts/launch.sh --config configs/digits.yaml
 step "test.sh" in_clone scripts/test.sh
 printf '%s\n' "" "$suite${compiler:+, $compiler}${torch:+, LibTorch $torch}, TRAINER_WITH_OPENCV=$opencv" "${report[@]}"

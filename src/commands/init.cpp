@@ -20,6 +20,7 @@
 #include "commands/command.h"
 #include "commands/run_end.h"
 #include "config/reader.h"
+#include "config/schema.h"
 #include "data/transforms/transform.h"
 #include "datasets/csv.h"
 #include "datasets/registry.h"
@@ -218,6 +219,9 @@ void try_new_file(const fs::path& path) {
   fs::remove(path);
 }
 
+// Beside the experiment file, which names it in its first line for the language server of the editor.
+constexpr const char* kSchemaName = "trainer.schema.json";
+
 void print_next_steps(const std::string& path, bool has_data) {
   struct Step {
     std::string command;
@@ -233,7 +237,7 @@ void print_next_steps(const std::string& path, bool has_data) {
   size_t width = 0;
   for (const auto& step : steps) width = std::max(width, step.command.size());
   if (is_standard_output_closed()) return;
-  print("{} is written. What you can do next:\n", path);
+  print("{} is written, and beside it {}, with which editors complete and check it. What you can do next:\n", path, kSchemaName);
   for (const auto& step : steps) print("  {:<{}}  # {}\n", step.command, width, step.purpose);
 }
 
@@ -258,8 +262,10 @@ ExitCode init(const std::vector<std::string>& args) {
 
   const auto logger = make_console_logger();
   const auto text = data.empty() ? starting_file_without_data() : file_for(data, *logger);
-  config::load_text(text, output.string(), {}, session::all_registries());
-  write_new_file(output, text);
+  const auto& registries = session::all_registries();
+  config::load_text(text, output.string(), {}, registries);
+  write_new_file(output, fmt::format("# yaml-language-server: $schema={}\n{}", kSchemaName, text));
+  write_file_atomically(output.parent_path() / kSchemaName, config::schema(registries).dump(1) + '\n');
   print_next_steps(output.string(), /*has_data=*/!data.empty());
   return ExitCode::kDone;
 }

@@ -104,8 +104,8 @@ class AuditTest(FolderCase):
         run = self.audit(code=3)
         self.assertIn("  images that are also in another part: 2 (1 with the same pixels)\n"
                       "    (they make the results of that part too good; remove them from one part, or keep copies together (dataset.split.group))\n"
-                      "    validation sample 2, data/val/cat/copy.png (cat)\n      as training sample 1, data/train/cat/1.png (cat), the same pixels\n"
-                      "    validation sample 5, data/val/dog/larger.png (dog)\n      as training sample 6, data/train/dog/2.png (dog), similarity 0.9", run.out)
+                      "    validation sample 2, data/val/cat/copy.png (cat)\n      matches training sample 1, data/train/cat/1.png (cat), the same pixels\n"
+                      "    validation sample 5, data/val/dog/larger.png (dog)\n      matches training sample 6, data/train/dog/2.png (dog), similarity 0.9", run.out)
         self.assertTrue(run.out.endswith("\nthis data set damages results; --json lists all, and --page shows the images\n"), run.out)
         found = self.findings(code=3)
         self.assertEqual(self.names(found["leaks"]), [("val/cat/copy.png", "train/cat/1.png"), ("val/dog/larger.png", "train/dog/2.png")])
@@ -128,7 +128,7 @@ class AuditTest(FolderCase):
         for i in range(5):
             self.add(f"train/cat/again{i}.png", scene(1))
         self.assertIn("  images that occur twice in the same part: 5 (5 with the same pixels)\n    (they have more weight than others)\n"
-                      "    training sample 4, data/train/cat/again0.png (cat)\n      as training sample 1, data/train/cat/1.png (cat), the same pixels\n", self.audit().out)
+                      "    training sample 4, data/train/cat/again0.png (cat)\n      matches training sample 1, data/train/cat/1.png (cat), the same pixels\n", self.audit().out)
         self.assertIn("    and 2 more\n", self.audit().out)
         self.assertEqual(len(self.findings()["duplicates"]), 5)
 

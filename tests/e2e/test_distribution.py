@@ -119,7 +119,7 @@ class DistributionTest(LaunchCase):
                 ("renamed", lambda other: (other / "images/dog").rename(other / "images/ape"),
                  "other training images than rank 0: class 0 is ape, not cat"),
                 ("missing", lambda other: (other / cat).unlink(),
-                 "23 training images, rank 0 has 24; the first difference: image 5 is cat/12.ppm of class 0 with 5941 bytes, not "
+                 "23 training images, but rank 0 has 24; the first difference: image 5 is cat/12.ppm of class 0 with 5941 bytes, not "
                  "cat/10.ppm of class 0 with 6013 bytes"),
                 ("shortened", lambda other: os.truncate(other / cat, 100),
                  "other training images than rank 0: image 5 is cat/10.ppm of class 0 with 100 bytes, not cat/10.ppm of class 0 with 6013 bytes")):
@@ -154,7 +154,7 @@ class DistributionTest(LaunchCase):
                 ("{name: csv, train: train.csv, validation: validation.csv}",
                  lambda other: (other / "validation.csv").write_text(f"{rows[0]}images/dog/07.ppm,cat\n"),
                  "other validation images than rank 0: image 1 is images/dog/07.ppm of class 0 with 6076 bytes, not images/dog/07.ppm of class 1 "),
-                ("{name: lmdb, root: packed}", pack_fewer, "23 training images, rank 0 has 24; the first difference: image 17 is 13.ppm of class 1 ")):
+                ("{name: lmdb, root: packed}", pack_fewer, "23 training images, but rank 0 has 24; the first difference: image 17 is 13.ppm of class 1 ")):
             with self.subTest(dataset):
                 folders = [self.with_images, self.make_other(change)]
                 zero, _ = self.run_ranks("refused", folders, f"dataset={dataset}", *CROPS, codes=[3, 3])
@@ -168,7 +168,7 @@ class DistributionTest(LaunchCase):
                 ([], lambda other: os.truncate(other / "images/dog/11.ppm", 100),
                  "other images than rank 0: image 17 is dog/11.ppm of class 1 with 100 bytes, not "),
                 (["--data", "dogs"], lambda other: (other / "dogs/dog/23.ppm").unlink(),
-                 r"11 images, rank 0 has 12; the first difference: only rank 0 has image 11, dog/23\.ppm of class 1 with \d+ bytes; ")):
+                 r"11 images, but rank 0 has 12; the first difference: only rank 0 has image 11, dog/23\.ppm of class 1 with \d+ bytes; ")):
             with self.subTest(data):
                 evaluation = ["eval", "--checkpoint", self.run_dir / "checkpoints" / "last.pt", *data]
                 folders = (self.with_images, self.make_other(change))

@@ -218,7 +218,7 @@ class EvalTest(Experiment):
                 (["--checkpoint", "none.pt"], 5, "none.pt"),
                 (["--checkpoint", self.checkpoint, "validation.batchsize=7"], 2,
                  'command line: validation.batchsize: unknown key; did you mean "batch_size"?'),
-                (["--checkpoint", self.checkpoint, "--tta", "flip"], 2, "validation.tta: flip needs images, but synthetic holds none"),
+                (["--checkpoint", self.checkpoint, "--tta", "flip"], 2, "validation.tta: flip needs images, but synthetic has none"),
                 (["--checkpoint", self.checkpoint, "dataset.num_classes=9"], 2, "demo_linear has 10 outputs, but synthetic has 9 classes")):
             with self.subTest(args):
                 self.assertIn(message, self.refusal("eval", *args, code=code))

@@ -204,7 +204,7 @@ class ReportTest(unittest.TestCase):
         # The curves of the evaluation, before and after a calibration.
         self.assertEqual(view.evaluate("[...document.querySelectorAll('svg.reliability')].map((node) => node.querySelectorAll('rect').length).join()"), "14,14,10,0")
         text = view.evaluate("document.querySelector('#evaluation').textContent")
-        for words in ("with 500 images of the validation set, after step 4", "calibration error 25.00% (12.50% to 50.00%)", "Temperature1.2500",
+        for words in ("500 images of the validation split after step 4", "calibration error 25.00% (12.50% to 50.00%)", "Temperature1.2500",
                       "if it is at least 6.25% probable", "50 images; average precision 6.25%"):
             self.assertIn(words, text)
         self.assertEqual(view.evaluate("document.querySelector('svg .curve').points.length"), 20)
@@ -394,7 +394,7 @@ class ReportTest(unittest.TestCase):
             self.addCleanup(again.communicate)
             self.addCleanup(again.kill)
             self.assertNotEqual(again.stdout.readline().strip(), address)
-            view.wait_for(f"{subtitle}.startsWith('Not connected: the answer has the status 403; if trainer report was started again, ')")
+            view.wait_for(f"{subtitle}.startsWith('Not connected: the server answered with status 403; if trainer report was started again, ')")
 
 
 if __name__ == "__main__":

@@ -163,14 +163,14 @@ class WeightsTest(FolderCase):
         self.file.write_bytes(self.server.body[1:])
         run = self.trainer("weights", "verify")
         self.assertEqual(run.returncode, 3)
-        self.assertIn(f"bad: {self.file}\n     its SHA-256 sum does not begin with {self.name[4:20]}; remove it, ", run.out)
+        self.assertIn(f"bad: {self.file}\n     its SHA-256 checksum does not begin with {self.name[4:20]}; remove it, ", run.out)
 
     def test_a_damaged_file(self):
         self.assert_fetched(self.fetch())
         self.file.write_bytes(self.server.body[1:])
         run = self.fetch()
         self.assertEqual(run.returncode, 3)
-        self.assertIn(f"{self.file}: its SHA-256 sum does not begin with the digits in its name; remove the file, so that it is downloaded again", run.err)
+        self.assertIn(f"{self.file}: its SHA-256 checksum does not begin with the digits in its name; remove the file, so that it is downloaded again", run.err)
 
     def test_files_of_the_same_name_without_a_sum(self):
         paths = []

@@ -85,6 +85,9 @@ class ConfigSchemaTest(FolderCase):
             for i in range(3):
                 (self.folder / "data" / name / f"{i}.ppm").write_bytes(b"P6 9 8 255\n" + bytes(3 * 9 * 8))
         self.assertEqual(trainer("init", "--data", "data", cwd=self.folder).returncode, 0)
+        first_line = (self.folder / "experiment.yaml").read_text().split("\n")[0]
+        schema = self.folder / first_line.removeprefix("# yaml-language-server: $schema=")
+        self.assertEqual(schema.read_text(), trainer("config", "schema").out)
         reader = ruamel.yaml.YAML(typ="safe", pure=True)
         self.assert_valid(reader.load(self.folder / "experiment.yaml"))
         run = trainer("config", "show", "--config", "experiment.yaml", "training.ema={decay: 0.9}", "dataset.split={}", "dataset.validation_split=0", cwd=self.folder)

@@ -36,7 +36,7 @@ class SmallDatasets {
       return {"dataset.root=" + (folder_.path() / "imagefolder").string(), "model.weights=''", "dataset.train_transforms=" + resize,
               "dataset.validation_transforms=" + resize};
     }
-    if (name == "tiny_imagenet" || name == "cifar100_wrn" || name == "mnist" || name == "layers_lenet5")
+    if (name == "tiny_imagenet" || name == "cifar100_wrn" || name == "mnist" || name == "digits" || name == "layers_lenet5")
       return {"dataset.root=" + folder_.path().string()};
     if (name == "quickstart" || name.starts_with("cifar10_") || name.starts_with("layers_"))
       return {"dataset.root=" TRAINER_SOURCE_DIR "/datasets/cifar10_sample"};

@@ -84,7 +84,7 @@ TEST(Samplers, WeightsThatCannotBeUsedAreRefused) {
   expect("1\n2", "{}: it has 2 lines, but the training set has 3 images; write one line per image, in the order of the files");
   expect("1\n2\n3\n4\n", "{}: it has 4 lines, but the training set has 3 images; write one line per image, in the order of the files");
   expect("0\n0\n0\n", "{}: the weights of the training images add up to 0; write at least one weight greater than 0");
-  expect("1e308\n1e308\n1e308\n", "{}: the weights of the training images add up to inf; write smaller ones");
+  expect("1e308\n1e308\n1e308\n", "{}: the weights of the training images add up to inf; write smaller weights");
   expect("1\n0\n1\n",
          "num_samples: 3 samples cannot be drawn without replacement, because only 2 have a weight other than 0; choose at most 2, or set "
          "replacement: true",

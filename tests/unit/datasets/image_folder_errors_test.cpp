@@ -48,9 +48,9 @@ TEST_F(ImageFolderErrorsTest, ValidationWithoutAnyImageIsRefused) {
   write({"train/cat/1.jpg"});
   make_folder("val");
   EXPECT_THAT(failure(data::Split::kValidation),
-              AllOf(StartsWith(path("val") + " has no images (files ending in .jpg "), HasSubstr("); put")));
+              AllOf(StartsWith(path("val") + " has no images (files ending in .jpg "), HasSubstr("); add")));
   write({"val/cat/1.txt"});
-  EXPECT_THAT(failure(data::Split::kValidation), AllOf(StartsWith(path("val") + " has no images ("), HasSubstr(") among its 1 file; put")));
+  EXPECT_THAT(failure(data::Split::kValidation), AllOf(StartsWith(path("val") + " has no images ("), HasSubstr(") among its 1 file; add")));
 }
 
 TEST_F(ImageFolderErrorsTest, SaysWhatTheRootLacks) {

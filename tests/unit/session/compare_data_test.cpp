@@ -114,7 +114,7 @@ TEST(CompareData, TheFirstDifferenceIsNamed) {
       std::string("rank 1 on host-1 has 39 validation images, but rank 0 has 40; the first difference: only rank 0 has image 39, 39.jpg of "
                   "class 1 with 139 bytes") +
           kRemedy);
-  EXPECT_EQ(compare({shorter, complete()}).substr(0, 100),
+  EXPECT_EQ(compare({shorter, complete()}).substr(0, 104),
             "rank 1 on host-1 has 40 validation images, but rank 0 has 39; the first difference: only rank 1 has imag");
   const auto other_than = [](const std::string& example) {
     return "rank 1 on host-1 has other validation images than rank 0: " + example + kRemedy;
