@@ -10,7 +10,7 @@ namespace trainer::models {
 struct PublishedWeights {
   const char* model;
   const char* name;  // torchvision's in lower case, such as "imagenet1k_v2"
-  const char* file;  // its name ends with the first digits of its SHA-256 sum, such as "resnet18-f37072fd.pth"
+  const char* file;  // its name ends with the first digits of its SHA-256 checksum, such as "resnet18-f37072fd.pth"
   double top1;       // accuracy on ImageNet's validation set as published by torchvision, in percent
   double size;       // in MiB
   // The transforms of the images: the shorter edge was resized to `resize`, and the centre cropped to `crop`.

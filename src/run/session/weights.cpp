@@ -76,7 +76,7 @@ fs::path fetch_weights(const WeightsSource& source, Logger& logger) {
   if (fs::exists(target)) {
     if (datasets::has_checksum(target, source.checksum)) return target;
     throw DataError(
-        fmt::format("{}: its SHA-256 sum does not begin with the digits in its name; remove the file, so that it is downloaded again",
+        fmt::format("{}: its SHA-256 checksum does not begin with the digits in its name; remove the file, so that it is downloaded again",
                     target.string()));
   }
   try {

@@ -18,15 +18,15 @@ struct WeightsSource {
   datasets::Checksum checksum;
 };
 
-// The first digits of the SHA-256 sum at the end of a file's name, as in resnet18-f37072fd.pth; none: nothing is compared.
+// The first digits of the SHA-256 checksum at the end of a file's name, as in resnet18-f37072fd.pth; none: nothing is compared.
 datasets::Checksum checksum_in_name(const std::string& file);
 // Whether the text is an address (URL) and not a name.
 bool is_address(const std::string& text);
 // The reason why the address cannot be that of a file; empty if it can.
 std::string problem_of_address(const std::string& address);
 // `weights`: a name of models::find_published_weights(), or an address. The name of the address's file may end with the first digits of its
-// SHA-256 sum, as in torch.hub; if not, the name in the cache begins with a hash of the address. `mirror`: the address of a folder to use
-// instead of torchvision's; empty: none.
+// SHA-256 checksum, as in torch.hub; if not, the name in the cache begins with a hash of the address. `mirror`: the address of a folder to
+// use instead of torchvision's; empty: none.
 WeightsSource weights_source(const std::string& model, const std::string& weights, const std::string& mirror);
 
 // ${TRAINER_HOME}/weights, or ~/.cache/trainer/weights.

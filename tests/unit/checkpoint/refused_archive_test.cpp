@@ -65,7 +65,8 @@ TEST_F(RefusedArchive, WithAWrongDirectory) {
             damaged("\"archive/data.pkl\" in it has no size or place in the directory"));
   EXPECT_EQ(pytorch_file_refusal(replaced(file_, first + 42, std::string(4, '\xff'))),
             damaged("\"archive/data.pkl\" in it has no size or place in the directory"));
-  EXPECT_THAT(pytorch_file_refusal(replaced(file_, first + 45, "\x10")), StartsWith("a.pt: \"archive/data.pkl\" in it has 141 bytes at byte 268435456, which is outside the archive; "));
+  EXPECT_THAT(pytorch_file_refusal(replaced(file_, first + 45, "\x10")),
+              StartsWith("a.pt: \"archive/data.pkl\" in it has 141 bytes at byte 268435456, which is outside the archive; "));
   EXPECT_EQ(pytorch_file_refusal(replaced(file_, first + 42, "\1")),
             damaged("\"archive/data.pkl\" in it is not at byte 1, where the directory places it"));
 }

@@ -74,7 +74,8 @@ TEST(Inspect, FindsWhatOnlyBuildingAndRunningTheNetworkShows) {
   EXPECT_THAT(problems_of({"model.init_from=missing.pt"}), HasSubstr("missing.pt"));
   EXPECT_THAT(problems_of({"distributed.secret_file=missing"}), "");
   EXPECT_THAT(problems_of({"distributed.secret_file=missing"}, 2), HasSubstr("distributed.secret_file missing: "));
-  EXPECT_THAT(problems_of({"dataloader.sampler={name: subset, count: 60000}"}), HasSubstr("60000 is too large, because the training set has only"));
+  EXPECT_THAT(problems_of({"dataloader.sampler={name: subset, count: 60000}"}),
+              HasSubstr("60000 is too large, because the training set has only"));
 }
 
 TEST(Inspect, FindsALastBatchOfOneImageOnWhichBatchNormalisationCannotTrain) {
