@@ -55,6 +55,21 @@ std::string digest_of(const std::filesystem::path& path, const std::string& name
 
 namespace {
 
+// libcurl looks for the certificates where the distribution that built it has them. A bundle of this program runs on others too.
+void use_certificates_of_this_system(CURL* curl) {
+  const char* default_file = nullptr;
+  curl_easy_getinfo(curl, CURLINFO_CAINFO, &default_file);
+  std::error_code ignored;
+  if (default_file == nullptr || std::filesystem::exists(default_file, ignored)) return;
+  constexpr std::array kFiles = {"/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",  // Fedora and Enterprise Linux
+                                 "/etc/ssl/ca-bundle.pem"};                            // openSUSE
+  for (const char* file : kFiles) {
+    if (!std::filesystem::exists(file, ignored)) continue;
+    curl_easy_setopt(curl, CURLOPT_CAINFO, file);
+    return;
+  }
+}
+
 // One transfer to the end of `file`. libcurl is C code, so its callbacks store the reason of a failure instead of throwing.
 class Transfer {
  public:
@@ -74,6 +89,7 @@ class Transfer {
     std::array<char, CURL_ERROR_SIZE> details{};
     CURL* curl = curl_.get();
     curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, details.data());
+    use_certificates_of_this_system(curl);
     curl_easy_setopt(curl, CURLOPT_URL, url.c_str());
     curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https,file");
     curl_easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");

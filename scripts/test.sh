@@ -11,7 +11,7 @@ case "${1:-}" in
 usage: scripts/test.sh [--parity] [CTEST ARGUMENT ...]
   --parity   first install the Python of the same LibTorch (scripts/setup.sh --parity), so that the parity tests run; they are
              skipped if it is missing
-Arguments of ctest choose tests, for example: -L unit (labels: unit, e2e, parity, fake_gpu, gpu), -R config, -N (list only).
+Arguments of ctest choose tests, for example: -L unit (labels: unit, e2e, parity, systems, fake_gpu, gpu), -R config, -N (list only).
 TEXT
     exit 0
     ;;

@@ -5,9 +5,13 @@ import hashlib
 import http.server
 import os
 import pathlib
+import shutil
+import ssl
+import subprocess
 import sys
 import threading
 import time
+import unittest
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TESTS / "testing"))
@@ -20,9 +24,9 @@ RUN = ["dataset={name: synthetic, shape: [3, 32, 32], num_classes: 10, num_train
 
 
 class Server:
-    """Serves `body` under every name; `answer` handles the requests, whose numbers begin at 0."""
+    """Serves `body` under every name; `answer` handles the requests, whose numbers begin at 0. With a certificate it speaks HTTPS."""
 
-    def __init__(self, case, body):
+    def __init__(self, case, body, certificate=None):
         self.body, self.requests, self.answer = body, [], lambda handler, number: handler.send_body()
         server = self
 
@@ -47,7 +51,11 @@ class Server:
                 pass
 
         self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.http.server_port}"
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            self.http.socket = context.wrap_socket(self.http.socket, server_side=True)
+        self.url = f"http{'' if certificate is None else 's'}://127.0.0.1:{self.http.server_port}"
         threading.Thread(target=self.http.serve_forever, daemon=True).start()
         case.addCleanup(self.http.server_close)
         case.addCleanup(self.http.shutdown)
@@ -136,6 +144,23 @@ class WeightsTest(FolderCase):
         self.assert_refused(self.fetch(), "the server answered with HTTP status 404")
         self.server.answer = lambda handler, number: handler.send_body()
         self.assert_fetched(self.fetch())
+
+    def test_certificates_where_another_distribution_has_them(self):
+        if os.geteuid() != 0 or any(shutil.which(program) is None for program in ("unshare", "openssl")):
+            raise unittest.SkipTest("needs root for a mount namespace, unshare and openssl")
+        certificate = self.folder / "certificate.pem"
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext",
+                        "subjectAltName=IP:127.0.0.1", "-keyout", certificate, "-out", self.folder / "public.pem"], check=True, capture_output=True)
+        with certificate.open("a") as both:
+            both.write((self.folder / "public.pem").read_text())
+        url = f"{Server(self, self.server.body, certificate).url}/{self.name}"
+        # As on openSUSE. The namespace hides the certificates of this machine.
+        place = 'mount -t tmpfs none /etc/ssl && { [ -z "$1" ] || cp "$1" /etc/ssl/ca-bundle.pem; } && shift && exec "$@"'
+        for file, code in (("", 3), (self.folder / "public.pem", 0)):
+            run = subprocess.run(["unshare", "-m", "sh", "-c", place, "sh", file, os.environ["TRAINER_BINARY"], "weights", "fetch", url],
+                                 env={**os.environ, "TRAINER_HOME": str(self.home)}, capture_output=True, text=True)
+            self.assertEqual(run.returncode, code, run.stderr)
+        self.assertEqual(self.file.read_bytes(), self.server.body)
 
     def test_two_processes_fetch_it_once(self):
         def slow(handler, number):
