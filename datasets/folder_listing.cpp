@@ -337,7 +337,7 @@ std::string describe_left_out(const OtherFiles& others, const Extensions& extens
   }
   if (counts.size() > kMostNamed) parts.emplace_back("...");
   const auto count = others.count();
-  return fmt::format("{} not read, because {} no extension of an image that {} reads ({}); the first is {}",
+  return fmt::format("{} not read, because {} no image extension that {} reads ({}); the first is {}",
                      count == 1 ? "1 file is" : fmt::format("{} files are", count), count == 1 ? "it has" : "they have",
                      &extensions == &kRawExtensions ? "dataset.mode: raw" : "this program", join(parts, ", "), others.first);
 }
@@ -539,7 +539,7 @@ std::string look_alike_of(std::string_view name, const std::vector<std::string>&
 std::string look_alike_hint(std::string_view name, const std::vector<std::string>& names) {
   const auto other = look_alike_of(name, names);
   if (other.empty()) return "";
-  return fmt::format("; it looks like \"{}\", but has other spaces or another form of accented letters (Unicode NFC or NFD)", other);
+  return fmt::format("; it looks like \"{}\", but differs in spaces or in the form of accented letters (Unicode NFC or NFD)", other);
 }
 
 std::string describe_look_alikes(const std::vector<std::string>& class_names) {

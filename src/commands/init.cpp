@@ -319,7 +319,8 @@ std::string describe_numbers(const DatasetFacts& facts) {
     const auto name = names.empty() ? std::to_string(i + 1) : config::to_inline_yaml(Node::scalar(names[i]));
     parts.push_back(fmt::format("{} {:.4g} ± {:.4g}", name, mean[i], deviation[i]));
   }
-  return fmt::format("# {} with {} each; mean and deviation:\n", counted(num_samples, "training image"), counted(mean.size(), "number")) +
+  return fmt::format("# {} with {} each; mean and standard deviation:\n", counted(num_samples, "training image"),
+                     counted(mean.size(), "number")) +
          wrapped(parts);
 }
 
@@ -348,7 +349,7 @@ std::string describe_targets(const DatasetFacts& facts) {
 // The section `loss`, if its default is unsuitable.
 std::string describe_loss(const DatasetFacts& facts) {
   if (facts.info.num_classes == 0) {
-    return "# The mean squared error of the numbers, each divided by its deviation; huber and l1 give outliers less weight.\n"
+    return "# Mean squared error of the numbers, each divided by its standard deviation; huber and l1 give outliers less weight.\n"
            "loss: {name: mse}\n\n";
   }
   if (!facts.info.is_multi_label) return "";

@@ -66,7 +66,7 @@ VerifyArguments parse_verify_arguments(const std::vector<std::string>& args) {
       app.add_option("--data", arguments.data, "an image file, or a folder, which is searched for images at any depth; default: --split")
           ->type_name("DIR|FILE");
   std::string split = "validation";
-  app.add_option("--split", split, "the images of the training's data set to compare")
+  app.add_option("--split", split, "which images of the run's data set to compare")
       ->check(CLI::IsMember({"validation", "train"}))
       ->capture_default_str()
       ->excludes(data);
@@ -78,8 +78,9 @@ VerifyArguments parse_verify_arguments(const std::vector<std::string>& args) {
                  "opencv (bilinear without antialiasing, cv::INTER_LINEAR), pillow-bilinear, or none: as the checkpoint resizes it")
       ->check(CLI::IsMember({"opencv", "pillow-bilinear", "none"}))
       ->capture_default_str();
-  app.add_option("--tolerance", arguments.tolerance,
-                 "the largest accepted difference of a probability, or of a number in units of the deviation of the training's targets")
+  app.add_option(
+         "--tolerance", arguments.tolerance,
+         "the largest accepted difference of a probability, or of a number in units of the standard deviation of the training targets")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   app.add_option(
@@ -504,7 +505,7 @@ ExitCode verify_export(const std::vector<std::string>& args) {
   const auto logger = make_console_logger();
   const session::NetworkFile file(arguments.checkpoint);
   if (!file.has_experiment()) {
-    throw UsageError(fmt::format("{}: it holds weights without their experiment; give a checkpoint", file.path()));
+    throw UsageError(fmt::format("{}: it holds weights but no experiment; give a checkpoint", file.path()));
   }
   const session::RankContext context(load_experiment(arguments, file), {.num_threads = world::default_compute_threads().count}, logger);
   const auto& experiment = context.experiment();

@@ -236,9 +236,8 @@ fs::path find_best(const Checkpoint& checkpoint, Logger& logger) {
       logger.warn("{}", error.what());
     }
   }
-  logger.warn(
-      "the checkpoint of the best validation so far, at step {}, is not in {}; there will be no best.pt until a validation is better", step,
-      folder.string());
+  logger.warn("the checkpoint of the best validation so far, at step {}, is not in {}; there will be no best.pt until validation improves",
+              step, folder.string());
   return {};
 }
 
