@@ -55,7 +55,7 @@ std::string digest_of(const std::filesystem::path& path, const std::string& name
 
 namespace {
 
-// One transfer to the end of `file`. libcurl is C code, so its callbacks store the reason of a failure instead of throwing.
+// A transfer that appends to `file`. libcurl is C code, so its callbacks store the reason of a failure instead of throwing.
 class Transfer {
  public:
   Transfer(std::FILE* file, std::filesystem::path path, int64_t num_bytes, const DownloadLimits& limits, Logger& logger)

@@ -385,7 +385,7 @@ void refuse_split_names(const fs::path& root, const std::vector<std::string>& cl
                   root.string(), *found));
 }
 
-// Names must be UTF-8, because checkpoints and JSON store them as text. Throws as find_class_folders().
+// Names must be UTF-8, because checkpoints and JSON store them as text. Throws like find_class_folders().
 ClassFolders with_checked_names(ClassFolders folders) {
   const auto found = std::ranges::find_if_not(folders.class_names, is_utf8);
   if (found == folders.class_names.end()) return folders;

@@ -128,7 +128,7 @@ void train_fold(const CrossvalArguments& arguments, int64_t fold) {
               code);
 }
 
-// Reports what a training would refuse in one of the folds, before the first fold is trained.
+// Reports what training would refuse in one of the folds, before the first fold is trained.
 void check_folds(const CrossvalArguments& arguments, Logger& logger) {
   std::shared_ptr<const data::Dataset> files;
   for (int64_t fold = 0; fold < arguments.num_folds; ++fold) {

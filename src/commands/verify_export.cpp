@@ -74,8 +74,8 @@ VerifyArguments parse_verify_arguments(const std::vector<std::string>& args) {
       ->check(CLI::PositiveNumber)
       ->default_str("");
   app.add_option("--preprocess", arguments.preprocess,
-                 "how an image is resized before the file receives it, to measure what an application loses that resizes differently: "
-                 "opencv (bilinear without antialiasing, cv::INTER_LINEAR), pillow-bilinear, or none: as the checkpoint resizes it")
+                 "how images are resized for the exported network, to measure what an application loses that resizes differently: opencv "
+                 "(bilinear without antialiasing, cv::INTER_LINEAR), pillow-bilinear, or none: as the checkpoint resizes it")
       ->check(CLI::IsMember({"opencv", "pillow-bilinear", "none"}))
       ->capture_default_str();
   app.add_option(
@@ -282,10 +282,10 @@ class Comparison {
   torch::Tensor image_of(const data::Frame& size, const std::vector<uint8_t>& pixels) {
     const auto& shape = network_.input_shape();
     if (!shape.empty() && !(is_size(shape[1], size.height) && is_size(shape[2], size.width))) {
-      throw std::runtime_error(fmt::format(
-          "it is {} pixels wide and {} high, but the file takes only images that are {} wide and {} high; resize it, or export the "
-          "network without --image-size",
-          size.width, size.height, shape[2], shape[1]));
+      throw std::runtime_error(
+          fmt::format("it is {} pixels wide and {} high, but the exported network takes only images that are {} wide and {} high; resize "
+                      "it, or export the network without --image-size",
+                      size.width, size.height, shape[2], shape[1]));
     }
     memory_.pixels = pixels;
     const bool is_grey = predictor_.samples().shape[0] == 1;
@@ -493,7 +493,7 @@ enum class SameCheckpoint { kYes, kNo, kUnknown };
 std::string advice(const VerifyArguments& arguments, SameCheckpoint is_same) {
   if (arguments.preprocess != "none") return "this is the effect of --preprocess " + arguments.preprocess;
   if (is_same == SameCheckpoint::kNo) return "export it again from this checkpoint";
-  if (is_same == SameCheckpoint::kYes) return "if the file computes in float16, set a larger --tolerance";
+  if (is_same == SameCheckpoint::kYes) return "if the file uses float16, set a larger --tolerance";
   return "use the checkpoint from which it was exported";
 }
 

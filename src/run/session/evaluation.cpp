@@ -102,7 +102,7 @@ namespace {
 
 config::Experiment experiment_of_training(const NetworkFile& file, const EvaluationRequest& request);
 
-// Whether a group may be in another part than in the training. Without stratification, parts depend only on hashes, so new images do not
+// Whether a group may be in a different part than in training. Without stratification, parts depend only on hashes, so new images do not
 // move others.
 bool may_be_divided_otherwise(const config::Experiment& experiment, const NetworkFile& file, const EvaluationRequest& request,
                               const engine::Samples& samples) {
@@ -221,7 +221,7 @@ class Relabelled : public data::Dataset {
   int64_t relabel(int64_t label) const {
     return label >= 0 && label < static_cast<int64_t>(labels_.size()) ? labels_[static_cast<size_t>(label)] : -1;
   }
-  // The values for each class of the training; classes that the data lacks have 0.
+  // The values for each class trained on; 0 for classes that the data lacks.
   std::vector<float> relabel(std::span<const float> of_classes) const {
     std::vector<float> values(of_classes.empty() ? 0 : static_cast<size_t>(info_.num_classes));
     for (size_t i = 0; i < of_classes.size(); ++i) values[static_cast<size_t>(labels_[i])] = of_classes[i];
@@ -278,7 +278,7 @@ void refuse_split_folders(const fs::path& folder, const std::vector<std::string>
   }
 }
 
-// Reads files in the same way as the training did.
+// Reads files in the same way as in training.
 void read_files_as_trained(datasets::ImageFileOptions& options, const NetworkFile& file) {
   if (!file.has_experiment()) return;
   const auto decoding = inference::read_decoding(state::View(file.tree(), file.path()));
@@ -354,7 +354,7 @@ bool are_same_data(const config::Experiment& a, const config::Experiment& b) {
   return a.dataset.component.name == b.dataset.component.name && is_same_place(Split::kTrain) && is_same_place(Split::kValidation);
 }
 
-// The experiment of the training, not completed from its data set.
+// The experiment of the training run, not completed from its data set.
 config::Experiment experiment_of_training(const NetworkFile& file, const EvaluationRequest& request) {
   auto registries = all_registries();
   registries.check = {};
