@@ -69,7 +69,7 @@ class Table {
   // The names of the target columns; empty: the file has no header.
   const std::vector<std::string>& names() const { return names_; }
   size_t num_fields() const { return fields_.size(); }
-  // Calls `use` with each line except headers. Throws as the constructor; an Error of `use` is passed on.
+  // Calls `use` with each line except headers. Throws like the constructor; an Error of `use` is passed on.
   void read(const std::function<void(const Row&)>& use) const;
 
  private:

@@ -70,7 +70,7 @@ void use_certificates_of_this_system(CURL* curl) {
   }
 }
 
-// One transfer to the end of `file`. libcurl is C code, so its callbacks store the reason of a failure instead of throwing.
+// A transfer that appends to `file`. libcurl is C code, so its callbacks store the reason of a failure instead of throwing.
 class Transfer {
  public:
   Transfer(std::FILE* file, std::filesystem::path path, int64_t num_bytes, const DownloadLimits& limits, Logger& logger)

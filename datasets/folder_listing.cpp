@@ -337,7 +337,7 @@ std::string describe_left_out(const OtherFiles& others, const Extensions& extens
   }
   if (counts.size() > kMostNamed) parts.emplace_back("...");
   const auto count = others.count();
-  return fmt::format("{} not read, because {} no extension of an image that {} reads ({}); the first is {}",
+  return fmt::format("{} not read, because {} no image extension that {} reads ({}); the first is {}",
                      count == 1 ? "1 file is" : fmt::format("{} files are", count), count == 1 ? "it has" : "they have",
                      &extensions == &kRawExtensions ? "dataset.mode: raw" : "this program", join(parts, ", "), others.first);
 }
@@ -385,7 +385,7 @@ void refuse_split_names(const fs::path& root, const std::vector<std::string>& cl
                   root.string(), *found));
 }
 
-// Names must be UTF-8, because checkpoints and JSON store them as text. Throws as find_class_folders().
+// Names must be UTF-8, because checkpoints and JSON store them as text. Throws like find_class_folders().
 ClassFolders with_checked_names(ClassFolders folders) {
   const auto found = std::ranges::find_if_not(folders.class_names, is_utf8);
   if (found == folders.class_names.end()) return folders;
@@ -539,7 +539,7 @@ std::string look_alike_of(std::string_view name, const std::vector<std::string>&
 std::string look_alike_hint(std::string_view name, const std::vector<std::string>& names) {
   const auto other = look_alike_of(name, names);
   if (other.empty()) return "";
-  return fmt::format("; it looks like \"{}\", but has other spaces or another form of accented letters (Unicode NFC or NFD)", other);
+  return fmt::format("; it looks like \"{}\", but differs in spaces or in the form of accented letters (Unicode NFC or NFD)", other);
 }
 
 std::string describe_look_alikes(const std::vector<std::string>& class_names) {

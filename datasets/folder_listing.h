@@ -20,7 +20,7 @@ struct ListedFile {
 
 struct ListedLink {
   std::filesystem::path path;
-  // Another path to the same folder, relative to the listed one; empty: the link leads to neither a file nor a folder.
+  // The path under which the folder it leads to is listed, relative to the listed folder; empty: it leads to neither a file nor a folder.
   std::filesystem::path target;
 };
 

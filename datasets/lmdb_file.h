@@ -172,7 +172,7 @@ class LmdbReader {
 class PackWriter {
  public:
   // Begins a packing, or continues one with the same source and options; throws UsageError with the first difference if they differ. Does
-  // not read the samples of `source`. Also throws as LmdbWriter.
+  // not read the samples of `source`. Also throws like LmdbWriter.
   PackWriter(const std::filesystem::path& folder, const PackInfo& info, const data::Dataset& source);
 
   int64_t num_samples() const { return num_samples_; }

@@ -124,7 +124,7 @@ std::string child_name(const std::string& given, const torch::nn::Module& parent
   const auto name = given.empty() ? std::to_string(earlier.size()) : given;
   const auto is_word = [](char c) { return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
   if (!std::ranges::all_of(name, is_word)) {
-    throw OptionError(path + ".name", fmt::format("\"{}\" cannot name a layer; use letters, digits and _", name));
+    throw OptionError(path + ".name", fmt::format("\"{}\" is not a valid layer name; use letters, digits and _", name));
   }
   if (earlier.contains(name)) {
     throw OptionError(given.empty() ? path : path + ".name",

@@ -211,7 +211,7 @@ void add_layers(LayerRegistry& registry) {
                              [](const auto&, const LayerContext& context) -> Layer {
                                return {function_layer(average_channels), {require_image(context)[0]}};
                              });
-  registry.add<LayerOptions>("flatten", "All values of an image as features; the network then needs images of one size.",
+  registry.add<LayerOptions>("flatten", "Turns all values of an image into features; all images must then have the same size.",
                              [](const auto&, const LayerContext& context) -> Layer {
                                int64_t product = 1;
                                for (const auto size : context.input_shape) product *= size;

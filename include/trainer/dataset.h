@@ -234,9 +234,9 @@ struct DatasetFactory {
   std::string missing = {};
   // The key of the data set that `missing` is about.
   std::string missing_key = "root";
-  // Returns the folder with all its files, which are downloaded if configured. Throws as open(). Empty: the data set has no folder.
+  // Returns the folder with all its files, which are downloaded if configured. Throws like open(). Empty: the data set has no folder.
   std::function<std::filesystem::path(Logger& logger)> locate = {};
-  // With locate(): returns the files in the folder that the data set uses, relative to the folder. Throws as open(). Empty: all of them.
+  // With locate(): returns the files in the folder that the data set uses, relative to the folder. Throws like open(). Empty: all of them.
   std::function<std::vector<std::filesystem::path>()> list_files = {};
   // With locate(): returns the same data set with the files in another folder.
   std::function<DatasetFactory(const std::filesystem::path& folder)> in_folder = {};

@@ -57,7 +57,7 @@ inline std::optional<double> value_of(const Metrics& metrics, std::string_view n
   return metric == nullptr ? std::nullopt : std::optional(metric->value);
 }
 
-// The samples whose confidence, the probability of the most probable class, is in one of several intervals of equal width.
+// The samples whose confidence, the probability of the most probable class, is in one of several bins of equal width.
 struct CalibrationBin {
   double confidence = 0;  // the mean confidence; 0 without samples
   double accuracy = 0;    // the fraction of correct predictions; 0 without samples

@@ -75,8 +75,8 @@ enum class AutocastType { kBfloat16, kFloat16 };
 // The algorithm of 3x3 convolutions with stride 1 on a CPU, see runtime.convolution.
 enum class ConvolutionChoice { kAuto, kDirect, kWinograd2, kWinograd4 };
 
-// Whether the steps of a training on a GPU are replayed from a CUDA graph. kAuto: if the number of processes and micro-steps and the
-// optimizer allow it; kOn: it is an error if they do not.
+// Whether training steps on a GPU are replayed from a CUDA graph. kAuto: if the number of processes and micro-steps and the optimizer allow
+// it; kOn: it is an error if they do not.
 enum class CudaGraphChoice { kOff, kAuto, kOn };
 
 // The options of the device.

@@ -35,7 +35,7 @@ typedef struct trainer_image {
 } trainer_image;
 
 /* Flags of trainer_predict_open(). */
-enum { TRAINER_AVERAGED = 1 /* use the averaged parameters of a training with training.ema */ };
+enum { TRAINER_AVERAGED = 1 /* use the averaged parameters of a run with training.ema */ };
 
 /* Opens a checkpoint written by `trainer`. `device`: "cpu", "cuda", or null for that of its experiment, which by default is the GPU if
  * there is one. A process that uses a GPU must open its first predictor there, before it uses LibTorch. `flags`: 0, or flags as above.

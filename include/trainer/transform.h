@@ -36,7 +36,7 @@ class Picture {
  public:
   // Both arguments must outlive this object. Its views are valid until the memory is used for another image.
   Picture(const ImageView& image, PictureMemory& memory) : view_(image), has_values_(image.values != nullptr), memory_(memory) {}
-  // An image file, of which only the needed part is decoded. Throws as decode_image(), like all functions that need pixels.
+  // An image file, of which only the needed part is decoded. Throws like decode_image(), like all functions that need pixels.
   Picture(std::span<const uint8_t> file, PictureMemory& memory, const ImageDecoding& decoding = {});
 
   int channels() const { return view_.channels; }

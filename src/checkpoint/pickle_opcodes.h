@@ -1,6 +1,6 @@
 #pragma once
-// The instructions of Python's pickle protocol 2 that torch/_weights_only_unpickler.py supports and torch.save writes, and those for the
-// text of Python 2, named as in Python's pickle.py.
+// The instructions of Python's pickle protocol 2 that torch/_weights_only_unpickler.py supports and torch.save writes, and those for Python
+// 2 strings, named as in Python's pickle.py.
 
 #include <cstdint>
 

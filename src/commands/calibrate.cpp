@@ -58,7 +58,7 @@ CalibrateArguments parse_calibrate_arguments(const std::vector<std::string>& arg
   app.add_option("--checkpoint", arguments.checkpoint, "the checkpoint, or a run directory, whose best.pt is used")
       ->required()
       ->type_name("FILE|DIR");
-  app.add_option("--data", request.data, "images other than those of the training, as in `trainer eval`")->type_name("DIR|FILE");
+  app.add_option("--data", request.data, "images of another data set, as in `trainer eval`")->type_name("DIR|FILE");
   auto* name = app.add_option("--class", arguments.class_name,
                               "a class that must not be missed: an image is assigned to it if its probability reaches a threshold")
                    ->type_name("NAME");
@@ -191,7 +191,7 @@ ExitCode calibrate(const std::vector<std::string>& args) {
     session::RankContext context(process, [&](const config::Registries& registries) {
       file.emplace(path);
       if (!file->has_experiment()) {
-        throw UsageError(fmt::format("{}: it holds weights without their experiment; give a checkpoint", file->path()));
+        throw UsageError(fmt::format("{}: it holds weights but no experiment; give a checkpoint", file->path()));
       }
       return session::load_evaluation(*file, arguments.request, /*rank=*/0, registries);
     });

@@ -116,7 +116,7 @@ void write_average(const std::vector<fs::path>& files, const fs::path& output) {
     if (!state::differences(of_targets, here).empty()) {
       throw UsageError(
           fmt::format("{}: the names or the means of its targets differ from those of {}, so an average of the networks is meaningless; "
-                      "average checkpoints of one training",
+                      "average checkpoints of one run",
                       path.string(), files[0].string()));
     }
     if (const auto text = state::View(tree, path.string()).find("config")) config = text->text();

@@ -19,7 +19,7 @@ ExitCode config(const std::vector<std::string>& args) {
   reference->add_option("--format", format, "text or markdown")->check(CLI::IsMember({"text", "markdown"}));
   add_plugin_option(*reference);
 
-  auto* show = app.add_subcommand("show", "show a file with its overrides and defaults, as training uses it");
+  auto* show = app.add_subcommand("show", "show a file with overrides and defaults applied, as training uses it");
   config::ExperimentSource source;
   cli::add_experiment(*show, source);
   bool with_origins = false;

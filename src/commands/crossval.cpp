@@ -49,8 +49,8 @@ CrossvalArguments parse_crossval_arguments(const std::vector<std::string>& args)
   CrossvalArguments arguments;
   CLI::App app(
       "Cross-validation: divides the training images into parts (folds) and trains once for each fold, which is used for validation, on "
-      "the other folds. Prints the mean and the deviation of the best validations, and writes them, with the combined confusion matrix, to "
-      "crossval.json. The same command continues after a stop or a failure.",
+      "the other folds. Prints the mean and standard deviation of the best validations, and writes them, with the combined confusion "
+      "matrix, to crossval.json. The same command continues after a stop or a failure.",
       "trainer crossval");
   app.add_option("--config", arguments.config, "the experiment file (YAML); its dataset.split sets the groups that stay together")
       ->required()
@@ -59,7 +59,7 @@ CrossvalArguments parse_crossval_arguments(const std::vector<std::string>& args)
   app.add_option("--run-dir", arguments.run_directory,
                  "the folder of the runs fold_0, fold_1 and so on; default: <output_dir>/<experiment>_crossval")
       ->type_name("DIR");
-  app.add_option("--nproc-per-node", arguments.num_processes, "processes of each training, as in `trainer launch`; default: one")
+  app.add_option("--nproc-per-node", arguments.num_processes, "processes of each run, as in `trainer launch`; default: one")
       ->check(CLI::PositiveNumber)
       ->default_str("");
   app.add_flag("--json", arguments.json, "print crossval.json instead of a table");
@@ -123,12 +123,12 @@ void train_fold(const CrossvalArguments& arguments, int64_t fold) {
   }
   if (ended.code == 0) return;
   const auto code = ended.code < 128 ? static_cast<ExitCode>(ended.code) : ExitCode::kFailure;
-  throw Error(fmt::format("the training of fold {} ended with exit code {}, for the reason above{}", fold, ended.code,
+  throw Error(fmt::format("the run of fold {} ended with exit code {}, for the reason above{}", fold, ended.code,
                           code == ExitCode::kUsage ? "" : "; after the problem is fixed, the same command continues"),
               code);
 }
 
-// Reports what a training would refuse in one of the folds, before the first fold is trained.
+// Reports what training would refuse in one of the folds, before the first fold is trained.
 void check_folds(const CrossvalArguments& arguments, Logger& logger) {
   std::shared_ptr<const data::Dataset> files;
   for (int64_t fold = 0; fold < arguments.num_folds; ++fold) {

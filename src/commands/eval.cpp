@@ -37,9 +37,8 @@ EvalArguments parse_eval_arguments(const std::vector<std::string>& args) {
   auto& request = arguments.request;
   cli::add_network_file(app, arguments.checkpoint, request.config);
   app.add_option("--data", request.data,
-                 "images other than those of the training, all of which are evaluated: a folder with a folder of images for each class, a "
-                 "CSV file with a line path,label for each image, or a folder written by `trainer data pack`. Labels are matched by the "
-                 "names of the classes")
+                 "evaluate all images of another data set: a folder with a folder of images for each class, a CSV file with a line "
+                 "path,label for each image, or a folder written by `trainer data pack`. Labels are matched by class name")
       ->type_name("DIR|FILE");
   std::string split;
   app.add_option("--split", split,

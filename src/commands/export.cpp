@@ -84,10 +84,10 @@ ExportArguments parse_export_arguments(const std::vector<std::string>& args) {
                  "extension of --output, .onnx or .safetensors")
       ->check(CLI::IsMember({"state_dict", "safetensors", "torchscript", "onnx"}));
   app.add_option("--output", arguments.output, "the file to write")->required()->type_name("FILE");
-  app.add_option(
-         "--input", arguments.input,
-         "the input of an onnx or torchscript file: images (uint8 pixels of images of any size, which the file resizes and normalizes like "
-         "dataset.validation_transforms) or tensor (the network's input); default: images, if the network was trained on images")
+  app.add_option("--input", arguments.input,
+                 "the input of an onnx or torchscript file: images (uint8 pixels of images of any size; the exported network resizes and "
+                 "normalizes them like dataset.validation_transforms) or tensor (the network's input); default: images, if the network was "
+                 "trained on images")
       ->check(CLI::IsMember({"images", "tensor"}));
   app.add_option("--outputs", arguments.outputs,
                  "the output of an onnx or torchscript file: probabilities (for a regression: values, its numbers), logits, or both; "

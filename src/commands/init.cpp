@@ -319,7 +319,8 @@ std::string describe_numbers(const DatasetFacts& facts) {
     const auto name = names.empty() ? std::to_string(i + 1) : config::to_inline_yaml(Node::scalar(names[i]));
     parts.push_back(fmt::format("{} {:.4g} ± {:.4g}", name, mean[i], deviation[i]));
   }
-  return fmt::format("# {} with {} each; mean and deviation:\n", counted(num_samples, "training image"), counted(mean.size(), "number")) +
+  return fmt::format("# {} with {} each; mean and standard deviation:\n", counted(num_samples, "training image"),
+                     counted(mean.size(), "number")) +
          wrapped(parts);
 }
 
@@ -348,7 +349,7 @@ std::string describe_targets(const DatasetFacts& facts) {
 // The section `loss`, if its default is unsuitable.
 std::string describe_loss(const DatasetFacts& facts) {
   if (facts.info.num_classes == 0) {
-    return "# The mean squared error of the numbers, each divided by its deviation; huber and l1 give outliers less weight.\n"
+    return "# Mean squared error of the numbers, each divided by its standard deviation; huber and l1 give outliers less weight.\n"
            "loss: {name: mse}\n\n";
   }
   if (!facts.info.is_multi_label) return "";
@@ -470,9 +471,9 @@ std::string describe_dataset(const DatasetFacts& facts, const ImagePreparation& 
   auto std = pixels.std;
   // Cameras may use only few of 16 bits, and numbers may be of any size.
   const bool is_exact = facts.info.decoding.has_float_pixels();
-  // The deviation is 0 if all images have a single colour.
+  // The standard deviation is 0 if all images have a single colour.
   for (double& value : std) value = value < (is_exact ? 1e-12 : 0.00005) ? 1 : value;
-  // Four significant digits of the deviation.
+  // Four significant digits of the standard deviation.
   std::vector<int> digits(std.size(), 4);
   for (size_t i = 0; is_exact && i < std.size(); ++i) digits[i] = std::max(3 - static_cast<int>(std::floor(std::log10(std[i]))), 0);
   const auto normalize = fmt::format("    - normalize: {{mean: {}, std: {}}}", numbers(pixels.mean, digits), numbers(std, digits));
@@ -480,7 +481,7 @@ std::string describe_dataset(const DatasetFacts& facts, const ImagePreparation& 
     text += fmt::format("  validation_split: 0.2                                # {}a tenth of so few images would not be enough\n",
                         facts.info.has_labels() ? "of each class; " : "");
   }
-  text += fmt::format("  # The mean and the deviation are {}.\n", origin_of(pixels, facts));
+  text += fmt::format("  # Mean and standard deviation are {}.\n", origin_of(pixels, facts));
   text += fmt::format("  train_transforms:\n{}\n{}\n", fmt::join(preparation.train, "\n"), normalize);
   text += "  validation_transforms:\n";
   for (const auto& line : preparation.validation) text += line + '\n';

@@ -112,7 +112,7 @@ std::unique_ptr<inspection::StepProfiler> make_profiler(const session::RankConte
   if (steps.empty() || session.directory() == nullptr) return nullptr;
   const auto total = session.parts().plan.total_steps;
   if (steps[0] >= total) {
-    context.logger().warn("{}: the training has {}, so no step after step {} can be profiled",
+    context.logger().warn("{}: the run has {}, so no step after step {} can be profiled",
                           context.experiment().place_of("logging.profile_steps"), counted(total, "step"), steps[0]);
   }
   return std::make_unique<inspection::StepProfiler>(steps[0], steps[1], context.placement().device.is_cuda(),

@@ -66,7 +66,7 @@ VerifyArguments parse_verify_arguments(const std::vector<std::string>& args) {
       app.add_option("--data", arguments.data, "an image file, or a folder, which is searched for images at any depth; default: --split")
           ->type_name("DIR|FILE");
   std::string split = "validation";
-  app.add_option("--split", split, "the images of the training's data set to compare")
+  app.add_option("--split", split, "which images of the run's data set to compare")
       ->check(CLI::IsMember({"validation", "train"}))
       ->capture_default_str()
       ->excludes(data);
@@ -74,12 +74,13 @@ VerifyArguments parse_verify_arguments(const std::vector<std::string>& args) {
       ->check(CLI::PositiveNumber)
       ->default_str("");
   app.add_option("--preprocess", arguments.preprocess,
-                 "how an image is resized before the file receives it, to measure what an application loses that resizes differently: "
-                 "opencv (bilinear without antialiasing, cv::INTER_LINEAR), pillow-bilinear, or none: as the checkpoint resizes it")
+                 "how images are resized for the exported network, to measure what an application loses that resizes differently: opencv "
+                 "(bilinear without antialiasing, cv::INTER_LINEAR), pillow-bilinear, or none: as the checkpoint resizes it")
       ->check(CLI::IsMember({"opencv", "pillow-bilinear", "none"}))
       ->capture_default_str();
-  app.add_option("--tolerance", arguments.tolerance,
-                 "the largest accepted difference of a probability, or of a number in units of the deviation of the training's targets")
+  app.add_option(
+         "--tolerance", arguments.tolerance,
+         "the largest accepted difference of a probability, or of a number in units of the standard deviation of the training targets")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   app.add_option(
@@ -281,10 +282,10 @@ class Comparison {
   torch::Tensor image_of(const data::Frame& size, const std::vector<uint8_t>& pixels) {
     const auto& shape = network_.input_shape();
     if (!shape.empty() && !(is_size(shape[1], size.height) && is_size(shape[2], size.width))) {
-      throw std::runtime_error(fmt::format(
-          "it is {} pixels wide and {} high, but the file takes only images that are {} wide and {} high; resize it, or export the "
-          "network without --image-size",
-          size.width, size.height, shape[2], shape[1]));
+      throw std::runtime_error(
+          fmt::format("it is {} pixels wide and {} high, but the exported network takes only images that are {} wide and {} high; resize "
+                      "it, or export the network without --image-size",
+                      size.width, size.height, shape[2], shape[1]));
     }
     memory_.pixels = pixels;
     const bool is_grey = predictor_.samples().shape[0] == 1;
@@ -492,7 +493,7 @@ enum class SameCheckpoint { kYes, kNo, kUnknown };
 std::string advice(const VerifyArguments& arguments, SameCheckpoint is_same) {
   if (arguments.preprocess != "none") return "this is the effect of --preprocess " + arguments.preprocess;
   if (is_same == SameCheckpoint::kNo) return "export it again from this checkpoint";
-  if (is_same == SameCheckpoint::kYes) return "if the file computes in float16, set a larger --tolerance";
+  if (is_same == SameCheckpoint::kYes) return "if the file uses float16, set a larger --tolerance";
   return "use the checkpoint from which it was exported";
 }
 
@@ -504,7 +505,7 @@ ExitCode verify_export(const std::vector<std::string>& args) {
   const auto logger = make_console_logger();
   const session::NetworkFile file(arguments.checkpoint);
   if (!file.has_experiment()) {
-    throw UsageError(fmt::format("{}: it holds weights without their experiment; give a checkpoint", file.path()));
+    throw UsageError(fmt::format("{}: it holds weights but no experiment; give a checkpoint", file.path()));
   }
   const session::RankContext context(load_experiment(arguments, file), {.num_threads = world::default_compute_threads().count}, logger);
   const auto& experiment = context.experiment();

@@ -79,7 +79,7 @@ ExitCode verify_weights() {
 }  // namespace
 
 ExitCode weights(const std::vector<std::string>& args) {
-  CLI::App app("Shows, fetches and checks published weights, with which model.weights begins a training.", "trainer weights");
+  CLI::App app("Shows, fetches and checks the published weights that model.weights can name.", "trainer weights");
   app.require_subcommand(1);
   std::vector<std::string> names;
   std::string mirror;

@@ -14,7 +14,7 @@ std::string Experiment::place_of(const std::string& path) const {
 void Experiment::check(Findings& findings) const {
   const bool names_a_folder = experiment.find('/') == std::string::npos && experiment != "." && experiment != ".." && !experiment.empty();
   if (findings.are_readable({"experiment"}) && !names_a_folder) {
-    findings.refuse("experiment", fmt::format("\"{}\" cannot name a folder; use letters, digits, - and _", experiment));
+    findings.refuse("experiment", fmt::format("\"{}\" is not a valid folder name; use letters, digits, - and _", experiment));
   }
   // The limit for a name in a folder on Linux.
   constexpr size_t kMostBytes = 255;
@@ -78,7 +78,7 @@ void Experiment::describe(KeyTable& keys, const Registries& registries) {
       "optimizer", [&](KeyTable& section) { optimizer.describe(section, registries.optimizers); }, "How the parameters are updated.");
   keys.add_section(
       "lr_scheduler", [&](KeyTable& section) { lr_scheduler.describe(section, registries.lr_schedulers); },
-      "The learning rate over the training, as a factor on the optimizer's lr.");
+      "The learning rate during training, as a factor on the optimizer's lr.");
   keys.add_section(
       "training", [&](KeyTable& section) { training.describe(section); }, "The training loop.");
   keys.add_section(
@@ -94,7 +94,7 @@ void Experiment::describe(KeyTable& keys, const Registries& registries) {
       "checkpoint", [&](KeyTable& section) { checkpoint.describe(section, registries); },
       "The checkpoints from which a run can be resumed.");
   keys.add_section(
-      "logging", [&](KeyTable& section) { logging.describe(section, registries.sinks); }, "What is logged during the training.");
+      "logging", [&](KeyTable& section) { logging.describe(section, registries.sinks); }, "What is logged during training.");
 }
 
 }  // namespace trainer::config

@@ -20,10 +20,9 @@ struct ModelSection {
     keys.add_component("name", component, models, "", "The network; `trainer list models` shows them.");
     keys.add(
         "weights", weights,
-        {.doc =
-             "Published weights with which the training begins, downloaded once to ${TRAINER_HOME:-~/.cache/trainer}/weights: a name from "
-             "`trainer weights list`, `default` for torchvision's default, or the URL of a file. If the number of classes differs, the "
-             "last layer is initialised at random. Transforms that the experiment does not set are those of the weights. Empty: none."});
+        {.doc = "Published weights from which training starts, downloaded once to ${TRAINER_HOME:-~/.cache/trainer}/weights: a name from "
+                "`trainer weights list`, `default` for torchvision's default, or the URL of a file. If the number of classes differs, the "
+                "last layer is initialised at random. Transforms that the experiment does not set are those of the weights. Empty: none."});
     keys.add(
         "weights_mirror", weights_mirror,
         {.doc = "The URL of a folder (https://, http:// or file://) from which the files are downloaded instead of torchvision's server."});
@@ -151,9 +150,9 @@ struct DatasetSection {
         {.doc = "For a sample that cannot be read or decoded: fail ends the run; skip omits the sample and logs its name and the reason. A "
                 "skipped sample adds nothing to its step, so the result does not depend on the number of ranks."});
     keys.add("stage_to", stage_to,
-             {.doc = "A folder on a local disk of each host, such as ${TMPDIR}, to which the data set's folder is copied before the "
-                     "training, once for all processes of the host; the copy is verified, and removed after the training. Empty: files are "
-                     "read from their original place.",
+             {.doc = "A folder on a local disk of each host, such as ${TMPDIR}, to which the data set's folder is copied before training, "
+                     "once for all processes of the host; the copy is verified, and removed after training. Empty: files are read from "
+                     "their original place.",
               .is_path = true});
     keys.add_choice("distribution", distribution,
                     {{"local", Distribution::kLocal}, {"scatter", Distribution::kScatter}, {"broadcast", Distribution::kBroadcast}},
@@ -212,7 +211,7 @@ struct DataLoaderSection {
         "shards", shards, {{"pad", data::Shards::kPad}, {"drop", data::Shards::kDrop}, {"exact", data::Shards::kExact}},
         {.doc =
              "What to do when the number of an epoch's images is not a multiple of the number of ranks: pad repeats some images and drop "
-             "skips some, both as PyTorch's DistributedSampler does; exact uses each image once, and the ranks' parts differ by one."});
+             "skips some, both as PyTorch's DistributedSampler does; exact uses each image once, so ranks may differ by one image."});
     keys.refuse("global_batch_size",
                 [this] { return batch_size && global_batch_size ? "given together with dataloader.batch_size; keep one of them" : ""; });
     keys.add("pin_memory", pin_memory, {.doc = "Batches in page-locked memory, for faster copies to a GPU; auto: if there is a GPU."});
@@ -294,7 +293,7 @@ struct LrSchedulerSection {
     keys.add("warmup_steps", warmup.steps,
              {.min = 0,
               .unit = "steps",
-              .doc = "Linear warm-up before the schedule, which then covers the remaining steps; set this or warmup_epochs."});
+              .doc = "Steps of linear warm-up; the schedule then covers the remaining steps. Set this or warmup_epochs."});
     keys.add("warmup_epochs", warmup.epochs, {.min = 0, .unit = "epochs", .doc = "The same in epochs; fractions are allowed."});
     keys.add("warmup_start_factor", warmup.start_factor,
              {.min = 0, .max = 1, .doc = "Fraction of the learning rate with which the warm-up starts."});
@@ -316,9 +315,8 @@ inline void describe(KeyTable& keys, optim::EmaOptions& options) {
 }
 
 inline void describe(KeyTable& keys, engine::EarlyStoppingOptions& options) {
-  keys.add(
-      "patience", options.patience,
-      {.min = 1, .unit = "validations", .doc = "Number of consecutive validations without improvement after which the training ends."});
+  keys.add("patience", options.patience,
+           {.min = 1, .unit = "validations", .doc = "Number of consecutive validations without improvement after which training ends."});
   keys.add(
       "min_delta", options.min_delta,
       {.min = 0, .doc = "A validation is an improvement if it is better than the best one by more than this, in the metric's own unit."});
@@ -349,12 +347,12 @@ struct TrainingSection {
     keys.add("steps", steps,
              {.min = 1,
               .unit = "steps",
-              .doc = "Optimizer steps, in as many epochs as needed; the training ends after them, even within an epoch. To replace the "
+              .doc = "Optimizer steps, in as many epochs as needed; training ends after them, even within an epoch. To replace the "
                      "`epochs` of a file on the command line, add training.epochs=null."});
     keys.add("mixup_off_epochs", mixup_off_epochs,
              {.min = 0,
               .unit = "epochs",
-              .doc = "Number of last epochs in which dataset.batch_transforms mix nothing, so that the training ends on unmixed images."});
+              .doc = "Number of last epochs in which dataset.batch_transforms mix nothing, so that training ends on unmixed images."});
     keys.refuse("mixup_off_epochs", [this]() -> std::string {
       if (mixup_off_epochs == 0) return "";
       if (!epochs) return "needs training.epochs instead of training.steps";
@@ -399,7 +397,7 @@ struct TrainingSection {
                      "An exponential moving average of the parameters over the steps, validated in addition to the parameters themselves; "
                      "{}: with these defaults; null: none.");
     keys.add_section("early_stopping", early_stopping,
-                     "End the training when the metric of checkpoint.monitor stops improving; {}: with these defaults; null: never.");
+                     "End training when the metric of checkpoint.monitor stops improving; {}: with these defaults; null: never.");
     keys.add("overfit_batches", overfit_batches,
              {.min = 1,
               .unit = "steps",
@@ -443,9 +441,9 @@ struct RuntimeSection {
              {.min = 1,
               .max = 1024,
               .unit = "threads",
-              .doc = "Compute threads of this process. The exact bits of a training on a CPU depend on their number. auto: OMP_NUM_THREADS "
-                     "if it is set (torchrun's default of 1 does not count), else the cores that the process may use (affinity, cgroup, "
-                     "Slurm) divided by the ranks on this host."});
+              .doc = "Compute threads of this process. The exact bits of the results on a CPU depend on their number. auto: "
+                     "OMP_NUM_THREADS if it is set (torchrun's default of 1 does not count), else the cores that the process may use "
+                     "(affinity, cgroup, Slurm) divided by the ranks on this host."});
     keys.add(
         "deterministic", deterministic,
         {.doc = "Refuse operations that are not deterministic; on a GPU, two runs on GPUs of the same model are then equal bit for bit."});
@@ -537,8 +535,8 @@ struct DistributedSection {
              {.min = 1,
               .max = 86400,
               .unit = "seconds",
-              .doc = "A process hangs if it does not respond for this many seconds, or takes longer for one step, one validation batch or, "
-                     "at its start, one file; it is named in the log and the run ends."});
+              .doc = "A process counts as hung if it does not respond for this many seconds, or takes longer for one step, one validation "
+                     "batch or, at its start, one file; it is named in the log and the run ends."});
     keys.add("straggler_ratio", straggler_ratio,
              {.min = 1,
               .min_excluded = true,
@@ -578,10 +576,10 @@ inline void describe(KeyTable& keys, engine::ValidationOptions& options) {
   keys.add("every_epochs", options.every_epochs,
            {.min = 1,
             .unit = "epochs",
-            .doc = "Epochs between two validations; null: none after epochs. There is always one at the end of the training, unless both "
-                   "this and every_steps are null: then nothing is validated, and the data set needs no validation part."});
+            .doc = "Epochs between two validations; null: none at the end of epochs. There is always one at the end of training, unless "
+                   "both this and every_steps are null: then nothing is validated, and the data set needs no validation part."});
   keys.add("every_steps", options.every_steps,
-           {.min = 1, .unit = "steps", .doc = "Optimizer steps between two validations within an epoch; null: none."});
+           {.min = 1, .unit = "steps", .doc = "Optimizer steps between two validations within an epoch; null: none within epochs."});
   keys.add("batch_size", options.batch_size, {.min = 1, .unit = "images", .doc = "Images per validation batch."});
   keys.add_choice(
       "tta", options.tta, config::kTtaChoices,
@@ -605,10 +603,10 @@ struct CheckpointSection {
     keys.add("every_epochs", every_epochs,
              {.min = 1,
               .unit = "epochs",
-              .doc = "Epochs between two checkpoints, saved after the validation; null: none after epochs. There is always one at the end "
-                     "of the training, when it is stopped on request, and after the best validation so far."});
+              .doc = "Epochs between two checkpoints, saved after the validation; null: none at the end of epochs. There is always one at "
+                     "the end of training, after a stop request, and after the best validation so far."});
     keys.add("every_steps", every_steps,
-             {.min = 1, .unit = "steps", .doc = "Optimizer steps between two checkpoints within an epoch; null: none."});
+             {.min = 1, .unit = "steps", .doc = "Optimizer steps between two checkpoints within an epoch; null: none within epochs."});
     keys.add("keep_last", keep_last,
              {.min = 1, .unit = "files", .doc = "Number of newest checkpoints that are kept, in addition to the best one."});
     const auto monitor = registries.monitor();

@@ -45,8 +45,8 @@ std::shared_ptr<models::Model> make_model(const Description& description, const 
   }
 }
 
-// For Winograd's algorithm, transforming the weights takes as long as the algorithm saves for five images of 224 x 224 pixels in a
-// resnet18, or for more images if they are smaller.
+// Winograd's algorithm first transforms the weights. In a resnet18 this pays off from about five images of 224 x 224 pixels, or more if
+// they are smaller.
 constexpr int64_t kImagesForWinograd = 8;
 
 data::BatchLayout layout_of(const device::Placement& placement) {

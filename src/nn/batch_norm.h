@@ -30,15 +30,15 @@ class FrozenStatistics {
   std::vector<std::pair<torch::Tensor, torch::Tensor>> saved_;
 };
 
-// While an object exists, the batch normalisations of this thread's forward passes do not count their batches; add() does so for all of
-// them. On a GPU this needs one kernel instead of one per layer.
+// While an object exists, this thread's forward passes do not increment num_batches_tracked; add() does so for all layers. On a GPU this
+// needs one kernel instead of one per layer.
 class BatchCounts {
  public:
   BatchCounts();
   ~BatchCounts();
   BatchCounts(const BatchCounts&) = delete;
   BatchCounts& operator=(const BatchCounts&) = delete;
-  // Adds 1 to the num_batches_tracked of those layers.
+  // Adds 1 to the num_batches_tracked of the layers that ran.
   void add();
 
  private:

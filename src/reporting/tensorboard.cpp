@@ -99,7 +99,7 @@ class Tensorboard : public Sink {
     const auto& confusion = event.classes.confusion;
     if (!confusion.empty() && num_classes_of(confusion) <= kMostClassesOfPicture) {
       values.add_image("validation/confusion", draw_confusion(confusion, run_.class_names),
-                       "The confusion matrix: a row for each class of the samples, a column for each predicted class.");
+                       "The confusion matrix: a row for each actual class, a column for each predicted class.");
     }
     write(event.step, values);
   }

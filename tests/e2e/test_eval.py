@@ -397,7 +397,7 @@ class PredictTest(ImageExperiment):
         self.assertEqual(self.eval("dataset.root=moved/val", "dataset.validation_split=0.2", checkpoint=checkpoint)["num_samples"], 3)
         run = self.trainer("eval", "--checkpoint", checkpoint, "dataset.root=moved/val")
         self.assertRegex(run.stdout, r"^15 images of moved/val:  demo_conv of held_out/")
-        self.assertIn("warning: moved/val is not the data of the training, so all of its images are evaluated", run.stderr)
+        self.assertIn("warning: moved/val is not the data set of the training run, so all of its images are evaluated", run.stderr)
 
     def test_grid(self):
         self.printed("predict", "--checkpoint", self.checkpoint, "moved/val", "--save-grid", "grid.png")

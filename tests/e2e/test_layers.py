@@ -43,7 +43,7 @@ WRONG = [
      "4:12: model.layers[0]: the last layer has the output 4x32x32, but the network needs 10 outputs; end the list with global_avg_pool and `linear` without `features`"),
     ("layers: [global_avg_pool, linear: {features: 7}]",
      "4:29: model.layers[1]: the last layer has the output 7 features, but the network needs 10 outputs; end the list with `linear` without `features`"),
-    (f"layers: [relu: {{name: a.b}}, {HEAD}]", '4:25: model.layers[0].relu.name: "a.b" cannot name a layer; use letters, digits and _'),
+    (f"layers: [relu: {{name: a.b}}, {HEAD}]", '4:25: model.layers[0].relu.name: "a.b" is not a valid layer name; use letters, digits and _'),
     (f"layers: [relu: {{name: a}}, gelu: {{name: a}}, {HEAD}]", "4:42: model.layers[1].gelu.name: an earlier layer has the name a too; choose another name"),
     (f"layers: [relu: {{name: 1}}, gelu, {HEAD}]", "4:29: model.layers[1].gelu: an earlier layer has the name 1 too; choose another name"),
     (f"layers: [repeat: {{times: 2, layers: [relu: {{name: a}}]}}, {HEAD}]",

@@ -99,7 +99,7 @@ class RefusedStartsTest(ProgramCase):
         settings = ["--config", config, "checkpoint.mode=min", "training.accumulation_steps=3", f"model.init_from={weights}",
                     "model.init_strict=false"]
         of_the_file = [
-            f"warning: {config}:6:45: lr_scheduler.milestones: epoch 9 is not reached in a training of 2 epochs",
+            f"warning: {config}:6:45: lr_scheduler.milestones: epoch 9 is not reached in 2 epochs of training",
             "warning: command line: checkpoint.mode: min keeps the checkpoint with the lowest validation/top1 as the best one, but a higher value is better; remove mode",
         ]
         of_the_run = [
@@ -233,7 +233,7 @@ class RefusedStartsTest(ProgramCase):
                             (f"model={{name: wide_resnet, width: 1000000000000, num_classes: {outputs - 1}}}", "")):
             run = self.train(*IMAGES, data, *plain, model, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30)))
             self.assertEqual(run.returncode, 2, run.err)
-            self.assertRegex(run.err, r"error: out of memory for the model \w+ and its optimizer" + re.escape(size) + ".*; choose smaller sizes")
+            self.assertRegex(run.err, r"error: out of memory for the model \w+ and its optimizer" + re.escape(size) + ".*; reduce the sizes")
             self.assertNotIn("frame #", run.err)
 
     def test_out_of_memory_names_the_batch_size(self):

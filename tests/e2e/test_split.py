@@ -100,7 +100,7 @@ class SplitTest(FolderCase):
 
     def test_what_was_trained_on_is_not_evaluated_in_silence(self):
         self.run_ok("--config", "x.yaml", "--run-dir", "a")
-        warning = "dataset.split divides these images differently than in the training"
+        warning = "dataset.split divides these images differently than in training"
         for arguments, is_warned in (([], False), (["dataset.split.seed=3"], True), (["--split", "test", "dataset.split.test=0.3"], True)):
             run = trainer("eval", "--checkpoint", "a", *arguments, cwd=self.folder)
             self.assertEqual((run.returncode, warning in run.err), (0, is_warned), run.err)
@@ -108,9 +108,9 @@ class SplitTest(FolderCase):
         self.assertNotIn(warning, trainer("eval", "--checkpoint", "a", "--split", "test", cwd=self.folder).err)
         shutil.copytree(self.folder / "data", self.folder / "moved")
         run = trainer("eval", "--checkpoint", "a", "dataset.root=moved", cwd=self.folder)
-        self.assertIn("to evaluate only the part that a training on it would hold out, give dataset.split on the command line as in the training", run.err)
+        self.assertIn("to evaluate only the part that training on it would hold out, give dataset.split on the command line as in that run", run.err)
         run = trainer("eval", "--checkpoint", "a", "--split", "test", "dataset.root=moved", cwd=self.folder)
-        self.assertIn("--split test: this is not the data of the training, so it is not divided", run.err)
+        self.assertIn("--split test: this is not the data set of the training run, so it has no test part", run.err)
         split = 'dataset.split={test: 0.1, group: "(p[0-9]+)_"}'
         self.assertEqual(trainer("eval", "--checkpoint", "a", "--split", "test", "dataset.root=moved", split, cwd=self.folder).returncode, 0)
         self.assertEqual(trainer("eval", "--checkpoint", "a", "--data", "moved", split, cwd=self.folder).returncode, 2)
@@ -146,7 +146,7 @@ class SplitTest(FolderCase):
         self.run_ok("--config", "x.yaml", "--run-dir", "a", "dataset.split.test=0")
         run = trainer("eval", "--checkpoint", "a", "--split", "test", cwd=self.folder)
         self.assertEqual(run.returncode, 2)
-        self.assertIn("--split test: the training held out no images for a test; set dataset.split.test before training", run.err)
+        self.assertIn("--split test: the training run held out no test images; set dataset.split.test before training", run.err)
 
     def test_a_cross_validation_continues_after_a_kill(self):
         command = ["crossval", "--config", "x.yaml", "--folds", "3", "--run-dir", "cv", "training.epochs=3", "dataset.split.test=0"]

@@ -101,7 +101,7 @@ class SegmentationTest(unittest.TestCase):
         ):
             self.run_trainer("validate", *self.experiment, override, refusal=refusal)
         self.run_trainer("eval", "--checkpoint", self.best, "--plugin", PLUGIN, "dataset.classes=[background, square, disc]",
-                         refusal="have other classes than those of the training (background, disc, square); use the same classes in the same order")
+                         refusal="have other classes than the training masks (background, disc, square); use the same classes in the same order")
         image = self.folder / "data/validation/images/0.png"
         self.run_trainer("predict", "--checkpoint", self.best, "--plugin", PLUGIN, image, refusal="masked_folder, which has no labels of whole images")
         self.run_trainer("data", "pack", *self.experiment, "--output", "packed", refusal="masked_folder has masks, which a packed")

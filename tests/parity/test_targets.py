@@ -224,7 +224,7 @@ class TargetsTest(unittest.TestCase):
 
     def test_what_does_not_fit_is_refused(self):
         for name, overrides, text in (
-            ("classes", ["loss={name: cross_entropy}"], "loss.name: cross_entropy needs one class per image, but csv has any number of them; set loss.name: bce"),
+            ("classes", ["loss={name: cross_entropy}"], "loss.name: cross_entropy needs one class per image, but csv allows any number; set loss.name: bce"),
             ("classes", ["loss.pos_weight=[1, 2]"], "loss.pos_weight: has 2 numbers, but there are 3 classes; set one number per class"),
             ("classes", ["loss={name: mse}"], "loss.name: mse needs floating-point targets, but csv has class labels"),
             ("classes", ["dataloader.sampler.name=class_balanced"], "dataloader.sampler.name: class_balanced needs one class per sample, but the targets of csv are any number of classes"),
@@ -301,7 +301,7 @@ class TargetsTest(unittest.TestCase):
         self.assertGreater(json.loads(self.trainer("predict", "--checkpoint", "mean.pt", "--json", "val_0.png"))["values"]["length"], 3000)
         self.trainer("export", "--checkpoint", str(self.checkpoint("numbers")), "--format", "safetensors", "--output", "numbers.safetensors")
         text = self.refusal("predict", "--checkpoint", "numbers.safetensors", "--config", "numbers.yaml", "val_0.png")
-        self.assertIn("this file lacks the mean and the deviation of the targets", text)
+        self.assertIn("this file lacks the mean and standard deviation of the targets", text)
         swapped = [line.split(",") for line in (self.folder / "train_numbers.csv").read_text().splitlines()]
         (self.folder / "swapped.csv").write_text("".join(f"{a},{c},{b}\n" for a, b, c in swapped))
         text = self.refusal("--config", "numbers.yaml", "--run-dir", "run_swapped", "--resume", str(self.checkpoint("numbers")), "training.epochs=4", "dataset.train=swapped.csv")

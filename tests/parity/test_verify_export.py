@@ -203,7 +203,7 @@ class VerifyExportTest(unittest.TestCase):
         self.assertIn("more than --tolerance 0, from that of", run.stderr)
         self.assertIn("; use the checkpoint from which it was exported\n", run.stderr)
         half = self.export("half.onnx", "--fp16")
-        self.assertIn("; if the file computes in float16, set a larger --tolerance\n", self.verify(half, "--data", self.images, "--tolerance", "1e-5", code=1).stderr)
+        self.assertIn("; if the file uses float16, set a larger --tolerance\n", self.verify(half, "--data", self.images, "--tolerance", "1e-5", code=1).stderr)
         self.verify(half, "--data", self.images, "--tolerance", 0.02)
         # A file of an earlier version of trainer export.
         for description in ("{\"trainer\": \"0.1.0\"}", "{\"trainer\": \"1\", \"checkpoint_sha256\": \"\", \"input\": \"images\", \"outputs\": []}",
@@ -241,7 +241,7 @@ class VerifyExportTest(unittest.TestCase):
         self.assertIn(f"{images}/none.png: cannot be read: No such file or directory", self.verify(file, "--data", images / "none.png", code=3))
         fixed = self.export("fixed.onnx", "--image-size", "375x500")
         error = self.verify(fixed, "--data", self.images, code=3)
-        self.assertIn("/1.png: it is 47 pixels wide and 61 high, but the file takes only images that are 500 wide and 375 high; resize it, or export the network without "
+        self.assertIn("/1.png: it is 47 pixels wide and 61 high, but the exported network takes only images that are 500 wide and 375 high; resize it, or export the network without "
                       "--image-size\n", error)
         self.assertIn("error: 4 images cannot be used", error)
 
@@ -274,7 +274,7 @@ class VerifyExportTest(unittest.TestCase):
                 self.assertEqual(error.count("error: "), 1, error)
         weights = self.folder / "weights.pt"
         torch.save(self.network.state_dict(), weights)
-        self.assertIn("it holds weights without their experiment; give a checkpoint", self.verify(two, "--data", self.images, checkpoint=weights, code=2))
+        self.assertIn("it holds weights but no experiment; give a checkpoint", self.verify(two, "--data", self.images, checkpoint=weights, code=2))
 
     def test_a_data_set_of_pixels_and_averaged_parameters(self):
         """More images than are compared without a progress bar."""

@@ -30,7 +30,7 @@ Finding judge_cpus(const Cpus& cpus) {
   if (cpus.available < cpus.installed && cpus.available == 1) {
     return warning(std::move(text),
                    "give the job or container more cores (Slurm: --cpus-per-task, Docker: --cpus, Kubernetes: resources.limits.cpu): the "
-                   "loader's threads share this one with the training");
+                   "loader's threads share this one with training");
   }
   return ok(std::move(text));
 }
@@ -98,7 +98,7 @@ Finding judge_launch(const Launch& launch, int num_gpus) {
   if (launch.slurm_gpus.value_or(0) > 0 && num_gpus == 0) {
     return warning(
         fmt::format("{}; Slurm has allocated {} on this node, but this program finds none", text, counted(*launch.slurm_gpus, "GPU")),
-        "start the container with its option for GPUs, such as apptainer's --nv");
+        "start the container with access to GPUs, as by apptainer's --nv");
   }
   return ok(std::move(text));
 }

@@ -102,7 +102,7 @@ void decode_raw(std::span<const uint8_t> file, const data::ImageDecoding& decodi
     throw std::runtime_error(fmt::format("it has {} channel{}, but the first image of the data set has {}", image.channels,
                                          image.channels == 1 ? "" : "s", decoding.channels));
   }
-  // Values with different maximums are divided by different numbers before they reach the network.
+  // Values are divided by their maximum, so images with different maximums would be scaled differently.
   if (decoding.channels != 0 && image.maximum != decoding.maximum) {
     throw std::runtime_error(
         fmt::format("it has {}, but the first image of the data set has {}; save all images with the same type of values",

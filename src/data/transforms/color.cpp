@@ -32,7 +32,7 @@ class ColorJitter : public ImageTransform {
       require_number_or_range(keys, name, values);
     };
     add_factor("brightness", brightness_, "black");
-    add_factor("contrast", contrast_, "the mean of the grey image everywhere");
+    add_factor("contrast", contrast_, "the mean grey value everywhere");
     add_factor("saturation", saturation_, "the grey image");
     keys.add("hue", hue_,
              {.min = -0.5,
@@ -120,7 +120,7 @@ class GaussianBlur : public ImageTransform {
              {.min = 1,
               .max = kMaxPixels,
               .unit = "pixels",
-              .doc = "Odd: one number for both width and height, or [width, height].",
+              .doc = "One odd number for both width and height, or two: [width, height].",
               .required = true,
               .may_be_one = true});
     keys.refuse("kernel_size", [this]() -> std::string {

@@ -188,7 +188,7 @@ class Preprocessor {
     return joined(high, node("MatMul", {transposed(weights.low), pixels}));
   }
 
-  // Combines the sums to pixels, rounded and clipped to 0 to 255.
+  // Combines the sums into pixels, rounded and clipped to [0, 255].
   std::string joined(const std::string& high, const std::string& low) {
     const auto carried = node("Floor", {node("Mul", {node("Add", {low, real(1 << 21)}), real(1.0F / (1 << 11))})});
     const auto pixels = node("Floor", {node("Mul", {node("Add", {high, carried}), real(1.0F / (1 << 11))})});

@@ -156,7 +156,7 @@ void check_rank(const Setting& rank, const Setting& size) {
   }
 }
 
-// Checks that the claim is complete and possible; returns the ranks, the sizes and the beginning of `decision`.
+// Checks that the claim is complete and consistent; returns the ranks, the sizes and the beginning of `decision`.
 RankEnv to_place(const Claim& claim) {
   const auto& [names, rank, world_size, local_rank, local_world_size] = claim;
   check_pair(rank, world_size, names.world_size);

@@ -96,7 +96,7 @@ void normalise_rows(const Operation<Computed<S>>& operation, const S* x, const S
   });
 }
 
-// Which values decide where dy passes the ReLU.
+// The values whose sign decides where dy passes through the ReLU.
 enum class Mask { kNone, kOfOutput, kOfInput };
 
 template <Mask kMask, bool kStores, class S>

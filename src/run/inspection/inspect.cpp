@@ -155,7 +155,7 @@ class Inspector {
     }
   }
 
-  // The CPU, but with the precision of the training's device.
+  // The CPU, but with the precision of the device for training.
   device::Placement choose_placement(const config::Experiment& experiment) {
     device::configure_cpu_allocator();
     auto options = session::placement_options(experiment);

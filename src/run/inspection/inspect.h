@@ -1,5 +1,5 @@
 #pragma once
-// Examines a training before it starts, without its data and without a GPU, and makes the table of its layers.
+// Examines a run before it starts, without its data and without a GPU, and makes the table of its layers.
 
 #include <torch/torch.h>
 

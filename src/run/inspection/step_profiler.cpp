@@ -95,7 +95,7 @@ void StepProfiler::write() {
 void StepProfiler::finish() {
   range_.reset();
   if (is_profiling_) write();
-  if (is_before_first_) logger_.info("logging.profile_steps: nothing was profiled, because the training ended before step {}", first_ + 1);
+  if (is_before_first_) logger_.info("logging.profile_steps: nothing was profiled, because training ended before step {}", first_ + 1);
 }
 
 }  // namespace trainer::inspection

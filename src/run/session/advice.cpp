@@ -277,7 +277,7 @@ void warn_of_images(const data::Dataset& training, Logger& logger) {
     }
   }
   for (const auto& sentence : notes.sentences()) {
-    const auto of_some = fmt::format("; only evenly spaced ones of {} were checked, `trainer data check` reads all", training.size());
+    const auto of_some = fmt::format("; only {} of {} images were checked; `trainer data check` reads all", kMostRead, training.size());
     logger.warn("{}{}", sentence, training.size() > kMostRead ? of_some : "");
   }
 }

@@ -172,7 +172,7 @@ engine::Network build_network(const config::Experiment& experiment, const device
     return task::task_registry().make(experiment.task.component, nn::loss_registry().make(experiment.loss.component));
   };
   return build_in_memory(fmt::format("the model {} and its optimizer", experiment.model.component.name),
-                         "choose smaller sizes in the section model, or dataset.num_classes", [&] {
+                         "reduce the sizes in the section model, or dataset.num_classes", [&] {
                            engine::Network network(make_model, make_task, make_optimizer, options, placement, ranks);
                            network.unfreeze = unfreeze;
                            network.unfreeze_after = experiment.training.unfreeze_after.value_or(0);

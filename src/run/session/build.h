@@ -52,7 +52,7 @@ engine::OpenedSamples open_samples(const config::Experiment& experiment, Logger&
 engine::OpenedSamples open_samples(const config::Experiment& experiment, const data::DatasetFactory& dataset, Logger& logger,
                                    const std::optional<int64_t>& num_overfit = {});
 
-// Opens only one split, without the files of the others. Not collective. Throws as open_samples().
+// Opens only one split, without the files of the others. Not collective. Throws like open_samples().
 engine::Samples open_split(const config::Experiment& experiment, const data::DatasetFactory& dataset, data::Split split, Logger& logger);
 
 // Makes the sampler of these training samples, which do not have to outlive it. Not collective. Throws UsageError and DataError.

@@ -383,7 +383,7 @@ engine::Samples cache(RankContext& context, const engine::Network& network, cons
   if (context.rank() == 0) {
     const auto what = fmt::format("the features of {}", counted(request.samples.size(), request.kind + " image"));
     if (partial) {
-      logger.info("computing {} took {:.1f} s, which each further epoch saves{}", what, features->seconds(),
+      logger.info("computing {} took {:.1f} s, saved in each further epoch{}", what, features->seconds(),
                   target.empty() ? "" : "; kept in " + target.string());
     } else {
       logger.info("{} were found in {}, which saves the {:.1f} s of computing them", what, place, features->seconds());

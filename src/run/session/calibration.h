@@ -20,13 +20,14 @@ struct LabelledOutputs {
   torch::Tensor labels;  // int64 [images]
 };
 
-// The outputs for each sample of an evaluation, on one process; nothing after a stop request. Throws as evaluate(), and UsageError if the
-// network does not classify samples.
+// The outputs for each sample of an evaluation.
 struct Outputs {
   LabelledOutputs samples;
   std::vector<std::string> class_names;
   std::string name;  // of the samples
 };
+// Evaluates on one process. Returns nothing after a stop request. Throws like evaluate(), and UsageError if the network does not classify
+// samples.
 std::optional<Outputs> compute_outputs(RankContext& context, const NetworkFile& file, EvaluationRequest request);
 
 // The temperature that minimises the mean cross-entropy (Guo et al.: "On Calibration of Modern Neural Networks", 2017), to machine

@@ -203,7 +203,7 @@ void check_lr_schedule(const config::Experiment& experiment, config::Findings& f
   const auto& epochs = experiment.training.epochs;
   if (findings.are_readable({"training"}) && epochs && traits.last_drop >= static_cast<double>(*epochs)) {
     findings.warn("lr_scheduler.milestones",
-                  fmt::format("epoch {} is not reached in a training of {}", traits.last_drop, counted(*epochs, "epoch")));
+                  fmt::format("epoch {} is not reached in {} of training", traits.last_drop, counted(*epochs, "epoch")));
   }
 }
 

@@ -102,7 +102,7 @@ namespace {
 
 config::Experiment experiment_of_training(const NetworkFile& file, const EvaluationRequest& request);
 
-// Whether a group may be in another part than in the training. Without stratification, parts depend only on hashes, so new images do not
+// Whether a group may be in a different part than in training. Without stratification, parts depend only on hashes, so new images do not
 // move others.
 bool may_be_divided_otherwise(const config::Experiment& experiment, const NetworkFile& file, const EvaluationRequest& request,
                               const engine::Samples& samples) {
@@ -146,14 +146,14 @@ std::optional<EvaluationResult> evaluate(RankContext& context, const NetworkFile
   const auto& info = source.samples.info();
   if (context.rank() == 0 && may_be_divided_otherwise(context.experiment(), file, request, source.samples)) {
     context.logger().warn(
-        "dataset.split divides these images differently than in the training, which may have used some of the evaluated images");
+        "dataset.split divides these images differently than in training, so training may have used some of the evaluated images");
   }
   context.barrier().on_rank0([&] {
     if (const auto trained = file.class_names(); !trained.empty()) {
-      check_class_names(file.path(), trained, info.class_names, "evaluate data with the classes of its training");
+      check_class_names(file.path(), trained, info.class_names, "evaluate data with the same classes");
     }
     check_target_names(file.path(), file.target_names(), info.target_names,
-                       "choose them with dataset.columns, in the order of the training");
+                       "choose them with dataset.columns, in the same order as in training");
     return std::string();
   });
   try {
@@ -221,7 +221,7 @@ class Relabelled : public data::Dataset {
   int64_t relabel(int64_t label) const {
     return label >= 0 && label < static_cast<int64_t>(labels_.size()) ? labels_[static_cast<size_t>(label)] : -1;
   }
-  // The values for each class of the training; classes that the data lacks have 0.
+  // The values for each class trained on; 0 for classes that the data lacks.
   std::vector<float> relabel(std::span<const float> of_classes) const {
     std::vector<float> values(of_classes.empty() ? 0 : static_cast<size_t>(info_.num_classes));
     for (size_t i = 0; i < of_classes.size(); ++i) values[static_cast<size_t>(labels_[i])] = of_classes[i];
@@ -254,7 +254,7 @@ DatasetFactory with_classes_of(const NetworkFile& file, DatasetFactory dataset) 
   if (trained.empty() || info.class_names.empty() || info.class_names == trained) return dataset;
   if (info.has_masks) {
     throw UsageError(
-        fmt::format("{}: the masks to evaluate have other classes than those of the training ({}); use the same classes in the same order",
+        fmt::format("{}: the masks to evaluate have other classes than the training masks ({}); use the same classes in the same order",
                     file.path(), fmt::join(trained, ", ")));
   }
   dataset.info.class_names = trained;
@@ -278,7 +278,7 @@ void refuse_split_folders(const fs::path& folder, const std::vector<std::string>
   }
 }
 
-// Reads files in the same way as the training did.
+// Reads files in the same way as in training.
 void read_files_as_trained(datasets::ImageFileOptions& options, const NetworkFile& file) {
   if (!file.has_experiment()) return;
   const auto decoding = inference::read_decoding(state::View(file.tree(), file.path()));
@@ -354,7 +354,7 @@ bool are_same_data(const config::Experiment& a, const config::Experiment& b) {
   return a.dataset.component.name == b.dataset.component.name && is_same_place(Split::kTrain) && is_same_place(Split::kValidation);
 }
 
-// The experiment of the training, not completed from its data set.
+// The experiment of the training run, not completed from its data set.
 config::Experiment experiment_of_training(const NetworkFile& file, const EvaluationRequest& request) {
   auto registries = all_registries();
   registries.check = {};
@@ -420,9 +420,9 @@ EvaluationData find_evaluation_data(const config::Experiment& experiment, const 
   const bool holds_out = experiment.dataset.holds_out();
   if (data.split == Split::kTest && !(experiment.dataset.split && experiment.dataset.split->test > 0)) {
     throw UsageError(is_other && training.dataset.split
-                         ? "--split test: this is not the data of the training, so it is not divided; give dataset.split on the command "
-                           "line as in the training"
-                         : "--split test: the training held out no images for a test; set dataset.split.test before training");
+                         ? "--split test: this is not the data set of the training run, so it has no test part; give dataset.split on the "
+                           "command line as in that run"
+                         : "--split test: the training run held out no test images; set dataset.split.test before training");
   }
   if (!request.data.empty() && !request.split && has_validation && data.dataset.missing.empty()) {
     throw UsageError(fmt::format("--data {}: it has both training and validation images; choose with --split train or --split validation",
@@ -436,10 +436,10 @@ EvaluationData find_evaluation_data(const config::Experiment& experiment, const 
   const auto held_out_in_training = training.dataset.validation_split.value;
   if (data.is_all && request.data.empty() && (training.dataset.split || held_out_in_training.value_or(1) > 0)) {
     data.note = fmt::format(
-        "{} is not the data of the training, so all of its images are evaluated; to evaluate only the part that a training on it would "
-        "hold out, {}",
+        "{} is not the data set of the training run, so all of its images are evaluated; to evaluate only the part that training on it "
+        "would hold out, {}",
         place,
-        training.dataset.split ? "give dataset.split on the command line as in the training"
+        training.dataset.split ? "give dataset.split on the command line as in that run"
                                : fmt::format("set dataset.validation_split={}", held_out_in_training.value_or(0.1)));
   }
   return data;

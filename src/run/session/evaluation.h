@@ -34,7 +34,7 @@ struct EvaluationRequest {
   std::function<void(const torch::Tensor& outputs, const torch::Tensor& targets)> observe = {};
 };
 
-// The experiment of the network with the data to evaluate. If the data differs from that of the training, dataset.validation_split is 0
+// The network's experiment, with the data to evaluate. If that is not the data set of the training run, dataset.validation_split is 0
 // unless an override sets it. On ranks that may not have access to the data, it is not checked. Throws UsageError and CheckpointError.
 config::Experiment load_evaluation(const NetworkFile& file, const EvaluationRequest& request, int rank,
                                    const config::Registries& registries);
@@ -43,9 +43,9 @@ config::Experiment load_evaluation(const NetworkFile& file, const EvaluationRequ
 struct EvaluationData {
   data::DatasetFactory dataset;  // with the names of the network's classes, if it has any
   data::Split split = data::Split::kValidation;
-  bool is_all = false;    // whether all samples are evaluated, because the data is not that of the training and has no parts
+  bool is_all = false;    // whether all samples are evaluated, because the data is not that of the training run and has no parts
   std::string name = {};  // such as "the validation set" or "data/test"
-  std::string note = {};  // a warning if the split differs from that of the training; may be empty
+  std::string note = {};  // a warning if the split differs from that in training; may be empty
 };
 
 // To be called on ranks that read the data. Throws UsageError if it has a class that the network was not trained on, or several parts and

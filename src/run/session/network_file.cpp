@@ -60,8 +60,8 @@ config::Experiment NetworkFile::load_experiment(const std::vector<std::string>& 
 config::Experiment NetworkFile::load_experiment(const std::filesystem::path& config, const std::vector<std::string>& overrides,
                                                 const config::Registries& registries) const {
   if (config.empty() && !has_experiment()) {
-    throw UsageError(fmt::format(
-        "{}: this file contains weights without their experiment; give the experiment file of the network with --config FILE", path_));
+    throw UsageError(
+        fmt::format("{}: this file holds weights but no experiment; give the network's experiment file with --config FILE", path_));
   }
   if (config.empty()) return load_experiment(overrides, registries);
   auto experiment = config::load(config, overrides, registries);
@@ -127,8 +127,8 @@ void require_target_summary(const config::Experiment& experiment, const NetworkF
   // Checkpoints of versions that did not normalise targets contain no summary.
   if (options == nullptr || !options->normalize_targets || file.has_experiment()) return;
   throw UsageError(
-      fmt::format("{}: this file lacks the mean and the deviation of the targets, which are needed to interpret the network's outputs; "
-                  "give a checkpoint, or, if the network did not learn normalised targets, set task.normalize_targets=false",
+      fmt::format("{}: this file lacks the mean and standard deviation of the targets, which are needed to interpret the network's "
+                  "outputs; give a checkpoint, or, if the network did not learn normalised targets, set task.normalize_targets=false",
                   file.path()));
 }
 

@@ -72,7 +72,7 @@ data::DatasetInfo samples_of(const config::Experiment& experiment, const Network
 // Throws UsageError for a file of weights whose network learned normalised numbers, because the file lacks their mean.
 void require_target_summary(const config::Experiment& experiment, const NetworkFile& file);
 
-// The information needed to predict with the network. Throws as require_target_summary().
+// The information needed to predict with the network. Throws like require_target_summary().
 inference::Description description_of(const config::Experiment& experiment, const NetworkFile& file);
 
 // The metadata of exported networks (docs/evaluation.md): a JSON object with the version of the program, the checksum of the network's

@@ -52,7 +52,7 @@ void warn_of_hidden_gpus(const world::RankEnv& rank_env, const config::Experimen
   if (!num_gpus || *num_gpus == 0) return;
   logger.warn(
       "Slurm has allocated {} to this node (SLURM_GPUS_ON_NODE), but this program finds none on {} and trains on the CPU; start containers "
-      "with their option for GPUs, such as apptainer's --nv",
+      "with access to GPUs, as by apptainer's --nv",
       counted(*num_gpus, "GPU"), world::host_name());
 }
 

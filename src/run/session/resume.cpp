@@ -33,7 +33,7 @@ namespace fs = std::filesystem;
 // Whether the difference is in a key whose change makes a checkpoint useless.
 bool prevents_resume(const config::Difference& difference) {
   const auto& key = difference.key;
-  // The origin of the tensors does not matter, and where the size of images matters, it changes the shapes of the tensors.
+  // Initial values no longer matter, and an image size that matters also changes the shapes of tensors.
   if (key.starts_with("model.init") || key.starts_with("model.weights") || key == "model.image_size" ||
       key == "dataloader.sampler.weights") {
     return false;
@@ -236,9 +236,8 @@ fs::path find_best(const Checkpoint& checkpoint, Logger& logger) {
       logger.warn("{}", error.what());
     }
   }
-  logger.warn(
-      "the checkpoint of the best validation so far, at step {}, is not in {}; there will be no best.pt until a validation is better", step,
-      folder.string());
+  logger.warn("the checkpoint of the best validation so far, at step {}, is not in {}; there will be no best.pt until validation improves",
+              step, folder.string());
   return {};
 }
 

@@ -282,9 +282,9 @@ void Session::bring_best(const checkpoint::Store& store) const {
     if (std::filesystem::equivalent(folder_of(*start_.checkpoint), directory_->checkpoint_folder(), is_gone)) return;
     best = find_best(*start_.checkpoint, logger);
     if (best.empty()) return;
-    if (store.set_first_best(best)) logger.info("best.pt is a copy of {} until a validation is better", best.string());
+    if (store.set_first_best(best)) logger.info("best.pt is a copy of {} until validation improves", best.string());
   } catch (const std::filesystem::filesystem_error& error) {
-    logger.warn("there will be no best.pt until a validation is better, because {} cannot be copied: {}", best.string(),
+    logger.warn("there will be no best.pt until validation improves, because {} cannot be copied: {}", best.string(),
                 error.code().message());
   }
 }

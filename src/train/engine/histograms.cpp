@@ -6,7 +6,7 @@
 namespace trainer::engine {
 namespace {
 
-// A histogram without its intervals. `values`: float64, at least one.
+// A histogram without its bins. `values`: float64, at least one.
 reporting::Histogram totals_of(const std::string& name, const torch::Tensor& values) {
   const auto [least, greatest] = values.aminmax();
   const auto totals = torch::stack({least, greatest, values.sum(), values.square().sum()}).cpu();

@@ -13,13 +13,13 @@
 
 namespace trainer::engine {
 
-// A histogram of the finite elements: 64 intervals of equal width from the smallest to the largest one; one interval if they are all equal.
-// nullopt: there are none. Waits for the device.
+// A histogram of the finite elements: 64 bins of equal width from the smallest to the largest one; one bin if they are all equal. nullopt:
+// there are none. Waits for the device.
 std::optional<reporting::Histogram> make_histogram(const std::string& name, const torch::Tensor& tensor);
 
 // After the last step of every `every_epochs`-th epoch, reports histograms of the parameters after this step and of its gradients, summed
 // over the ranks and unscaled, before they are clipped. They are the same on all ranks, so only one rank needs this hook. Does not change
-// the training.
+// training.
 class Histograms final : public TrainingHook {
  public:
   // All arguments must outlive this object. `part`: the part of an epoch that is being trained at the time of a call.

@@ -22,8 +22,8 @@ namespace {
 // Batch normalisation sends two values of 8 bytes for each channel and a count; this is enough for the widest layers.
 constexpr int64_t kStatisticsBytes = 256 * 1024;
 
-// Collective over all ranks: the group of this rank. Null if this rank reads its own samples: with Distribution::kLocal, or when it is
-// alone in its group.
+// Collective over all ranks. Returns the group whose first rank reads samples for this one; null if this rank reads its own samples: with
+// Distribution::kLocal, or when it is alone in its group.
 std::shared_ptr<distributed::ProcessGroup> make_reading_group(const RankOptions& options, distributed::ProcessGroups& groups) {
   if (options.distribution == Distribution::kLocal) return nullptr;
   std::shared_ptr<distributed::ProcessGroup> mine;

@@ -53,7 +53,7 @@ struct RankOptions {
 Ranks make_ranks(distributed::ProcessGroups& groups, const RankOptions& options = {});
 
 // The groups that share a reader, their first rank. Each rank of the run is in one group; groups and their ranks are in ascending order.
-// `ranks`: all ranks of the run, by rank. Throws as make_ranks().
+// `ranks`: all ranks of the run, by rank. Throws like make_ranks().
 std::vector<std::vector<int>> reading_groups(const std::optional<int64_t>& group_size, const std::vector<distributed::RankInfo>& ranks);
 
 // Independent streams of random numbers: the second argument of mix_seed(), after the seed of the run.
@@ -119,7 +119,7 @@ struct SourceOptions {
   std::function<void(const std::string& text)> report_left_out = {};  // as in data::LoaderOptions
 };
 
-// The pipeline that prepares samples for a network of this placement. Throws as data::Pipeline.
+// The pipeline that prepares samples for a network of this placement. Throws like data::Pipeline.
 data::Pipeline make_pipeline(const std::vector<ComponentConfig>& transforms, const data::DatasetInfo& info,
                              const device::Placement& placement);
 
@@ -147,7 +147,7 @@ using MakeLrSchedule = std::function<optim::LrSchedule(int64_t total_steps, int6
 
 // The data of a run, and what depends on its size.
 struct Data {
-  // Not collective. Throws as make_plan(), as `make_lr_schedule` and as DataSource.
+  // Not collective. Throws like make_plan(), `make_lr_schedule` and DataSource.
   Data(TrainingSamples samples, const DataOptions& options, const MakeLrSchedule& make_lr_schedule, const device::Placement& placement,
        const Ranks& ranks);
 
@@ -164,7 +164,7 @@ struct Data {
   RankShard shard_for(int rank, const EpochPart& part, int64_t step);
   // Starts to load these samples. Like next(), collective over the ranks that share a reader.
   void begin(const EpochPart& part, int64_t step);
-  // The next batch, valid until the next call. Throws as BatchSource::next(), and std::logic_error naming the epoch when all batches have
+  // The next batch, valid until the next call. Throws like BatchSource::next(), and std::logic_error naming the epoch when all batches have
   // been taken.
   const data::Batch& next();
 };

@@ -107,7 +107,7 @@ const data::Batch* SharedBatches::open(const Message& message, const Header& hea
   switch (header.content) {
     case Content::kFailure:
       if (failure_) std::rethrow_exception(failure_);
-      throw PeerError(fmt::format("rank {}: rank {}, which reads the samples for it, cannot prepare a batch",
+      throw PeerError(fmt::format("rank {}: its samples are read by rank {}, which cannot prepare a batch",
                                   group_->ranks()[static_cast<size_t>(group_->rank())], group_->ranks().front()));
     case Content::kNothing:
       return nullptr;

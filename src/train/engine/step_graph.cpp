@@ -15,7 +15,7 @@ namespace {
 // In the first steps, optimizers allocate their state and cuDNN searches for its fastest algorithms.
 constexpr int64_t kFirstSteps = 3;
 
-// What a graph would need and this training lacks; empty if a graph is possible.
+// The condition for a graph that this run does not meet; empty if a graph is possible.
 std::string refusal(const Parts& parts) {
   if (parts.ranks.world->size() > 1) return "one process, but this run has several";
   if (parts.ranks.world->c10d_group()) return "distributed.backend: auto";

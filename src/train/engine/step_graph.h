@@ -1,5 +1,5 @@
 #pragma once
-// runtime.cuda_graph: the steps of a training on a GPU, repeated from a CUDA graph.
+// runtime.cuda_graph: replays training steps on a GPU from a CUDA graph.
 
 #include <cstdint>
 #include <functional>
@@ -19,8 +19,8 @@ namespace trainer::engine {
 // during recording.
 class StepGraph {
  public:
-  // Null if this training cannot use a graph, or is not to use one. Throws UsageError if it cannot under runtime.cuda_graph: on. `parts`
-  // must outlive this object.
+  // Null if this run cannot use a graph, or is not to use one. Throws UsageError if it cannot under runtime.cuda_graph: on. `parts` must
+  // outlive this object.
   static std::unique_ptr<StepGraph> make_if_possible(Parts& parts);
   // During its lifetime the current thread uses a separate stream, because a graph cannot be recorded on the default stream.
   explicit StepGraph(Parts& parts);

@@ -16,8 +16,8 @@
 
 namespace trainer::engine {
 
-// A callback that may act on the training at each step. (Sinks, in trainer/events.h, only report.) A hook is called by the training thread
-// of the rank that added it. If it changes the training on one rank, it must make the same change on all ranks.
+// A callback that may change training at each step. (Sinks, in trainer/events.h, only report.) A hook is called by the training thread of
+// the rank that added it. If it changes anything on one rank, it must make the same change on all ranks.
 class TrainingHook {
  public:
   virtual ~TrainingHook() = default;
@@ -59,7 +59,7 @@ class NonFiniteGuard {
   std::optional<double> scale() const;
   // Whether a loss of this rank was not finite since the construction or undo().
   bool had_non_finite_loss() const;
-  // Restores the meter to its values before the last step, and the model's buffers to their values before the step that step() returns.
+  // Restores the meter to before the last step, and the model's buffers to before step number step().
   void undo();
 
  private:
@@ -85,7 +85,7 @@ class TrainStep {
  public:
   using NextBatch = std::function<const data::Batch&()>;
 
-  // `parts` must outlive this object. `meter` receives each micro-step's loss and counts. Throws as StepGraph::make_if_possible().
+  // `parts` must outlive this object. `meter` receives each micro-step's loss and counts. Throws like StepGraph::make_if_possible().
   TrainStep(Parts& parts, uint64_t seed, std::optional<double> max_grad_norm, task::TrainMeter& meter);
 
   // Collective: one update of the parameters at learning rate `lr` from the micro-steps of one step (at least one), each with a batch from
@@ -94,7 +94,7 @@ class TrainStep {
   // `hooks` that need the gradients.
   void run(const std::vector<MicroStep>& micro_steps, const NextBatch& next_batch, double lr, const std::vector<TrainingHook*>& hooks = {});
 
-  // To be called when the set of trained parameters has changed. Throws as the constructor.
+  // To be called when the set of trained parameters has changed. Throws like the constructor.
   void restart();
 
   NonFiniteGuard& guard() { return guard_; }

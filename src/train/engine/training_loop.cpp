@@ -191,7 +191,7 @@ bool TrainingLoop::train() {
     if (!validate_within_epoch()) return false;
     if (every_steps && progress.step % *every_steps == 0 && !is_last && !checkpoints_.is_saved()) save();
   }
-  // Without this the last steps of a training that ends early would not be reported.
+  // Without this, the last steps of training that ends early would not be reported.
   if (progress.step < end_step) log_interval();
   run_.open = {};
   return true;

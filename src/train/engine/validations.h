@@ -37,7 +37,7 @@ class Validations {
   bool end_training() const { return run_.early_stopping.is_over(early_stopping_); }
   // The reason; empty if it has not.
   std::string reason_of_end() const;
-  // Why a training that has reached its end still counts as failed: no validation measured a finite value. Empty if it has not failed.
+  // Why a run that has reached its end still counts as failed: no validation measured a finite value. Empty if it has not failed.
   std::string reason_of_failure() const;
 
  private:

@@ -176,11 +176,11 @@ const LrSchedulerRegistry& schedules() {
     registry.add<ConstantSchedule>("constant", "The learning rate stays constant.", copy);
     registry.add<StepSchedule>("step", "Multiplied by gamma every step_epochs epochs.", copy);
     registry.add<MultistepSchedule>("multistep", "Multiplied by gamma at each milestone.", copy);
-    registry.add<CosineSchedule>("cosine", "Half a cosine down to final_factor.", copy);
+    registry.add<CosineSchedule>("cosine", "Falls along half a cosine to final_factor.", copy);
     registry.add<LinearSchedule>("linear", "A straight line from start_factor to end_factor.", copy);
-    registry.add<PolynomialSchedule>("polynomial", "A power of the fraction of steps left, down to final_factor.", copy);
-    registry.add<PlateauSchedule>("reduce_on_plateau", "Multiplied by factor when the validations no longer improve.", copy);
-    registry.add<OneCycleSchedule>("onecycle", "Up and down again, each as half a cosine (Smith and Topin 2017).", copy);
+    registry.add<PolynomialSchedule>("polynomial", "Falls with a power of the fraction of steps left, to final_factor.", copy);
+    registry.add<PlateauSchedule>("reduce_on_plateau", "Multiplied by factor when validation no longer improves.", copy);
+    registry.add<OneCycleSchedule>("onecycle", "Rises and then falls, each time along half a cosine (Smith and Topin 2017).", copy);
     return registry;
   }();
   return all;

@@ -27,11 +27,11 @@ struct MuonOptions {
 
   void describe(KeyTable& keys) {
     // Must not be 0: the schedule scales the other learning rates by the ratio of step()'s lr to this one.
-    keys.add("lr", lr,
-             {.min = 0,
-              .min_excluded = true,
-              .doc = "Learning rate of the weights of convolutions, which the schedule scales; linear_lr and bias_lr are scaled by the "
-                     "same factor."});
+    keys.add(
+        "lr", lr,
+        {.min = 0,
+         .min_excluded = true,
+         .doc = "Learning rate of the weights of convolutions. The schedule scales it, and linear_lr and bias_lr by the same factor."});
     keys.add(
         "momentum", momentum,
         {.min = 0,
@@ -43,7 +43,8 @@ struct MuonOptions {
         "ns_steps", ns_steps,
         {.min = 1,
          .unit = "steps",
-         .doc = "Number of Newton-Schulz iterations that orthogonalise a direction; 5 bring most singular values between 0.68 and 1.21."});
+         .doc =
+             "Number of Newton-Schulz iterations that orthogonalise an update; after 5, most singular values are between 0.68 and 1.21."});
     keys.add("normalize_weights", normalize_weights,
              {.doc = "Before each update, scale the weight of each convolution to the 2-norm sqrt(output channels)."});
     keys.add("linear_lr", linear_lr,

@@ -188,10 +188,10 @@ class Classification : public Task {
       found.push_back(
           setup.loss == "bce"
               ? Mismatch{"task.name",
-                         fmt::format("classification needs one class per image, but {} has any number of them; remove the task section",
+                         fmt::format("classification needs one class per image, but {} allows any number; remove the task section",
                                      setup.dataset)}
-              : Mismatch{"loss.name", fmt::format("{} needs one class per image, but {} has any number of them; set loss.name: bce",
-                                                  setup.loss, setup.dataset)});
+              : Mismatch{"loss.name", fmt::format("{} needs one class per image, but {} allows any number; set loss.name: bce", setup.loss,
+                                                  setup.dataset)});
     }
     if (setup.num_classes == 0) {
       found.push_back({"loss.name", fmt::format("{} needs class labels, but {} has floating-point targets", setup.loss, setup.dataset)});

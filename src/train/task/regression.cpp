@@ -180,7 +180,7 @@ class Regression : public Task {
 
 void RegressionOptions::describe(KeyTable& keys) {
   keys.add("normalize_targets", normalize_targets,
-           {.doc = "The network learns targets normalised with the mean and the deviation of the training targets, which checkpoints "
+           {.doc = "The network learns targets normalised with the mean and standard deviation of the training targets, which checkpoints "
                    "contain; predictions and metrics are in the unit of the original targets."});
 }
 

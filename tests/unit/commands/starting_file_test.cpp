@@ -51,7 +51,7 @@ TEST(StartingFile, ForPhotos) {
   EXPECT_THAT(
       text,
       HasSubstr("    - center_crop: {size: 224}\n    - normalize: {mean: [0.4850, 0.4560, 0.4060], std: [0.2290, 0.2240, 0.2250]}\n"));
-  EXPECT_THAT(text, HasSubstr("The mean and the deviation are those of the images on which the weights were trained."));
+  EXPECT_THAT(text, HasSubstr("Mean and standard deviation are those of the images on which the weights were trained."));
   EXPECT_THAT(text, HasSubstr("dataloader: {global_batch_size: 32, num_workers: 4, drop_last: false}"));
   EXPECT_THAT(text, Not(HasSubstr("validation_split")));
   EXPECT_THAT(text, Not(HasSubstr("class_balanced")));

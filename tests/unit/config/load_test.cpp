@@ -323,7 +323,7 @@ TEST(Load, ContradictionsBetweenSections) {
             "micro-steps; choose at least that many images");
   for (const std::string name : {"a/b", "..", ".", ""}) {
     EXPECT_EQ(load_error(kMinimal, {"experiment=\"" + name + "\""}),
-              "command line: experiment: \"" + name + "\" cannot name a folder; use letters, digits, - and _");
+              "command line: experiment: \"" + name + "\" is not a valid folder name; use letters, digits, - and _");
   }
 }
 

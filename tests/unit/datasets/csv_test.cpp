@@ -168,7 +168,7 @@ TEST_F(CsvTest, ALabelThatLooksLikeAnotherIsExplained) {
   write_train("1.jpg,caf\u00e9\n");
   write_validation("1.jpg,cafe\u0301\n");
   EXPECT_THAT(failure_of(factory(), data::Split::kValidation),
-              EndsWith("; it looks like \"caf\u00e9\", but has other spaces or another form of "
+              EndsWith("; it looks like \"caf\u00e9\", but differs in spaces or in the form of "
                        "accented letters (Unicode NFC or NFD)"));
 }
 

@@ -154,7 +154,7 @@ TEST_F(ImageFolderErrorsTest, NamesOfClassesAreUtf8) {
 TEST_F(ImageFolderErrorsTest, AClassThatLooksLikeAnotherIsExplained) {
   write({"train/caf\u00e9/1.jpg", "val/cafe\u0301/2.jpg"});
   EXPECT_THAT(failure(data::Split::kValidation),
-              ::testing::HasSubstr("; it looks like \"caf\u00e9\", but has other spaces or another form of"));
+              ::testing::HasSubstr("; it looks like \"caf\u00e9\", but differs in spaces or in the form of"));
 }
 
 }  // namespace

@@ -163,7 +163,7 @@ TEST(SharedBatches, AnErrorIsThrownInPlaceOfItsBatchOnEveryRank) {
     } else {
       EXPECT_THAT(
           [&] { source.batches->next(); },
-          ThrowsMessage<PeerError>(fmt::format("rank {}: rank 0, which reads the samples for it, cannot prepare a batch", group->rank())));
+          ThrowsMessage<PeerError>(fmt::format("rank {}: its samples are read by rank 0, which cannot prepare a batch", group->rank())));
     }
   });
 }

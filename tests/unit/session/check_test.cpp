@@ -114,7 +114,7 @@ TEST(CheckComponents, RefusesContradictions) {
       {{"training.epochs=null", "training.steps=0"}, "command line: training.steps: expected an integer >= 1 or null, got 0"},
       // How many epochs these are is not known yet.
       {{"training.epochs=null", "training.steps=9", "lr_scheduler={name: multistep, milestones: [50], warmup_epochs: 7}"}, ""},
-      {{"experiment=a/b"}, "command line: experiment: \"a/b\" cannot name a folder; use letters, digits, - and _"},
+      {{"experiment=a/b"}, "command line: experiment: \"a/b\" is not a valid folder name; use letters, digits, - and _"},
       {{"model={name: wide_resnet, depth: 11}"},
        "command line: model.depth: 11 is not 6n + 4; choose such a depth, for example 16, 22, 28 or 40"},
       {{"model.num_classes=20"}, "command line: model.num_classes: demo_conv has 20 outputs, but synthetic has 10 classes"},
@@ -180,7 +180,7 @@ TEST(CheckComponents, ReportsAllContradictionsAtTheirPositions) {
       "runtime: {dtype: float64}\n"
       "loss: {name: mse}\n";
   EXPECT_EQ(findings_of({"checkpoint.monitor=validation/top1"}, file),
-            "x.yaml:1:13: experiment: \"a/b\" cannot name a folder; use letters, digits, - and _\n"
+            "x.yaml:1:13: experiment: \"a/b\" is not a valid folder name; use letters, digits, - and _\n"
             "x.yaml:2:15: model.name: demo_conv takes samples of shape 3x32x32, but synthetic has 3x28x28 after dataset.train_transforms\n"
             "x.yaml:2:39: model.num_classes: demo_conv has 7 outputs, but synthetic has 10 classes\n"
             "x.yaml:4:48: dataloader.global_batch_size: given together with dataloader.batch_size; keep one of them\n"
@@ -271,7 +271,7 @@ TEST(CheckComponents, WarnsOfWhatIsHardlyMeant) {
        "command line: dataset.train_transforms[0]: transform random_crop: padding 40 is not smaller than the image, which has 32 x 32 "
        "pixels; a crop may contain little or nothing of the image"},
       {{"lr_scheduler={name: multistep, milestones: [1, 5]}"},
-       "command line: lr_scheduler.milestones: epoch 5 is not reached in a training of 3 epochs"},
+       "command line: lr_scheduler.milestones: epoch 5 is not reached in 3 epochs of training"},
       {{"checkpoint={monitor: validation/loss, mode: max}"},
        "command line: checkpoint.mode: max keeps the checkpoint with the highest validation/loss as the best one, but a lower value is "
        "better; remove mode"},
@@ -288,9 +288,9 @@ TEST(CheckComponents, WarnsOfWhatIsHardlyMeant) {
       {{"checkpoint={monitor: validation/top5, mode: max}"}, ""},
       {{"lr_scheduler={name: multistep, milestones: [1, 2.75]}"}, ""},
       {{"lr_scheduler={name: multistep, milestones: [3]}"},
-       "command line: lr_scheduler.milestones: epoch 3 is not reached in a training of 3 epochs"},
+       "command line: lr_scheduler.milestones: epoch 3 is not reached in 3 epochs of training"},
       {{"lr_scheduler={name: multistep, milestones: [1, 3.5]}"},
-       "command line: lr_scheduler.milestones: epoch 3.5 is not reached in a training of 3 epochs"},
+       "command line: lr_scheduler.milestones: epoch 3.5 is not reached in 3 epochs of training"},
       {{images + "[{normalize: {mean: [1, 0.5, 0], std: [1, 1, 1]}}]}"}, ""},
       {{images + "[{normalize: {mean: [0.5, 0.5, 0.5], std: [0.5, 0.5, 1.5]}}]}"},
        "command line: dataset.train_transforms[0].normalize.std: [0.5, 0.5, 1.5] is too large for pixel values from 0 to 1; if the values "
@@ -309,7 +309,7 @@ TEST(CheckComponents, WarningsAreListedAtTheirPositions) {
                         kImages + lines),
             "x.yaml:8:7: dataset.train_transforms[1]: transform random_crop: padding 32 is not smaller than the image, which has 32 x 32 "
             "pixels; a crop may contain little or nothing of the image\n"
-            "x.yaml:10:45: lr_scheduler.milestones: epoch 9 is not reached in a training of 3 epochs\n"
+            "x.yaml:10:45: lr_scheduler.milestones: epoch 9 is not reached in 3 epochs of training\n"
             "x.yaml:11:20: checkpoint.mode: min keeps the checkpoint with the lowest validation/top1 as the best one, but a higher value "
             "is better; remove mode\n"
             "command line: dataset.validation_transforms[0].normalize.mean: [2, 0, 0] is too large for pixel values from 0 to 1; if the "
