@@ -20,7 +20,7 @@ function(trainer_module name)
 endfunction()
 
 # LibTorch's headers cost each source that includes them three to ten seconds, nlohmann-json's and CLI11's two to six.
-option(TRAINER_UNITY_BUILD "Compile the sources of a module as one: a whole build takes a third of the time" ON)
+option(TRAINER_UNITY_BUILD "Compile the sources of a module as one, which makes a whole build shorter" ON)
 
 # Compiled once; every target with the same code generation flags reuses it.
 function(trainer_use_torch target)

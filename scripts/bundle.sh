@@ -48,7 +48,6 @@ compiled_in=(libarchive-dev libcli11-dev libgloo-dev libhwy-dev libspdlog-dev nl
 # The module for GPUs is not installed, because NVIDIA's libraries would be, too.
 install_program() {
   cmake --install "$(build_folder)" --prefix "$PWD" --component trainer --strip >/dev/null
-  cp -r "$root"/datasets/*_sample share/trainer/datasets/
   ln -s share/trainer/configs share/trainer/datasets .
   if ! $cuda; then return; fi
   rm -rf lib/trainer/{torch,nvidia} "$licences"/{torch,nvidia}*

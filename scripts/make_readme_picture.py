@@ -6,7 +6,6 @@ usage: scripts/make_readme_picture.py TRAINER        (TRAINER is the built progr
 
 import html
 import pathlib
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -51,9 +50,7 @@ def main():
         try:
             chromium.open((folder / "picture.html").as_uri(), width=1580, height=735)
             chromium.wait_for("document.querySelector('iframe').clientWidth > 0")
-            target = ROOT / "docs" / "images" / "first_run.png"
-            chromium.screenshot(folder / "picture.png", whole_page=False)
-            shutil.copyfile(folder / "picture.png", target)
+            chromium.screenshot(ROOT / "docs" / "images" / "first_run.png", whole_page=False)
         finally:
             chromium.close()
 

@@ -252,8 +252,7 @@ ExitCode init(const std::vector<std::string>& args) {
   fs::path output = "experiment.yaml";
   app.add_option("--data", data,
                  "a folder with a folder of images for each class, or with train/ and val/ that hold such folders; a CSV file; or a folder "
-                 "with the "
-                 "files of a known data set; default: CIFAR-10, which is downloaded")
+                 "with the files of a known data set; default: CIFAR-10, which is downloaded")
       ->type_name("DIR");
   app.add_option("--output", output, "the file, which must not exist yet; default: experiment.yaml")->type_name("FILE");
   cli::parse(app, args);
