@@ -2,7 +2,6 @@
 // with stride 2 the gradient of the weights. Prints tables.
 
 #include <fmt/format.h>
-#include <torch/torch.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -13,6 +12,7 @@
 
 #include "device/placement.h"
 #include "nn/convolution/convolution.h"
+#include "trainer/torch.h"
 
 namespace {
 

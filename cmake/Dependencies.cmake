@@ -4,6 +4,8 @@ find_package(yaml-cpp REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(hwy REQUIRED)
+# Processors without SSE4 are older than 2008.
+set_property(TARGET hwy::hwy APPEND PROPERTY INTERFACE_COMPILE_DEFINITIONS HWY_DISABLED_TARGETS=HWY_SSSE3)
 find_package(CURL REQUIRED)
 find_package(LibArchive REQUIRED)
 # Only its reader of tar.gz is used. With the shared library, every start would load libxml2 and 30 MB of ICU.

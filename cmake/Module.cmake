@@ -22,10 +22,14 @@ endfunction()
 # LibTorch's headers cost each source that includes them three to ten seconds, nlohmann-json's and CLI11's two to six.
 option(TRAINER_UNITY_BUILD "Compile the sources of a module as one, which makes a whole build shorter" ON)
 
-# Compiled once; every target with the same code generation flags reuses it.
+# Compiled once, for the lowest module that needs it; every target with the same code generation flags reuses it.
 function(trainer_use_torch target)
   target_link_libraries(${target} PUBLIC torch::cpu)
-  target_precompile_headers(${target} REUSE_FROM trainer_torch_header)
+  if(target STREQUAL trainer_device)
+    target_precompile_headers(${target} PRIVATE "${CMAKE_SOURCE_DIR}/include/trainer/torch.h")
+  else()
+    target_precompile_headers(${target} REUSE_FROM trainer_device)
+  endif()
   # The precompiled header is accepted only with the same code generation flags, and executables would be compiled with -fPIE.
   get_target_property(type ${target} TYPE)
   if(type STREQUAL EXECUTABLE)
@@ -36,7 +40,3 @@ function(trainer_use_torch target)
     set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER "")
   endif()
 endfunction()
-
-add_library(trainer_torch_header OBJECT "${CMAKE_SOURCE_DIR}/cmake/torch_header.cpp")
-target_link_libraries(trainer_torch_header PUBLIC torch::cpu PRIVATE trainer_warnings)
-target_precompile_headers(trainer_torch_header PRIVATE <torch/torch.h>)

@@ -1,8 +1,6 @@
 #pragma once
 // Blocks of several families of networks, with torchvision's parameter names.
 
-#include <torch/torch.h>
-
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -12,6 +10,7 @@
 #include "trainer/error.h"
 #include "trainer/model.h"
 #include "trainer/nn.h"
+#include "trainer/torch.h"
 
 namespace trainer::models {
 

@@ -1,5 +1,8 @@
 // SqueezeNet 1.1 (Iandola et al. 2016) with torchvision's names, shapes and initial values (torchvision/models/squeezenet.py).
 
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/pooling.h>
+
 #include <cmath>
 
 #include "models/blocks.h"

@@ -1,6 +1,9 @@
 // The plain convolutional networks of Simonyan & Zisserman (2014) with batch normalisation; torchvision's names, shapes and initial
 // values (torchvision/models/vgg.py).
 
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/pooling.h>
+
 #include <array>
 
 #include "models/blocks.h"

@@ -45,11 +45,11 @@ unlock_checkout() {
 
 build_folder() { echo "$root/build/$preset"; }
 
-# One compiler process with LibTorch's headers takes up to 2 GB.
+# One compiler process with LibTorch's headers takes up to 3 GB.
 num_build_jobs() {
   local cores by_memory
   cores=$(nproc)
-  by_memory=$(awk '/^MemAvailable:/ { print int($2 / (2 * 1024 * 1024)) }' /proc/meminfo)
+  by_memory=$(awk '/^MemAvailable:/ { print int($2 / (3 * 1024 * 1024)) }' /proc/meminfo)
   if [ "$by_memory" -lt 1 ]; then by_memory=1; fi
   echo "${CMAKE_BUILD_PARALLEL_LEVEL:-$((cores < by_memory ? cores : by_memory))}"
 }

@@ -1,14 +1,13 @@
 #pragma once
 // The base class of networks, and the arguments of their constructors.
 
-#include <torch/torch.h>
-
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "trainer/component.h"
 #include "trainer/nn.h"
+#include "trainer/torch.h"
 
 namespace trainer::models {
 

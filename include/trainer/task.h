@@ -3,8 +3,6 @@
 // metrics. Metrics are sums on the network's device, so that only read() and state() wait for it; they are added over the ranks, and means
 // are computed from the totals.
 
-#include <torch/torch.h>
-
 #include <functional>
 #include <memory>
 #include <optional>
@@ -20,6 +18,7 @@
 #include "trainer/nn.h"
 #include "trainer/options.h"
 #include "trainer/state.h"
+#include "trainer/torch.h"
 
 namespace trainer::task {
 

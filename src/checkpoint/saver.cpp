@@ -3,12 +3,13 @@
 #include <ATen/EmptyTensor.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <sys/resource.h>
-#include <torch/torch.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 #include <vector>
+
+#include "trainer/torch.h"
 
 namespace trainer::checkpoint {
 namespace {

@@ -1,7 +1,6 @@
 // Implements trainer/distributed.h.
 
 #include <fmt/format.h>
-#include <torch/torch.h>
 #include <torch/version.h>
 
 #include <cstdlib>
@@ -15,6 +14,7 @@
 #include "launch/world/rank_env.h"
 #include "trainer/distributed.h"
 #include "trainer/error.h"
+#include "trainer/torch.h"
 #include "trainer/version.h"
 
 namespace trainer::distributed {

@@ -5,8 +5,6 @@
 // depend only on the model and bucket_cap_mb, never on what the run did before, so that a resumed run adds gradients in the same order as
 // an uninterrupted run.
 
-#include <torch/torch.h>
-
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +13,7 @@
 #include "distributed/packed_tensors.h"
 #include "trainer/distributed.h"
 #include "trainer/options.h"
+#include "trainer/torch.h"
 
 namespace c10d {
 class Reducer;

@@ -1,14 +1,13 @@
 #pragma once
 // Packs tensors into one tensor of bytes, so that they are sent in one message and copied by few GPU kernels.
 
-#include <torch/torch.h>
-
 #include <algorithm>
 #include <functional>
 #include <utility>
 #include <vector>
 
 #include "trainer/error.h"
+#include "trainer/torch.h"
 
 namespace trainer::distributed {
 

@@ -1,8 +1,6 @@
 #pragma once
 // Predictions of a trained network for image files.
 
-#include <torch/torch.h>
-
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -15,6 +13,7 @@
 #include "inference/operating_point.h"
 #include "trainer/model.h"
 #include "trainer/state.h"
+#include "trainer/torch.h"
 
 namespace trainer::inference {
 

@@ -1,14 +1,13 @@
 #pragma once
 // Initial weights from a file or from the training data.
 
-#include <torch/torch.h>
-
 #include <string>
 #include <vector>
 
 #include "data/pipeline.h"
 #include "trainer/model.h"
 #include "trainer/state.h"
+#include "trainer/torch.h"
 
 namespace trainer::inference {
 

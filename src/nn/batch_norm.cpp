@@ -1,7 +1,6 @@
 #include "nn/batch_norm.h"
 
 #include <c10/util/StringUtil.h>
-#include <torch/torch.h>
 
 #include <algorithm>
 #include <tuple>
@@ -9,6 +8,7 @@
 
 #include "nn/layers.h"
 #include "trainer/error.h"
+#include "trainer/torch.h"
 
 namespace trainer::nn {
 

@@ -1,14 +1,13 @@
 #pragma once
 // Operations on all layers with learned weights (trainer/nn.h) of a network.
 
-#include <torch/torch.h>
-
 #include <functional>
 #include <unordered_map>
 #include <vector>
 
 #include "nn/convolution/convolution.h"
 #include "trainer/nn.h"
+#include "trainer/torch.h"
 
 namespace trainer::nn {
 

@@ -1,4 +1,3 @@
-#include <torch/torch.h>
 
 #include <algorithm>
 #include <functional>
@@ -10,6 +9,7 @@
 
 #include "trainer/error.h"
 #include "trainer/nn.h"
+#include "trainer/torch.h"
 
 namespace trainer::nn {
 namespace {

@@ -12,13 +12,13 @@
 #include <ATen/ops/view_native.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
-#include <torch/torch.h>
 
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "device/cuda_module.h"
+#include "trainer/torch.h"
 
 namespace trainer::testing::computing {
 

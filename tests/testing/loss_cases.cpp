@@ -4,7 +4,6 @@
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
 #include <fmt/format.h>
-#include <torch/torch.h>
 
 #include <array>
 #include <fstream>
@@ -16,6 +15,7 @@
 #include "run/session/session.h"
 #include "tests/testing/ranks.h"
 #include "train/engine/train_step.h"
+#include "trainer/torch.h"
 
 namespace trainer::testing {
 namespace {

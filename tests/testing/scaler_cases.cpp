@@ -1,11 +1,10 @@
 #include "tests/testing/scaler_cases.h"
 
-#include <torch/torch.h>
-
 #include <string>
 
 #include "tests/unit/optim/golden.h"
 #include "trainer/amp.h"
+#include "trainer/torch.h"
 
 namespace trainer::testing {
 namespace {

@@ -1,9 +1,10 @@
 #include "tests/testing/trees.h"
 
 #include <fmt/format.h>
-#include <torch/torch.h>
 
 #include <sstream>
+
+#include "trainer/torch.h"
 
 namespace trainer::testing {
 namespace {

@@ -1,10 +1,11 @@
 #include "checkpoint/state/compare.h"
 
 #include <fmt/format.h>
-#include <torch/torch.h>
 
 #include <algorithm>
 #include <string_view>
+
+#include "trainer/torch.h"
 
 namespace trainer::state {
 namespace {

@@ -1,9 +1,9 @@
 #include "data/batch_transforms/batch_mixer.h"
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <torch/torch.h>
 
 #include "trainer/random.h"
+#include "trainer/torch.h"
 
 namespace trainer::data {
 

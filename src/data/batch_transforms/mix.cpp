@@ -1,9 +1,9 @@
-#include <torch/torch.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "data/batch_transforms/batch_mixer.h"
+#include "trainer/torch.h"
 
 namespace trainer::data {
 namespace {

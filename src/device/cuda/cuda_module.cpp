@@ -10,6 +10,8 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
+// LibTorch was built with this macro; without it the header is empty.
+#define USE_C10D_NCCL
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 namespace {

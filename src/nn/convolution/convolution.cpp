@@ -2,7 +2,6 @@
 
 #include <ATen/Dispatch.h>
 #include <ATen/record_function.h>
-#include <torch/torch.h>
 
 #include <algorithm>
 #include <atomic>
@@ -12,6 +11,7 @@
 #include "nn/convolution/strided_kernels.h"
 #include "nn/parallel.h"
 #include "nn/stored_tensor.h"
+#include "trainer/torch.h"
 
 namespace trainer::nn::convolution {
 namespace {

@@ -1,7 +1,6 @@
 #include "nn/fused_norm/fused_norm.h"
 
 #include <ATen/record_function.h>
-#include <torch/torch.h>
 
 #include <algorithm>
 #include <optional>
@@ -10,6 +9,7 @@
 #include "nn/fused_norm/kernels.h"
 #include "nn/parallel.h"
 #include "nn/stored_tensor.h"
+#include "trainer/torch.h"
 
 namespace trainer::nn::fused_norm {
 namespace {

@@ -1,8 +1,6 @@
 #pragma once
 // Examines a run before it starts, without its data and without a GPU, and makes the table of its layers.
 
-#include <torch/torch.h>
-
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -12,6 +10,7 @@
 #include "run/inspection/memory.h"
 #include "train/engine/plan.h"
 #include "trainer/model.h"
+#include "trainer/torch.h"
 
 namespace trainer::inspection {
 

@@ -1,9 +1,9 @@
 #include "run/session/decisions.h"
 
-#include <torch/torch.h>
-
 #include <algorithm>
 #include <cmath>
+
+#include "trainer/torch.h"
 
 namespace trainer::session {
 namespace {

@@ -1,8 +1,9 @@
-#include <torch/torch.h>
+#include <torch/optim/optimizer.h>
 
 #include <map>
 
 #include "trainer/amp.h"
+#include "trainer/torch.h"
 
 namespace trainer::amp {
 

@@ -2,8 +2,6 @@
 // Handles steps whose loss or gradients are not finite: finds the first non-finite value, undoes and saves the step, and ends the run if
 // its policy or too many such steps require it. Also the files of such a step, which `trainer replay` reads.
 
-#include <torch/torch.h>
-
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -14,6 +12,7 @@
 #include "train/engine/parts.h"
 #include "train/engine/train_step.h"
 #include "trainer/options.h"
+#include "trainer/torch.h"
 
 namespace trainer::engine {
 

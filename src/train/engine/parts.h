@@ -1,8 +1,6 @@
 #pragma once
 // The objects that a run trains with. src/run/session builds them, from an experiment file or for trainer::Trainer.
 
-#include <torch/torch.h>
-
 #include <functional>
 #include <memory>
 #include <optional>
@@ -25,6 +23,7 @@
 #include "trainer/model.h"
 #include "trainer/options.h"
 #include "trainer/task.h"
+#include "trainer/torch.h"
 
 namespace trainer::engine {
 

@@ -1,8 +1,6 @@
 #pragma once
 // One optimizer step (forward, backward, clipping and update), and the hooks that are called at each step.
 
-#include <torch/torch.h>
-
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -13,6 +11,7 @@
 #include "train/engine/shared_batches.h"
 #include "train/engine/step_graph.h"
 #include "trainer/task.h"
+#include "trainer/torch.h"
 
 namespace trainer::engine {
 

@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <torch/torch.h>
 
 #include "train/optim/optimizer.h"
+#include "trainer/torch.h"
 
 namespace trainer::optim {
 namespace {

@@ -4,13 +4,12 @@
 // warm-up, decay is min(decay, (1 + n) / (10 + n)) for n = 0, 1, …, as in TensorFlow's ExponentialMovingAverage with num_updates. Buffers
 // are not averaged; the model's buffers are used.
 
-#include <torch/torch.h>
-
 #include <optional>
 #include <vector>
 
 #include "trainer/options.h"
 #include "trainer/state.h"
+#include "trainer/torch.h"
 
 namespace trainer::optim {
 

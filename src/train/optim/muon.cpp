@@ -3,13 +3,12 @@
 // only for parameters with two dimensions.
 // The original orthogonalises in bfloat16, for speed on GPUs. This code uses the parameter's type, because most CPUs are slow in bfloat16.
 
-#include <torch/torch.h>
-
 #include <cmath>
 #include <map>
 #include <utility>
 
 #include "train/optim/optimizer.h"
+#include "trainer/torch.h"
 
 namespace trainer::optim {
 namespace {

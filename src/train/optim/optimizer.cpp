@@ -1,7 +1,9 @@
 #include "train/optim/optimizer.h"
 
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <torch/nn/modules/container/moduledict.h>
+#include <torch/nn/modules/normalization.h>
+#include <torch/optim.h>
 
 #include <algorithm>
 #include <cmath>
@@ -16,6 +18,7 @@
 #include "trainer/nn.h"
 #include "trainer/optim.h"
 #include "trainer/state.h"
+#include "trainer/torch.h"
 
 namespace trainer::optim {
 namespace {

@@ -1,8 +1,7 @@
 // torch.optim.RMSprop. LibTorch has no fused kernel for it, so it uses operations over lists of tensors, as Python does with foreach=True.
 
-#include <torch/torch.h>
-
 #include "train/optim/optimizer.h"
+#include "trainer/torch.h"
 
 namespace trainer::optim {
 namespace {

@@ -6,9 +6,8 @@
 // scaled and only the second gradient is unscaled, because the scale of the first cancels. Only the first pass updates the running
 // statistics of batch normalisation, because the second one uses the same samples with temporary parameters.
 
-#include <torch/torch.h>
-
 #include "train/optim/sgd.h"
+#include "trainer/torch.h"
 
 namespace trainer::optim {
 namespace {

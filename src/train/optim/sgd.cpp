@@ -1,9 +1,10 @@
 #include "train/optim/sgd.h"
 
 #include <fmt/format.h>
-#include <torch/torch.h>
 
 #include <algorithm>
+
+#include "trainer/torch.h"
 
 namespace trainer::optim {
 

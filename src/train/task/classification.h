@@ -1,13 +1,12 @@
 #pragma once
 // Classification: targets are class labels.
 
-#include <torch/torch.h>
-
 #include <vector>
 
 #include "trainer/distributed.h"
 #include "trainer/events.h"
 #include "trainer/task.h"
+#include "trainer/torch.h"
 
 namespace trainer::task {
 

@@ -1,12 +1,11 @@
 #pragma once
 // Multi-label classification: a sample belongs to any number of classes.
 
-#include <torch/torch.h>
-
 #include <memory>
 
 #include "trainer/events.h"
 #include "trainer/task.h"
+#include "trainer/torch.h"
 
 namespace trainer::task {
 

@@ -1,11 +1,11 @@
 #include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include <stdexcept>
 #include <tuple>
 
 #include "trainer/amp.h"
+#include "trainer/torch.h"
 
 namespace trainer::amp {
 namespace {

@@ -1,5 +1,4 @@
 #include <gmock/gmock.h>
-#include <torch/torch.h>
 
 #include <cmath>
 #include <fstream>
@@ -9,6 +8,7 @@
 #include "tests/unit/optim/golden.h"
 #include "trainer/amp.h"
 #include "trainer/error.h"
+#include "trainer/torch.h"
 
 namespace trainer::amp {
 namespace {

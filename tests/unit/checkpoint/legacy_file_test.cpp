@@ -1,12 +1,12 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <torch/torch.h>
 
 #include "checkpoint/read_file.h"
 #include "tests/testing/trees.h"
 #include "tests/unit/checkpoint/files.h"
 #include "tests/unit/checkpoint/pickle_programs.h"
 #include "trainer/state.h"
+#include "trainer/torch.h"
 
 namespace trainer::checkpoint {
 namespace {

@@ -1,12 +1,12 @@
 // Small changes of files are read or refused with a CheckpointError, and never crash the reader. tests/fuzz tries more changes.
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include "base/bytes.h"
 #include "checkpoint/read_file.h"
 #include "tests/testing/trees.h"
 #include "tests/unit/checkpoint/files.h"
+#include "trainer/torch.h"
 
 namespace trainer::checkpoint {
 namespace {

@@ -1,12 +1,12 @@
 #include "checkpoint/read_file.h"
 
 #include <gmock/gmock.h>
-#include <torch/torch.h>
 
 #include "tests/testing/temporary_folder.h"
 #include "tests/testing/trees.h"
 #include "tests/unit/checkpoint/files.h"
 #include "trainer/checkpoint.h"
+#include "trainer/torch.h"
 
 namespace trainer::checkpoint {
 namespace {

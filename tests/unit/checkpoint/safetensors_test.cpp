@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <torch/torch.h>
 
 #include "base/bytes.h"
 #include "tests/testing/trees.h"
 #include "tests/unit/checkpoint/files.h"
+#include "trainer/torch.h"
 
 namespace trainer::checkpoint {
 namespace {

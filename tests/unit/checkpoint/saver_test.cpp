@@ -1,11 +1,11 @@
 #include "checkpoint/saver.h"
 
 #include <gmock/gmock.h>
-#include <torch/torch.h>
 
 #include "checkpoint/pytorch_file.h"
 #include "tests/testing/temporary_folder.h"
 #include "tests/testing/trees.h"
+#include "trainer/torch.h"
 
 namespace trainer::checkpoint {
 namespace {

@@ -1,13 +1,13 @@
 #include "checkpoint/store.h"
 
 #include <gmock/gmock.h>
-#include <torch/torch.h>
 
 #include <fstream>
 
 #include "base/file.h"
 #include "checkpoint/pytorch_file.h"
 #include "tests/testing/temporary_folder.h"
+#include "trainer/torch.h"
 
 namespace trainer::checkpoint {
 namespace {

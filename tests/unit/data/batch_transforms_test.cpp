@@ -1,7 +1,6 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include <algorithm>
 #include <fstream>
@@ -12,6 +11,7 @@
 #include "tests/testing/golden_image.h"
 #include "tests/testing/read_component.h"
 #include "tests/unit/data/expect_counts.h"
+#include "trainer/torch.h"
 
 namespace trainer::data {
 namespace {

@@ -2,7 +2,6 @@
 // A data set for tests of the loader, and what they do with it.
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include <atomic>
 #include <numeric>
@@ -13,6 +12,7 @@
 #include "data/data_loader.h"
 #include "tests/testing/read_component.h"
 #include "trainer/random.h"
+#include "trainer/torch.h"
 
 namespace trainer::data {
 

@@ -1,7 +1,6 @@
 #include "data/data_loader.h"
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include <chrono>
 #include <deque>
@@ -10,6 +9,7 @@
 
 #include "tests/testing/read_component.h"
 #include "tests/unit/data/counting_images.h"
+#include "trainer/torch.h"
 
 namespace trainer::data {
 namespace {

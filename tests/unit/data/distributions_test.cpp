@@ -1,5 +1,4 @@
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include <cmath>
 #include <fstream>
@@ -9,6 +8,7 @@
 #include "tests/testing/golden_image.h"
 #include "tests/testing/read_component.h"
 #include "tests/unit/data/expect_counts.h"
+#include "trainer/torch.h"
 
 namespace trainer::data {
 namespace {

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include <algorithm>
 #include <cmath>
@@ -8,6 +7,7 @@
 
 #include "data/pipeline.h"
 #include "tests/testing/read_component.h"
+#include "trainer/torch.h"
 
 namespace trainer::data {
 namespace {

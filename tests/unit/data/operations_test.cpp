@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -14,6 +13,7 @@
 #include "data/transforms/augmentation.h"
 #include "tests/testing/golden_image.h"
 #include "tests/unit/data/pixels_of.h"
+#include "trainer/torch.h"
 
 namespace trainer::data {
 namespace {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include <cmath>
 #include <functional>
@@ -16,6 +15,7 @@
 #include "tests/unit/data/make_pipeline.h"
 #include "trainer/error.h"
 #include "trainer/random.h"
+#include "trainer/torch.h"
 
 namespace trainer::data {
 namespace {

@@ -1,14 +1,13 @@
 #pragma once
 // Pixels after transforms, row by row, channels interleaved.
 
-#include <torch/torch.h>
-
 #include <cmath>
 #include <string>
 #include <vector>
 
 #include "data/pipeline.h"
 #include "tests/testing/read_component.h"
+#include "trainer/torch.h"
 
 namespace trainer::data {
 

@@ -1,7 +1,6 @@
 #include "data/resample.h"
 
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include <cmath>
 #include <fstream>
@@ -11,6 +10,7 @@
 #include "data/window_copy.h"
 #include "tests/testing/golden_image.h"
 #include "tests/unit/data/pixels_of.h"
+#include "trainer/torch.h"
 
 namespace trainer::data {
 namespace {

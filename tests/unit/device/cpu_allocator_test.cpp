@@ -1,6 +1,5 @@
 #include <gmock/gmock.h>
 #include <malloc.h>
-#include <torch/torch.h>
 #include <unistd.h>
 
 #include <cinttypes>
@@ -13,6 +12,7 @@
 
 #include "device/libtorch_settings.h"
 #include "device/placement.h"
+#include "trainer/torch.h"
 
 namespace trainer::device {
 namespace {

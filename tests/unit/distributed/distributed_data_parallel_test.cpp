@@ -1,10 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include "tests/testing/ranks.h"
 #include "trainer/distributed.h"
 #include "trainer/error.h"
+#include "trainer/torch.h"
 
 namespace trainer::distributed::average_test {
 namespace {

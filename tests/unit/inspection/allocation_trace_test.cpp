@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include "run/inspection/memory.h"
+#include "trainer/torch.h"
 
 namespace trainer::inspection {
 namespace {

@@ -2,7 +2,8 @@
 
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
-#include <torch/torch.h>
+
+#include "trainer/torch.h"
 
 namespace trainer::nn::convolution {
 namespace {

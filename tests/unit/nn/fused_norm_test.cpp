@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
-#include <torch/torch.h>
 
 #include <algorithm>
 #include <limits>
@@ -12,6 +11,7 @@
 #include "nn/sync_batch_norm.h"
 #include "tests/testing/ranks.h"
 #include "trainer/error.h"
+#include "trainer/torch.h"
 
 namespace trainer::nn::test {
 namespace {

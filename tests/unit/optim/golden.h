@@ -1,8 +1,6 @@
 #pragma once
 // Values computed by Python's torch.optim (tests/golden), and the problem of make_optimizers.py.
 
-#include <torch/torch.h>
-
 #include <algorithm>
 #include <fstream>
 #include <map>
@@ -14,6 +12,7 @@
 
 #include "tests/testing/read_component.h"
 #include "train/optim/optimizer.h"
+#include "trainer/torch.h"
 
 namespace trainer::optim::test {
 

@@ -1,9 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include "trainer/error.h"
 #include "trainer/optim.h"
+#include "trainer/torch.h"
 
 namespace trainer::optim::test {
 namespace {

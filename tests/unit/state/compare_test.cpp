@@ -1,9 +1,10 @@
 #include "checkpoint/state/compare.h"
 
 #include <gmock/gmock.h>
-#include <torch/torch.h>
 
 #include <limits>
+
+#include "trainer/torch.h"
 
 namespace trainer::state {
 namespace {

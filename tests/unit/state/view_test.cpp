@@ -1,8 +1,8 @@
 #include <gmock/gmock.h>
-#include <torch/torch.h>
 
 #include "trainer/error.h"
 #include "trainer/state.h"
+#include "trainer/torch.h"
 
 namespace trainer::state {
 namespace {

@@ -1,1 +1,0 @@
-// The source file of the target that owns the precompiled header.

@@ -1,0 +1,18 @@
+#pragma once
+// The parts of LibTorch that the headers of this library use: tensors, autograd and the base classes and layers of torch::nn. A source that
+// includes it instead of <torch/torch.h> compiles in half the time; what else it uses of LibTorch it includes itself.
+
+#include <torch/autograd.h>
+#include <torch/cuda.h>
+#include <torch/nn/init.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/any.h>
+#include <torch/nn/modules/container/modulelist.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/serialize.h>
+#include <torch/types.h>
+#include <torch/utils.h>
+#include <torch/version.h>
