@@ -1,5 +1,6 @@
 #include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
+#include <torch/nn/functional/loss.h>
 
 #include <stdexcept>
 #include <tuple>

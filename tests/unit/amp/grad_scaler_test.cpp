@@ -1,4 +1,5 @@
 #include <gmock/gmock.h>
+#include <torch/optim/sgd.h>
 
 #include <cmath>
 #include <fstream>

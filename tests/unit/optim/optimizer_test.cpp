@@ -1,6 +1,7 @@
 #include "train/optim/optimizer.h"
 
 #include <gtest/gtest.h>
+#include <torch/nn/modules/normalization.h>
 
 #include "tests/unit/optim/golden.h"
 #include "trainer/nn.h"

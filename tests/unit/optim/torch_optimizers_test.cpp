@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/optim.h>
 
 #include "trainer/error.h"
 #include "trainer/optim.h"

@@ -1,6 +1,7 @@
 #include "train/task/classification.h"
 
 #include <gmock/gmock.h>
+#include <torch/nn/functional/loss.h>
 
 #include <limits>
 
