@@ -326,7 +326,7 @@ std::vector<ClassFiles> list_classes(const fs::path& folder, const std::vector<s
 }
 
 // Such as "4 files are not read, ...".
-std::string describe_left_out(const OtherFiles& others, const Extensions& extensions) {
+std::string describe_skipped_files(const OtherFiles& others, const Extensions& extensions) {
   std::vector<std::pair<std::string, int64_t>> counts(others.counts.begin(), others.counts.end());
   std::ranges::stable_sort(counts, std::greater(), &std::pair<std::string, int64_t>::second);
   constexpr size_t kMostNamed = 5;
@@ -449,7 +449,7 @@ ImageList list_images(const ClassFolders& folders, data::Split split, int num_th
     if (others.first.empty() && !files.others.first.empty()) others.first = (folder / name / files.others.first).string();
   }
   if (images.size() == 0) throw_no_images(folder, others, extensions);
-  if (!others.counts.empty()) images.set_warning(describe_left_out(others, extensions));
+  if (!others.counts.empty()) images.set_warning(describe_skipped_files(others, extensions));
   return images;
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// Packed data sets, with an LMDB environment for each split: their entries, reading and writing. docs/data.md describes the entries for
-// other programs.
+// Packed data sets, with an LMDB environment for each split: their entries, reading and writing. docs/packed_data.md describes the entries
+// for other programs.
 
 #include <lmdb.h>
 

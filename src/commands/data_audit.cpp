@@ -510,12 +510,12 @@ std::string figure_of(const Audit& audit, uint32_t picture) {
 
 std::string section_of(const Audit& audit, const FindingKind& kind) {
   const auto num_shown = std::min(kMostOnPage, kind.findings.size());
-  const auto left_out = num_shown == kind.findings.size()
-                            ? ""
-                            : fmt::format(" The first {} of {} are shown; <code>trainer data audit --json</code> lists all.", num_shown,
-                                          kind.findings.size());
+  const auto skipped = num_shown == kind.findings.size()
+                           ? ""
+                           : fmt::format(" The first {} of {} are shown; <code>trainer data audit --json</code> lists all.", num_shown,
+                                         kind.findings.size());
   auto text = fmt::format("<section><h2>{}: {}</h2>\n<p class=\"muted\">({}){}</p>\n", html(kind.title), number_of(kind), html(kind.advice),
-                          left_out);
+                          skipped);
   const bool are_lines = kind.findings.front().picture == kNoPicture || std::string_view(kind.key) == "unreadable";
   const bool are_pairs = kind.findings.front().same_as != kNoPicture;
   text += are_lines ? "<ul>\n" : are_pairs ? "<div class=\"finds\">\n" : "<div class=\"finds single\">\n";

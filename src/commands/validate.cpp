@@ -109,9 +109,9 @@ void print_ranks(const engine::Plan& plan, const inspection::RankPlan& ranks) {
     print("  {} used twice, so that all ranks have the same number (dataloader.shards: pad).\n",
           ranks.num_repeated == 1 ? "1 sample is" : fmt::format("{} samples are", ranks.num_repeated));
   }
-  if (ranks.num_left_out > 0) {
+  if (ranks.num_skipped > 0) {
     print("  {} skipped in each epoch (dataloader.drop_last, dataloader.shards).\n",
-          ranks.num_left_out == 1 ? "1 sample is" : fmt::format("{} samples are", ranks.num_left_out));
+          ranks.num_skipped == 1 ? "1 sample is" : fmt::format("{} samples are", ranks.num_skipped));
   }
 }
 
@@ -233,7 +233,7 @@ Json to_json(const inspection::Inspection& inspection) {
     batches["total_steps"] = plan->total_steps;
     if (plan->num_epochs) batches["epochs"] = *plan->num_epochs;
     batches["repeated_samples"] = inspection.ranks->num_repeated;
-    batches["left_out_samples"] = inspection.ranks->num_left_out;
+    batches["skipped_samples"] = inspection.ranks->num_skipped;
     batches["ranks"] = json_of(*inspection.ranks);
   }
   if (!inspection.lr_curve.empty()) {

@@ -154,7 +154,7 @@ class DataLoader::State {
     ++next_;
     ++counts_.num_batches;
     for (const auto& [index, text] : slot->skipped) {
-      if (reported_.insert(index).second) options_.report_left_out(text);
+      if (reported_.insert(index).second) options_.report_skipped(text);
     }
     const int64_t size = slot->num_samples;
     slot->batch = {slot->images.narrow(0, 0, size), slot->targets.narrow(0, 0, size), size, slot->copied.get()};
@@ -249,7 +249,7 @@ class DataLoader::State {
       } catch (const c10::Error&) {
         throw;
       } catch (const std::exception& error) {
-        if (!options_.report_left_out) throw;
+        if (!options_.report_skipped) throw;
         slot.skipped.emplace_back(index, fmt::format("{}: {}", dataset_.describe(index), error.what()));
         return;
       }

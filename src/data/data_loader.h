@@ -50,7 +50,7 @@ struct LoaderOptions {
   uint64_t seed = 0;
   // If set, a sample that cannot be read is skipped, and next() calls this once per sample, with its name and the reason. If empty, next()
   // throws.
-  std::function<void(const std::string& text)> report_left_out = {};
+  std::function<void(const std::string& text)> report_skipped = {};
   // Creates the event of each buffer; if empty, there are no events.
   std::function<std::unique_ptr<CopyEvent>()> make_copy_event = {};
 };

@@ -12,7 +12,8 @@ CudaAccess open_cuda_module() {
   // The library is next to the executable and found by its run path. RTLD_GLOBAL is needed because LibTorch's CUDA libraries use each
   // other's symbols.
   void* library = dlopen("libtrainer_cuda.so", RTLD_NOW | RTLD_GLOBAL);
-  if (library == nullptr) return {.refusal = fmt::format("{} (scripts/setup.sh --cuda, then build again)", dlerror())};
+  if (library == nullptr)
+    return {.refusal = fmt::format("{}; for GPUs use the -cuda bundle, or run scripts/setup.sh --cuda and build again", dlerror())};
   const auto entry = reinterpret_cast<CudaModuleEntry>(dlsym(library, kCudaModuleEntry));
   if (entry == nullptr) return {.refusal = "libtrainer_cuda.so has a different version; build again"};
   const CudaModule* module = entry();

@@ -136,7 +136,7 @@ void EventCommand::run() {
   }
   read_output();
   if (!rest_.empty()) log_line(rest_);
-  log_number_left_out();
+  log_num_skipped();
   report_end();
   const std::lock_guard lock(mutex_);
   is_over_ = true;
@@ -192,11 +192,11 @@ void EventCommand::log_line(std::string_view line) {
   credit_ = std::min(kBurst, credit_ + kEachSecond * std::chrono::duration<double>(now - std::exchange(credit_time_, now)).count());
   const auto size = std::max(line.size(), kShortLine);
   // After lines were skipped, logging continues once there is credit for the lines of a second.
-  if (credit_ < std::max(static_cast<double>(size), num_left_out_ > 0 ? kEachSecond : 0)) {
-    ++num_left_out_;
+  if (credit_ < std::max(static_cast<double>(size), num_skipped_ > 0 ? kEachSecond : 0)) {
+    ++num_skipped_;
     return;
   }
-  log_number_left_out();
+  log_num_skipped();
   credit_ -= static_cast<double>(size);
   num_logged_bytes_ += size;
   logger_.info("{}: {}", options_.command.front(), line);
@@ -205,10 +205,10 @@ void EventCommand::log_line(std::string_view line) {
                format_bytes(kMostLogged));
 }
 
-void EventCommand::log_number_left_out() {
-  if (num_left_out_ == 0) return;
+void EventCommand::log_num_skipped() {
+  if (num_skipped_ == 0) return;
   logger_.warn("{}: {} prints more than can be logged: {} skipped", options_.place, options_.command.front(),
-               counted(std::exchange(num_left_out_, 0), "line"));
+               counted(std::exchange(num_skipped_, 0), "line"));
 }
 
 void EventCommand::write_lines() {

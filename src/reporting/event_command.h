@@ -54,7 +54,7 @@ class EventCommand {
   void read_output();
   void take_lines();
   void log_line(std::string_view line);
-  void log_number_left_out();
+  void log_num_skipped();
   void write_lines();
   void lose_reader();
   bool has_ended();
@@ -85,7 +85,7 @@ class EventCommand {
   double credit_ = 0;             // bytes that may be logged now
   Clock::time_point credit_time_ = {};
   size_t num_logged_bytes_ = 0;
-  int64_t num_left_out_ = 0;  // skipped lines since the last logged one
+  int64_t num_skipped_ = 0;  // skipped lines since the last logged one
   std::optional<int> status_;
   std::optional<Clock::time_point> lost_at_;  // when the program stopped reading
   bool has_warned_ = false;

@@ -80,7 +80,7 @@ class RefusedStartsTest(ProgramCase):
             (["model.freeze=[fc.bias]"], 2, "belongs to another run (model.freeze: [fc.bias], not [])"),
             (["optimizer.groups=[{parameters: [fc.bias]}]"], 2, "belongs to another run (optimizer.groups: [{parameters: [fc.bias]"),
             (["dataloader.batch_size=2000"], 2, "1024 training images are fewer than one batch of 2000"),
-            (["lr_scheduler={warmup_steps: 200}"], 2, "the warm-up of 200 steps is not shorter than the training of 160 steps"),
+            (["lr_scheduler={warmup_steps: 200}"], 2, "the warm-up of 200 steps must be shorter than the training run of 160 steps"),
         ):
             with self.subTest(args=args):
                 run = self.train("--config", LINEAR, *args)

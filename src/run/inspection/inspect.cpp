@@ -276,7 +276,7 @@ RankPlan make_rank_plan(const engine::Plan& plan) {
   }
   const int64_t num_taken = part.num_steps > 0 ? engine::end_sample_of(plan, part, part.first_step + part.num_steps - 1) : 0;
   result.num_repeated = std::max<int64_t>(num_taken - plan.samples_per_epoch, 0);
-  result.num_left_out = std::max<int64_t>(plan.samples_per_epoch - num_taken, 0);
+  result.num_skipped = std::max<int64_t>(plan.samples_per_epoch - num_taken, 0);
   return result;
 }
 

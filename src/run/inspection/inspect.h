@@ -92,7 +92,7 @@ struct RankGroup {
 struct RankPlan {
   std::vector<RankGroup> groups;
   int64_t num_repeated = 0;  // samples that are used twice, to make the shards equal
-  int64_t num_left_out = 0;  // samples that no rank takes
+  int64_t num_skipped = 0;   // samples that no rank takes
 };
 
 RankPlan make_rank_plan(const engine::Plan& plan);

@@ -18,7 +18,7 @@ namespace profiler = torch::autograd::profiler;
 using torch::profiler::impl::ActivityType;
 
 // Entries that are not operations; Python's profiler skips the same ones.
-bool is_left_out(const profiler::KinetoEvent& event) {
+bool is_skipped(const profiler::KinetoEvent& event) {
   constexpr std::array<std::string_view, 4> kNames = {"[memory]", "aten::is_leaf", "aten::output_nr", "aten::_version"};
   return event.isHiddenEvent() || event.isAsync() || event.startThreadId() != event.endThreadId() ||
          std::ranges::find(kNames, event.name()) != kNames.end();
@@ -28,7 +28,7 @@ std::vector<ProfiledEvent> read_events(const profiler::ProfilerResult& result) {
   std::vector<ProfiledEvent> events;
   for (const auto& event : result.events()) {
     const bool is_on_gpu = event.deviceType() != c10::DeviceType::CPU;
-    if (!is_on_gpu && is_left_out(event)) continue;
+    if (!is_on_gpu && is_skipped(event)) continue;
     events.push_back({.name = event.name(),
                       .thread = event.startThreadId(),
                       .start_ns = static_cast<int64_t>(event.startNs()),

@@ -85,7 +85,7 @@ engine::SourceOptions source_options(const config::Experiment& experiment, const
       .seed = static_cast<uint64_t>(experiment.seed),
       .distribution = experiment.dataset.distribution};
   if (experiment.dataset.on_error == config::OnError::kSkip) {
-    options.report_left_out = [&logger](const std::string& text) { logger.warn("skipped (dataset.on_error: skip): {}", text); };
+    options.report_skipped = [&logger](const std::string& text) { logger.warn("skipped (dataset.on_error: skip): {}", text); };
   }
   return options;
 }

@@ -10,7 +10,7 @@
 
 namespace trainer::session {
 
-// Throws UsageError with the key if the warm-up is not shorter than the training.
+// Throws UsageError with the key if the warm-up must be shorter than the training run.
 optim::LrSchedule make_lr_schedule(const config::Experiment& experiment, int64_t total_steps, int64_t steps_per_epoch);
 
 // The same as the functions of train/engine/plan.h. Throw UsageError with the key and its place.

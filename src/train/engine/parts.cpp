@@ -63,7 +63,7 @@ DataSource::DataSource(Samples those, const SourceOptions& options, const device
                                  .pin_memory = placement.pin_memory,
                                  .target_dtype = placement.dtype,
                                  .seed = augmentation_seed(options.seed),
-                                 .report_left_out = options.report_left_out};
+                                 .report_skipped = options.report_skipped};
   // Only copies from pinned memory are asynchronous; from other memory, the driver copies before it returns.
   if (!placement.device.is_cpu() && placement.pin_memory) {
     of_batches.make_copy_event = [device = placement.device, activity = ranks.activity] {

@@ -115,7 +115,7 @@ struct SourceOptions {
   data::LoadingOptions loading = {};
   uint64_t seed = 0;  // of the run
   Distribution distribution = Distribution::kLocal;
-  std::function<void(const std::string& text)> report_left_out = {};  // as in data::LoaderOptions
+  std::function<void(const std::string& text)> report_skipped = {};  // as in data::LoaderOptions
 };
 
 // The pipeline that prepares samples for a network of this placement. Throws like data::Pipeline.

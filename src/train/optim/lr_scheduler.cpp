@@ -201,7 +201,7 @@ LrSchedule make_lr_schedule(const ComponentConfig& component, const WarmupOption
   const std::shared_ptr<const Schedule> schedule = schedules().make(component);
   const int64_t warmup = options.length(steps_per_epoch);
   if (warmup >= total_steps) {
-    throw OptionError("warmup", fmt::format("the warm-up of {} is not shorter than the training of {}; shorten it or train longer",
+    throw OptionError("warmup", fmt::format("the warm-up of {} must be shorter than the training run of {}; shorten it or train longer",
                                             counted(warmup, "step"), counted(total_steps, "step")));
   }
   const auto factor = [schedule, warmup, start = options.start_factor, total_steps, steps_per_epoch](int64_t step) {

@@ -12,7 +12,7 @@ TEST(Table, ColumnsAreAsWideAsTheirWidestCell) {
             "b      done\n");
 }
 
-TEST(Table, TheLeastImportantColumnsAreLeftOutInANarrowTerminal) {
+TEST(Table, TheLeastImportantColumnsAreSkippedInANarrowTerminal) {
   const std::vector<Column> columns = {{"RUN", {"a"}, 0}, {"BEST", {"1"}, 2}, {"WHERE", {"vm"}, 1}};
   EXPECT_EQ(to_table(columns, 16), "RUN  BEST  WHERE\na    1     vm\n");
   EXPECT_EQ(to_table(columns, 15), "RUN  BEST\na    1\n");

@@ -307,7 +307,8 @@ TEST(Load, ContradictionsBetweenSections) {
       {"lr_scheduler: {warmup_steps: 5, warmup_epochs: 1}",
        "x.yaml:5:48: lr_scheduler.warmup_epochs: given together with lr_scheduler.warmup_steps; keep one of them"},
       {"lr_scheduler: {warmup_epochs: 2.5}",
-       "x.yaml:5:31: lr_scheduler.warmup_epochs: the warm-up of 2.5 epochs is not shorter than the training (training.epochs = 2); shorten "
+       "x.yaml:5:31: lr_scheduler.warmup_epochs: the warm-up of 2.5 epochs must be shorter than the training run (training.epochs = 2); "
+       "shorten "
        "it "
        "or train longer"},
       {"runtime: {dtype: float64}\namp: {enabled: true}",

@@ -41,7 +41,7 @@ TEST(DataLoaderErrors, ALabelOutsideTheClassesIsRefused) {
   EXPECT_THAT([&] { loader.next(); }, ThrowsMessage<DataError>(HasSubstr("sample 0: its label is -1")));
 }
 
-TEST(DataLoaderErrors, SamplesThatCannotBeReadAreLeftOut) {
+TEST(DataLoaderErrors, SamplesThatCannotBeReadAreSkipped) {
   CountingImages dataset(20);
   const auto pipeline = augmenting_pipeline(dataset.info());
   DataLoader all(dataset, pipeline, {.batch_size = 5});
@@ -49,9 +49,9 @@ TEST(DataLoaderErrors, SamplesThatCannotBeReadAreLeftOut) {
   const auto expected = load_all(all);
   dataset.fail_at = {0, 7, 13, 14};
   for (const int64_t num_workers : {0, 1, 3}) {
-    std::vector<std::string> left_out;
-    DataLoader loader(dataset, pipeline, {.batch_size = 5, .num_workers = num_workers, .report_left_out = [&](const std::string& text) {
-                                            left_out.push_back(text);
+    std::vector<std::string> skipped;
+    DataLoader loader(dataset, pipeline, {.batch_size = 5, .num_workers = num_workers, .report_skipped = [&](const std::string& text) {
+                                            skipped.push_back(text);
                                           }});
     for (int round = 0; round < 2; ++round) {
       loader.start_epoch(0, first_indices(20));
@@ -61,8 +61,8 @@ TEST(DataLoaderErrors, SamplesThatCannotBeReadAreLeftOut) {
       EXPECT_TRUE(torch::equal(epoch.images[0], expected.images[0].slice(0, 1)));
       EXPECT_EQ(epoch.images[2].size(0), 3);
       // Each is reported once.
-      EXPECT_EQ(left_out, (std::vector<std::string>{"sample 0: the file is damaged", "sample 7: the file is damaged",
-                                                    "sample 13: the file is damaged", "sample 14: the file is damaged"}));
+      EXPECT_EQ(skipped, (std::vector<std::string>{"sample 0: the file is damaged", "sample 7: the file is damaged",
+                                                   "sample 13: the file is damaged", "sample 14: the file is damaged"}));
     }
   }
 }
@@ -72,10 +72,10 @@ TEST(DataLoaderErrors, ALargerBatchWithoutReadableSamplesIsAnError) {
   const auto pipeline = augmenting_pipeline(dataset.info());
   for (int64_t index = 0; index < 20; ++index) dataset.fail_at.insert(index);
   const auto ignore = [](const std::string&) {};
-  DataLoader small(dataset, pipeline, {.batch_size = 7, .report_left_out = ignore});
+  DataLoader small(dataset, pipeline, {.batch_size = 7, .report_skipped = ignore});
   small.start_epoch(0, first_indices(7));
   EXPECT_EQ(small.next()->size, 0);
-  DataLoader large(dataset, pipeline, {.batch_size = 8, .report_left_out = ignore});
+  DataLoader large(dataset, pipeline, {.batch_size = 8, .report_skipped = ignore});
   large.start_epoch(0, first_indices(8));
   EXPECT_THAT([&] { large.next(); },
               ThrowsMessage<DataError>("none of the 8 samples of a batch can be read; the first error is: sample 0: the file is damaged"));

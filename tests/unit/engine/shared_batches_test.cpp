@@ -168,15 +168,15 @@ TEST(SharedBatches, AnErrorIsThrownInPlaceOfItsBatchOnEveryRank) {
   });
 }
 
-TEST(SharedBatches, SamplesThatCannotBeReadAreLeftOutOfTheirBatch) {
+TEST(SharedBatches, SamplesThatCannotBeReadAreSkippedOfTheirBatch) {
   data::CountingImages images(kNumSamples);
   images.fail_at = {0, 12, 13};
   const auto pipeline = data::augmenting_pipeline(images.info());
   for (const auto scheme : kSchemes) {
     testing::run_ranks(2, [&](distributed::ProcessGroups& groups) {
       const auto& group = groups.world();
-      std::vector<std::string> left_out;
-      Source source(images, pipeline, {.batch_size = 4, .report_left_out = [&](const std::string& text) { left_out.push_back(text); }},
+      std::vector<std::string> skipped;
+      Source source(images, pipeline, {.batch_size = 4, .report_skipped = [&](const std::string& text) { skipped.push_back(text); }},
                     scheme, group);
       source.batches->start_epoch(0, shard_for_rank);
       const std::vector<int64_t> labels = group->rank() == 0 ? std::vector<int64_t>{1, 2, 3} : std::vector<int64_t>{10, 11};
@@ -184,7 +184,7 @@ TEST(SharedBatches, SamplesThatCannotBeReadAreLeftOutOfTheirBatch) {
       EXPECT_EQ(batch->size, static_cast<int64_t>(labels.size()));
       EXPECT_TRUE(batch->targets.equal(torch::tensor(labels)));
       EXPECT_EQ(batch->images.size(0), batch->size);
-      EXPECT_EQ(left_out.size(), group->rank() == 0 ? 3U : 0U);
+      EXPECT_EQ(skipped.size(), group->rank() == 0 ? 3U : 0U);
     });
   }
 }

@@ -118,7 +118,7 @@ TEST_F(RunRecordTest, AFileWithoutItsBeginningHasTheTimeOfItsEvents) {
   for (const auto detail : {Detail::kAll, Detail::kOverview}) EXPECT_EQ(read(detail).seconds, 15);
 }
 
-TEST_F(RunRecordTest, HalfWrittenLinesAndOtherValuesAreLeftOut) {
+TEST_F(RunRecordTest, HalfWrittenLinesAndOtherValuesAreSkipped) {
   write("metrics.jsonl", kStart + train(5, 105, "NaN") + train(6, 106, "null") + "{\"event\":\"tr\n\n[1]\n{\"event\":3,\"step\":\"x\"}\n" +
                              train(7, 107, "-Infinity") + R"({"event":"train","time":108,"step":8,"lo)");
   write("environment.json", "{\"ranks\": [");

@@ -49,7 +49,7 @@ TEST(Inspect, NeedsNoFilesOfAPublishedDataSet) {
   EXPECT_EQ(found.global_batch_size, 300);
   EXPECT_EQ(found.ranks->groups,
             (std::vector<RankGroup>{{.first_rank = 0, .last_rank = 2, .num_samples = 16600, .batches = {{166, 100}}}}));
-  EXPECT_EQ(found.ranks->num_left_out, 200);
+  EXPECT_EQ(found.ranks->num_skipped, 200);
   EXPECT_EQ(found.layers->rows.size(), 2U);
   EXPECT_EQ(found.lr_curve.front().step, 0);
   EXPECT_EQ(found.lr_curve.back().step, 497);
@@ -202,7 +202,7 @@ TEST(RankPlan, GroupsRanksWithBatchesOfTheSameSizes) {
   EXPECT_EQ(ranks.groups, (std::vector<RankGroup>{{.first_rank = 0, .last_rank = 1, .num_samples = 3, .batches = {{1, 2}, {1, 1}}},
                                                   {.first_rank = 2, .last_rank = 3, .num_samples = 2, .batches = {{1, 2}, {1, 0}}}}));
   EXPECT_EQ(ranks.num_repeated, 0);
-  EXPECT_EQ(ranks.num_left_out, 0);
+  EXPECT_EQ(ranks.num_skipped, 0);
   plan.shards = data::Shards::kPad;
   ranks = make_rank_plan(plan);
   EXPECT_EQ(ranks.groups, (std::vector<RankGroup>{{.first_rank = 0, .last_rank = 3, .num_samples = 3, .batches = {{1, 2}, {1, 1}}}}));

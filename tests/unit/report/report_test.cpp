@@ -68,7 +68,7 @@ TEST(Evaluation, OfAnEarlierVersionComesFromTheConfusionMatrix) {
   EXPECT_EQ(evaluation["pairs"][0], Json::parse(R"({"actual": 1, "predicted": 0, "count": 2, "share": 0.5})"));
 }
 
-TEST(Evaluation, DamagedPartsAreLeftOut) {
+TEST(Evaluation, DamagedPartsAreSkipped) {
   RunRecord run = run_named("a");
   run.evaluation = Json::parse(R"({"split": "validation", "step": "x", "metrics": {"loss": 1.5, "top1": null}, "confusion": [[1, 2], [3]],
     "classes": [{"name": "cat", "num_samples": 3, "recall": null}, 5], "calibration": [{"confidence": 0.5}, 3],
@@ -82,7 +82,7 @@ TEST(Evaluation, DamagedPartsAreLeftOut) {
   EXPECT_EQ(evaluation["mistakes"], Json::parse(R"([{"index": 3, "label": 0, "predicted": 1, "confidence": 0.75}])"));
 }
 
-TEST(CalibrationData, DamagedPartsAreLeftOut) {
+TEST(CalibrationData, DamagedPartsAreSkipped) {
   RunRecord run = run_named("a");
   EXPECT_TRUE(make_calibration(run).is_null());
   run.calibration = Json::parse(R"({"temperature": "x"})");

@@ -70,7 +70,8 @@ TEST(CheckComponents, RefusesContradictions) {
       {{"lr_scheduler={warmup_steps: 3, warmup_epochs: 1}"},
        "command line: lr_scheduler.warmup_epochs: given together with lr_scheduler.warmup_steps; keep one of them"},
       {{"lr_scheduler={name: cosine, warmup_epochs: 3}"},
-       "command line: lr_scheduler.warmup_epochs: the warm-up of 3 epochs is not shorter than the training (training.epochs = 3); shorten "
+       "command line: lr_scheduler.warmup_epochs: the warm-up of 3 epochs must be shorter than the training run (training.epochs = 3); "
+       "shorten "
        "it or train longer"},
       {{"lr_scheduler={name: onecycle, warmup_epochs: 1}"},
        "command line: lr_scheduler.warmup_epochs: onecycle has its own warm-up; remove this key"},

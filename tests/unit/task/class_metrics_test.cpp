@@ -108,7 +108,7 @@ TEST(Mistakes, TheMostConfidentComesFirstAndOfEqualOnesTheFirstSample) {
                                                                   Mistake{3, 0, 1, 0.5}, Mistake{2, 1, 2, 0.25}));
 }
 
-TEST(Mistakes, OfABatchWithSamplesLeftOutAreNotListed) {
+TEST(Mistakes, OfABatchWithSamplesSkippedAreNotListed) {
   const auto meter = make_classification(nullptr)->make_validation_meter(torch::kCPU, /*num_classes=*/2, /*num_batches=*/1);
   meter->add({.number = 0, .first_sample = {}, .size = 1}, torch::tensor(1.0), torch::tensor({{1.0, 2.0}}), torch::tensor({0}));
   const auto measured = meter->read(distributed::ProcessGroup());
