@@ -224,7 +224,7 @@ data::DatasetInfo info_of(const CsvOptions& options, const Targets& targets) {
 
 ImageList read_images(const CsvOptions& options, const Targets& targets, data::Split split) {
   std::optional<Table> found(std::in_place, options, split);
-  // The columns of the training file by name, because their order may differ here.
+  // Selects the columns by their names in the training file, because this file may have them in another order.
   auto same_columns = options;
   same_columns.columns = targets.columns;
   const auto& names = found->names();

@@ -17,7 +17,7 @@ namespace trainer::datasets {
 // Whether the path exists. Also true if this cannot be determined; opening the file then reports the reason.
 bool is_there(const std::filesystem::path& path);
 
-// The default options of a data set with the key `root`, with `root` set to this folder.
+// The default options of a data set that has the key `root`, which is set to `folder`.
 template <class Options>
 Options options_in(const std::filesystem::path& folder) {
   Options options;

@@ -1,5 +1,6 @@
-// The vision transformer (Dosovitskiy et al. 2021) with torchvision's names, shapes and initial values (torchvision/models/
-// vision_transformer.py), and DeiT's (Touvron et al. 2021) with those of timm (timm/models/vision_transformer.py).
+// The vision transformer (Dosovitskiy et al. 2021) with torchvision's names, shapes and initial values
+// (torchvision/models/vision_transformer.py). Also the vision transformers of DeiT (Touvron et al. 2021) with those of timm
+// (timm/models/vision_transformer.py).
 
 #include <torch/nn/modules/activation.h>
 

@@ -1,5 +1,5 @@
 #pragma once
-// Chooses the samples of a rank: torch.utils.data.distributed.DistributedSampler, for LibTorch's data loaders.
+// DistributedSampler chooses the samples of a rank for LibTorch's data loaders, like torch.utils.data.distributed.DistributedSampler.
 
 #include <torch/data/samplers/base.h>
 #include <torch/serialize.h>

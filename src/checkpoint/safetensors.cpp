@@ -293,7 +293,7 @@ void check_places(const std::vector<Tensor>& tensors, uint64_t num_bytes, const 
 }  // namespace
 
 SafetensorsHeader parse_safetensors_header(std::string_view json, uint64_t num_bytes, const std::string& source, Budget& budget) {
-  // Allow for the parser's buffers when it reads one long string.
+  // If the JSON is one long string, the buffers of the parser need up to four times its size.
   budget.take(4, json.size());
   Handler handler(source, budget);
   nlohmann::json::sax_parse(json.begin(), json.end(), &handler);

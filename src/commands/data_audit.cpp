@@ -301,7 +301,7 @@ class Audit {
     };
     for (const auto& pair : near) {
       const auto first = all_of(distinct[pair.first]), second = all_of(distinct[pair.second]);
-      // 1 stands for the same pixels.
+      // A similarity of 1 means identical pixels.
       const float similarity = std::min(pair.similarity, 0.9999F);
       relate(first, second, similarity);
       relate(second, first, similarity);

@@ -137,7 +137,7 @@ void write_part(const Part& part, datasets::PackWriter& writer, const config::Ex
 void verify_part(const Part& part, const fs::path& output, Logger& logger) {
   const auto packed = datasets::open_packed(output, part.split);
   SampleProgress progress(fmt::format("{}: compared", part.title), 0, packed->size(), logger);
-  // The number of samples that are read from the disk at a time.
+  // How many samples before its comparison a sample is read from the disk.
   constexpr int64_t kAhead = 16;
   for (int64_t index = 0; index < packed->size(); ++index) {
     if (index + kAhead < packed->size()) packed->prefetch(index + kAhead);

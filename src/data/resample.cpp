@@ -159,7 +159,7 @@ void resample_rows(const Pixels& pixels, const uint8_t* end, int num_rows, int c
   const ptrdiff_t last_byte = (taps.begin.back() + taps.count) * pixels.column;
   int y = 0;
   if (channels == 3 && pixels.column == 3) {
-    // Only in the last row can the next byte be beyond the end.
+    // The kernel also reads the byte after the pixels of a row. Only in the last row can that byte be at or after `end`.
     const bool has_next_byte = end - (pixels.data + (num_rows - 1) * pixels.row) > last_byte;
     y = has_next_byte ? num_rows : num_rows - 1;
     weigh_pixels_of_three(pixels.data, pixels.row, y, taps.begin.data(), taps.weights.data(), taps.count, num_outputs, out);

@@ -25,7 +25,7 @@ struct Arithmetic {
   Vector mean[3], inverse_std[3], inverse_std_rest[3];
 };
 
-// Spreads a member's constants over the lanes; if there are three channels, they are interleaved.
+// Loads one constant of each channel into the lanes: interleaved for three channels, repeated for one.
 void SpreadChannels(std::span<const ChannelArithmetic> channels, float ChannelArithmetic::*member, Vector* vectors) {
   const Values values;
   HWY_ALIGN float lanes[3 * HWY_LANES(float)];

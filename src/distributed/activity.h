@@ -74,7 +74,7 @@ class Activity {
   void time_own_work(torch::Device device) { own_work_ = std::make_unique<OwnWork>(device); }
   // The first gradients are ready to be sent to the other ranks.
   void begin_exchange();
-  // Own work since the last call. Requires an earlier time_own_work().
+  // Own work since the previous read_own_work(), or since time_own_work(), which must have been called.
   OwnSeconds read_own_work() { return own_work_->read(); }
 
   // Marks the rank as waiting for other ranks during its lifetime.

@@ -16,10 +16,11 @@ inline constexpr const char* kTorchscriptDescription = "trainer.json";
 // their names. Leaves the model in eval mode.
 torch::jit::Module trace_network(models::Model& model, const std::vector<int64_t>& sample_shape, const char* method = "forward");
 
-// Returns a TorchScript file of trace_network(), for batches of any size. If the interface has preprocessing, its forward(image) accepts
-// uint8 images [batch, height, width, channels], and logits_of(x) is the network. forward() returns the outputs of the interface, logits
-// before probabilities. `description`: the content of the extra file kTorchscriptDescription. Reads the file back and compares the outputs
-// of the network for two batch sizes; throws Error if they differ. Leaves the model in eval mode.
+// Returns a TorchScript file of trace_network(), for batches of any size. If the interface has preprocessing, the file's
+// forward(image) accepts uint8 images [batch, height, width, channels], and its logits_of(x) is the network without preprocessing.
+// forward() returns the outputs of the interface, logits before probabilities. `description`: the content of the extra file
+// kTorchscriptDescription. Reads the file back and compares the outputs of the network for two batch sizes; throws Error if they differ.
+// Leaves the model in eval mode.
 std::string to_torchscript(models::Model& model, const std::vector<int64_t>& sample_shape, const std::string& description,
                            const exported::Interface& interface);
 

@@ -10,7 +10,7 @@
 
 namespace trainer::nn::fused_norm {
 
-// The state of a layer that one forward pass uses.
+// The parameters, running statistics and options of a layer for one forward pass.
 struct Layer {
   torch::Tensor weight, bias, running_mean, running_var;
   double batch_weight = 0;  // weight of the batch in the running statistics, which training updates

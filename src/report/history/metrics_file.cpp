@@ -18,7 +18,7 @@
 namespace trainer::history {
 namespace {
 
-// These keys are not measurements.
+// Keys that identify a line; the others are measurements.
 constexpr std::array<std::string_view, 5> kHeads = {"event", "time", "epoch", "step", "num_samples"};
 constexpr std::array<std::string_view, 3> kNotFinite = {"NaN", "-Infinity", "Infinity"};
 

@@ -79,7 +79,8 @@ struct SingleImage {
   int rank = 0;
 };
 
-// Finds a batch of the first epoch with statistics over a single image. `joined`: whether statistics are over all ranks.
+// Finds a batch of the first epoch whose statistics in batch normalisation are those of a single image. `joined`: whether statistics are
+// over all ranks.
 std::optional<SingleImage> find_single_image(const engine::Plan& plan, bool joined) {
   const auto part = engine::rest_of_epoch(plan, 0);
   const int64_t last = part.num_batches - 1;

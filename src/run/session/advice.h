@@ -19,9 +19,9 @@ namespace trainer::session {
 // changes nothing.
 std::string warning_of_autocast(const config::Experiment& experiment, engine::Network& network, const std::vector<int64_t>& sample_shape);
 
-// Throws UsageError if in training a batch normalisation would get only one value per channel, which has no variance: with a batch of one
-// image, such as the last one of an epoch, at a layer whose input is one pixel. `sample_shape`: of a training sample. The result is the
-// same on every rank; not collective. If there is such a batch, runs the network on one sample in eval mode.
+// Throws UsageError if in training a batch normalisation would get a single value per channel, whose variance is undefined. This happens
+// when a batch has one image (such as the last one of an epoch) and the layer's input is one pixel. `sample_shape`: of a training sample.
+// The result is the same on every rank; not collective. If there is such a batch, runs the network on one sample in eval mode.
 void check_batch_norm_counts(const config::Experiment& experiment, engine::Network& network, const engine::Plan& plan,
                              const std::vector<int64_t>& sample_shape);
 

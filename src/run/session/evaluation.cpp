@@ -102,8 +102,8 @@ namespace {
 
 config::Experiment experiment_of_training(const NetworkFile& file, const EvaluationRequest& request);
 
-// Whether a group may be in a different part than in training. Without stratification, parts depend only on hashes, so new images do not
-// move others.
+// Whether a group may now be in another part than in training. Without stratification, its part depends only on the hash of its name, so
+// new images do not move it.
 bool may_be_divided_otherwise(const config::Experiment& experiment, const NetworkFile& file, const EvaluationRequest& request,
                               const engine::Samples& samples) {
   const auto& split = experiment.dataset.split;

@@ -53,7 +53,7 @@ bool Histograms::is_due(int64_t step) const {
 
 void Histograms::on_gradients(int64_t step) {
   if (!is_due(step)) return;
-  // The device may be waiting for the gradients of other ranks.
+  // Reading gradients waits for the device, which may be waiting for other ranks.
   const distributed::Activity::Wait wait(parts_.placement.device.is_cpu() ? nullptr : parts_.ranks.activity.get());
   gradients_.clear();
   const double scale = parts_.grad_scaler ? parts_.grad_scaler->current_scale().item<double>() : 1;

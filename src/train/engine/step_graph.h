@@ -13,10 +13,10 @@
 
 namespace trainer::engine {
 
-// Computes steps of one micro-step: the first ones without a graph, then one that is recorded; from then on steps with a batch of the same
-// shape replay the graph. A graph repeats addresses and constants. So all that changes from step to step (the learning rate, the number of
-// the step, the state that one step passes to the next) must be in tensors that keep their addresses, and the host code of a step runs only
-// during recording.
+// Computes training steps that have one micro-step. The first ones run without a graph, the next one is recorded, and later steps with a
+// batch of the same shape replay the graph. A graph repeats addresses and constants. So all that changes from step to step (the learning
+// rate, the number of the step, the state that one step passes to the next) must be in tensors that keep their addresses, and the host code
+// of a step runs only during recording.
 class StepGraph {
  public:
   // Null if this run cannot use a graph, or is not to use one. Throws UsageError if it cannot under runtime.cuda_graph: on. `parts` must

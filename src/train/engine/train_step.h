@@ -40,7 +40,7 @@ class NonFiniteGuard {
 
   // To be called before each step, outside a CUDA graph, which would repeat the same number.
   void set_step(int64_t step) { step_.fill_(step); }
-  // To be called before a step: saves the meter, and the model's buffers unless a non-finite step has not been undone yet.
+  // To be called before a step. Saves the meter. Also saves the model's buffers, except while a non-finite step still has to be undone.
   void begin_step();
   // Returns the weighted loss of a pass. If a loss of this rank was not finite in this step or, without a GradScaler, in an earlier one,
   // the result is NaN, and so are the gradients and their sum over the ranks, from which the other ranks detect it.

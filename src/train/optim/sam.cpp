@@ -72,7 +72,7 @@ class Sam final : public Sgd {
     is_perturbed_ = false;
   }
 
-  // A CUDA graph is not supported: both passes of a step must draw the same random numbers.
+  // No CUDA graph: in a graph, the second pass of a step could not draw the random numbers of the first again.
   bool takes_lr_tensors() const override { return false; }
 
   void add_options(size_t group, state::Dict& options) const override {
