@@ -289,8 +289,8 @@ void CsvOptions::describe(KeyTable& keys) {
   files.describe(keys);
   keys.add(
       "group_column", group_column,
-      {.doc =
-           "The column whose equal values mark images that dataset.split must not separate, such as those of one patient; empty: none."});
+      {.doc = "The column that names an image's group, such as its patient: dataset.split keeps images with the same value in one part. "
+              "Empty: no such column."});
 }
 
 data::DatasetFactory csv_factory(const CsvOptions& options) {

@@ -57,7 +57,7 @@ uint32_t checksum_of(const StoredEntry& entry) {
 
 void check_size(const StoredEntry& entry) {
   const auto size = entry.bytes.size();
-  if (size < kHeaderBytes) throw std::runtime_error(fmt::format("it is damaged: its entry has only {}", counted(size, "byte")));
+  if (size < kHeaderBytes) throw std::runtime_error(fmt::format("its entry is damaged: it has only {}", counted(size, "byte")));
 }
 
 void compare_checksum(const StoredEntry& entry) {

@@ -234,7 +234,8 @@ StagedFolder::StagedFolder(const fs::path& source, const std::vector<fs::path>& 
     const auto folder = fs::canonical(source);
     const auto place = fs::weakly_canonical(fs::absolute(stage_to));
     if (lies_in(place, folder))
-      throw std::runtime_error(fmt::format("{} is inside {}, which is to be copied", place.string(), folder.string()));
+      throw std::runtime_error(
+          fmt::format("{} is inside the data set's folder {}; choose a folder outside it", place.string(), folder.string()));
     folder_ = own_folder(place) / fmt::format("{}-{:08x}", folder.filename().string(), checksum_of_names(folder, files));
     const FolderLock lock(hidden("lock"), "copies " + folder.string(), logger);
     if (!is_current || !is_there(folder_)) copy(folder, files, logger);

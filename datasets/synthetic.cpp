@@ -99,7 +99,7 @@ void SyntheticOptions::describe(KeyTable& keys) {
   keys.add("num_classes", num_classes,
            {.min = 0, .max = kMostClasses, .doc = "Number of classes; 0: the targets are `num_targets` random numbers."});
   keys.add_choice<SyntheticLabels>("labels", labels, {{"random", SyntheticLabels::kRandom}, {"zero", SyntheticLabels::kZero}},
-                                   {.doc = "Classes drawn at random, or all 0."});
+                                   {.doc = "The label of a sample. random: a class drawn at random; zero: always class 0."});
   keys.add("num_targets", num_targets, {.min = 1, .max = 65536, .doc = "Length of the target if num_classes is 0."});
   keys.add("seed", seed, {.min = 0, .doc = "Seed of the samples."});
   keys.refuse("shape", [this]() -> std::string {

@@ -112,7 +112,7 @@ struct DenseBlockOptions : LayerOptions {
 
   void describe(KeyTable& keys) {
     keys.add("num_layers", num_layers,
-             {.min = 1, .max = 1000, .doc = "Number of layers; the input of each is the outputs of all before it."});
+             {.min = 1, .max = 1000, .doc = "Number of layers; each receives the block's input and the outputs of all layers before it."});
     keys.add("growth", growth, {.min = 1, .max = kMostChannels, .doc = "Number of channels that each layer adds."});
     LayerOptions::describe(keys);
   }

@@ -208,9 +208,10 @@ struct ResidualOptions : LayerOptions {
 
   void describe(KeyTable& keys) {
     keys.add_components("body", body, layer_registry(), "Layers whose output is added to the output of the shortcut.");
-    keys.add_components("shortcut", shortcut, layer_registry(),
-                        "Layers; []: the input itself; auto: the input itself if the body keeps the shape, else a 1x1 convolution with the "
-                        "body's stride and a normalisation.");
+    keys.add_components(
+        "shortcut", shortcut, layer_registry(),
+        "Layers whose output is added to the output of body. []: the input itself. auto: the input itself if body keeps the "
+        "shape, otherwise a 1x1 convolution with the stride of body and a normalisation.");
     describe_drop_path(keys, drop_path, kDropPathOfLayer);
     LayerOptions::describe(keys);
   }

@@ -51,7 +51,7 @@ struct ConvOptions : ConvolutionOptions {
     describe_channels(keys, channels);
     ConvolutionOptions::describe(keys);
     describe_groups(keys, groups);
-    keys.add("bias", bias, {.doc = "Whether it learns a bias; useless before batch_norm."});
+    keys.add("bias", bias, {.doc = "Whether the layer learns a bias; useless before batch_norm."});
   }
 };
 
@@ -60,7 +60,7 @@ struct DepthwiseOptions : ConvolutionOptions {
 
   void describe(KeyTable& keys) {
     ConvolutionOptions::describe(keys);
-    keys.add("bias", bias, {.doc = "Whether it learns a bias; useless before batch_norm."});
+    keys.add("bias", bias, {.doc = "Whether the layer learns a bias; useless before batch_norm."});
   }
 };
 
@@ -141,7 +141,7 @@ struct LinearOptions : LayerOptions {
 
   void describe(KeyTable& keys) {
     keys.add("features", features, {.min = 1, .max = kMostChannels, .doc = "Number of outputs; auto: the network's, one per class."});
-    keys.add("bias", bias, {.doc = "Whether it learns a bias."});
+    keys.add("bias", bias, {.doc = "Whether the layer learns a bias."});
     LayerOptions::describe(keys);
   }
 };
@@ -160,7 +160,7 @@ struct SqueezeOptions : LayerOptions {
 
   void describe(KeyTable& keys) {
     keys.add("reduction", reduction,
-             {.min = 1, .max = kMostChannels, .doc = "Ratio of the input channels to the channels between its two layers."});
+             {.min = 1, .max = kMostChannels, .doc = "Ratio of the input channels to the channels between the two convolutions."});
     LayerOptions::describe(keys);
   }
 };

@@ -23,7 +23,9 @@ struct WideResNetOptions : ClassifierOptions {
     keys.add("dropout", dropout,
              {.min = 0.0, .max = 1.0, .max_excluded = true, .doc = "Probability of dropping a value between a block's convolutions."});
     keys.refuse("depth", [this]() -> std::string {
-      return (depth - 4) % 6 == 0 ? "" : fmt::format("{} is not 6n + 4; choose such a depth, for example 16, 22, 28 or 40", depth);
+      return (depth - 4) % 6 == 0
+                 ? ""
+                 : fmt::format("{} is not of the form 6n + 4; choose a depth of that form, for example 16, 22, 28 or 40", depth);
     });
   }
   std::vector<int64_t> input_shape() const override { return {num_channels(), -1, -1}; }

@@ -282,8 +282,8 @@ void check_places(const std::vector<Tensor>& tensors, uint64_t num_bytes, const 
   for (const auto* tensor : order) {
     if (tensor->begin != end) {
       refuse_damaged(source,
-                     fmt::format("tensor {} begins at byte {} of the values, which {} the one before it, which ends at byte {}",
-                                 in_quotes(tensor->name), tensor->begin, tensor->begin < end ? "overlaps" : "leaves a gap after", end));
+                     fmt::format("tensor {} begins at byte {} of the values instead of byte {}: {}", in_quotes(tensor->name), tensor->begin,
+                                 end, tensor->begin < end ? "it overlaps the previous tensor" : "there is a gap before it"));
     }
     end = tensor->end;
   }

@@ -212,8 +212,7 @@ void visit_definition(const std::function<void()>& run, const std::function<void
 
 void add_experiment(CLI::App& app, config::ExperimentSource& source) {
   app.add_option(kConfig, source.file, "the experiment file (YAML), or - for the standard input")->required()->type_name("FILE");
-  app.add_option("overrides", source.overrides, "keys to set to other values than in the file, such as optimizer.lr=0.05")
-      ->type_name("key=value");
+  app.add_option("overrides", source.overrides, "overrides of keys of the file, such as optimizer.lr=0.05")->type_name("key=value");
 }
 
 void add_network_file(CLI::App& app, std::string& checkpoint, std::filesystem::path& config) {

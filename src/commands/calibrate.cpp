@@ -67,13 +67,15 @@ CalibrateArguments parse_calibrate_arguments(const std::vector<std::string>& arg
                    ->type_name("PART")
                    ->needs(name);
   name->needs(miss);
-  app.add_option("--reject-below", arguments.reject_below,
-                 "reject an image if its chosen class is less probable than this; the class of --class is never rejected")
+  app.add_option(
+         "--reject-below", arguments.reject_below,
+         "reject an image if the probability of its chosen class is below this; an image assigned to the class given by --class is never "
+         "rejected")
       ->check(CLI::Range(0.0, 1.0))
       ->default_str("");
   app.add_flag("--ema", request.averaged, "calibrate the averaged parameters (training.ema)");
   app.add_flag("--json", arguments.json, "print one JSON object instead of tables (docs/evaluation.md)");
-  app.add_option("overrides", request.overrides, "keys to set to other values than in the experiment, such as validation.batch_size=64")
+  app.add_option("overrides", request.overrides, "overrides of keys of the experiment, such as validation.batch_size=64")
       ->type_name("key=value");
   add_plugin_option(app);
   cli::parse(app, args);

@@ -48,9 +48,9 @@ struct CrossvalArguments {
 CrossvalArguments parse_crossval_arguments(const std::vector<std::string>& args) {
   CrossvalArguments arguments;
   CLI::App app(
-      "Cross-validation: divides the training images into parts (folds) and trains once for each fold, which is used for validation, on "
-      "the other folds. Prints the mean and standard deviation of the best validations, and writes them, with the combined confusion "
-      "matrix, to crossval.json. The same command continues after a stop or a failure.",
+      "Cross-validation: divides the training images into parts (folds); for each fold, trains once on the other folds and validates on "
+      "that fold. Prints the mean and standard deviation of the best validations, and writes them, with the combined confusion matrix, "
+      "to crossval.json. The same command continues after a stop or a failure.",
       "trainer crossval");
   app.add_option("--config", arguments.config, "the experiment file (YAML); its dataset.split sets the groups that stay together")
       ->required()
@@ -63,8 +63,7 @@ CrossvalArguments parse_crossval_arguments(const std::vector<std::string>& args)
       ->check(CLI::PositiveNumber)
       ->default_str("");
   app.add_flag("--json", arguments.json, "print crossval.json instead of a table");
-  app.add_option("overrides", arguments.overrides, "keys to set to other values than in the file, such as training.epochs=5")
-      ->type_name("key=value");
+  app.add_option("overrides", arguments.overrides, "overrides of keys of the file, such as training.epochs=5")->type_name("key=value");
   cli::parse(app, args);
   return arguments;
 }

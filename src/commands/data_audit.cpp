@@ -183,7 +183,8 @@ class Audit {
               {"unreadable", "images that cannot be read", "repair or remove them, or skip them in training with dataset.on_error: skip",
                true, std::move(unreadable)},
               {"duplicates", "images that occur twice in the same part", "they have more weight than others", false, repeats_.findings()},
-              {"classes_of_training_alone", "classes with only training images", "no result shows how well they are learned", false}};
+              {"classes_of_training_alone", "classes with only training images",
+               "no validation or test result covers them; add validation images of these classes", false}};
     find_classes();
     find_sizes();
     add_pictures("constant", "images of a single colour", "they contain no information", &AuditedPicture::is_constant);

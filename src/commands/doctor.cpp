@@ -61,9 +61,9 @@ void print_json(const std::vector<CheckResult>& results, Status worst) {
 
 ExitCode doctor(const std::vector<std::string>& args) {
   CLI::App app(
-      "Checks whether this host is ready for training: LibTorch, GPUs, processor, memory, limits, network, disk, and an all_reduce of two "
-      "processes over the process groups of training. The exit code is 1 if something would make training fail; most warnings concern "
-      "speed.",
+      "Checks whether this host is ready for training: LibTorch, GPUs, processor, memory, limits, network, disk, and an all_reduce "
+      "between two processes with the process groups that training uses. The exit code is 1 if something would make training fail; most "
+      "warnings concern speed.",
       "trainer doctor");
   doctor::Subject subject{.output_dir = "runs", .gpus = {}};
   bool as_json = false;

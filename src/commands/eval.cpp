@@ -48,7 +48,7 @@ EvalArguments parse_eval_arguments(const std::vector<std::string>& args) {
   cli::add_tta(app, request.tta);
   app.add_flag("--ema", request.averaged, "evaluate the averaged parameters (training.ema)");
   app.add_flag("--json", arguments.json, "print one JSON object instead of tables (docs/evaluation.md)");
-  app.add_option("overrides", request.overrides, "keys to set to other values than in the experiment, such as validation.batch_size=64")
+  app.add_option("overrides", request.overrides, "overrides of keys of the experiment, such as validation.batch_size=64")
       ->type_name("key=value");
   cli::add_rank_flags(app, arguments.rank_env);
   add_plugin_option(app);

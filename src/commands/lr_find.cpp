@@ -141,8 +141,8 @@ void print_text(const LrRangeTest& test, bool is_sgd, const inspection::LrRange&
 
 ExitCode lr_find(const std::vector<std::string>& args) {
   CLI::App app(
-      "Finds a learning rate: trains from the start while the learning rate grows from step to step, and suggests one from the curve of "
-      "the loss. Stopped by Ctrl-C it shows the curve so far. Writes no files; under a launcher it runs on all ranks.",
+      "Finds a learning rate: trains from the start while the learning rate grows from step to step, and suggests a value from the "
+      "curve of the loss. If stopped by Ctrl-C, it shows the curve so far. Writes no files; under a launcher it runs on all ranks.",
       "trainer lr-find");
   config::ExperimentSource source;
   cli::add_experiment(app, source);

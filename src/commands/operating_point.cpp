@@ -40,7 +40,7 @@ std::string decisions_text(const inference::OperatingPoint& point, const session
   };
   std::string text;
   if (const auto& threshold = point.threshold) {
-    text += fmt::format("class              {} if it is at least {:.6g} probable: {}, {}\n",
+    text += fmt::format("class              {}: assigned if its probability is at least {:.6g}; {}, {}\n",
                         printable_line(reporting::name_of_class(class_names, threshold->label)), threshold->probability,
                         part(decisions.misses, " of its images are missed", "there are no images of it"),
                         part(decisions.false_alarms, " of the others are falsely assigned to it", "there are no others"));

@@ -68,10 +68,9 @@ PredictArguments parse_predict_arguments(const std::vector<std::string>& args) {
                "trainer predict");
   cli::add_network_file(app, arguments.checkpoint, arguments.config);
   std::vector<std::string> given;
-  app.add_option(
-         "paths", given,
-         "image files, folders (searched for images at any depth), or - for a list on stdin, one path per line; also keys to set to "
-         "other values than in the experiment, such as runtime.device=cpu")
+  app.add_option("paths", given,
+                 "image files, folders (searched for images at any depth), or - for a list on stdin, one path per line; also overrides "
+                 "of keys of the experiment, such as runtime.device=cpu")
       ->required()
       ->type_name("PATH");
   bool has_nul_list = false;
@@ -88,7 +87,8 @@ PredictArguments parse_predict_arguments(const std::vector<std::string>& args) {
                  "(numpy.load); a file that cannot be used has a row of NaN")
       ->type_name("FILE.npy");
   app.add_option("--reject-below", arguments.reject_below,
-                 "mark an image as rejected if its class is less probable than this; default: that of the checkpoint (trainer calibrate)")
+                 "mark an image as rejected if the probability of its class is below this; default: the value in the checkpoint (trainer "
+                 "calibrate)")
       ->check(CLI::Range(0.0, 1.0))
       ->default_str("");
   cli::add_tta(app, arguments.tta);

@@ -124,8 +124,8 @@ void serve(const ReportArguments& arguments) {
 
 ExitCode report(const std::vector<std::string>& args) {
   CLI::App app(
-      "Writes a page with the curves and results of runs, which opens in any browser and needs nothing else. With --live, the page follows "
-      "the runs while they train.",
+      "Writes a page with the curves and results of runs. The page opens in any browser and needs nothing else. With --live, the page "
+      "follows the runs while they train.",
       "trainer report");
   ReportArguments arguments;
   app.add_option("runs", arguments.folders,

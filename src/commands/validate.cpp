@@ -142,7 +142,7 @@ void print_lr(const std::vector<inspection::LrPoint>& curve) {
 
 void print_memory(const inspection::MemoryEstimate& memory, bool is_of_gpu) {
   print("\nmemory of {}, estimated{}\n", is_of_gpu ? "the GPU of a rank" : "rank 0",
-        is_of_gpu ? " (not verified by a measurement; without CUDA's own memory)" : "");
+        is_of_gpu ? " (not compared with measurements; excludes the memory of the CUDA context and of cuDNN)" : "");
   std::vector<Row> rows;
   for (const auto& item : memory.items) rows.push_back({item.what, format_bytes(static_cast<uint64_t>(item.bytes))});
   rows.push_back({"together", format_bytes(static_cast<uint64_t>(memory.total()))});

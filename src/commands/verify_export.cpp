@@ -73,9 +73,10 @@ VerifyArguments parse_verify_arguments(const std::vector<std::string>& args) {
   app.add_option("--limit", arguments.limit, "compare this many images, evenly spaced among them; default: all")
       ->check(CLI::PositiveNumber)
       ->default_str("");
-  app.add_option("--preprocess", arguments.preprocess,
-                 "how images are resized for the exported network, to measure what an application loses that resizes differently: opencv "
-                 "(bilinear without antialiasing, cv::INTER_LINEAR), pillow-bilinear, or none: as the checkpoint resizes it")
+  app.add_option(
+         "--preprocess", arguments.preprocess,
+         "how images are resized for the exported network, to measure what is lost by an application that resizes differently: opencv "
+         "(bilinear without antialiasing, cv::INTER_LINEAR), pillow-bilinear, or none: the same as for the checkpoint")
       ->check(CLI::IsMember({"opencv", "pillow-bilinear", "none"}))
       ->capture_default_str();
   app.add_option(
@@ -90,8 +91,7 @@ VerifyArguments parse_verify_arguments(const std::vector<std::string>& args) {
       ->type_name("FILE");
   app.add_flag("--ema", request.averaged, "compare with the averaged parameters (training.ema)");
   app.add_flag("--json", arguments.json, "print one JSON object instead of a table (docs/evaluation.md)");
-  app.add_option("overrides", request.overrides, "keys to set to other values than in the experiment, such as dataset.root=/data")
-      ->type_name("key=value");
+  app.add_option("overrides", request.overrides, "overrides of keys of the experiment, such as dataset.root=/data")->type_name("key=value");
   add_plugin_option(app);
   cli::parse(app, args);
   request.split = split == "train" ? data::Split::kTrain : data::Split::kValidation;

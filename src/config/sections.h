@@ -28,8 +28,9 @@ struct ModelSection {
         {.doc = "The URL of a folder (https://, http:// or file://) from which the files are downloaded instead of torchvision's server."});
     keys.refuse("weights",
                 [this] { return !weights.empty() && !init_from.empty() ? "given together with model.init_from; keep one of them" : ""; });
-    keys.refuse("weights_mirror",
-                [this] { return !weights_mirror.empty() && weights.empty() ? "has no effect without model.weights" : ""; });
+    keys.refuse("weights_mirror", [this] {
+      return !weights_mirror.empty() && weights.empty() ? "has no effect without model.weights; set model.weights, or remove it" : "";
+    });
     keys.add("init_from", init_from,
              {.doc = "A file from which parameters and buffers are initialised by their names: a state_dict of PyTorch, safetensors, or a "
                      "checkpoint; empty: none.",
@@ -72,16 +73,17 @@ inline void describe(KeyTable& keys, config::SplitSection& section) {
            {.doc = "A regular expression (ECMAScript) that is searched in an image's path below the data set's folder, such as "
                    "\"^([^_]+)_\": images for which the first group in brackets, or the whole match if there is none, is the same stay "
                    "together. Empty: the groups of dataset.group_column of `csv`, or else each image is separate."});
-  keys.add("stratify", section.stratify,
-           {.doc = "true: each part gets the exact fraction of each class, whose groups are taken in the order of their hashes, so a group "
-                   "may move to another part when others are added. false: only the hash of a group's name decides, so a group never "
-                   "moves, and the fractions are approximate."});
+  keys.add(
+      "stratify", section.stratify,
+      {.doc = "true: each part gets the configured fraction of each class's groups, rounded to whole groups. The groups of a class are "
+              "assigned in the order of their hashes, so adding groups may move a group to another part. false: only the hash of a "
+              "group's name decides, so a group never moves, and the fractions are approximate."});
   keys.add("folds", section.folds,
            {.min = 2,
             .max = 1000,
             .doc = "Divide the samples outside the test part into this many folds, one of which is used for validation; null: none."});
   keys.add("fold", section.fold, {.min = 0, .doc = "Index of the fold that is used for validation, from 0."});
-  keys.add("seed", section.seed, {.min = 0, .doc = "Another seed gives another split; the seed of the run does not affect it."});
+  keys.add("seed", section.seed, {.min = 0, .doc = "Seed of the split. The run's own seed (key seed) does not affect the split."});
   keys.refuse("fold", [&section]() -> std::string {
     if (!section.folds) return section.fold > 0 ? "has no effect without folds; set folds, or remove it" : "";
     return section.fold < *section.folds ? "" : "must be less than folds; the first is 0";
@@ -137,7 +139,7 @@ struct DatasetSection {
     keys.add(
         "stratify", stratify,
         {.doc = "true: validation_split holds out the same fraction of each class, as scikit-learn's train_test_split(stratify=labels) "
-                "does; false: it is taken from all images together, as in runs from before this key existed."});
+                "does; false: the images are drawn from all classes together, as in runs from before this key existed."});
     keys.add_section("split", split,
                      "Divides the training samples into parts for training, validation and test by the hash of their names, so that a "
                      "sample stays in its part when others are added, and the samples of a group are in the same part; the run lists the "
@@ -214,7 +216,7 @@ struct DataLoaderSection {
              "skips some, both as PyTorch's DistributedSampler does; exact uses each image once, so ranks may differ by one image."});
     keys.refuse("global_batch_size",
                 [this] { return batch_size && global_batch_size ? "given together with dataloader.batch_size; keep one of them" : ""; });
-    keys.add("pin_memory", pin_memory, {.doc = "Batches in page-locked memory, for faster copies to a GPU; auto: if there is a GPU."});
+    keys.add("pin_memory", pin_memory, {.doc = "Keep batches in page-locked memory, for faster copies to a GPU; auto: if there is a GPU."});
   }
 };
 
@@ -230,8 +232,9 @@ inline void describe(KeyTable& keys, optim::ParameterGroupOptions& options) {
            {.doc = "Layers and parameters, given by their names or by the beginnings of names up to a dot, as in [fc].",
             .required = true,
             .may_be_empty = false});
-  keys.add("lr_factor", options.lr_factor, {.min = 0, .doc = "Factor by which their learning rate differs from that of the others."});
-  keys.add("weight_decay", options.weight_decay, {.min = 0, .doc = "Their weight decay; null: the optimizer's weight_decay."});
+  keys.add("lr_factor", options.lr_factor, {.min = 0, .doc = "Factor by which the learning rate of these parameters is multiplied."});
+  keys.add("weight_decay", options.weight_decay,
+           {.min = 0, .doc = "Weight decay of these parameters; null: the optimizer's weight_decay."});
 }
 
 }  // namespace trainer
@@ -294,9 +297,10 @@ struct LrSchedulerSection {
              {.min = 0,
               .unit = "steps",
               .doc = "Steps of linear warm-up; the schedule then covers the remaining steps. Set this or warmup_epochs."});
-    keys.add("warmup_epochs", warmup.epochs, {.min = 0, .unit = "epochs", .doc = "The same in epochs; fractions are allowed."});
+    keys.add("warmup_epochs", warmup.epochs,
+             {.min = 0, .unit = "epochs", .doc = "Epochs of linear warm-up; fractions are allowed. Set this or warmup_steps."});
     keys.add("warmup_start_factor", warmup.start_factor,
-             {.min = 0, .max = 1, .doc = "Fraction of the learning rate with which the warm-up starts."});
+             {.min = 0, .max = 1, .doc = "Factor by which the learning rate is multiplied at the start of the warm-up."});
     keys.refuse("warmup_epochs", [this] {
       return warmup.steps > 0 && warmup.epochs > 0 ? "given together with lr_scheduler.warmup_steps; keep one of them" : "";
     });
@@ -310,8 +314,9 @@ namespace trainer {
 // In the namespace of KeyTable, where the compiler finds it.
 inline void describe(KeyTable& keys, optim::EmaOptions& options) {
   keys.add("decay", options.decay, {.min = 0, .max = 1, .max_excluded = true, .doc = "Fraction of the average that is kept in each step."});
-  keys.add("warmup", options.warmup,
-           {.doc = "Keep less at first, (1 + n) / (10 + n) in the n-th step, so that the initial values are soon forgotten."});
+  keys.add(
+      "warmup", options.warmup,
+      {.doc = "Keep a smaller fraction at first, (1 + n) / (10 + n) in the n-th step, so that the initial values are soon forgotten."});
 }
 
 inline void describe(KeyTable& keys, engine::EarlyStoppingOptions& options) {
@@ -434,7 +439,7 @@ struct RuntimeSection {
     using device::CudaGraphChoice;
     using device::DeviceChoice, device::FloatType;
     keys.add_choice("device", device, {{"auto", DeviceChoice::kAuto}, {"cpu", DeviceChoice::kCpu}, {"cuda", DeviceChoice::kCuda}},
-                    {.doc = "auto: the GPU if there is one."});
+                    {.doc = "Device that computes; auto: the GPU if there is one, otherwise the CPU."});
     keys.add_choice("dtype", dtype, {{"float32", FloatType::kFloat32}, {"float64", FloatType::kFloat64}},
                     {.doc = "Type of parameters and images; float64 is for exact comparisons."});
     keys.add("threads", threads,
@@ -463,14 +468,15 @@ struct RuntimeSection {
              "much larger values they have no bound. auto: winograd4, but direct with bfloat16 autocast on a processor with AMX, and for "
              "predictions of fewer than eight images at once. In all other cases, with float16 and with deterministic, direct is used."});
     keys.add_choice("fuse", fuse, {{"auto", FuseChoice::kAuto}, {"off", FuseChoice::kOff}},
-                    {.doc = "auto: on a CPU, batch normalisation, the addition of a residual and the following ReLU are fused into one "
-                            "operator; off: LibTorch's separate operators are used."});
+                    {.doc = "Whether operators are fused. auto: on a CPU, batch normalisation, the addition of a residual and the "
+                            "following ReLU are fused into one operator; off: LibTorch's separate operators are used."});
     keys.add_choice("cuda_graph", cuda_graph,
                     {{"off", CudaGraphChoice::kOff}, {"auto", CudaGraphChoice::kAuto}, {"on", CudaGraphChoice::kOn}},
                     {.doc = "Record the kernels of a step once and then launch them with one call, which is faster for small networks, "
                             "whose kernels finish before the processor can launch the next. It needs one process, "
-                            "training.accumulation_steps 1, the optimizer sgd (without dampening), adam or adamw without skip_zero_grads, "
-                            "and more GPU memory; auto: where these conditions are met; on: refuse to train where they are not."});
+                            "training.accumulation_steps: 1, optimizer.skip_zero_grads: false, more GPU memory, and the optimizer adam, "
+                            "adamw, or sgd with "
+                            "dampening 0; auto: where these conditions are met; on: refuse to train where they are not."});
     keys.add("cuda_allocator", cuda_allocator,
              {.doc = "Settings of the GPU's memory allocator, in the format of PYTORCH_CUDA_ALLOC_CONF (\"expandable_segments:True\"); "
                      "empty: those of the environment variable. Only the variable can choose another backend."});
@@ -492,7 +498,8 @@ struct AmpSection {
         "dtype", dtype, {{"auto", AmpDtype::kAuto}, {"bfloat16", AmpDtype::kBfloat16}, {"float16", AmpDtype::kFloat16}},
         {.doc = "Type of the autocast operations; auto: bfloat16. float16 uses a GradScaler, which the following keys configure."});
     // The scale and its reciprocal are float32, and the scale may grow.
-    keys.add("init_scale", scaler.init_scale, {.min = 1e-30, .max = 1e30, .doc = "Initial factor on the loss."});
+    keys.add("init_scale", scaler.init_scale,
+             {.min = 1e-30, .max = 1e30, .doc = "Initial scale, the factor by which the loss is multiplied."});
     keys.add(
         "growth_factor", scaler.growth_factor,
         {.min = 1, .min_excluded = true, .doc = "The scale is multiplied by this factor after growth_interval steps without an overflow."});
@@ -542,16 +549,18 @@ struct DistributedSection {
               .min_excluded = true,
               .doc = "A process for which the others wait is named in the log when its own work (waiting for data, and computing until its "
                      "first gradients are ready) takes more than this many times the median of the others."});
-    keys.add("sync_batch_norm", sync_batch_norm,
-             {.doc = "Batch normalisation over the batches of all processes together; false: of each process over its own batch."});
+    keys.add(
+        "sync_batch_norm", sync_batch_norm,
+        {.doc = "true: batch normalisation uses the statistics of the batches of all processes together. false: each process uses its own "
+                "batch."});
     keys.add("bucket_cap_mb", data_parallel.bucket_cap_mb,
              {.min = 0,
               .min_excluded = true,
               .unit = "MiB",
               .doc = "Gradients are collected in buckets of up to this size, which are sent during backward."});
-    keys.add(
-        "broadcast_buffers", data_parallel.broadcast_buffers,
-        {.doc = "Copy the running statistics of rank 0 to all ranks before each forward pass; no effect if they are synchronised anyway."});
+    keys.add("broadcast_buffers", data_parallel.broadcast_buffers,
+             {.doc = "Copy the running statistics of rank 0 to all ranks before each forward pass; no effect if "
+                     "distributed.sync_batch_norm already keeps all of them equal."});
     keys.add("find_unused_parameters", data_parallel.find_unused_parameters,
              {.doc = "Allow parameters that take no part in a step's loss; costs a traversal of the autograd graph in every step."});
     keys.add("gradient_as_bucket_view", data_parallel.gradient_as_bucket_view,

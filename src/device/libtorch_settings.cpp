@@ -145,7 +145,7 @@ void apply_allocator(const std::string& settings) {
   } catch (const c10::Error& error) {
     throw UsageError(fmt::format("runtime.cuda_allocator: \"{}\": {}", settings, error.what_without_backtrace()));
   } catch (const std::exception&) {
-    throw UsageError(fmt::format("runtime.cuda_allocator: \"{}\": a value must be a number but is not", settings));
+    throw UsageError(fmt::format("runtime.cuda_allocator: \"{}\": one of the values must be a number; correct it", settings));
   }
 }
 

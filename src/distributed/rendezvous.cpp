@@ -86,10 +86,11 @@ Hello read_hello(c10d::Store& store, int rank) {
   try {
     return from_bytes(store.get(rank_key(rank))).get<Hello>();
   } catch (const Json::exception&) {
-    throw PeerError(fmt::format(
-        "the message with which rank {} joined cannot be read: the rank runs a different version of trainer, or another program writes "
-        "to the store; start the same program on all hosts, and give each run its own port",
-        rank));
+    throw PeerError(
+        fmt::format("cannot read the message with which rank {} joined: either that rank runs a different version of trainer, or another "
+                    "program writes to "
+                    "the same store; start the same program on all hosts, and give each run its own port",
+                    rank));
   }
 }
 

@@ -70,7 +70,9 @@ class ScriptNetwork : public ExportedNetwork {
       output = chosen;
     }
     if (output.isTensor()) return output.toTensor();
-    throw Error(fmt::format("{}: its forward() does not return a tensor", file_.string()));
+    throw Error(fmt::format(
+        "{}: forward() must return a tensor, or a tuple that begins with one; give a file written by trainer export, or change forward()",
+        file_.string()));
   }
 
  private:

@@ -88,7 +88,7 @@ thread_local BatchCounts* current_counts = nullptr;
 }  // namespace
 
 BatchCounts::BatchCounts() {
-  TORCH_CHECK(current_counts == nullptr, "BatchCounts: this thread already has one");
+  TORCH_CHECK(current_counts == nullptr, "this thread already has a BatchCounts; destroy it before creating another");
   current_counts = this;
 }
 

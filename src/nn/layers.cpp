@@ -122,7 +122,7 @@ thread_local const WeightCasts* current_casts = nullptr;
 }  // namespace
 
 WeightCasts::WeightCasts(const std::vector<torch::Tensor>& weights, torch::ScalarType dtype) {
-  TORCH_CHECK(current_casts == nullptr, "WeightCasts: this thread already has an object");
+  TORCH_CHECK(current_casts == nullptr, "this thread already has a WeightCasts; destroy it before creating another");
   const auto casts = Conversion::apply(at::TensorList(weights), dtype);
   for (size_t i = 0; i < weights.size(); ++i) casts_.emplace(weights[i].unsafeGetTensorImpl(), Cast{casts[i], weights[i]._version()});
   current_casts = this;
@@ -262,7 +262,7 @@ thread_local LayerObserver* current = nullptr;
 }  // namespace
 
 LayerObserver::LayerObserver(See see) : see_(std::move(see)) {
-  TORCH_CHECK(current == nullptr, "LayerObserver: this thread already has one");
+  TORCH_CHECK(current == nullptr, "this thread already has a LayerObserver; destroy it before creating another");
   current = this;
 }
 

@@ -207,7 +207,7 @@ function operatingPointPanel(calibration) {
   const rows = [["Temperature", calibration.temperature.toFixed(4)]];
   const threshold = calibration.threshold;
   if (threshold) {
-    rows.push([`Class ${threshold.class}`, `if it is at least ${Number((100 * threshold.probability).toPrecision(4))}% probable`],
+    rows.push([`Class ${threshold.class}`, `assigned if its probability is at least ${Number((100 * threshold.probability).toPrecision(4))}%`],
               ["… its images that are missed", withInterval(threshold.misses)], ["… others that are falsely assigned to it", withInterval(threshold.false_alarms)]);
   }
   if (calibration.reject_below > 0) rows.push([`Rejected, less than ${formatPercent(calibration.reject_below)} probable`, withInterval(calibration.rejected)]);

@@ -141,7 +141,7 @@ class AuditTest(FolderCase):
 
     def test_classes_of_one_part(self):
         shutil.rmtree(self.folder / "data/val/dog")
-        self.assertIn("  classes with only training images: 1\n    (no result shows how well they are learned)\n    dog: 4 training, 0 validation\n", self.audit().out)
+        self.assertIn("  classes with only training images: 1\n    (no validation or test result covers them; add validation images of these classes)\n    dog: 4 training, 0 validation\n", self.audit().out)
         for file in (self.folder / "data/train/dog").iterdir():
             file.write_bytes(b"nothing")
         self.add("val/dog/1.png", scene(150))

@@ -195,7 +195,7 @@ class DistributionTest(LaunchCase):
     def test_groups_that_do_not_divide_the_ranks(self):
         zero, *others = self.run_ranks("refused", [self.with_images] + 2 * [self.without_images], "dataset.distribution=scatter",
                                        "dataset.distribution_group_size=2", codes=[2, 2, 2])
-        self.assertRegex(zero, "dataset.distribution_group_size: groups of 2 processes do not divide 3; choose a divisor")
+        self.assertRegex(zero, "dataset.distribution_group_size: 3 processes cannot be divided into groups of 2; choose a divisor")
         self.assertEqual("".join(others), "")
 
     def test_other_configurations_are_refused_with_the_difference(self):

@@ -76,7 +76,7 @@ class PluginsTest(unittest.TestCase):
         self.done(TRAINER, "verify-resume", *MOBILENET, plugin, "model.dropout=0.2")
 
         best = self.folder / "1/checkpoints/best.pt"
-        self.refused(f"; its plug-ins are loaded only if you name them: add --plugin {NETWORK}", "eval", "--checkpoint", best)
+        self.refused(f"; the plug-ins listed in the experiment are loaded only if they are also given on the command line: add --plugin {NETWORK}", "eval", "--checkpoint", best)
         self.assertIn("mobilenet_v2_small", self.done(TRAINER, "eval", "--checkpoint", best, "--plugin", NETWORK))
         for file in ("net.onnx", "net.safetensors"):
             self.done(TRAINER, "export", "--checkpoint", best, "--plugin", NETWORK, "--output", self.folder / file)
@@ -139,7 +139,7 @@ class PluginsTest(unittest.TestCase):
         shutil.copy(NETWORK, self.folder / "libcopy.so")
         refuse(f"{NETWORK},{self.folder}/libcopy.so",
                f'the plug-in "{self.folder}/libcopy.so" cannot register its components: two components of the model registry are named '
-               '"mobilenet_v2_small"')
+               '"mobilenet_v2_small"; correct the plug-in and build it again')
 
         # Built with the headers of another version.
         headers = self.folder / "include"

@@ -205,7 +205,7 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(view.evaluate("[...document.querySelectorAll('svg.reliability')].map((node) => node.querySelectorAll('rect').length).join()"), "14,14,10,0")
         text = view.evaluate("document.querySelector('#evaluation').textContent")
         for words in ("500 images of the validation split after step 4", "calibration error 25.00% (12.50% to 50.00%)", "Temperature1.2500",
-                      "if it is at least 6.25% probable", "50 images; average precision 6.25%"):
+                      "assigned if its probability is at least 6.25%", "50 images; average precision 6.25%"):
             self.assertIn(words, text)
         self.assertEqual(view.evaluate("document.querySelector('svg .curve').points.length"), 20)
         view.evaluate("{const choice = document.querySelector('label.controls select'); choice.value = '3'; choice.dispatchEvent(new Event('change'))}")

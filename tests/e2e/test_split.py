@@ -108,7 +108,7 @@ class SplitTest(FolderCase):
         self.assertNotIn(warning, trainer("eval", "--checkpoint", "a", "--split", "test", cwd=self.folder).err)
         shutil.copytree(self.folder / "data", self.folder / "moved")
         run = trainer("eval", "--checkpoint", "a", "dataset.root=moved", cwd=self.folder)
-        self.assertIn("to evaluate only the part that training on it would hold out, give dataset.split on the command line as in that run", run.err)
+        self.assertIn("to evaluate only the part that training on it would hold out, set dataset.split on the command line to the value of the training run", run.err)
         run = trainer("eval", "--checkpoint", "a", "--split", "test", "dataset.root=moved", cwd=self.folder)
         self.assertIn("--split test: this is not the data set of the training run, so it has no test part", run.err)
         split = 'dataset.split={test: 0.1, group: "(p[0-9]+)_"}'

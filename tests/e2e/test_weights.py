@@ -233,7 +233,7 @@ class WeightsTest(FolderCase):
                 ("{name: resnet50, weights: https://x.invalid/}", 'model.weights: the address "https://x.invalid/" does not end with the name of a file'),
                 ("{name: resnet50, weights: https://x.invalid/x.pth, weights_mirror: file:///x}", "model.weights_mirror: has no effect if model.weights is an address"),
                 ("{name: resnet50, weights: default, in_channels: 1}", "model.weights: published weights need images with 3 channels, but those of synthetic have 1; remove this key"),
-                ("{name: resnet50, weights_mirror: file:///x}", "model.weights_mirror: has no effect without model.weights")):
+                ("{name: resnet50, weights_mirror: file:///x}", "model.weights_mirror: has no effect without model.weights; set model.weights, or remove it")):
             config = self.folder / "x.yaml"
             config.write_text(f"experiment: x\nmodel: {model}\n")
             run = trainer("validate", "--config", config, *RUN)

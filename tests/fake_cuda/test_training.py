@@ -55,12 +55,12 @@ class TrainingTest(FakeGpuCase):
 
     def test_trainings_without_a_graph(self):
         for text, overrides in {"training.accumulation_steps: 1": ["training.accumulation_steps=2"],
-                                "the optimizer sgd without dampening, adam or adamw, and optimizer.skip_zero_grads: false":
+                                "optimizer adam, adamw, or sgd with dampening 0, and optimizer.skip_zero_grads: false":
                                     ["optimizer={name: rmsprop}"]}.items():
             with self.subTest(text):
                 run = self.call("--config", CONFIG, "--run-dir", self.folder / "refused", *SMALL, *overrides, "runtime.cuda_graph=on")
                 self.assertEqual(run.returncode, 2, run.stderr)
-                self.assertIn(f"error: runtime.cuda_graph: on needs {text}; change that, or set runtime.cuda_graph: auto\n", run.stderr)
+                self.assertIn(f"error: runtime.cuda_graph: on needs {text}; change these settings, or set runtime.cuda_graph: auto\n", run.stderr)
                 self.assertNotIn("cudaGraphLaunch", self.count(*SMALL, *overrides, "runtime.cuda_graph=auto")[0]["counts"])
 
     def test_cudnn_does_not_search_for_a_last_batch_that_is_smaller(self):

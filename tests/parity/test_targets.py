@@ -224,7 +224,7 @@ class TargetsTest(unittest.TestCase):
 
     def test_what_does_not_fit_is_refused(self):
         for name, overrides, text in (
-            ("classes", ["loss={name: cross_entropy}"], "loss.name: cross_entropy needs one class per image, but csv allows any number; set loss.name: bce"),
+            ("classes", ["loss={name: cross_entropy}"], "loss.name: cross_entropy needs exactly one class per image, but images of csv can have any number of classes; set loss.name: bce"),
             ("classes", ["loss.pos_weight=[1, 2]"], "loss.pos_weight: has 2 numbers, but there are 3 classes; set one number per class"),
             ("classes", ["loss={name: mse}"], "loss.name: mse needs floating-point targets, but csv has class labels"),
             ("classes", ["dataloader.sampler.name=class_balanced"], "dataloader.sampler.name: class_balanced needs one class per sample, but the targets of csv are any number of classes"),

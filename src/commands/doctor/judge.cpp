@@ -51,12 +51,13 @@ Finding judge_memory(const Memory& memory) {
 Finding judge_shared_memory(std::optional<uint64_t> capacity, int num_gpus) {
   if (!capacity) {
     if (num_gpus < 2) return ok("/dev/shm does not exist; only NCCL between several GPUs needs it");
-    return failed("/dev/shm does not exist, and NCCL needs it between the GPUs of one host", "mount a tmpfs of at least 1 GiB there");
+    return failed("/dev/shm does not exist, but NCCL needs it for communication between GPUs of this host",
+                  "mount a tmpfs of at least 1 GiB there");
   }
   auto text = fmt::format("/dev/shm has {}", format_bytes(*capacity));
   if (*capacity >= kGiB) return ok(std::move(text));
   if (num_gpus < 2) return ok(text + ", which is enough without several GPUs");
-  return warning(text + ", and NCCL may need 1 GiB there between the GPUs of one host",
+  return warning(text + ", but NCCL may need 1 GiB of it for communication between GPUs of this host",
                  "start the container with --ipc=host or --shm-size=1g");
 }
 
@@ -254,7 +255,7 @@ Finding judge_shared_sums(const Measurement& measurement) {
   if (!measurement.problem.empty()) return failed("in shared memory: not measured, because gloo has failed", "see the line above");
   if (measurement.shared_memory_seconds > 0) return ok("in shared memory: " + to_text(measurement, measurement.shared_memory_seconds));
   return warning("two processes cannot map each other's memory, so sums on the CPU go through gloo",
-                 "start both in one container, or with --ipc=host and --pid=host");
+                 "mount /proc, and let the container's security profile allow memfd_create and opening the other process's /proc/PID/fd");
 }
 
 Finding judge_nccl(const Measurement& measurement, int num_gpus) {

@@ -45,13 +45,12 @@ Span draw_span(int64_t length, double half_size, at::Generator& generator) {
 class Cutmix : public BatchTransform {
  public:
   void describe(KeyTable& keys) {
-    keys.add(
-        "alpha", alpha_,
-        {.min = 0,
-         .max = 1000,
-         .min_excluded = true,
-         .doc = "The fraction of the area that an image keeps has the distribution Beta(alpha, alpha) before the box is clipped at the "
-                "image's edges."});
+    keys.add("alpha", alpha_,
+             {.min = 0,
+              .max = 1000,
+              .min_excluded = true,
+              .doc = "Before the pasted box is clipped at the image's edges, the fraction of an image's area outside the box is drawn from "
+                     "Beta(alpha, alpha)."});
   }
 
   bool needs_images() const override { return true; }

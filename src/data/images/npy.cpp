@@ -65,7 +65,8 @@ Array read_array(std::span<const uint8_t> file) {
   const auto type = value_of(header, "'descr'");
   const auto end = type.find('\'', 1);
   if (type.empty() || type[0] != '\'' || end == std::string_view::npos) {
-    throw std::runtime_error("its array has several fields; save them as the channels of an array [height, width, channels]");
+    throw std::runtime_error(
+        "it is a structured array (several named fields); save them as the channels of an array [height, width, channels]");
   }
   Array array{.type = std::string(type.substr(1, end - 1)),
               .is_column_major = value_of(header, "'fortran_order'").starts_with("True"),

@@ -147,7 +147,8 @@ void read_values(Text& text, const Header& header, const Use& use) {
   for (size_t i = 0; i < num_values; ++i) {
     const uint32_t value = header.is_plain() ? text.read_number() : maximum <= 255 ? data[i] : uint32_t{data[2 * i]} << 8 | data[2 * i + 1];
     if (header.is_plain() && value > maximum)
-      throw std::runtime_error(fmt::format("it is damaged: it has the value {}, which is above its maximum value {}", value, maximum));
+      throw std::runtime_error(
+          fmt::format("it is damaged: a pixel has the value {}, but its header gives {} as the maximum", value, maximum));
     use(std::min(value, maximum));
   }
 }

@@ -11,8 +11,12 @@
 namespace trainer::data {
 
 void Normalize::describe(KeyTable& keys) {
-  keys.add("mean", mean, {.doc = "One value per channel, for pixel values from 0 to 1.", .required = true});
-  keys.add("std", std, {.min = 0, .min_excluded = true, .doc = "One value per channel, for pixel values from 0 to 1.", .required = true});
+  keys.add("mean", mean, {.doc = "Mean that is subtracted: one value per channel, for pixel values from 0 to 1.", .required = true});
+  keys.add("std", std,
+           {.min = 0,
+            .min_excluded = true,
+            .doc = "Standard deviation that is divided by: one value per channel, for pixel values from 0 to 1.",
+            .required = true});
   const auto warn_above_one = [&keys](const char* key, const std::vector<double>& values) {
     keys.warn(key, [&values]() -> std::string {
       if (std::ranges::none_of(values, [](double value) { return value > 1; })) return "";
@@ -33,8 +37,9 @@ class RandomErasing : public ErasingTransform {
  public:
   void describe(KeyTable& keys) {
     keys.add("p", p_, {.min = 0, .max = 1, .doc = "Probability that a part of the image is erased."});
-    keys.add("scale", scale_, {.min = 0, .max = 1, .doc = "Minimum and maximum fraction of the image's area."});
-    keys.add("ratio", ratio_, {.min = 0, .min_excluded = true, .doc = "Minimum and maximum ratio of height to width."});
+    keys.add("scale", scale_,
+             {.min = 0, .max = 1, .doc = "Minimum and maximum size of the erased part, as a fraction of the image's area."});
+    keys.add("ratio", ratio_, {.min = 0, .min_excluded = true, .doc = "Minimum and maximum ratio of height to width of the erased part."});
     require_range(keys, "scale", scale_);
     require_range(keys, "ratio", ratio_);
   }

@@ -226,8 +226,9 @@ class RandomResizedCrop : public ImageTransform {
  public:
   void describe(KeyTable& keys) {
     size_.describe(keys, "Size of the result: one number for both height and width, or [height, width].");
-    keys.add("scale", scale_, {.min = 0, .max = 1, .min_excluded = true, .doc = "Minimum and maximum fraction of the image's area."});
-    keys.add("ratio", ratio_, {.min = 0, .min_excluded = true, .doc = "Minimum and maximum ratio of width to height."});
+    keys.add("scale", scale_,
+             {.min = 0, .max = 1, .min_excluded = true, .doc = "Minimum and maximum size of the crop, as a fraction of the image's area."});
+    keys.add("ratio", ratio_, {.min = 0, .min_excluded = true, .doc = "Minimum and maximum ratio of width to height of the crop."});
     require_range(keys, "scale", scale_);
     require_range(keys, "ratio", ratio_);
     describe_interpolation(keys, interpolation_);

@@ -88,7 +88,8 @@ std::string describe_small_shared_memory(const std::filesystem::path& folder) {
   const auto space = std::filesystem::space(folder, error);
   if (error || space.capacity >= kEnough) return "";
   return fmt::format(
-      "{} has {} MiB, and NCCL may need 1 GiB there between the GPUs of one host: start the container with --ipc=host or --shm-size=1g",
+      "{} has only {} MiB, but NCCL may need 1 GiB of it for communication between GPUs of this host: start the container with --ipc=host "
+      "or --shm-size=1g",
       folder.string(), space.capacity >> 20);
 }
 

@@ -217,7 +217,7 @@ void ImageNotes::add_traits(std::vector<std::string>& sentences) const {
   const bool is_upright = !parts_.empty() && parts_.front().dataset->info().decoding.is_turned_upright;
   add(&Image::is_turned, is_upright
                              ? "have an EXIF orientation and are turned upright, unlike in torchvision's ImageFolder "
-                               "(dataset.exif_orientation: ignore leaves them as stored by the camera)"
+                               "(set dataset.exif_orientation: ignore to use them as stored by the camera)"
                              : "have an EXIF orientation, which is ignored as in torchvision, so they are used as stored by the camera and "
                                "may not be upright (dataset.exif_orientation: apply, for image_folder and csv, turns them upright)");
   add(&Image::has_16_bits,

@@ -292,7 +292,7 @@ ComponentConfig component_of(const fs::path& data, const ComponentConfig& of_tra
   const auto& registry = datasets::dataset_registry();
   // The path becomes a value in the experiment.
   if (!is_utf8(data.string())) throw UsageError(fmt::format("--data {}: the name is not valid UTF-8; rename it", data.string()));
-  if (!fs::exists(data)) throw UsageError(fmt::format("--data {}: there is no such file or folder", data.string()));
+  if (!fs::exists(data)) throw UsageError(fmt::format("--data {}: there is no such file or folder; correct the path", data.string()));
   if (!fs::is_directory(data)) {
     auto component = registry.configure("csv");
     auto& options = dynamic_cast<datasets::CsvOptions&>(*component.options);
@@ -420,8 +420,8 @@ EvaluationData find_evaluation_data(const config::Experiment& experiment, const 
   const bool holds_out = experiment.dataset.holds_out();
   if (data.split == Split::kTest && !(experiment.dataset.split && experiment.dataset.split->test > 0)) {
     throw UsageError(is_other && training.dataset.split
-                         ? "--split test: this is not the data set of the training run, so it has no test part; give dataset.split on the "
-                           "command line as in that run"
+                         ? "--split test: this is not the data set of the training run, so it has no test part; set dataset.split on the "
+                           "command line to the value of the training run"
                          : "--split test: the training run held out no test images; set dataset.split.test before training");
   }
   if (!request.data.empty() && !request.split && has_validation && data.dataset.missing.empty()) {
@@ -439,7 +439,7 @@ EvaluationData find_evaluation_data(const config::Experiment& experiment, const 
         "{} is not the data set of the training run, so all of its images are evaluated; to evaluate only the part that training on it "
         "would hold out, {}",
         place,
-        training.dataset.split ? "give dataset.split on the command line as in that run"
+        training.dataset.split ? "set dataset.split on the command line to the value of the training run"
                                : fmt::format("set dataset.validation_split={}", held_out_in_training.value_or(0.1)));
   }
   return data;

@@ -88,7 +88,9 @@ std::string describe_missing_plugins(const Node& experiment) {
   for (const auto& plugin : plugins->value.items) {
     if (!loaded_names().contains(fs::path(plugin.text).filename())) options += " --plugin " + plugin.text;
   }
-  return options.empty() ? "" : "its plug-ins are loaded only if you name them: add" + options;
+  return options.empty()
+             ? ""
+             : "the plug-ins listed in the experiment are loaded only if they are also given on the command line: add" + options;
 }
 
 }  // namespace
@@ -121,7 +123,8 @@ void load_plugin(const std::string& file) {
   try {
     add_components();
   } catch (const std::exception& error) {
-    throw UsageError(fmt::format("the plug-in \"{}\" cannot register its components: {}", file, error.what()));
+    throw UsageError(
+        fmt::format("the plug-in \"{}\" cannot register its components: {}; correct the plug-in and build it again", file, error.what()));
   }
   loaded.insert(library);
   loaded_names().insert(fs::path(file).filename());

@@ -201,9 +201,9 @@ std::vector<std::vector<int>> reading_groups(const std::optional<int64_t>& group
   const auto& size = group_size;
   const auto world_size = static_cast<int>(ranks.size());
   if (size && world_size > 1 && world_size % *size != 0) {
-    throw OptionError(
-        "group_size",
-        fmt::format("groups of {} processes do not divide {}; choose a divisor of the number of processes, or auto", *size, world_size));
+    throw OptionError("group_size",
+                      fmt::format("{} processes cannot be divided into groups of {}; choose a divisor of the number of processes, or auto",
+                                  world_size, *size));
   }
   std::vector<std::vector<int>> groups;
   for (int rank = 0; rank < world_size; ++rank) {

@@ -21,7 +21,7 @@ std::string refusal(const Parts& parts) {
   if (parts.ranks.world->c10d_group()) return "distributed.backend: auto";
   if (parts.plan.accumulation_steps > 1) return "training.accumulation_steps: 1";
   if (!parts.optimizer->is_recordable()) {
-    return "the optimizer sgd without dampening, adam or adamw, and optimizer.skip_zero_grads: false";
+    return "optimizer adam, adamw, or sgd with dampening 0, and optimizer.skip_zero_grads: false";
   }
   // Without a momentum, the weight of the next batch depends on the number of batches, which the host reads.
   const auto averages = [](const auto& module) {
@@ -43,7 +43,7 @@ std::unique_ptr<StepGraph> StepGraph::make_if_possible(Parts& parts) {
   if (choice == device::CudaGraphChoice::kOff) return nullptr;
   const auto needed = refusal(parts);
   if (!needed.empty() && choice == device::CudaGraphChoice::kOn) {
-    throw UsageError(fmt::format("runtime.cuda_graph: on needs {}; change that, or set runtime.cuda_graph: auto", needed));
+    throw UsageError(fmt::format("runtime.cuda_graph: on needs {}; change these settings, or set runtime.cuda_graph: auto", needed));
   }
   return needed.empty() ? std::make_unique<StepGraph>(parts) : nullptr;
 }

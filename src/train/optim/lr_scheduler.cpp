@@ -88,7 +88,7 @@ struct CosineSchedule : Schedule {
   double final_factor = 0;
 
   void describe(KeyTable& keys) {
-    keys.add("final_factor", final_factor, {.min = 0, .max = 1, .doc = "Fraction of the learning rate at the end."});
+    keys.add("final_factor", final_factor, {.min = 0, .max = 1, .doc = "Factor by which the learning rate is multiplied at the end."});
   }
   double factor(const SchedulePoint& point) const override { return cosine_anneal(1, final_factor, point.progress()); }
 };
@@ -98,8 +98,8 @@ struct LinearSchedule : Schedule {
   double end_factor = 0;
 
   void describe(KeyTable& keys) {
-    keys.add("start_factor", start_factor, {.min = 0, .max = 1, .doc = "Fraction of the learning rate at the start."});
-    keys.add("end_factor", end_factor, {.min = 0, .max = 1, .doc = "Fraction of the learning rate at the end."});
+    keys.add("start_factor", start_factor, {.min = 0, .max = 1, .doc = "Factor by which the learning rate is multiplied at the start."});
+    keys.add("end_factor", end_factor, {.min = 0, .max = 1, .doc = "Factor by which the learning rate is multiplied at the end."});
   }
   double factor(const SchedulePoint& point) const override { return interpolate(start_factor, end_factor, point.progress()); }
 };
@@ -110,7 +110,7 @@ struct PolynomialSchedule : Schedule {
 
   void describe(KeyTable& keys) {
     keys.add("power", power, {.min = 0, .min_excluded = true, .doc = "Exponent of the fraction of steps left; 1: a straight line."});
-    keys.add("final_factor", final_factor, {.min = 0, .max = 1, .doc = "Fraction of the learning rate at the end."});
+    keys.add("final_factor", final_factor, {.min = 0, .max = 1, .doc = "Factor by which the learning rate is multiplied at the end."});
   }
   double factor(const SchedulePoint& point) const override { return interpolate(final_factor, 1, std::pow(1 - point.progress(), power)); }
 };
@@ -127,7 +127,7 @@ struct OneCycleSchedule : Schedule {
     keys.add("div_factor", div_factor,
              {.min = 0, .min_excluded = true, .doc = "The learning rate starts at the optimizer's lr divided by this."});
     keys.add("final_div_factor", final_div_factor,
-             {.min = 0, .min_excluded = true, .doc = "The learning rate ends at the starting one divided by this."});
+             {.min = 0, .min_excluded = true, .doc = "The learning rate ends at its starting value divided by this."});
   }
   bool has_own_warmup() const override { return true; }
   std::vector<std::pair<std::string, double>> group_factors() const override {
@@ -155,11 +155,12 @@ struct PlateauSchedule : Schedule {
          .unit = "validations",
          .doc =
              "Consecutive validations without improvement of checkpoint.monitor that are tolerated; one more reduces the learning rate."});
-    keys.add("threshold", options.threshold, {.min = 0, .doc = "Minimum improvement over the best validation that counts."});
+    keys.add("threshold", options.threshold,
+             {.min = 0, .doc = "An improvement over the best validation counts only if it is larger than this."});
     keys.add_choice("threshold_mode", options.is_relative, {{"rel", true}, {"abs", false}},
                     {.doc = "rel: threshold is a fraction of the best value; abs: it is in the metric's own unit."});
     keys.add("cooldown", options.cooldown,
-             {.min = 0, .unit = "validations", .doc = "Number of validations after a reduction that are not counted."});
+             {.min = 0, .unit = "validations", .doc = "Number of validations after a reduction that do not count towards patience."});
     keys.add("min_factor", options.min_factor,
              {.min = 0, .max = 1, .doc = "Lower limit of the learning rate, as a fraction of the optimizer's lr."});
   }
@@ -174,12 +175,13 @@ const LrSchedulerRegistry& schedules() {
     LrSchedulerRegistry registry("lr_scheduler");
     const auto copy = [](const auto& schedule) { return std::make_unique<std::decay_t<decltype(schedule)>>(schedule); };
     registry.add<ConstantSchedule>("constant", "The learning rate stays constant.", copy);
-    registry.add<StepSchedule>("step", "Multiplied by gamma every step_epochs epochs.", copy);
-    registry.add<MultistepSchedule>("multistep", "Multiplied by gamma at each milestone.", copy);
+    registry.add<StepSchedule>("step", "The learning rate is multiplied by gamma every step_epochs epochs.", copy);
+    registry.add<MultistepSchedule>("multistep", "The learning rate is multiplied by gamma at each milestone.", copy);
     registry.add<CosineSchedule>("cosine", "Falls along half a cosine to final_factor.", copy);
     registry.add<LinearSchedule>("linear", "A straight line from start_factor to end_factor.", copy);
     registry.add<PolynomialSchedule>("polynomial", "Falls with a power of the fraction of steps left, to final_factor.", copy);
-    registry.add<PlateauSchedule>("reduce_on_plateau", "Multiplied by factor when validation no longer improves.", copy);
+    registry.add<PlateauSchedule>("reduce_on_plateau", "The learning rate is multiplied by factor when checkpoint.monitor stops improving.",
+                                  copy);
     registry.add<OneCycleSchedule>("onecycle", "Rises and then falls, each time along half a cosine (Smith and Topin 2017).", copy);
     return registry;
   }();

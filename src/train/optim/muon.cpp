@@ -37,7 +37,7 @@ struct MuonOptions {
          .max = 1,
          .max_excluded = true,
          .doc = "Fraction of the last update's direction that is kept, before orthogonalisation; only for the weights of convolutions."});
-    keys.add("nesterov", nesterov, {.doc = "Nesterov's momentum for the weights of convolutions."});
+    keys.add("nesterov", nesterov, {.doc = "Use Nesterov's momentum for the weights of convolutions."});
     keys.add(
         "ns_steps", ns_steps,
         {.min = 1,
@@ -55,10 +55,12 @@ struct MuonOptions {
               .max = 1,
               .max_excluded = true,
               .doc = "Nesterov's momentum for the parameters that linear_lr and bias_lr apply to; 0: plain SGD."});
-    keys.add("sgd_weight_decay", sgd_weight_decay,
-             {.min = 0,
-              .doc = "Fraction of these parameters that an update at the full learning rate subtracts, before momentum; no effect if that "
-                     "learning rate is 0."});
+    keys.add(
+        "sgd_weight_decay", sgd_weight_decay,
+        {.min = 0,
+         .doc =
+             "Weight decay of the parameters that linear_lr and bias_lr apply to: the fraction of a parameter that an update at the full "
+             "learning rate subtracts, before momentum; no effect if the parameter's learning rate is 0."});
   }
 };
 

@@ -20,7 +20,10 @@ struct SamOptions : SgdOptions {
 
   void describe(KeyTable& keys) {
     SgdOptions::describe(keys);
-    keys.add("rho", rho, {.min = 0, .doc = "Distance from the parameters at which the gradient is computed (2-norm over all of them)."});
+    keys.add(
+        "rho", rho,
+        {.min = 0,
+         .doc = "Radius: the second gradient is computed at this distance (2-norm over all parameters together) from the parameters."});
     keys.add_choice(
         "perturbation", perturbation, {{"global", Perturbation::kGlobal}, {"rank", Perturbation::kRank}},
         {.doc =

@@ -14,7 +14,7 @@ void SgdOptions::describe(KeyTable& keys) {
            {.min = 0, .max = 1, .max_excluded = true, .doc = "Fraction of the last update's direction that is kept."});
   keys.add("dampening", dampening, {.min = 0, .max = 1, .doc = "Fraction of the gradient that is not added to the momentum buffer."});
   keys.add("weight_decay", weight_decay, {.min = 0, .doc = "L2 penalty: this fraction of the parameter is added to its gradient."});
-  keys.add("nesterov", nesterov, {.doc = "Nesterov's momentum; needs momentum above 0 and dampening 0."});
+  keys.add("nesterov", nesterov, {.doc = "Use Nesterov's momentum; needs momentum above 0 and dampening 0."});
   keys.refuse("nesterov", [this]() -> std::string {
     if (!nesterov || (momentum > 0 && dampening == 0)) return "";
     return fmt::format(

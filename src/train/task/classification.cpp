@@ -187,11 +187,13 @@ class Classification : public Task {
       // With bce, the default task is multi_label, so the experiment sets the task.
       found.push_back(
           setup.loss == "bce"
-              ? Mismatch{"task.name",
-                         fmt::format("classification needs one class per image, but {} allows any number; remove the task section",
-                                     setup.dataset)}
-              : Mismatch{"loss.name", fmt::format("{} needs one class per image, but {} allows any number; set loss.name: bce", setup.loss,
-                                                  setup.dataset)});
+              ? Mismatch{"task.name", fmt::format("classification needs exactly one class per image, but images of {} can have any number "
+                                                  "of classes; remove the task section",
+                                                  setup.dataset)}
+              : Mismatch{
+                    "loss.name",
+                    fmt::format("{} needs exactly one class per image, but images of {} can have any number of classes; set loss.name: bce",
+                                setup.loss, setup.dataset)});
     }
     if (setup.num_classes == 0) {
       found.push_back({"loss.name", fmt::format("{} needs class labels, but {} has floating-point targets", setup.loss, setup.dataset)});

@@ -103,10 +103,9 @@ TEST(SafetensorsFile, IsRefusedWhenItsTensorsDoNotFillIt) {
   };
   EXPECT_EQ(refusal_of(tensor("b", "U8", "4", "4,8"), tensor("a", "F32", "1", "0,4")), "");
   EXPECT_EQ(refusal_of(tensor("a", "F32", "1", "0,4"), tensor("b", "F32", "", "2,6")),
-            damaged_safetensors("tensor \"b\" begins at byte 2 of the values, which overlaps the one before it, which ends at byte 4"));
-  EXPECT_EQ(
-      refusal_of(tensor("a", "F32", "1", "0,4"), tensor("b", "U8", "2", "6,8")),
-      damaged_safetensors("tensor \"b\" begins at byte 6 of the values, which leaves a gap after the one before it, which ends at byte 4"));
+            damaged_safetensors("tensor \"b\" begins at byte 2 of the values instead of byte 4: it overlaps the previous tensor"));
+  EXPECT_EQ(refusal_of(tensor("a", "F32", "1", "0,4"), tensor("b", "U8", "2", "6,8")),
+            damaged_safetensors("tensor \"b\" begins at byte 6 of the values instead of byte 4: there is a gap before it"));
   EXPECT_EQ(refusal_of(tensor("a", "F32", "1", "0,4"), tensor("a", "F32", "1", "4,8")), damaged_safetensors("tensor \"a\" occurs twice"));
   EXPECT_EQ(refusal_of(tensor("a", "F32", "3", "0,8"), ""),
             damaged_safetensors("tensor \"a\" has dtype F32 and shape [3], but its bytes 0 to 8 have a different size"));

@@ -266,7 +266,7 @@ TEST_F(ImageFile, DamagedAndUnusualPnmsAreRefused) {
   refuse("P5 0 1 255\n", "it is damaged: its size is 0 x 1 pixels");
   refuse("P5 1 1 0\nx", "it is damaged: its maximum value is 0, but must be 1 to 65535");
   refuse("P5 1 1 65536\nxx", "it is damaged: its maximum value is 65536");
-  refuse("P2 2 1 9\n9 10", "it is damaged: it has the value 10, which is above its maximum value 9");
+  refuse("P2 2 1 9\n9 10", "it is damaged: a pixel has the value 10, but its header gives 9 as the maximum");
   for (const auto* number : {"-1", "x", "1.5", "1234567890x"}) {
     refuse("P2 1 1 255\n" + std::string(number), "it is damaged: it has other characters where a number is expected");
   }
@@ -532,7 +532,7 @@ TEST_F(ImageFile, ArraysOfNumPyAreReadOrRefused) {
       {npy("'<u4'", "(1, 1)", {1, 2, 3, 4}),
        "its array has the unsupported data type <u4; save it as uint8, uint16, int16, float32 or float64"},
       {npy("'<u2'", "(2,)", {1, 2, 3, 4}), "its array has 1 dimensions; save it as [height, width] or [height, width, channels]"},
-      {npy("[('a', '<u2')]", "(1, 1)", {1, 2}), "its array has several fields"},
+      {npy("[('a', '<u2')]", "(1, 1)", {1, 2}), "it is a structured array (several named fields); save them as the channels"},
       {npy("'<u2'", "(1, 1, 0)", {}), "it has 0 channels of 1 x 1 pixels, but 1 to 268 million values in total are supported"},
       {npy("'<u2'", "(0, 1)", {}), "its size is 1 x 0 pixels"},
       {npy("'|u1'", "(40000, 40000)", {}), "its size of 40000 x 40000 pixels is too large"},

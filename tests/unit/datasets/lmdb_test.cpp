@@ -204,7 +204,7 @@ TEST(LmdbFormat, MalformedEntriesAreRefused) {
     return "";
   };
   EXPECT_EQ(refusal_of(entry), "");
-  EXPECT_EQ(refusal_of(entry.substr(0, 15)), "it is damaged: its entry has only 15 bytes");
+  EXPECT_EQ(refusal_of(entry.substr(0, 15)), "its entry is damaged: it has only 15 bytes");
   EXPECT_EQ(refusal_of(entry + "p"), "it is damaged: its size does not match its pixels");
   auto wide = entry;
   wide[15] = '\x7f';

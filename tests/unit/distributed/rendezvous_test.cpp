@@ -341,7 +341,7 @@ TEST(Rendezvous, ABrokenHelloIsReportedAtOnce) {
   stranger.set("trainer/0/rank/1", std::vector<uint8_t>{'{', '}'});
   stranger.set("trainer/0/rank/1/received", std::vector<uint8_t>{1});
   const auto outcome = first.get();
-  EXPECT_THAT(outcome.error, HasSubstr("the message with which rank 1 joined cannot be read"));
+  EXPECT_THAT(outcome.error, HasSubstr("cannot read the message with which rank 1 joined"));
   EXPECT_EQ(outcome.exit_code, ExitCode::kPeer);
   const auto silent = other.get();
   EXPECT_THAT(silent.error, IsEmpty());

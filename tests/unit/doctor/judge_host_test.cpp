@@ -32,9 +32,9 @@ TEST(JudgeHost, Memory) {
 TEST(JudgeHost, SharedMemory) {
   EXPECT_THAT(judge_shared_memory(2 * kGiB, 8), IsOk("/dev/shm has 2.0 GiB"));
   EXPECT_THAT(judge_shared_memory(kGiB / 16, 1), IsOk("/dev/shm has 64.0 MiB, which is enough without several GPUs"));
-  EXPECT_THAT(judge_shared_memory(kGiB / 16, 2), IsWarning("/dev/shm has 64.0 MiB, and NCCL may need 1 GiB", "--shm-size=1g"));
+  EXPECT_THAT(judge_shared_memory(kGiB / 16, 2), IsWarning("/dev/shm has 64.0 MiB, but NCCL may need 1 GiB", "--shm-size=1g"));
   EXPECT_THAT(judge_shared_memory({}, 0), IsOk("/dev/shm does not exist; only NCCL"));
-  EXPECT_THAT(judge_shared_memory({}, 2), IsFailed("/dev/shm does not exist, and NCCL needs it", "mount a tmpfs"));
+  EXPECT_THAT(judge_shared_memory({}, 2), IsFailed("/dev/shm does not exist, but NCCL needs it", "mount a tmpfs"));
 }
 
 TEST(JudgeHost, Limits) {

@@ -47,7 +47,7 @@ TEST(JudgeNetwork, AllReduce) {
   slow.seconds = 0.2;
   slow.shared_memory_seconds = 0;
   EXPECT_THAT(judge_gloo(slow), IsWarning("(0.08 GB/s), latency 50 µs: slow", "other programs on these cores"));
-  EXPECT_THAT(judge_shared_sums(slow), IsWarning("cannot map each other's memory", "--ipc=host"));
+  EXPECT_THAT(judge_shared_sums(slow), IsWarning("cannot map each other's memory", "mount /proc"));
   const Measurement broken{.problem = "gloo cannot listen"};
   EXPECT_THAT(judge_gloo(broken), IsFailed("two processes cannot train together: gloo cannot listen", "firewall"));
   EXPECT_THAT(judge_shared_sums(broken), IsFailed("because gloo has failed", "see the line above"));

@@ -34,7 +34,7 @@ TEST(ReadingGroups, OfASizeThatDoesNotDivideTheRanksAreRefused) {
       [&] {
         reading_groups(2, on_hosts({"a", "a", "a"}));
       },
-      ThrowsMessage<OptionError>("group_size: groups of 2 processes do not divide 3; choose a "
+      ThrowsMessage<OptionError>("group_size: 3 processes cannot be divided into groups of 2; choose a "
                                  "divisor of the number of processes, or auto"));
   EXPECT_EQ(reading_groups(2, on_hosts({"a"})), (Groups{{0}})) << "one process reads for itself";
 }

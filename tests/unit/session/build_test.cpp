@@ -60,8 +60,8 @@ TEST(ReadingGroup, ASizeThatDoesNotDivideTheRanksIsRefusedAtItsKey) {
   const auto experiment = config::load_text(text, "x.yaml", {}, all_registries());
   testing::run_ranks(2, [&](distributed::ProcessGroups& groups) {
     EXPECT_THAT([&] { make_ranks(experiment, groups); },
-                ::testing::ThrowsMessage<UsageError>("x.yaml:3:76: dataset.distribution_group_size: groups of 3 processes do not divide 2; "
-                                                     "choose a divisor of the number of processes, or auto"));
+                ::testing::ThrowsMessage<UsageError>("x.yaml:3:76: dataset.distribution_group_size: 2 processes cannot be divided into "
+                                                     "groups of 3; choose a divisor of the number of processes, or auto"));
   });
 }
 

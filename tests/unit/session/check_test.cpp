@@ -117,7 +117,7 @@ TEST(CheckComponents, RefusesContradictions) {
       {{"training.epochs=null", "training.steps=9", "lr_scheduler={name: multistep, milestones: [50], warmup_epochs: 7}"}, ""},
       {{"experiment=a/b"}, "command line: experiment: \"a/b\" is not a valid folder name; use letters, digits, - and _"},
       {{"model={name: wide_resnet, depth: 11}"},
-       "command line: model.depth: 11 is not 6n + 4; choose such a depth, for example 16, 22, 28 or 40"},
+       "command line: model.depth: 11 is not of the form 6n + 4; choose a depth of that form, for example 16, 22, 28 or 40"},
       {{"model.num_classes=20"}, "command line: model.num_classes: demo_conv has 20 outputs, but synthetic has 10 classes"},
       {{"model={name: demo_linear}"},
        "command line: model.name: demo_linear takes samples of shape 10, but synthetic has 3x32x32 after dataset.train_transforms"},
@@ -203,7 +203,7 @@ TEST(CheckComponents, ASectionWithProblemsIsNotComparedWithOthers) {
        "command line: dataset.train_transforms[0]: transform random_horizontal_flip: this data set does not contain images; leave its list "
        "of transforms empty"},
       {{"model={name: wide_resnet, depth: 11, num_classes: 20}"},
-       "command line: model.depth: 11 is not 6n + 4; choose such a depth, for example 16, 22, 28 or 40"},
+       "command line: model.depth: 11 is not of the form 6n + 4; choose a depth of that form, for example 16, 22, 28 or 40"},
       {{"training.epochs=x", "lr_scheduler={name: multistep, milestones: [5]}"},
        "command line: training.epochs: expected an integer >= 1 or null, got x"},
       {{"loss.name=x", "dataset.num_classes=4", "model.num_classes=4", "checkpoint.monitor=validation/top5"},

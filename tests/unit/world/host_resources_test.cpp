@@ -65,8 +65,8 @@ TEST(HostResources, SharedMemoryOfContainers) {
   EXPECT_EQ(describe_small_shared_memory("/"), "") << "as a folder of more than 1 GiB";
   // A full file system.
   EXPECT_EQ(describe_small_shared_memory("/sys"),
-            "/sys has 0 MiB, and NCCL may need 1 GiB there between the GPUs of one host: start the container with --ipc=host or "
-            "--shm-size=1g");
+            "/sys has only 0 MiB, but NCCL may need 1 GiB of it for communication between GPUs of this host: start the container with "
+            "--ipc=host or --shm-size=1g");
 }
 
 TEST(HostResources, Colour) {
