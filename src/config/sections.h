@@ -475,8 +475,8 @@ struct RuntimeSection {
                     {.doc = "Record the kernels of a step once and then launch them with one call, which is faster for small networks, "
                             "whose kernels finish before the processor can launch the next. It needs one process, "
                             "training.accumulation_steps: 1, optimizer.skip_zero_grads: false, more GPU memory, and the optimizer adam, "
-                            "adamw, or sgd with "
-                            "dampening 0; auto: where these conditions are met; on: refuse to train where they are not."});
+                            "adamw, or sgd with dampening 0; auto: where these conditions are met; on: refuse to train where they are "
+                            "not."});
     keys.add("cuda_allocator", cuda_allocator,
              {.doc = "Settings of the GPU's memory allocator, in the format of PYTORCH_CUDA_ALLOC_CONF (\"expandable_segments:True\"); "
                      "empty: those of the environment variable. Only the variable can choose another backend."});
