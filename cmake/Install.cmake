@@ -4,7 +4,7 @@ set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME trainer)
 set(TRAINER_INSTALL_DIR "${CMAKE_INSTALL_LIBDIR}/trainer")
 # Builds the targets that scripts/launch.sh has not built, because it needs only the program.
 install(CODE "
-  execute_process(COMMAND \"${CMAKE_COMMAND}\" --build \"${CMAKE_BINARY_DIR}\" --target trainer trainer_predict_library trainer_completions COMMAND_ERROR_IS_FATAL ANY)")
+  execute_process(COMMAND \"${CMAKE_COMMAND}\" --build \"${CMAKE_BINARY_DIR}\" --target trainer trainer_predict_library COMMAND_ERROR_IS_FATAL ANY)")
 install(DIRECTORY configs DESTINATION "${CMAKE_INSTALL_DATADIR}/trainer")
 # The build of the container image does not have these folders.
 install(DIRECTORY scripts/kubernetes scripts/slurm DESTINATION "${CMAKE_INSTALL_DATADIR}/trainer" OPTIONAL)

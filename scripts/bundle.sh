@@ -170,7 +170,7 @@ for program in patchelf zstd; do
   command -v "$program" >/dev/null || fail "$program is missing; install it with: apt-get install $program"
 done
 stage configure configure
-stage build build_targets trainer trainer_predict_library trainer_completions
+stage build build_targets trainer trainer_predict_library
 stage collect make_bundle
 stage check check_bundle
 mkdir -p "$output"
