@@ -4,7 +4,7 @@ find_package(yaml-cpp REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(hwy REQUIRED)
-# Processors without SSE4 are older than 2008.
+# No kernels for SSSE3 without SSE4, which only processors from before 2008 have.
 set_property(TARGET hwy::hwy APPEND PROPERTY INTERFACE_COMPILE_DEFINITIONS HWY_DISABLED_TARGETS=HWY_SSSE3)
 find_package(CURL REQUIRED)
 find_package(LibArchive REQUIRED)

@@ -22,7 +22,7 @@ endfunction()
 # LibTorch's headers cost each source that includes them three to ten seconds, nlohmann-json's and CLI11's two to six.
 option(TRAINER_UNITY_BUILD "Compile the sources of a module as one, which makes a whole build shorter" ON)
 
-# Compiled once, for the lowest module that needs it; every target with the same code generation flags reuses it.
+# The precompiled header is compiled once, with the lowest module that needs it; all targets with the same code generation flags reuse it.
 function(trainer_use_torch target)
   target_link_libraries(${target} PUBLIC torch::cpu)
   if(target STREQUAL trainer_device)

@@ -3,7 +3,7 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
 
-# gcc frees memory less often, which takes it a tenth of its time beside LibTorch's precompiled header. A process then needs up to 3 GB.
+# Garbage collection takes gcc a tenth of its time beside LibTorch's precompiled header. With less of it, a process needs up to 3 GB.
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   add_compile_options(--param=ggc-min-expand=1000 --param=ggc-min-heapsize=4000000)
   # With -O1, std::fill with zeros is one call of memset only with this flag.

@@ -88,8 +88,7 @@ Hello read_hello(c10d::Store& store, int rank) {
   } catch (const Json::exception&) {
     throw PeerError(
         fmt::format("cannot read the message with which rank {} joined: either that rank runs a different version of trainer, or another "
-                    "program writes to "
-                    "the same store; start the same program on all hosts, and give each run its own port",
+                    "program writes to the same store; start the same program on all hosts, and give each run its own port",
                     rank));
   }
 }

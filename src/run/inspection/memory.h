@@ -28,8 +28,8 @@ struct Allocations {
   int64_t at_end() const;
 };
 
-// During its lifetime, records the allocations of this thread. These include those of a
-// backward pass on the CPU, which runs on the calling thread.
+// During its lifetime, records the allocations of this thread. These include those of a backward pass on
+// the CPU, which runs on the calling thread.
 class AllocationTrace {
  public:
   AllocationTrace();
