@@ -61,7 +61,7 @@ void adapt(config::Experiment& experiment, int64_t num_steps) {
   training.on_non_finite = engine::OnNonFinite::kSkip;
   training.ema.reset();
   training.early_stopping.reset();
-  // The learning rates are tried on the parameters that are trained first.
+  // The test is for the parameters that are trained from the first epoch.
   training.unfreeze_after.reset();
   experiment.lr_scheduler = {.component = optim::lr_scheduler_registry().configure("constant")};
   experiment.validation.every_epochs.reset();

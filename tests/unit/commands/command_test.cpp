@@ -31,7 +31,7 @@ Refusal refusal_of(const std::vector<std::string>& args) {
 TEST(Commands, RefuseWrongCommandLines) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
       {{"trian"}, "\"trian\" is not a command; did you mean \"train\"?"},
-      {{"xyzzy"}, "\"xyzzy\" is not a command; `trainer --help` lists them"},
+      {{"xyzzy"}, "\"xyzzy\" is not a command; `trainer --help` lists the commands"},
       {{"my.yaml"}, "\"my.yaml\" is not a command; did you mean --config my.yaml?"},
       {{"hepl"}, "\"hepl\" is not a command; did you mean \"help\"?"},
       {{"help", "trian"}, "\"trian\" is not a command; did you mean \"train\"?"},
@@ -82,7 +82,7 @@ TEST(Commands, RefuseWrongCommandLines) {
        "--format: tflite not in {state_dict,safetensors,torchscript,onnx}"},
       {{"checkpoint"}, "a subcommand is required: one of info, verify, diff, average (see `trainer checkpoint --help`)"},
       {{"checkpoint", "inf", "a.pt"}, "\"inf\" is not a subcommand; did you mean \"info\"? (see `trainer checkpoint --help`)"},
-      {{"config", "print"}, "\"print\" is not a subcommand, which are reference, show, schema (see"},
+      {{"config", "print"}, "\"print\" is not a subcommand; choose one of reference, show, schema (see"},
       {{"checkpoint", "diff", "a.pt"}, "files: at least 2 expected, but 1 given (see `trainer checkpoint diff --help`)"},
       {{"checkpoint", "average", "a.pt"}, "--output is required"},
       {{"list", "networks"},
@@ -93,7 +93,7 @@ TEST(Commands, RefuseWrongCommandLines) {
       {{"launch"}, "trainer launch: nothing to start; add --config FILE, or a command with its arguments"},
       {{"launch", "--nproc-per-node"}, "--nproc-per-node"},
       {{"launch", "--nnodes", "2", "--node-rank", "2", "--config", "a.yaml"},
-       "--node-rank 2 of --nnodes 2: hosts count from 0, so the last one is 1; correct one of them"},
+       "--node-rank 2 with --nnodes 2: hosts are numbered from 0, so the last one is 1; correct one of the two options"},
       {{"launch", "--nnodes", "100000", "--nproc-per-node", "1024", "--master-addr", "h", "--master-port", "1", "--config", "a.yaml"},
        "--nnodes 100000 with 1024 processes each: at most 100000 ranks are possible; give fewer"},
       {{"launch", "--nnodes", "2", "--config", "a.yaml"},
@@ -104,7 +104,7 @@ TEST(Commands, RefuseWrongCommandLines) {
       {{"launch", "--config", "a.yaml", "--nnodes", "2"}, "--nnodes is an option of the launcher; put it before --config"},
       {{"launch", "--master-port", "70000", "--config", "a.yaml"}, "--master-port"},
       {{"launch", "--nproc-per-node", "1", "--config", "-"}, "--config -: the processes of a launcher cannot share the standard input"},
-      {{"init", "--data", "/absent"}, "--data /absent: there is no such folder"},
+      {{"init", "--data", "/absent"}, "--data /absent: there is no such file or folder; correct the path"},
       {{"init", "--output", "/"}, "/ exists already and is kept; name another file with --output"},
   };
   for (const auto& [args, message] : cases) {
