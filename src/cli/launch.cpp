@@ -97,8 +97,8 @@ launch::Processes make_processes(const LaunchArguments& arguments, int attempt, 
   rank_env.local_world_size = launch::num_processes(arguments.choice, world::process_environment());
   rank_env.num_nodes = arguments.num_nodes;
   if (rank_env.num_nodes > world::kMostRanks / rank_env.local_world_size) {
-    throw UsageError(fmt::format("--nnodes {} with {} processes each: at most {} ranks are possible; give fewer", rank_env.num_nodes,
-                                 rank_env.local_world_size, world::kMostRanks));
+    throw UsageError(fmt::format("--nnodes {} with {} processes each: at most {} ranks are possible; use fewer hosts or processes",
+                                 rank_env.num_nodes, rank_env.local_world_size, world::kMostRanks));
   }
   rank_env.world_size = rank_env.local_world_size * rank_env.num_nodes;
   rank_env.rank = processes.first_rank = rank_env.local_world_size * arguments.node_rank;

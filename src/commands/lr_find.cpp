@@ -154,7 +154,8 @@ ExitCode lr_find(const std::vector<std::string>& args) {
   app.add_flag("--json", as_json, "print one JSON value");
   cli::parse(app, args);
   if (range.min_lr >= range.max_lr) {
-    throw UsageError(fmt::format("--min-lr {:g} is not below --max-lr {:g}; the learning rate has to grow", range.min_lr, range.max_lr));
+    throw UsageError(
+        fmt::format("--min-lr {:g} is not less than --max-lr {:g}; lower --min-lr, or raise --max-lr", range.min_lr, range.max_lr));
   }
 
   session::RankProcess process;

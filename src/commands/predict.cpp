@@ -102,7 +102,7 @@ PredictArguments parse_predict_arguments(const std::vector<std::string>& args) {
   if (arguments.paths.empty()) throw UsageError("no image to classify; name image files, folders, or - for a list on stdin");
   if (has_nul_list) {
     if (std::ranges::find(arguments.paths, "-") == arguments.paths.end())
-      throw UsageError("--null has no effect without -, the list on stdin: add -");
+      throw UsageError("--null has no effect without a list on stdin; add - to the paths");
     arguments.list_separator = '\0';
   }
   return arguments;

@@ -40,7 +40,7 @@ class Runs {
     std::vector<history::RunRecord> runs;
     for (const auto& folder : arguments_.folders) runs.push_back(history::read_run(folder, history::Detail::kAll));
     const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
-    // Pictures that are not requested again belong to an earlier evaluation.
+    // Pictures that are not requested again belong to an earlier evaluation and are dropped.
     auto earlier = std::exchange(pictures_, {});
     const auto read_pictures = [&](const auto& run, const auto& samples) { return pictures_of(run, samples, earlier); };
     return report::make_data(

@@ -48,7 +48,7 @@ TrainArguments parse_train_arguments(const std::vector<std::string>& args) {
       ->check(CLI::IsMember({"bar", "plain", "none"}));
   app.add_flag("-q,--quiet", arguments.is_quiet, "print only warnings, errors and the result; the log file has everything");
   app.add_flag("-v,--verbose", arguments.is_verbose,
-               "also print the resolved experiment, how long the start took, each checkpoint, and what other processes log");
+               "also print the resolved experiment, how long the start took, each checkpoint, and the log messages of other processes");
   cli::add_rank_flags(app, arguments.rank_env);
   cli::parse(app, args);
   if (arguments.is_quiet && arguments.is_verbose) throw UsageError("--quiet and --verbose contradict each other: omit one of them");
