@@ -190,7 +190,7 @@ class SplitTest(FolderCase):
             self.assertEqual(view.messages, [])
         (self.folder / "cv/crossval.json").write_text("{")
         report = trainer("report", "cv", cwd=self.folder)
-        self.assertEqual((report.returncode, report.err), (3, "error: cv/crossval.json: it is damaged; `trainer crossval` writes it again\n"))
+        self.assertEqual((report.returncode, report.err), (3, "error: cv/crossval.json: the file is damaged; run `trainer crossval` again, which writes it\n"))
         # The same as without an interruption.
         shutil.rmtree(self.folder / "cv")
         self.run_ok(*command)

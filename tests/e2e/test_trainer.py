@@ -225,7 +225,7 @@ class TrainerTest(ProgramCase):
         self.assertTrue(replayed.out.endswith(f"\nfirst not finite: {first}, as in the run\n"), replayed.out)
         finite = trainer("replay", folder, "runtime.dtype=float64", "amp.enabled=false")
         self.assertEqual(finite.returncode, 1, finite.out)
-        self.assertEqual(finite.err.splitlines()[-1], f"error: step {step} is finite this time; in the run {first} was not")
+        self.assertEqual(finite.err.splitlines()[-1], f"error: step {step} is finite in this repetition, but in the run {first} was not finite")
         nothing = trainer("replay", self.folder)
         self.assertEqual(nothing.returncode, 3)
         self.assertIn(f"{self.folder}/step.json: there is no such file; use the folder named in the run's message", nothing.err)

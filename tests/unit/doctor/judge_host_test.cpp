@@ -58,7 +58,7 @@ TEST(JudgeHost, Launcher) {
               IsWarning("Slurm has allocated 2 GPUs on this node, but this program finds none", "apptainer's --nv"));
   EXPECT_THAT(
       judge_launch({.decision = "", .problem = "RANK=1 without WORLD_SIZE", .slurm_job = "", .is_container = false, .slurm_gpus = {}}, 0),
-      IsFailed("RANK=1 without WORLD_SIZE", "unset these variables"));
+      IsFailed("RANK=1 without WORLD_SIZE", "unset these environment variables"));
 }
 
 TEST(JudgeHost, Disk) {
