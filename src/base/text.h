@@ -62,7 +62,7 @@ std::string_view without_byte_order_mark(std::string_view text);
 
 // The nesting depth of JSON texts. nlohmann/json copies and prints values recursively, so a hostile file could overflow the stack.
 
-// More than any file of a run directory has.
+// A limit that is higher than the depth of any file of a run directory.
 constexpr int kMostJsonLevels = 100;
 
 // The largest number of arrays and objects around any value of the text.
