@@ -54,7 +54,7 @@ struct Utf8Character {
 
 // `text` must not be empty.
 Utf8Character first_character(std::string_view text);
-// Whether it is a control character of ASCII or of Latin-1 (U+0080 to U+009F).
+// Whether `code_point` is a control character of ASCII or of Latin-1 (U+0080 to U+009F).
 bool is_control(char32_t code_point);
 bool is_utf8(std::string_view text);
 // Windows programs write a byte order mark at the beginning of text files.

@@ -40,7 +40,7 @@ ImageView decode_part(std::span<const uint8_t> file, const Box& part, const Imag
 // Properties in the header of an image file that the decoded pixels do not show.
 struct ImageTraits {
   int orientation = 1;               // EXIF orientation: 1 is upright, 2 to 8 are rotated or mirrored
-  int bits = 8;                      // of each channel
+  int bits = 8;                      // per channel
   ImageMode mode = ImageMode::kRgb;  // the mode that preserves the image's content: kRgb, kGrey16 or kRaw
 };
 // Reads JPEG, PNG, WebP, TIFF, PNM and .npy files without decoding them; other and damaged files have the default values. Throws UsageError

@@ -538,7 +538,7 @@ std::vector<NearDuplicates> find_near_duplicates(std::span<const ComparedPicture
   std::vector<NearDuplicates> result;
   run_in_threads(pairs.size(), num_threads, may_continue, [&](size_t begin, size_t end) {
     std::vector<NearDuplicates> of_these;
-    std::optional<Reference> reference;  // `first` of the latest pair
+    std::optional<Reference> reference;  // the first image of the latest pair
     uint32_t of = 0;
     for (size_t i = begin; i < end; ++i) {
       const auto& [first, second] = pairs[i];

@@ -33,7 +33,7 @@ double lanczos(double x) { return x >= -3 && x < 3 ? sinc(x) * sinc(x / 3) : 0; 
 
 struct Filter {
   double (*weight)(double x);  // null if only the nearest pixel is used
-  double support;              // largest distance from 0 with a weight
+  double support;              // at larger distances from 0, the weight is 0
 };
 
 Filter filter_of(Interpolation interpolation) {
@@ -185,7 +185,7 @@ bool begins_with_columns(const ImageView& source, int height, int width) {
 
 Box prepare_resample(const ImageView& source, int height, int width, const Box& part, Interpolation interpolation, ResampleMemory& memory) {
   const auto filter = filter_of(interpolation);
-  // Images with values are always decoded before they are resampled.
+  // `values` is already set here, because images with values are decoded before they are resampled.
   const bool is_exact = source.values != nullptr;
   compute_taps(source.window_width, width, part.left, part.width, filter, is_exact, memory.unrounded, memory.horizontal);
   compute_taps(source.window_height, height, part.top, part.height, filter, is_exact, memory.unrounded, memory.vertical);

@@ -16,7 +16,7 @@ namespace {
 
 enum Compression : uint32_t { kNone = 0, kRunLength8 = 1, kRunLength4 = 2, kMasks = 3 };
 constexpr uint32_t kFileHeaderBytes = 14;
-constexpr uint32_t kShortHeaderBytes = 12;  // the header of OS/2
+constexpr uint32_t kShortHeaderBytes = 12;  // the header of OS/2 bitmaps
 constexpr size_t kMasksOffset = 54;
 
 using Rgb = std::array<uint8_t, 3>;

@@ -161,7 +161,7 @@ data::Box find_jpeg_size(std::span<const uint8_t> file) {
 data::Box decode_jpeg_part(std::span<const uint8_t> file, const data::Box& part, data::RgbImage& image) {
   Decompressor jpeg(file);
   start(jpeg, file.size());
-  // Colours are interpolated between groups of blocks, but not at the edges of the decoded part. So one more group is decoded on each side.
+  // Colours are interpolated between groups of blocks, but not at the edges of the decoded part, so one more group is decoded on each side.
   const auto group = static_cast<JDIMENSION>(jpeg.info().max_h_samp_factor * DCTSIZE);
   const auto begin = static_cast<JDIMENSION>(part.left);
   const auto end = static_cast<JDIMENSION>(part.left + part.width);

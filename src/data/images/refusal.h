@@ -14,7 +14,7 @@ namespace trainer::images {
 // Throws std::runtime_error: the file is a 16-bit grey image, but 8 bits are needed.
 [[noreturn]] void refuse_grey_16();
 
-// Throws std::runtime_error: the file is not a 16-bit grey image, which is needed.
+// Throws std::runtime_error: the file is not a 16-bit grey image, but dataset.mode: grey16 needs one.
 [[noreturn]] void refuse_no_grey_16();
 
 // Throws std::runtime_error: the file is `form` ("a TIFF image of …"), whose values only dataset.mode: raw can represent.

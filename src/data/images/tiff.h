@@ -38,7 +38,7 @@ class TiffReader {
 
   // The number of strips or tiles.
   uint32_t num_blocks() const { return TIFFIsTiled(get()) != 0 ? TIFFNumberOfTiles(get()) : TIFFNumberOfStrips(get()); }
-  // The bytes in the file of a strip or tile.
+  // Returns the bytes of a strip or tile as they are stored in the file.
   std::span<const uint8_t> stored(uint32_t block) const;
 
   template <class T>
