@@ -109,7 +109,7 @@ TEST_F(BaseFiles, FilesThatCannotBeABase) {
   EXPECT_EQ(error("[]"), "x.yaml:2:7: base: expected the path of an experiment file, or a list of paths, got []");
   EXPECT_EQ(error(""), "x.yaml:2:1: base: expected the path of an experiment file, or a list of paths, got null");
   EXPECT_EQ(error("[{a: 1}]"), "x.yaml:2:8: base: expected the path of an experiment file, or a list of paths, got {a: 1}");
-  EXPECT_EQ(error("${TRAINER_TEST_ABSENT}/a.yaml"), "x.yaml:2:7: base: the environment variable TRAINER_TEST_ABSENT is not set");
+  EXPECT_EQ(error("${TRAINER_TEST_ABSENT}/a.yaml"), "x.yaml:2:7: base: the environment variable TRAINER_TEST_ABSENT is not set; set it");
   write("list.yaml", "- a\n");
   EXPECT_EQ(error("list.yaml"), "x.yaml:2:7: base: list.yaml is not an experiment file, which has sections of keys and values");
   write("empty.yaml", "# nothing\n");

@@ -360,7 +360,7 @@ TEST(Load, PathsMayHaveAHomeFolderAndVariables) {
   EXPECT_EQ(experiment.output_dir, "/home/ada/runs");
   EXPECT_EQ(experiment.model.init_from, "/data/net.pt");
   EXPECT_EQ(load_error(std::string(kMinimal) + "output_dir: ${TRAINER_TEST_ABSENT}/runs\n"),
-            "x.yaml:5:13: output_dir: expected a path (the environment variable TRAINER_TEST_ABSENT is not set), got "
+            "x.yaml:5:13: output_dir: expected a path (the environment variable TRAINER_TEST_ABSENT is not set; set it), got "
             "\"${TRAINER_TEST_ABSENT}/runs\"");
   EXPECT_EQ(load_error(kMinimal, {"output_dir="}), "command line: output_dir: expected a path, got null");
   EXPECT_EQ(load_error(kMinimal, {"output_dir=''"}), "command line: output_dir: expected a path, got \"\"");

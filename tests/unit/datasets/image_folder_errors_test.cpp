@@ -131,7 +131,7 @@ TEST_F(ImageFolderErrorsTest, SaysWhyAFileCannotBeRead) {
   const auto file = path("cat/1.jpg");
   EXPECT_EQ(dataset->name(0), file);
   std::filesystem::resize_file(file, (uintmax_t{1} << 30) + 1);
-  EXPECT_EQ(read_failure(*dataset), "cannot be read: it has more than 1.0 GiB");
+  EXPECT_EQ(read_failure(*dataset), "cannot be read: it has more than 1.0 GiB; make the file smaller");
   std::filesystem::resize_file(file, 0);
   EXPECT_EQ(read_failure(*dataset), "cannot be read: the file is empty");
   std::filesystem::remove(file);

@@ -234,8 +234,8 @@ TEST(CheckComponents, TransformsThatCannotBeAppliedAreReportedAtTheirPlace) {
        "x.yaml:8:7: dataset.train_transforms[1]: transform random_crop: size 41 does not fit into the image of 32 x 32 pixels with padding "
        "4; choose a smaller size or more padding"},
       {{fits, "dataset.train_transforms[0]={normalize: {mean: [0.5, 0.5, 0.5], std: [0.5, 0.5, 0.5]}}"},
-       "command line: dataset.train_transforms[0]: transform normalize: it is number 1 of 2 in its list, but it must be the last, except "
-       "for transforms that erase, such as random_erasing and cutout"},
+       "command line: dataset.train_transforms[0]: transform normalize: it is number 1 of 2 in its list, but only transforms that erase, "
+       "such as random_erasing and cutout, may follow it; move the other transforms before it"},
       {{fits, "dataset.validation_transforms=[{normalize: {mean: [0.5], std: [0.5, 0.5]}}]"},
        "command line: dataset.validation_transforms[0]: transform normalize: mean has 1 value and std 2, but the images have 3 channels; "
        "give one value for each channel"},
@@ -270,7 +270,7 @@ TEST(CheckComponents, WarnsOfWhatIsHardlyMeant) {
        "large for pixel values from 0 to 1; if the values are for pixels from 0 to 255, divide them by 255"},
       {{images + "[{random_crop: {size: 32, padding: 40}}]}"},
        "command line: dataset.train_transforms[0]: transform random_crop: padding 40 is not smaller than the image, which has 32 x 32 "
-       "pixels; a crop may contain little or nothing of the image"},
+       "pixels, so a crop may contain little or nothing of the image; choose less padding"},
       {{"lr_scheduler={name: multistep, milestones: [1, 5]}"},
        "command line: lr_scheduler.milestones: epoch 5 is not reached in 3 epochs of training"},
       {{"checkpoint={monitor: validation/loss, mode: max}"},
@@ -309,7 +309,7 @@ TEST(CheckComponents, WarningsAreListedAtTheirPositions) {
                          "dataset.validation_transforms=[{normalize: {mean: [2, 0, 0], std: [1, 1, 1]}}]"},
                         kImages + lines),
             "x.yaml:8:7: dataset.train_transforms[1]: transform random_crop: padding 32 is not smaller than the image, which has 32 x 32 "
-            "pixels; a crop may contain little or nothing of the image\n"
+            "pixels, so a crop may contain little or nothing of the image; choose less padding\n"
             "x.yaml:10:45: lr_scheduler.milestones: epoch 9 is not reached in 3 epochs of training\n"
             "x.yaml:11:20: checkpoint.mode: min keeps the checkpoint with the lowest validation/top1 as the best one, but a higher value "
             "is better; remove mode\n"
