@@ -77,12 +77,14 @@ state::Dict Checkpoints::make_tree(const torch::Tensor& sums) const {
 void Checkpoints::load(const state::View& view) {
   const auto version = view.at("format_version");
   if (version.integer() != kFormatVersion) {
-    version.fail(fmt::format("is {}, and this program reads {}; use the program that wrote it", version.integer(), kFormatVersion));
+    version.fail(fmt::format("is {}, but this program reads only {}; use the version of the program that wrote the checkpoint",
+                             version.integer(), kFormatVersion));
   }
   const auto num_train = view.at("num_train");
   const int64_t size = parts_.train.samples.size();
   if (num_train.integer() != size) {
-    num_train.fail(fmt::format("was trained on {} images, but the data set has {}; use the same data set", num_train.integer(), size));
+    num_train.fail(
+        fmt::format("the run was trained on {} samples, but the data set has {}; use the same data set", num_train.integer(), size));
   }
   // With `mode: auto` a data set takes the mode from its first image, which may have changed.
   const auto files = view.find("image_files");

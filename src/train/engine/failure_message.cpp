@@ -9,7 +9,7 @@ namespace trainer::engine {
 
 namespace {
 
-// The whole message, because that of a TorchScript module ends with the reason; but only the first line of CUDA's and NCCL's messages.
+// Returns the first line of messages of CUDA and NCCL, and other messages whole, because those of TorchScript modules end with the reason.
 std::string text_of(const std::exception& error) {
   const bool is_of_gpu =
       dynamic_cast<const c10::AcceleratorError*>(&error) != nullptr || dynamic_cast<const c10::DistBackendError*>(&error) != nullptr;

@@ -44,15 +44,15 @@ struct Ranks {
 };
 
 struct RankOptions {
-  bool synchronises_statistics = true;  // whether batch statistics need a group, whose connections cost memory on a GPU
+  bool synchronises_statistics = true;  // whether Ranks::batch_norm is a separate group, which needs memory on a GPU
   Distribution distribution = Distribution::kLocal;
   std::optional<int64_t> group_size = {};  // number of consecutive ranks that share a reader; not set: the ranks of each host
 };
-// Collective. `groups` must live as long as what is made here. Throws OptionError if `group_size` does not divide the number of ranks.
+// Collective. `groups` must outlive the result. Throws OptionError if `group_size` does not divide the number of ranks.
 Ranks make_ranks(distributed::ProcessGroups& groups, const RankOptions& options = {});
 
-// The groups that share a reader, their first rank. Each rank of the run is in one group; groups and their ranks are in ascending order.
-// `ranks`: all ranks of the run, by rank. Throws like make_ranks().
+// The groups of ranks that share a reader, which is the first rank of a group. Each rank of the run is in one group; groups and their ranks
+// are in ascending order. `ranks`: all ranks of the run, by rank. Throws like make_ranks().
 std::vector<std::vector<int>> reading_groups(const std::optional<int64_t>& group_size, const std::vector<distributed::RankInfo>& ranks);
 
 // Independent streams of random numbers: the second argument of mix_seed(), after the seed of the run.
@@ -208,7 +208,7 @@ struct Parts : Network, Data {
   Ranks ranks;
   distributed::DataParallelOptions data_parallel_options;
   std::unique_ptr<distributed::DataParallel> data_parallel;  // of the model
-  std::unique_ptr<optim::Ema> ema;                           // null without one
+  std::unique_ptr<optim::Ema> ema;                           // null without averaged parameters
 };
 
 // The learning rate of step `step` of `part`.

@@ -1,5 +1,5 @@
 #pragma once
-// The numbers of batches and steps, computed from the options and the number of samples in an epoch.
+// The numbers of batches and steps of a run, computed from the options and the number of samples in an epoch.
 
 #include <cstdint>
 #include <optional>
