@@ -12,7 +12,7 @@ namespace trainer::checkpoint {
 
 // Throws CheckpointError: "<source>: <what>; <fix>".
 [[noreturn]] void refuse(std::string_view source, std::string_view what, std::string_view fix);
-// The same for content that no correct writer produces.
+// Throws CheckpointError for content that no correct writer produces; the message says that the file is damaged.
 [[noreturn]] void refuse_damaged(std::string_view source, std::string_view what);
 [[noreturn]] void refuse_empty(std::string_view source);
 

@@ -94,7 +94,7 @@ class Objects {
   Object& operator[](ObjectId id) { return objects_[id]; }
   const Object& operator[](ObjectId id) const { return objects_[id]; }
 
-  // Every Objects contains exactly one of each of these, with these indices.
+  // Each Objects contains exactly one None, False, True and empty tuple, with these indices.
   static constexpr ObjectId kNone = 0;
   static constexpr ObjectId kFalse = 1;
   static constexpr ObjectId kTrue = 2;

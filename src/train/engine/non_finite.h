@@ -1,6 +1,6 @@
 #pragma once
 // Handles steps whose loss or gradients are not finite: finds the first non-finite value, undoes and saves the step, and ends the run if
-// its policy or too many such steps require it. Also the files of such a step, which `trainer replay` reads.
+// its policy or too many such steps require it. Also writes and reads the files of such a step, for `trainer replay`.
 
 #include <cstdint>
 #include <filesystem>

@@ -30,7 +30,7 @@ struct Progress {
   int64_t epoch = 0;             // the epoch of the next step, from 0
   int64_t step = 0;              // updates attempted since the start of the run
   int64_t samples_seen = 0;      // since the start of the run
-  int64_t samples_in_epoch = 0;  // position in the order that all ranks share
+  int64_t samples_in_epoch = 0;  // position in the order of samples that all ranks share
   bool operator==(const Progress&) const = default;
   // The epoch of the latest step; 0 before the first one.
   int64_t epoch_of_step() const { return samples_in_epoch == 0 && epoch > 0 ? epoch - 1 : epoch; }
