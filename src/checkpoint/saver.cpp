@@ -33,7 +33,7 @@ class Saver::Copy {
     // The memory is allocated in few large blocks, because page-locked memory is slow to allocate, and LibTorch rounds its size up to a
     // power of two.
     constexpr size_t kBlock = size_t{64} << 20;
-    size_t num_bytes = 0;  // of buffers without memory
+    size_t num_bytes = 0;  // of the buffers that still need memory
     for (const auto& tensor : tensors) num_bytes += tensor.is_cpu() ? 0 : aligned_size(tensor);
     torch::Tensor block;
     size_t used = 0;

@@ -28,8 +28,8 @@ struct Written {
 class Store {
  public:
   // Creates the folder if needed, and removes incomplete files that a killed process has left. Throws CheckpointError if the folder is not
-  // writable. `files` must outlive the store: the name of each file is added to it, and only checkpoints that it contains are removed. If
-  // it is null, all checkpoints in the folder may be removed.
+  // writable. `files` must outlive the store: the name of each file that the store writes is added to it, and only checkpoints that it
+  // contains are removed. If it is null, all checkpoints in the folder may be removed.
   Store(std::filesystem::path folder, int64_t keep_last, WrittenFiles* files = nullptr);
 
   // "<folder>/step_00001950.pt".

@@ -27,7 +27,7 @@ namespace trainer::checkpoint {
 
 using ObjectId = uint32_t;
 
-// A function, class or constant outside the pickle program that it may use; all others are refused.
+// A function, class or constant outside a pickle program that the program may use; all others are refused.
 struct Global {
   enum class Kind : uint8_t {
     kOrderedDict,

@@ -187,7 +187,7 @@ void load_state_of(torch::nn::Module& module, const View& view) {
   for (const auto& key : view.keys()) {
     if (state.find(key) == nullptr) unexpected.push_back(to_string(key));
   }
-  constexpr auto kFix = "; use the network of the run that saved this state";
+  constexpr const char* kFix = "; use the network of the run that saved this state";
   if (!missing.empty()) view.fail(fmt::format("does not contain {}, which the network has{}", list_names(std::move(missing)), kFix));
   if (!unexpected.empty())
     view.fail(fmt::format("contains {}, which the network does not have{}", list_names(std::move(unexpected)), kFix));

@@ -31,7 +31,7 @@ void GradScaler::unscale(const std::vector<torch::Tensor>& parameters) {
   TORCH_CHECK(!grads_by_dtype.empty(), "GradScaler::unscale: no parameter has a gradient; call backward() on the scaled loss first");
 
   found_inf_.zero_();
-  // In float64, as in PyTorch: float32 division can be imprecise on some devices.
+  // Computed in float64, as in PyTorch, because float32 division can be imprecise on some devices.
   const auto inv_scale = scale_.to(torch::kFloat64).reciprocal().to(torch::kFloat32);
   for (const auto& [dtype, grads] : grads_by_dtype) at::_amp_foreach_non_finite_check_and_unscale_(grads, found_inf_, inv_scale);
   is_unscaled_ = true;

@@ -101,7 +101,7 @@ void Checkpoints::load(const state::View& view) {
   if (auto& plateau = parts_.lr_schedule.plateau) plateau->load_state(view.at("lr_scheduler"));
   run_ = read_run_state(view);
 
-  // One row for each rank. If the number of ranks has changed, rank 0 gets the sum of the rows.
+  // The sums have one row for each rank. If the number of ranks has changed, rank 0 gets the sum of the rows.
   const auto& world = *parts_.ranks.world;
   auto sums = view.at("meters").at("sums").tensor();
   if (sums.dim() != 2) view.at("meters").at("sums").fail("does not have one row for each rank");

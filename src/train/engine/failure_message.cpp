@@ -16,7 +16,7 @@ std::string text_of(const std::exception& error) {
   return is_of_gpu ? distributed::first_line(error) : distributed::message_of(error);
 }
 
-// The error that the device itself reports, because later calls fail with other messages; empty if the device works.
+// Returns the error that the device itself reports, because the error of a later call has another message; empty if the device works.
 std::string failure_of(const torch::Device& device) {
   if (device.is_cpu()) return "";
   try {

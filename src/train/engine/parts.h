@@ -81,7 +81,7 @@ class Samples {
   // The shape of a stored sample. The network's input may have another shape: that of cached features.
   const std::vector<int64_t>& stored_shape() const { return files_ ? files_->info().shape : info_.shape; }
   const data::ImageDecoding& stored_decoding() const { return files_ ? files_->info().decoding : info_.decoding; }
-  // Only on a rank that reads the samples: all samples that were opened, and the ones that are used.
+  // To be called only on a rank that reads the samples. files() are all samples that were opened, dataset() those that are used.
   const data::Dataset& files() const { return *files_; }
   const data::Dataset& dataset() const { return *used_; }
 
@@ -161,7 +161,8 @@ struct Data {
 
   // The samples of a rank from the first batch of step `step` to the end of `part`. Only on a rank that reads the data.
   RankShard shard_for(int rank, const EpochPart& part, int64_t step);
-  // Starts to load these samples. Like next(), collective over the ranks that share a reader.
+  // Starts to load the batches of this rank from step `step` to the end of `part`. Like next(), collective over the ranks that share a
+  // reader.
   void begin(const EpochPart& part, int64_t step);
   // The next batch, valid until the next call. Throws like BatchSource::next(), and std::logic_error naming the epoch when all batches have
   // been taken.

@@ -11,7 +11,7 @@ namespace trainer::engine {
 
 struct Plan {
   int world_size = 1;
-  int64_t batch_size = 0;         // samples of the largest micro-step on one rank; sizes differ by at most one
+  int64_t batch_size = 0;         // largest number of samples in a micro-step on one rank; full micro-steps differ by at most one sample
   int64_t global_batch_size = 0;  // samples of an optimizer step on all ranks together
   int64_t accumulation_steps = 1;
   int64_t batches_per_epoch = 0;      // the same on every rank
@@ -61,8 +61,8 @@ Plan make_plan(const PlanOptions& options, int64_t samples_per_epoch, int world_
 // The rest of an epoch from step number `next_step` on, after `num_taken` of its samples were trained by any number of ranks.
 EpochPart rest_of_epoch(const Plan& plan, int64_t epoch, int64_t next_step = 0, int64_t num_taken = 0);
 
-// The number of samples in a rank's batches of the part before number `batch`. The batches of all ranks together cover the same positions
-// for any number of ranks.
+// The number of samples in the batches of a rank in `part` before batch number `batch`. The batches of all ranks together cover the same
+// positions for any number of ranks.
 int64_t samples_before_batch(const Plan& plan, const EpochPart& part, int rank, int64_t batch);
 
 // Properties of a step in `part`, by its number since the start of the run.

@@ -1,6 +1,6 @@
 #pragma once
 // The sources of a rank's batches: its own loader, or the loader of the first rank of its group, called the reader, which reads and
-// prepares the samples of the whole group (dataset.distribution). Also the copies of batches on the device.
+// prepares the samples of the whole group (dataset.distribution). Also copies batches to the device.
 
 #include <c10/core/Event.h>
 
@@ -113,9 +113,9 @@ class SharedBatches final : public BatchSource {
   std::chrono::duration<double> waited_{0};
   int64_t num_rounds_begun_ = 0;            // since construction
   c10::intrusive_ptr<c10d::Work> pending_;  // of the round that has begun
-  bool is_over_ = true;                     // no round of the epoch is left
+  bool is_over_ = true;                     // whether no round of the epoch is left
 
-  // On the reader.
+  // Used only on the reader.
   std::vector<int64_t> batches_left_;  // of each rank of the group, in the epoch
   std::exception_ptr failure_;         // of the round that has begun
 };

@@ -230,7 +230,7 @@ torch::Tensor TrainStep::weighted(const task::Task::Pass& pass, int64_t size, co
 }
 
 void TrainStep::divide_by_weights(int64_t num_group_samples) {
-  // Done at the end, because the weights of later micro-steps are unknown during the first backward pass.
+  // The gradients are divided at the end, because the weights of later micro-steps are unknown during the first backward pass.
   const torch::NoGradGuard no_grad;
   parts_.ranks.world->all_reduce(step_weight_);
   const auto factor = static_cast<double>(num_group_samples) / step_weight_;

@@ -81,8 +81,8 @@ torch::Tensor orthogonalise(const torch::Tensor& matrices, int64_t num_steps) {
   return is_tall ? x.mT() : x;
 }
 
-// Convert the weight of a convolution to a matrix with one row for each output channel, and back. The columns are in the order of the
-// memory, because their order does not affect the orthogonalisation.
+// Convert the weight of a convolution to a matrix with one row for each output channel, and back. The columns are in memory order, which
+// does not affect the orthogonalisation.
 torch::Tensor to_matrix(const torch::Tensor& weight) {
   return weight.is_contiguous() ? weight.flatten(1) : weight.permute({0, 2, 3, 1}).flatten(1);
 }

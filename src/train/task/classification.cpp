@@ -51,7 +51,7 @@ double matthews_correlation(const torch::Tensor& confusion) {
   return product > 0 ? covariance / std::sqrt(product) : 0;
 }
 
-// The label of a sample mixed from several is that of its largest part.
+// The label of a sample mixed from several samples is that of its largest part.
 torch::Tensor count_top1(const torch::Tensor& outputs, const torch::Tensor& targets) {
   return outputs.argmax(1).eq(targets.is_floating_point() ? targets.argmax(1) : targets).sum();
 }

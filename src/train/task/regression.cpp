@@ -175,7 +175,7 @@ class Regression : public Task {
   bool normalize_targets_;
   torch::Tensor mean_;  // float64 [numbers], on the CPU; undefined: targets are not normalised
   torch::Tensor deviation_;
-  // The same on the device, in the type of the targets, because a CUDA graph cannot copy from the host.
+  // Copies of mean_ and deviation_ on the device, in the type of the targets, because a CUDA graph cannot copy from the host.
   mutable torch::Tensor used_mean_;
   mutable torch::Tensor used_deviation_;
 };
