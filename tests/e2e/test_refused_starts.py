@@ -51,7 +51,7 @@ class RefusedStartsTest(ProgramCase):
             (["--resume", empty], 2,
              f"error: --resume {empty}: this folder contains no checkpoint; give the folder of a run that has saved one, or a file"),
             (["dataloader.batch_size=2000"], 2,
-             "error: command line: dataloader.batch_size: 1024 training images are fewer than one batch of 2000; lower it, or set "
+             "error: command line: dataloader.batch_size: 1024 training samples are fewer than one batch of 2000; lower it, or set "
              "dataloader.drop_last: false"),
             (["model={name: resnet18}", "dataset={name: synthetic, num_train: 15}", "loss={name: cross_entropy}", "dataloader.batch_size=7",
               "dataloader.drop_last=false"], 2,
@@ -79,7 +79,7 @@ class RefusedStartsTest(ProgramCase):
             (["seed=7"], 2, "belongs to another run (seed: 7, not 42)"),
             (["model.freeze=[fc.bias]"], 2, "belongs to another run (model.freeze: [fc.bias], not [])"),
             (["optimizer.groups=[{parameters: [fc.bias]}]"], 2, "belongs to another run (optimizer.groups: [{parameters: [fc.bias]"),
-            (["dataloader.batch_size=2000"], 2, "1024 training images are fewer than one batch of 2000"),
+            (["dataloader.batch_size=2000"], 2, "1024 training samples are fewer than one batch of 2000"),
             (["lr_scheduler={warmup_steps: 200}"], 2, "the warm-up of 200 steps must be shorter than the training run of 160 steps"),
         ):
             with self.subTest(args=args):

@@ -60,7 +60,7 @@ TEST(Inspect, NeedsNoFilesOfAPublishedDataSet) {
 TEST(Inspect, ReportsEverythingThatTrainingWouldRefuseTogether) {
   const auto problems = problems_of({"optimizer.lr=-1", "dataloader.batch_size=60000", "logging.everysteps=3"});
   EXPECT_THAT(problems, AllOf(HasSubstr("optimizer.lr: "), HasSubstr("logging.everysteps: unknown key"),
-                              HasSubstr("dataloader.batch_size: 50000 training images are fewer than one batch of 60000")));
+                              HasSubstr("dataloader.batch_size: 50000 training samples are fewer than one batch of 60000")));
   EXPECT_THAT(problems_of({"model.num_classes=11", "dataloader.batch_size=60000"}),
               AllOf(HasSubstr("demo_conv has 11 outputs"), HasSubstr("are fewer than one batch")));
 }

@@ -151,9 +151,12 @@ TEST(CheckComponents, RefusesContradictions) {
        "command line: training.mixup_off_epochs: is more than training.epochs; choose fewer epochs"},
       {{"dataset.batch_transforms=[mixup]", "training={steps: 3, mixup_off_epochs: 1}"},
        "command line: training.mixup_off_epochs: needs training.epochs instead of training.steps"},
-      {{"loss={name: mse}"}, "command line: loss.name: mse needs floating-point targets, but synthetic has class labels"},
+      {{"loss={name: mse}"},
+       "command line: loss.name: mse needs floating-point targets, but synthetic has class labels; choose a loss for class labels, "
+       "such as cross_entropy or bce"},
       {{"loss={name: mse}", "model.num_classes=100"},
-       "command line: loss.name: mse needs floating-point targets, but synthetic has class labels\ncommand line: model.num_classes: "
+       "command line: loss.name: mse needs floating-point targets, but synthetic has class labels; choose a loss for class labels, "
+       "such as cross_entropy or bce\ncommand line: model.num_classes: "
        "demo_conv has 100 outputs, but synthetic has 10 classes"},
       {{"checkpoint.monitor=validation/top5", "dataset.num_classes=4", "model.num_classes=4"},
        "command line: checkpoint.monitor: validation/top5 needs 5 classes, but synthetic has 4; choose validation/top1"},
@@ -180,17 +183,19 @@ TEST(CheckComponents, ReportsAllContradictionsAtTheirPositions) {
       "amp: {enabled: true}\n"
       "runtime: {dtype: float64}\n"
       "loss: {name: mse}\n";
-  EXPECT_EQ(findings_of({"checkpoint.monitor=validation/top1"}, file),
-            "x.yaml:1:13: experiment: \"a/b\" is not a valid folder name; use letters, digits, - and _\n"
-            "x.yaml:2:15: model.name: demo_conv takes samples of shape 3x32x32, but synthetic has 3x28x28 after dataset.train_transforms\n"
-            "x.yaml:2:39: model.num_classes: demo_conv has 7 outputs, but synthetic has 10 classes\n"
-            "x.yaml:4:48: dataloader.global_batch_size: given together with dataloader.batch_size; keep one of them\n"
-            "x.yaml:5:19: optimizer.name: sam processes each batch twice, so it cannot accumulate 2 micro-steps; set "
-            "training.accumulation_steps: 1\n"
-            "x.yaml:6:46: lr_scheduler.warmup_steps: onecycle has its own warm-up; remove this key\n"
-            "x.yaml:8:16: amp.enabled: autocast lowers the precision that runtime.dtype: float64 sets; choose one of them\n"
-            "x.yaml:10:14: loss.name: mse needs floating-point targets, but synthetic has class labels\n"
-            "command line: checkpoint.monitor: the task regression does not measure validation/top1; choose validation/loss");
+  EXPECT_EQ(
+      findings_of({"checkpoint.monitor=validation/top1"}, file),
+      "x.yaml:1:13: experiment: \"a/b\" is not a valid folder name; use letters, digits, - and _\n"
+      "x.yaml:2:15: model.name: demo_conv takes samples of shape 3x32x32, but synthetic has 3x28x28 after dataset.train_transforms\n"
+      "x.yaml:2:39: model.num_classes: demo_conv has 7 outputs, but synthetic has 10 classes\n"
+      "x.yaml:4:48: dataloader.global_batch_size: given together with dataloader.batch_size; keep one of them\n"
+      "x.yaml:5:19: optimizer.name: sam processes each batch twice, so it cannot accumulate 2 micro-steps; set "
+      "training.accumulation_steps: 1\n"
+      "x.yaml:6:46: lr_scheduler.warmup_steps: onecycle has its own warm-up; remove this key\n"
+      "x.yaml:8:16: amp.enabled: autocast lowers the precision that runtime.dtype: float64 sets; choose one of them\n"
+      "x.yaml:10:14: loss.name: mse needs floating-point targets, but synthetic has class labels; choose a loss for class labels, such "
+      "as cross_entropy or bce\n"
+      "command line: checkpoint.monitor: the task regression does not measure validation/top1; choose validation/loss");
 }
 
 TEST(CheckComponents, ASectionWithProblemsIsNotComparedWithOthers) {
