@@ -82,11 +82,11 @@ struct ClassResults {
 // The result for one class of a multi-label task.
 struct LabelResult {
   int64_t num_samples = 0;       // of the class
-  double average_precision = 0;  // this and the next three are 0 without samples
+  double average_precision = 0;  // this and the next three members are 0 without samples
   double precision = 0;          // at the threshold
   double recall = 0;
   double f1 = 0;
-  double threshold = 0.5;  // samples with at least this probability are assigned to the class; it has the best F1
+  double threshold = 0.5;  // samples with at least this probability are assigned to the class: the threshold with the best F1
 };
 
 struct LabelResults {
@@ -143,7 +143,7 @@ struct Resume {
   std::string checkpoint = {};  // its file
   int64_t epoch = 0;            // the epoch of the next step
   int64_t step = 0;
-  // The event of the file, if it is one of this run's own checkpoints; its durations are unknown (NaN).
+  // The event of that checkpoint if this run saved it; the durations in the event are unknown (NaN).
   std::optional<CheckpointEvent> own_checkpoint = {};
 };
 
@@ -246,7 +246,7 @@ class Sink {
   virtual void on_end(const EndEvent&) {}
 };
 
-// The information about the run that a sink is made with.
+// The information about the run that a sink receives when it is made.
 struct SinkContext {
   std::filesystem::path run_dir;
   std::string config_text;               // the resolved experiment, in YAML

@@ -96,7 +96,7 @@ FileDescription read_description(const std::string& json, const std::string& sou
   } catch (const std::exception&) {  // thrown by nlohmann-json, or because of an empty list
     throw UsageError(
         fmt::format("{}: its description does not state its input and outputs, because an earlier version of trainer export wrote it; "
-                    "export it again",
+                    "export the network again",
                     source));
   }
 }

@@ -241,7 +241,7 @@ class ExportImagesTest(unittest.TestCase):
             self.assertIn(text, self.trainer(*args, *flags, code=2))
         state = torch.load(self.checkpoint, weights_only=True)
         torch.save({**state, "config": config.replace("center_crop", "random_crop")}, self.checkpoint)
-        self.assertIn("dataset.validation_transforms[1]: random_crop cannot be part of an exported network; only resize, letterbox, pad with padding_mode constant, center_crop and normalize can. Change it, or add --input tensor to export the network without its transforms", self.trainer(*args, code=2))
+        self.assertIn("dataset.validation_transforms[1]: random_crop cannot be part of an exported network; use only resize, letterbox, pad with padding_mode constant, center_crop and normalize, or add --input tensor to export the network without its transforms", self.trainer(*args, code=2))
         self.trainer(*args, "--input", "tensor")
         # Images of one size are resized to it first, which is not one of the experiment's transforms.
         self.make("one size")

@@ -66,7 +66,7 @@ class Arguments {
   Graph& graph_;
 };
 
-// Repeats the padding for both sides of each dimension; ONNX lists all beginnings, then all ends.
+// LibTorch's padding is the same on both sides of each dimension; ONNX lists the padding at all beginnings, then at all ends.
 Ints both_sides(const Ints& padding) {
   auto result = padding;
   result.insert(result.end(), padding.begin(), padding.end());
@@ -133,7 +133,7 @@ std::string permute(const Arguments& arguments, Graph& graph) {
   return graph.add_node("Transpose", {arguments.tensor(0)}, {{"perm", arguments.integers(1)}});
 }
 
-// Reshapes to the shape of the traced result; the first dimension remains that of the batch.
+// Reshapes to the shape of the traced result; 0 stands for the input's first dimension, which is the batch.
 std::string reshape(const Arguments& arguments, Graph& graph) {
   auto shape = arguments.result_shape();
   shape.at(0) = 0;
@@ -242,7 +242,7 @@ std::string max_pool2d(const Arguments& arguments, Graph& graph) {
 
 std::string avg_pool2d(const Arguments& arguments, Graph& graph) {
   constexpr size_t kRank = 2;
-  if (!arguments.is_none(6)) arguments.refuse("with another divisor");
+  if (!arguments.is_none(6)) arguments.refuse("with divisor_override");
   const auto kernel = arguments.integers(1, kRank);
   const auto strides = arguments.integers(2, kRank);
   return graph.add_node("AveragePool", {arguments.tensor(0)},

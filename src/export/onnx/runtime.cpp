@@ -187,7 +187,8 @@ class Network : public exported::ExportedNetwork {
     const auto dtype = dtype_of(type);
     if (!dtype) {
       throw UsageError(
-          fmt::format("{}: its input {} consists neither of pixels (uint8) nor of floating-point numbers", file_.string(), input_name_));
+          fmt::format("{}: its input {} consists neither of pixels (uint8) nor of floating-point numbers; give a file with such an input",
+                      file_.string(), input_name_));
     }
     input_dtype_ = *dtype;
     input_shape_ = shape_of(info);

@@ -125,17 +125,16 @@ TEST(InitFrom, StrictReportsAllMismatchesAndChangesNothing) {
   EXPECT_THAT(
       [&] { init_from(dict, net); },
       ThrowsMessage<CheckpointError>("a.pt: does not fit the model: missing extra; unexpected head.weight, step; not fitting fc.weight "
-                                     "(Float[5, 2], not Float[3, 2]), fc.bias (Float[5], not Float[3]); set model.init_strict: false "
-                                     "to load only what fits (5 entries)"));
+                                     "(Float[5, 2] in the file, Float[3, 2] in the model), fc.bias (Float[5] in the file, Float[3] in the "
+                                     "model); set model.init_strict: false to load only what fits (5 entries)"));
   EXPECT_TRUE(torch::equal(weight, before));
 }
 
 TEST(InitFrom, OtherwiseLoadsWhatFitsAndNamesWhatWasSkipped) {
   Net net;
-  EXPECT_EQ(
-      init_from(make_state(5), net, /*strict=*/false),
-      "the model starts with 5 tensors of a.pt; skipped: not fitting fc.weight (Float[5, 2], not Float[3, 2]), fc.bias (Float[5], not "
-      "Float[3])");
+  EXPECT_EQ(init_from(make_state(5), net, /*strict=*/false),
+            "the model starts with 5 tensors of a.pt; skipped: not fitting fc.weight (Float[5, 2] in the file, Float[3, 2] in the model), "
+            "fc.bias (Float[5] in the file, Float[3] in the model)");
   EXPECT_EQ(net.named_parameters()["bn.weight"][0].item<float>(), 7);
 }
 
@@ -166,8 +165,8 @@ TEST(InitFrom, AFileOfWhichNothingFitsIsRejected) {
   entries.add("fc.bias", torch::zeros({3}, torch::kInt64));
   entries.add("fc.weight", "text");
   EXPECT_THAT([&] { init_from(entries, net, false); },
-              ThrowsMessage<CheckpointError>(::testing::EndsWith("not fitting fc.weight (not a tensor), fc.bias (Long[3], not Float[3]); "
-                                                                 "choose the model for which the file was made")));
+              ThrowsMessage<CheckpointError>(::testing::EndsWith("not fitting fc.weight (not a tensor), fc.bias (Long[3] in the file, "
+                                                                 "Float[3] in the model); choose the model for which the file was made")));
 }
 
 TEST(InitFrom, ReadsAFile) {
