@@ -496,7 +496,7 @@ void Table::find_columns() {
   }
   if (options_.targets == CsvTargets::kClass && fields_.size() != 1) {
     throw std::runtime_error(
-        fmt::format("it has {} target columns, but dataset.targets: class needs one; choose it with dataset.columns, or set "
+        fmt::format("it has {} target columns, but dataset.targets: class needs one; choose one with dataset.columns, or set "
                     "dataset.targets to classes or numbers",
                     fields_.size()));
   }

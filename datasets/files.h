@@ -84,7 +84,7 @@ class PartialFolder {
   std::filesystem::path path_;
 };
 
-// Flushes all files to the disk with one call, because a data set can have a hundred thousand.
+// Flushes all files of the folder's file system to the disk with one call, because a data set can have a hundred thousand files.
 void flush_file_system(const std::filesystem::path& folder);
 // Flushes the folder's files and moves it to `target`, whose parent folder is created.
 void put_into_place(const std::filesystem::path& folder, const std::filesystem::path& target);

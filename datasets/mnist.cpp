@@ -126,7 +126,7 @@ FileContent load_idx(const MnistLayout& layout, const fs::path& folder, const st
     if (begin.size() >= header_bytes) check_header(layout, *path, begin, format);
   });
   if (file.bytes.size() < header_bytes) {
-    fail_mnist(layout, *path, fmt::format("its {} bytes are fewer than the {} bytes of a header", file.bytes.size(), header_bytes));
+    fail_mnist(layout, *path, fmt::format("it has {} bytes, fewer than the {} bytes of a header", file.bytes.size(), header_bytes));
   }
   const auto expected = check_header(layout, *path, file.bytes, format);
   if (file.bytes.size() != expected) {

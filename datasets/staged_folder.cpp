@@ -217,7 +217,7 @@ fs::path own_folder(const fs::path& place) {
   if (::lstat(folder.c_str(), &status) != 0) fail_with_errno("use", folder);
   if (!S_ISDIR(status.st_mode) || status.st_uid != ::geteuid()) {
     throw std::runtime_error(fmt::format(
-        "{} does not belong to this user, so its content cannot be trusted; remove it, or choose another folder", folder.string()));
+        "{} is not a folder of this user, so its content cannot be trusted; remove it, or choose another folder", folder.string()));
   }
   if ((status.st_mode & 07777) != 0700 && ::chmod(folder.c_str(), 0700) != 0) fail_with_errno("use", folder);
   return folder;
@@ -298,7 +298,7 @@ void StagedFolder::remove(Logger& logger) {
     fs::remove_all(hidden("partial"));
     logger.info("removed the copy {}", folder_.string());
   } catch (const std::exception& reason) {
-    // Only a warning, because the run has its results.
+    // Only a warning, because the results of the run do not need the copy any more.
     logger.warn("dataset.stage_to: the copy {} was not removed: {}", folder_.string(), reason.what());
   }
 }

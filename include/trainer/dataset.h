@@ -226,7 +226,7 @@ struct DatasetFactory {
   DatasetInfo info;
   // Downloads the files if configured, opens and checks them. Throws DataError with the file and what to do.
   std::function<std::unique_ptr<Dataset>(Split split, Logger& logger)> open;
-  // For experiments without transforms of their own.
+  // The transforms of experiments that do not set any.
   DefaultTransforms default_transforms = {};
   // Whether it has validation samples; if not, some of the training samples are held out for validation.
   bool has_validation = true;
@@ -236,12 +236,12 @@ struct DatasetFactory {
   std::string missing_key = "root";
   // Returns the folder with all its files, which are downloaded if configured. Throws like open(). Empty: the data set has no folder.
   std::function<std::filesystem::path(Logger& logger)> locate = {};
-  // With locate(): returns the files in the folder that the data set uses, relative to the folder. Throws like open(). Empty: all of them.
+  // Only with locate(): returns the files that the data set uses, relative to the folder. Throws like open(). Empty: it uses all files.
   std::function<std::vector<std::filesystem::path>()> list_files = {};
-  // With locate(): returns the same data set with the files in another folder.
+  // Only with locate(): returns the same data set with the files in another folder.
   std::function<DatasetFactory(const std::filesystem::path& folder)> in_folder = {};
-  // The sizes, if they are known without files: for generated samples, and for published data sets whose files are missing. Not set: open()
-  // determines them, without downloading anything.
+  // The sizes, if they are known without files: for generated samples, and for published data sets whose files are missing. Not set: the
+  // data set must be opened to get its sizes, which then downloads nothing.
   std::optional<SplitSizes> sizes = {};
   // Whether all samples stay in this process's memory, in mapped or loaded files: product(info.shape) bytes each.
   bool is_in_memory = false;

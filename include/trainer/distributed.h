@@ -82,7 +82,7 @@ class ProcessGroup {
   // in a group that has sockets.
   c10::intrusive_ptr<c10d::Work> begin_broadcast(const torch::Tensor& tensor, int source = 0) const;
   c10::intrusive_ptr<c10d::Work> begin_scatter(const torch::Tensor& parts, const torch::Tensor& part, int source = 0) const;
-  // Not collective.
+  // Waits until an asynchronous operation has finished. Not collective.
   void wait_for(c10d::Work& work) const;
   // A copy in host memory. On a GPU this waits until earlier collectives have finished, and counts as waiting for the other ranks.
   torch::Tensor to_host(const torch::Tensor& tensor) const;

@@ -171,7 +171,7 @@ struct TrainEvent {
   double lr = 0;
   double images_per_second = 0;
   double data_wait = 0;    // fraction of the interval's time spent waiting for data
-  double queue_depth = 0;  // mean number of batches that were ready when one was taken
+  double queue_depth = 0;  // mean number of batches that were ready when training took one
   uint64_t memory_bytes = 0;
   std::optional<double> grad_scale = {};      // under float16
   std::optional<int64_t> skipped_steps = {};  // updates that the GradScaler has skipped so far
@@ -198,7 +198,7 @@ struct ValidationEvent {
   Metrics ema_metrics = {};      // with the averaged parameters, if the run has them; written as ema_<name>
   double seconds = 0;
   bool is_best = false;          // better than all earlier validations of the run
-  bool is_within_epoch = false;  // not after the last step of an epoch or at the end of the training
+  bool is_within_epoch = false;  // false: after the last step of an epoch, or at the end of the training
 };
 
 // Emitted once after each epoch and its validation, if there was one.

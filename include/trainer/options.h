@@ -83,11 +83,11 @@ enum class CudaGraphChoice { kOff, kAuto, kOn };
 struct PlacementOptions {
   DeviceChoice device = DeviceChoice::kAuto;
   FloatType dtype = FloatType::kFloat32;
-  std::optional<bool> autocast = {};  // not set: if bfloat16 is fast
+  std::optional<bool> autocast = {};  // not set: true if bfloat16 is fast
   AutocastType autocast_dtype = AutocastType::kBfloat16;
   std::optional<int64_t> num_threads = {};  // not set: depends on the processors that this process may use
-  std::optional<bool> channels_last = {};   // not set: except for float64
-  std::optional<bool> pin_memory = {};      // not set: if a GPU is used
+  std::optional<bool> channels_last = {};   // not set: true except for float64
+  std::optional<bool> pin_memory = {};      // not set: true if a GPU is used
   std::optional<bool> allow_tf32 = {};      // not set: only in convolutions, which is LibTorch's default
   ConvolutionChoice convolution = ConvolutionChoice::kAuto;
   bool fuse = true;  // fuse batch normalisation with the operations after it, on a CPU
@@ -184,6 +184,7 @@ struct LoopOptions {
   std::optional<int64_t> checkpoint_every_epochs = 1;
   std::optional<int64_t> checkpoint_every_steps = {};
   int64_t log_every_steps = 50;
+  // A rank is named in the log if its own work takes more than this many times the median of the other ranks.
   double straggler_ratio = 1.5;
 };
 

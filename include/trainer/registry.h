@@ -11,7 +11,7 @@
 //       return std::make_shared<Mine>(options, context);
 //     });
 //   }
-// A name that already exists throws std::logic_error; in a plug-in it is an error of the experiment.
+// Registering a name that already exists throws std::logic_error; in a plug-in it is an error of the experiment.
 
 #include <torch/version.h>
 

@@ -193,7 +193,7 @@ TaskRegistry& task_registry();
 // int64 [N].
 struct ClassMetric {
   reporting::MetricInfo info;
-  int64_t min_classes = 1;  // the metric does not exist for data sets with fewer
+  int64_t min_classes = 1;  // the metric does not exist for data sets with fewer classes
   // If set, counts samples, as an integer; the metric is their fraction.
   SumOverSamples count = {};
   // If set, computes the metric from the number of samples of each actual and predicted class: int64 [actual][predicted] on the CPU.

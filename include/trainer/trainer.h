@@ -70,7 +70,7 @@ struct TrainerOptions {
   engine::PlanOptions plan = {};
   engine::LoopOptions loop = {};
   data::LoadingOptions loading = {};
-  device::PlacementOptions placement = {};  // `device` has no effect: the Context's is used
+  device::PlacementOptions placement = {};  // `device` has no effect: the Context's device is used
   bool sync_batch_norm = true;              // also for layers of LibTorch
   // Parameters with their own learning rate or weight decay, and whether normalisation weights and biases have weight decay.
   std::vector<optim::ParameterGroupOptions> groups = {};

@@ -61,7 +61,7 @@ class ScriptNetwork : public ExportedNetwork {
     try {
       output = module_.forward({input});
     } catch (const std::exception& error) {
-      throw Error(fmt::format("{}: {} cannot run it: {}", file_.string(), engine(), reason_of(error)));
+      throw Error(fmt::format("{}: {} cannot run this network: {}", file_.string(), engine(), reason_of(error)));
     }
     if (output.isTuple() && !output.toTupleRef().elements().empty()) {
       // trainer export returns the probabilities after the logits.

@@ -151,7 +151,7 @@ device::PlacementOptions placement_options(const config::RuntimeSection& runtime
 
 Description read_description(const state::Tree& checkpoint, const std::string& source) {
   const state::View file(checkpoint, source);
-  if (!file.find("config")) file.fail("it holds weights but no experiment; give a checkpoint of trainer");
+  if (!file.find("config")) file.fail("it holds weights but no experiment; give a checkpoint written by trainer");
   const auto tree = config::parse_yaml(file.at("config").text(), source + ": config");
   const auto* task_name = config::find_value(tree, "task.name");
   const std::string task = task_name == nullptr ? "classification" : task_name->text;

@@ -31,7 +31,7 @@ std::vector<int64_t> read_sample_shape(const state::Tree& file, const std::strin
 // the result is the decoding of that version.
 data::ImageDecoding read_decoding(const state::View& file);
 state::Dict tree_of(const data::ImageDecoding& decoding);
-// Sets the kind of targets from the name of a built-in task and its number of outputs.
+// Sets the kind of targets from the name of a built-in task and the network's number of outputs.
 void set_targets(data::DatasetInfo& samples, const std::string& task, int64_t num_outputs);
 // Returns nullopt if the task does not need a summary, or an earlier version wrote the checkpoint.
 std::optional<data::TargetSummary> read_target_summary(const state::View& file);

@@ -95,7 +95,7 @@ class Predictor {
   // Whether the network provides its features, the input of the last layer.
   bool has_features() const { return backbone() != nullptr; }
 
-  // Returns an uninitialized batch of inputs in the memory format of reader(), on the CPU.
+  // Returns a batch of inputs that are all 0, in the memory format of reader(), on the CPU.
   torch::Tensor make_batch(int64_t num_images) const;
   // Computes the outputs of a batch from make_batch(). If runtime.convolution is auto, a batch of fewer than eight images uses direct
   // convolutions. Throws std::logic_error if features are requested that the network does not provide.

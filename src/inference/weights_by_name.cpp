@@ -131,7 +131,7 @@ std::string describe_origin(const std::string& source, const Part& part, const s
   if (!prefix.empty()) removed.push_back(prefix);
   std::vector<std::string> details;
   if (!part.path.empty()) details.push_back(part.path);
-  if (!removed.empty()) details.push_back("names without " + join(removed, ", "));
+  if (!removed.empty()) details.push_back("removed from names: " + join(removed, ", "));
   return details.empty() ? source : fmt::format("{} ({})", source, join(details, ", "));
 }
 

@@ -38,8 +38,8 @@ InitReport init_model(const state::Tree& file, const std::string& source, bool s
 // The same, for a file that checkpoint::load() can read.
 InitReport init_model(const std::string& file, bool strict, torch::nn::Module& model, const std::vector<std::string>& class_names = {});
 
-// Like init_model() without `strict`, but throws CheckpointError if an entry does not fit, except in the network's last layer, which keeps
-// its values if only its number of outputs differs from the file's.
+// Like init_model() without `strict`, but throws CheckpointError if any entry is missing, unexpected or does not fit. Only the network's
+// last layer may differ from the file's in its number of outputs; it then keeps its values.
 InitReport init_all_but_head(const state::Tree& file, const std::string& source, models::Model& model,
                              const std::vector<std::string>& class_names = {});
 

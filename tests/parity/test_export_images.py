@@ -255,7 +255,7 @@ class ExportImagesTest(unittest.TestCase):
         state = torch.load(self.checkpoint, weights_only=True)
         state["model"]["bn1.running_var"][3] = 1e6
         torch.save(state, self.checkpoint)
-        self.assertIn("--fp16: bn1.running_var has values above 65504", self.trainer(*args, "--fp16", code=2))
+        self.assertIn("--fp16: bn1.running_var has values beyond 65504", self.trainer(*args, "--fp16", code=2))
         for form, flag in (("safetensors", "--input=images"), ("state_dict", "--outputs=logits"), ("torchscript", "--fp16"), ("torchscript", "--batch-size=2")):
             text = self.trainer("export", "--checkpoint", self.checkpoint, "--format", form, "--output", self.folder / "y", flag, code=2)
             self.assertIn(f"{flag.split('=')[0]} is for --format onnx", text)

@@ -51,7 +51,7 @@ class Arguments {
     return result;
   }
   [[noreturn]] void refuse(const std::string& form) const {
-    throw UsageError(fmt::format("--format onnx: the network uses {} {}, which cannot be converted; export it as torchscript",
+    throw UsageError(fmt::format("--format onnx: the network uses {} {}, which cannot be converted; use --format torchscript",
                                  node_.kind().toQualString(), form));
   }
 
@@ -335,7 +335,7 @@ const std::unordered_map<std::string, Conversion>& conversions() {
 Tensor to_constant(std::string name, const torch::Tensor& tensor, bool is_half) {
   const bool is_float = tensor.is_floating_point();
   if (is_half && is_float && tensor.isfinite().ne(tensor.to(torch::kHalf).isfinite()).any().item<bool>()) {
-    throw UsageError(fmt::format("--fp16: {} has values above 65504, the maximum of float16; remove this option", name));
+    throw UsageError(fmt::format("--fp16: {} has values beyond 65504, the maximum of float16; remove --fp16", name));
   }
   const auto stored = tensor.detach().to(!is_float ? torch::kLong : is_half ? torch::kHalf : torch::kFloat).contiguous();
   return {.name = std::move(name),

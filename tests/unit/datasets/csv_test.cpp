@@ -328,7 +328,7 @@ TEST_F(CsvTargetsTest, AColumnOfLabelsIsChosenByItsName) {
   EXPECT_EQ(problem_with("image,patient,kind\n1.jpg,p1,\n"), "line 2 has no label; add it");
   options_.columns = {"kind", "patient"};
   EXPECT_EQ(problem_with("image,patient,kind\n1.jpg,p1,cat\n"),
-            "it has 2 target columns, but dataset.targets: class needs one; choose it with dataset.columns, or set dataset.targets to "
+            "it has 2 target columns, but dataset.targets: class needs one; choose one with dataset.columns, or set dataset.targets to "
             "classes or numbers");
 }
 

@@ -153,8 +153,8 @@ TEST_F(MnistTest, DamagedFilesAreRefused) {
     write_bytes(images, content);
     return failure_in(images);
   };
-  EXPECT_EQ(failure_with(""), "its 0 bytes are fewer than the 16 bytes of a header");
-  EXPECT_EQ(failure_with(idx_images(3).substr(0, 15)), "its 15 bytes are fewer than the 16 bytes of a header");
+  EXPECT_EQ(failure_with(""), "it has 0 bytes, fewer than the 16 bytes of a header");
+  EXPECT_EQ(failure_with(idx_images(3).substr(0, 15)), "it has 15 bytes, fewer than the 16 bytes of a header");
   EXPECT_EQ(failure_with(idx_header({0x801, 3, 28, 28})), "its magic number is 0x00000801 instead of 0x00000803");
   EXPECT_EQ(failure_with(idx_header({0x803, 3, 32, 28})), "its images have 32 rows instead of 28");
   EXPECT_EQ(failure_with(idx_header({0x803, 3, 28, 32})), "its images have 32 columns instead of 28");

@@ -68,12 +68,12 @@ TEST(InitFrom, ReadsAStateDictInEveryFormThatPythonUsersSave) {
       {as("model", make_state()), " (model)"},
       {as("model_state_dict", make_state()), " (model_state_dict)"},
       {as("ema_state_dict", make_state()), " (ema_state_dict)"},
-      {as("network", make_state(3, "net.")), " (network, names without net.)"},
+      {as("network", make_state(3, "net.")), " (network, removed from names: net.)"},
       {as("checkpoint", std::get<state::Dict>(as("state_dict", make_state()).value())), " (checkpoint.state_dict)"},
-      {make_state(3, "module."), " (names without module.)"},
-      {make_state(3, "_orig_mod."), " (names without _orig_mod.)"},
-      {make_state(3, "module._orig_mod.model."), " (names without _orig_mod., module.model.)"},
-      {as("state_dict", make_state(3, "model.net.")), " (state_dict, names without model.net.)"},
+      {make_state(3, "module."), " (removed from names: module.)"},
+      {make_state(3, "_orig_mod."), " (removed from names: _orig_mod.)"},
+      {make_state(3, "module._orig_mod.model."), " (removed from names: _orig_mod., module.model.)"},
+      {as("state_dict", make_state(3, "model.net.")), " (state_dict, removed from names: model.net.)"},
   };
   for (const auto& [tree, origin] : forms) {
     Net net;
@@ -88,7 +88,7 @@ TEST(InitFrom, TakesThePartThatFitsBest) {
   root.add("model", make_state(4));
   root.add("ema_state_dict", make_state(3, "module."));
   Net net;
-  EXPECT_EQ(init_from(root, net), "the model starts with 7 tensors of a.pt (ema_state_dict, names without module.)");
+  EXPECT_EQ(init_from(root, net), "the model starts with 7 tensors of a.pt (ema_state_dict, removed from names: module.)");
   expect_filled(net);
 }
 
