@@ -399,14 +399,14 @@ class RecordReader {
 
 bool is_empty_line(const RecordReader& reader) { return reader.fields().size() == 1 && reader.fields()[0].empty(); }
 
-// For a file with one column of labels: whether the first record, at which the reader is, is a header. `folder`: as from folder_of().
+// For a file with one column of labels: whether the first record is a header. `reader`: at that record; `folder`: as from folder_of().
 bool is_header_of_labels(RecordReader reader, const fs::path& folder) {
   const auto header = reader.fields();
   std::error_code unknown;
   if (is_image_name(header[0]) || fs::is_regular_file(folder / header[0], unknown)) return false;
   if (lower_case(header[1]) == "label") return true;
   while (reader.next()) {
-    // An equal record is a repeated header, as in concatenated files.
+    // A record equal to the header does not count: concatenated files repeat the header.
     const auto& fields = reader.fields();
     if (fields.size() > 1 && fields[1] == header[1] && fields[0] != header[0]) return false;
   }
@@ -424,7 +424,7 @@ bool is_header(const RecordReader& first, const CsvOptions& options, const fs::p
                                          first.line(),
                                          !options.columns.empty()        ? "dataset.columns needs"
                                          : !options.group_column.empty() ? "dataset.group_column needs"
-                                                                         : "one column per class needs"));
+                                                                         : "columns of classes need"));
   }
   if (options.targets != CsvTargets::kNumbers) return is_header_of_labels(first, folder);
   std::error_code unknown;

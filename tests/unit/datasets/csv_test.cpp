@@ -363,7 +363,7 @@ TEST_F(CsvTargetsTest, SeveralClassesHaveAColumnEach) {
   EXPECT_EQ(problem_with("path,dog,cat\n1.jpg,1,2\n"), "line 2 has \"2\" in the column cat; write 1 for an image of that class, else 0");
   EXPECT_EQ(problem_with("path,dog,dog\n1.jpg,1,0\n"), "line 1 has two columns named \"dog\"; rename one of them");
   EXPECT_EQ(problem_with("1.jpg,1,0\n"),
-            "line 1 is an image, but one column per class needs a header with the names of the columns, such as path,cat,dog; add it");
+            "line 1 is an image, but columns of classes need a header with the names of the columns, such as path,cat,dog; add it");
 }
 
 TEST_F(CsvTargetsTest, SeveralClassesAreAList) {
