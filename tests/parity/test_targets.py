@@ -232,7 +232,7 @@ class TargetsTest(unittest.TestCase):
             ("numbers", ["task.name=multi_label", "loss={name: bce}"], "task.name: multi_label needs targets with any number of classes per image, but csv has numbers; remove the task section"),
             ("numbers", ["loss={name: huber, delta: 0}"], "loss.delta: expected a number > 0, got 0"),
             ("numbers", ["checkpoint.monitor=validation/map"], "checkpoint.monitor: the task regression does not measure validation/map; choose validation/loss"),
-            ("numbers", ["dataset.columns=[height]"], 'has no column "height", but length, weight; correct it, or dataset.columns'),
+            ("numbers", ["dataset.columns=[height]"], 'has no column "height", only length, weight; correct that line or dataset.columns'),
         ):
             self.assertIn(text, self.refusal("--config", f"{name}.yaml", "--run-dir", "refused", *overrides))
         self.assertIn("--reject-below: the network does not choose one class for each image",

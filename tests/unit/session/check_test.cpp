@@ -127,9 +127,10 @@ TEST(CheckComponents, RefusesContradictions) {
       {{"dataset.shape=[65536, 65536, 65536]"},
        "command line: dataset.shape: 281474976710656 values are too many for one sample; use at most 268435456"},
       {{"dataset.num_targets=2"},
-       "command line: dataset.num_targets: 2 contradicts dataset.num_classes=10; for targets that are numbers set num_classes=0"},
+       "command line: dataset.num_targets: 2 contradicts dataset.num_classes=10; for targets that are numbers, set dataset.num_classes=0"},
       {{"dataset={name: synthetic, num_classes: 0, labels: zero}"},
-       "command line: dataset.labels: zero contradicts dataset.num_classes=0; without classes, remove labels"},
+       "command line: dataset.labels: zero contradicts dataset.num_classes=0, because samples without classes have no labels; remove this "
+       "key"},
       {{"dataset={name: cifar10, root: \"\"}"}, "command line: dataset.root: it is empty; set it to a folder, or to . for the current one"},
       {{"dataset.train_transforms=[random_horizontal_flip]"},
        "command line: dataset.train_transforms[0]: transform random_horizontal_flip: this data set does not contain images; leave its list "
