@@ -10,7 +10,8 @@ namespace {
 
 using distributed::OwnSeconds;
 
-// As a fraction of the interval. A smaller excess is not worth fixing, and would cause false alarms when steps take microseconds.
+// The least excess that is reported, as a fraction of the interval. A smaller one is not worth fixing, and would cause false alarms when
+// steps take microseconds.
 constexpr double kLeastExcess = 0.1;
 constexpr double kLeastSeconds = 1;
 
