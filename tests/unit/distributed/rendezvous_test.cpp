@@ -175,7 +175,8 @@ TEST(Rendezvous, MissingRanksAreNamedEverywhere) {
   auto first = std::async(std::launch::async, [&] { return attempt(place_of(0, 4), point, hello(), seconds(1)); });
   auto other = std::async(std::launch::async, [&] { return attempt(place_of(2, 4), point, hello()); });
   const auto outcome = first.get();
-  EXPECT_THAT(outcome.error, AllOf(HasSubstr("2 of 4 ranks did not join within 1.0s: ranks 1, 3"), HasSubstr("distributed.timeout_seconds")));
+  EXPECT_THAT(outcome.error,
+              AllOf(HasSubstr("2 of 4 ranks did not join within 1.0s: ranks 1, 3"), HasSubstr("distributed.timeout_seconds")));
   EXPECT_EQ(outcome.exit_code, ExitCode::kPeer);
   const auto silent = other.get();
   EXPECT_THAT(silent.error, IsEmpty());
