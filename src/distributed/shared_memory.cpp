@@ -306,7 +306,7 @@ void SharedMemorySum::read_other_shares(const Pending& pending) {
 }
 
 torch::Tensor SharedMemorySum::share_of(int rank, const torch::Tensor& tensor) const {
-  // As in gloo, which sends at least two segments per rank, of at most this size.
+  // The parts are those of gloo, which sends at least two segments per rank, of at most this size.
   constexpr int64_t kLargestSegment = 1024 * 1024;
   const int64_t size = memory_->size();
   const auto num_bytes = static_cast<int64_t>(tensor.nbytes());

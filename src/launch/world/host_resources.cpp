@@ -287,8 +287,8 @@ std::string describe_other_runs(const std::vector<int64_t>& others, int num_thre
   for (size_t i = 0; i < std::min(others.size(), kShown); ++i) shown.push_back(std::to_string(others[i]));
   if (others.size() > kShown) shown.emplace_back("...");
   return fmt::format(
-      "other runs also use the cores of this host (process {}), but each rank here uses {} as if they did not; set runtime.threads to "
-      "change the number",
+      "other runs also use the cores of this host (process {}), but that does not reduce the threads of this run ({} for each rank); set "
+      "runtime.threads to change the number",
       join(shown, ", "), counted(num_threads, "thread"));
 }
 

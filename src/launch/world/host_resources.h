@@ -85,8 +85,8 @@ inline std::string read_system_file(const std::filesystem::path& path) {
 // only the container's.
 std::vector<int64_t> processes_of_other_runs(std::span<const int64_t> own, const std::filesystem::path& proc = "/proc");
 
-// A line for the user about `others`, which share cores with the ranks of this host although each rank uses `num_threads` threads; empty if
-// there are none.
+// A line for the user about `others`, which share cores with the ranks of this host; each rank uses `num_threads` threads. Empty if there
+// are no others.
 std::string describe_other_runs(const std::vector<int64_t>& others, int num_threads);
 
 }  // namespace trainer::world
