@@ -258,7 +258,7 @@ bool EventCommand::has_ended_within(std::chrono::milliseconds duration) {
 }
 
 void EventCommand::terminate() {
-  logger_.warn("{}: {} has not ended {} after the end of the run; terminating it", options_.place, options_.command.front(),
+  logger_.warn("{}: {} is still running {} after the end of the run; terminating it", options_.place, options_.command.front(),
                format_duration(options_.patience));
   has_warned_ = true;
   for (const int signal_number : {SIGTERM, SIGKILL}) {

@@ -10,7 +10,7 @@ using distributed::Phase;
 using std::chrono::milliseconds;
 
 // Whether a rank that stays in this phase too long counts as failed. At the start and at the end, where ranks may wait long for other ranks
-// or downloads, only a rank that is using a file does.
+// or downloads, this requires that the rank is using a file.
 bool is_timed(const ActivityState& state) { return (state.phase != Phase::kStartUp && state.phase != Phase::kEnd) || !state.file.empty(); }
 
 void keep_longest(Digest::Longest& longest, int rank, milliseconds duration) {

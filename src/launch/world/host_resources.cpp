@@ -211,7 +211,7 @@ std::string describe_process_limits() {
     limits.push_back(fmt::format("user {} may have {} processes and threads together (ulimit -u)", geteuid(), user.rlim_cur));
   }
   if (const auto group = cgroup_processes()) limits.push_back(fmt::format("this control group may have {} (pids.max)", *group));
-  return limits.empty() ? "the limit is the system's (threads-max, or its memory)" : join(limits, ", and ");
+  return limits.empty() ? "the limit is that of the whole system (kernel.threads-max, or its memory)" : join(limits, ", and ");
 }
 
 void check_threads(int count) {
