@@ -218,7 +218,7 @@ void SharedMemory::wait_for(int rank, Counter counter, uint32_t value) const {
   const auto deadline = std::chrono::steady_clock::now() + timeout_;
   while (!has_reached(rank, counter, value)) {
     if (has_left_) throw std::runtime_error("the group was aborted on this rank");
-    // It may have advanced its counter just before it left.
+    // The rank may have advanced its counter just before it left.
     if (!mapping_->is_locked(rank) && !has_reached(rank, counter, value))
       throw std::runtime_error(fmt::format("rank {} has left the group", rank));
     if (std::chrono::steady_clock::now() > deadline) {
@@ -306,7 +306,7 @@ void SharedMemorySum::read_other_shares(const Pending& pending) {
 }
 
 torch::Tensor SharedMemorySum::share_of(int rank, const torch::Tensor& tensor) const {
-  // As in gloo, which sends at least two segments per rank, of at most this size.
+  // The parts are those of gloo, which sends at least two segments per rank, of at most this size.
   constexpr int64_t kLargestSegment = 1024 * 1024;
   const int64_t size = memory_->size();
   const auto num_bytes = static_cast<int64_t>(tensor.nbytes());

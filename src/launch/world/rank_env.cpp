@@ -137,8 +137,8 @@ Claim join(const Claim& flags, const VariableReader& variables) {
   }
   if (!flags.local_rank) return claim;
   if (!has_names(flags) && claim.names.rank != kRank.rank) {
-    throw UsageError(
-        fmt::format("{} without --rank and --world-size, or RANK and WORLD_SIZE: set them too, or omit it", flags.local_rank->text));
+    throw UsageError(fmt::format("{} is set without --rank and --world-size, or RANK and WORLD_SIZE; set these too, or omit --local-rank",
+                                 flags.local_rank->text));
   }
   check_agreement(flags.local_rank, claim.local_rank);
   claim.local_rank = flags.local_rank;
@@ -146,7 +146,7 @@ Claim join(const Claim& flags, const VariableReader& variables) {
 }
 
 void check_pair(const std::optional<Setting>& one, const std::optional<Setting>& other, std::string_view other_name) {
-  if (one && !other) throw UsageError(fmt::format("{} without {}: set both, or neither", one->text, other_name));
+  if (one && !other) throw UsageError(fmt::format("{} is set, but {} is not; set both or neither", one->text, other_name));
 }
 
 void check_rank(const Setting& rank, const Setting& size) {
@@ -156,15 +156,15 @@ void check_rank(const Setting& rank, const Setting& size) {
   }
 }
 
-// Checks that the claim is complete and consistent; returns the ranks, the sizes and the beginning of `decision`.
+// Checks that the claim is complete and consistent; sets the ranks, the sizes and the beginning of RankEnv::decision.
 RankEnv to_place(const Claim& claim) {
   const auto& [names, rank, world_size, local_rank, local_world_size] = claim;
   check_pair(rank, world_size, names.world_size);
   check_pair(world_size, rank, names.rank);
   if (!rank)
-    throw UsageError(fmt::format("SLURM_STEP_ID is set, but {} and {} are not: unset it, or set them", names.rank, names.world_size));
+    throw UsageError(fmt::format("SLURM_STEP_ID is set, but {} and {} are not; unset it, or set them", names.rank, names.world_size));
   if (world_size->value > kMostRanks)
-    throw UsageError(fmt::format("{}: at most {} ranks are possible; correct it", world_size->text, kMostRanks));
+    throw UsageError(fmt::format("{}: at most {} ranks are possible; set a smaller number", world_size->text, kMostRanks));
   check_rank(*rank, *world_size);
   RankEnv rank_env{.rank = rank->value, .world_size = world_size->value};
   auto local = fmt::format("0 of 1: {} is not set", names.local_rank);
@@ -190,7 +190,8 @@ RankEnv to_place(const Claim& claim) {
 // "; ignored: SLURM_PROCID=0 of SLURM_NTASKS=1": the variables of the launchers that were not used.
 std::string describe_ignored(const VariableReader& variables, std::string_view chosen_rank) {
   std::string text;
-  for (const auto& names : {kOpenMpi, kPmi, slurm_names(variables)}) {  // RANK is used, or equal to the flags
+  // RANK is not listed: if it is set, it is used or equal to the flag.
+  for (const auto& names : {kOpenMpi, kPmi, slurm_names(variables)}) {
     if (names.rank == chosen_rank || !variables.text(names.rank)) continue;
     text += fmt::format("{}{} of {}", text.empty() ? "; ignored: " : ", ", variables.show(names.rank), variables.show(names.world_size));
     if (names.rank == kSlurmStep.rank && !is_slurm_step(variables)) text += " (not inside an srun step)";
@@ -210,7 +211,7 @@ std::vector<std::string> read_slurm_hosts(const VariableReader& variables, const
   if (!list || !counts || !node) return {};
   const auto distribution = variables.text("SLURM_DISTRIBUTION").value_or("");
   auto hosts = hosts_of_tasks(*list, *counts, distribution, static_cast<size_t>(rank_env.world_size));
-  // A cluster may have another default distribution.
+  // The result is used only if it has the right node for this rank, because a cluster may have another default distribution.
   const auto names = host_names(*list, static_cast<size_t>(node->value) + 1);
   const bool agrees =
       !hosts.empty() && names.size() == static_cast<size_t>(node->value) + 1 && hosts[static_cast<size_t>(rank_env.rank)] == names.back();
@@ -288,8 +289,8 @@ RankEnv find_rank_env(const RankFlags& flags, const Environment& environment) {
     }
   } else if (init_method) {
     throw UsageError(
-        fmt::format("--init-method {} without --rank and --world-size, and no launcher's variables are set: set them too, or "
-                    "omit it for a single process",
+        fmt::format("--init-method {} is set, but neither --rank and --world-size nor the variables of a launcher are; set them too, or "
+                    "omit --init-method for a single process",
                     *init_method));
   } else {
     rank_env.decision = "one process: no launcher's variables are set";
