@@ -51,7 +51,7 @@ WRONG = [
     ([CACHED, "training.unfreeze_after=1"],
      "training.unfreeze_after: given together with training.cache_features; train the frozen network first, then start another run with model.init_from"),
     (["training.unfreeze_after=3"], "training.unfreeze_after: has no effect, because it is not less than training.epochs; choose fewer epochs"),
-    (["training.unfreeze_after=1", "model.freeze=[]"], "training.unfreeze_after: has no effect without model.freeze; remove it"),
+    (["training.unfreeze_after=1", "model.freeze=[]"], "training.unfreeze_after: has no effect without model.freeze; set model.freeze, or remove this key"),
     (["training.unfreeze_after=0"], "training.unfreeze_after: expected an integer >= 1"),
     (["optimizer.layer_decay=0"], "optimizer.layer_decay: expected a number from 0 to 1 (0 excluded) or null, got 0"),
     (["optimizer.layer_decay=1.1"], "optimizer.layer_decay: expected"),

@@ -85,7 +85,7 @@ TEST(CheckComponents, RefusesContradictions) {
        "command line: dataloader.global_batch_size: 1 images cannot be divided into training.accumulation_steps = 2 micro-steps; choose at "
        "least that many images"},
       {{"runtime.dtype=float64", "amp.enabled=true"},
-       "command line: amp.enabled: autocast lowers the precision that runtime.dtype: float64 sets; choose one of them"},
+       "command line: amp.enabled: true contradicts runtime.dtype: float64, because autocast computes in 16 bits; remove one of them"},
       {{"dataloader.sampler.name=class_balanced", "dataset.num_classes=0", "loss.name=mse"},
        "command line: dataloader.sampler.name: class_balanced needs one class per sample, but the targets of synthetic are numbers; choose "
        "another sampler"},
@@ -111,7 +111,7 @@ TEST(CheckComponents, RefusesContradictions) {
       {{"logging.profile_steps=[10]"},
        "command line: logging.profile_steps: expected two numbers, the first less than the second, as in [10, 20]"},
       {{"training.steps=9"}, "command line: training.steps: given together with training.epochs; set one of them to null"},
-      {{"training.epochs=null"}, "command line: training.epochs: missing; give this or training.steps"},
+      {{"training.epochs=null"}, "command line: training.epochs: missing; set training.epochs or training.steps"},
       {{"training.epochs=null", "training.steps=0"}, "command line: training.steps: expected an integer >= 1 or null, got 0"},
       // How many epochs these are is not known yet.
       {{"training.epochs=null", "training.steps=9", "lr_scheduler={name: multistep, milestones: [50], warmup_epochs: 7}"}, ""},
@@ -188,7 +188,7 @@ TEST(CheckComponents, ReportsAllContradictionsAtTheirPositions) {
             "x.yaml:5:19: optimizer.name: sam processes each batch twice, so it cannot accumulate 2 micro-steps; set "
             "training.accumulation_steps: 1\n"
             "x.yaml:6:46: lr_scheduler.warmup_steps: onecycle has its own warm-up; remove this key\n"
-            "x.yaml:8:16: amp.enabled: autocast lowers the precision that runtime.dtype: float64 sets; choose one of them\n"
+            "x.yaml:8:16: amp.enabled: true contradicts runtime.dtype: float64, because autocast computes in 16 bits; remove one of them\n"
             "x.yaml:10:14: loss.name: mse needs floating-point targets, but synthetic has class labels\n"
             "command line: checkpoint.monitor: the task regression does not measure validation/top1; choose validation/loss");
 }
