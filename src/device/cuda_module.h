@@ -31,7 +31,7 @@ class CudaGraph {
 // The module's functions; filled in by device/cuda/cuda_module.cpp.
 struct CudaModule {
   int (*device_count)() = nullptr;
-  // The CUDA runtime's message why CUDA cannot be used, such as an outdated driver; empty if it can be used, or if there is no GPU.
+  // The CUDA runtime's reason why CUDA cannot be used, such as an outdated driver; empty if it can be used, or if there is no GPU.
   std::string (*refusal)() = nullptr;
   int (*compute_capability_major)(int device) = nullptr;
   // Why LibTorch cannot use this device, such as an architecture that it was not built for; empty if it can. The text names the device.

@@ -102,7 +102,7 @@ class Inspector {
       // Files that exist but cannot be used are a problem.
       const bool is_there = !dataset.sizes && dataset.missing.empty();
       if (is_there && has_model) throw;
-      result_.notes.push_back(fmt::format("steps, learning rates and the ranks' samples are skipped: {}", error.what()));
+      result_.notes.push_back(fmt::format("steps, learning rates and the samples of each rank are unknown: {}", error.what()));
       return std::nullopt;
     }
   }
@@ -112,7 +112,7 @@ class Inspector {
       // Without files there are no paths in which a group could be found.
       if (experiment.dataset.split) experiment.dataset.split->group.clear();
       auto info = dataset.info;
-      // So that it is not compared with the network's outputs again.
+      // With 0, open_samples() does not compare the number of classes with the network's outputs.
       if (!has_model || info.num_classes == data::kUnknownClasses) info.num_classes = 0;
       dataset.open = [info, sizes = *dataset.sizes](data::Split split, Logger&) {
         return std::make_unique<DescribedDataset>(info, split == data::Split::kTrain ? sizes.train : sizes.validation);

@@ -105,7 +105,7 @@ struct LrPoint {
 };
 
 struct Inspection {
-  std::vector<std::string> problems;  // errors that training would report; all that could be found
+  std::vector<std::string> problems;  // the errors that training would report, as far as they can be found without the data
   std::vector<std::string> warnings;
   std::vector<std::string> notes;     // what was skipped or assumed, and why
   config::Experiment experiment;      // valid if there are no problems, like the members below; those that need missing data are empty

@@ -84,7 +84,7 @@ class RankContext {
 
  private:
   void choose_placement(const device::HostShare& share);
-  // Collective: ranks that do not read the data cannot complete the experiment (run/session/check.h).
+  // Collective: ranks without access to the data set cannot complete the experiment from it (run/session/check.h).
   void take_experiment_of_rank0();
   void choose_placement_together(distributed::Rendezvous& rendezvous);
   void make_groups(const distributed::Rendezvous& rendezvous);

@@ -57,8 +57,8 @@ struct RunRequest {
 };
 
 // To be called on the rank that holds the lock of the run directory, which is not changed. Decides, reads the checkpoint, checks that it
-// belongs to a run with this configuration and logs allowed differences. Throws UsageError as decide_resume(), if the checkpoint belongs to
-// another run, and if a new or an extended run would have nothing to train; CheckpointError if no checkpoint can be read.
+// belongs to a run with this configuration and logs allowed differences. Throws UsageError like decide_resume(), if the checkpoint belongs
+// to another run, and if a new or an extended run would have nothing to train; CheckpointError if no checkpoint can be read.
 RunStart choose_run_start(const run::RunDirectory& directory, const RunRequest& request, Logger& logger);
 // The folder of the checkpoint, even if the file has been removed meanwhile. Throws std::filesystem::filesystem_error.
 std::filesystem::path folder_of(const Checkpoint& checkpoint);

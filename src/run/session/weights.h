@@ -20,13 +20,13 @@ struct WeightsSource {
 
 // The first digits of the SHA-256 checksum at the end of a file's name, as in resnet18-f37072fd.pth; none: nothing is compared.
 datasets::Checksum checksum_in_name(const std::string& file);
-// Whether the text is an address (URL) and not a name.
+// Whether the text is a URL and not a name.
 bool is_address(const std::string& text);
-// The reason why the address cannot be that of a file; empty if it can.
+// The reason why the URL cannot be that of a file; empty if it can.
 std::string problem_of_address(const std::string& address);
-// `weights`: a name of models::find_published_weights(), or an address. The name of the address's file may end with the first digits of its
-// SHA-256 checksum, as in torch.hub; if not, the name in the cache begins with a hash of the address. `mirror`: the address of a folder to
-// use instead of torchvision's; empty: none.
+// `weights`: a name of models::find_published_weights(), or the URL of a file. The file's name may end with the first digits of its SHA-256
+// checksum, as in torch.hub; if not, its name in the cache begins with a hash of the URL. `mirror`: the URL of a folder to use instead of
+// torchvision's; empty: none.
 WeightsSource weights_source(const std::string& model, const std::string& weights, const std::string& mirror);
 
 // ${TRAINER_HOME}/weights, or ~/.cache/trainer/weights.
