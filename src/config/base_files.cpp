@@ -33,7 +33,6 @@ bool names_another(const Node& base, const Node& derived) {
   return theirs != nullptr && ours != nullptr && to_inline_yaml(theirs->value) != to_inline_yaml(ours->value);
 }
 
-// Merges `derived` into `base`.
 void merge(Node& base, Node derived) {
   const bool are_sections = base.kind == Node::Kind::kMap && derived.kind == Node::Kind::kMap;
   if (!are_sections || names_another(base, derived)) {

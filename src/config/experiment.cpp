@@ -16,7 +16,7 @@ void Experiment::check(Findings& findings) const {
   if (findings.are_readable({"experiment"}) && !names_a_folder) {
     findings.refuse("experiment", fmt::format("\"{}\" is not a valid folder name; use letters, digits, - and _", experiment));
   }
-  // The limit for a name in a folder on Linux.
+  // The length of the longest file name on Linux.
   constexpr size_t kMostBytes = 255;
   if (findings.are_readable({"experiment"}) && experiment.size() > kMostBytes) {
     findings.refuse("experiment", fmt::format("the name has {} bytes, but a folder's name can have at most {}; shorten it",

@@ -113,8 +113,8 @@ bool choose_component(const Node& node, const RegistryBase& registry, ComponentC
   return true;
 }
 
-// The options of an item in a list of components, as a section: empty if only the name is given; if a list is given instead of options, it
-// is the value of the component's first list of components.
+// Returns the options of an item in a list of components as a section. The section is empty if only the name is given. If a list is given
+// instead of options, it becomes the value of the component's first key that is a list of components.
 Node section_of(Node values, const Position& position, const ComponentConfig& component) {
   Node section = Node::map();
   section.position = position;
@@ -204,7 +204,8 @@ void read_section(const Node& node, const std::function<void(KeyTable&)>& descri
                              may_be_a_name ? fmt::format("; write {{name: {}}}", shown(node)) : ""));
     return;
   }
-  // The keys of the chosen component are in the same section as `name`. Without a valid component they are unknown.
+  // The keys of the chosen component are in the same section as `name`. If the component is not valid, unknown keys are not reported,
+  // because they may be its keys.
   bool component_known = true;
   const Key* chooser = nullptr;
   KeyTable component_table;

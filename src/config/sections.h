@@ -498,7 +498,7 @@ struct AmpSection {
     keys.add_choice(
         "dtype", dtype, {{"auto", AmpDtype::kAuto}, {"bfloat16", AmpDtype::kBfloat16}, {"float16", AmpDtype::kFloat16}},
         {.doc = "Type of the autocast operations; auto: bfloat16. float16 uses a GradScaler, which the following keys configure."});
-    // The scale and its reciprocal are float32, and the scale may grow.
+    // Limited because the scale and its reciprocal must fit into float32, even after the scale has grown.
     keys.add("init_scale", scaler.init_scale,
              {.min = 1e-30, .max = 1e30, .doc = "Initial scale, the factor by which the loss is multiplied."});
     keys.add(

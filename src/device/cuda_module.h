@@ -1,5 +1,5 @@
 #pragma once
-// The interface to the module cuda/. It is a separate shared library, so that neither it nor LibTorch's CUDA libraries are loaded without a
+// The interface to the module cuda/, a separate shared library, so that it and LibTorch's CUDA libraries are loaded only where there is a
 // GPU.
 
 #include <ATen/core/Generator.h>

@@ -103,7 +103,7 @@ class RefusedStartsTest(ProgramCase):
             "warning: command line: checkpoint.mode: min keeps the checkpoint with the lowest validation/top1 as the best one, but a higher value is better; remove mode",
         ]
         of_the_run = [
-            "warning: command line: training.accumulation_steps: an epoch has fewer than 3 micro-steps, so each epoch is one step of 2",
+            "warning: command line: training.accumulation_steps: an epoch has fewer than 3 micro-steps, so each epoch is one step of 2 micro-steps",
             f"warning: command line: model.init_from: only 1 of the 4 tensors of the network are in {weights}; the others start with random values",
         ]
         shown = trainer("config", "show", *settings)

@@ -27,7 +27,7 @@
 namespace trainer::inspection {
 namespace {
 
-// The assumed number of samples if it is unknown, to compute batch sizes.
+// The number of samples that is assumed if it is unknown, because batch sizes are computed from it.
 constexpr int64_t kManySamples = int64_t{1} << 40;
 
 // A data set whose files are missing but whose numbers of samples are known.
@@ -155,7 +155,7 @@ class Inspector {
     }
   }
 
-  // The CPU, but with the precision of the device for training.
+  // Chooses the CPU, but with the precision that training uses on its device.
   device::Placement choose_placement(const config::Experiment& experiment) {
     device::configure_cpu_allocator();
     auto options = session::placement_options(experiment);

@@ -131,7 +131,7 @@ MeasuredMemory::MeasuredMemory(engine::Network& network, const MemorySetup& setu
   const auto train = [&](const RandomBatch& batch) {
     if (!keeps_gradients(setup)) optimizer.zero_grad();
     const auto allocations = trace_passes(network, batch);
-    // This restores the perturbed parameters.
+    // The first pass has perturbed the parameters; this step restores them.
     if (optimizer.needs_second_pass()) optimizer.step(0);
     return allocations;
   };
@@ -182,8 +182,8 @@ MemoryEstimate MeasuredMemory::estimate(const MemorySetup& setup, int64_t batch_
   int64_t exchange_bytes = setup.world_size > 1 && !experiment.distributed.data_parallel.gradient_as_bucket_view ? gradient_bytes_ : 0;
   if (setup.world_size > 1 && compresses) exchange_bytes += gradient_bytes_ / 2;
   if (setup.world_size > 1 && !compresses && !setup.on_gpu) {
-    // The shared memory of a host's ranks holds all gradients of all ranks, or this rank's gradients and the parts that it reads of the
-    // others.
+    // Ranks of a host exchange gradients in shared memory: small ones of all ranks at once, otherwise this rank's gradients and as much of
+    // those of the others.
     const int64_t all = gradient_bytes_ * setup.world_size;
     exchange_bytes += all <= kSmallExchangeBytes ? all : 2 * gradient_bytes_;
   }

@@ -31,7 +31,7 @@
 namespace trainer::session {
 namespace {
 
-// The number of GPUs that Slurm has allocated to the tasks of this host; empty on the CPU, and on all tasks of the host but one.
+// The number of GPUs that Slurm has allocated to the tasks of this host. Empty with runtime.device: cpu, and unless the local rank is 0.
 std::optional<int> slurm_gpus_to_check(const world::RankEnv& rank_env, const config::Experiment& experiment) {
   const bool checks = rank_env.local_rank == 0 && experiment.runtime.device != device::DeviceChoice::kCpu;
   return checks ? rank_env.slurm_gpus : std::nullopt;

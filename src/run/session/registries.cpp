@@ -97,7 +97,7 @@ void load_plugin(const std::string& file) {
   static std::set<void*> loaded;
   std::error_code unreadable;
   const bool exists = fs::exists(file, unreadable);
-  // The library is never closed, because the registered components are functions in it.
+  // The library is never closed, because the registered components use its code.
   void* const library = dlopen(exists ? fs::absolute(file).c_str() : file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const std::string reason = dlerror();

@@ -45,7 +45,8 @@ bool prevents_resume(const config::Difference& difference) {
          key == "optimizer.layer_decay" || key == "training.unfreeze_after" || key == "task.name";
 }
 
-// The configuration that a run wrote. Keys that did not exist in its version of this program get the equivalent values.
+// `text`: the configuration that a run wrote. Keys that did not exist in the run's version of this program get the values that match its
+// behaviour.
 Node parse_configuration(const std::string& text, const std::string& source) {
   try {
     const auto registries = all_registries();

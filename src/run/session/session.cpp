@@ -196,7 +196,8 @@ void Session::warn_of_plan(const engine::Plan& plan) const {
   }
   if (plan.accumulation_steps <= plan.batches_per_epoch) return;
   context_.logger().warn("{}: an epoch has fewer than {} micro-steps, so each epoch is one step of {}",
-                         experiment.place_of("training.accumulation_steps"), plan.accumulation_steps, plan.batches_per_epoch);
+                         experiment.place_of("training.accumulation_steps"), plan.accumulation_steps,
+                         counted(plan.batches_per_epoch, "micro-step"));
 }
 
 void Session::warn_of_autocast(engine::Network& network, const std::vector<int64_t>& sample_shape) const {

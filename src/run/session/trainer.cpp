@@ -120,7 +120,7 @@ void check_parts(const TrainerParts& parts) {
   require(!parts.validation || parts.validation->size() > 0, "samples in TrainerParts::validation, or null");
 }
 
-// Whether network, task, optimizer, schedule and data can be used together.
+// Throws UsageError if network, task, optimizer, schedule and data cannot be used together.
 void check_fit(const TrainerParts& parts, const TrainerOptions& options, const engine::Network& network, const engine::Data& data) {
   const auto& info = data.train.samples.info();
   const auto check_shape = [&](const engine::DataSource& source, const char* which) {

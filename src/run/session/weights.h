@@ -14,7 +14,7 @@ namespace trainer::session {
 
 struct WeightsSource {
   std::string url;
-  std::string file;  // its name
+  std::string file;  // the file's name in weights_folder()
   datasets::Checksum checksum;
 };
 
@@ -32,8 +32,8 @@ WeightsSource weights_source(const std::string& model, const std::string& weight
 // ${TRAINER_HOME}/weights, or ~/.cache/trainer/weights.
 std::filesystem::path weights_folder();
 
-// Returns the file in that folder, and downloads it if it is missing; other processes that need it wait. An incomplete download is kept and
-// continued by the next one. Throws DataError with what to do, and Error with ExitCode::kStopped after a stop request.
+// Returns the file in weights_folder(), and downloads it if it is missing; other processes that need it wait. An incomplete download is
+// kept and continued by the next one. Throws DataError with what to do, and Error with ExitCode::kStopped after a stop request.
 std::filesystem::path fetch_weights(const WeightsSource& source, Logger& logger);
 
 // Loads the weights into the network. If the file's last layer has another number of classes, the network's keeps its initial values,
