@@ -67,7 +67,7 @@ inline void describe(KeyTable& keys, config::SplitSection& section) {
   KeyInfo part{.min = 0, .max = 1, .max_excluded = true};
   part.doc = "Fraction of the training samples that is used for validation.";
   keys.add("validation", section.validation, part);
-  part.doc = "Fraction of the training samples that is used neither for training nor for validation, but for `trainer eval --split test`.";
+  part.doc = "Fraction of the training samples that is kept for `trainer eval --split test` and not used in the run.";
   keys.add("test", section.test, part);
   keys.add("group", section.group,
            {.doc = "A regular expression (ECMAScript) that is searched in an image's path below the data set's folder, such as "
@@ -129,7 +129,8 @@ struct DatasetSection {
         "Applied to each validation image. Without this key, the default transforms in the data set's description, or none.");
     keys.add_components("batch_transforms", batch_transforms, registries.batch_transforms,
                         "Mix the samples and the labels of each training batch; if there are several, one is chosen at random for each "
-                        "batch. Each rank mixes its own samples, so the pairs depend on the number of ranks and on accumulation_steps.");
+                        "batch. Each rank mixes its own samples, so the mixed pairs depend on the number of ranks and on "
+                        "accumulation_steps.");
     keys.add("validation_split", validation_split,
              {.min = 0,
               .max = 1,
@@ -538,7 +539,10 @@ struct DistributedSection {
              {.doc = "A file with the same 16 or more random characters on all hosts, by which the processes of a run recognise each "
                      "other; \"\": the secret of the launcher (see Trust in running.md)."});
     keys.add("timeout_seconds", timeout_seconds,
-             {.min = 1, .max = 86400, .unit = "seconds", .doc = "How long to wait for a process that is late, at the start and later."});
+             {.min = 1,
+              .max = 86400,
+              .unit = "seconds",
+              .doc = "How long to wait for a process that is late, at the start and during the run."});
     keys.add("hang_seconds", hang_seconds,
              {.min = 1,
               .max = 86400,
