@@ -122,7 +122,7 @@ class SharedMemorySum {
 
   explicit SharedMemorySum(std::unique_ptr<SharedMemory> memory) : memory_(std::move(memory)) {}
   // The part of the tensor that `rank` adds.
-  torch::Tensor share_of(int rank, const torch::Tensor& tensor) const;
+  torch::Tensor shard_for(int rank, const torch::Tensor& tensor) const;
   // The memory of `writer` for the part that `rank` adds.
   torch::Tensor shared(int writer, int rank, const Pending& pending) const;
   // Adds and reads, in order, the parts that other ranks have made ready; if `waits` is set, waits for all parts.

@@ -305,7 +305,7 @@ class TargetsTest(unittest.TestCase):
         swapped = [line.split(",") for line in (self.folder / "train_numbers.csv").read_text().splitlines()]
         (self.folder / "swapped.csv").write_text("".join(f"{a},{c},{b}\n" for a, b, c in swapped))
         text = self.refusal("--config", "numbers.yaml", "--run-dir", "run_swapped", "--resume", str(self.checkpoint("numbers")), "training.epochs=4", "dataset.train=swapped.csv")
-        self.assertIn("this network was trained on the numbers length, weight, but those of the data are weight, length now", text)
+        self.assertIn("this network was trained on the targets length, weight, but the targets of the data are weight, length now", text)
 
     def test_validate_needs_no_data(self):
         for name in ("classes", "numbers"):

@@ -94,7 +94,7 @@ Finding judge_locked_memory(std::optional<uint64_t> limit, bool has_infiniband) 
 Finding judge_launch(const Launch& launch, int num_gpus) {
   if (!launch.problem.empty())
     return failed(launch.problem, "correct or unset these environment variables; each run that is started in this shell reads them");
-  auto text = launch.decision;
+  auto text = launch.description;
   if (!launch.slurm_job.empty()) text += fmt::format("; Slurm job {}", launch.slurm_job);
   if (launch.is_container) text += "; in a container";
   if (launch.slurm_gpus.value_or(0) > 0 && num_gpus == 0) {

@@ -51,9 +51,9 @@ Finding judge_processes(std::optional<uint64_t> limit);
 Finding judge_locked_memory(std::optional<uint64_t> limit, bool has_infiniband);
 
 struct Launch {
-  std::string decision;   // how the rank and the world size were found
-  std::string problem;    // why they cannot be found; empty: they can
-  std::string slurm_job;  // its number; empty: none
+  std::string description;  // how the rank and the world size were found
+  std::string problem;      // why they cannot be found; empty: they can
+  std::string slurm_job;    // its number; empty: none
   bool is_container = false;
   std::optional<int> slurm_gpus;  // allocated by Slurm to the tasks of this host
 };

@@ -24,7 +24,7 @@ int available_cpus(int num_sharing = 1);
 // How many threads compute, and one line for the user with the reason: "2 compute threads: OMP_NUM_THREADS=2".
 struct ComputeThreads {
   int count = 1;
-  std::string decision = {};
+  std::string description = {};
 };
 
 // The default when the configuration does not set the number: OMP_NUM_THREADS if the user has set it, else available_cpus(). torchrun sets

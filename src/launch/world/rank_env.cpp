@@ -151,12 +151,12 @@ void check_pair(const std::optional<Setting>& one, const std::optional<Setting>&
 
 void check_rank(const Setting& rank, const Setting& size) {
   if (rank.value >= size.value) {
-    throw UsageError(
-        fmt::format("{} of {}: ranks count from 0, so the last one is {}; correct one of them", rank.text, size.text, size.value - 1));
+    throw UsageError(fmt::format("{} with {}: ranks are numbered from 0, so the last one is {}; correct one of the two", rank.text,
+                                 size.text, size.value - 1));
   }
 }
 
-// Checks that the claim is complete and consistent; sets the ranks, the sizes and the beginning of RankEnv::decision.
+// Checks that the claim is complete and consistent; sets the ranks, the sizes and the beginning of RankEnv::description.
 RankEnv to_place(const Claim& claim) {
   const auto& [names, rank, world_size, local_rank, local_world_size] = claim;
   check_pair(rank, world_size, names.world_size);
@@ -182,7 +182,7 @@ RankEnv to_place(const Claim& claim) {
     throw UsageError(fmt::format("{} is more than {}: a host cannot have more processes than the run; correct one of them",
                                  local_world_size->text, world_size->text));
   }
-  rank_env.decision =
+  rank_env.description =
       fmt::format("rank {} of {} (local rank {}), from {} and {}", rank_env.rank, rank_env.world_size, local, names.rank, names.world_size);
   return rank_env;
 }
@@ -242,7 +242,7 @@ void read_master(const VariableReader& variables, bool is_slurm, RankEnv& rank_e
     rank_env.port_source = fmt::format("computed from SLURM_JOB_ID={} and SLURM_STEP_ID={}", *job, *step);
     derived += fmt::format("; MASTER_PORT={} is computed from SLURM_JOB_ID and SLURM_STEP_ID", rank_env.master_port);
   }
-  rank_env.decision += derived;
+  rank_env.description += derived;
 }
 
 // Reads RankEnv::slurm_gpus; 0 if Slurm reports none. With --gpus-per-task Slurm gives each task its own GPUs.
@@ -293,7 +293,7 @@ RankEnv find_rank_env(const RankFlags& flags, const Environment& environment) {
                     "omit --init-method for a single process",
                     *init_method));
   } else {
-    rank_env.decision = "one process: no launcher's variables are set";
+    rank_env.description = "one process: no launcher's variables are set";
   }
   if (variables.text(kRank.rank)) {
     if (const auto nodes = variables.number("GROUP_WORLD_SIZE", 1, kMostRanks)) rank_env.num_nodes = nodes->value;
@@ -305,7 +305,7 @@ RankEnv find_rank_env(const RankFlags& flags, const Environment& environment) {
   }
   rank_env.secret = read_secret(variables, claim.names.rank);
   rank_env.gloo_interface = variables.text("GLOO_SOCKET_IFNAME").value_or("");
-  rank_env.decision += describe_ignored(variables, claim.names.rank);
+  rank_env.description += describe_ignored(variables, claim.names.rank);
   return rank_env;
 }
 

@@ -65,7 +65,7 @@ struct RankEnv {
   int launcher_messages_descriptor = -1;        // where `trainer launch` reports how other ranks have ended; -1: none
   int listen_descriptor = -1;                   // rank 0: a socket that `trainer launch` has bound to master_port; -1: none
   RunSecret secret = {};                        // from a launcher
-  std::string decision = {};                    // one line for the user: the source with its values, and what was ignored
+  std::string description = {};                 // one line for the user: the source with its values, and what was ignored
 };
 
 // Uses the first source that is set: flags; RANK and WORLD_SIZE (torchrun, `trainer launch`, Kubernetes); Open MPI's variables; those of

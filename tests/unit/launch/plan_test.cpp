@@ -237,7 +237,7 @@ TEST(ChildEnvironment, IsReadBackByTheStartedProcess) {
     }
     return std::nullopt;
   });
-  EXPECT_EQ(found.decision, "rank 3 of 6 (local rank 1 of 2), from RANK and WORLD_SIZE");
+  EXPECT_EQ(found.description, "rank 3 of 6 (local rank 1 of 2), from RANK and WORLD_SIZE");
   EXPECT_EQ(found.num_nodes, 3);
   EXPECT_EQ(found.master_addr, "127.0.0.1");
   EXPECT_EQ(found.master_port, 4711);

@@ -158,7 +158,7 @@ TEST(TrainerOfParts, WhatCannotBeTrainedIsRefused) {
   });
   refused("monitor.metric: the task does not measure iou; choose one of its validation metrics, or auto",
           [](auto&, auto& chosen) { chosen.loop.monitor.metric = "validation/iou"; });
-  refused("the network needs samples of shape 3x32x32, but those of TrainerParts::train have 3x24x24 after its transforms",
+  refused("the network needs samples of shape 3x32x32, but those of TrainerParts::train have 3x24x24 after their transforms",
           [](auto& parts, auto&) {
             parts.model = [](const auto& build) { return make(models::model_registry(), "demo_conv", build); };
             parts.train_transforms = read_components(data::transform_registry(), "[center_crop: {size: 24}]");

@@ -18,7 +18,7 @@ struct Refused {
 };
 
 const std::vector<Refused> kRefused = {
-    {{}, kTorchrun + Variables{{"RANK", "4"}}, "RANK=4 of WORLD_SIZE=4: ranks count from 0, so the last one is 3"},
+    {{}, kTorchrun + Variables{{"RANK", "4"}}, "RANK=4 with WORLD_SIZE=4: ranks are numbered from 0, so the last one is 3"},
     {{}, {{"RANK", "1"}}, "RANK=1 is set, but WORLD_SIZE is not; set both or neither"},
     {{}, {{"WORLD_SIZE", "2"}}, "WORLD_SIZE=2 is set, but RANK is not; set both or neither"},
     {{}, kTorchrun + Variables{{"RANK", "one"}}, "RANK=one: expected a whole number of at least 0"},
@@ -28,7 +28,9 @@ const std::vector<Refused> kRefused = {
     {{},
      kTorchrun + Variables{{"WORLD_SIZE", "2000000000"}},
      "WORLD_SIZE=2000000000: at most 100000 ranks are possible; set a smaller number"},
-    {{}, kTorchrun + Variables{{"RANK", "2000000000"}}, "RANK=2000000000 of WORLD_SIZE=4: ranks count from 0, so the last one is 3"},
+    {{},
+     kTorchrun + Variables{{"RANK", "2000000000"}},
+     "RANK=2000000000 with WORLD_SIZE=4: ranks are numbered from 0, so the last one is 3"},
     {{}, kTorchrun + Variables{{"LOCAL_RANK", "2000000000"}}, "LOCAL_RANK=2000000000 of LOCAL_WORLD_SIZE=2"},
     {{}, kTorchrun + Variables{{"LOCAL_WORLD_SIZE", "2000000000"}}, "LOCAL_WORLD_SIZE=2000000000 is more than WORLD_SIZE=4"},
     {{},
@@ -41,7 +43,9 @@ const std::vector<Refused> kRefused = {
     {{}, kTorchrun + Variables{{"MASTER_PORT", "http"}}, "MASTER_PORT=http: expected a whole number from 1 to 65535"},
     {{}, kTorchrun + Variables{{"MASTER_PORT", "0"}}, "MASTER_PORT=0: expected a whole number from 1 to 65535"},
     {{}, kTorchrun + Variables{{"MASTER_PORT", "65536"}}, "MASTER_PORT=65536: expected a whole number from 1 to 65535"},
-    {{}, kTorchrun + Variables{{"LOCAL_RANK", "2"}}, "LOCAL_RANK=2 of LOCAL_WORLD_SIZE=2: ranks count from 0, so the last one is 1"},
+    {{},
+     kTorchrun + Variables{{"LOCAL_RANK", "2"}},
+     "LOCAL_RANK=2 with LOCAL_WORLD_SIZE=2: ranks are numbered from 0, so the last one is 1"},
     {{}, kTorchrun + Variables{{"LOCAL_RANK", "4"}, {"LOCAL_WORLD_SIZE", ""}}, "LOCAL_RANK=4 of WORLD_SIZE=4"},
     {{}, kTorchrun + Variables{{"LOCAL_RANK", ""}}, "LOCAL_WORLD_SIZE=2 is set, but LOCAL_RANK is not; set both or neither"},
     {{}, kTorchrun + Variables{{"LOCAL_WORLD_SIZE", "8"}}, "LOCAL_WORLD_SIZE=8 is more than WORLD_SIZE=4"},
@@ -53,7 +57,7 @@ const std::vector<Refused> kRefused = {
     {{.init_method = "tcp://h:1?rank=0&world_size=4"}, kTorchrun, "rank=0 of --init-method contradicts RANK=1 of the environment"},
     {{.rank = 1}, kTorchrun, "--rank 1 is set, but --world-size is not; set both or neither"},
     {{.world_size = 2}, {}, "--world-size 2 is set, but --rank is not; set both or neither"},
-    {{.rank = 2, .world_size = 2}, {}, "--rank 2 of --world-size 2: ranks count from 0"},
+    {{.rank = 2, .world_size = 2}, {}, "--rank 2 with --world-size 2: ranks are numbered from 0"},
     {{.rank = -1, .world_size = 2}, {}, "--rank -1: expected a whole number of at least 0"},
     {{.rank = 0, .world_size = 0}, {}, "--world-size 0: expected a whole number of at least 1"},
     {{.local_rank = 0}, {}, "--local-rank 0 is set without --rank and --world-size, or RANK and WORLD_SIZE"},
@@ -71,7 +75,7 @@ const std::vector<Refused> kRefused = {
     {{}, kStep + Variables{{"SLURM_PROCID", ""}}, "SLURM_STEP_NUM_TASKS=3 is set, but SLURM_PROCID is not"},
     {{},
      kStep + Variables{{"SLURM_LOCALID", "1"}},
-     "SLURM_LOCALID=1 of SLURM_STEP_TASKS_PER_NODE=2,1: ranks count from 0, so the last one is 0"},
+     "SLURM_LOCALID=1 with SLURM_STEP_TASKS_PER_NODE=2,1: ranks are numbered from 0, so the last one is 0"},
     {{}, kStep + Variables{{"SLURM_NODEID", "2"}}, "SLURM_STEP_TASKS_PER_NODE=2,1 has no entry for SLURM_NODEID=2"},
     {{}, kStep + Variables{{"SLURM_STEP_NODELIST", "n[1-"}}, "SLURM_STEP_NODELIST=n[1-: expected host names"},
 };
