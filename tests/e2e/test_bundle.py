@@ -1,5 +1,5 @@
-"""The archives of scripts/bundle.sh, in root folders of Debian releases that have nothing else: no network, no Python. TRAINER_BUILD_DIR is the
-build, TRAINER_FAKE_CUDA what has to be preloaded for a GPU that tests/fake_cuda imitates."""
+"""The archives of scripts/bundle.sh, in root folders of Debian releases without a network and without Python. TRAINER_BUILD_DIR is the
+build; TRAINER_FAKE_CUDA names the libraries that are preloaded to imitate a GPU (tests/fake_cuda)."""
 
 import os
 import pathlib
@@ -15,7 +15,7 @@ from debian_roots import copy_root, needs_roots, run_checked, run_inside  # noqa
 from test_install import torch_folder  # noqa: E402
 
 BUILD = pathlib.Path(os.environ["TRAINER_BUILD_DIR"])
-# One file of each format. WebP is read, and PNG checked further, by OpenCV.
+# One file of each format. OpenCV reads WebP, and checks PNG further.
 IMAGES = ("baseline_420.jpg", "mode_rgb.png", "lossy_rgb.webp", "adobe_deflate.tif")
 
 
@@ -46,7 +46,7 @@ class BundleCase(unittest.TestCase):
         cls.bundle, cls.text = make_bundle(cls.folder, *cls.arguments)
 
     def check_openmp(self):
-        """The distribution's would have other threads than LibTorch's."""
+        """The bundle must have only LibTorch's OpenMP library, because the distribution's would start threads of its own."""
         self.assertEqual(list((self.bundle / "lib/trainer/system").glob("libgomp*")), [])
 
 
@@ -86,7 +86,7 @@ class CpuTest(BundleCase):
         self.check_in("bookworm")
 
     def test_trixie(self):
-        # As in the test of the kit for GPUs.
+        # Debian 13 with Python, as in test_gpu_kit.py.
         self.check_in("trixie", ("python3",))
 
 

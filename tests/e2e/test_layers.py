@@ -15,7 +15,8 @@ RUN = ["dataset={name: synthetic, shape: [3, 32, 32], num_classes: 10, num_train
        "dataset.validation_transforms=[]", "dataloader={batch_size: null, global_batch_size: 16}", "training={epochs: 2, steps: null}", "logging.every_steps=1",
        "runtime={device: cpu, threads: 1}", "amp.enabled=false", "validation.every_epochs=1", "lr_scheduler={name: constant}"]
 
-# The layers of a network for images of 3 x 32 x 32 in 10 classes, and the message about them (…: any text), with the place in the file.
+# The layers of a network for images of 3 x 32 x 32 in 10 classes, and the error message about them with its place in the file (…: any
+# text).
 HEAD = "global_avg_pool, linear"
 WRONG = [
     ("layers: []", "4:11: model.layers: is empty; list some layers"),
@@ -109,7 +110,7 @@ class LayersTest(FolderCase):
         listed = self.train("listed", config=ROOT / "configs" / "layers_resnet20.yaml")
         named = self.train("named", config=ROOT / "configs" / "cifar10_resnet20.yaml")
         self.assertEqual(equal_runs.results_of(listed)[0], equal_runs.results_of(named)[0])
-        # Its parameters have the same names, too.
+        # The network of the experiment file has the same parameter names as the built-in one.
         resumed = trainer("eval", "--config", listed / "config.yaml", "--checkpoint", named / "checkpoints" / "last.pt")
         self.assertEqual(resumed.returncode, 0, resumed.err)
 
@@ -120,7 +121,7 @@ class LayersTest(FolderCase):
         self.assertEqual(equal_runs.tensors(straight), equal_runs.tensors(resumed))
 
     def test_two_ranks_are_as_one(self):
-        # Each rank draws its own random numbers.
+        # Dropout is off, because each rank draws its own random numbers.
         exact = ["runtime.dtype=float64", "distributed.sync_batch_norm=true", "model.layers[6].inverted_residual.drop_path=0", "model.layers[8].dropout.p=0"]
         one, two = ([event["loss"] for event in equal_runs.results_of(self.train(str(ranks), *exact, ranks=ranks))[0]] for ranks in (1, 2))
         self.assertEqual(len(one), 14)
