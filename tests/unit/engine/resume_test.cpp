@@ -41,7 +41,7 @@ const std::string kNorm = "{name: resnet20}";
 
 using Overrides = std::vector<std::string>;
 
-// The run as rank 0 has it; the other ranks' parameters are the same.
+// Returns the run of rank 0; the other ranks' parameters are equal.
 SmallRun train_on(int world_size, const std::string& text, const Overrides& overrides, int64_t max_steps,
                   const std::filesystem::path& folder) {
   SmallRun first;
@@ -53,7 +53,7 @@ SmallRun train_on(int world_size, const std::string& text, const Overrides& over
   return first;
 }
 
-// Losses, metrics, learning rates and steps, as lines.
+// Returns losses, metrics, learning rates and steps as lines of text.
 std::vector<std::string> lines_of(const testing::Recorder& events) {
   std::vector<std::string> lines;
   for (const auto& e : events.train) {
@@ -219,7 +219,7 @@ TEST(Resume, FromACheckpointWithinAnEpoch) {
   }
 }
 
-// Each image of the synthetic set has a different first value.
+// Identifies an image of the synthetic data set by its first value, which differs between images.
 double identity_of(const torch::Tensor& image) { return image.flatten()[0].item<double>(); }
 
 TEST(Resume, AnotherNumberOfRanksTrainsTheRestOfAnEpoch) {
