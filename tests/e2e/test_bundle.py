@@ -26,7 +26,7 @@ def setUpModule():
 
 
 def make_bundle(folder, *arguments):
-    """Returns the unpacked folder, and what the script printed."""
+    """Returns the unpacked folder, and the output of the script."""
     run = run_checked([ROOT / "scripts" / "bundle.sh", "--output", folder, "--level", "1", *arguments])
     [archive] = folder.glob("*.tar.zst")
     run_checked(["tar", "--zstd", "-xf", archive, "-C", folder])

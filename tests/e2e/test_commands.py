@@ -1,5 +1,5 @@
-"""Command lines, lists, data commands, and what a process of the program loads and sets. TRAINER_BINARY is the program; TRAINER_OPENCV is 0
-if it was built without OpenCV."""
+"""Command lines, lists, data commands, and the libraries and settings of the program's processes. TRAINER_BINARY is the program;
+TRAINER_OPENCV is 0 if it was built without OpenCV."""
 
 import os
 import pathlib

@@ -96,7 +96,7 @@ class ContainerTest(unittest.TestCase):
 
     def start(self, *args, **options):
         """Returns when training has started."""
-        # Not a pipe, because podman blocks when a pipe is full.
+        # The output goes to a file, because podman blocks when a pipe is full.
         log = self.runs.with_suffix(".log")
         self.addCleanup(log.unlink)
         with log.open("w") as stderr:

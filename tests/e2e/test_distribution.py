@@ -105,7 +105,7 @@ class DistributionTest(LaunchCase):
         self.assert_equal_runs("one", "local")
 
     def make_other(self, change):
-        """Another folder in which a rank can be started, whose images `change` has changed."""
+        """Makes another folder in which a rank can be started, and changes its images with `change`."""
         other = self.folder / "other"
         shutil.rmtree(other, ignore_errors=True)
         shutil.copytree(self.with_images, other)

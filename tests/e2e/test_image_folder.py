@@ -66,7 +66,7 @@ def png(height, width, rgb):
 
 
 def plain_png(number):
-    """One of many small images, each with a colour and a size of its own."""
+    """One of many small images, each with its own colour and size."""
     height, width = 20 + number % 7, 30 - number % 5
     return png(height, width, bytes((37 * number % 256, 101 * number % 256, 53 * number % 256)) * (height * width))
 
@@ -274,7 +274,7 @@ class ImageFolderTest(unittest.TestCase):
         row.check(self, self.refuse(2, message, "dataset.train_transforms=[{resize: {size: 256}}]"), 2)
 
     def damage(self, path):
-        """Cuts a file in the middle of its pixels."""
+        """Truncates a file in the middle of its pixels."""
         path.write_bytes(path.read_bytes()[:60])
 
     def test_data_check_lists_every_bad_file(self):
@@ -296,7 +296,7 @@ class ImageFolderTest(unittest.TestCase):
         self.assertRegex(lines[2], f"^validation sample 1, {self.data}/val/dog/00000.png: it is not a supported image file")
 
     def write_odd_images(self):
-        """Two classes for training and validation, among them images and files of which a user should know."""
+        """Writes two classes for training and validation, including images and files about which the program warns."""
         write_images(self.data / "train", ("cat", "dog"), 4)
         write_images(self.data / "val", ("cat", "dog"), 1, first=20)
         cat = self.data / "train" / "cat"

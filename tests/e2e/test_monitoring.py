@@ -39,7 +39,7 @@ class MonitoringTest(FolderCase):
         return run
 
     def stop(self, name, *overrides):
-        """Stops a run once it has trained a few steps; returns what it printed."""
+        """Stops a run after it has trained a few steps; returns its output."""
         arguments = [BINARY, "--config", self.config, "--run-dir", self.folder / name, "--progress", "plain", *overrides]
         process = subprocess.Popen(list(map(str, arguments)), stderr=subprocess.PIPE, text=True)
         text = ""

@@ -170,7 +170,7 @@ class SplitTest(FolderCase):
         mean = sum(top1) / 3
         self.assertAlmostEqual(joined["mean"]["top1"], mean, delta=1e-12)
         self.assertAlmostEqual(joined["deviation"]["top1"], (sum((value - mean) ** 2 for value in top1) / 2) ** 0.5, delta=1e-12)
-        # Each image was validated on once.
+        # Each image was a validation image once.
         self.assertEqual(sum(fold["num_samples"] for fold in joined["folds"]), 160)
         self.assertEqual([sum(row) for row in joined["confusion"]], [56, 104])
         self.assertRegex(run.out, r"\nmean +\d\.\d{4}")

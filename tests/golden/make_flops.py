@@ -18,7 +18,7 @@ def torchvision_network(name):
 
 
 def vgg11_cifar():
-    """With one linear layer behind the convolutions of torchvision's network."""
+    """One linear layer after the convolutions of torchvision's network."""
     return nn.Sequential(torchvision.models.vgg11_bn(weights=None).features, nn.Flatten(), nn.Linear(512, 10))
 
 

@@ -42,7 +42,7 @@ def texture(random):
 
 
 def part_of_machine(random, fixture):
-    """The same scene from nearly the same place, with small differences."""
+    """Images of the same scene from nearly the same place, with small differences."""
     left, top = random.integers(6, 11, 2)
     image = np.asarray(fixture.crop((left, top, left + SIDE, top + SIDE)), np.float32) * random.normal(1, 0.03)
     marks = np.asarray(Image.fromarray(random.normal(0, 1, (SIDE // 5, SIDE // 10)).astype(np.float32)).resize((SIDE, SIDE), Image.BICUBIC))

@@ -322,10 +322,10 @@ class ImageDepthsTest(FolderCase):
         text = output.read_text()
         self.assertIn("mode: grey16", text)
         self.assertIn("16 bits of grey", text)
-        # The file for starting has these validation transforms: the shorter edge resized to 73 pixels, then the central 64 x 64.
+        # `trainer init` writes these validation transforms: the shorter edge resized to 73 pixels, then the central 64 x 64.
         self.assertIn("resize: {size: 73}", text)
         middle = np.stack([np.asarray(Image.fromarray(image).resize((93, 73), Image.Resampling.BILINEAR))[4:68, 14:78] for image in values]) / 65535
-        # The file has four digits of each number.
+        # `trainer init` writes four digits.
         self.assertAlmostEqual(float(text.split("mean: [")[1].split("]")[0]) / middle.mean(), 1, delta=5e-4)
         self.assertAlmostEqual(float(text.split("std: [")[1].split("]")[0]) / middle.std(), 1, delta=5e-4)
         self.assertEqual(trainer("validate", "--config", output).returncode, 0)

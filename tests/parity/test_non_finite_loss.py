@@ -1,5 +1,5 @@
-"""One loss of a float16 run is not a number: the program does what Python's training loop with torch.amp.GradScaler does. TRAINER_BINARY is
-the program, TRAINER_FAULTS the library that plants the loss."""
+"""One loss of a float16 run is NaN: the program acts like Python's training loop with torch.amp.GradScaler. TRAINER_BINARY is the program,
+TRAINER_FAULTS the library that makes the loss NaN."""
 
 import json
 import os

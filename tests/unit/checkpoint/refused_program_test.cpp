@@ -145,7 +145,7 @@ TEST(RefusedProgram, NeedsTooMuchMemory) {
     bomb += std::string("eq") + i;
   }
   EXPECT_THAT(program_refusal("(" + bomb + "t."), too_much);
-  // One long text, many times.
+  // A list that contains the same long text many times.
   std::string repeats = "](" + text(std::string(10000, 'a')) + "q" + std::string(1, '\0');
   for (int i = 0; i < 2000; ++i) repeats += std::string("h\0", 2);
   EXPECT_THAT(program_refusal(repeats + "e."), too_much);

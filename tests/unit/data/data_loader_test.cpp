@@ -217,7 +217,7 @@ TEST(DataLoader, OddSizes) {
 
 TEST(DataLoader, ReusesItsBuffersAndDoesNotOverwriteTheBatchInUse) {
   const auto pipeline = augmenting_pipeline(CountingImages(1).info());
-  // At least one batch is kept for each thread.
+  // With 2 and with 3 threads, of which each has at least one batch ready.
   for (const auto& [num_workers, prefetch] : {std::pair{2, 3}, std::pair{3, 2}}) {
     const CountingImages dataset(200);
     DataLoader loader(dataset, pipeline, {.batch_size = 2, .num_workers = num_workers, .prefetch = prefetch});

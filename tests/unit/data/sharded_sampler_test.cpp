@@ -11,7 +11,7 @@
 namespace trainer::data {
 namespace {
 
-// In the order of the data set.
+// A sampler in the order of the data set.
 class InOrder : public Sampler {
  public:
   explicit InOrder(int64_t num_samples) : num_samples_(num_samples) {}

@@ -397,7 +397,7 @@ TEST_F(CsvTargetsTest, Numbers) {
   options_.columns = {"weight", "weight"};
   EXPECT_EQ(problem_with("path,weight\n1.jpg,1\n"), "dataset.columns contains \"weight\" twice; remove one of them");
   options_.columns = {};
-  // A path that is not a file and has no extension of an image marks a header, even if the columns are years.
+  // A path that is neither a file nor has the extension of an image marks a header, even if the other columns are numbers such as years.
   EXPECT_THAT(targets_of("path,2019,2020\n1.jpg,1,2\n"), ElementsAre("1.jpg 1 2"));
   write_bytes(path("noext"), "image");
   EXPECT_EQ(problem_with("noext,n/a\n"), "line 1 has \"n/a\"; write a finite number, such as 0.25");

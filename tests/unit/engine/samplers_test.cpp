@@ -51,7 +51,7 @@ class Samplers : public ::testing::Test {
         folder_.path().string(), sampler);
   }
 
-  // By name, with the number of samples in an epoch.
+  // The samplers by name: YAML, and the number of samples in an epoch.
   std::map<std::string, std::pair<std::string, int64_t>> samplers() const {
     return {{"shuffled", {"{name: shuffled}", 60}},
             {"weighted", {fmt::format("{{name: weighted, weights: {}/weights.txt, num_samples: 31}}", folder_.path().string()), 31}},

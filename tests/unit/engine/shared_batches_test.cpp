@@ -38,7 +38,7 @@ class Ramp : public data::Dataset {
   data::DatasetInfo info_{.shape = {2}, .is_image = false, .num_classes = 0, .num_targets = 2};
 };
 
-// Ranks with different numbers of batches, full, smaller and empty ones.
+// Ranks with different numbers of batches: full, smaller and empty ones.
 RankShard shard_for_rank(int rank) {
   const std::vector<std::vector<int64_t>> sizes = {{4, 4, 1}, {4, 3}, {0, 4, 2, 4}};
   RankShard shard{.samples = {}, .batch_sizes = sizes[static_cast<size_t>(rank)]};

@@ -163,7 +163,7 @@ TEST(EarlyStopping, AtTheLastStepIsTheReasonOfTheEnd) {
   EXPECT_THAT(run.events.end.message, ::testing::EndsWith("in 2 consecutive validations (training.early_stopping)"));
 }
 
-// With a learning rate of 0 nothing gets better after the first validation.
+// With a learning rate of 0, no validation is better than the first one.
 TEST(EarlyStopping, EndsTheTrainingAfterPatienceValidations) {
   const auto run = train_text(kFiveSteps, {"optimizer.lr=0", "training.epochs=100", "training.early_stopping={patience: 3}"});
   EXPECT_TRUE(run.done);

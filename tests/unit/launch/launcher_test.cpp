@@ -342,7 +342,7 @@ TEST(Launcher, AProgramThatCannotBeStarted) {
     return "started";
   };
   EXPECT_EQ(error_of({"/nonexistent/trainer", {}, {{}}}), "cannot start /nonexistent/trainer: No such file or directory");
-  // The first process runs already. The second cannot be started, because Linux limits a string to 128 KiB.
+  // The first process is running when the second cannot be started, because Linux limits a string to 128 KiB.
   EXPECT_EQ(error_of({"/bin/sh", {"-c", "kill -STOP $$"}, {{}, {"X=" + std::string(1 << 18, 'x')}}}),
             "cannot start /bin/sh: Argument list too long");
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);

@@ -53,7 +53,7 @@ TEST(RunDirectory, KnowsTheFilesThatRunsWrite) {
   }
   files.insert(files.end(), {directory.log_file(), rank_log_file(folder.path(), 3), directory.checkpoint_folder() / "last.pt",
                              directory.tensorboard_folder() / "events", directory.non_finite_folder() / "step_1" / "model.pt"});
-  // Also the lock and the list of files, which are hidden.
+  // The lock and the list of files are added.
   for (const auto& entry : std::filesystem::directory_iterator(folder.path())) files.push_back(entry.path());
   for (const auto& file : files) EXPECT_TRUE(is_file_of_run(file.lexically_relative(folder.path()))) << file;
   for (const char* other : {"report.html", "rank_.log", "rank_x.log", "checkpoints/mean.safetensors", "other/metrics.jsonl"}) {
@@ -284,7 +284,7 @@ TEST(RunDirectory, OtherNamesDoNotMatter) {
   EXPECT_EQ(message_of_opening<UsageError>(folder.path()), "opened");
 }
 
-// Without the list that later versions write.
+// A run directory of an earlier version has no list of files.
 TEST(RunDirectory, ARunDirectoryOfAnEarlierVersionIsTaken) {
   const std::string environment = R"({"command_line": [], "trainer_version": "1.0", "ranks": []})";
   const std::string event = R"({"event":"start","time":1.5,"epoch":0,"step":0})";
