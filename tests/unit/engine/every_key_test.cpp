@@ -107,7 +107,7 @@ int check_section(const Key& section_key, const std::string& outer = "") {
 TEST(EveryKey, MisspeltMistypedAndOutOfRangeAreRefused) {
   config::Experiment experiment;
   KeyTable top;
-  const auto registries = session::all_registries();  // the table refers to it
+  const auto registries = session::all_registries();  // the key table refers to the registries
   experiment.describe(top, registries);
   int num_keys = 0;
   for (const auto& key : top.keys()) {
