@@ -49,7 +49,7 @@ def layout_name(dtype, channels_last):
 
 class BestPython:
     """The fastest settings in the sweep for this kind of CPU; without a sweep, settings that were fastest in every other sweep. With
-    `float32`, without autocast."""
+    `float32`, autocast is off."""
 
     def __init__(self, float32):
         self.bfloat16 = cpu.has_fast_bfloat16() and not float32
@@ -468,13 +468,13 @@ def print_result(title, result):
     elif result["unit"] == "% of a step":
         for c in result["contenders"]:
             print("  median {1:+.2f}, quartiles {0:+.2f} and {2:+.2f}, {count} turns".format(*c["quartiles"], count=len(c["values"])))
-            print("  its parts separately: calls in a step {calls:.3f} %, heartbeats {beats:.3f} % of a processor".format(**c["parts"]))
+            print("  parts measured separately: calls in a step {calls:.3f} %, heartbeats {beats:.3f} % of a processor".format(**c["parts"]))
     elif result["unit"] == "ms":
         print_checkpoint(result)
     else:
         print_contenders(result, digits=2 if result["unit"] == "s" else 0)
     if max(result.get("foreign_cores", [0])) > 0.2:
-        print(f"  other processes used up to {max(result['foreign_cores']):.1f} cores: these figures are not reliable")
+        print(f"  other processes used up to {max(result['foreign_cores']):.1f} cores: these figures are not reliable; repeat them on an idle machine")
     sys.stdout.flush()
 
 

@@ -20,7 +20,7 @@ class Listener final : public reporting::Sink {
   void on_checkpoint(const reporting::CheckpointEvent& event) override { seconds = event.seconds; }
   void on_warning(const reporting::WarningEvent& event) override { throw std::runtime_error(event.message); }
 
-  double seconds = 0;  // from the end of the pause until it was on the disk
+  double seconds = 0;  // from the end of the pause until the checkpoint was on the disk
 };
 
 // Training with checkpoints in a folder.
@@ -35,7 +35,7 @@ class CheckpointedTraining {
   nlohmann::json run(int64_t count) {
     nlohmann::json answer = {{"pause", {}}, {"written", {}}, {"plain", {}}, {"beside", {}}, {"load", {}}};
     for (int64_t i = 0; i < count; ++i) {
-      train();  // a warm-up, so that after-effects of loading are not measured
+      train();  // a warm-up, because loading slows down the next steps
       answer["plain"].push_back(seconds_of([&] { train(); }));
       run_.progress.step += 1;
       const auto pause = seconds_of([&] { checkpoints_.save(/*is_best=*/false); });

@@ -112,7 +112,8 @@ class Run {
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
-  // From now on rank `lost` sends nothing. `is_noticed`: whether another rank asks for the first failure, as after a broken connection.
+  // Makes rank `lost` send nothing more, and returns what the other ranks report. `is_noticed`: whether another rank asks for the first
+  // failure, as after a broken connection.
   json lose(int lost, bool is_noticed, int patience_seconds) {
     std::vector<std::string> before;
     {

@@ -48,7 +48,7 @@ namespace trainer::bench {
 
 HWY_EXPORT(multiply_and_add);
 
-// Operations per second of all cores.
+// Returns the operations per second of all cores together.
 double measure(int num_threads) {
   constexpr int64_t kRounds = 20'000'000;
   std::vector<std::thread> threads;
@@ -70,7 +70,7 @@ double measure(int num_threads) {
 int main() {
   const int num_threads = static_cast<int>(trainer::world::available_cpus());
   double best = 0;
-  // The best of several runs, because other work can only make it slower.
+  // The best of several runs, because other processes can only make a run slower.
   for (int i = 0; i < 5; ++i) best = std::max(best, trainer::bench::measure(num_threads));
   fmt::print("{:.1f}\n", best / 1e9);
 }

@@ -1,5 +1,5 @@
 // Training steps of one of several ranks that exchange gradients over gloo, for bench.py. Rank and world size are in the environment
-// variables of torchrun and `trainer launch`. Rank 0 communicates with bench.py; the others follow it.
+// variables of torchrun and `trainer launch`. Rank 0 communicates with bench.py and sends the number of steps to the others.
 
 #include <unistd.h>
 
@@ -132,26 +132,26 @@ class WatchCost {
   WatchCost(engine::Parts& parts, bench::Training& training, const distributed::Rendezvous& rendezvous)
       : parts_(parts), training_(training), rendezvous_(rendezvous), stop_consensus_(parts.ranks.control) {}
 
-  // Collective. The fraction of a processor that failure detection uses on this rank without other work, less the use of threads that wait
-  // anyway.
+  // Collective. Returns the fraction of a processor that an idle rank uses with failure detection, minus the fraction without it.
   double idle_share() const {
     const double without = busy_share();
     const auto detector = make_detector(make_activity());
     return busy_share() - without;
   }
 
-  // Collective. Seconds per step for the agreement to stop and for recording the activity, when all ranks call at the same time.
+  // Collective. Returns the seconds per step for the agreement to stop and for recording the activity, when all ranks call at the same
+  // time.
   double call_seconds() {
     constexpr int64_t kNumCalls = 2000;
     const auto activity = make_activity();
     const auto seconds = time([&] {
-      for (int64_t step = 0; step < kNumCalls; ++step) look_around(*activity, step);
+      for (int64_t step = 0; step < kNumCalls; ++step) agree_and_record(*activity, step);
     });
     stop_consensus_.finish();
     return seconds / kNumCalls;
   }
 
-  // Collective. Returns the seconds of `count` steps with and without both.
+  // Collective. Returns the seconds of `count` steps with and without failure detection and the agreement to stop.
   json run(int64_t count) {
     watches_first_ = !watches_first_;
     json result;
@@ -185,10 +185,10 @@ class WatchCost {
   double run_watched(int64_t count) {
     const auto activity = make_activity();
     const auto detector = make_detector(activity);
-    return time([&] { training_.run(count, [&](int64_t step) { look_around(*activity, step); }); });
+    return time([&] { training_.run(count, [&](int64_t step) { agree_and_record(*activity, step); }); });
   }
 
-  void look_around(distributed::Activity& activity, int64_t step) {
+  void agree_and_record(distributed::Activity& activity, int64_t step) {
     stop_consensus_.any_requested(false);
     activity.enter(distributed::Phase::kLoading, step);
     activity.enter(distributed::Phase::kStep, step);

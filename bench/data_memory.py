@@ -51,7 +51,7 @@ def main():
             while not memory or max(memory) < options.batches:
                 time.sleep(0.5)
                 if launcher.poll() is not None:
-                    raise SystemExit(f"the launcher ended with {launcher.returncode}")
+                    raise SystemExit(f"`trainer launch` ended with exit code {launcher.returncode}")
                 lines = pathlib.Path(log, "metrics.jsonl").read_text().splitlines() if pathlib.Path(log, "metrics.jsonl").exists() else []
                 steps = [int(match[1]) for line in lines if '"train"' in line and (match := re.search(r'"step": ?(\d+)', line))]
                 ranks = subprocess.run(["pgrep", "-P", str(launcher.pid)], capture_output=True, text=True).stdout.split()

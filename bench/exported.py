@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Compares the outputs of exported networks and libtrainer_predict with `trainer predict` on 200 images of different sizes (images of
-scikit-image and CIFAR-10), and those of an application that resizes with OpenCV. Prints a table. EfficientNet-Lite0 has its published
+"""Compares the outputs of exported networks, of libtrainer_predict, and of an application that resizes with OpenCV with those of `trainer
+predict`, on 200 images of different sizes (images of scikit-image and CIFAR-10). Prints a table. EfficientNet-Lite0 has its published
 weights; the other networks have random ones, with batch-normalisation statistics of these images. Needs `pip install
 opencv-python-headless` in .deps/venv; takes about ten minutes."""
 
@@ -36,15 +36,15 @@ def folder_of(package):
 
 def make_images(folder):
     """Writes PNG files of many sizes: whole images, parts of them, and CIFAR-10 images."""
-    pictures = [Image.open(path).convert("RGB") for path in sorted((folder_of("skimage") / "data").glob("*")) if path.suffix in (".png", ".jpg", ".jpeg")]
-    pictures = [picture for picture in pictures if min(picture.size) >= 64]
+    photographs = [Image.open(path).convert("RGB") for path in sorted((folder_of("skimage") / "data").glob("*")) if path.suffix in (".png", ".jpg", ".jpeg")]
+    photographs = [photograph for photograph in photographs if min(photograph.size) >= 64]
     random = numpy.random.default_rng(1)
-    images = list(pictures)
+    images = list(photographs)
     while len(images) < NUM_IMAGES - 60:
-        picture = pictures[random.integers(len(pictures))]
-        width, height = (int(random.integers(48, size + 1)) for size in picture.size)
-        left, top = (int(random.integers(0, size - part + 1)) for size, part in zip(picture.size, (width, height)))
-        images.append(picture.crop((left, top, left + width, top + height)))
+        photograph = photographs[random.integers(len(photographs))]
+        width, height = (int(random.integers(48, size + 1)) for size in photograph.size)
+        left, top = (int(random.integers(0, size - part + 1)) for size, part in zip(photograph.size, (width, height)))
+        images.append(photograph.crop((left, top, left + width, top + height)))
     batch = (ROOT / "datasets" / "cifar10_sample" / "cifar-10-batches-bin" / "test_batch.bin").read_bytes()
     for i in range(NUM_IMAGES - len(images)):
         pixels = numpy.frombuffer(batch[i * 3073 + 1:(i + 1) * 3073], dtype=numpy.uint8).reshape(3, 32, 32).transpose(1, 2, 0)

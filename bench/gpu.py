@@ -28,7 +28,8 @@ CASES = [
 CPU_CASES = [("ResNet-18 x 4, 32 px", "resnet18", "cifar", 4, 32, False)]
 # The time limit of one contender.
 LIMIT_SECONDS = 240
-# For float64. Both sides use the same library, which may choose different algorithms with different orders of sums. The three steps amplify the differences: in float32, by a factor of several thousand for ResNet-50.
+# The largest relative difference of losses in float64. Both sides use the same library, but it may choose algorithms that add in different
+# orders. Three steps amplify these differences: in float32, by a factor of several thousand for ResNet-50.
 LOSS_TOLERANCE = 1e-9
 
 
@@ -98,7 +99,7 @@ class Bench:
         workers = []
         for name, argv in self.contenders(case):
             if name == "Python, compiled" and not self.left(150):
-                failures[name] = "skipped for lack of time"
+                failures[name] = "skipped, because the time of --minutes does not suffice"
                 continue
             try:
                 # `timeout` ends a contender that hangs, so that reading its answer ends too.
@@ -188,7 +189,7 @@ def main():
     options.bin = options.bin.resolve()
     facts = python_facts(options.python)
     if options.device == "cuda" and not facts["has_gpu"]:
-        print("no GPU: torch.cuda.is_available() is false", file=sys.stderr)
+        print("no GPU: torch.cuda.is_available() is false; --device cpu only tries the script", file=sys.stderr)
         return 2
     bench = Bench(options)
     report = {"machine": {**machine(), **facts}, "rounds": options.rounds, "seconds": options.seconds, "results": {}}
@@ -198,7 +199,7 @@ def main():
     failed = False
     for title, measure in parts:
         if not bench.left(60):
-            print(f"{title}: skipped for lack of time")
+            print(f"{title}: skipped, because the time of --minutes does not suffice")
             continue
         try:
             result = measure()

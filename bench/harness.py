@@ -1,4 +1,4 @@
-"""Processes to measure in turns, and a description of the machine."""
+"""Runs the processes that are measured in turns, and describes the machine."""
 
 import datetime
 import importlib.metadata
@@ -85,7 +85,8 @@ def rank_variables(num_ranks):
 
 
 class Worker:
-    """A process with the protocol of peers/worker.py, or several ranks, of which the first has it. The constructor returns when it is ready.
+    """A process with the protocol of peers/worker.py, or several ranks, of which the first uses the protocol. The constructor returns
+    when the process is ready.
     `environment`: variables in addition to those of this process and of the allocator setting."""
 
     def __init__(self, name, argv, images_per_step, allocator=False, num_ranks=1, environment=None):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Compares the suggestion of `trainer lr-find` with a grid of learning rates on three data sets: trains with each, and prints the
-accuracies after the last epoch. This program draws two of the data sets. Takes half an hour on two idle cores. Completed runs in
+"""Compares the suggestion of `trainer lr-find` with a grid of learning rates on three data sets: trains with each of the rates, and prints
+the accuracies after the last epoch. This program draws two of the data sets. Takes half an hour on two idle cores. Completed runs in
 build/lr_find are not repeated. --golden writes the losses of lr-find and the accuracies for a test. Exits with 1 if a suggestion is more
 than 3 points below the best of the grid."""
 

@@ -80,7 +80,7 @@ def main():
             results[title] = results_of(run_dir)
             print(f"{title}: top1 {[event['top1'] for event in results[title] if event['event'] == 'validation']}", flush=True)
     if any(result != results["binary files"] for result in results.values()):
-        raise SystemExit("the results differ")
+        raise SystemExit("the losses or accuracies of the sources differ")
     print(f"all {len(results['binary files'])} lines of metrics are equal")
 
 

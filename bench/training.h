@@ -25,7 +25,7 @@ struct TrainingOptions {
   std::string source = "pipeline";
   std::string data;
   int64_t batch_size = 128;
-  int64_t image_size = 32;  // of ready batches
+  int64_t image_size = 32;  // height and width, for ready batches
   std::vector<std::string> overrides;
 
   void add_to(CLI::App& app) {
@@ -57,7 +57,7 @@ inline config::Experiment make_experiment(const TrainingOptions& options) {
 // An endless source of batches: ready batches in the memory of the device, or those of the loader.
 class BatchSource {
  public:
-  // `image_size`: of ready batches; empty: use the loader's batches.
+  // `image_size`: height and width of ready batches; empty: use the loader's batches.
   BatchSource(engine::Parts& parts, std::optional<int64_t> image_size) : parts_(parts) {
     for (int i = 0; image_size && i < 8; ++i) {
       add(torch::randn({parts.plan.batch_size, 3, *image_size, *image_size}),
@@ -115,7 +115,7 @@ class Training {
 
   task::TrainMeter& meter() { return meter_; }
 
-  // Collective. Waits until all ranks are done.
+  // Collective. Waits until all ranks are done; throws if the loss is not finite.
   void check() {
     if (!std::isfinite(meter_.read(*parts_.ranks.world).metrics[0].value))
       throw std::runtime_error("the loss is not finite, so the figures are meaningless");

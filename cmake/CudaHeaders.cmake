@@ -1,11 +1,11 @@
-# Finds the headers with which the CUDA module is compiled. No CUDA compiler is needed, but the headers must be complete and of the versions
-# with which LibTorch was built: ProcessGroupNCCL::Options holds a structure of nccl.h.
+# Finds the headers with which the CUDA module is compiled. No CUDA compiler is needed, but the headers must be complete and have the
+# versions with which LibTorch was built; for example, ProcessGroupNCCL::Options contains a structure of nccl.h.
 
-# The headers that LibTorch's CUDA library includes. Some wheels contain a part of them without scripts/setup.sh --cuda.
+# The CUDA headers that LibTorch's headers include. Without scripts/setup.sh --cuda, the installed wheels may contain only some of them.
 set(TRAINER_CUDA_HEADERS cuda_runtime_api.h crt/host_defines.h cublas_v2.h cusparse.h cusolverDn.h)
 
-# trainer_version_in(<result> <file> <regular expression with one group>): the group of the first match; empty if there is no match or no
-# file.
+# trainer_version_in(<result> <file> <regular expression with one group>): sets <result> to the group of the first match; empty if there is
+# no match or no file.
 function(trainer_version_in result file pattern)
   set(${result} "" PARENT_SCOPE)
   if(EXISTS "${file}")
@@ -18,7 +18,7 @@ endfunction()
 
 # trainer_find_cuda_headers(<torch> <folder>...): sets in the caller's scope
 #   CUDA_INCLUDE_DIR, NCCL_INCLUDE_DIR   the first folders that fit the LibTorch in <torch>; empty if there are none
-#   CUDA_REFUSALS                        why the folders before them do not, one text each
+#   CUDA_REFUSALS                        why earlier folders do not fit, one text per reason
 function(trainer_find_cuda_headers torch)
   set(folders ${ARGN})
   list(REMOVE_DUPLICATES folders)
@@ -27,7 +27,7 @@ function(trainer_find_cuda_headers torch)
   set(NCCL_INCLUDE_DIR)
   trainer_version_in(wanted_cuda "${torch}/lib/libc10_cuda.so" "libcudart[^ ]*\\.so\\.([0-9]+)")
   foreach(folder IN LISTS folders)
-    # A folder without this header is not CUDA's, but may be NCCL's.
+    # A folder without this header is not one of CUDA, but may be one of NCCL.
     if(CUDA_INCLUDE_DIR OR NOT EXISTS "${folder}/cuda_runtime_api.h")
       continue()
     endif()
@@ -43,13 +43,13 @@ function(trainer_find_cuda_headers torch)
       list(JOIN missing ", " missing)
       list(APPEND refusals "${folder} has no ${missing}")
     elseif(wanted_cuda AND NOT cuda STREQUAL wanted_cuda)
-      list(APPEND refusals "${folder} is of CUDA ${cuda}, but LibTorch was built for CUDA ${wanted_cuda}")
+      list(APPEND refusals "${folder} belongs to CUDA ${cuda}, but LibTorch was built for CUDA ${wanted_cuda}")
     else()
       set(CUDA_INCLUDE_DIR "${folder}")
     endif()
   endforeach()
 
-  # NCCL is part of a LibTorch that is not a wheel.
+  # A LibTorch that is not a wheel contains NCCL in libtorch_cuda.so.
   set(version_pattern "NCCL version ([0-9]+\\.[0-9]+)")
   trainer_version_in(wanted_nccl "${torch}/../nvidia/nccl/lib/libnccl.so.2" "${version_pattern}")
   if(NOT wanted_nccl)
@@ -62,7 +62,7 @@ function(trainer_find_cuda_headers torch)
     trainer_version_in(major "${folder}/nccl.h" "define NCCL_MAJOR +([0-9]+)")
     trainer_version_in(minor "${folder}/nccl.h" "define NCCL_MINOR +([0-9]+)")
     if(wanted_nccl AND NOT "${major}.${minor}" STREQUAL wanted_nccl)
-      list(APPEND refusals "${folder}/nccl.h is of NCCL ${major}.${minor}, but LibTorch was built with ${wanted_nccl}")
+      list(APPEND refusals "${folder}/nccl.h belongs to NCCL ${major}.${minor}, but LibTorch was built with NCCL ${wanted_nccl}")
     else()
       set(NCCL_INCLUDE_DIR "${folder}")
     endif()

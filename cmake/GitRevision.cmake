@@ -1,4 +1,5 @@
-# Writes the git revision of SOURCE_DIR to OUTPUT if it has changed. Without a repository, the revision is TRAINER_GIT_REVISION.
+# Writes the git revision of SOURCE_DIR to OUTPUT if the revision has changed. Without a repository, the environment variable
+# TRAINER_GIT_REVISION is used.
 execute_process(COMMAND git describe --always --dirty --abbrev=12 --exclude=* WORKING_DIRECTORY "${SOURCE_DIR}"
                 OUTPUT_VARIABLE revision OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
 if(NOT revision)

@@ -2,11 +2,11 @@
 # the program with LibTorch; cuda, the CUDA module (if it is built) with NVIDIA's libraries.
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME trainer)
 set(TRAINER_INSTALL_DIR "${CMAKE_INSTALL_LIBDIR}/trainer")
-# Builds the targets that scripts/launch.sh has not built, because it needs only the program.
+# Builds missing targets first, because scripts/launch.sh builds only the program.
 install(CODE "
   execute_process(COMMAND \"${CMAKE_COMMAND}\" --build \"${CMAKE_BINARY_DIR}\" --target trainer trainer_predict_library COMMAND_ERROR_IS_FATAL ANY)")
 install(DIRECTORY configs DESTINATION "${CMAKE_INSTALL_DATADIR}/trainer")
-# The build of the container image does not have these folders.
+# OPTIONAL, because the container image is built without these folders.
 install(DIRECTORY scripts/kubernetes scripts/slurm DESTINATION "${CMAKE_INSTALL_DATADIR}/trainer" OPTIONAL)
 install(DIRECTORY docs DESTINATION "${CMAKE_INSTALL_DOCDIR}" OPTIONAL)
 install(DIRECTORY datasets/cifar10_sample datasets/mnist_sample DESTINATION "${CMAKE_INSTALL_DATADIR}/trainer/datasets")
@@ -34,7 +34,7 @@ file(RELATIVE_PATH TRAINER_PREFIX_FROM_PKG_CONFIG "/${CMAKE_INSTALL_LIBDIR}/pkgc
 configure_file(cmake/trainer_predict.pc.in "${CMAKE_BINARY_DIR}/generated/trainer_predict.pc" @ONLY)
 install(FILES "${CMAKE_BINARY_DIR}/generated/trainer_predict.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 
-# torch/lib and nvidia/*/lib keep their relative paths from the wheels, because the libraries find each other by them.
+# torch/lib and nvidia/*/lib keep their relative paths from the wheels, because the libraries find each other by these paths.
 get_filename_component(_wheels "${TRAINER_TORCH_LIBRARY_DIR}/../.." ABSOLUTE)
 
 # bundle(<component> <from> <to> <pattern>...): installs the files of <from> that match; a pattern may match none.
@@ -55,7 +55,7 @@ function(bundle_licences component)
   endforeach()
 endfunction()
 
-# The last two are in this folder only if LibTorch is not a wheel.
+# libcudart and libcupti are in this folder only if LibTorch is not a wheel.
 bundle(trainer "${TRAINER_TORCH_LIBRARY_DIR}" torch/lib libc10.so libtorch_cpu.so "libgomp*.so*" "libcudart.so.*" "libcupti.so.*")
 bundle(trainer "${_wheels}/nvidia/cu13/lib" nvidia/cu13/lib "libcudart.so.*" "libcupti.so.*")
 bundle_licences(trainer "torch-*" "nvidia_cuda_cupti-*" "nvidia_cuda_runtime-*")
@@ -75,7 +75,8 @@ if(TARGET torch::cuda)
                   "nvidia_cusparse*" "nvidia_nccl_*" "nvidia_nvjitlink-*" "nvidia_nvshmem_*")
 endif()
 
-# A tenth of LibTorch is symbols that are not used at run time. NVIDIA's libraries are not stripped, as their licence requires.
+# Strips LibTorch, because a tenth of its size is symbols that are not used at run time. NVIDIA's licence requires that its libraries are
+# not stripped.
 foreach(component IN LISTS _components)
   install(CODE "
     file(GLOB libraries \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${TRAINER_INSTALL_DIR}/torch/lib/*.so\")

@@ -1,5 +1,5 @@
 # Imported targets for LibTorch, defined here because Torch's package file fails for a CUDA wheel without a matching nvcc.
-#   torch::cpu    libtorch_cpu and libc10, all that the executable links
+#   torch::cpu    libtorch_cpu and libc10
 #   torch::openmp LibTorch's OpenMP library; sources that call at::parallel_for need the compiler's flag -fopenmp too
 #   torch::cuda   libtorch_cuda, libc10_cuda and the CUDA headers; only if all of them are found
 
@@ -20,18 +20,18 @@ message(STATUS "LibTorch: ${_torch}")
 set(TRAINER_TORCH_LIBRARY_DIR "${_torch}/lib")
 
 add_library(torch::cpu INTERFACE IMPORTED GLOBAL)
-# Searched after the system's folders, because torch/include has a newer fmt than the distribution's spdlog needs. Also suppresses torch's
-# warnings.
+# -idirafter makes the compiler search these folders after the system's, because torch/include has a newer fmt than the distribution's
+# spdlog needs. It also suppresses warnings from LibTorch's headers.
 target_compile_options(torch::cpu INTERFACE
   "SHELL:-idirafter \"${_torch}/include/torch/csrc/api/include\"" "SHELL:-idirafter \"${_torch}/include\"")
 # The dependencies of libtorch_cpu are found at run time by its own search paths, not by the linker.
 target_link_options(torch::cpu INTERFACE -Wl,--allow-shlib-undefined)
 target_link_libraries(torch::cpu INTERFACE "${_torch}/lib/libtorch_cpu.so" "${_torch}/lib/libc10.so")
 
-# The distribution's library would have its own threads besides LibTorch's.
+# Uses LibTorch's OpenMP library, because the distribution's would start threads of its own in addition to LibTorch's.
 file(GLOB _openmp "${_torch}/lib/libgomp*.so*")
 if(NOT _openmp)
-  message(FATAL_ERROR "LibTorch in ${_torch} has no OpenMP library (lib/libgomp*.so*)")
+  message(FATAL_ERROR "LibTorch in ${_torch} has no OpenMP library (lib/libgomp*.so*). Run scripts/setup.sh, or set TRAINER_TORCH_DIR to a LibTorch with this library.")
 endif()
 add_library(torch::openmp INTERFACE IMPORTED GLOBAL)
 target_link_libraries(torch::openmp INTERFACE ${_openmp})

@@ -3,8 +3,8 @@
 # - LINKS: the modules and libraries whose headers the sources may include. scripts/check_includes.py reads them here, checks every #include
 #   against them, and writes the table of docs/design.md.
 # - trainer_<name>_headers has only the headers, for a module that implements another module's interface without linking it.
-# - FOLDERS: folders of the module; each may include only those before it, which is checked too. The files outside these folders come last,
-#   unless . gives their place.
+# - FOLDERS: folders of the module; each may include only those before it (also checked). The module's own folder comes last,
+#   unless the list contains it as `.`.
 # - TORCH: the sources include LibTorch and share the precompiled header.
 function(trainer_module name)
   cmake_parse_arguments(MODULE "TORCH" "" "FOLDERS;SOURCES;LINKS" ${ARGN})
@@ -19,7 +19,7 @@ function(trainer_module name)
   endif()
 endfunction()
 
-# LibTorch's headers cost each source that includes them three to ten seconds, nlohmann-json's and CLI11's two to six.
+# A source that includes LibTorch's headers compiles three to ten seconds longer; nlohmann-json's and CLI11's headers cost two to six.
 option(TRAINER_UNITY_BUILD "Compile the sources of a module as one, which makes a whole build shorter" ON)
 
 # The precompiled header is compiled once, with the lowest module that needs it; all targets with the same code generation flags reuse it.
@@ -35,8 +35,8 @@ function(trainer_use_torch target)
   if(type STREQUAL EXECUTABLE)
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
     target_compile_options(${target} PRIVATE -fPIC)
-    # Without ccache, which hashes the precompiled header of 700 MB for each source. That is worthwhile only for libraries, which the
-    # image's build compiles too.
+    # Executables are compiled without ccache, which would hash the precompiled header of 700 MB for each source. This is worthwhile only
+    # for libraries, because the build of the container image compiles them again.
     set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER "")
   endif()
 endfunction()

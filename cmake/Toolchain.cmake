@@ -3,10 +3,11 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
 
-# Garbage collection takes gcc a tenth of its time beside LibTorch's precompiled header. With less of it, a process needs up to 3 GB.
+# With LibTorch's precompiled header, gcc spends a tenth of its time on garbage collection. These limits make collections rare, and let a
+# process use up to 3 GB.
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   add_compile_options(--param=ggc-min-expand=1000 --param=ggc-min-heapsize=4000000)
-  # With -O1, std::fill with zeros is one call of memset only with this flag.
+  # With -O1, std::fill with zeros becomes a call of memset only with this flag.
   add_compile_options($<$<CONFIG:Release>:-ftree-loop-distribute-patterns>)
 endif()
 

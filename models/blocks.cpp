@@ -26,7 +26,7 @@ torch::Tensor ConvNorm::forward(const torch::Tensor& x) {
 }
 
 torch::Tensor ConvNorm::forward_residual_relu(const torch::Tensor& x, const torch::Tensor& residual) {
-  TORCH_CHECK(activation_ == nn::Activation::kNone, "ConvNorm::forward_residual_relu: it has an activation");
+  TORCH_CHECK(activation_ == nn::Activation::kNone, "ConvNorm::forward_residual_relu needs a ConvNorm without an activation");
   return nn::convolve_normalise_relu(*convolution_, *norm_, x, residual);
 }
 
@@ -89,8 +89,8 @@ torch::Tensor average_channels(const torch::Tensor& x) { return at::adaptive_avg
 
 const std::vector<int64_t>& require_image(const LayerContext& context) {
   if (context.input_shape.size() != 3) {
-    throw UsageError(
-        fmt::format("needs an image, but its input has {} features; put it before flatten and global_avg_pool", context.input_shape[0]));
+    throw UsageError(fmt::format("needs an image, but its input has {} features; put this layer before flatten and global_avg_pool",
+                                 context.input_shape[0]));
   }
   return context.input_shape;
 }

@@ -65,8 +65,8 @@ struct InvertedResidualOptions {
   nn::BatchNormOptions norm = {};
   bool is_fused = false;  // whether the expansion and the depthwise convolution are one convolution
   double drop_path = 0;
-  std::string children = "block";
-  bool lists_projection = false;  // whether the projection's convolution and norm are separate children, as in MobileNetV2
+  std::string children = "block";  // name of the list of layers
+  bool lists_projection = false;   // whether the projection's convolution and norm are separate children, as in MobileNetV2
 };
 
 // The block of MobileNetV2, MobileNetV3 and EfficientNet: an expansion by a 1x1 convolution, a depthwise convolution and a projection
@@ -82,7 +82,7 @@ class InvertedResidual : public torch::nn::Module {
   std::shared_ptr<nn::DropPath> drop_path_;
 };
 
-// An activation as a layer of a list.
+// An activation as a module, so that a list of layers can contain it.
 class ActivationLayer : public torch::nn::Module {
  public:
   explicit ActivationLayer(nn::Activation activation) : activation_(activation) {}
@@ -142,7 +142,7 @@ struct ImageClassifierOptions : ClassifierOptions {
   std::vector<int64_t> input_shape() const override { return {num_channels(), -1, -1}; }
 };
 
-// The same for networks with dropout before the last layer, with the default of its key.
+// Adds the key `dropout`, for networks with dropout before the last layer. `kDropout`: its default.
 template <double kDropout>
 struct DropoutOptions : ImageClassifierOptions {
   double dropout = kDropout;
@@ -154,7 +154,7 @@ struct DropoutOptions : ImageClassifierOptions {
   }
 };
 
-// The same for networks that also drop residual branches.
+// Adds the key `drop_path`, for networks that also drop residual branches. `kDropPath`: its default.
 template <double kDropout, double kDropPath>
 struct DropPathOptions : DropoutOptions<kDropout> {
   double drop_path = kDropPath;

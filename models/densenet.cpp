@@ -79,7 +79,7 @@ class DenseNet : public BackboneModel {
       channels /= 2;
     }
     norm5_ = context.norm(channels);
-    // Only for the names of the parameters, as in torchvision.
+    // This module only gives the parameters torchvision's names.
     auto features = std::make_shared<torch::nn::Module>();
     features->register_module("conv0", conv0_);
     features->register_module("norm0", norm0_);
@@ -126,13 +126,14 @@ void add_densenet(LayerRegistry& registry) {
     const auto block = std::make_shared<DenseBlock>(options.num_layers, shape[0], options.growth, context.build.norm);
     return {torch::nn::AnyModule(block), {shape[0] + options.num_layers * options.growth, shape[1], shape[2]}};
   });
-  registry.add<LayerOptions>("transition", "The layer between the blocks of DenseNet; halves channels, height and width.",
-                             [](const auto&, const LayerContext& context) -> Layer {
-                               const auto channels = require_image(context)[0];
-                               if (channels < 2) throw UsageError("needs at least two channels, because it keeps half of them");
-                               const auto shape = slide(context, channels / 2, 2, 2, 0);
-                               return {torch::nn::AnyModule(std::make_shared<Transition>(channels, context.build.norm)), shape};
-                             });
+  registry.add<LayerOptions>(
+      "transition", "The layer between the blocks of DenseNet; halves channels, height and width.",
+      [](const auto&, const LayerContext& context) -> Layer {
+        const auto channels = require_image(context)[0];
+        if (channels < 2) throw UsageError("halves the channels, but its input has only one; give the layer before it more channels");
+        const auto shape = slide(context, channels / 2, 2, 2, 0);
+        return {torch::nn::AnyModule(std::make_shared<Transition>(channels, context.build.norm)), shape};
+      });
 }
 
 void add_densenet(ModelRegistry& registry) {

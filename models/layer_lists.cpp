@@ -100,7 +100,7 @@ void check_size(const Shape& shape) {
   }
 }
 
-// Makes the layer, and adds `path` to its errors.
+// Makes the layer. Errors name `path`.
 Layer make_layer(const ComponentConfig& config, const LayerContext& context, const std::string& path) {
   try {
     auto layer = layer_registry().make(config, context);
@@ -115,7 +115,7 @@ Layer make_layer(const ComponentConfig& config, const LayerContext& context, con
 
 const std::string& name_of(const ComponentConfig& config) { return dynamic_cast<const LayerOptions&>(*config.options).name; }
 
-// The name of the next layer of `parent`: the given one, or its number. Throws OptionError for an invalid name.
+// The name of the next layer of `parent`: `given`, or the number of the layer if `given` is empty. Throws OptionError for an invalid name.
 std::string child_name(const std::string& given, const torch::nn::Module& parent, const std::string& path) {
   constexpr size_t kMostLayers = 2000;
   const auto earlier = parent.named_children();
@@ -150,7 +150,8 @@ struct RepeatOptions : LayerOptions {
 
 Shape add_repeated(LayerChain& chain, const RepeatOptions& repeat, const LayerContext& context, const std::string& key, bool is_repeated);
 
-// Makes the layers of a list and adds them to `chain`; an unnamed repetition adds its layers there too. Returns the shape of the last one.
+// Makes the layers of a list and adds them to `chain`; the layers of an unnamed `repeat` are added to `chain` too.
+// Returns the output shape of the last layer.
 Shape add_layers_to(LayerChain& chain, const Components& layers, const LayerContext& context, const std::string& key,
                     bool is_repeated = false) {
   auto shape = context.input_shape;
@@ -165,7 +166,7 @@ Shape add_layers_to(LayerChain& chain, const Components& layers, const LayerCont
       continue;
     }
     if (!given.empty() && is_repeated) {
-      throw OptionError(path + ".name", "repeated layers cannot have the same name; give the name to `repeat`, or to none of them");
+      throw OptionError(path + ".name", "all repetitions of the layer would have this name; move the name to `repeat`, or remove it");
     }
     const auto name = child_name(given, chain, path);
     auto layer = make_layer(config, of_layer, path);
@@ -245,7 +246,8 @@ Layer make_shortcut(const LayerContext& context, const Shape& shape) {
     const auto convolved = slide(context, shape[0], 1, stride, 0);
     if (convolved != shape) {
       throw UsageError(
-          fmt::format("its body has the output {} for the input {}, which no stride of a shortcut gives; set the `shortcut` layers",
+          fmt::format("its body has the output {} for the input {}, which an automatic shortcut cannot produce with any stride; set the "
+                      "`shortcut` layers",
                       shape_text(shape), shape_text(input)));
     }
     chain->add("0", torch::nn::AnyModule(nn::conv1x1(input[0], shape[0], stride)));
@@ -260,8 +262,9 @@ Layer make_residual(const ResidualOptions& options, const LayerContext& context)
   auto shortcut =
       options.shortcut.value ? make_chain(*options.shortcut.value, context, "shortcut") : make_shortcut(context, body.output_shape);
   if (shortcut.output_shape != body.output_shape) {
-    throw UsageError(fmt::format("the outputs of its body ({}) and its shortcut ({}) cannot be added; remove the shortcut, or correct it",
-                                 shape_text(body.output_shape), shape_text(shortcut.output_shape)));
+    throw UsageError(fmt::format(
+        "the outputs of its body ({}) and its shortcut ({}) have different shapes; change one of them, or remove the key shortcut",
+        shape_text(body.output_shape), shape_text(shortcut.output_shape)));
   }
   const auto residual = std::make_shared<Residual>(body.module, shortcut.module, options.drop_path, context.build.dropout_generator);
   return {torch::nn::AnyModule(residual), body.output_shape};
@@ -334,7 +337,7 @@ bool needs_one_size(const Components& layers) {
   return found;
 }
 
-// The number of layers whose outputs are those of the network.
+// The number of `linear` layers without `features`, which have the network's number of outputs.
 int64_t num_output_layers(const Components& layers) {
   int64_t count = 0;
   visit_layers(layers, [&](const ComponentConfig& layer, const KeyTable& table) {
@@ -377,7 +380,7 @@ class LayersNetwork : public BackboneModel {
     if (options.image_size.empty())
       throw OptionError("image_size", "is unknown, because the data set does not define it; set it, for example to 224");
     if (num_output_layers(options.layers) > 1) {
-      throw OptionError("layers", "more than one `linear` has no `features`; only the output layer may omit it");
+      throw OptionError("layers", "more than one `linear` has no `features`; set it in all layers but the output layer");
     }
     chain_ = std::make_shared<LayerChain>();
     const Shape input = {options.num_channels(), options.image_size.front(), options.image_size.back()};

@@ -65,7 +65,7 @@ class RegNet : public BackboneModel {
     register_module("trunk_output", trunk_);
     fc_ = register_module("fc", std::make_shared<nn::Linear>(channels, options.num_outputs()));
     nn::init_convolutions_(*this, context.init_generator);
-    // PyTorch's default initial values.
+    // The biases of convolutions get PyTorch's default initial values.
     for (const auto& module : modules(/*include_self=*/false)) {
       const auto* convolution = module->as<nn::Conv2d>();
       if (convolution == nullptr || !convolution->bias.defined()) continue;

@@ -189,7 +189,8 @@ void add_resnet(LayerRegistry& registry) {
       "bottleneck", "The block of ResNet-50 and larger ones.", [](const auto& options, const LayerContext& context) {
         const auto width = options.channels / Bottleneck::kExpansion * options.width_per_group / 64;
         if (width < 1)
-          throw OptionError("width_per_group", "results in groups of 0 channels; increase width_per_group or the key channels");
+          throw OptionError("width_per_group", fmt::format("{} with channels {} gives groups of 0 channels; increase one of them",
+                                                           options.width_per_group, options.channels));
         return make_block<Bottleneck>(options, {.groups = options.groups, .width = options.width_per_group}, context);
       });
 }

@@ -32,11 +32,12 @@ std::shared_ptr<nn::Conv2d> depthwise(int64_t channels, int64_t stride) {
 torch::Tensor shuffle_channels(const torch::Tensor& x) {
   const auto half = x.size(1) / 2;
   if (x.suggest_memory_format() != torch::MemoryFormat::ChannelsLast) return x.unflatten(1, {2, half}).transpose(1, 2).flatten(1, 2);
-  // Permuted to the order in memory, so that the result is channels last too.
+  // The permutation to the order in memory makes the result channels_last too.
   return x.permute({0, 2, 3, 1}).unflatten(3, {2, half}).transpose(3, 4).flatten(3, 4).permute({0, 3, 1, 2});
 }
 
-// One half of the channels passes unchanged, or with a stride through its own depthwise convolution.
+// One half of the channels passes unchanged. With a stride, both halves of the output are computed from all input channels, and the first
+// half has its own depthwise convolution.
 class ShuffleBlock : public torch::nn::Module {
  public:
   ShuffleBlock(int64_t in_channels, int64_t out_channels, int64_t stride, const nn::NormFactory& norm) : is_strided_(stride > 1) {

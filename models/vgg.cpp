@@ -29,7 +29,7 @@ struct VggOptions : ClassifierOptions {
              {.min = 0.0,
               .max = 1.0,
               .max_excluded = true,
-              .doc = "Probability of dropping an input of the last two linear layers, or of the only one with the cifar head."});
+              .doc = "Probability of dropping an input of the last two linear layers; with the cifar head, of its only one."});
   }
   std::vector<int64_t> input_shape() const override {
     if (head == VggHead::kCifar) return {num_channels(), 32, 32};
@@ -66,7 +66,7 @@ Stages make_stages(const ConvolutionsPerStage& convolutions_per_stage, int64_t i
   return stages;
 }
 
-// torchvision's list of the same layers, for the names of the parameters.
+// Lists the layers as torchvision does, so that the parameters have torchvision's names.
 torch::nn::Sequential list_features(const Stages& stages) {
   torch::nn::Sequential features;
   for (const auto& stage : stages) {

@@ -1,5 +1,5 @@
 // The vision transformer (Dosovitskiy et al. 2021) with torchvision's names, shapes and initial values
-// (torchvision/models/vision_transformer.py). Also the vision transformers of DeiT (Touvron et al. 2021) with those of timm
+// (torchvision/models/vision_transformer.py), and the vision transformer of DeiT (Touvron et al. 2021) with timm's
 // (timm/models/vision_transformer.py).
 
 #include <torch/nn/modules/activation.h>
@@ -28,7 +28,8 @@ struct VitOptions : ClassifierOptions {
     keys.add("dropout", dropout,
              {.min = 0.0, .max = 1.0, .max_excluded = true, .doc = "Probability of dropping a value after each part of a block."});
     keys.refuse("image_size", [this]() -> std::string {
-      return image_size % kPatch == 0 ? "" : std::to_string(image_size) + " is not a multiple of 16, the size of a patch";
+      return image_size % kPatch == 0 ? ""
+                                      : std::to_string(image_size) + " is not a multiple of 16, the size of a patch; choose a multiple";
     });
   }
   std::vector<int64_t> input_shape() const override { return {num_channels(), image_size, image_size}; }
@@ -77,7 +78,7 @@ class EncoderBlock : public torch::nn::Module {
   torch::nn::Sequential mlp_;
 };
 
-// The common part of both.
+// The common part of Vit and Deit.
 class VisionTransformer : public BackboneModel {
  public:
   using BackboneModel::BackboneModel;

@@ -122,7 +122,7 @@ install_torch() {
     "torch$([ "$version" = newest ] || echo "==$version")"
   needed=$(inside /root/torch/bin/python -c 'import importlib.metadata as m, re
 print(*("cuda-toolkit[cudart,cupti]" + r.split(";")[0].split("]")[1] for r in m.requires("torch") if r.startswith("cuda-toolkit[")))')
-  [ -n "$needed" ] || fail "this torch names no cuda-toolkit: add what its libtorch_cpu loads"
+  [ -n "$needed" ] || fail "this torch package does not require cuda-toolkit; add the packages that its libtorch_cpu loads to install_torch"
   inside /root/torch/bin/python -m pip list --disable-pip-version-check 2>/dev/null | grep '^torch ' >&2
   inside /root/torch/bin/python -m pip install --quiet --disable-pip-version-check --no-cache-dir "$needed"
   site=$(inside bash -c 'echo /root/torch/lib/python3*/site-packages')

@@ -11,10 +11,10 @@ declare -A limits=([GLIBC]=2.35 [GLIBCXX]=3.4.30 [CXXABI]=1.3.13 [GCC]=12.0.0)
 usage() {
   cat <<'TEXT'
 usage: scripts/bundle.sh [--cuda] [--output FOLDER] [--level N]
-  --cuda           for NVIDIA GPUs, without LibTorch: it takes LibTorch and NVIDIA's libraries from a torch package when it starts
+  --cuda           for NVIDIA GPUs, without LibTorch: the program uses LibTorch and NVIDIA's libraries of a torch package
   --output FOLDER  the folder for the archive; default: build/bundle
-  --level N        zstd's, 1 to 19; default: 19, which takes minutes
-Build it on Debian 12: a program that is built on a newer system needs a newer C library.
+  --level N        zstd's compression level, 1 to 19; default: 19, which takes minutes
+Build the bundle on Debian 12: a program that is built on a newer system needs a newer C library.
 TEXT
 }
 
@@ -30,7 +30,7 @@ while [ "$#" -gt 0 ]; do
   esac
   shift
 done
-# Where LibTorch's libraries are with --cuda, which is not in the bundle.
+# The folder of LibTorch's libraries with --cuda, which are then not in the bundle.
 torch_path=
 if $cuda; then torch_path=$torch/lib; fi
 version=$(sed -n 's/.*define TRAINER_VERSION "\(.*\)"/\1/p' "$root/include/trainer/version.h")
@@ -38,14 +38,14 @@ name=trainer-$version-linux-x86_64-$(if $cuda; then echo cuda; else echo cpu; fi
 system=lib/trainer/system
 licences=share/doc/trainer/licences
 images=lib/trainer/libtrainer_images.so
-# Debian's OpenCV and libtiff also read maps (GDAL), medical images (GDCM) and faxes (JBIG). That takes a hundred further libraries, of
-# which some need a newer C library than Ubuntu 22.04 has, and some are under the GPL. trainer refuses such files before it calls OpenCV or
-# libtiff: libraries of the same names, whose functions do nothing, are enough.
+# Debian's OpenCV and libtiff also read maps (GDAL), medical images (GDCM) and faxes (JBIG). That needs a hundred further libraries, of
+# which some need a newer C library than Ubuntu 22.04 has, and some are under the GPL. Because trainer refuses such files before it calls
+# OpenCV or libtiff, the bundle has libraries of the same names whose functions do nothing.
 unused='^lib(gdal|gdcmDSED|gdcmMSFF|jbig)\.so'
-# What is compiled into the program.
+# The packages whose code is compiled into the program.
 compiled_in=(libarchive-dev libcli11-dev libgloo-dev libhwy-dev libspdlog-dev nlohmann-json3-dev)
 
-# The module for GPUs is not installed, because NVIDIA's libraries would be, too.
+# Copies the CUDA module from the build, because the component cuda would also install NVIDIA's libraries.
 install_program() {
   cmake --install "$(build_folder)" --prefix "$PWD" --component trainer --strip >/dev/null
   ln -s share/trainer/configs share/trainer/datasets .
@@ -53,9 +53,9 @@ install_program() {
   rm -rf lib/trainer/{torch,nvidia} "$licences"/{torch,nvidia}*
   local module runtime
   module="$(build_folder)/bin/libtrainer_cuda.so"
-  [ -e "$module" ] || fail "this build has no CUDA module (scripts/setup.sh --cuda)"
+  [ -e "$module" ] || fail "this build has no CUDA module; cmake $(build_folder) prints the reason"
   install --strip "$module" lib/trainer/
-  # The path of the build, by which it found LibTorch.
+  # Removes the path by which the module found LibTorch in the build.
   patchelf --remove-rpath lib/trainer/libtrainer_cuda.so
   mkdir libexec
   mv bin/trainer libexec/
@@ -72,7 +72,7 @@ own_files() {
   find lib -maxdepth 2 -type f -name 'libtrainer*.so*'
 }
 
-# In this form the path holds for the libraries of libraries too, and LD_LIBRARY_PATH does not replace them.
+# DT_RPATH (--force-rpath) also applies to the libraries that these libraries need, and precedes LD_LIBRARY_PATH.
 set_run_paths() {
   local file own
   own_files | while read -r file; do
@@ -100,7 +100,7 @@ copy_libraries() {
   LD_LIBRARY_PATH=$torch_path distribution_libraries "${files[@]}" | while read -r library path; do
     cp -L "$path" "$system/$library"
     path=$(realpath "$path")
-    # Debian 12's lists of files have the names from before /lib became a link.
+    # dpkg of Debian 12 still lists some files under /lib, which is now a link to /usr/lib.
     { dpkg-query -S "$path" 2>/dev/null || dpkg-query -S "${path#/usr}"; } | cut -d : -f 1 >>"$work/packages"
   done
 }
@@ -111,12 +111,12 @@ copy_licences() {
   cp "$root/third_party/uPlot/LICENSE" "$licences/uPlot/"
   cp -rL /usr/share/common-licenses "$licences/debian/"
   { cat "$work/packages"; printf '%s\n' "${compiled_in[@]}"; } | sort -u | while read -r package; do
-    cp -L "/usr/share/doc/$package/copyright" "$licences/debian/$package" || fail "the package $package has no licence"
+    cp -L "/usr/share/doc/$package/copyright" "$licences/debian/$package" || fail "the licence of the package $package is missing: /usr/share/doc/$package/copyright"
     dpkg-query -W -f '${Package} ${Version}, source ${source:Package} ${source:Version}\n' "$package"
   done >"$licences/debian/packages.txt"
 }
 
-# Only the C library and the compiler's may come from the system; LibTorch and NVIDIA's libraries with --cuda from the torch package.
+# All libraries must be in the bundle, except those of the C library and the compiler, and with --cuda those of the torch package.
 check_libraries() {
   local file strange packages=
   if $cuda; then packages=$(dirname "$torch")/; fi
@@ -136,11 +136,11 @@ check_floors() {
   for family in "${!limits[@]}"; do
     needed=$(highest "$family")
     if [ "$(printf '%s\n' "$needed" "${limits[$family]}" | sort -V | tail -n 1)" != "${limits[$family]}" ]; then
-      fail "a file of the bundle needs ${family}_$needed, and Ubuntu 22.04 has only ${family}_${limits[$family]}; build it on Debian 12"
+      fail "a file of the bundle needs ${family}_$needed, and Ubuntu 22.04 has only ${family}_${limits[$family]}; build the bundle on Debian 12"
     fi
   done
-  # Packed relocations, which came with glibc 2.36 and have no symbol of their own.
-  if grep -q GLIBC_ABI_DT_RELR "$work/versions"; then fail "a file of the bundle has packed relocations, which Ubuntu 22.04 cannot read"; fi
+  # Packed relocations need glibc 2.36, which only this version name shows.
+  if grep -q GLIBC_ABI_DT_RELR "$work/versions"; then fail "a file of the bundle has packed relocations, which Ubuntu 22.04 cannot read; build the bundle on Debian 12"; fi
 }
 
 compress() {
@@ -177,6 +177,6 @@ mkdir -p "$output"
 stage compress compress
 megabytes() { awk '{ printf "%.0f", $1 / 1e6 }'; }
 size=$(stat -c %s "$output/$name.tar.zst" | megabytes)
-[ "$size" -le "$limit_mb" ] || fail "$output/$name.tar.zst has $size MB, more than $limit_mb"
+[ "$size" -le "$limit_mb" ] || fail "$output/$name.tar.zst has $size MB, more than the limit of $limit_mb MB (limit_mb in scripts/bundle.sh)"
 printf '%s: %s MB, %s MB unpacked; needs glibc %s and libstdc++ with GLIBCXX_%s\n' "$output/$name.tar.zst" "$size" \
   "$(du -s --bytes "$work/$name" | megabytes)" "$(highest GLIBC)" "$(highest GLIBCXX)"

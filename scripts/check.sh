@@ -10,8 +10,8 @@ usage: scripts/check.sh [--fix] [--all] [--asan] [--tsan]
 Checks format, includes, scripts and clang-tidy, builds, and runs the tests. The tools come with scripts/setup.sh --dev.
   --fix    write the format instead of checking it
   --all    clang-tidy on every source, not only on those changed since HEAD
-  --asan   then also the unit tests under the address and undefined behaviour sanitizers
-  --tsan   then also the unit tests under the thread sanitizer
+  --asan   afterwards also the unit tests under the address and undefined behaviour sanitizers
+  --tsan   afterwards also the unit tests under the thread sanitizer
 TEXT
 }
 
@@ -42,10 +42,10 @@ files_to_lint() (
 lint() {
   local lint source
   lint="$(build_folder)/lint"
-  # Without gcc's precompiled header, which clang cannot read.
+  # gcc's precompiled header is disabled, because clang cannot read it.
   (cd "$root" && cmake --preset dev -B "$lint" -D CMAKE_DISABLE_PRECOMPILE_HEADERS=ON && ninja -C "$lint" trainer_git_revision) >/dev/null
   files_to_lint | sed -zn 's/\.h$/.cpp/; /\.cpp$/p' | sort -zu | while IFS= read -r -d '' source; do
-    # Only sources of this build: the CUDA module, for example, is not built without CUDA's headers.
+    # Skips sources that this build does not have: the CUDA module, for example, needs CUDA's headers.
     if grep -qF "\"file\": \"$root/$source\"" "$lint/compile_commands.json"; then printf '%s\0' "$root/$source"; fi
   done | xargs -0 -r -n 1 -P "$(num_build_jobs)" clang-tidy --quiet -p "$lint" \
     2> >(grep -v ' warnings generated\.$' >&2)

@@ -136,7 +136,7 @@ def check_links(file, files, modules):
             continue
         target = own_file(files, header)
         if target is None:
-            yield line, f'"{header}" is not a file of the project (its path begins at src/ or at the root; others go in <>)'
+            yield line, f'"{header}" is not a file of the project (paths begin at src/ or at the root; include other headers with <>)'
         elif target.module not in (None, file.module, *allowed):
             yield line, f"{file.module} does not link {target.module} (it links: {', '.join(allowed) or 'no other module'})"
 
@@ -233,7 +233,7 @@ def check_design(design, modules):
     if expected is None:
         yield DESIGN, 1, f"the lines {TABLE_BEGIN} and {TABLE_END} are missing"
     elif expected != design:
-        yield DESIGN, design[:design.index(TABLE_BEGIN)].count("\n") + 1, "the table is out of date: scripts/check_includes.py --write"
+        yield DESIGN, design[:design.index(TABLE_BEGIN)].count("\n") + 1, "the table is out of date; run scripts/check_includes.py --write"
 
 
 def violations(texts):

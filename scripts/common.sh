@@ -30,8 +30,8 @@ trap 'status=$?; on_exit; if [ "$status" -ne 0 ] && [ -n "${current_stage:-}" ];
 
 set_up() { "$root/scripts/setup.sh" "$@"; }
 
-# Waits until no other set-up or build of this checkout runs. Excludes others until unlock_checkout or the end of this shell and of the
-# programs that it has started until then. Does nothing in a checkout that cannot be written to.
+# Waits until no other set-up or build of this checkout runs. Others then wait until unlock_checkout is called, or until this shell and the
+# programs that it has started have ended. Does nothing in a checkout that cannot be written to.
 lock_checkout() {
   if ! [ -w "$root/.deps" ]; then return; fi
   exec {checkout_lock}>"$root/.deps/lock"
@@ -45,7 +45,7 @@ unlock_checkout() {
 
 build_folder() { echo "$root/build/$preset"; }
 
-# One compiler process with LibTorch's headers takes up to 3 GB.
+# One compiler process with LibTorch's headers needs up to 3 GB.
 num_build_jobs() {
   local cores by_memory
   cores=$(nproc)
@@ -117,8 +117,8 @@ debian_mirror() {
   apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 2>/dev/null | awk '/^https?:/ && !found++'
 }
 
-# distribution_libraries FILE...: prints name and path of every library of this distribution that the programs and libraries need. Every
-# system has those of the compiler and the C library.
+# distribution_libraries FILE...: prints name and path of every library of this distribution that the programs and libraries need. Omits
+# those of the compiler and the C library, which every system has.
 distribution_libraries() {
   local file
   for file; do ldd "$file"; done | sed -n 's|^\s*\(\S*\) => \(/\(usr/\)\?lib/\S*\) .*|\1 \2|p' | sort -u |

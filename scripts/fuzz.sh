@@ -15,7 +15,7 @@ TEXT
 case "${1:-}" in
   pytorch_file | safetensors) reader=$1 ;;
   -h | --help) usage; exit 0 ;;
-  *) usage >&2; echo "fuzz: which reader, pytorch_file or safetensors?" >&2; exit 2 ;;
+  *) usage >&2; echo "fuzz: name the reader, pytorch_file or safetensors" >&2; exit 2 ;;
 esac
 preset=fuzz
 runs=${2:-10000000}

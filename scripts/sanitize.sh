@@ -15,7 +15,7 @@ TEXT
 case "${1:-}" in
   asan | tsan) preset=$1 ;;
   -h | --help) usage; exit 0 ;;
-  *) usage >&2; echo "sanitize: which sanitizer, asan or tsan?" >&2; exit 2 ;;
+  *) usage >&2; echo "sanitize: name the sanitizer, asan or tsan" >&2; exit 2 ;;
 esac
 
 # The thread sanitizer of g++ 12 does not start if the kernel randomizes addresses by more than 28 bits.
@@ -25,7 +25,7 @@ if [ "$preset" = tsan ] && [ "$(cat /proc/sys/vm/mmap_rnd_bits)" -gt 28 ] && (((
 fi
 shift
 
-# One test requests more memory than there is.
+# One test requests more memory than the machine has.
 export ASAN_OPTIONS=allocator_may_return_null=1
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
 export LSAN_OPTIONS="suppressions=$root/scripts/lsan.supp:print_suppressions=0"
@@ -37,8 +37,8 @@ if [ $# -gt 0 ]; then chosen=(-R "^unit\.($(IFS='|' && echo "$*"))\$"); fi
 stage set-up set_up --dev
 stage configure configure
 stage "$preset build" build_targets "${targets[@]}"
-# LibTorch's threads are those of libgomp, whose synchronisation the sanitizer cannot see. LLVM's OpenMP has the same functions and reports
-# it to the sanitizer, through Archer.
+# LibTorch uses the threads of libgomp, whose synchronisation the sanitizer cannot see. LLVM's OpenMP has the same functions, and its tool
+# Archer reports the synchronisation to the sanitizer.
 llvm=/usr/lib/llvm-14/lib
 if [ "$preset" = tsan ]; then export LD_PRELOAD=$llvm/libomp.so.5 OMP_TOOL_LIBRARIES=$llvm/libarcher.so OMP_NUM_THREADS=4; fi
 # The sanitizers' dlopen does not search the folder in which the program looks for its modules.

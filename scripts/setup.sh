@@ -111,8 +111,8 @@ fetch() {
 lock_checkout
 install_packages
 if [ -n "${TRAINER_TORCH_DIR:-}" ]; then
-  [ -e "$TRAINER_TORCH_DIR/lib/libtorch_cpu.so" ] || fail "TRAINER_TORCH_DIR=$TRAINER_TORCH_DIR holds no lib/libtorch_cpu.so" \
-    "set it to the folder that holds lib/ and include/ (an unpacked LibTorch, or .../site-packages/torch)"
+  [ -e "$TRAINER_TORCH_DIR/lib/libtorch_cpu.so" ] || fail "TRAINER_TORCH_DIR=$TRAINER_TORCH_DIR has no lib/libtorch_cpu.so" \
+    "set it to the folder with lib/ and include/ (an unpacked LibTorch, or .../site-packages/torch)"
   if $parity; then fail "--parity and TRAINER_TORCH_DIR exclude each other" "the comparison needs the wheel that this script downloads: unset TRAINER_TORCH_DIR"; fi
   exit 0
 fi

@@ -180,7 +180,7 @@ def main():
 
         for _ in range(count):
             path = next(paths)
-            train()  # a warm-up, so that after-effects of loading are not measured
+            train()  # a warm-up, because loading slows down the next steps
             measure("plain", train)
             start = measure("pause", lambda: method.save(state(), path))
             measure("beside", train)

@@ -2,9 +2,9 @@
 pixels, mirrored with probability 1/2, normalised). worker.py explains the protocol.
 
 pil: torchvision's ImageFolder and transforms, as most people use them.
-tensor: torchvision's decode_jpeg and its transforms of uint8 tensors, the faster of its own ways.
+tensor: torchvision's decode_jpeg and its transforms of uint8 tensors, which are faster than those of PIL images.
 memory: the same transforms of images that are decoded, and resized to a shorter edge of 256, before the measurement.
-opencv: OpenCV's decoder and resize, and arithmetic of NumPy. Its interpolation is not antialiased, so it does less.
+opencv: OpenCV's decoder and resize, and arithmetic of NumPy. Its interpolation is not antialiased, so it does less work.
 """
 
 import argparse

@@ -1,5 +1,5 @@
 """The training steps of step.py on several ranks: DistributedDataParallel over gloo. Rank and world size are in the environment variables
-that torchrun sets; rank 0 has the protocol of worker.py, the others follow it."""
+that torchrun sets; rank 0 uses the protocol of worker.py and sends the number of steps to the others."""
 
 import itertools
 import os
@@ -48,7 +48,7 @@ def main():
         check(total)
 
     serve_together({**vars(options), "threads": torch.get_num_threads(), "ranks": world_size}, run)
-    # The process group's destructor can deadlock with a thread that waits for the interpreter's lock.
+    # Exits without the process group's destructor, which can deadlock with a thread that waits for the interpreter's lock.
     dist.barrier()
     os._exit(0)
 

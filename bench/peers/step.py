@@ -12,14 +12,14 @@ from data import AUGMENTATIONS, Cifar10, batches_of, pil_loader, read_training_s
 from torch.utils.data.distributed import DistributedSampler
 from worker import serve
 
-# It would print a warning that Triton is missing.
+# Suppresses the warning that Triton is missing.
 logging.getLogger("torch.utils.flop_counter").setLevel(logging.ERROR)
 from torch.utils.flop_counter import FlopCounterMode
 
 
 def make_parser(description):
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--network", required=True, help="one of cpu_networks.py, or of torchvision")
+    parser.add_argument("--network", required=True, help="a network of cpu_networks.py or torchvision")
     parser.add_argument("--batch-size", type=int, required=True, help="samples per batch of this process")
     parser.add_argument("--input", choices=["pil", "resident", *AUGMENTATIONS], default="pil", help="resident: ready batches in memory")
     parser.add_argument("--image-size", type=int, default=32, help="height and width of the images of ready batches")

@@ -23,7 +23,7 @@ class BlurPool : public torch::nn::Module {
 
 trainer::models::Layer make_blur_pool(const trainer::models::LayerOptions& /*options*/, const trainer::models::LayerContext& context) {
   const auto& shape = context.input_shape;
-  if (shape.size() != 3) throw trainer::UsageError("takes an image; put it before flatten and global_avg_pool");
+  if (shape.size() != 3) throw trainer::UsageError("needs an image; put this layer before flatten and global_avg_pool");
   return {torch::nn::AnyModule(std::make_shared<BlurPool>(shape[0])), {shape[0], (shape[1] + 1) / 2, (shape[2] + 1) / 2}};
 }
 

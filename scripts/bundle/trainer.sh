@@ -14,22 +14,23 @@ torch=${TRAINER_TORCH_DIR:-}
 if [ -z "$torch" ]; then
   python=python3
   command -v python3 >/dev/null || python=python
-  # Finds the package without importing it. A folder "torch" in the current one does not count.
+  # Finds the package without importing it. A folder "torch" in the current folder is ignored.
   torch=$("$python" -c '
 import importlib.util, sys
 sys.path = [folder for folder in sys.path if folder]
 package = importlib.util.find_spec("torch")
 print(package.submodule_search_locations[0] if package and package.submodule_search_locations else "")' 2>/dev/null) || torch=
-  [ -n "$torch" ] || fail "there is no torch package, from which this bundle takes LibTorch and NVIDIA's libraries; activate the Python" \
-    "environment that has it (pip install torch==$wanted), or set TRAINER_TORCH_DIR to the package's folder"
+  [ -n "$torch" ] || fail "this bundle needs LibTorch and NVIDIA's libraries of a torch package, but none was found; activate a Python" \
+    "environment with it (pip install torch==$wanted), or set TRAINER_TORCH_DIR to the package's folder"
 fi
 found=$(sed -n 's/^ *set(PACKAGE_VERSION "\([0-9.]*\).*/\1/p' "$torch/share/cmake/Torch/TorchConfigVersion.cmake" 2>/dev/null) || found=
-[ -n "$found" ] || fail "$torch is not the folder of a torch package"
-[ "$found" = "$wanted" ] || fail "$torch has LibTorch $found, and this bundle was built for $wanted (pip install torch==$wanted)"
-grep -q -s "$runtime" "$torch/lib/libc10_cuda.so" || fail "the torch package in $torch is for CPUs only or for another CUDA; this bundle needs $runtime"
+[ -n "$found" ] || fail "$torch is not the folder of a torch package; set TRAINER_TORCH_DIR to one with LibTorch $wanted"
+[ "$found" = "$wanted" ] || fail "$torch has LibTorch $found, but this bundle was built for $wanted; set TRAINER_TORCH_DIR to a torch package of that version" \
+  "(pip install torch==$wanted)"
+grep -q -s "$runtime" "$torch/lib/libc10_cuda.so" || fail "the torch package in $torch is for CPUs only or for another CUDA; install one with $runtime"
 
 torch=$(readlink -f "$torch")
-# Another cuDNN of the system would otherwise be mixed with the package's own libraries.
+# The package's folders come first, because a cuDNN of the system could otherwise be mixed with the package's libraries.
 paths=$torch/lib
 for folder in "$torch"/../nvidia/*/lib; do
   if [ -d "$folder" ]; then paths=$paths:$folder; fi

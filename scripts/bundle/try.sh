@@ -2,13 +2,13 @@
 # Tries an unpacked bundle on a system that may have nothing else, and no network: try.sh BUNDLE IMAGES FOLDER
 set -eu
 bundle=$1 images=$2 folder=$3
-# As everyone would use it: from another folder, by a symbolic link.
+# Calls the program as users do: from another folder, through a symbolic link.
 mkdir "$folder/bin"
 ln -s "$bundle/bin/trainer" "$folder/bin/trainer"
 PATH=$folder/bin:$PATH
 cd "$folder"
 trainer --version
-# It ends with 1 if this machine is not good enough.
+# doctor exits with 1 if it finds a problem of this machine, which is not a problem of the bundle.
 trainer doctor --output-dir . || [ $? -eq 1 ]
 cd "$bundle"
 trainer launch --nproc-per-node 2 --config configs/quickstart.yaml --run-dir "$folder/run" training.epochs=1

@@ -73,7 +73,7 @@ class Kit:
         """Unpacks the libraries, finds LibTorch, and prints a description of this machine."""
         if not (KIT / "lib").exists():
             with tarfile.open(KIT / "lib.tar.xz") as archive:
-                # The filter is missing in older Pythons.
+                # Older versions of Python do not have the filter.
                 archive.extractall(KIT / "lib", **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
         torch = find_libtorch(self.arguments.python, self.results["kit"]["torch"])
         # NVIDIA's libraries are installed beside the torch package. Without these paths, another cuDNN of the system could be mixed with
@@ -149,7 +149,7 @@ class Kit:
 
 def main():
     parser = argparse.ArgumentParser(prog="run.sh", description=__doc__, epilog=TEXT, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", metavar="part", default=["quick"], help="one or more of those below; default: quick")
+    parser.add_argument("parts", nargs="*", metavar="part", default=["quick"], help="one or more of the parts below; default: quick")
     parser.add_argument("--python", default="python3", help="the Python whose torch package is used; default: %(default)s")
     parser.add_argument("--results", type=pathlib.Path, default=pathlib.Path("results.json"), help="the file to write; default: %(default)s")
     arguments = parser.parse_args()

@@ -145,7 +145,7 @@ FrozenStatistics::~FrozenStatistics() {
   try {
     for (const auto& [buffer, value] : saved_) buffer.copy_(value);
   } catch (const c10::Error&) {
-    // This happens only if the device has failed, which the pass has reported.
+    // This happens only if the device has failed, and then the forward or backward pass has already reported the failure.
   }
 }
 

@@ -16,7 +16,7 @@
 namespace trainer::nn {
 
 // While an object exists, batches do not update the running statistics of the model's batch normalisations. Used for another pass over a
-// batch that they have already counted.
+// batch that the statistics already include.
 class FrozenStatistics {
  public:
   explicit FrozenStatistics(const torch::nn::Module& model);
@@ -54,7 +54,7 @@ NormFactory local_batch_norm();
 // Calls BatchNorm2d::use_fused_operator of every batch normalisation below `network`.
 void use_fused_norm(const torch::nn::Module& network);
 
-// Computes mean and variance of a batch that is divided among threads and ranks, on the CPU in float64.
+// The following functions compute mean and variance of a batch that is divided among threads and ranks, on the CPU in float64.
 
 // Statistics of each channel of the joined batch, [C]. `count`: values per channel; on the CPU the total of all ranks, on CUDA one int32
 // per rank.
@@ -72,6 +72,7 @@ torch::Tensor merge_moments(const torch::Tensor& parts);
 BatchStatistics join_statistics(const torch::Tensor& moments, const torch::Tensor& running_mean, const torch::Tensor& running_var,
                                 double batch_weight, double eps, const distributed::ProcessGroup* group, at::IntArrayRef input_sizes);
 
+// Throws UsageError if `count`, the number of values per channel in the joined batch, is less than two.
 void check_count(double count, at::IntArrayRef input_sizes, const distributed::ProcessGroup& group);
 
 // Convert a group, which may be null, to and from a saved value of an autograd function.

@@ -14,7 +14,7 @@ HWY_BEFORE_NAMESPACE();
 namespace trainer::nn::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The widest vectors of channels, and vectors that divide every supported number of channels.
+// WideTag has the widest vectors in use. The size of a NarrowTag vector divides every supported number of channels.
 template <class T>
 using WideTag = hn::CappedTag<T, 2 * kChannels>;
 template <class T>

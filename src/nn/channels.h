@@ -5,7 +5,7 @@
 
 namespace trainer::nn {
 
-// The kernels of this module support numbers of channels that are multiples of this, the widest vector that all of them fill completely.
+// The kernels of this module need a number of channels that is a multiple of kChannels, because they compute whole vectors of channels.
 inline constexpr int64_t kChannels = 8;
 
 // Element types for the kernels in this module, which do not use LibTorch.

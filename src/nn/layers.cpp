@@ -172,8 +172,8 @@ void truncated_normal_(torch::Tensor tensor, double std, at::Generator generator
   // Applies the inverse of the distribution function to a uniform number between its values at both limits.
   constexpr double kLimit = 2;
   const double bound = std::erf(kLimit / (std * std::numbers::sqrt2));
-  // The inverse of 1 is infinite. In torch.nn.init, about one in ten million weights therefore becomes the limit itself, a hundred
-  // deviations away.
+  // erfinv(1) is infinite. torch.nn.init does not exclude it, and so sets about one in ten million weights to the limit, which for a small
+  // `std` is many standard deviations away.
   constexpr double kLargest = 1 - 0x1p-24;
   tensor.uniform_(-bound, bound, std::move(generator)).clamp_(-kLargest, kLargest).erfinv_();
   tensor.mul_(std * std::numbers::sqrt2).clamp_(-kLimit, kLimit);

@@ -17,9 +17,9 @@ void use_winograd(const torch::nn::Module& network, std::optional<convolution::T
 // The trained parameters of all convolutions and linear layers of `network`.
 std::vector<torch::Tensor> trained_weights(const torch::nn::Module& network);
 
-// While an object exists, these layers use, on this thread, copies of their parameters in autocast's type that one kernel has converted.
-// Autocast itself would use one kernel per parameter. In the backward pass, all parameters receive their gradients together, after the last
-// one has been computed; until then the gradients in autocast's type are also kept in memory.
+// While an object exists, the layers on this thread use copies of their weights in autocast's type. One kernel converts all weights;
+// autocast itself would use one kernel per weight. In the backward pass, all weights receive their gradients together, after the last
+// gradient has been computed; until then the gradients in autocast's type are also kept in memory.
 class WeightCasts {
  public:
   // `weights`: the result of trained_weights().

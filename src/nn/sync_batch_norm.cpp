@@ -109,8 +109,8 @@ torch::Tensor local_statistics(const torch::Tensor& x, double eps) {
 
 BatchStatistics join(const torch::Tensor& x, const LayerState& layer) {
   const int64_t num_channels = x.size(1);
-  // The kernel below divides by the number of values so far. Python drops empty parts, which requires synchronizing with the device. Here,
-  // the sampler gives the first rank a part whenever it gives one to any rank.
+  // The kernel below divides by the number of values of the parts so far, so the first part must not be empty. Python drops empty parts,
+  // which requires synchronizing with the device. Here, the sampler gives the first rank samples whenever it gives any rank samples.
   TORCH_CHECK(x.numel() > 0 || layer.group->rank() > 0, "the first rank's part of the batch is empty: ", x.sizes());
   const torch::Tensor all = layer.group->all_gather(local_statistics(x, layer.eps));
   const torch::Tensor counts = all.select(1, 2 * num_channels).contiguous();

@@ -43,7 +43,7 @@ at::Tensor fail(const std::string& action, const at::Tensor& loss) {
 
 void be_slow() { std::this_thread::sleep_for(std::chrono::milliseconds(500)); }
 
-// Whether the address is in the library that the program loads for training.
+// Whether the address is in libtrainer.so, which the program loads for training.
 bool is_of_program(const void* address) {
   Dl_info info;
   return dladdr(address, &info) != 0 && std::string_view(info.dli_fname).find("/libtrainer.so.") != std::string_view::npos;
@@ -52,7 +52,7 @@ bool is_of_program(const void* address) {
 }  // namespace
 
 void act(const std::string& action) {
-  // The other ranks know this rank's activity only after its next heartbeat.
+  // Waits, because the other ranks know this rank's activity only after its next heartbeat.
   std::this_thread::sleep_for(std::chrono::seconds(1));
   if (action == "throw") throw std::runtime_error("a planted exception");
   if (action == "exit") _exit(3);
@@ -78,7 +78,7 @@ at::Tensor at::_ops::cross_entropy_loss::call(const at::Tensor& self, const at::
   static int num_training = 0;
   static int num_validation = 0;
   static bool is_inside = false;
-  // Autocast calls this function again with other types.
+  // Ignores the inner call: autocast calls this function again with other types.
   if (is_inside) return real.call(self, target, weight, reduction, ignore_index, label_smoothing);
   is_inside = true;
   const auto loss = real.call(self, target, weight, reduction, ignore_index, label_smoothing);
@@ -91,7 +91,7 @@ at::Tensor at::_ops::cross_entropy_loss::call(const at::Tensor& self, const at::
   return loss;
 }
 
-// Among float64 tensors, only the sums of the meters are copied by this operator.
+// This operator copies a float64 tensor only when the sums of the meters are copied.
 at::Tensor at::_ops::to_dtype_layout::call(const at::Tensor& self, ::std::optional<at::ScalarType> dtype,
                                            ::std::optional<at::Layout> layout, ::std::optional<at::Device> device,
                                            ::std::optional<bool> pin_memory, bool non_blocking, bool copy,

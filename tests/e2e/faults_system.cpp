@@ -54,7 +54,7 @@ Function next(const char* name) {
 }  // namespace
 
 void lose_mapped_data() {
-  // An empty file, so that every page is past its end.
+  // Maps an empty file in the place of each data file, so that every page is past its end.
   const int nothing = memfd_create("lost.bin", MFD_CLOEXEC);
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
@@ -125,7 +125,7 @@ extern "C" int symlink(const char* target, const char* link) {
 
 extern "C" pid_t waitpid(pid_t process, int* status, int options) {
   static const auto real = next<pid_t (*)(pid_t, int*, int)>("waitpid");
-  // The launcher first checks all children in the order of their start. Process ids have another order after the highest id.
+  // The launcher first checks all children in the order of their start. Process ids do not have this order after they have wrapped around.
   static std::vector<pid_t> children;
   const auto child = std::ranges::find(children, process);
   const auto number = child - children.begin();

@@ -1,4 +1,4 @@
-"""`trainer data audit`: what damages the results of a data set. TRAINER_BINARY is the program."""
+"""`trainer data audit`: its findings about images that would damage the results. TRAINER_BINARY is the program."""
 
 import functools
 import html.parser
@@ -39,7 +39,7 @@ def png(width, height, value_at, bits=8, channels=1):
 
 @functools.cache
 def scene(number, width=56, height=56, brightness=1.0):
-    """An image that looks nearly the same in any size."""
+    """An image that looks nearly the same at any size."""
     numbers = random.Random(number)
     waves = [[numbers.uniform(-35, 35), numbers.uniform(-35, 35), numbers.uniform(0, 6), numbers.uniform(5, 25)] for _ in range(8)]
     def value_at(y, x):

@@ -1,5 +1,5 @@
-"""The archives of scripts/bundle.sh, in root folders of Debian releases that have nothing else: no network, no Python. TRAINER_BUILD_DIR is the
-build, TRAINER_FAKE_CUDA what has to be preloaded for a GPU that tests/fake_cuda imitates."""
+"""The archives of scripts/bundle.sh, in root folders of Debian releases without a network and without Python. TRAINER_BUILD_DIR is the
+build; TRAINER_FAKE_CUDA names the libraries that are preloaded to imitate a GPU (tests/fake_cuda)."""
 
 import os
 import pathlib
@@ -15,7 +15,7 @@ from debian_roots import copy_root, needs_roots, run_checked, run_inside  # noqa
 from test_install import torch_folder  # noqa: E402
 
 BUILD = pathlib.Path(os.environ["TRAINER_BUILD_DIR"])
-# One file of each format. WebP is read, and PNG checked further, by OpenCV.
+# One file of each format. OpenCV reads WebP, and checks PNG further.
 IMAGES = ("baseline_420.jpg", "mode_rgb.png", "lossy_rgb.webp", "adobe_deflate.tif")
 
 
@@ -26,7 +26,7 @@ def setUpModule():
 
 
 def make_bundle(folder, *arguments):
-    """Returns the unpacked folder, and what the script printed."""
+    """Returns the unpacked folder, and the output of the script."""
     run = run_checked([ROOT / "scripts" / "bundle.sh", "--output", folder, "--level", "1", *arguments])
     [archive] = folder.glob("*.tar.zst")
     run_checked(["tar", "--zstd", "-xf", archive, "-C", folder])
@@ -46,7 +46,7 @@ class BundleCase(unittest.TestCase):
         cls.bundle, cls.text = make_bundle(cls.folder, *cls.arguments)
 
     def check_openmp(self):
-        """The distribution's would have other threads than LibTorch's."""
+        """The bundle must have only LibTorch's OpenMP library, because the distribution's would start threads of its own."""
         self.assertEqual(list((self.bundle / "lib/trainer/system").glob("libgomp*")), [])
 
 
@@ -86,7 +86,7 @@ class CpuTest(BundleCase):
         self.check_in("bookworm")
 
     def test_trixie(self):
-        # As in the test of the kit for GPUs.
+        # Debian 13 with Python, as in test_gpu_kit.py.
         self.check_in("trixie", ("python3",))
 
 
@@ -113,7 +113,7 @@ class CudaTest(BundleCase):
         path = f"{environment}/bin:{os.environ['PATH']}"
         run = self.trainer("list", "models", PATH=path)
         self.assertEqual(run.returncode, 2, run.stderr)
-        self.assertRegex(run.stderr, r"^trainer: there is no torch package, from which .* \(pip install torch==\d+\.\d+\.\d+\), or set TRAINER_TORCH_DIR .*\n$")
+        self.assertRegex(run.stderr, r"^trainer: this bundle needs .* of a torch package, but none was found; .* \(pip install torch==\d+\.\d+\.\d+\), or set TRAINER_TORCH_DIR .*\n$")
         (packages / "torch").symlink_to(torch_folder())
         run = self.trainer("doctor", "--output-dir", self.folder, PATH=path)
         self.assertIn(run.returncode, (0, 1), run.stderr)
@@ -129,9 +129,10 @@ class CudaTest(BundleCase):
         shutil.copy(pathlib.Path(torch_folder(), "share/cmake/Torch/TorchConfigVersion.cmake"), version)
         run = self.trainer("--version", TRAINER_TORCH_DIR=folder)
         self.assertEqual(run.returncode, 2)
-        self.assertRegex(run.stderr, r"^trainer: the torch package in .* is for CPUs only or for another CUDA; this bundle needs libcudart\.so\.\d+\n$")
+        self.assertRegex(run.stderr, r"^trainer: the torch package in .* is for CPUs only or for another CUDA; install one with libcudart\.so\.\d+\n$")
         run = self.trainer("--version", TRAINER_TORCH_DIR="/nowhere")
-        self.assertEqual((run.returncode, run.stderr), (2, "trainer: /nowhere is not the folder of a torch package\n"))
+        self.assertEqual(run.returncode, 2)
+        self.assertRegex(run.stderr, r"^trainer: /nowhere is not the folder of a torch package; set TRAINER_TORCH_DIR to one with LibTorch \S+\n$")
 
 
 if __name__ == "__main__":

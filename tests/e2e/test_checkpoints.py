@@ -1,4 +1,4 @@
-"""Runs that are killed, stopped, moved and continued: nothing is lost, and nothing occurs twice."""
+"""Runs that are killed, stopped, moved and continued: no step is lost or repeated."""
 
 import contextlib
 import json
@@ -17,7 +17,7 @@ from equal_runs import RUN, results_of, tensors  # noqa: E402
 from launches import BINARY, FAULTS, ROOT, LaunchCase, ranks_of  # noqa: E402
 from troubleshooting import plants  # noqa: E402
 
-# How often a run is killed at each point of a save, and at any moment.
+# How often a run is killed at each point of a save, and at a random time.
 KILLS_AT_POINTS = int(os.environ.get("TRAINER_TEST_KILLS_AT_POINTS", "1"))
 KILLS_AT_RANDOM = int(os.environ.get("TRAINER_TEST_KILLS_AT_RANDOM", "5"))
 POINTS = ("opened", "half_written", "before_fsync", "before_rename", "before_link")
@@ -260,13 +260,13 @@ class CheckpointsTest(LaunchCase):
 
         straight = self.straight()
         step = best_step(straight)
-        # No validation improves.
+        # With a learning rate of 0, no validation improves.
         longer = ("training.epochs=4", "optimizer.lr=0", "lr_scheduler={name: constant}")
         err, code = self.train("--resume", str(straight), *longer)
         self.assertEqual(code, 0, err)
         self.assertEqual(best_step(self.run_dir), step)
         self.assertIn("best.pt is ", err)
-        # From that folder, where best.pt is a file.
+        # Resumes from the folder of the resumed run, where best.pt is a file.
         err, code = self.train("--resume", str(self.run_dir), *longer, "training.epochs=5", run_dir=self.folder / "third")
         self.assertEqual(code, 0, err)
         self.assertEqual(best_step(self.folder / "third"), step)
@@ -277,7 +277,7 @@ class CheckpointsTest(LaunchCase):
         self.assertEqual(code, 2)
         self.assertIn("holds a finished run, which is not overwritten", err)
         checkpoint = self.run_dir / "checkpoints" / "step_00000007.pt"
-        # Any checkpoint can be resumed into another folder; in this folder, newer checkpoints would be lost.
+        # Any checkpoint can be resumed into another folder. In the folder of the run, newer checkpoints would be lost.
         other = self.folder / "other"
         err, code = self.train("--resume", str(checkpoint), run_dir=other)
         self.assertEqual(code, 0, err)
@@ -294,7 +294,7 @@ class CheckpointsTest(LaunchCase):
         straight = self.straight("checkpoint.keep_last=100")
         for file in ("step_00000014.pt", "step_00000021.pt"):
             (straight / "checkpoints" / file).rename(self.folder / file)
-        # The newest one left is that of the end of the training.
+        # The newest remaining checkpoint is the one at the end of the training.
         err, code = self.train("--resume", str(straight))
         self.assertEqual(code, 2, err)
         self.assertRegex(err, r"error: --resume \S+/step_00000030\.pt: its training of 3 epochs is complete; raise training\.epochs")
@@ -312,7 +312,7 @@ class CheckpointsTest(LaunchCase):
         err, code = self.train("--resume", str(empty), run_dir=self.folder / "none")
         self.assertEqual(code, 2, err)
         self.assertIn(f"error: --resume {empty}: this folder contains no checkpoint; give the folder of a run that has saved one, or a file", err)
-        # Back to the finished run.
+        # Resumes an earlier checkpoint in the folder of the finished run.
         err, code = self.train("--resume", str(straight / "checkpoints" / "step_00000007.pt"), "checkpoint.keep_last=100", run_dir=straight)
         self.assertEqual(code, 2, err)
         self.assertIn("holds a finished run; choose another --run-dir to resume from this checkpoint", err)

@@ -1,5 +1,5 @@
-"""Command lines, lists, data commands, and what a process of the program loads and sets. TRAINER_BINARY is the program; TRAINER_OPENCV is 0
-if it was built without OpenCV."""
+"""Command lines, lists, data commands, and the libraries and settings of the program's processes. TRAINER_BINARY is the program;
+TRAINER_OPENCV is 0 if it was built without OpenCV."""
 
 import os
 import pathlib
@@ -43,7 +43,7 @@ class CommandsTest(ProgramCase):
         self.assertEqual(reference, (ROOT / "docs" / "configuration.md").read_text())
 
     def test_a_stop_request_has_its_exit_code(self):
-        # The command waits for the rest of the pipe.
+        # The command waits for more data from the pipe.
         for number, args in enumerate((["config", "show"], ["validate"], ["data", "check"])):
             pipe = self.folder / f"pipe{number}"
             os.mkfifo(pipe)
@@ -115,7 +115,7 @@ class CommandsTest(ProgramCase):
         self.assertEqual((run.returncode, "has no images to show" in run.err), (2, True), run.err)
 
     def test_data_download(self):
-        # Existing files are not downloaded again: these proxies do not exist.
+        # Existing files are not downloaded again: a download would fail, because these proxies do not exist.
         env = {**os.environ, "http_proxy": "http://127.0.0.1:1", "https_proxy": "http://127.0.0.1:1"}
         sample = ROOT / "datasets" / "cifar10_sample"
         run = trainer("data", "download", "cifar10", "--root", sample, env=env)
@@ -133,7 +133,7 @@ class CommandsTest(ProgramCase):
         self.assertIn("synthetic not in {cifar10,cifar100,mnist,fashion_mnist,tiny_imagenet}", run.err)
 
     def test_a_stop_request_before_the_program_starts(self):
-        """While the libraries are initialised, the signal is blocked. Every command then ends with the exit code of a stop."""
+        """The signal is blocked while the libraries are initialised. Afterwards, every command ends with the exit code of a stop."""
         run = ["--config", LINEAR, "training.epochs=1000000", "--run-dir", self.run_dir]
         for command in (run, ["config", "show", "--config", LINEAR]):
             with self.subTest(command=command[0]):
@@ -148,7 +148,7 @@ class CommandsTest(ProgramCase):
                 self.assertIn("Name:\ttrainer\n", status)
 
     def test_threads_that_wait_leave_their_core_to_other_processes(self):
-        """The OpenMP library has read the variable that the program has set for it, unless the user has set one."""
+        """The OpenMP library uses the value that the program sets for GOMP_SPINCOUNT, unless the user has set one."""
         inherited = {name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
         for variables, count in (({}, "10000"), ({"GOMP_SPINCOUNT": "77"}, "77"), ({"OMP_WAIT_POLICY": "passive"}, "0")):
             with self.subTest(**variables):

@@ -1,5 +1,5 @@
-"""Experiment files in everyday use: bases, the standard input, where values come from, and files to start from. TRAINER_BINARY is the program;
-TRAINER_OPENCV is 0 if it was built without OpenCV."""
+"""Experiment files in everyday use: base files, the standard input, the origins of values, and `trainer init`. TRAINER_BINARY is the
+program; TRAINER_OPENCV is 0 if it was built without OpenCV."""
 
 import contextlib
 import os
@@ -20,7 +20,7 @@ ONE_STEP = ["training.epochs=null", "training.steps=1", "lr_scheduler.warmup_epo
 def start(*args, text=None):
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     process = subprocess.Popen([BINARY, *map(str, args)], cwd=ROOT, **pipes)
-    # A command that does not read it may have ended.
+    # A command that does not read its standard input may have ended already.
     with contextlib.suppress(BrokenPipeError), process.stdin as pipe:
         pipe.write(text or "")
     process.stdin = None
@@ -144,7 +144,7 @@ class ConfigTest(FolderCase):
         self.assertRegex(text, r"(?m)^experiment: my_photos +# the run directory is runs/my_photos$")
         self.assertIn("\n# 16 training images of 2 classes:\n#   cat 8, dog 8\n# 4 images for validation\n# Sizes: ", text)
         self.assertIn("\n  on_error: skip ", text)
-        # Each image has one colour, so that its size does not matter.
+        # Each image has one colour, so its size does not change the mean and deviation.
         numbers = [number for number in range(16) if number != 11]
         mean, std = zip(*(deviation([factor * number % 256 for number in numbers], [1] * 15) for factor in (37, 101, 53)))
         self.assertEqual(text.count(f"    - normalize: {{mean: [{', '.join(mean)}], std: [{', '.join(std)}]}}\n"), 2, text)
@@ -174,14 +174,14 @@ class ConfigTest(FolderCase):
         self.assertRegex(text, r"(?m)^dataloader: \{global_batch_size: \d+, num_workers: 4, drop_last: false\}$")
         self.assertRegex(text, r"(?m)^  validation_split: 0.2 +# of each class")
         self.assertRegex(text, r"(?m)^# dataloader: \{global_batch_size: \d+, .*, sampler: \{name: class_balanced\}\}$")
-        # 520 images / 2 classes / 480 or 40 images.
+        # With 520 images of 2 classes, 480 and 40, the weights are 520 / 2 / 480 and 520 / 2 / 40.
         self.assertIn("\n# loss: {class_weights: auto}\n", text)
         self.assertIn("\n# checkpoint: {monitor: validation/balanced_accuracy}\n", text)
         self.train_one_step("loss={class_weights: auto}", "checkpoint.monitor=validation/balanced_accuracy")
 
     def test_init_tries_first_whether_it_can_write(self):
         absent = self.folder / "absent" / "new.yaml"
-        # The folder of images is not even looked for.
+        # The output file is checked before the folder of images.
         run = trainer("init", "--data", self.folder / "no images", "--output", absent)
         self.assertEqual((run.returncode, run.err), (1, f"error: cannot write {absent}: No such file or directory\n"))
         self.init("--data", self.folder, code=3)

@@ -69,15 +69,15 @@ class ConsoleTest(FolderCase):
                 rows = [match[0] for match in ROW.finditer(shown)]
                 self.assertEqual([ROW.match(row)[1] for row in rows], list("1234"), shown)
                 for row in rows:
-                    # Cells end where their titles end.
+                    # Each cell ends in the column in which its title ends.
                     self.assertEqual([match.end() for match in re.finditer(r"\S+", row.replace("*", " ", 1))],
                                      [match.end() for match in re.finditer(r"\S+", heading)], shown)
-                # Without a validation there are no values, and no best one.
+                # Epochs without a validation have no validation values and are not marked as the best.
                 self.assertEqual([" - " in row or row.endswith(" -") for row in rows], [True, False, True, False], shown)
                 self.assertEqual([row[0] for row in (rows[0], rows[2])], [" ", " "], shown)
                 self.assertNotRegex(shown, r"(?m)^(epoch|validation  |checkpoint) ")
                 self.assertNotRegex(shown, r"(?m)^ *\d+% ", "a bar is left")
-                # The lines after these are copied, so they are not broken.
+                # Users copy the lines from "files in" on, so the program does not wrap them. The lines before must fit the terminal.
                 for line in shown[shown.index("* best"):shown.index("files in ")].splitlines():
                     self.assertLess(len(line), columns)
                 self.assertTrue(text.isascii())
@@ -165,7 +165,7 @@ class ConsoleTest(FolderCase):
         log = (path / "train.log").read_text()
         for line in end:
             self.assertIn(line, log)
-        # The shell understands them.
+        # The shell can run the printed commands.
         environment = {**os.environ, "PATH": f"{pathlib.Path(BINARY).parent}:{os.environ['PATH']}"}
         for line in end[3:]:
             ran = subprocess.run(line.split(":", 1)[1], shell=True, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=60)

@@ -21,9 +21,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BASE = "docker.io/library/debian:bookworm-slim"
 IMAGE = "localhost/trainer:test"
 USER = 1000
-# Podman's default limits are higher than a container inside a container may set.
+# The limits are set, because Podman's default limits are higher than those that a container inside a container may set.
 LIMITS = ["--ulimit=nofile=1024:1024", "--ulimit=nproc=1000:1000"]
-# A step takes a fraction of a second.
+# With these settings a step takes a fraction of a second.
 SETTINGS = ["model={name: demo_conv, num_classes: 10}", "dataloader.global_batch_size=100"]
 ENDLESS = "training.epochs=100000"
 
@@ -59,7 +59,7 @@ class ContainerTest(unittest.TestCase):
     @classmethod
     def clean_up(cls):
         cls.podman("rm", "--all", "--force")
-        # podman leaves processes behind that clean up after a container, and hold the storage.
+        # Waits for the processes with which podman cleans up after a container, because they use the storage.
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline and subprocess.run(["pgrep", "--full", cls.work], stdout=subprocess.DEVNULL).returncode == 0:
             time.sleep(0.1)
@@ -96,7 +96,7 @@ class ContainerTest(unittest.TestCase):
 
     def start(self, *args, **options):
         """Returns when training has started."""
-        # Not a pipe, because podman blocks when a pipe is full.
+        # The output goes to a file, because podman blocks when a pipe is full.
         log = self.runs.with_suffix(".log")
         self.addCleanup(log.unlink)
         with log.open("w") as stderr:

@@ -1,5 +1,5 @@
-"""The CUDA module can be loaded and called without a driver, so that a missing symbol is detected on any machine that builds it. And what
-the program says when a GPU cannot be used. TRAINER_BINARY is the program."""
+"""The CUDA module can be loaded and called without a driver, so that any machine that builds it detects a missing symbol. Also the messages
+when a GPU cannot be used. TRAINER_BINARY is the program."""
 
 import ctypes
 import os
@@ -25,7 +25,7 @@ class CudaModuleTest(unittest.TestCase):
         with tempfile.TemporaryDirectory(prefix="trainer-driver-") as folder:
             environment = {**os.environ, "LD_DEBUG": "files", "LD_DEBUG_OUTPUT": f"{folder}/loaded"}
             if broken_driver:
-                # A library that has none of the driver's functions.
+                # A library of this name without the driver's functions.
                 pathlib.Path(folder, "libcuda.so.1").symlink_to(MODULE)
                 environment["LD_LIBRARY_PATH"] = folder
             run = subprocess.run([os.environ["TRAINER_BINARY"], "--config", ROOT / "configs" / "demo_linear.yaml", "--run-dir", f"{folder}/run",

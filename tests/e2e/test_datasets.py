@@ -17,7 +17,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 from test_image_folder import metrics, plain_png, trainer  # noqa: E402
 from troubleshooting import plants  # noqa: E402
 
-# On a small disk: a file system that only this process and its children see.
+# Runs a command with a small disk: a file system that only this process and its children see.
 SMALL_DISK = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", 'mount -t tmpfs -o size=64k none "$0" || exit 99; exec "$@"']
 
 
@@ -143,7 +143,7 @@ class DatasetsTest(unittest.TestCase):
     def test_an_outdated_copy_in_use(self, row):
         train = self.write_images(4)
         staged = self.csv_arguments(f"dataset.stage_to={self.local}")
-        # A run that fails leaves its copy.
+        # A run that fails does not remove its copy.
         self.assertEqual(trainer(*staged, "dataset.validation_split=0.001").returncode, 2)
         (copy,) = self.local.glob("*/*")
         os.utime(train.parent / "0.png", (0, 0))

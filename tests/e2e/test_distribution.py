@@ -1,5 +1,5 @@
-"""Runs in which one rank reads the data for others (dataset.distribution), and ranks that see other data. TRAINER_BINARY is the program; TRAINER_OPENCV is 0 if it was
-built without OpenCV."""
+"""Runs in which one rank reads the data for others (dataset.distribution), and ranks whose data differ. TRAINER_BINARY is the program;
+TRAINER_OPENCV is 0 if it was built without OpenCV."""
 
 import os
 import pathlib
@@ -16,7 +16,7 @@ from launches import BINARY, LaunchCase  # noqa: E402
 from troubleshooting import plants  # noqa: E402
 
 SCHEMES = ("scatter", "broadcast")
-# The classes, the transforms and what is held out for validation follow from the folder of images.
+# The classes, the transforms and the validation images are derived from the folder of images.
 CONFIG = """\
 experiment: distribution
 model: {name: demo_conv}
@@ -46,7 +46,7 @@ class DistributionTest(LaunchCase):
             self.skipTest("this build reads no image files")
         self.config = self.folder / "images.yaml"
         self.config.write_text(CONFIG)
-        # Only a rank that is started in this folder finds the images, whose path is relative.
+        # The path of the images is relative, so only a rank that is started in this folder finds them.
         self.with_images, self.without_images = self.folder / "with", self.folder / "without"
         self.without_images.mkdir()
         write_images(self.with_images / "images")
@@ -97,7 +97,7 @@ class DistributionTest(LaunchCase):
         folders = [self.with_images, self.without_images] * 2
         self.run_ranks("hosts", folders, "dataset.distribution=scatter", prefixes=hosts)
         self.assert_equal_runs("hosts", "local")
-        # In one group of all, a second host needs no images.
+        # If all ranks are in one group, the second host needs no images.
         one_reader = [self.with_images] + 3 * [self.without_images]
         errors = self.run_ranks("missing", one_reader, "dataset.distribution=scatter", prefixes=hosts, codes=[3] * 4)
         self.assertIn("\nerror: rank 2: dataset.root: there is no folder images; ", errors[0])
@@ -105,7 +105,7 @@ class DistributionTest(LaunchCase):
         self.assert_equal_runs("one", "local")
 
     def make_other(self, change):
-        """Another folder in which a rank can be started, whose images `change` has changed."""
+        """Makes another folder in which a rank can be started, and changes its images with `change`."""
         other = self.folder / "other"
         shutil.rmtree(other, ignore_errors=True)
         shutil.copytree(self.with_images, other)
@@ -162,7 +162,7 @@ class DistributionTest(LaunchCase):
 
     def test_an_evaluation_of_other_data_is_refused(self):
         self.run_ranks("trained", [self.with_images] * 2)
-        # One class alone is the network's second one, but the first of its folder.
+        # A folder with only the class dog gives it label 0, but it is label 1 of the network.
         shutil.copytree(self.with_images / "images/dog", self.with_images / "dogs/dog")
         for data, change, text in (
                 ([], lambda other: os.truncate(other / "images/dog/11.ppm", 100),
@@ -214,7 +214,7 @@ class DistributionTest(LaunchCase):
         local = self.folder / "local"
         own = local / f"trainer-{os.geteuid()}"
         staged = [f"dataset.stage_to={local}"]
-        # A run that fails leaves its copy, which the next one uses and then removes.
+        # A run that fails does not remove its copy; the next run uses the copy and then removes it.
         zero, _ = self.run_ranks("staged", [self.with_images] * 2, *staged, "dataset.validation_split=0.001", codes=[2, 2])
         self.assertIn(f"copying 136.3 KiB of 24 files from {self.with_images}/images to {own}\n", zero)
         self.assertRegex(zero, rf"copied and verified: {own}/images-[0-9a-f]{{8}}/files\n")
@@ -225,7 +225,7 @@ class DistributionTest(LaunchCase):
         self.assertEqual((len(copies), list(own.iterdir())), (1, []))
 
     def test_a_step_that_is_not_finite(self):
-        """It is repeated from the same samples, and training continues after it."""
+        """The step is repeated from the same samples, and training continues after it."""
         for scheme in ("local", "scatter"):
             self.run_dir = self.folder / scheme
             process = self.start("1 training 3 nan", settings=["training={epochs: 2, on_non_finite: skip}", "validation.every_epochs=2",

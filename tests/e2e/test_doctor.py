@@ -28,7 +28,7 @@ class DoctorTest(unittest.TestCase):
         report = json.loads(run.stdout)
         checks = [check for check in report["checks"] if check["name"] in ("LibTorch", "processor", "memory", "output_dir", "all_reduce")]
         for check in checks:
-            # How fast this machine is does not matter here.
+            # The speed of this machine may cause warnings, which do not matter here.
             self.assertIn(check["status"], ("ok", "warning"), check)
         self.assertEqual(len(checks), 6)
         self.assertRegex(checks[-2]["text"], r"^gloo: 16\.0 MiB in .* GB/s\), latency ")
@@ -46,7 +46,7 @@ class DoctorTest(unittest.TestCase):
         self.assertRegex(run.stdout, r"\nfailed  output_dir +no file can be written and locked in /proc: .*\n +fix +set output_dir ")
         self.assertNotIn("\x1b", run.stdout)
         self.assertRegex(run.stdout, r"\n\n\d+ ok, \d+ warnings?, 4 failed\n$")
-        # On a terminal the marks are coloured.
+        # On a terminal the symbols of the checks are coloured.
         _, output = terminal.run(["env", "GLOO_SOCKET_IFNAME=nowhere0", BINARY, "doctor"])
         self.assertIn("\x1b[31mfailed  \x1b[0mnetwork ", output)
 

@@ -1,5 +1,5 @@
-"""The commands eval and predict, and what exported networks tell about their input. TRAINER_BINARY is the program; TRAINER_OPENCV is 0 if it
-was built without OpenCV."""
+"""The commands eval and predict, and the description of the input in exported networks. TRAINER_BINARY is the program; TRAINER_OPENCV is 0
+if it was built without OpenCV."""
 
 import ast
 import csv
@@ -142,7 +142,8 @@ class EvalTest(Experiment):
 
     @plants("The results of a command cannot be printed")
     def test_results_that_cannot_be_written(self, row):
-        """Like GNU's tools: an error with the reason, and code 1. But a program whose result is in a file does not need standard output."""
+        """As with GNU's tools, this is an error with exit code 1 that names the reason. A command whose result is a file does not need the
+        standard output."""
         written = ("export", "--checkpoint", self.checkpoint, "--format", "state_dict", "--output", "weights.pt")
         printing = (("eval", "--checkpoint", self.checkpoint, "--json"), ("config", "show", "--config", "config.yaml"), ("checkpoint", "info", self.checkpoint),
                     ("runs", "."), ("compare", "run", "run"), ("--help",), ("runs", "--help"))
@@ -207,7 +208,7 @@ class EvalTest(Experiment):
         metrics = (self.folder / "without_config" / "metrics.jsonl").read_bytes()
         row.check(self, self.refusal("report", "without_config", "--output", "without_config/metrics.jsonl", code=2), 2)
         self.assertEqual((self.folder / "without_config" / "metrics.jsonl").read_bytes(), metrics)
-        # Files that do not belong to a run may be overwritten.
+        # Files that no run has written may be overwritten.
         for _ in range(2):
             self.printed("report", "run", "--output", "run/report.html")
         (self.folder / "run" / "report.html").unlink()
@@ -244,7 +245,7 @@ class PredictTest(ImageExperiment):
     def setUpClass(cls):
         super().setUpClass()
         cls.evaluated = json.loads(cls.trainer("eval", "--checkpoint", cls.checkpoint, "--json").stdout)
-        # The checkpoint alone has to be enough.
+        # eval and predict need only the checkpoint, not the images of the training.
         (cls.folder / "images").rename(cls.folder / "moved")
 
     def predict(self, *paths, code=0, **options):
@@ -413,7 +414,7 @@ class PredictTest(ImageExperiment):
         self.assertIn("this is the file moved/val/cat/0.png, which would be overwritten",
                       self.refusal("data", "show", "--config", "config.yaml", "dataset.root=moved", "--output", "link.png", code=2))
         self.assertEqual(image.read_bytes(), before)
-        # Before an image is read.
+        # The name of the output file is checked before an image is read.
         shutil.copytree(self.folder / "moved", self.folder / "unreadable")
         for path in (self.folder / "unreadable").rglob("*.png"):
             path.write_bytes(b"")

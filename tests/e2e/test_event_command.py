@@ -15,7 +15,7 @@ import terminal  # noqa: E402
 from program import BINARY, LINEAR, ROOT, FolderCase  # noqa: E402
 from troubleshooting import plants  # noqa: E402
 
-# Writes its standard input to a file; prints a line when it has begun and one when it has read everything.
+# Writes its standard input to a file; prints a line when it starts and one when it has read everything.
 RECORD = """
 import sys
 print("recorder started", flush=True)
@@ -86,7 +86,7 @@ class EventCommandTest(FolderCase):
         sent = self.lines.read_text()
         self.assertTrue(self.metrics().endswith(sent))
         kinds = [json.loads(line)["event"] for line in sent.splitlines()]
-        # The first one is that of the checkpoint, which is written again.
+        # The first event is that of the checkpoint, which is written again.
         self.assertEqual((kinds[:2], kinds.count("validation")), (["checkpoint", "resume"], 2))
 
     def test_ctrl_c_does_not_keep_the_last_events_from_the_program(self):
@@ -109,7 +109,7 @@ class EventCommandTest(FolderCase):
         subprocess.run([BINARY, "--config", LINEAR, "runtime.threads=1", "--run-dir", straight], cwd=ROOT, check=True, capture_output=True)
         run = self.train(program="raise SystemExit(3)")
         self.assertEqual(run.returncode, 0, run.err)
-        # Python may start more slowly than this run ends.
+        # The run may end before Python has started.
         self.assertRegex(run.err, rf"warning: command line: logging\.command: {sys.executable} ended with exit code 3( and receives no more events; training "
                                   r"continues| before it had read all events|\n)")
         self.assertEqual(run.err.count("warning:"), 1, run.err)
@@ -120,7 +120,7 @@ class EventCommandTest(FolderCase):
 
     @plants("The program of `logging.command` ends before it has read all events")
     def test_a_program_that_never_reads_does_not_stop_training(self, row):
-        # More than a pipe holds; the program ends when the run has written its last file.
+        # More events than a pipe holds. The program ends when the run has written its last file.
         program = "import pathlib, sys, time\nwhile not pathlib.Path(sys.argv[1]).exists(): time.sleep(0.05)\n"
         process = self.start("training.epochs=40", "logging.every_steps=1", "--progress", "none", program=program)
         deadline = time.monotonic() + 150

@@ -27,13 +27,13 @@ ONE_EPOCH = ["training.epochs=1", "dataset={name: synthetic, shape: [3, 32, 32],
 
 class FailuresTest(LaunchCase):
     def plant(self, rank, phase, action, **options):
-        """Launches ranks of which one fails there; returns the ended process and its stderr."""
+        """Launches ranks of which one fails at this point; returns the ended process and its stderr."""
         self.run_dir = self.folder / f"{action}_{rank}_{phase.replace(' ', '_')}"
         err = self.end(process := self.start(f"{rank} {phase} {action}", **options))
         return process, err
 
     def check(self, row, process, err, rank, where):
-        """Checks the row, and that all other ranks report the failure in the same words."""
+        """Checks the row of docs/troubleshooting.md, and that all other ranks report the failure in the same words."""
         others = [code for number, code in enumerate(self.exit_codes()) if number != rank]
         self.assertEqual(len(others), SURVIVORS, err)
         row.check(self, err, process.returncode, others, RANK=rank, PHASE=where, SIZE=NUM_RANKS)
@@ -49,7 +49,7 @@ class FailuresTest(LaunchCase):
 
     @plants("A rank is stopped, or its host or network is lost")
     def test_stopped(self, row):
-        # Not in each phase, because the others have to wait each time; from then on they do as when a rank is killed.
+        # Only these phases, because the other ranks wait until hang_seconds each time; afterwards they act as when a rank is killed.
         for rank, (phase, where) in zip((1, 2, 0, 0), ALL_PHASES, strict=True):
             with self.subTest(rank=rank, phase=phase):
                 self.check(row, *self.plant(rank, phase, "stop"), rank, where)
@@ -174,7 +174,7 @@ class FailuresTest(LaunchCase):
 
     @plants("The disk of the run directory is full")
     def test_full_disk(self, row):
-        # A small disk in a mount namespace of these processes; its files are copied when they have ended.
+        # A small disk in a mount namespace of these processes. Its files are copied when the processes have ended.
         disk, kept = self.folder / "disk", self.folder / "kept"
         disk.mkdir()
         script = 'disk=$0; mount -t tmpfs -o size=200k none "$disk" || exit 99; "$@"; code=$?; cp -r "$disk" "$disk/../kept"; exit $code'
@@ -183,7 +183,7 @@ class FailuresTest(LaunchCase):
             self.skipTest("a file system cannot be mounted here")
         shutil.rmtree(kept)
         self.run_dir = disk / "run"
-        # Every step writes a few hundred bytes.
+        # Every step writes a few hundred bytes, so the disk is soon full.
         err = self.end(process := self.start(settings=["logging.every_steps=1", "dataloader.global_batch_size=6"], prefix=on_small_disk))
         row.check(self, err, process.returncode, self.exit_codes()[1:])
         self.assert_named(err, SURVIVORS, r"^rank 0 \(process \d+ on .*\) failed in (loading of )?step \d+; see its own message for the reason; ")

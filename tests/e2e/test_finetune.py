@@ -62,7 +62,7 @@ class FinetuneCase(FolderCase):
     def setUp(self):
         super().setUp()
         self.file = self.folder / "x.yaml"
-        # A few images of each file.
+        # The data are a few images of each file.
         self.data = self.folder / "data"
         for file in (ROOT / "datasets" / "cifar10_sample").rglob("*.bin"):
             copy = self.data / file.relative_to(ROOT / "datasets" / "cifar10_sample")
@@ -110,14 +110,15 @@ class WrongFilesTest(FinetuneCase):
 
 class CachedFeaturesTest(FinetuneCase):
     def test_a_run_is_the_same_with_them(self):
-        # Features are computed in batches of this size, and LibTorch rounds by it; so do operators that join layers in evaluation.
+        # Both runs use the batch size with which features are computed, because LibTorch's roundings depend on it, and no fused operators,
+        # which would round differently in evaluation.
         computed = self.train("computed", "validation.batch_size=20", "runtime.fuse=off")
         cached = self.train("cached", CACHED, "validation.batch_size=20", "runtime.fuse=off")
         self.assertEqual(equal_runs.results_of(computed)[0], equal_runs.results_of(cached)[0])
         self.assertEqual(equal_runs.tensors(computed), equal_runs.tensors(cached))
         log = self.log(cached)
         self.assertRegex(log, r"computing the features of 120 training images took [\d.]+ s, which later epochs save; stored in \S+/home/features/")
-        # The checkpoint is that of a network for images.
+        # The checkpoint contains the whole network, which is applied to images.
         evaluated = trainer("eval", "--checkpoint", cached / "checkpoints" / "last.pt")
         self.assertEqual(evaluated.returncode, 0, evaluated.err)
         loss = re.search(r"validation  loss ([\d.]+)", evaluated.out).group(1)
@@ -214,7 +215,7 @@ class UnfreezeTest(FinetuneCase):
         self.assertIn("650 of 269722 parameters are trained, the others are frozen (model.freeze) for 1 epoch (training.unfreeze_after)", self.log(run_dir))
 
     def test_resumed_is_as_straight_through(self):
-        # An epoch has six steps. A shorter run would validate at its end.
+        # An epoch has six steps. The number of steps is not reduced, because a shorter run would validate at its end.
         args = [*self.ARGS, "training.epochs=null", "validation.every_epochs=null"]
         straight = self.train("straight", *args, "training.steps=18")
         for stop in (4, 6, 9):

@@ -1,5 +1,6 @@
-"""The kit for machines with a GPU, in a root folder of a newer Debian that has only Python and the torch package: no network, no driver; and here,
-on a GPU that tests/fake_cuda imitates. TRAINER_BUILD_DIR is the build, TRAINER_FAKE_CUDA what has to be preloaded."""
+"""The kit for machines with a GPU, in a root folder of a newer Debian with only Python and the torch package, without a network or a
+driver; also on this machine, on a GPU that tests/fake_cuda imitates. TRAINER_BUILD_DIR is the build; TRAINER_FAKE_CUDA names the libraries
+that are preloaded."""
 
 import json
 import os
@@ -43,7 +44,7 @@ class GpuKitTest(unittest.TestCase):
             copy = shutil.copytree if (installed / name).is_dir() else shutil.copy
             copy(installed / name, packages / name)
         shutil.move(pathlib.Path(folder.name, "kit"), cls.root / "kit")
-        # Only inside the mount namespace of each command.
+        # The folder for the libraries, which are mounted there in the mount namespace of each command.
         (packages / "nvidia").mkdir()
         cls.nvidia = installed / "nvidia", packages / "nvidia"
 
@@ -59,7 +60,7 @@ class GpuKitTest(unittest.TestCase):
         results = json.loads((self.root / "tmp" / "results.json").read_text())
         self.assertEqual([(step["name"], step["status"]) for step in results["steps"]], [("training on cpu", "passed")])
         self.assertEqual(results["machine"]["gpus"], [])
-        # The programs of the tests start, too.
+        # The other programs of the kit start too.
         start = "LD_LIBRARY_PATH=$(python3 -c \"import torch; print(torch.__path__[0])\")/lib"
         self.assertIn("SKIPPED", self.inside(f"{start} /kit/bin/gpu_test").stdout)
         self.assertIn("--network is required", self.inside(f"{start} /kit/bin/bench_step").stderr)
@@ -68,7 +69,7 @@ class GpuKitTest(unittest.TestCase):
         self.assertIn("no GPU", bench.stdout + bench.stderr)
 
     def test_on_an_imitated_gpu(self):
-        """Everything is run to its end. Values have no meaning there, so only the tests that compare some fail."""
+        """All parts run to their end. Only the tests that compare values fail, because an imitated GPU does not compute."""
         results = self.root / "tmp" / "imitated.json"
         variables = {"LD_PRELOAD": os.environ["TRAINER_FAKE_CUDA"], "FAKE_CUDA_FOLDER": str(self.root / "tmp")}
         run = subprocess.run([self.root / "kit" / "run.sh", "quick", "refusals", "--python", VENV / "bin" / "python", "--results", results],

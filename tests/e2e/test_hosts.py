@@ -17,7 +17,7 @@ from troubleshooting import plants  # noqa: E402
 
 PER_NODE = 2
 HOSTS = tuple(ADDRESSES)
-# Three steps in each epoch; long enough to be cut.
+# A run with three steps in each epoch, which is long enough to be interrupted.
 FINITE = ["optimizer.lr=0.002", "training.epochs=20", "validation.every_epochs=10", "checkpoint.keep_last=1"]
 
 
@@ -84,7 +84,7 @@ class HostsTest(LaunchCase):
             lost = next(other for other in HOSTS if other != host)
             row.check(self, err, process.returncode)
             if lost == HOSTS[0]:
-                # The store, through which ranks agree, is lost too, so their last digests may differ by a heartbeat.
+                # The store, through which ranks agree, is lost too, so the times that ranks report may differ by a heartbeat.
                 err = re.sub(r"last seen in [^;]+", "last seen", err)
             self.assert_named(err, PER_NODE, rf"^rank \d \(process \d+ on {lost}\) has not answered")
             self.assertRegex(err.splitlines()[-1], rf"^error: rank \d \(process \d+ on {lost}\) has not answered")
@@ -111,7 +111,7 @@ class HostsTest(LaunchCase):
         self.assertEqual(tensors(self.run_dir), straight)
 
     def test_a_name_server_that_does_not_answer(self):
-        """Neither the launcher's ranks nor those started by hand wait for the ten seconds after which a look-up fails."""
+        """Neither ranks under the launcher nor ranks that are started by hand wait for the ten seconds after which a look-up fails."""
         for host in HOSTS:
             self.hosts.silence_name_server(self, host)
         short = ["training.epochs=1"]

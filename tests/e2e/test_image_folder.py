@@ -23,7 +23,7 @@ SAMPLE = ROOT / "datasets" / "cifar10_sample" / "cifar-10-batches-bin"
 # A record of CIFAR-10: the label, and three planes of 32 x 32 pixels.
 PLANE = 32 * 32
 RECORD = 1 + 3 * PLANE
-# The endings of image files, as messages list them.
+# The extensions of image files, as messages list them.
 ENDINGS = ".jpg .jpeg .png .ppm .bmp .pgm .tif .tiff .webp"
 
 
@@ -66,7 +66,7 @@ def png(height, width, rgb):
 
 
 def plain_png(number):
-    """One of many small images, each with a colour and a size of its own."""
+    """One of many small images, each with its own colour and size."""
     height, width = 20 + number % 7, 30 - number % 5
     return png(height, width, bytes((37 * number % 256, 101 * number % 256, 53 * number % 256)) * (height * width))
 
@@ -100,7 +100,7 @@ def write_batches(folder, train, validation):
 
 def write_class_folders(folder, records):
     """Writes the records as PNG files in a folder for each class, where the names of the files have the order of the records."""
-    # These are sorted, so the folders have the labels of the records.
+    # The names in batches.meta.txt are sorted, so the folders have the labels of the records.
     names = (SAMPLE / "batches.meta.txt").read_text().split()
     for i, record in enumerate(records):
         path = folder / names[record[0]] / f"{i:05}.png"
@@ -148,7 +148,7 @@ class ImageFolderTest(unittest.TestCase):
                 self.assertIn(f"{self.data}/train: 300 images in 10 classes\n{self.data}/val: 100 images in 10 classes\n", run.err)
                 self.assertEqual(metrics(run_dir), metrics(reference))
                 diff = trainer("checkpoint", "diff", reference / "checkpoints" / "last.pt", run_dir / "checkpoints" / "last.pt")
-                # Only the text of the configuration and the durations differ.
+                # The checkpoints differ only in the text of the configuration and in durations.
                 self.assertIn("config: ", diff.out)
                 self.assertEqual(re.findall(r"(?m)^(?:model|optimizer)\..*", diff.out), [], diff.err)
 
@@ -176,7 +176,7 @@ class ImageFolderTest(unittest.TestCase):
                 write_images(self.folder / name, ("cat", "dog"), 10)
                 run_dir = self.folder / f"run_{self.data.name}"
                 self.train("--config", self.write_config("optimizer: {name: sgd, lr: 0.001}"), run_dir=run_dir)
-                # 18 images are four batches, because the last one would be smaller.
+                # 18 images make four batches; the incomplete last batch is skipped.
                 self.assertEqual([event["step"] for event in events(run_dir, "train")][-1:], [4])
                 self.assertEqual([event["num_samples"] for event in events(run_dir, "validation")], [2])
                 self.assertIn("\n  validation_split: 0.1\n", (run_dir / "config.yaml").read_text())
@@ -274,7 +274,7 @@ class ImageFolderTest(unittest.TestCase):
         row.check(self, self.refuse(2, message, "dataset.train_transforms=[{resize: {size: 256}}]"), 2)
 
     def damage(self, path):
-        """Cuts a file in the middle of its pixels."""
+        """Truncates a file in the middle of its pixels."""
         path.write_bytes(path.read_bytes()[:60])
 
     def test_data_check_lists_every_bad_file(self):
@@ -296,7 +296,7 @@ class ImageFolderTest(unittest.TestCase):
         self.assertRegex(lines[2], f"^validation sample 1, {self.data}/val/dog/00000.png: it is not a supported image file")
 
     def write_odd_images(self):
-        """Two classes for training and validation, among them images and files of which a user should know."""
+        """Writes two classes for training and validation, including images and files about which the program warns."""
         write_images(self.data / "train", ("cat", "dog"), 4)
         write_images(self.data / "val", ("cat", "dog"), 1, first=20)
         cat = self.data / "train" / "cat"
@@ -353,7 +353,7 @@ class ImageFolderTest(unittest.TestCase):
         validations = events(self.run_dir, "validation")
         self.assertEqual([event["num_samples"] for event in validations], [9, 9])
         self.assertEqual((self.run_dir / "classes.txt").read_text(), "cat\ndog\n")
-        # Two ranks skip the same images and compute the same results.
+        # Two ranks skip the same images as one, and compute the same results.
         other = self.folder / "two"
         run = trainer("launch", "--nproc-per-node", "2", "--", *settings, "--run-dir", other)
         self.assertEqual(run.returncode, 0, run.err)
@@ -386,7 +386,7 @@ class ImageFolderTest(unittest.TestCase):
         self.train(*settings)
         confusion = json.loads((self.run_dir / "evaluation.json").read_text())["confusion"]
         self.assertEqual([sum(row) for row in confusion], [8, 4, 2, 1])
-        # A run from before there was the key keeps its split.
+        # A run from before the key stratify existed keeps its split.
         earlier = self.folder / "earlier"
         self.train(*settings, "dataset.stratify=false", run_dir=earlier)
         counts = [sum(row) for row in json.loads((earlier / "evaluation.json").read_text())["confusion"]]
@@ -395,7 +395,7 @@ class ImageFolderTest(unittest.TestCase):
         files = {path.stat().st_ino: path for path in [earlier / "config.yaml", *(earlier / "checkpoints").glob("*.pt")]}
         for path in files.values():
             self.assertEqual(path.read_bytes().count(b"\n  stratify: false\n"), 1)
-            # A comment of the same length; a checkpoint has a checksum.
+            # A comment of the same length keeps the sizes in a checkpoint; replace() also updates its checksum.
             self.replace(path, b"\n  stratify: false\n", b"\n  # no such key  \n")
         run = trainer("eval", "--checkpoint", earlier / "checkpoints" / "last.pt", "--json")
         self.assertEqual(run.returncode, 0, run.err)
@@ -427,7 +427,7 @@ class ImageFolderTest(unittest.TestCase):
         run = trainer("data", "show", "--config", self.write_config(), "--output", picture, "--count", "4")
         self.assertEqual(run.returncode, 0, run.err)
         self.assertEqual(run.out, f"{picture}: the first 4 of 9 training images in epoch 0\n")
-        # Two rows and columns of 224 pixels, with margins of four and two lines of text.
+        # Two rows and two columns of 224 pixels each, with margins of four pixels and two lines of text.
         self.assertEqual((picture.read_bytes()[:8], struct.unpack(">II", picture.read_bytes()[16:24])), (b"\x89PNG\r\n\x1a\n", (460, 556)))
         first = picture.read_bytes()
         trainer("data", "show", "--config", self.write_config(), "--output", picture, "--count", "4")

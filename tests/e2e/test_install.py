@@ -1,4 +1,4 @@
-"""The .tar.gz of the build TRAINER_BUILD_DIR runs from any folder, with the LibTorch that it includes, and examples/ is built with nothing but
+"""The .tar.gz of the build TRAINER_BUILD_DIR runs from any folder, with the LibTorch that it includes, and examples/ is built only against
 its library. Both stay in TRAINER_BUILD_DIR/installed, for tests of the examples."""
 
 import os
@@ -21,7 +21,7 @@ def torch_folder():
 
 class InstallTest(unittest.TestCase):
     def build_examples(self, folder, prefix):
-        """Against the installed library, in a folder without the project."""
+        """Builds examples/ against the installed library, in a folder without the project."""
         shutil.copytree(ROOT / "examples", folder / "examples")
         configure = ["cmake", "-S", folder / "examples", "-B", folder / "build", f"-DCMAKE_PREFIX_PATH={prefix}"]
         other = folder / "other_torch"
@@ -35,7 +35,8 @@ class InstallTest(unittest.TestCase):
         subprocess.run(["cmake", "--build", folder / "build", "-j2"], check=True, stdout=subprocess.DEVNULL)
 
     def build_predict_example(self, folder, prefix):
-        """With find_package and with pkg-config, without LibTorch's headers. Called without images, it only opens the network."""
+        """Builds the example with find_package and with pkg-config, without LibTorch's headers. Called without images, the example only
+        opens the network."""
         source = folder / "predict"
         source.mkdir()
         (source / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.25)\nproject(predict C)\nfind_package(trainer_predict 0.1 CONFIG REQUIRED)\n"

@@ -69,7 +69,7 @@ class LaunchTest(unittest.TestCase):
             self.assertEqual(select.select([descriptor], [], [], 60)[0], [descriptor])
 
     def rest(self, process):
-        """The rest of stderr, until neither the launcher nor a rank has it open."""
+        """The rest of stderr, until the launcher and all ranks have closed it."""
         text = process.stderr.read()
         process.wait()
         return text
@@ -110,7 +110,8 @@ class LaunchTest(unittest.TestCase):
             self.assertEqual(os.readlink(rank / "exe"), str(pathlib.Path(BINARY).resolve()))
 
     def test_a_start_without_open_descriptors_and_with_signals_ignored(self):
-        """Starts without standard streams, as some daemons do. Sockets and files of the run get other descriptors; its files have the permissions of the umask."""
+        """Starts without standard streams, as some daemons do. The run's sockets and files then get other descriptors; its files have the
+        permissions of the umask."""
         def forsake():
             signal.signal(signal.SIGCHLD, signal.SIG_IGN)
             for descriptor in (0, 1, 2):
@@ -122,7 +123,7 @@ class LaunchTest(unittest.TestCase):
                 args = [BINARY, *launcher, "--config", LINEAR, "training.epochs=2", "logging.command=[cat]", "--run-dir", self.run_dir]
                 begin = time.monotonic()
                 self.assertEqual(subprocess.run(args, cwd=ROOT, preexec_fn=forsake, umask=0o002, timeout=120).returncode, 0)
-                # It would wait for the end of `cat`, which it cannot learn of, as long as that may take.
+                # A program that kept SIGCHLD ignored would not learn of the end of `cat`, and would wait for it.
                 self.assertLess(time.monotonic() - begin, 30)
                 events = [json.loads(line)["event"] for line in (self.run_dir / "metrics.jsonl").read_text().splitlines()]
                 self.assertEqual((events[0], events[-1]), ("start", "end"))

@@ -15,7 +15,8 @@ RUN = ["dataset={name: synthetic, shape: [3, 32, 32], num_classes: 10, num_train
        "dataset.validation_transforms=[]", "dataloader={batch_size: null, global_batch_size: 16}", "training={epochs: 2, steps: null}", "logging.every_steps=1",
        "runtime={device: cpu, threads: 1}", "amp.enabled=false", "validation.every_epochs=1", "lr_scheduler={name: constant}"]
 
-# The layers of a network for images of 3 x 32 x 32 in 10 classes, and the message about them (…: any text), with the place in the file.
+# The layers of a network for images of 3 x 32 x 32 in 10 classes, and the error message about them with its place in the file (…: any
+# text).
 HEAD = "global_avg_pool, linear"
 WRONG = [
     ("layers: []", "4:11: model.layers: is empty; list some layers"),
@@ -38,7 +39,7 @@ WRONG = [
     ("layers: [conv: {channels: 4}, linear]",
      "4:33: model.layers[1].linear: needs features, but its input is an image of 4x32x32; put flatten or global_avg_pool before it"),
     (f"layers: [{HEAD}, conv: {{channels: 4}}]",
-     "4:43: model.layers[2].conv: needs an image, but its input has 10 features; put it before flatten and global_avg_pool"),
+     "4:43: model.layers[2].conv: needs an image, but its input has 10 features; put this layer before flatten and global_avg_pool"),
     ("layers: [conv: {channels: 4}]",
      "4:12: model.layers[0]: the last layer has the output 4x32x32, but the network needs 10 outputs; end the list with global_avg_pool and `linear` without `features`"),
     ("layers: [global_avg_pool, linear: {features: 7}]",
@@ -47,13 +48,13 @@ WRONG = [
     (f"layers: [relu: {{name: a}}, gelu: {{name: a}}, {HEAD}]", "4:42: model.layers[1].gelu.name: an earlier layer has the name a too; choose another name"),
     (f"layers: [relu: {{name: 1}}, gelu, {HEAD}]", "4:29: model.layers[1].gelu: an earlier layer has the name 1 too; choose another name"),
     (f"layers: [repeat: {{times: 2, layers: [relu: {{name: a}}]}}, {HEAD}]",
-     "4:53: model.layers[0].repeat.layers[0].relu.name: repeated layers cannot have the same name; give the name to `repeat`, or to none of them"),
+     "4:53: model.layers[0].repeat.layers[0].relu.name: all repetitions of the layer would have this name; move the name to `repeat`, or remove it"),
     (f"layers: [repeat: {{layers: [relu]}}, {HEAD}]", "4:20: model.layers[0].repeat.times: missing, and has no default; expected integer"),
     (f"layers: [repeat: [relu], {HEAD}]", "4:12: model.layers[0].repeat.times: missing, and has no default; expected integer"),
     (f"layers: [residual: {{body: [conv: {{channels: 8}}], shortcut: []}}, {HEAD}]",
-     "4:22: model.layers[0].residual: the outputs of its body (8x32x32) and its shortcut (3x32x32) cannot be added; remove the shortcut, or correct it"),
+     "4:22: model.layers[0].residual: the outputs of its body (8x32x32) and its shortcut (3x32x32) have different shapes; change one of them, or remove the key shortcut"),
     (f"layers: [residual: [conv: {{channels: 8, padding: 0}}], {HEAD}]",
-     "4:22: model.layers[0].residual: its body has the output 8x30x30 for the input 3x32x32, which no stride of a shortcut gives; set the `shortcut` layers"),
+     "4:22: model.layers[0].residual: its body has the output 8x30x30 for the input 3x32x32, which an automatic shortcut cannot produce with any stride; set the `shortcut` layers"),
     (f"layers: [residual: [flatten, linear: {{features: 4}}], linear]",
      "4:22: model.layers[0].residual: its body has the output 4 features for the input 3x32x32, for which there is no automatic shortcut; set the `shortcut` layers"),
     (f"layers: [residual: {{body: [relu], shortcut: yes}}, {HEAD}]",
@@ -67,8 +68,8 @@ WRONG = [
     (f"layers: [residual: [], {HEAD}]", "4:22: model.layers[0].residual.body: is empty; list some layers"),
     (f"layers: [repeat: {{times: 2, layers: []}}, {HEAD}]", "4:39: model.layers[0].repeat.layers: is empty; list some layers"),
     ("layers: [global_avg_pool, linear, linear]",
-     "4:11: model.layers: more than one `linear` has no `features`; only the output layer may omit it"),
-    (f"layers: [conv: {{channels: 1}}, transition, {HEAD}]", "4:33: model.layers[1].transition: needs at least two channels, because it keeps half of them"),
+     "4:11: model.layers: more than one `linear` has no `features`; set it in all layers but the output layer"),
+    (f"layers: [conv: {{channels: 1}}, transition, {HEAD}]", "4:33: model.layers[1].transition: halves the channels, but its input has only one; give the layer before it more channels"),
     (f"layers: [repeat: {{times: 63, layers: [concat: [identity, identity]]}}, {HEAD}]", "model.layers[0].repeat.layers[0].concat: has an output of …, which is too large; choose smaller sizes"),
     (f"layers: [repeat: {{times: 1000, layers: [repeat: {{times: 1000, layers: [relu]}}]}}, {HEAD}]",
      "model.layers[0].repeat.layers[0].repeat.layers[0].relu: the list has more than 2000 layers; use fewer repetitions"),
@@ -109,7 +110,7 @@ class LayersTest(FolderCase):
         listed = self.train("listed", config=ROOT / "configs" / "layers_resnet20.yaml")
         named = self.train("named", config=ROOT / "configs" / "cifar10_resnet20.yaml")
         self.assertEqual(equal_runs.results_of(listed)[0], equal_runs.results_of(named)[0])
-        # Its parameters have the same names, too.
+        # The network of the experiment file has the same parameter names as the built-in one.
         resumed = trainer("eval", "--config", listed / "config.yaml", "--checkpoint", named / "checkpoints" / "last.pt")
         self.assertEqual(resumed.returncode, 0, resumed.err)
 
@@ -120,7 +121,7 @@ class LayersTest(FolderCase):
         self.assertEqual(equal_runs.tensors(straight), equal_runs.tensors(resumed))
 
     def test_two_ranks_are_as_one(self):
-        # Each rank draws its own random numbers.
+        # Dropout is off, because each rank draws its own random numbers.
         exact = ["runtime.dtype=float64", "distributed.sync_batch_norm=true", "model.layers[6].inverted_residual.drop_path=0", "model.layers[8].dropout.p=0"]
         one, two = ([event["loss"] for event in equal_runs.results_of(self.train(str(ranks), *exact, ranks=ranks))[0]] for ranks in (1, 2))
         self.assertEqual(len(one), 14)

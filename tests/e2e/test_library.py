@@ -1,5 +1,5 @@
-"""The symbols that libtrainer.so shows other programs are the recorded ones: a program that was built with the library needs them. A change
-that removes or changes one needs a new version (the second number of the project's). `test_library.py --write` records them."""
+"""The symbols that libtrainer.so exports are the recorded ones, because programs that were built with the library need them. A change that
+removes or changes a symbol needs a new version (the second number of the project's). `test_library.py --write` records the symbols."""
 
 import os
 import pathlib
@@ -14,7 +14,7 @@ RECORDED = pathlib.Path(__file__).resolve().parents[1] / "golden" / "exported_sy
 def exported():
     lines = subprocess.run(["nm", "--dynamic", "--demangle", "--defined-only", LIBRARY], check=True, capture_output=True, text=True).stdout
     symbols = (line.split(maxsplit=2)[1:] for line in lines.splitlines())
-    # Not inline functions, which a compiler may omit.
+    # Inline functions are skipped, because a compiler may omit them.
     return sorted({name for kind, name in symbols if kind == "T"})
 
 

@@ -1,4 +1,4 @@
-"""Packed data sets: trainer data pack, and training on what it writes. TRAINER_BINARY is the program; TRAINER_OPENCV is 0 if it was built
+"""Packed data sets: `trainer data pack`, and training on its output. TRAINER_BINARY is the program; TRAINER_OPENCV is 0 if it was built
 without OpenCV."""
 
 import fcntl
@@ -23,7 +23,7 @@ from test_image_folder import (BINARY, QUICKSTART, RECORD, ROOT, SAMPLE, metrics
 from troubleshooting import plants  # noqa: E402
 
 HEADER = 16
-# Images whose pixels are committed in several parts.
+# Images that are so large that their pixels are committed in several parts.
 LARGE = 700
 NUM_LARGE = 30
 PIPE_BYTES = 4096
@@ -161,7 +161,8 @@ class LmdbTest(unittest.TestCase):
         contents = [content for _, content in self.samples()]
         self.assertEqual(contents[0], small.read_bytes())
         self.assertEqual({content[:3] for content in contents[1:]}, {b"\xff\xd8\xff"})
-        # Packed again, as pixels. The first pixels of the images, which have one colour each, are almost those of plain_png().
+        # Packs the packed data set again, as pixels. The first pixels of the images, which have one colour each, are almost those of
+        # plain_png().
         source = f"dataset={{name: lmdb, root: {self.packed}}}"
         self.packed = self.folder / "files_raw"
         self.pack(source, "--raw")
@@ -196,7 +197,8 @@ class LmdbTest(unittest.TestCase):
     def test_a_killed_packing_continues(self, row):
         self.write_large_images()
         process, pipe = self.start_blocked(f"{self.data}: {NUM_LARGE} images in 1 class\n" + 5 * "training: packed 15 of 30 samples\n", "--raw")
-        # The twelfth sample is more than what is kept in memory.
+        # With the twelfth sample, the pixels exceed what is kept in memory, so some of them have been committed before the process is
+        # killed.
         self.wait_for(lambda: bytes_in(pipe) > PIPE_BYTES - 10)
         process.kill()
         process.wait()
@@ -214,7 +216,7 @@ class LmdbTest(unittest.TestCase):
     def test_a_stopped_packing_continues(self):
         self.write_large_images()
         process, pipe = self.start_blocked("")
-        # Until it waits to write its first line to stderr (write is 1 on x86-64), and so has its own handlers.
+        # Waits until the process writes its first line to stderr (write is 1 on x86-64) and so has installed its signal handlers.
         syscall = pathlib.Path(f"/proc/{process.pid}/syscall")
         self.wait_for(lambda: syscall.read_text().startswith("1 0x2 "))
         process.send_signal(signal.SIGINT)
@@ -249,7 +251,7 @@ class LmdbTest(unittest.TestCase):
         position = content.index(self.samples()[5][1])
         content[position + 20] ^= 1
         file.write_bytes(content)
-        # Simulates damage before the checksums were compared.
+        # Simulates damage between the packing and the comparison of checksums.
         (self.packed / "unfinished").touch()
         self.refuse(3, f"training sample 5, {self.data}/cat/00005.png was stored incorrectly: it is damaged: its checksum is wrong; "
                     f"remove {self.packed} and pack again, on another disk if this repeats", "--raw")

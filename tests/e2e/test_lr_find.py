@@ -11,7 +11,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 import terminal  # noqa: E402
 from program import BINARY, ROOT, FolderCase  # noqa: E402
 
-# In bfloat16, the halves of a batch round differently than the whole.
+# Autocast is off, because in bfloat16 two halves of a batch round differently than the whole batch.
 RUN = ["--config", ROOT / "configs" / "demo_linear.yaml", "dataloader.batch_size=null", "dataloader.global_batch_size=32", "amp.enabled=false"]
 
 

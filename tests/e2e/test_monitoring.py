@@ -39,7 +39,7 @@ class MonitoringTest(FolderCase):
         return run
 
     def stop(self, name, *overrides):
-        """Stops a run once it has trained a few steps; returns what it printed."""
+        """Stops a run after it has trained a few steps; returns its output."""
         arguments = [BINARY, "--config", self.config, "--run-dir", self.folder / name, "--progress", "plain", *overrides]
         process = subprocess.Popen(list(map(str, arguments)), stderr=subprocess.PIPE, text=True)
         text = ""
@@ -95,7 +95,7 @@ class MonitoringTest(FolderCase):
         names = [event["name"] for event in self.trace("profiled") if "dur" in event]
         self.assertEqual(names.count("aten::convolution"), 3 * 19)
         self.assertEqual(names.count("aten::convolution_backward"), 3 * 19)
-        # Silences the profiler's own log output.
+        # The profiler's own log output is suppressed.
         self.assertNotRegex(run.stderr, "STAGE|kineto|Kineto")
         table = self.table(run)
         self.assertEqual(len(table), 10, run.stderr)
@@ -111,7 +111,8 @@ class MonitoringTest(FolderCase):
     def test_profile_names_own_kernels(self):
         self.train("run", "runtime.convolution=winograd4", "amp.enabled=false", "logging.profile_steps=[0, 2]")
         names = [event["name"] for event in self.trace("run")]
-        # The 19 normalisations of each step, forward and backward; 16 of the convolutions have stride 1 and enough channels.
+        # The 19 normalisations of each step, forward and backward; 16 of the convolutions have stride 1 and enough channels for Winograd's
+        # algorithm.
         for name, count in (("fused_norm", 19), ("fused_norm_backward", 19), ("winograd_convolution", 32), ("winograd_weight_gradient", 16)):
             self.assertEqual(names.count(f"trainer::{name}"), 2 * count, name)
 
@@ -147,7 +148,7 @@ class MonitoringTest(FolderCase):
         blocked = self.folder / "run" / "profile.json"
         blocked.mkdir(parents=True)
         (blocked / "file").touch()
-        # Without this, the folder would be refused as not made by a run.
+        # Without this file, the folder would be refused because no run has created it.
         (self.folder / "run" / ".trainer_run").write_text("trainer run directory, format 1\nprofile.json\n")
         run = self.train("run", "logging.profile_steps=[1, 2]")
         self.assertIn(f"warning: {blocked} cannot be written; training continues, and the log contains the table of the profile", run.stderr)
@@ -161,7 +162,7 @@ class MonitoringTest(FolderCase):
         self.assertGreater(sizes[1], sizes[0] + 50_000)
 
     def test_event_files_of_a_resumed_run(self):
-        """A resumed run writes its configuration and the images of its first batch only once, but a changed configuration again."""
+        """A resumed run does not write its configuration and the images of its first batch again, but it writes a changed configuration."""
         def events(name):
             return b"".join(file.read_bytes() for file in sorted((self.folder / name / "tensorboard").iterdir()))
 

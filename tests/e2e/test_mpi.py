@@ -13,7 +13,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 from equal_runs import ENVIRONMENT, ROOT, SHORT_RUN, EqualRunsCase, needs, with_fault  # noqa: E402
 from ports import free_port  # noqa: E402
 
-# If both are installed, Debian's plain names belong to one of them.
+# Debian's plain names belong to one of the two if both are installed, so these names are used.
 PROGRAMS = {"mpirun": "mpirun.openmpi", "mpiexec.hydra": "mpiexec.hydra"}
 # The user in a container is root.
 OPEN_MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}

@@ -1,5 +1,6 @@
-"""Components of one's own: the plug-ins and the program of examples/, as e2e.install has built them against the installed trainer, are trained,
-resumed, evaluated and exported as the components of the program, and what cannot be loaded is refused. docs/extending.md shows their code."""
+"""Custom components: the plug-ins and the program of examples/, which e2e.install has built against the installed trainer, are trained,
+resumed, evaluated and exported like the program's own components; plug-ins that cannot be loaded are refused. docs/extending.md shows their
+code."""
 
 import json
 import os
@@ -16,7 +17,7 @@ PREFIX, BUILD = INSTALLED / "a new place", INSTALLED / "build"
 TRAINER = PREFIX / "bin" / "trainer"
 NETWORK = BUILD / "libmobilenet_v2.so"
 COMPONENTS = BUILD / "libcomponents.so"
-# Few images of CIFAR-10's sample and the same numbers on any number of processes.
+# Few images of CIFAR-10's sample, and results that do not depend on the number of processes.
 MOBILENET = ["--config", ROOT / "examples/own_network/mobilenet_v2.yaml", "model.width=0.25", "model.dropout=0", "training.overfit_batches=2",
              "training.epochs=2", "dataset.train_transforms=[normalize: {mean: [0.5, 0.5, 0.5], std: [0.25, 0.25, 0.25]}]", "dataloader.global_batch_size=16",
              "validation.batch_size=250", "runtime={dtype: float64, threads: 1, device: cpu}"]
@@ -72,7 +73,7 @@ class PluginsTest(unittest.TestCase):
         self.assertEqual(len(one), 2)
         for here, there in zip(one, two, strict=True):
             self.assertAlmostEqual(here, there, delta=1e-9)
-        # LibTorch's own dropout too.
+        # The network's dropout is LibTorch's own, which also draws the same numbers in a resumed run.
         self.done(TRAINER, "verify-resume", *MOBILENET, plugin, "model.dropout=0.2")
 
         best = self.folder / "1/checkpoints/best.pt"
@@ -106,7 +107,8 @@ class PluginsTest(unittest.TestCase):
         summary = json.loads((self.folder / "run/summary.json").read_text())
         self.assertEqual(summary["monitor"], "validation/worst_recall")
         self.assertAlmostEqual(summary["final"]["worst_recall"], min(entry["top1"] for entry in summary["final"]["per_class"]), delta=1e-12)
-        # With 0 it is the cross entropy, and so is the focal loss, which is no plug-in.
+        # With epsilon 0, the loss of the plug-in equals the cross entropy; the built-in focal loss with gamma 0 is measured as a
+        # comparison.
         for name, option in (("poly", ", epsilon: 0"), ("focal", ", gamma: 0"), ("cross_entropy", "")):
             self.done(lion, "--config", "stripes.yaml", "--run-dir", name, "logging.sinks=[]", f"loss={{name: {name}{option}}}", "training.epochs=1",
                       "runtime.dtype=float64", folder=self.folder)
@@ -117,7 +119,7 @@ class PluginsTest(unittest.TestCase):
         self.done(lion, "--config", "stripes.yaml", "--run-dir", "layers", "logging.sinks=[]", layers, "training.epochs=1", folder=self.folder)
         shown = self.done(lion, "validate", "-v", "--config", "stripes.yaml", layers, folder=self.folder)
         self.assertRegex(shown, r"\n  2\.0 +Conv2d +8x16x16 ")
-        # trainer has no lion.
+        # The program trainer has no optimizer lion.
         refused = run(TRAINER, "validate", "--config", self.folder / "stripes.yaml")
         self.assertIn('optimizer.name: "lion" is not one of sgd', refused.stderr)
 
@@ -135,13 +137,13 @@ class PluginsTest(unittest.TestCase):
         refuse(self.folder / "text.so", f'the plug-in "{self.folder}/text.so" cannot be loaded: {self.folder}/text.so: file too short; build it again with the library')
         refuse(PREFIX / "lib/trainer/libtrainer_images.so", f'"{PREFIX}/lib/trainer/libtrainer_images.so" is not a plug-in for trainer, because it has no TRAINER_PLUGIN(); correct the path, or add this macro')
         self.refused("plugins: expected a list", "validate", *MOBILENET, "model={name: resnet20}", "plugins=5")
-        # The same components twice.
+        # Two plug-ins with the same components.
         shutil.copy(NETWORK, self.folder / "libcopy.so")
         refuse(f"{NETWORK},{self.folder}/libcopy.so",
                f'the plug-in "{self.folder}/libcopy.so" cannot register its components: two components of the model registry are named '
                '"mobilenet_v2_small"; correct the plug-in and build it again')
 
-        # Built with the headers of another version.
+        # A plug-in that was built with the headers of another version.
         headers = self.folder / "include"
         shutil.copytree(PREFIX / "include/trainer", headers / "trainer")
         text = (headers / "trainer/version.h").read_text()

@@ -1,5 +1,5 @@
-"""libtrainer_predict: its answers are those of `trainer predict` to the last bit, in C, in Python, and in C# where mono is installed. Its library
-lies beside TRAINER_BINARY; TRAINER_OPENCV is 0 if it was built without OpenCV."""
+"""libtrainer_predict: its results equal those of `trainer predict` bit for bit, in C, in Python, and in C# where mono is installed. The
+library is in the folder of TRAINER_BINARY; TRAINER_OPENCV is 0 if it was built without OpenCV."""
 
 import concurrent.futures
 import ctypes
@@ -79,7 +79,7 @@ class PredictLibraryTest(ImageExperiment):
         super().setUpClass()
         cls.checkpoint = cls.folder / cls.checkpoint
         cls.files = sorted((cls.folder / "images" / "val").glob("*/*.png"))
-        # Pixels that are not of one colour, of two sizes.
+        # Images of two sizes with more than one colour.
         for number, (height, width) in enumerate(((40, 61), (100, 33))):
             file = cls.folder / f"{number}.ppm"
             file.write_bytes(pam(height, width, bytes((7 * i + i * i // 5 + number) % 256 for i in range(height * width * 3))))
@@ -90,7 +90,7 @@ class PredictLibraryTest(ImageExperiment):
 
     @classmethod
     def predicted(cls, *args):
-        """Probabilities of all classes by `trainer predict`; one file a time, because the size of a batch decides about roundings."""
+        """Probabilities of all classes by `trainer predict`; one file at a time, because roundings depend on the size of a batch."""
         rows = []
         for file in cls.files:
             run = subprocess.run([os.environ["TRAINER_BINARY"], "predict", "--checkpoint", cls.checkpoint, "--json", *args, file], env=ENVIRONMENT,
@@ -100,7 +100,7 @@ class PredictLibraryTest(ImageExperiment):
         return rows
 
     def pixels(self, number, order=RGB, gap=0):
-        """The pixels of the last file but `number`, in that order of bytes."""
+        """The pixels of the last file but `number`, in that order of channels."""
         header, content = self.files[-1 - number].read_bytes().split(b"\n", 1)
         width, height = map(int, header.split()[1:3])
         rows = []

@@ -21,10 +21,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ["TRAINER_BINARY"]
 CONV = ROOT / "configs" / "demo_conv.yaml"
 LINEAR = ROOT / "configs" / "demo_linear.yaml"
-# Without the variables of launchers, which may have started the tests.
+# Excludes the variables of launchers, which may have started the tests.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "OMPI_", "PMI_", "MASTER_", "TORCHELASTIC_"))
                and name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")}
-# Random labels, and the same global batches for any number of ranks that divides them.
+# An experiment with random labels, whose global batches are the same for any number of ranks that divides them.
 RANDOM = ["--config", CONV, "dataset.labels=random", "dataset.num_train=96", "dataset.num_validation=50", "dataloader={batch_size: null, global_batch_size: 24}",
           "optimizer.lr=0.001", "training.epochs=2", "logging.every_steps=1", "validation.batch_size=16",
           "runtime={device: cpu, dtype: float64, threads: 1}"]
@@ -146,7 +146,7 @@ class RanksTest(unittest.TestCase):
         zero, one = self.together([start_rank(rank, 2, port, *RANDOM, "--run-dir", self.folder / "second") for rank in range(2)])
         port_taken.check(self, zero.err, zero.returncode, PORT=port)
         same_rank.check(self, one.err, one.returncode, RANK=1, PROCESS=first[1].pid)
-        # Another port, the same folder.
+        # Starts with another port, but the same folder.
         port = free_port()
         zero, one = self.together([start_rank(rank, 2, port, *long_run) for rank in range(2)])
         in_use.check(self, zero.err, zero.returncode, [one.returncode], PROCESS=first[0].pid, FILE=self.folder / "first")
@@ -203,7 +203,7 @@ class RanksTest(unittest.TestCase):
             row.check(self, output, RANK=1, ADDRESS=f"127.0.0.1:{port}")
 
     def test_many_connections_before_the_meeting(self):
-        """Connections like those of a port scanner: every second one is closed at once, the others stay open and send nothing."""
+        """Connections like those of a port scanner: every second connection is closed at once, the others stay open and send nothing."""
         port = free_port()
         args = [*RANDOM, "--run-dir", self.folder / "run"]
         first = start_rank(0, 2, port, *args)
@@ -214,7 +214,7 @@ class RanksTest(unittest.TestCase):
             try:
                 connections.append(socket.create_connection(("127.0.0.1", port), timeout=10))
             except ConnectionRefusedError:
-                # It does not listen yet.
+                # Rank 0 does not listen yet.
                 self.assertLess(time.monotonic(), deadline)
                 time.sleep(0.05)
                 continue
@@ -227,10 +227,10 @@ class RanksTest(unittest.TestCase):
 
     @plants("A stop is asked for before all ranks have joined")
     def test_a_stop_request_while_waiting_for_ranks(self, row):
-        """Ranks that have waited for some seconds end at once; before that, those that were started with them may still join."""
+        """Ranks that have waited for some seconds end at once. Before that, ranks that were started at the same time may still join."""
         soon = r"warning: stop requested before all ranks have joined; the run ends in [\d.]+m?s unless they join\n"
         now = "warning: stop requested before all ranks have joined; ending the run\n"
-        # A rank reports once more when the reason changes ("no answer" of a slow connection becomes "no connection").
+        # A rank repeats its warning when the reason changes ("no answer" of a slow connection becomes "no connection").
         again = "(rank 1: warning: rank 1 is waiting up to .* for rank 0 at .*\n)*"
         stopped = "error: stopped on request before all ranks had joined: "
         for waiting, asked, after, expected in (((0,), 0, "waiting for", [stopped + "1 of 3 ranks have joined; waiting for ranks 1, 2\n"]),
@@ -275,7 +275,7 @@ class RanksTest(unittest.TestCase):
             self.assertNotIn(b"optimizer", stranger.get(key), key)
             stranger.set(key, b'{"kind": 0, "rank": 1, "process": "", "where": "", "detail": ""}')
         stranger.set("/trainer/0/failure_detector/failure", b'{"kind": 0, "rank": 1, "process": "", "where": "", "detail": ""}')
-        # Several heartbeats and steps.
+        # The loop reads at most the lines of several heartbeats and steps.
         for _, line in zip(range(2000), ranks[0].stderr):
             if "ignored a value" in line:
                 row.check(self, line)

@@ -66,7 +66,7 @@ class RefusedStartsTest(ProgramCase):
 
     def test_a_refused_start_does_not_change_an_earlier_run(self):
         self.assertEqual(self.train("--config", LINEAR, "training.epochs=1").returncode, 0)
-        # An unfinished run that has measured something after its checkpoint, which a resumed run would measure again.
+        # An unfinished run that has metrics after its checkpoint, which a resumed run would measure again.
         (self.run_dir / "summary.json").unlink()
         with (self.run_dir / "metrics.jsonl").open("a") as metrics:
             metrics.write('{"event": "train", "epoch": 1, "step": 40}\n')
@@ -121,7 +121,7 @@ class RefusedStartsTest(ProgramCase):
         config.write_text("experiment: autocast\nmodel: {name: resnet20}\ndataset: {name: synthetic, num_train: 4, num_validation: 4}\n"
                           "dataloader: {batch_size: 4}\ntraining: {epochs: 1}\nruntime: {device: cpu, threads: 1}\n")
         slow = r"warning: command line: amp\.enabled: this processor computes bfloat16 slowly: 2 images took \S+ s forward and backward, "
-        # The processor's own instructions for bfloat16, if it has them, are not used.
+        # ONEDNN_MAX_CPU_ISA disables the processor's own instructions for bfloat16, if it has them.
         without = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"}
         for command in ((), ("validate",)):
             for setting, count in (("amp.enabled=true", 1), ("amp.enabled=auto", 0)):
@@ -207,7 +207,7 @@ class RefusedStartsTest(ProgramCase):
         self.folder.chmod(0o755)
         self.run_dir.mkdir()
         self.run_dir.chmod(0o777)
-        # For a user without other processes.
+        # A user without other processes, because the limit counts all processes of a user.
         user = 780000 + os.getpid() % 10000
         for number, ranks in ((2, []), (3, []), (5, []), (8, []), (5, ["--rank", 0, "--world-size", 2, "--init-method", "tcp://127.0.0.1:1"])):
             run = self.train("--config", LINEAR, "runtime.threads=4", *ranks, user=user, group=user, extra_groups=[],
@@ -221,7 +221,7 @@ class RefusedStartsTest(ProgramCase):
         self.assertIn("cifar-10-batches-bin", run.err)
         self.assertIn("dataset.download", run.err)
         self.assertIn(run.err.splitlines()[-1].removeprefix("error: "), (self.run_dir / "train.log").read_text())
-        # Nothing was trained, so the run directory can be used again.
+        # Nothing has been trained, so the run directory can be used again.
         again = self.train("--config", LINEAR)
         self.assertEqual(again.returncode, 0, again.err)
 

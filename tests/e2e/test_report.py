@@ -22,13 +22,13 @@ from troubleshooting import plants  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = pathlib.Path(os.environ["TRAINER_BINARY"])
-# Without one the test of the page is skipped, or fails in CI.
+# Without a browser, the test of the page is skipped, or fails in CI.
 HAS_BROWSER = browser.BROWSER is not None or os.environ.get("CI") == "true"
 HAS_IMAGES = os.environ.get("TRAINER_OPENCV") != "0"
 LINEAR = ["--config", ROOT / "configs" / "demo_linear.yaml"]
 IMAGES = ["--config", ROOT / "configs" / "quickstart.yaml", "training.epochs=null", "training.steps=2", "logging.every_steps=1"]
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
-# A canvas on which something is drawn.
+# The number of canvases on which something is drawn.
 NUM_DRAWN = """[...document.querySelectorAll(".charts canvas")].filter((canvas) =>
   canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some((value) => value !== 0)).length"""
 
@@ -115,14 +115,14 @@ class ReportTest(unittest.TestCase):
     def test_compare_fits_into_80_columns(self):
         text = trainer("compare", self.runs / "images", self.runs / "linear").stdout
         self.assertLessEqual(max(map(len, text.splitlines())), 80, text)
-        # Short values are in the table, long ones below it.
+        # Short values are in the table, long values below it.
         self.assertRegex(text, r"(?m)^CONFIGURATION +images +linear$")
         self.assertRegex(text, r"(?m)^optimizer.lr +\S+ +\S+$")
         self.assertRegex(text, r"(?m)^dataset.train_transforms\n  images  .*\n( {10}\S.*\n)+  linear  ")
 
     def test_runs_with_keys_sorted_and_as_csv(self):
         runs = self.folder / "sweep"
-        # The second is the best; the third has ended before its validation.
+        # The second run is the best; the third ended before its validation.
         for name, lr, top1 in (("a", "0.1", 0.5), ("b", "1.0e-02", 0.75), ("c", "0.001", None)):
             self.make_run(runs / name, top1, experiment='"x, y"', optimizer=f"{{name: sgd, lr: {lr}}}")
         listed = trainer("runs", "--columns", "optimizer.lr,optimizer.name", runs, "--sort", "metric").stdout.splitlines()
@@ -218,7 +218,7 @@ class ReportTest(unittest.TestCase):
         self.assertIn(HOSTILE, view.evaluate("document.querySelector('#evaluation').textContent"))
         self.assertEqual(view.evaluate("document.querySelectorAll('script').length"), 6)
         self.assertIn("model.name", view.evaluate("document.querySelector('#config').textContent"))
-        # Pictures far below the window are not loaded.
+        # Images far below the window are not loaded.
         view.evaluate("document.querySelector('.mistakes').scrollIntoView()")
         pictures = view.evaluate("[...document.querySelectorAll('.mistakes img')].map((image) => image.decode().then(() => image.naturalWidth))"
                                  ".reduce((all, one) => all.then((widths) => one.then((width) => [...widths, width])), Promise.resolve([]))")
@@ -239,7 +239,7 @@ class ReportTest(unittest.TestCase):
             for mistake in run[which]["mistakes"]:
                 self.assertTrue(mistake["image"].startswith("data:image/jpeg;base64,"))
                 pictures.setdefault(mistake["index"], set()).add(mistake["image"])
-        # The first index is one of both.
+        # The first index occurs in both evaluations.
         self.assertEqual(sorted(pictures), [3, 399, 499])
         self.assertEqual([len(images) for images in pictures.values()], [1, 1, 1])
         self.assertEqual(len(set.union(*pictures.values())), 3)
@@ -269,7 +269,7 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(view.evaluate(names)[:2], ["run49", "run48"])
         # Ten learning rates with five seeds each: 45 to 49 %.
         self.assertIn("47.00% ± 1.58%", view.evaluate("document.querySelector('#run-table').textContent"))
-        # The first loss would flatten the others.
+        # The loss has a logarithmic axis, because the first loss would otherwise flatten the curve.
         self.assertEqual(view.evaluate("charts.filter((chart) => chart.isLog).map((chart) => chart.metric)"), ["loss"])
         self.assertLessEqual(view.evaluate("document.documentElement.scrollWidth"), 1400)
 
@@ -312,7 +312,7 @@ class ReportTest(unittest.TestCase):
         return answer, body
 
     def assert_not_held_up(self, report, port, path):
-        """Clients that are slow or send without end hold up neither others nor, as they stay connected, the end of the server."""
+        """Clients that are slow or send without end delay neither other clients nor the end of the server."""
         def connect(text):
             client = socket.create_connection(("127.0.0.1", port), timeout=20)
             self.addCleanup(client.close)
@@ -367,7 +367,7 @@ class ReportTest(unittest.TestCase):
         subtitle = "document.querySelector('#subtitle').textContent"
         if HAS_BROWSER:
             view.wait_for("data.runs[0].state === 'stopped'")
-            # From here on all answers are 304.
+            # From here on, all requests are answered with 304.
             view.evaluate("window.realFetch = fetch; window.fetch = () => Promise.reject(); null")
             view.wait_for(f"{subtitle}.startsWith('Not connected: trainer report has ended, or cannot be reached. Last update ')")
             view.evaluate("window.fetch = realFetch; null")

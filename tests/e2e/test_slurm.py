@@ -58,7 +58,8 @@ class SlurmTest(EqualRunsCase):
         self.wait_for_text("epoch 1/3  step 10", job)
         time.sleep(0.5)
         self.rig.run("scancel", "--signal=USR1", job)
-        # Slurm would start it again after two minutes. A start time in the second in which it has ended would be ignored.
+        # Without a start time, Slurm would start the job again after two minutes. Slurm ignores a start time in the second in which the job
+        # has ended.
         self.rig.wait_for(lambda: self.rig.job(job, "Restarts") == "1" and self.rig.job(job, "JobState") == "PENDING", self.output)
         self.rig.run("scontrol", "update", f"JobId={job}", "StartTime=now+2")
         self.assertEqual(self.rig.end(job), ("COMPLETED", 0), self.output())
@@ -94,9 +95,10 @@ class SlurmTest(EqualRunsCase):
                 self.assertRegex(self.output(), r"error: rank 3 \(process \d+ on \S+\) (failed|exited without reporting an error) in step 12; .*this rank exits")
 
     def test_a_missing_rank_ends_the_job(self):
-        """The rank fails before the ranks meet; otherwise the others would wait ten minutes for it."""
+        """The rank fails before the ranks meet; otherwise the other ranks would wait ten minutes for it."""
         trainer = self.folder / "all_but_3"
-        # Slurm ends the others by a signal, which they must be there to catch: its job has the highest code of all tasks.
+        # Slurm ends the other ranks by a signal, which they catch only after they have started. The exit code of the job is the highest of
+        # all tasks.
         others_wait = f"grep -q '3 of 4 ranks have joined; waiting for rank 3' {self.folder}/all_but_3.log"
         trainer.write_text(f'#!/bin/sh\ntest "$SLURM_PROCID" != 3 && exec {BINARY} "$@"\nuntil {others_wait}; do sleep 0.1; done\nexit 1\n')
         trainer.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Parts for training, validation and test by the hash of names and groups, and cross-validation. TRAINER_BINARY is the program."""
+"""Division into training, validation and test by the hash of names and groups, and cross-validation. TRAINER_BINARY is the program."""
 
 import collections
 import csv
@@ -80,7 +80,7 @@ class SplitTest(FolderCase):
         for split, count in (("test", counts["test"]), ("validation", counts["validation"]), ("train", counts["train"])):
             evaluated = json.loads(self.run_ok("eval", "--checkpoint", "a", "--split", split, "--json"))
             self.assertEqual((evaluated["split"], evaluated["num_samples"]), (split, count))
-        # Packed, and from a CSV file with a column of groups.
+        # The division is the same for a packed data set, and for a CSV file with a column of groups.
         self.run_ok("data", "pack", "--config", "x.yaml", "--output", "packed")
         self.run_ok("--config", "x.yaml", "--run-dir", "b", "dataset.name=lmdb", "dataset.root=packed")
         self.assertEqual(self.parts("b"), parts)
@@ -159,7 +159,7 @@ class SplitTest(FolderCase):
         process.send_signal(signal.SIGKILL)
         process.communicate()
         first = (self.folder / "cv/fold_0/summary.json").read_bytes()
-        # The fold that was killed with it may still hold its lock.
+        # The process of the fold that was killed too may still hold its lock.
         while (run := trainer(*command, cwd=self.folder)).returncode != 0 and "is in use" in run.err:
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.1)
@@ -170,7 +170,7 @@ class SplitTest(FolderCase):
         mean = sum(top1) / 3
         self.assertAlmostEqual(joined["mean"]["top1"], mean, delta=1e-12)
         self.assertAlmostEqual(joined["deviation"]["top1"], (sum((value - mean) ** 2 for value in top1) / 2) ** 0.5, delta=1e-12)
-        # Each image was validated on once.
+        # Each image was a validation image once.
         self.assertEqual(sum(fold["num_samples"] for fold in joined["folds"]), 160)
         self.assertEqual([sum(row) for row in joined["confusion"]], [56, 104])
         self.assertRegex(run.out, r"\nmean +\d\.\d{4}")
@@ -191,7 +191,7 @@ class SplitTest(FolderCase):
         (self.folder / "cv/crossval.json").write_text("{")
         report = trainer("report", "cv", cwd=self.folder)
         self.assertEqual((report.returncode, report.err), (3, "error: cv/crossval.json: the file is damaged; run `trainer crossval` again, which writes it\n"))
-        # The same as without an interruption.
+        # The result is the same as without an interruption.
         shutil.rmtree(self.folder / "cv")
         self.run_ok(*command)
         self.assertEqual(json.loads((self.folder / "cv/crossval.json").read_text()), joined)
@@ -208,7 +208,7 @@ class SplitTest(FolderCase):
             self.assertEqual(run.returncode, 2, run.err)
             self.assertIn(text, run.err)
         self.assertFalse((self.folder / "cv").exists())
-        # A file that holds a part out otherwise, which every fold replaces.
+        # The file divides the data in another way, which every fold replaces.
         self.run_ok("crossval", "--config", "x.yaml", "--folds", "2", "--run-dir", "cv", "dataset.validation_split=0.2", "dataset.split=null")
         shutil.rmtree(self.folder / "cv" / "fold_1")
         self.add_patient(70)

@@ -1,4 +1,4 @@
-"""Signals and other events from outside that end a launch or do not end it, and that it leaves nothing behind."""
+"""Signals and other external events that end a launch or do not end it; no launch leaves processes or files behind."""
 
 import fcntl
 import json

@@ -9,7 +9,8 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# 12 steps in four intervals, of which the first is not checked. A step takes some hundredths of a second, on a slow rank half a second more.
+# 12 steps in four intervals; the first interval is not checked. A step takes some hundredths of a second, on a slow rank half a second
+# more.
 SETTINGS = ["--config", ROOT / "configs/quickstart.yaml", "runtime.device=cpu", "dataset.validation_split=0.925", "training.epochs=1",
             "dataloader={global_batch_size: 12, prefetch: 1}", "logging.every_steps=3", "validation.batch_size=600"]
 CONV = "model={name: demo_conv, num_classes: 10}"
@@ -34,7 +35,7 @@ class StragglerTest(unittest.TestCase):
 
     def assert_named(self, fault, rank, cause, *settings):
         said = self.warnings(fault, *settings)
-        # Before the last interval, the loader has some of its batches ready.
+        # In the last interval, a warning may be missing, because the loader has some of its batches ready before.
         self.assertGreaterEqual(len(said), 2, said)
         for line in said:
             self.assertRegex(line, rf"^rank {rank} \(process \d+ on \S+, cpu\) is slow: .*; the largest difference is in its {cause} time \(")
@@ -52,7 +53,7 @@ class StragglerTest(unittest.TestCase):
 
     def test_no_warning_if_all_ranks_are_equally_slow(self):
         self.assertEqual(self.warnings("all training 0 slow", CONV), [])
-        # A rank that has one more batch ready waits once less. In an interval of few steps that would be a large difference.
+        # A rank that has one more batch ready waits once less, which would be a large difference in an interval of few steps.
         self.assertEqual(self.warnings("all loading 0 slow", CONV, "logging.every_steps=6"), [])
 
 

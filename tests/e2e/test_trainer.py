@@ -24,7 +24,7 @@ def events(run_dir, kind=None):
 def results(run_dir):
     """The events that have to be the same in equal runs."""
     keys = ("event", "epoch", "step", "loss", "top1", "top5", "lr", "num_samples")
-    # Without events of checkpoints, because the time at which a checkpoint is written varies.
+    # Omits events of checkpoints, because the time at which a checkpoint is written varies.
     return [{key: event[key] for key in keys if key in event} for event in events(run_dir) if event["event"] != "checkpoint"]
 
 
@@ -61,7 +61,7 @@ class TrainerTest(ProgramCase):
                 self.assertEqual(code, 0, text)
                 self.assertNotIn("\x1b", text)
                 self.assertNotIn("\r", text.replace("\r\n", "\n"))
-                # The lines after these are copied, so they are not broken.
+                # Users copy the lines from "files in" on, so the program does not wrap them. The lines before must fit the terminal.
                 screen = terminal.show(text[:text.index("files in ")], 80)
                 self.assertEqual(screen.wrapped, [], text)
                 self.assertEqual(len(re.findall(r"(?m)^epoch 1/1  step \d+/32  loss", "\n".join(screen.lines()))), 4, text)
@@ -135,7 +135,7 @@ class TrainerTest(ProgramCase):
         self.assertEqual(longer.returncode, 0, longer.err)
         self.assertIn("changed since the checkpoint: training.epochs: 5, not 3", longer.err)
         self.assertIn("resumes from", longer.err)
-        # The schedule is constant, so nothing shows that the run was finished in between.
+        # The schedule is constant, so the results do not depend on the end of the first run.
         measured = [[event for event in results(run_dir) if event["event"] in ("train", "validation")] for run_dir in (self.run_dir, straight)]
         self.assertEqual(*measured)
         again = self.train("--config", LINEAR)
@@ -154,7 +154,7 @@ class TrainerTest(ProgramCase):
         self.assertEqual(longer.returncode, 0, longer.err)
         self.assertIn(f"the finished run in {self.run_dir} continues from step 64", longer.err)
         self.assertIn("optimizer.lr: 0.001, not 0.01", longer.err)
-        # The new schedule, over the whole training: a third of it is left.
+        # The new schedule covers the whole training, of which a third is left.
         lines = [event for event in events(self.run_dir) if event["event"] == "train" and event["step"] > 64]
         self.assertAlmostEqual(lines[0]["lr"], 0.001 * (96 - lines[0]["step"] + 1) / 96, delta=1e-12)
         again = self.train("--config", LINEAR, *changes, "training.extend=true")
@@ -176,7 +176,7 @@ class TrainerTest(ProgramCase):
         row.check(self, further.err, further.returncode, FILE=self.run_dir, NUMBER=3)
         patient = self.train(*early, "training.early_stopping={patience: 5}", "training.extend=true")
         self.assertEqual(patient.returncode, 0, patient.err)
-        # training.extend is no part of what was trained.
+        # training.extend is not a setting of the training, so the run counts as finished without it too.
         again = self.train(*early, "training.early_stopping={patience: 5}")
         self.assertEqual(again.returncode, 0, again.err)
         self.assertIn("holds a finished run", again.err)

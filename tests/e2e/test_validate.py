@@ -1,4 +1,4 @@
-"""trainer validate, as a user types it: without data and without a run directory."""
+"""`trainer validate`, without data and without a run directory."""
 
 import json
 import os
@@ -57,7 +57,7 @@ class ValidateTest(unittest.TestCase):
         self.assertEqual((found["model"]["parameters"], found["model"]["trained_parameters"]), (11173962, trained))
         self.assertEqual([layer["name"] for layer in found["model"]["layers"] if not layer["frozen"]],
                          ["layer4.1.bn1", "layer4.1.conv2", "layer4.1.bn2", "fc"])
-        # Neither gradients nor momentum of frozen parameters.
+        # Frozen parameters have neither gradients nor momentum.
         self.assertEqual((found["memory"]["bytes"]["gradients"], found["memory"]["bytes"]["optimizer_state"]), (4 * trained, 4 * trained))
         text = validate("--config", DDP, *frozen, "-v").stdout
         self.assertRegex(text, r"(?m)^  conv1 .* frozen$")

@@ -1,4 +1,4 @@
-"""Published weights by name: fetching, the folder that runs share, and networks that begin with them. A server of this test stands for
+"""Published weights by name: download, the folder that runs share, and networks that start with them. The test's own server replaces
 torchvision's. TRAINER_BINARY is the program; TRAINER_OPENCV is 0 if it was built without OpenCV."""
 
 import hashlib
@@ -24,7 +24,8 @@ RUN = ["dataset={name: synthetic, shape: [3, 32, 32], num_classes: 10, num_train
 
 
 class Server:
-    """Serves `body` under every name; `answer` handles the requests, whose numbers begin at 0. With a certificate it speaks HTTPS."""
+    """Serves `body` under every name; `answer` handles the requests, which are numbered from 0. With a certificate, the server uses
+    HTTPS."""
 
     def __init__(self, case, body, certificate=None):
         self.body, self.requests, self.answer = body, [], lambda handler, number: handler.send_body()
@@ -154,7 +155,7 @@ class WeightsTest(FolderCase):
         with certificate.open("a") as both:
             both.write((self.folder / "public.pem").read_text())
         url = f"{Server(self, self.server.body, certificate).url}/{self.name}"
-        # As on openSUSE. The namespace hides the certificates of this machine.
+        # The only certificates are in the file that openSUSE uses; the mount namespace hides those of this machine.
         place = 'mount -t tmpfs none /etc/ssl && { [ -z "$1" ] || cp "$1" /etc/ssl/ca-bundle.pem; } && shift && exec "$@"'
         for file, code in (("", 3), (self.folder / "public.pem", 0)):
             run = subprocess.run(["unshare", "-m", "sh", "-c", place, "sh", file, os.environ["TRAINER_BINARY"], "weights", "fetch", url],
@@ -206,12 +207,12 @@ class WeightsTest(FolderCase):
             paths.append(pathlib.Path(run.out.strip()))
             self.assertEqual(paths[-1].read_bytes(), self.server.body)
         self.assertNotEqual(*paths)
-        # A beginning that an earlier download has left may be of another file.
+        # The beginning of a file that an interrupted download has left is not continued, because it may belong to another file.
         paths[1].rename(paths[1].with_name(f".{paths[1].name}.partial"))
         run = self.fetch(f"{self.server.url}/1/model.safetensors?download=true")
         self.assertEqual(paths[1].read_bytes(), self.server.body)
         self.assertEqual({given for _, given in self.server.requests}, {None})
-        # Eight digits are a date.
+        # A number of eight digits is a date, not a checksum.
         self.assertEqual(self.fetch(f"{self.server.url}/mine-20260117.pth").returncode, 0)
 
     def test_list(self):
@@ -250,7 +251,7 @@ class WeightsTest(FolderCase):
         self.assertEqual(run.returncode, 0, run.err)
         self.server.body = exported.read_bytes()
         url = f"{self.server.url}/demo-{hashlib.sha256(self.server.body).hexdigest()[:16]}.pth"
-        # The same as from the file itself; the run needs neither the server nor the file afterwards.
+        # The training is the same as with the file itself; afterwards, the run needs neither the server nor the file.
         by_file = self.trainer("--config", config, *RUN, "--run-dir", self.folder / "file", f"model.init_from={exported}")
         by_name = self.trainer("launch", "--nproc-per-node", 1, "--config", config, *RUN, "--run-dir", self.folder / "name", f"model.weights={url}")
         self.assertEqual((by_file.returncode, by_name.returncode), (0, 0), by_name.err)
@@ -259,7 +260,7 @@ class WeightsTest(FolderCase):
         self.assertEqual(len(self.server.requests), 1)
         evaluated = trainer("eval", "--checkpoint", self.folder / "name")
         self.assertEqual(evaluated.returncode, 0, evaluated.err)
-        # For other classes, all but the last layer.
+        # With another number of classes, all weights but those of the last layer are used.
         other = [value.replace("num_classes: 10", "num_classes: 4") for value in RUN]
         run = self.trainer("--config", config, *other, "--run-dir", self.folder / "other", f"model.weights={url}")
         self.assertEqual(run.returncode, 0, run.err)

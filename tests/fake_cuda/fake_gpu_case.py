@@ -10,7 +10,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "gpu"))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 from gpu_case import GpuCase, launcher, synthetic  # noqa: E402
 
-# Two steps an epoch, of images that need no decoding.
+# Two steps in each epoch, with images that need no decoding.
 SMALL = ["model={name: resnet20}", *synthetic(16), "dataset.num_validation=8", "dataloader={global_batch_size: 8, num_workers: 1}",
          "validation={batch_size: 8, every_epochs: 1}", "training.epochs=2", "logging.every_steps=1"]
 
@@ -20,10 +20,10 @@ class FakeGpuCase(GpuCase):
         return super().begin(*args, variables={"FAKE_CUDA_FOLDER": str(self.folder), **(variables or {})}, **options)
 
     def call(self, *args, num_gpus=1, **options):
-        """Runs the program to its end with this many GPUs, and checks that it did nothing that would fail at random on a real GPU."""
+        """Runs the program to its end with this many GPUs, and checks that it has done nothing that would fail at random on a real GPU."""
         run = super().call(*args, visible=num_gpus, **options)
         self.assertNotIn("FAKE CUDA", run.stderr)
-        # Killed by a signal: the host has touched memory of the device.
+        # A process that was killed by a signal has touched device memory on the host.
         self.assertGreaterEqual(run.returncode, 0, run.stderr)
         return run
 
@@ -33,7 +33,7 @@ class FakeGpuCase(GpuCase):
         return run
 
     def count(self, *overrides, num_ranks=1):
-        """Trains, and returns what each rank has called, as FAKE_CUDA_STATS lists it."""
+        """Trains, and returns the calls of each rank, as FAKE_CUDA_STATS lists them."""
         stats = tempfile.TemporaryDirectory(prefix="trainer-gpu-")
         self.addCleanup(stats.cleanup)
         self.train(*overrides, launcher=launcher(num_ranks) if num_ranks > 1 else (), num_gpus=num_ranks,

@@ -10,12 +10,12 @@ import subprocess
 import sys
 
 TORCH = ["libtorch_cuda.so", "libc10_cuda.so", "libtorch_cpu.so", "libtorch_nvshmem.so", "libcaffe2_nvrtc.so", "libtorch_python.so"]
-# By version: the names of its functions.
+# For each symbol version, a pattern of the names of its functions.
 VERSIONS = {"libcudart.so.13": r"(__)?cuda", "libcublas.so.13": r"cublas(?!Lt)", "libcublasLt.so.13": r"cublasLt", "libcudnn.so.9": r"cudnn",
             "libnccl.so.2": r"nccl", "libcufft.so.12": r"cufft", "libcusparse.so.12": r"cusparse(?!Lt)", "libcusparseLt.so.0": r"cusparseLt",
             "libcurand.so.10": r"curand", "libcufile.so.0": r"cuFile", "NVSHMEM": r"nvshmem", "libcuda.so.1": r"cu[A-Z](?!ile)",
             "libnvrtc.so.13": r"nvrtc"}
-# Functions that start work on the GPU, and functions that create what an argument (its position) then points to.
+# Functions that start work on the GPU, and functions that create an object: the position of the argument that then points to it.
 LAUNCHES = (r"cublas\w*(gemm|gemv|Gemm|dot|Dot|trsm|Batched)\w*$|cublasLtMatmul$|cudnnBackendExecute$|"
             r"cudnn(BatchNormalization|Convolution|Pooling|RNN)(?!\w*(Size|Algorithm))\w*(Forward|Backward)")
 CREATES = {r"cublas\w*Create\w*$": 0, r"cudnnCreate\w*$": 0, r"cudnnBackendCreateDescriptor$": 1}
@@ -52,7 +52,7 @@ def stub(name):
 def main():
     folder, sources = pathlib.Path(sys.argv[1]), map(pathlib.Path, sys.argv[2:])
     defined = set(re.findall(r"FAKE_CUDA_API [^(;]*?\b(\w+)\(", "".join(source.read_text() for source in sources)))
-    # Only the torch package has the library of Python.
+    # Only a torch package has libtorch_python.so.
     names = defined.union(*(needed(folder / library) for library in TORCH if (folder / library).exists()))
     stubs, versions = ["#include <stdlib.h>", 'extern "C" {', "int fake_cuda_launch(const char*);"], []
     for version, pattern in VERSIONS.items():

@@ -1,4 +1,4 @@
-// NCCL between processes of one machine. A communicator is a file in which each rank writes what it calls.
+// NCCL between processes of one machine. A communicator is a file in which each rank writes its calls.
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -16,7 +16,7 @@
 namespace {
 
 constexpr int kMaxRanks = 8;
-constexpr uint64_t kWindow = 1024;  // calls that are remembered
+constexpr uint64_t kWindow = 1024;  // number of calls that the file holds
 
 struct Call {
   char what[96];
@@ -25,11 +25,11 @@ struct Call {
 
 struct Shared {
   std::atomic<int> num_joined;
-  std::atomic<bool> is_broken;                   // by calls that do not match
-  std::atomic<uint64_t> num_written[kMaxRanks];  // calls that the others may compare with theirs
-  std::atomic<uint64_t> num_calls[kMaxRanks];    // that have been compared
+  std::atomic<bool> is_broken;                   // set by calls that do not match
+  std::atomic<uint64_t> num_written[kMaxRanks];  // calls whose record is complete, so that the other ranks can compare it with theirs
+  std::atomic<uint64_t> num_calls[kMaxRanks];    // calls that have been compared
   Call calls[kWindow][kMaxRanks];
-  std::atomic<uint64_t> num_sent[kMaxRanks][kMaxRanks];  // from the first to the second
+  std::atomic<uint64_t> num_sent[kMaxRanks][kMaxRanks];  // number of messages from the first rank to the second
 
   bool all_have_called(uint64_t number, int size) const {
     for (int rank = 0; rank < size; ++rank) {
@@ -194,7 +194,7 @@ FAKE_CUDA_API ncclResult_t ncclBcast(void* buffer, size_t count, ncclDataType_t 
   return ncclBroadcast(buffer, buffer, count, type, root, comm, stream);
 }
 
-// A message is on its way at once, and received in the order in which it was sent.
+// A message is sent at once, and received in the order of sending.
 FAKE_CUDA_API ncclResult_t ncclSend(const void* /*send*/, size_t /*count*/, ncclDataType_t /*type*/, int peer, ncclComm_t comm,
                                     cudaStream_t stream) {
   FAKE_CUDA_CALL(ncclResult_t);

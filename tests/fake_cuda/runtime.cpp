@@ -25,7 +25,7 @@
 
 using Lock = std::lock_guard<std::recursive_mutex>;
 
-// The objects behind CUDA's handles.
+// The objects to which CUDA's handles point.
 struct CUgraph_st {
   std::vector<std::function<bool()>> work;
   int64_t num_launches = 0;
@@ -37,19 +37,19 @@ struct CUgraphExec_st {
 };
 
 struct CUstream_st {
-  CUgraph_st* capture = nullptr;  // what it does not do but records
+  CUgraph_st* capture = nullptr;  // if not null, work is recorded there instead of being done
   std::deque<std::function<bool()>> work;
   uint64_t num_added = 0;
   uint64_t num_done = 0;
-  int64_t waited_launch = -1;  // the host has waited for all work before this kernel
+  int64_t waited_launch = -1;  // the host has waited for all work before this kernel launch
 };
 
 struct CUevent_st {
   unsigned flags = 0;
   CUstream_st* stream = nullptr;  // null: not recorded
   bool is_captured = false;
-  uint64_t position = 0;  // the work of the stream that has to be done
-  int64_t launch = 0;     // how many kernels were launched before
+  uint64_t position = 0;  // the number of the stream's operations that have to be done before the event
+  int64_t launch = 0;     // number of kernel launches before the event
   std::chrono::steady_clock::time_point time = {};
 };
 
@@ -82,7 +82,7 @@ std::optional<Failure> wanted_failure() {
 
 struct DeviceMemory {
   size_t size = 0;
-  char* contents = nullptr;  // the same memory, where the host may touch it
+  char* contents = nullptr;  // address at which the host may access the same memory
   int device = 0;
 };
 
@@ -104,15 +104,15 @@ struct State {
   std::map<uintptr_t, DeviceMemory> device_memory;
   std::map<uintptr_t, size_t> pinned_memory;
   std::map<int, size_t> used_memory;           // by device
-  std::map<uintptr_t, int64_t> small_writes;   // where copies have written numbers, and how many kernels were launched before
+  std::map<uintptr_t, int64_t> small_writes;   // addresses to which copies have written numbers, and the number of kernel launches before
   std::map<int, CUstream_st> default_streams;  // by device
   std::vector<CUstream_st*> other_streams;
   std::map<const void*, std::string> kernel_names;
   std::map<std::string, int64_t> counts;
   std::map<std::string, int64_t> kernels;
-  std::set<int> devices;                            // on which kernels were launched
+  std::set<int> devices;                            // devices on which kernels were launched
   CUstream_st* capturing = nullptr;                 // at most one stream at a time
-  std::optional<std::thread::id> capturing_thread;  // which may not wait for the device meanwhile; empty: no thread may
+  std::optional<std::thread::id> capturing_thread;  // the thread that must not wait for the device during the capture; empty: no thread may
   int64_t num_launches = 0;
   std::set<cudaEvent_t> events;
 };
@@ -123,7 +123,7 @@ State& state() {
 }
 
 thread_local int current_device = 0;
-// Whether the thread may do while it captures what waits for the device (cudaStreamCaptureModeRelaxed).
+// Whether this thread may make calls that wait for the device while it captures (cudaStreamCaptureModeRelaxed).
 thread_local bool is_relaxed = false;
 thread_local int last_error = 0;
 thread_local std::vector<std::tuple<dim3, dim3, size_t, cudaStream_t>> launch_configurations;
@@ -156,7 +156,7 @@ bool is_pinned(const void* address) {
   return region_of<size_t>(state().pinned_memory, address, [](size_t size) { return size; }) != state().pinned_memory.end();
 }
 
-// The host address of the memory at this address.
+// Returns the address at which the host may access the memory at a device address.
 char* contents_at(const void* address) {
   const auto region = device_region(address);
   if (region == state().device_memory.end()) return static_cast<char*>(const_cast<void*>(address));
@@ -179,7 +179,7 @@ bool try_complete(CUstream_st& stream, uint64_t position) {
   return true;
 }
 
-// The host waits for all work of the stream before a kernel.
+// Makes the host wait for all work of the stream before a kernel launch.
 void complete(CUstream_st& stream, uint64_t position, int64_t launch) {
   while (true) {
     {
@@ -210,8 +210,8 @@ void complete_all() {
 
 void count_wait(const char* function) { count(std::string("host waits: ") + function); }
 
-// The error of a call that is not allowed while this thread captures, and ends the capture; or 0.
-// `is_captured`: whether the call asks for something that is captured, which no thread may.
+// Returns the error of a call that is not allowed while this thread captures, and ends the capture; otherwise 0. `is_captured`: whether the
+// call is about a captured event or stream, about which no thread may ask.
 int forbid_in_capture(const char* function, bool is_captured = false) {
   const Lock lock(state().mutex);
   auto* stream = state().capturing;
@@ -225,7 +225,7 @@ int forbid_in_capture(const char* function, bool is_captured = false) {
 
 constexpr size_t kSmall = 64;
 
-// `num_launches`: when the copy was asked for.
+// `num_launches`: the number of kernel launches when the copy was requested.
 void note_write(const void* to, size_t size, int64_t num_launches) {
   auto& writes = state().small_writes;
   const auto address = reinterpret_cast<uintptr_t>(to);
@@ -233,7 +233,7 @@ void note_write(const void* to, size_t size, int64_t num_launches) {
   if (size <= kSmall) writes[address] = num_launches;
 }
 
-// Whether no kernel can have written there since.
+// Whether no kernel can have written to the address since the copy.
 bool is_written(const void* address, int64_t num_launches) {
   const auto write = state().small_writes.find(reinterpret_cast<uintptr_t>(address));
   return write != state().small_writes.end() && write->second == num_launches;
@@ -267,7 +267,7 @@ void copy_now(void* to, const void* from, size_t size, int64_t num_launches) {
   }
 }
 
-// Contents of pinned memory until the device has written there.
+// The content of pinned memory until the copy to it is done, so that a premature read is noticed.
 constexpr int kNotYetCopied = 0xA5;
 
 cudaError_t copy(void* to, const void* from, size_t size, cudaStream_t stream, bool is_async) {
@@ -321,7 +321,7 @@ void write_json(FILE* file, const char* key, const std::map<std::string, int64_t
   fprintf(file, "}");
 }
 
-// Its destructor comes after those of the libraries that use this one.
+// This object is destroyed after those of the libraries that use this one, so the counts include their last calls.
 struct Statistics {
   Statistics() { state(); }
   ~Statistics() {
@@ -528,7 +528,7 @@ FAKE_CUDA_API cudaError_t cudaMalloc(void** address, size_t size) {
   return cudaSuccess;
 }
 
-// Waits for the device, as CUDA's does.
+// Waits for the device like CUDA's cudaFree.
 FAKE_CUDA_API cudaError_t cudaFree(void* address) {
   FAKE_CUDA_CALL(cudaError_t);
   if (address == nullptr) return cudaSuccess;
@@ -617,7 +617,7 @@ FAKE_CUDA_API cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, uns
   return cudaSuccess;
 }
 
-// Streams stay, because events may still name them.
+// Streams are not deleted, because events may still refer to them.
 FAKE_CUDA_API cudaError_t cudaStreamDestroy(cudaStream_t /*stream*/) { return cudaSuccess; }
 
 FAKE_CUDA_API cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
@@ -660,7 +660,7 @@ FAKE_CUDA_API cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEvent
 FAKE_CUDA_API cudaError_t cudaEventDestroy(cudaEvent_t event) {
   FAKE_CUDA_CALL(cudaError_t);
   const Lock lock(state().mutex);
-  // LibTorch destroys some that it failed to create.
+  // LibTorch also destroys events that it failed to create.
   if (state().events.erase(event) == 0) return static_cast<cudaError_t>(last_error = cudaErrorInvalidResourceHandle);
   delete event;
   return cudaSuccess;
@@ -680,7 +680,7 @@ FAKE_CUDA_API cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream
 
 FAKE_CUDA_API cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) { return cudaEventRecordWithFlags(event, stream, 0); }
 
-// The device is late: an event has happened once 100 kernels were launched after it, or after a second.
+// Simulates a slow device: an event is complete once 100 kernels have been launched after it, or after a second.
 FAKE_CUDA_API cudaError_t cudaEventQuery(cudaEvent_t event) {
   FAKE_CUDA_CALL(cudaError_t);
   if (const int error = forbid_in_capture(__func__, event->is_captured)) return static_cast<cudaError_t>(error);
@@ -783,7 +783,7 @@ FAKE_CUDA_API cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureM
   return cudaSuccess;
 }
 
-// Of one stream at a time, whose kernels may come from any thread.
+// Captures one stream at a time; its kernels may be launched from any thread.
 FAKE_CUDA_API cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
   FAKE_CUDA_CALL(cudaError_t);
   const Lock lock(state().mutex);
@@ -855,7 +855,7 @@ FAKE_CUDA_API cudaError_t cudaGraphExecDestroy(cudaGraphExec_t instance) {
   return cudaSuccess;
 }
 
-// Attributes are numbers of 4 or 8 bytes, which are 0; descriptors are filled elsewhere.
+// All attributes are numbers of 4 or 8 bytes and 0; descriptors are filled by other functions.
 FAKE_CUDA_API int cudnnBackendGetAttribute(void*, int name, int type, int64_t num_wanted, int64_t* num_found, void* value) {
   constexpr int kDescriptor = 15;
   const bool is_long = type == 3 || type == 5 || name == 401 || name == 402;
@@ -864,7 +864,7 @@ FAKE_CUDA_API int cudnnBackendGetAttribute(void*, int name, int type, int64_t nu
   return 0;
 }
 
-// The driver, which the tests ask too (tests/testing/gpus.py).
+// The driver, which tests/testing/gpus.py asks for the GPUs.
 FAKE_CUDA_API int cuInit(unsigned /*flags*/) { return 0; }
 
 FAKE_CUDA_API int cuDeviceGetCount(int* count) {
@@ -876,5 +876,5 @@ FAKE_CUDA_API int cuDeviceGetName(char* name, int size, int /*device*/) {
   return snprintf(name, static_cast<size_t>(size), "Fake H100") < 0;
 }
 
-// For the functions of stubs.cpp.
+// These functions are called by stubs.cpp.
 FAKE_CUDA_API int fake_cuda_launch(const char* kernel) { return launch(kernel); }

@@ -1,5 +1,5 @@
-"""What one step of training asks of the GPU and of the host, after the first steps: budgets.json. A change of these numbers has to be on
-purpose; `TRAINER_BINARY=... python3 test_budgets.py --write`, with the environment of the test, writes them anew."""
+"""What one training step requires of the GPU and of the host after the first steps, as recorded in budgets.json. Such numbers must not
+change unintentionally; `TRAINER_BINARY=... python3 test_budgets.py --write`, with the environment of the test, records them again."""
 
 import json
 import pathlib
@@ -9,13 +9,13 @@ import unittest
 from fake_gpu_case import SMALL, FakeGpuCase
 
 TABLE = pathlib.Path(__file__).with_name("budgets.json")
-# Steps. In the first ten c10d's reducer measures how long its parts take.
+# The measured steps. In the first ten steps, c10d's reducer measures the duration of its parts.
 FIRST, LAST = 12, 16
 RUN = [*SMALL, "dataset.num_train=800", "training={epochs: null}", "validation.every_epochs=null", "logging.every_steps=1000"]
 FLOAT32, FLOAT16 = "amp.enabled=false", "amp={enabled: true, dtype: float16, init_scale: 1024.0}"
 GRAPH = "runtime.cuda_graph=on"
 RESNET18 = "model={name: resnet18, stem: cifar}"
-# By name: the number of ranks and the overrides. By default ResNet-20 with SGD under bfloat16 autocast.
+# By name: the number of ranks and the overrides. The default is ResNet-20 with SGD under bfloat16 autocast.
 ROWS = {
     "resnet20 sgd bfloat16": (1, []),
     "resnet20 sgd float32": (1, [FLOAT32]),
@@ -33,7 +33,7 @@ ROWS = {
 }
 
 
-# With several ranks these depend on when NCCL's thread looks at its events.
+# With several ranks, these counts depend on when NCCL's thread checks its events.
 DEPENDS_ON_THREADS = ("host waits", "events created")
 
 

@@ -7,11 +7,11 @@ import unittest
 from fake_gpu_case import SMALL, FakeGpuCase
 from gpu_case import launcher
 
-# Numbers of errors of CUDA and NCCL.
+# Error numbers of CUDA and NCCL.
 OUT_OF_MEMORY, OLD_DRIVER, ILLEGAL_ADDRESS = 2, 35, 700
 UNHANDLED_CUDA_ERROR = 1
 ILLEGAL = "CUDA error: an illegal memory access was encountered"
-# After these calls have failed in cuDNN's search for a fast convolution, LibTorch uses what they should have made.
+# If these calls fail in cuDNN's search for a fast convolution, LibTorch continues without their results.
 LEFT_OUT = {"cudaEventCreateWithFlags"}
 
 
@@ -20,7 +20,7 @@ class OneGpuTest(FakeGpuCase):
         return self.start(*SMALL, *overrides, variables={"FAKE_CUDA_FAIL": failure, **variables})
 
     def assert_one_sentence(self, run, status, text):
-        """The error is one line, and nothing but advice on how to continue follows."""
+        """The error is one line, followed only by advice on how to continue."""
         self.assertEqual(run.status, status, run.err)
         lines = run.err[run.err.index("error: "):].splitlines()
         self.assertRegex(lines[0], text)
@@ -29,7 +29,7 @@ class OneGpuTest(FakeGpuCase):
             self.assertRegex(lines[1], "^(the same command resumes from|no checkpoint has been saved)")
 
     def test_every_call_that_fails(self):
-        """Each function of the CUDA runtime fails at its first call and in the middle of the run, for good."""
+        """Each function of the CUDA runtime fails permanently, from its first call or from the middle of the run on."""
         counts = self.count(*SMALL)[0]["counts"]
         functions = {name for name in counts if name.startswith("cuda") or name == "kernel"} - LEFT_OUT
         self.assertGreater(len(functions), 10)
@@ -59,7 +59,7 @@ class OneGpuTest(FakeGpuCase):
 
 class RanksTest(FakeGpuCase):
     def fail(self, failure, *overrides):
-        """Rank 1 of two fails, and all is over long before a rank would count as hanging."""
+        """Rank 1 of two fails, and the launch ends long before a rank would count as hanging."""
         begin = time.monotonic()
         run = self.start(*SMALL, "distributed.hang_seconds=60", *overrides, launcher=launcher(2), num_gpus=2,
                          variables={"FAKE_CUDA_FAIL": failure, "FAKE_CUDA_FAIL_RANK": "1"})
@@ -75,7 +75,7 @@ class RanksTest(FakeGpuCase):
         self.assertNotIn("rank 0 (", run.err)
 
     def test_nccl_that_cannot_connect(self):
-        # Its groups, one after the other.
+        # The ranks create two NCCL communicators, one after the other.
         for number in (1, 2):
             with self.subTest(number):
                 self.assert_blamed(self.fail(f"ncclCommInitRankConfig:{number}:{UNHANDLED_CUDA_ERROR}"), 1,
@@ -91,7 +91,7 @@ class RanksTest(FakeGpuCase):
         self.assert_blamed(self.fail(f"cudaMalloc:4:{OUT_OF_MEMORY}:sticky"), 1, r"out of memory in step 0 at batch_size 4; .*")
 
     def test_a_rank_that_never_comes(self):
-        """Rank 1 ends before the GPUs are connected: no rank waits for it any longer."""
+        """Rank 1 ends before the GPUs are connected; no rank waits for it any longer."""
         run = self.fail(f"cudaGetDeviceCount:1:{OLD_DRIVER}")
         self.assertEqual(run.status, 2, run.err)
         self.assertEqual(len(re.findall("CUDA driver version is insufficient", run.err)), 1, run.err)

@@ -1,4 +1,4 @@
-"""The imitated GPU finds what it is there to find: each fault is made on purpose."""
+"""The imitated GPU detects the faults for which it exists; each test makes such a fault."""
 
 import os
 import select
@@ -21,7 +21,7 @@ def run_python(code, *args, **options):
     return subprocess.Popen([sys.executable, "-c", HEADER + code, *args], stderr=subprocess.PIPE, text=True, **options)
 
 
-# Rank and collective are arguments; both processes find the name of the communicator in the third.
+# The arguments are the rank, the collective, and the name of the communicator, by which both processes find each other.
 COLLECTIVE = """
 import sys
 rank, name = int(sys.argv[1]), sys.argv[2]
@@ -62,7 +62,7 @@ cuda.cudaDeviceSynchronize()
         self.assertEqual(err, "FAKE CUDA: a race: 64 bytes of pinned memory were written before their copy was made\n")
 
     def test_batches_that_are_written_before_the_gpu_has_copied_them(self):
-        """Taking the waits out of the program makes races, with batches of the rank itself and of another one."""
+        """Without the program's waits, there are races, with batches of the rank itself and of another rank."""
         for num_ranks, overrides in ((1, []), (2, ["dataset.distribution=broadcast"])):
             with self.subTest(num_ranks=num_ranks):
                 process = self.begin(*(launcher(num_ranks) if num_ranks > 1 else ()), "--config", "configs/quickstart.yaml", "--run-dir",
@@ -84,7 +84,7 @@ cuda.cudaDeviceSynchronize()
                 self.assertEqual(process.returncode, 0)
 
     def test_ranks_that_call_different_collectives(self):
-        """It is reported, and does not end, as with NCCL."""
+        """The mismatch is reported, and the collectives do not end, as with NCCL."""
         processes = self.call_collectives("ncclAllReduce", "ncclBroadcast")
         ready, _, _ = select.select([process.stderr for process in processes], [], [], 60)
         time.sleep(0.2)

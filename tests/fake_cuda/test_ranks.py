@@ -19,7 +19,7 @@ FEATURES = {
 
 class RanksTest(FakeGpuCase):
     def train_ranks(self, num_ranks, *overrides):
-        """Returns what each rank has called."""
+        """Returns the calls of each rank."""
         return self.count(*SMALL, *overrides, num_ranks=num_ranks)
 
     def test_each_rank_uses_its_own_gpu_only(self):

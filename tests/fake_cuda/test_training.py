@@ -8,7 +8,7 @@ from launches import CONFIG
 
 FLOAT16 = "amp={enabled: true, dtype: float16, init_scale: 1024.0}"
 PRECISIONS = {"float32": "amp.enabled=false", "bfloat16": "amp={enabled: true, dtype: bfloat16}", "float16": FLOAT16}
-# The fourth step is recorded. The last batch of an epoch is smaller.
+# The fourth step is recorded as a CUDA graph. The last batch of an epoch is smaller.
 GRAPH = ["runtime.cuda_graph=on", "dataset.num_train=44", "dataloader.drop_last=false"]
 FEATURES = {
     "averages": ["training.ema={decay: 0.9}"],
@@ -47,9 +47,9 @@ class TrainingTest(FakeGpuCase):
 
     def test_steps_of_a_graph(self):
         counts = self.count(*SMALL, *GRAPH)[0]["counts"]
-        # All but the first three of two epochs of five whole batches.
+        # Two epochs have five whole batches each; all but the first three are replayed.
         self.assertEqual(counts["cudaGraphLaunch"], 7)
-        # Steps whose gradients are read, the last of each epoch, are not replayed.
+        # The last step of each epoch, whose gradients are read, is not replayed.
         counts = self.count(*SMALL, *GRAPH, "dataset.num_train=40", "logging.histograms_every_epochs=1")[0]["counts"]
         self.assertEqual(counts["cudaGraphLaunch"], 5)
 
@@ -83,7 +83,7 @@ class CommandsTest(FakeGpuCase):
         image.write_bytes(b"P6 32 32 255\n" + bytes(3 * 32 * 32))
         of_images = self.train(*SMALL[:1], "training.epochs=null", "training.steps=1")
         self.succeed("predict", "--checkpoint", of_images.folder, image)
-        # The weights that it compares have values of no meaning here.
+        # verify-resume compares weights, which have no meaningful values here, so both results are possible.
         self.assertIn(self.call("verify-resume", *config, "--steps", "4").returncode, (0, 1))
 
     def test_replay_of_a_step_that_was_not_finite_on_the_cpu(self):
@@ -93,7 +93,7 @@ class CommandsTest(FakeGpuCase):
         (kept,) = (run.folder / "non_finite").iterdir()
         replayed = self.call("replay", kept, "runtime.device=cuda")
         self.assertEqual(replayed.returncode, 0, replayed.stderr)
-        # The last line of the pass, whose numbers have no meaning here.
+        # The last line of the backward pass; its numbers have no meaning here.
         self.assertIn("\nthe gradient of conv.weight ", replayed.stdout)
 
 

@@ -12,10 +12,10 @@
 namespace trainer::fuzz {
 namespace {
 
-// Messages, exceptions, and LibTorch's own that is not of the file's making.
+// Memory for messages and exceptions, and LibTorch's own, which does not depend on the file.
 constexpr size_t kBesideTheFile = size_t{16} << 10;
 
-// The memory of this thread, in bytes, while a reader runs.
+// Counts the memory of this thread, in bytes, while a reader runs.
 thread_local bool is_counting = false;
 thread_local int64_t num_live = 0;
 thread_local int64_t max_live = 0;
@@ -31,7 +31,7 @@ void on_free(const volatile void* address) {
   num_live -= static_cast<int64_t>(__sanitizer_get_allocated_size(const_cast<const void*>(address)));
 }
 
-// The first byte of each tensor and the last one, which the address sanitizer looks at.
+// Reads the first and the last byte of each tensor, so that the address sanitizer checks them.
 unsigned touch(const torch::Tensor& tensor) {
   if (tensor.numel() == 0) return 0;
   const auto* first = static_cast<const volatile uint8_t*>(tensor.const_data_ptr());

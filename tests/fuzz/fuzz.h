@@ -1,6 +1,6 @@
 #pragma once
-// Asserted by every fuzzer of a reader: a CheckpointError or a tree whose tensors own their memory, and no more memory on
-// the way than refusal.h says.
+// Every fuzzer asserts that a reader throws a CheckpointError or returns a tree whose tensors own their memory, and that it allocates no
+// more memory than refusal.h allows.
 
 #include <cstdint>
 #include <functional>
@@ -12,7 +12,7 @@ namespace trainer::fuzz {
 
 using Reader = std::function<state::Tree(std::span<const uint8_t>)>;
 
-// Aborts where that is not so.
+// Aborts if the reader violates these assertions.
 void check(std::span<const uint8_t> file, const Reader& read);
 
 }  // namespace trainer::fuzz

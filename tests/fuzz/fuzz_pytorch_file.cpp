@@ -1,5 +1,4 @@
-// Archives and legacy files; and pickle programs, which are run by themselves: an archive's checksum would keep their mutations from being
-// run.
+// Fuzzes archives and legacy files, and pickle programs without an archive, because an archive's checksum would reject mutated programs.
 
 #include <c10/core/CPUAllocator.h>
 
@@ -17,7 +16,7 @@ namespace {
 
 using trainer::checkpoint::Budget;
 
-// Storages of the sizes that the programs of the corpus need.
+// The storages to which the programs of the corpus refer.
 torch::Storage load_storage(std::string_view key, uint64_t num_elements, size_t element_size) {
   static const auto storages = [] {
     std::map<std::string, torch::Storage, std::less<>> made;

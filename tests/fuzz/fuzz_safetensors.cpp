@@ -1,4 +1,5 @@
-// Files as they are; and headers, of which a file is made here: the length before a header would no longer fit it.
+// Fuzzes whole files, and headers, which this program completes to files, because a mutated header no longer has the length that its file
+// states.
 
 #include "base/bytes.h"
 #include "checkpoint/safetensors.h"
@@ -7,7 +8,7 @@
 
 namespace {
 
-// With as many values as the headers of the corpus want.
+// Returns a file with this header and as many values as the headers of the corpus describe.
 std::string make_file(std::span<const uint8_t> header) {
   constexpr size_t kNumValues = 64;
   std::string file;

@@ -31,8 +31,8 @@ def make_checkpoint():
 
 
 class OldPickler(pickle._Pickler):
-    """Writes as Python 2 and PyTorch 0.3 did: text as bytes, an OrderedDict with its items in one list, and a tensor that begins within its
-    storage as all of a view of that storage."""
+    """Writes as Python 2 and PyTorch 0.3 did: text as bytes, the items of an OrderedDict in one list, and a tensor with an offset in its
+    storage as a whole view of that storage."""
 
     def __init__(self, file):
         super().__init__(file, protocol=2)
@@ -75,7 +75,7 @@ class ViewOfStorage:
 
 
 def make_python2_file(value):
-    """_legacy_save of torch/serialization.py."""
+    """Writes like _legacy_save of torch/serialization.py."""
     file = io.BytesIO()
     for part in (torch.serialization.MAGIC_NUMBER, torch.serialization.PROTOCOL_VERSION):
         pickle.dump(part, file, protocol=2)
@@ -103,7 +103,7 @@ def make_pytorch_file(folder):
     torch.save([torch.ones(2)], folder / "small.pt")
     torch.save(make_checkpoint(), folder / "legacy.pt", _use_new_zipfile_serialization=False)
     (folder / "legacy_python2.pt").write_bytes(make_python2_file(make_python2_checkpoint()))
-    # The fuzzer runs programs by themselves.
+    # The fuzzer runs programs without an archive.
     (folder / "torch_save.pkl").write_bytes(zipfile.ZipFile(folder / "torch_save.pt").read("torch_save/data.pkl"))
 
 
@@ -113,7 +113,7 @@ def make_safetensors(folder):
                "empty": torch.empty(0, 3)}
     content = safetensors.torch.save(tensors, metadata={"format": "pt"})
     (folder / "python.safetensors").write_bytes(content)
-    # The fuzzer itself makes files that consist of headers.
+    # The fuzzer completes headers to files.
     (folder / "header.json").write_bytes(content[8 : 8 + int.from_bytes(content[:8], "little")])
 
 

@@ -5,7 +5,7 @@ FNV-1a (64 bits) of the bytes of the mixed images and of the probabilities of th
 
 batch_distributions.txt: how often the random numbers give which results. Each line: the list in YAML, and results with their counts among
 2,000. The batch is two images of one channel and 5 x 6 pixels, the first all 0 and the second all 1. A result is the second image after
-mixing, with a digit for each pixel, the first one after the point. Results that are seen fewer than 10 times are left out.
+mixing, with a digit for each pixel, the first one after the point. Results that occur fewer than 10 times are omitted.
 """
 
 import collections

@@ -19,7 +19,7 @@ CASES = [
     {"seed": 2, "samples": 1000, "classes": 10, "labels": 10, "scale": 1.5, "boost": 2.0, "dtype": "float32"},
     {"seed": 3, "samples": 600, "classes": 5, "labels": 5, "scale": 40.0, "boost": 60.0, "dtype": "float64"},
     {"seed": 4, "samples": 600, "classes": 5, "labels": 5, "scale": 40.0, "boost": 60.0, "dtype": "float32"},
-    # Most classes neither occur nor are predicted.
+    # Most classes neither occur in the labels nor are predicted.
     {"seed": 5, "samples": 9, "classes": 30, "labels": 4, "scale": 1.0, "boost": 1.0, "dtype": "float32"},
 ]
 

@@ -1,7 +1,7 @@
 """Writes distributions.txt: how often torchvision's random transforms give which results, for tests/unit/data/distributions_test.cpp.
 
 Each line: the transform in YAML, the image's height, width and channels, and results with their counts among 20,000. A result is the first
-8 hexadecimal digits of the FNV-1a (64 bits) of its pixels. Results that are seen fewer than 10 times are left out. The image is that of
+8 hexadecimal digits of the FNV-1a (64 bits) of its pixels. Results that occur fewer than 10 times are omitted. The image is that of
 make_operations.py.
 """
 

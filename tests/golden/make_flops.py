@@ -18,7 +18,7 @@ def torchvision_network(name):
 
 
 def vgg11_cifar():
-    """With one linear layer behind the convolutions of torchvision's network."""
+    """One linear layer after the convolutions of torchvision's network."""
     return nn.Sequential(torchvision.models.vgg11_bn(weights=None).features, nn.Flatten(), nn.Linear(512, 10))
 
 
@@ -35,7 +35,7 @@ CASES = [
     ("vit_b_16", "num_classes: 1000, image_size: 64", 64, lambda: torchvision.models.vit_b_16(weights=None, image_size=64)),
     ("vit_s_16", "num_classes: 1000, image_size: 64", 64, lambda: timm.create_model("vit_small_patch16_224", img_size=64)),
 ]
-# The counter supports neither the fused layer of an encoder nor the fused attention of a CPU.
+# The FLOP counter supports neither the fused layer of an encoder nor the fused attention of a CPU.
 torch.backends.mha.set_fastpath_enabled(False)
 
 lines = []

@@ -1,8 +1,9 @@
-"""Writes images/: small image files, and beside each one NAME.ppm with its pixels as Pillow reads them, in RGB or 16 bits of grey; and jpegs/: larger JPEG files, of
-which parts are decoded; and refused_images/: files in forms that Pillow reads and the program refuses by name. For
+"""Writes images/: small image files, and for each one NAME.ppm with its pixels as Pillow reads them, in RGB or 16 bits of grey; jpegs/: larger
+JPEG files, which are decoded in parts; and refused_images/: files in forms that Pillow reads and the program refuses with a message. For
 tests/unit/data/image_file_test.cpp.
 
-What Pillow cannot write (interlaced PNG, some bit depths, 16-bit and run-length encoded BMP, tiles and planes of TIFF) is put together here.
+This script itself assembles files that Pillow cannot write: interlaced PNG, some bit depths, 16-bit and run-length encoded BMP, tiles and
+planes of TIFF.
 """
 
 import pathlib
@@ -115,7 +116,7 @@ def make_jpegs():
     turned[0x0112] = 6
     save("orientation_6.jpg", rgb, quality=85, exif=turned)
     save("cmyk.jpg", image("CMYK"), quality=85)
-    # The same data, with another number for the colours in the part of Adobe.
+    # The same data, with another colour transform in the Adobe marker.
     data = bytearray((FOLDER / "cmyk.jpg").read_bytes())
     data[data.index(b"Adobe") + 11] = 2
     (FOLDER / "ycck.jpg").write_bytes(data)
@@ -142,7 +143,7 @@ def make_pngs():
     save("with_text.png", rgb, exif=turned, dpi=(72, 72), icc_profile=b"no profile")
     for bits in 2, 4:
         save_png(f"grey_{bits}_bits.png", pixels(1, bits=bits), bits, 0)
-    # Dark, because Pillow makes every value above 255 white.
+    # The values are small, because Pillow makes every value above 255 white.
     save_png("grey_16_bits.png", pixels(1, bits=16), 16, 0)
     save_png("grey_alpha_16_bits.png", pixels(2, 19, 13, bits=16), 16, 4)
     save_png("rgb_16_bits.png", pixels(3, 19, 13, bits=16), 16, 2)
@@ -177,7 +178,7 @@ def make_bmps():
     save_bmp("palette_4_bits.bmp", 4, 0, padded(numpy.packbits(row).tobytes() for row in nibbles), colours)
     runs = b"".join(b"".join(bytes([1, index]) for index in row) + b"\0\0" for row in indices) + b"\0\1"
     save_bmp("run_lengths.bmp", 8, 1, runs, colours + b"\0" * (1024 - len(colours)))
-    # The offset is that of the palette, as some programs write it.
+    # The offset points to the palette, as some programs write it.
     save_bmp("offset_of_palette.bmp", 8, 0, padded(row.tobytes() for row in indices), colours + b"\0" * (1024 - len(colours)), offset=54)
     runs = b"".join(b"".join(bytes([1, index << 4]) for index in row[:5]) + bytes([0, WIDTH - 5]) +
                     numpy.packbits(numpy.unpackbits(row[5:].reshape(-1, 1), axis=1)[:, 4:].reshape(-1)).tobytes() + b"\0\0" for row in indices[:-1])
@@ -265,7 +266,7 @@ def make_tiffs():
         if bits < 8:
             palette = (numpy.arange(3 * 2**bits) * 65535 // (3 * 2**bits)).astype(int)
             write(f"palette_{bits}_bits.tif", 3, bits, values, more={320: palette})
-    # Dark, because Pillow makes every value above 255 white.
+    # The values are small, because Pillow makes every value above 255 white.
     grey_16 = pixels(1, 19, 13, bits=16)
     write("grey_16_bits.tif", 1, 16, grey_16)
     write("grey_16_bits_big_endian.tif", 1, 16, grey_16, ">")

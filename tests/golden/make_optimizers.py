@@ -131,7 +131,7 @@ class Muon(torch.optim.Optimizer):
         direction = self.direction(param, param.grad, group["momentum"], group["nesterov"])
         if group["normalize_weights"]:
             param *= param.size(0) ** 0.5 / param.norm()
-        # A polynomial of odd powers of a matrix is that of its singular values.
+        # A polynomial of odd powers of a matrix applies the polynomial to its singular values.
         u, values, v = torch.linalg.svd(direction.flatten(1), full_matrices=False)
         values /= values.square().sum().sqrt() + 1e-7
         for _ in range(group["ns_steps"]):

@@ -14,9 +14,10 @@ from equal_runs import ENVIRONMENT, results_of, tensors  # noqa: E402
 from gpus import visible_gpus  # noqa: E402
 from launches import BINARY, CONFIG, FAULTS, ROOT  # noqa: E402
 
-# Only a run that hangs takes longer.
+# Only a run that hangs takes longer than this limit.
 LIMIT_SECONDS = 180
-# The same arithmetic in float64 in another order: losses differ by rounding errors of about 1e-15, amplified a little in each of few steps.
+# The tolerance for equal float64 computations in another order: losses differ by rounding errors of about 1e-15, which each of the few
+# steps amplifies a little.
 ROUNDING = 1e-8
 
 
@@ -43,7 +44,7 @@ def num_gpus():
 
 
 def need_gpus(number):
-    """Skips a test class that needs more GPUs. That no GPU is there fails under TRAINER_REQUIRE_GPU=1."""
+    """Skips a test class that needs more GPUs than there are. Without any GPU, the class fails under TRAINER_REQUIRE_GPU=1."""
     if num_gpus() >= number:
         return
     reason = visible_gpus()[1] or f"needs {number} GPUs, and this process may use {num_gpus()}"
@@ -53,7 +54,7 @@ def need_gpus(number):
 
 
 def first_gpus(number):
-    """Variables with which a run sees no more GPUs than that."""
+    """The environment variables with which a run sees only that many GPUs."""
     if number >= num_gpus():
         return {}
     names = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(number))))
@@ -134,6 +135,6 @@ class GpuCase(unittest.TestCase):
             self.assertLessEqual(abs(a - b), bound, f"{values}\n{others}")
 
     def assert_equal_runs(self, run, other):
-        """Bit for bit."""
+        """Compares the runs bit for bit."""
         self.assertEqual(results_of(run.folder), results_of(other.folder))
         self.assertEqual(tensors(run.folder), tensors(other.folder))

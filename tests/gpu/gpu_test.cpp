@@ -57,7 +57,7 @@ class Gpu : public ::testing::Test {
   const torch::Device kDevice{torch::kCUDA, 0};
 };
 
-// While it exists, every call that makes the host wait for the GPU throws.
+// While an object exists, every call that makes the host wait for the GPU throws.
 class NoSync {
  public:
   NoSync() { c10::cuda::warning_state().set_sync_debug_mode(c10::cuda::SyncDebugMode::L_ERROR); }
@@ -115,7 +115,7 @@ TEST_F(Gpu, ABatchIsCopiedBeforeItsMemoryIsWrittenAgain) {
       const auto factor = torch::rand({4096, 4096}, kDevice);
       auto product = factor;
       for (int64_t number = 0; number < part.num_batches; ++number) {
-        // The GPU reaches the copies of this batch long after the host has queued them.
+        // Queues slow products first, so that the GPU reaches the copies of this batch long after the host has queued them.
         for (int i = 0; pins && i < 20; ++i) product = (product.mm(factor) / 4096).clone();
         copies[pins ? 1 : 0].push_back(engine::copy_to_device(parts.next(), kDevice).images);
       }
@@ -125,7 +125,7 @@ TEST_F(Gpu, ABatchIsCopiedBeforeItsMemoryIsWrittenAgain) {
   }
 }
 
-// Makes the weights so large before one step that its loss is not finite, and restores them after it.
+// Sets the weights to such large values before one step that its loss is not finite, and restores them after that step.
 class LargeWeights : public engine::TrainingHook {
  public:
   explicit LargeWeights(engine::Parts& parts) : parts_(parts) {}

@@ -1,4 +1,4 @@
-"""The losses of runs on one GPU: against those of the CPU, in each precision, and with NCCL."""
+"""The losses of runs on one GPU: compared with the CPU's, in each precision, and with NCCL."""
 
 import re
 import unittest
@@ -16,7 +16,7 @@ OPTIMIZERS = {
 
 
 def validation_losses(run):
-    """With the parameters and, if there is one, with their moving average."""
+    """The validation losses with the parameters and, if it exists, with their moving average."""
     return [event[key] for event in run.events("validation") for key in ("loss", "ema_loss") if key in event]
 
 
@@ -35,7 +35,7 @@ class LossesTest(GpuCase):
         for name in names:
             with self.subTest(name):
                 _, losses = self.assert_as_on_the_cpu(OPTIMIZERS.get(name, f"optimizer={{name: {name}, lr: 0.001}}"))
-                # They make different steps, or this would not tell one from another.
+                # The optimizers make different steps; otherwise the comparison could not tell them apart.
                 self.assertNotIn(losses[-1], seen)
                 seen.append(losses[-1])
 
@@ -68,7 +68,7 @@ class LossesTest(GpuCase):
         start_scale = 2.0**24
         run = self.train("training.epochs=2", f"amp={{enabled: true, dtype: float16, init_scale: {start_scale}, growth_interval: 20}}")
         first, last = run.events("train")[0], run.events("train")[-1]
-        # 2**15 is small enough on a CPU: nine halvings, each of which skips one of the 80 steps.
+        # On a CPU, a scale of 2**15 does not overflow: it is reached by nine halvings, each of which skips one of the 80 steps.
         self.assertGreater(first["skipped_steps"], 3)
         self.assertLess(last["skipped_steps"], 20)
         self.assertLess(last["grad_scale"], start_scale)

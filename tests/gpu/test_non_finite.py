@@ -4,7 +4,7 @@ import unittest
 
 from gpu_case import GpuCase
 
-# After the first step, the weights are so large that the products of two layers overflow in any precision, but those of one layer do not.
+# After the first step, the weights are so large that the product of two layers overflows in any precision, but not the output of one layer.
 DIVERGES = ["model={name: demo_conv, num_classes: 10}", "optimizer={name: sgd, lr: 1.0e+26}", "lr_scheduler={name: constant}",
             "logging.every_steps=5"]
 
@@ -19,7 +19,7 @@ class NonFiniteTest(GpuCase):
 
     def test_the_first_step_is_kept_and_replayed(self):
         kept = self.kept_steps("stop")
-        # On a GPU the run notices it at the end of the logging interval; the steps until then have changed nothing.
+        # On a GPU, the run detects the step only at the end of the logging interval. The steps until then have changed nothing.
         self.assertEqual([folder.name for folder in kept], ["step_1"])
         for device in ("cuda", "cpu"):
             with self.subTest(device):

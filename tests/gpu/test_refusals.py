@@ -4,13 +4,13 @@ import unittest
 
 from gpu_case import TWO_RANKS, GpuCase
 
-# The outputs of a step have 4 * 10**12 values, more than any GPU has memory for, and all else is small.
+# The outputs of a step have 4 * 10**12 values, which exceeds the memory of any GPU; everything else is small.
 LARGE_OUTPUTS = ["model={name: demo_linear, in_features: 4, out_features: 4000000}",
                  "dataset={name: synthetic, shape: [4], num_classes: 4000000, num_train: 1000000, num_validation: 10}",
                  "dataset.train_transforms=[]", "dataset.validation_transforms=[]", "dataloader.global_batch_size=1000000"]
 
 
-# A run that is not refused ends soon.
+# Settings with which a run that is not refused ends soon.
 SHORT = ["model={name: demo_conv, num_classes: 10}", "optimizer.lr=0.001", "training.epochs=1"]
 
 

@@ -1,4 +1,4 @@
-"""Runs on a GPU that are equal bit for bit under runtime.deterministic, or continue one another."""
+"""Runs on a GPU that are equal bit for bit under runtime.deterministic, or that continue another run."""
 
 import signal
 import threading
@@ -10,7 +10,7 @@ from launches import CONFIG
 # 100 steps of a few milliseconds in each of two epochs, with random crops and flips, in the default precision.
 REPEATABLE = ["runtime.deterministic=true", "dataset.validation_split=0.6", "dataloader.global_batch_size=8", "training.epochs=2",
               "validation.every_epochs=1", "logging.every_steps=1", "optimizer.lr=0.01", "runtime.device=cuda"]
-# Each step takes the GPU far longer than the host needs to queue it, and eight of them share three batches of memory before the host waits.
+# Each step takes the GPU far longer than the host needs to queue it. Eight steps share three batch buffers before the host has to wait.
 SLOW_STEPS = ["runtime.deterministic=true", "model={name: wide_resnet, depth: 16, width: 8}", "amp.enabled=false",
               "dataloader={global_batch_size: 250, prefetch: 2}", "training.epochs=2", "logging.every_steps=1000"]
 
@@ -45,7 +45,7 @@ class RepeatsTest(GpuCase):
         self.assert_equal_runs(resumed, straight)
 
     def test_steps_of_a_graph(self):
-        # In a graph the learning rate is a float32 number, as this one is.
+        # In a CUDA graph, the learning rate is a float32 number; this one has the same value in float32.
         settings = [*REPEATABLE, "lr_scheduler={name: constant}", "optimizer.lr=0.0078125"]
         # The last batch of an epoch has 4 images.
         others = ["model={name: wide_resnet, depth: 10, width: 1, dropout: 0.3}", "dataset.batch_transforms=[mixup: {}]", "training.max_grad_norm=1.0",
@@ -59,7 +59,7 @@ class RepeatsTest(GpuCase):
         self.assertRegex(verified.stdout, "^equal, bit for bit: 10 steps without interruption, and 5 \\+ 5 steps ")
 
     def test_loading_does_not_change_the_result(self):
-        """A batch is written anew only after the GPU has copied it, however far the host is ahead."""
+        """A batch buffer is written again only after the GPU has copied it, however far the host is ahead."""
         runs = [self.train(*SLOW_STEPS, f"dataloader.pin_memory={pins}", f"dataloader.num_workers={workers}")
                 for pins in ("false", "true") for workers in (0, 4)]
         for run in runs[1:]:

@@ -6,7 +6,7 @@ import unittest
 from gpu_case import EXACT, RESNET, TWO_RANKS, GpuCase, Run, first_gpus, need_gpus, num_gpus, synthetic
 from launches import LaunchCase
 
-# On a GPU, longer than the first steps take, in which CUDA's libraries are loaded and the GPUs are connected.
+# The limit must be longer than the first steps on a GPU, in which CUDA's libraries are loaded and the GPUs are connected.
 HANG_SECONDS = int(os.environ.get("TRAINER_TEST_HANG_SECONDS", 20))
 
 
@@ -22,7 +22,7 @@ class TwoGpusTest(GpuCase):
         self.assert_as_one_process(*EXACT)
 
     def test_synchronised_statistics_of_uneven_parts(self):
-        # The last batch has three images or one, so that a rank gets one of them or none.
+        # The last batch has three images or one, so a rank gets one image or none.
         for num_train in (19, 17):
             with self.subTest(num_train=num_train):
                 self.assert_as_one_process(*RESNET, *synthetic(num_train), "runtime.dtype=float64",

@@ -1,4 +1,4 @@
-// Reads {"cases": [...]} on stdin and prints it with the program's traces, for tests/parity/test_grad_scaler.py.
+// Reads {"cases": [...]} on stdin and prints the same with the program's traces, for tests/parity/test_grad_scaler.py.
 
 #include <iostream>
 

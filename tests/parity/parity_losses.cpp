@@ -1,4 +1,4 @@
-// Reads {"cases": [...]} on stdin and prints it with the program's losses, for tests/parity/test_losses.py.
+// Reads {"cases": [...]} on stdin and prints the same with the program's losses, for tests/parity/test_losses.py.
 
 #include <iostream>
 

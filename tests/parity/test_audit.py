@@ -1,5 +1,5 @@
-"""What `trainer data audit` finds among made pictures, of which some are planted twice: how many of them, and how many others. TRAINER_BINARY
-is the program."""
+"""What share of the copies among generated images `trainer data audit` finds, and how many other images it reports. TRAINER_BINARY is the
+program."""
 
 import io
 import json
@@ -14,11 +14,11 @@ from PIL import Image, ImageDraw, ImageEnhance, ImageFilter
 
 SIDE = 128
 NUM_SCENES, NUM_TEXTURES, NUM_PARTS = 2000, 400, 600
-NUM_PLANTED = 100  # of each kind
+NUM_PLANTED = 100  # number of copies of each kind
 
 
 def scene(random):
-    """Shapes of any colours before a gradient."""
+    """Shapes of random colours on a gradient."""
     def colour():
         return tuple(int(value) for value in random.integers(0, 256, 3))
 
@@ -35,14 +35,14 @@ def scene(random):
 
 
 def texture(random):
-    """All of the same kind, such as of one fabric."""
+    """Textures that look alike, such as different images of one fabric."""
     waves = random.normal(0, 1, (SIDE // 8, SIDE // 4))
     grey = np.asarray(Image.fromarray(waves.astype(np.float32)).resize((SIDE, SIDE), Image.BICUBIC)) * 35 + 120
     return Image.fromarray(np.stack([grey, grey * 0.9, grey * 0.8], 2).clip(0, 255).astype(np.uint8))
 
 
 def part_of_machine(random, fixture):
-    """The same scene from nearly the same place, with small differences."""
+    """Images of the same scene from nearly the same place, with small differences."""
     left, top = random.integers(6, 11, 2)
     image = np.asarray(fixture.crop((left, top, left + SIDE, top + SIDE)), np.float32) * random.normal(1, 0.03)
     marks = np.asarray(Image.fromarray(random.normal(0, 1, (SIDE // 5, SIDE // 10)).astype(np.float32)).resize((SIDE, SIDE), Image.BICUBIC))
@@ -85,7 +85,8 @@ class AuditTest(unittest.TestCase):
         order = random.permutation(len(images))
         for part in ("train", "val"):
             (folder / "data" / part / "all").mkdir(parents=True)
-        # Each tenth is for validation. The copies are of scenes and textures, and those that were only saved again also of the parts.
+        # Every tenth image is for validation. The copies are of scenes and textures; copies that were only saved again are also of the
+        # images of parts.
         for position, i in enumerate(order):
             images[i].save(folder / "data" / ("val" if position % 10 == 0 else "train") / "all" / f"{i}.png", compress_level=1)
         training = [int(i) for position, i in enumerate(order) if position % 10 != 0]

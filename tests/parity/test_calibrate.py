@@ -1,5 +1,5 @@
-"""`trainer calibrate`: the temperature is that of an LBFGS fit in Python, the thresholds keep what they promise, and predict, exported files and
-libtrainer_predict use them. TRAINER_BINARY is the program."""
+"""`trainer calibrate`: the temperature equals that of an LBFGS fit in Python, the thresholds have the promised rates, and predict, exported
+files and libtrainer_predict use them. TRAINER_BINARY is the program."""
 
 import ctypes
 import json
@@ -95,7 +95,7 @@ class CalibrateTest(unittest.TestCase):
                 optimizer.step(closure)
                 self.assertAlmostEqual(result["temperature"], factor.item(), delta=1e-6)
                 self.assertGreater(abs(result["temperature"] - 1), 0.01)
-                # The stored temperature is used by predict.
+                # predict uses the stored temperature.
                 after = self.probabilities(*flags)
                 torch.testing.assert_close(after, (logits / factor.detach()).softmax(1), atol=1e-6, rtol=1e-6)
                 for key, values in (("before", before), ("after", after)):
@@ -113,7 +113,7 @@ class CalibrateTest(unittest.TestCase):
         is_dent = self.labels == 0
         decided_dent = probabilities[:, 0] >= threshold["probability"]
         misses = (~decided_dent & is_dent).sum().item()
-        # The smallest number of false alarms with three misses of 60.
+        # Three misses of 60 are the allowed 5 %, which gives the fewest false alarms.
         self.assertEqual(misses, 3)
         self.assertAlmostEqual(threshold["misses"]["value"], 3 / 60, places=9)
         self.assertAlmostEqual(threshold["false_alarms"]["value"], (decided_dent & ~is_dent).sum().item() / 120, places=9)
@@ -179,7 +179,8 @@ class CalibrateTest(unittest.TestCase):
             self.assertIn("accuracy           unknown, because all images are rejected\n", text)
 
     def test_what_the_report_gets(self):
-        """Reliability before and after, and the curve of each class, which are those of torchmetrics."""
+        """The report gets the reliability before and after the calibration and the curve of each class; they equal those of
+        torchmetrics."""
         result = self.calibrate()
         stored = json.loads((self.folder / "run" / "calibration.json").read_text())
         self.assertEqual((stored.pop("step"), stored.pop("averaged"), stored.pop("images")), (72, False, "the validation set"))
@@ -218,7 +219,8 @@ class CalibrateTest(unittest.TestCase):
         torch.testing.assert_close(script(torch.from_numpy(images)).detach().double(), expected, atol=1e-5, rtol=1e-4)
 
     def test_a_calibrated_checkpoint_is_as_good_as_before(self):
-        """Calibrated twice, it is as calibrated once; the training continues from it, and its network is the same."""
+        """A second calibration gives the same result as the first. Training continues from a calibrated checkpoint, and its network is
+        unchanged."""
         once = self.calibrate()
         self.assertEqual(self.calibrate(), once)
         content = torch.load(self.checkpoint, weights_only=True)

@@ -1,5 +1,5 @@
-"""PyTorch reads the files that the module `checkpoint` writes, and the other way round; the same for safetensors. parity_checkpoint reads
-a file of Python and writes it again; the result has to be equal."""
+"""PyTorch reads the files that the module `checkpoint` writes, and vice versa; also with safetensors. The program parity_checkpoint reads a
+file from Python and writes it again; both files must be equal."""
 
 import collections
 import os
@@ -12,7 +12,7 @@ import safetensors.torch
 import torch
 
 CORPUS = pathlib.Path(__file__).parents[1] / "fuzz/corpus/pytorch_file"
-# In the folder of TRAINER_BINARY.
+# The program is in the folder of TRAINER_BINARY.
 PROGRAM = pathlib.Path(os.environ["TRAINER_BINARY"]).with_name("parity_checkpoint")
 
 DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8,
@@ -20,7 +20,7 @@ DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int
 
 
 def describe(value):
-    """A description that is the same for values that this program treats as equal: tuples are lists, an OrderedDict is a dictionary."""
+    """A description that is equal for values that this program does not distinguish: tuples and lists, OrderedDict and dictionary."""
     if isinstance(value, torch.Tensor):
         data = value.detach()
         return (data.dtype, tuple(data.shape), data.stride(), bytes(data.contiguous().view(-1).view(torch.uint8).tolist()))
@@ -121,13 +121,13 @@ class CheckpointTest(unittest.TestCase):
         self.assertEqual(describe(optimizer.state_dict()), describe(checkpoint["AdamW"]))
 
     def test_legacy_files(self):
-        """Reads the same as torch.load from files in the format before 1.6, including one written by Python 2."""
+        """The program reads the same as torch.load from files in the format before PyTorch 1.6, including one from Python 2."""
         numbers = torch.arange(6.0)
         python = self.folder / "legacy.pt"
         value = {"a": {"whole": numbers, "part": numbers[2:].reshape(2, 2).t()}, "empty": torch.empty(0, 3), "many": [torch.ones(1)] * 3}
         torch.save(value, python, _use_new_zipfile_serialization=False)
         python2 = CORPUS / "legacy_python2.pt"
-        # weights_only rejects texts of Python 2 of more than 255 bytes.
+        # weights_only rejects texts of Python 2 with more than 255 bytes.
         for source, expected in ((python, torch.load(python, weights_only=True)),
                                  (python2, torch.load(python2, weights_only=False, map_location="cpu"))):
             back = torch.load(self.convert("torch", source), weights_only=True)
@@ -135,7 +135,7 @@ class CheckpointTest(unittest.TestCase):
         self.assertEqual(back["model"]["weight"].data_ptr() + 2 * 4, back["model"]["part"].data_ptr())
 
     def test_mapped(self):
-        """Values are aligned so that torch.load(mmap=True) can use them in place."""
+        """Values are aligned, so that torch.load(mmap=True) can use them in place."""
         state = {"a": torch.arange(5, dtype=torch.int8), "b": torch.arange(100.0)}
         source = self.folder / "python.pt"
         torch.save(state, source)
@@ -145,7 +145,7 @@ class CheckpointTest(unittest.TestCase):
 
     @unittest.skipUnless(os.environ.get("TRAINER_TEST_LARGE"), "TRAINER_TEST_LARGE=1 runs it; it needs 10 GB of memory and 14 GB of disk")
     def test_more_than_4_gib(self):
-        """A storage size and offsets of entries beyond 32 bits: from Python's file to ours, then to safetensors."""
+        """A storage size and entry offsets beyond 32 bits, from Python's file to the program's, then to safetensors."""
         large = torch.zeros(2**32 + 100, dtype=torch.uint8)
         large[:: 2**28] = 7
         large[-1] = 9

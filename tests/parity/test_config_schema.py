@@ -1,4 +1,4 @@
-"""`trainer config schema` and the program take the same experiment files, and refuse the same ones. TRAINER_BINARY is the program."""
+"""The schema of `trainer config schema` and the program accept and refuse the same experiment files. TRAINER_BINARY is the program."""
 
 import json
 import pathlib
@@ -14,7 +14,7 @@ from program import ROOT, FolderCase, trainer  # noqa: E402
 BASE = {"experiment": "x", "model": {"name": "resnet20"}, "dataset": {"name": "image_folder", "root": "data", "train_transforms": ["random_horizontal_flip", {"resize": {"size": [8, 8]}}],
                                                               "validation_transforms": [{"resize": {"size": [8, 8]}}]},
         "optimizer": {"name": "sgd", "lr": 0.1}, "training": {"epochs": 1}}
-# Values by their paths, one at a time: what the program refuses, and what it takes.
+# Values by their paths, set one at a time: first those that the program refuses, then those that it accepts.
 WRONG = [
     ("seed", "many"), ("seed", 1.5), ("experiment", []), ("output_dir", None), ("plugins", "libmine.so"), ("colour", 1), ("model", "resnet20"), ("model", []),
     ("model.name", "resnet19"), ("model.name", 5), ("model.depth", 20), ("model.num_classes", -1), ("model.layers", []), ("dataset.name", "imagefolder"),
@@ -117,7 +117,7 @@ class ConfigSchemaTest(FolderCase):
                 experiment = {key: value for key, value in BASE.items() if key != name}
                 is_taken, _ = self.taken_by_program(experiment)
                 self.assertEqual(not list(self.validator.iter_errors(experiment)), is_taken)
-                # A base may have it.
+                # A file with a base is valid, because the base may contain the key.
                 self.assert_valid(experiment | {"base": "other.yaml"})
         self.assert_valid({"base": ["a.yaml", "b.yaml"], "optimizer": {"betas": [0.9, 0.99]}})
         self.assertTrue(list(self.validator.iter_errors({"base": "a.yaml", "optimiser": {"lr": 0.1}})))

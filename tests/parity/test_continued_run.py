@@ -40,7 +40,7 @@ SCHEDULES = {
 }
 
 
-# A frozen parameter, and a group with a quarter of the learning rate and a weight decay of its own.
+# One frozen parameter, and one group with a quarter of the learning rate and its own weight decay.
 GROUPS = ["model.freeze=[conv.bias]", "optimizer.groups=[{parameters: [conv], lr_factor: 0.25, weight_decay: 0.0}]"]
 GROUP_LRS = [LR, LR / 4]
 GROUP_SCHEDULES = {
@@ -63,7 +63,7 @@ def two_groups(network, lr):
 
 
 def resume_scheduler(scheduler, state):
-    """`state`: of the checkpoint. A SequentialLR has no state of its own, but the number of its steps."""
+    """`state`: the state in the checkpoint. A SequentialLR has no state of its own except its number of steps."""
     if not isinstance(scheduler, schedulers.SequentialLR):
         scheduler.load_state_dict(state)
         return
@@ -98,7 +98,8 @@ class ContinuedRunTest(unittest.TestCase):
         return [event["loss"] for event in events if event["event"] == "train"]
 
     def python_losses(self, file, optimizer, options, batch_size=BATCH, make_scheduler=None, observed=None, make_groups=one_group):
-        """`observed`: what the scheduler gets, by the number of the step after which it does; None: it is stepped after each step."""
+        """`observed`: the value that the scheduler gets after a step, by the number of that step; None: the scheduler is stepped after each
+        step."""
         state = torch.load(file, weights_only=True)
         network = NETWORKS[NETWORK]().double()
         network.load_state_dict(state["model"])
@@ -123,7 +124,8 @@ class ContinuedRunTest(unittest.TestCase):
         return losses
 
     def check_scheduler(self, state, make_scheduler, lrs=(LR,)):
-        """The checkpoint holds what torch's scheduler and its optimizer hold after as many steps. `lrs`: of each group."""
+        """The checkpoint contains the state of torch's scheduler and its optimizer after as many steps. `lrs`: the learning rate of each
+        group."""
         optimizer = torch.optim.SGD([{"params": [torch.zeros(1, requires_grad=True)], "lr": lr} for lr in lrs], lr=LR)
         scheduler = make_scheduler(optimizer)
         optimizer.step()
@@ -131,7 +133,8 @@ class ContinuedRunTest(unittest.TestCase):
             scheduler.step()
         of_torch = scheduler.state_dict()
         if isinstance(scheduler, schedulers.SequentialLR):
-            # It has no steps and rates of its own; those of the checkpoint are what get_last_lr() and a plain scheduler hold.
+            # A SequentialLR has no step count and base rates of its own. The checkpoint has the values of get_last_lr() and of a plain
+            # scheduler.
             of_torch |= {"_step_count": of_torch["last_epoch"] + 1, "base_lrs": list(lrs)}
         for key, value in state["lr_scheduler"].items():
             self.assertEqual(torch.tensor(value).shape, torch.tensor(of_torch[key]).shape, key)
@@ -171,7 +174,7 @@ class ContinuedRunTest(unittest.TestCase):
     def test_python_continues_reduce_on_plateau(self):
         options = {"lr": LR, "momentum": 0.9}
         run_dir = self.folder / "run"
-        # No validation is better than the first one by 100.
+        # With this threshold, no validation counts as better than the first one.
         ours = self.train(run_dir, "sgd", options, "lr_scheduler={name: reduce_on_plateau, factor: 0.5, patience: 1, threshold: 100, threshold_mode: abs}",
                           "training.epochs=2", "validation.every_steps=4", "checkpoint.keep_last=100", batch=SCHEDULE_BATCH)
         file = run_dir / "checkpoints" / f"step_{STEPS_PER_EPOCH:08}.pt"

@@ -21,7 +21,7 @@ from torchvision.transforms import CenterCrop, Compose, Grayscale, Interpolation
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NORMALIZE = Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
 IMAGENET = "normalize: {mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225]}"
-# Network; data set; shape of its samples; transforms here and in torchvision.
+# Network; data set; shape of its samples; transforms of the program and of torchvision.
 CASES = {
     "shorter edge": ("resnet18", "image_folder", [3, -1, -1], f"[resize: {{size: 72}}, center_crop: {{size: 64}}, {IMAGENET}]",
                      [Resize(72), CenterCrop(64), ToTensor(), NORMALIZE]),
@@ -53,7 +53,7 @@ class ExportImagesTest(unittest.TestCase):
         torch.manual_seed(1)
         self.images = []
         for height, width in SIZES:
-            # Neither noise alone nor smooth alone.
+            # Images with smooth areas and noise.
             smooth = torch.nn.functional.interpolate(torch.rand(1, 3, 7, 9), (height, width), mode="bicubic")[0]
             pixels = (smooth + 0.2 * torch.randn(3, height, width)).clamp(0, 1).mul(255).byte().permute(1, 2, 0).contiguous()
             path = self.folder / f"{height}x{width}.png"
@@ -118,7 +118,7 @@ class ExportImagesTest(unittest.TestCase):
                     pixels = numpy.asarray(image)[None]
                     probabilities, prepared = self.run_onnx(exported, pixels)
                     expected = transform(image)
-                    # A pixel that differs by 1 would differ by 0.004 at least.
+                    # If a pixel differed by 1, the value would differ by at least 0.004.
                     torch.testing.assert_close(torch.from_numpy(prepared[0]), expected, atol=1e-6, rtol=1e-6)
                     found = script(torch.from_numpy(pixels.copy()))
                     for values in (probabilities[0], found[0].numpy()):
@@ -126,7 +126,7 @@ class ExportImagesTest(unittest.TestCase):
                         self.assertEqual(values.argmax(), row.argmax(), path.name)
 
     def test_pixels_of_strong_reductions(self):
-        """Sums of many weighted pixels stay exact; of TorchScript the functions that resize are compared too."""
+        """Sums of many weighted pixels stay exact; TorchScript's resize functions are also compared."""
         self.make("shorter edge")
         config = torch.load(self.checkpoint, weights_only=True)
         random = numpy.random.default_rng(1)
@@ -214,7 +214,7 @@ class ExportImagesTest(unittest.TestCase):
     def test_grey_images(self):
         config = self.folder / "grey.yaml"
         config.write_text(self.make("grey"))
-        # Images that are random, for one epoch of training.
+        # Random images for one epoch of training.
         rng = numpy.random.default_rng(1)
         raw = self.folder / "nowhere" / "MNIST" / "raw"
         raw.mkdir(parents=True)
@@ -243,7 +243,7 @@ class ExportImagesTest(unittest.TestCase):
         torch.save({**state, "config": config.replace("center_crop", "random_crop")}, self.checkpoint)
         self.assertIn("dataset.validation_transforms[1]: random_crop cannot be part of an exported network; use only resize, letterbox, pad with padding_mode constant, center_crop and normalize, or add --input tensor to export the network without its transforms", self.trainer(*args, code=2))
         self.trainer(*args, "--input", "tensor")
-        # Images of one size are resized to it first, which is not one of the experiment's transforms.
+        # Images of another size are first resized to the network's size, although the experiment has no such transform.
         self.make("one size")
         state = torch.load(self.checkpoint, weights_only=True)
         torch.save({**state, "config": state["config"].replace("[normalize", "[random_horizontal_flip, normalize")}, self.checkpoint)

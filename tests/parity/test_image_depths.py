@@ -63,7 +63,7 @@ def losses(run):
 @unittest.skipIf(os.environ.get("TRAINER_OPENCV") == "0", "this build reads no image files")
 class ImageDepthsTest(FolderCase):
     def inputs(self, files, transforms, mode="auto", **keys):
-        """The input of a network that was trained on these files, for each of them: float32 [channels, height, width]."""
+        """The network's input for each of these files, after a training on them: float32 [channels, height, width]."""
         folder = self.folder / "data" / "a"
         folder.mkdir(parents=True, exist_ok=True)
         for path in folder.iterdir():
@@ -93,7 +93,7 @@ class ImageDepthsTest(FolderCase):
         return np.load(features)
 
     def assert_inputs(self, files, expected, transforms=(), **keys):
-        """`expected`: arrays [height, width, channels] of what reaches the network."""
+        """`expected`: arrays [height, width, channels] of the values that must reach the network."""
         found = self.inputs(files, list(transforms) or [{"center_crop": {"size": list(expected[0].shape[:2])}}], **keys)
         for row, image in zip(found, expected, strict=True):
             np.testing.assert_array_equal(row, image.astype(np.float32).transpose(2, 0, 1).reshape(-1))
@@ -102,7 +102,7 @@ class ImageDepthsTest(FolderCase):
         grey = [RNG.integers(0, 65536, (17, 11), dtype=np.uint16) for _ in range(6)]
         image = [Image.fromarray(values) for values in grey]
         self.assertEqual(image[0].mode, "I;16")
-        # Pillow writes this mode as PGM only with its largest value.
+        # Pillow writes PGM files of this mode only with the largest value 65535.
         pgm = b"P5\n11 17\n65535\n" + grey[2].astype(">u2").tobytes()
         small = b"P2\n11 17\n1000\n" + " ".join(str(int(value)) for value in (grey[5] % 1001).flat).encode()
         self.assert_inputs([(".png", image[0]), (".tif", image[1]), (".pgm", pgm), (".tif", tiff(grey[3][..., None], big_endian=True)),
@@ -121,7 +121,7 @@ class ImageDepthsTest(FolderCase):
         sizes = ((40, 23), (9, 7), (61, 12), (12, 30), (200, 31))
         for name, kind in FILTERS.items():
             resize = [{"resize": {"size": [SIZE, SIZE], "interpolation": name}}, {"normalize": {"mean": [float(mean)], "std": [float(std)]}}]
-            # Pillow's results above 65535 wrap around in their lower byte, so that there are none here.
+            # Pillow's results above 65535 wrap around in their lower byte, so the values are small enough to avoid such results.
             grey = [RNG.integers(9000, 56000, size, dtype=np.uint16) for size in sizes]
             numbers = [RNG.normal(size=size).astype(np.float32) for size in sizes]
             for images, maximum in ((grey, np.float32(65535)), (numbers, np.float32(1))):
@@ -322,10 +322,10 @@ class ImageDepthsTest(FolderCase):
         text = output.read_text()
         self.assertIn("mode: grey16", text)
         self.assertIn("16 bits of grey", text)
-        # The file's validation transforms: the shorter edge resized to 73 pixels, then the central 64 x 64.
+        # `trainer init` writes these validation transforms: the shorter edge resized to 73 pixels, then the central 64 x 64.
         self.assertIn("resize: {size: 73}", text)
         middle = np.stack([np.asarray(Image.fromarray(image).resize((93, 73), Image.Resampling.BILINEAR))[4:68, 14:78] for image in values]) / 65535
-        # Four digits are written.
+        # `trainer init` writes four digits.
         self.assertAlmostEqual(float(text.split("mean: [")[1].split("]")[0]) / middle.mean(), 1, delta=5e-4)
         self.assertAlmostEqual(float(text.split("std: [")[1].split("]")[0]) / middle.std(), 1, delta=5e-4)
         self.assertEqual(trainer("validate", "--config", output).returncode, 0)
@@ -350,7 +350,7 @@ class ImageDepthsTest(FolderCase):
             np.save(self.folder / "other" / name / "0.npy", np.zeros((9, 8), np.float32))
             Image.fromarray(np.zeros((9, 8), np.uint8)).save(self.folder / "other" / name / "1.png")
         self.assertIn("it is not a 16-bit grey image", self.refused("eval", "--checkpoint", self.run_dir, "--data", self.folder / "other"))
-        # A changed key, or another first image, are another data set for a resume.
+        # A changed key, or another first image, counts as another data set for a resume.
         self.assertRegex(self.refused("--config", config, "--run-dir", self.run_dir, "--resume", "auto", "training.epochs=3", "dataset.exif_orientation=ignore"),
                          r"another configuration \(dataset.exif_orientation: ignore, not apply")
 

@@ -24,7 +24,7 @@ class KeptStepTest(unittest.TestCase):
             state = torch.load(kept / "model.pt", weights_only=True)
         self.assertEqual({name: tuple(tensor.shape) for name, tensor in state.items()}, {"fc.weight": (10, 10), "fc.bias": (10,)})
         self.assertEqual(record["first_non_finite"], "the loss")
-        # After one step with this learning rate the values are finite, but their squares are not.
+        # After one step with this learning rate, the values are finite, but their squares are not.
         self.assertTrue(all(tensor.isfinite().all() for tensor in state.values()))
         self.assertFalse(state["fc.weight"].square().isfinite().all())
 

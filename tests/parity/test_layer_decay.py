@@ -11,7 +11,7 @@ import timm.optim
 import torch
 
 DECAY = 0.75
-# By the program's name: timm's, and the size of the images.
+# By the program's name: the name in timm, and the size of the images.
 NETWORKS = {"resnet18": ("resnet18", 32), "vit_s_16": ("vit_small_patch16_224", 224)}
 
 
@@ -31,7 +31,8 @@ class LayerDecayTest(unittest.TestCase):
                                                "dataloader: {global_batch_size: 4}\noptimizer: {name: sgd, lr: 0.001}\nvalidation: {every_epochs: null}\n"
                                                "training: {epochs: 1}\nruntime: {device: cpu, dtype: float64}\n")
                 torch.manual_seed(1)
-                zeros = {"zero_init_last": False} if name.startswith("resnet") else {}  # where gradients would end
+                # timm would initialise these weights with zeros, which would stop the gradients
+                zeros = {"zero_init_last": False} if name.startswith("resnet") else {}
                 network = timm.create_model(of_timm, num_classes=10, **zeros)
                 before = {key: value.double() for key, value in network.state_dict().items()}
                 torch.save(network.state_dict(), folder / "init.pt")

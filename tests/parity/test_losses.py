@@ -16,16 +16,16 @@ import make_losses
 import torch
 
 
-# Rounding of Winograd's algorithm with tiles of 4×4 relative to the direct one (docs/performance.md).
+# Factors by which the rounding errors of the algorithms exceed those of the direct one (docs/performance.md).
 ROUNDING = {"direct": 1, "winograd2": 1, "winograd4": 6}
 
 
 def fast_cases():
-    """Cases in channels_last with fused operators and each algorithm of convolutions. They are compared with the same Python cases, whose
-    layout is another one: with the tolerance of these or, if it is larger, the one between them and Python's losses in channels_last with one
-    or two threads, or from images that differ by a rounding, times the rounding of the algorithm. A rounding alone changes the fifth loss of
-    resnet18 by 7e-5 to 3e-4, depending on the seed, so there are four. Not AdamW, whose first updates are the signs of the gradients, also
-    of those that are nothing but rounding."""
+    """Cases in channels_last with fused operators and each convolution algorithm. They are compared with the same Python cases in the other
+    layout. The tolerance is that of these cases or, if larger, the difference of Python's losses from those in channels_last with one or
+    two threads, or from images that differ by a rounding, times the rounding of the algorithm. A single rounding changes the fifth loss of
+    resnet18 by 7e-5 to 3e-4, depending on the seed, so four seeds are used. AdamW is skipped, because its first updates are the signs of
+    the gradients, even of gradients that consist only of rounding errors."""
     for case in make_losses.cases("float32"):
         if case["network"] != "demo_conv" and case["optimizer"] == "sgd":
             for convolution in ROUNDING:
@@ -41,8 +41,8 @@ class LossesTest(unittest.TestCase):
         process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         process.stdin.write(json.dumps({"cases": cases}))
         process.stdin.close()
-        # float64 is slow, so both sides compute at the same time, with one thread each. float32 needs two threads for its tolerance, so
-        # Python computes it after the program has ended.
+        # float64 is slow, so the program and Python compute at the same time, with one thread each. In float32, Python needs two threads
+        # for its tolerance, so it computes after the program has ended.
         cls.expected = [make_losses.with_tolerance(case) for case in make_losses.cases("float64")]
         output = process.stdout.read()
         process.stdout.close()

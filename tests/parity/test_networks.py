@@ -1,6 +1,6 @@
-"""Networks of torchvision's names, and timm's vit_small_patch16_224, start with values of the same distributions, and compute the same outputs,
-gradients and running statistics in float64 from the same state_dict.
-TRAINER_BINARY lies in the folder of the program parity_networks."""
+"""Networks with torchvision's names, and timm's vit_small_patch16_224, have initial values of the same distributions, and compute the same
+outputs, gradients and running statistics in float64 from the same state_dict. The program parity_networks is in the folder of
+TRAINER_BINARY."""
 
 import os
 import pathlib
@@ -33,7 +33,7 @@ torch.set_num_threads(1)
 
 
 def difference(ours, theirs):
-    """The largest, relative to the largest value."""
+    """The largest difference, relative to the largest value."""
     return ((ours - theirs).abs().max() / theirs.abs().max().clamp_min(1e-30)).item()
 
 
@@ -46,7 +46,7 @@ class NetworksTest(unittest.TestCase):
             network = torchvision.models.get_model(name, weights=None, num_classes=7, **arguments)
         initial = {key: parameter.detach().clone() for key, parameter in network.named_parameters()}
         network.double()
-        # Its head starts at zero, so that no gradient would reach the rest.
+        # The head's initial weights are zeros, which would make all other gradients zero.
         if name == "vit_b_16":
             torch.nn.init.normal_(network.heads.head.weight, std=0.1)
         state = {key: value.clone() for key, value in network.state_dict().items()}
@@ -73,8 +73,8 @@ class NetworksTest(unittest.TestCase):
         self.assertLess(max(found), TOLERANCE)
 
     def compare_initial_values(self, name, ours, theirs):
-        """Other random numbers of the same distribution: a constant, or equal means of their sizes within six of its deviations. Not the standard
-        deviation, which torch's trunc_normal_ spoils now and then by a single value."""
+        """Compares random values of the same distribution: a constant, or means of absolute values that agree within six standard errors.
+        Does not compare standard deviations, because torch's trunc_normal_ sometimes produces a single value that changes them."""
         if theirs.min() == theirs.max():
             self.assertTrue(ours.equal(theirs), name)
         else:

@@ -1,5 +1,5 @@
-"""One loss of a float16 run is not a number: the program does what Python's training loop with torch.amp.GradScaler does. TRAINER_BINARY is
-the program, TRAINER_FAULTS the library that plants the loss."""
+"""One loss of a float16 run is NaN: the program acts like Python's training loop with torch.amp.GradScaler. TRAINER_BINARY is the program,
+TRAINER_FAULTS the library that makes the loss NaN."""
 
 import json
 import os
@@ -73,7 +73,7 @@ class NonFiniteLossTest(unittest.TestCase):
         self.assertEqual({step: row[:2] for step, row in ours.items()}, {step: python[step][:2] for step in ours})
         self.assertEqual(python[NUM_STEPS][1], 1)
         self.assertEqual({key: checkpoint["grad_scaler"][key] for key in scaler_state}, scaler_state)
-        # Gradients are rounded to float16 after different orders of multiplication with the scale.
+        # The sides multiply by the scale in different orders, and round to float16 afterwards.
         for step, (_, _, loss) in ours.items():
             self.assertAlmostEqual(loss, python[step][2], delta=1e-3)
         for name, tensor in network.state_dict().items():

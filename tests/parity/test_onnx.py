@@ -1,5 +1,5 @@
-"""Networks that are exported as ONNX compute in ONNX Runtime what they compute here: the exported TorchScript, which `parity.export`
-compares with torchvision. TRAINER_BINARY is the program."""
+"""Networks that are exported as ONNX give the same results in ONNX Runtime as the exported TorchScript, which `parity.export` compares with
+torchvision. TRAINER_BINARY is the program."""
 
 import json
 import os
@@ -16,7 +16,7 @@ import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-# The sizes of the networks do not matter for their operators: of each family one small network, and each that has a form of its own.
+# A small network of each family, and networks with a form of their own. The operators do not depend on the size of a network.
 NETWORKS = {
     "demo_linear": ("{name: demo_linear}", "[10]"),
     "demo_conv": ("{name: demo_conv, num_classes: 10}", "[3, 32, 32]"),

@@ -1,5 +1,5 @@
-"""Optimizers and averaged parameters of Python on the same LibTorch resume from the program's files, and the other way round. The source
-of parity_optimizer_state explains the files; the problem is that of tests/golden/make_optimizers.py."""
+"""Optimizers and averaged parameters of Python on the same LibTorch resume from the program's files, and vice versa. The source of
+parity_optimizer_state explains the files; tests/golden/make_optimizers.py defines the problem."""
 
 import json
 import os
@@ -43,7 +43,7 @@ class Problem(torch.nn.Module):
 
 
 class Training:
-    """The program's problem in Python; `file`: the state to resume from."""
+    """The problem of the program in Python; `file`: the state from which it resumes."""
 
     def __init__(self, kind, options, groups, file=None):
         self.model = Problem()

@@ -93,7 +93,7 @@ class ProgramTest(unittest.TestCase):
 
 
 class OwnLoopTest(ProgramTest):
-    straight = None  # what Python has after all epochs
+    straight = None  # Python's results after all epochs
 
     def python(self, epochs, first=None):
         (self.folder / "store").unlink(missing_ok=True)
@@ -106,7 +106,7 @@ class OwnLoopTest(ProgramTest):
         return cls.straight
 
     def cpp(self, file, precision="float64", ranks=RANKS):
-        """The lines that it prints, and its file."""
+        """The printed lines of the program, and its file."""
         run = self.run_program("own_loop", file, precision, ranks=ranks)
         return [float(line) for line in run.stdout.splitlines()], torch.load(file, weights_only=True)
 
@@ -115,7 +115,7 @@ class OwnLoopTest(ProgramTest):
         self.assertEqual(list(ours["model"]), list(expected["model"]))
         momenta = lambda tree: [state["momentum_buffer"] for state in tree["optimizer"]["state"].values()]
         for one, other in [*zip(ours["model"].values(), expected["model"].values()), *zip(momenta(ours), momenta(expected), strict=True)]:
-            # LibTorch's Module::to(dtype) converts num_batches_tracked too.
+            # LibTorch's Module::to(dtype) also converts num_batches_tracked.
             torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12, check_dtype=False)
 
     def test_the_loop_equals_pythons(self):

@@ -1,4 +1,5 @@
-"""Published weights of EfficientNet-Lite0 classify five photographs as the package of these weights does. TRAINER_BINARY is the program."""
+"""Published weights of EfficientNet-Lite0 classify five photographs like the Python package of these weights. TRAINER_BINARY is the
+program."""
 
 import importlib.util
 import json
@@ -18,7 +19,7 @@ NAMES = torchvision.models.ResNet18_Weights.DEFAULT.meta["categories"]
 
 
 def folder_of(package):
-    """Without importing the package, which would need others."""
+    """Finds the package without importing it, because an import would need further packages."""
     return pathlib.Path(importlib.util.find_spec(package).origin).parent
 
 

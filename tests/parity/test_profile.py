@@ -1,4 +1,4 @@
-"""A profile has the operations that torch.profiler finds in a training of the same network. TRAINER_BINARY is the program."""
+"""A profile contains the operations that torch.profiler records in a training of the same network. TRAINER_BINARY is the program."""
 
 import collections
 import json
@@ -63,7 +63,7 @@ class ProfileTest(unittest.TestCase):
         counts = collections.Counter(event["name"] for event in events if "dur" in event)
         self.assertEqual({name: counts[name] for name in OPERATIONS},
                          {operation.key: operation.count for operation in expected if operation.key in OPERATIONS})
-        # The table has the operations that take most of the time. On a busy machine any other one can seem to take long for once, in Python too.
+        # The table lists the operations with the longest times. On a busy machine, any other operation can once take long, also in Python.
         table = dict(re.findall(r"^  (\S+) +(\d+) +\d+\.\d\d ms +\d+\.\d %$", result.stderr, re.MULTILINE))
         count_of = {operation.key: operation.count for operation in expected}
         for name in ("aten::convolution_backward", "aten::mkldnn_convolution"):

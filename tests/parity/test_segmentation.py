@@ -1,5 +1,5 @@
-"""examples/segmentation: its mean intersection over union is that of torchmetrics, on images and masks that Pillow has read and resized; it
-trains alike on one and two processes, and resumes exactly."""
+"""examples/segmentation: its mean intersection over union equals that of torchmetrics, on images and masks that Pillow has read and
+resized. Training on one and on two processes gives the same results, and a resumed run is exact."""
 
 import json
 import os
@@ -21,7 +21,7 @@ NO_CLASS = 255
 
 
 def draw(random):
-    """Discs of label 1 and squares of label 2 before noise; the first rows belong to no class."""
+    """Draws discs with label 1 and squares with label 2 on noise; the first rows belong to no class."""
     height, width = random.integers(60, 90, 2)
     image = random.integers(0, 80, (height, width, 3)).astype(numpy.uint8)
     mask = numpy.zeros((height, width), numpy.uint8)

@@ -1,6 +1,6 @@
-"""Training with any number of classes for each image, and with numbers: metrics, losses, thresholds and the mean and deviation of the targets
-are those of torchmetrics, torch and numpy on the same outputs; predict, exported files and libtrainer_predict give the same answers.
-TRAINER_BINARY is the program."""
+"""Training with any number of classes for each image, and with numbers: metrics, losses, thresholds and the mean and deviation of the
+targets equal those of torchmetrics, torch and numpy on the same outputs. predict, exported files and libtrainer_predict give the same
+results. TRAINER_BINARY is the program."""
 
 import csv
 import ctypes
@@ -66,7 +66,7 @@ class TargetsTest(unittest.TestCase):
                 noisy = pixels + rng.normal(0, 25, pixels.shape)
                 Image.fromarray(noisy.clip(0, 255).astype(numpy.uint8)).save(cls.folder / f"{split}_{i}.png")
             cls.classes[split] = has
-            # Not on a smaller scale: R2Score takes sums of squares below 1e-4 for 0.
+            # The numbers are not smaller, because R2Score treats sums of squares below 1e-4 as 0.
             cls.numbers[split] = numpy.stack([shade * 10.0 + 5000, 0.3 * has.sum(1) + 0.25], 1)
             with open(cls.folder / f"{split}_classes.csv", "w", newline="") as file:
                 csv.writer(file).writerows([["path", *CLASSES]] + [[f"{split}_{i}.png", *map(int, has[i])] for i in range(count)])
@@ -82,7 +82,7 @@ class TargetsTest(unittest.TestCase):
 
     @classmethod
     def trainer(cls, *arguments, code=0):
-        # The python3 that has ONNX Runtime.
+        # PATH selects the python3 that has ONNX Runtime.
         environment = {**os.environ, "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"}
         process = subprocess.run([BINARY, *arguments], cwd=cls.folder, env=environment, capture_output=True, text=True, timeout=300)
         if process.returncode != code:
@@ -116,14 +116,14 @@ class TargetsTest(unittest.TestCase):
         targets = torch.from_numpy(self.classes["val"]).long()
         positives = torch.from_numpy(self.classes["train"]).sum(0).double()
         loss = torch.nn.BCEWithLogitsLoss(pos_weight=(SPLITS["train"] - positives) / positives)(logits, targets.double())
-        # The file computes the preprocessing in float32.
+        # The exported file computes the preprocessing in float32, therefore the tolerance.
         self.assertAlmostEqual(evaluation["metrics"]["loss"], loss.item(), delta=1e-7)
         scores = logits.float().sigmoid()
         expected = multilabel_average_precision(scores, targets, 3, average=None)
         for label, one in enumerate(evaluation["classes"]):
             self.assertEqual((one["name"], one["num_samples"]), (CLASSES[label], int(targets[:, label].sum())))
             self.assertAlmostEqual(one["average_precision"], expected[label].item(), delta=1e-6)
-            # No threshold has a better F1.
+            # The stored threshold has the best F1 of all thresholds.
             best = max(self.f1(scores[:, label] >= threshold, targets[:, label]) for threshold in scores[:, label])
             self.assertAlmostEqual(one["f1"], best, delta=1e-9)
         self.assertAlmostEqual(evaluation["metrics"]["map"], multilabel_average_precision(scores, targets, 3).item(), delta=1e-6)
@@ -133,7 +133,7 @@ class TargetsTest(unittest.TestCase):
         self.assertAlmostEqual(evaluation["metrics"]["exact_match"], multilabel_exact_match(decided, targets, 3).item(), delta=1e-6)
         together = targets.T @ targets
         self.assertEqual(evaluation["co_occurrence"], together.tolist())
-        # The outputs of applications that use the network.
+        # predict, exported files and the library give the same probabilities.
         for row, line in enumerate(self.predictions("classes")):
             for one in line["classes"]:
                 self.assertAlmostEqual(one["probability"], logits[row, one["label"]].sigmoid().item(), delta=1e-6)
@@ -175,7 +175,7 @@ class TargetsTest(unittest.TestCase):
         for row, line in enumerate(self.predictions("numbers")):
             self.assertEqual(list(line["values"]), NUMBERS)
             numpy.testing.assert_allclose(list(line["values"].values()), values[row], rtol=1e-7)
-        # float32 has 24 bits of 5000.
+        # float32 represents 5000 with 24 bits, therefore the tolerance.
         numpy.testing.assert_allclose(self.exported("numbers", "onnx", "values"), values, rtol=1e-6)
         self.trainer("verify-export", "numbers_values.onnx", "--checkpoint", str(self.checkpoint("numbers")), "--tolerance", "0.01")
         self.check_library("numbers", 2, values, [])
@@ -275,7 +275,7 @@ class TargetsTest(unittest.TestCase):
                          "dataset={name: lmdb, root: packed_" + name + ", train_transforms: [resize: {size: [16, 16]}], "
                          "validation_transforms: [resize: {size: [16, 16]}], distribution: scatter, distribution_group_size: 2}")
             self.assertEqual(read_json(self.folder / f"run_packed_{name}" / "evaluation.json"), self.evaluation(name))
-            # Its predictions need no data.
+            # Predictions of a run on packed data do not need the data.
             checkpoint = self.folder / f"run_packed_{name}" / "checkpoints" / "last.pt"
             with_data = self.trainer("predict", "--checkpoint", str(checkpoint), "--json", "val_0.png")
             (self.folder / f"packed_{name}").rename(self.folder / f"moved_{name}")

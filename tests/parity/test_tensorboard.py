@@ -1,4 +1,4 @@
-"""TensorBoard reads and shows what a run writes for it. TRAINER_BINARY is the program."""
+"""TensorBoard reads and shows what a run writes. TRAINER_BINARY is the program."""
 
 import io
 import json
@@ -24,14 +24,14 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY / "tests" / "testing"))
 import browser  # noqa: E402
 
-# Without one the test of the pages is skipped, or fails in CI.
+# Without a browser, the test of the pages is skipped, or fails in CI.
 HAS_BROWSER = browser.BROWSER is not None or os.environ.get("CI") == "true"
 HAS_IMAGES = os.environ.get("TRAINER_OPENCV") != "0"
 SCREENSHOTS = os.environ.get("TRAINER_SCREENSHOTS")  # a folder for screenshots of the pages
 SCALARS = {"train": ("loss", "top1", "mae", "lr", "images_per_second"), "validation": ("loss", "top1", "top5", "mae", "rmse", "r2")}
 IMAGES = ["--config", REPOSITORY / "configs" / "quickstart.yaml", "training.epochs=null", "training.steps=4", "logging.every_steps=1",
           "logging.histograms_every_epochs=1"]
-# The second run mixes images, and has another optimizer, with keys of its own.
+# The second run mixes images, and has another optimizer with its own keys.
 OTHER = ["optimizer={name: adamw, lr: 0.01, weight_decay: 0.05}", "dataset.batch_transforms=[mixup: {alpha: 1}]"]
 NUM_CLASSES = 10
 BATCH = 50
@@ -109,11 +109,11 @@ class EventsTest(unittest.TestCase):
         self.assertEqual((event.height, event.width), shown.shape[:2])
         trainer("data", "show", *IMAGES, "--count", BATCH, "--output", FOLDER / "shown.png")
         expected = pixels_of((FOLDER / "shown.png").read_bytes())
-        # Undoing the normalisation rounds.
+        # Undoing the normalisation rounds, so pixels may differ by 1.
         self.assertEqual(shown.shape, expected.shape)
         self.assertLessEqual(np.abs(shown - expected).max(), 1)
         self.assertGreater(len(np.unique(shown)), 200)
-        # The images of the other run are mixtures of two images.
+        # The images of the second run are mixtures of two images.
         (event,) = events_of(RUNS / "adamw").Images("train/first_batch")
         mixed = pixels_of(event.encoded_image_string)
         self.assertEqual(mixed.shape, expected.shape)
@@ -127,7 +127,7 @@ class EventsTest(unittest.TestCase):
         self.assertEqual(confusion.shape, (NUM_CLASSES, NUM_CLASSES))
         shares = confusion / np.maximum(1, confusion.sum(axis=1, keepdims=True))
         expected = np.rint(255 + shares[..., None] * (np.array([8, 48, 107]) - 255))
-        # The upper left pixel of each cell. "1 automobile" has 12 characters.
+        # Selects the upper left pixel of each cell. "1 automobile" has 12 characters.
         width = max(16, 6 * len(str(confusion.max())) + 4)
         top, left = picture.shape[0] - 4 - 16 * NUM_CLASSES, 12 * 6 + 8
         cells = picture[top:top + 16 * NUM_CLASSES:16, left:left + width * NUM_CLASSES:width]
@@ -149,7 +149,7 @@ class EventsTest(unittest.TestCase):
                 continue
             counts, edges = np.histogram(values, bins=64, range=(values.min(), values.max()))
             np.testing.assert_allclose(histogram.bucket_limit, edges[1:], rtol=0, atol=1e-12)
-            # A value on an edge may be counted on either side of it.
+            # A value on the edge of an interval may be counted on either side.
             self.assertLessEqual(np.abs(np.array(histogram.bucket) - counts).sum(), 2)
             self.assertEqual(sum(histogram.bucket), values.size)
 
@@ -168,7 +168,7 @@ class EventsTest(unittest.TestCase):
         self.assertGreater(end.end_time_secs, start.start_time_secs)
 
 
-# All text of the page, with that of elements that hide their content from document.body.innerText.
+# All text of the page, including that of elements whose content document.body.innerText does not contain.
 PAGE_TEXT = """(() => { const texts = [];
   const visit = (node) => {
     if (node.nodeType === Node.TEXT_NODE) texts.push(node.data);

@@ -34,7 +34,8 @@ class TorchrunTest(EqualRunsCase):
                 self.assert_equal_runs(self.run_dir, self.launch_straight(self.folder, 2))
 
     def test_a_killed_rank_is_started_again(self):
-        """Killed two steps after a checkpoint. The restarted rank is not killed again, because fewer steps remain than the fault waits for."""
+        """A rank is killed two steps after a checkpoint. The restarted rank is not killed again, because fewer steps remain than the fault
+        needs."""
         run = self.torchrun("restarted", f"--master-port={free_port()}", "--max-restarts=1", fault="1 training 16 kill")
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertRegex(run.stderr, r"resumes from \S+/step_00000014\.pt: epoch 2, step 14")

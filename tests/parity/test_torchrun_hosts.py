@@ -1,5 +1,5 @@
-"""A run on three hosts under torchrun, of which one is lost and returns, and another one is lost for good: `torchrun --nnodes 2:3` decides
-which hosts take part, and the program resumes with that number of ranks. Takes a minute."""
+"""A run on three hosts under torchrun: one host is lost and returns, another is lost permanently. `torchrun --nnodes 2:3` decides which
+hosts take part, and the program resumes with that number of ranks. Takes a minute."""
 
 import json
 import os
@@ -23,7 +23,7 @@ TIMES = "last_call_timeout=2,join_timeout=60,keep_alive_interval=1,keep_alive_ma
 
 
 def measured(run_dir):
-    """What is measured: of each interval of training and each validation its place with the number of samples, and the loss."""
+    """For each training interval and each validation: its step, the number of samples, and the loss."""
     events = map(json.loads, (run_dir / "metrics.jsonl").read_text().splitlines())
     events = [event for event in events if event["event"] in ("train", "validation")]
     return [(event["event"], event["epoch"], event["step"], event.get("num_samples")) for event in events], [event["loss"] for event in events]
@@ -33,7 +33,7 @@ class TorchrunHostsTest(LaunchCase):
     def setUp(self):
         super().setUp()
         self.hosts = Hosts(self, ADDRESSES)
-        # torchrun looks up the name of its host.
+        # torchrun looks up the name of its host, so /etc/hosts must contain it.
         names = "".join(f"{address} {host}\n" for host, address in {"localhost": "127.0.0.1", **ADDRESSES}.items())
         for host in ADDRESSES:
             self.hosts.write_etc(self, host, {"hosts": names})
@@ -68,7 +68,7 @@ class TorchrunHostsTest(LaunchCase):
         return [int(size) for size in re.findall(r"^training .*  world_size (\d)", self.log_of("node-a"), re.MULTILINE)]
 
     def wait_for_steps(self, starts):
-        """Waits until the last of this many starts has trained."""
+        """Waits until the last of this number of starts has trained."""
         def is_past():
             started = self.log_of("node-a").split("\ntraining ")
             return len(started) == starts + 1 and "\nepoch " in started[-1]
@@ -76,14 +76,14 @@ class TorchrunHostsTest(LaunchCase):
         self.wait_for(is_past)
 
     def assert_straight(self):
-        """The run has measured what an uninterrupted run on one host measures, on the same samples."""
+        """The run has the same events as an uninterrupted run on one host, on the same samples."""
         straight = self.folder / "straight"
         subprocess.run([BINARY, "--config", str(CONFIG), "--run-dir", str(straight), *SETTINGS], cwd=ROOT, check=True, capture_output=True)
         places, losses = measured(self.run_dir)
         straight_places, straight_losses = measured(straight)
         self.assertEqual(places, straight_places, self.log_of("node-a"))
         for loss, expected in zip(losses, straight_losses):
-            # Sums of other parts, in float32.
+            # The losses are float32 sums of other parts.
             self.assertAlmostEqual(loss, expected, delta=1e-3 * abs(expected))
 
     def test_hosts_come_and_go(self):

@@ -1,5 +1,5 @@
-"""`trainer verify-export`: exported files of all kinds agree with their checkpoint, and files that do not are found: other weights, other preprocessing,
-networks of other programs, and what is no network. TRAINER_BINARY is the program."""
+"""`trainer verify-export` accepts exported files of all kinds, and detects files that do not agree with their checkpoint: other weights,
+other preprocessing, networks of other programs, and files without a network. TRAINER_BINARY is the program."""
 
 import importlib.util
 import json
@@ -29,14 +29,14 @@ dataset: {{name: image_folder, root: ROOT, train_transforms: {TRANSFORMS}, valid
 training: {{epochs: 1}}
 runtime: {{device: cpu}}
 """
-# The tolerance for float32 sums in another order, as in test_export_images.py; another preprocessing makes differences of more than 0.01.
+# The tolerance for float32 sums in another order, as in test_export_images.py. Another preprocessing causes differences of more than 0.01.
 ROUNDINGS = 1e-5
 CLASSES = ["cat", "dog", "owl"]
 SIZES = ((375, 500), (61, 47), (40, 40), (73, 300), (97, 64))
 
 
 def fold_batches(network, images, transform):
-    """Statistics of batch normalization that fit these images, so that no class has the probability 1."""
+    """Sets the statistics of batch normalisation from these images, so that no class has the probability 1."""
     with torch.no_grad():
         batch = torch.stack([transform(image) for image in images])
         for _ in range(30):
@@ -45,7 +45,7 @@ def fold_batches(network, images, transform):
 
 
 def without_antialiasing(image):
-    """With 40 pixels on the shorter edge, as cv::resize."""
+    """Resizes the shorter edge to 40 pixels like cv::resize, without antialiasing."""
     shorter = min(image.size)
     size = [40 * image.height // shorter, 40 * image.width // shorter]
     pixels = torch.from_numpy(numpy.asarray(image).copy()).permute(2, 0, 1)[None].float()
@@ -99,7 +99,7 @@ class VerifyExportTest(unittest.TestCase):
         return run.stderr if code not in (0, 1) else run
 
     def test_files_of_all_kinds(self):
-        """Also whether the reported figures are those of predictions and of the other programs."""
+        """Also checks that the reported figures equal those of predictions and of the other programs."""
         for name, *flags in (("image.onnx",), ("both.onnx", "--outputs", "both"), ("image.pt",), ("both.pt", "--outputs", "both"),
                              ("logits.pt", "--outputs", "logits"), ("probabilities.pt", "--input", "tensor", "--outputs", "probabilities"), ("four.onnx", "--input", "tensor", "--batch-size", 4)):
             with self.subTest(name):
@@ -131,7 +131,7 @@ class VerifyExportTest(unittest.TestCase):
         self.assertIn("data/train/", found["image_of_largest_difference"])
 
     def test_other_preprocessing(self):
-        """The differences are those that OpenCV and Pillow make."""
+        """The reported differences are those between OpenCV and Pillow."""
         cubic = self.save("cubic.pt", self.network, config=CONFIG.replace("ROOT", str(self.folder / "data")).replace("size: 40", "size: 40, interpolation: bicubic"))
         for name, *flags in (("cubic.onnx",), ("cubic_tensor.onnx", "--input", "tensor")):
             file = self.export(name, *flags, checkpoint=cubic)
@@ -149,7 +149,7 @@ class VerifyExportTest(unittest.TestCase):
                             of_way = self.network(Compose(self.transform.transforms[1:])(resized)[None]).softmax(1)
                             of_checkpoint = self.network(Compose([Resize(40, torchvision.transforms.InterpolationMode.BICUBIC), *self.transform.transforms[1:]])(image)[None]).softmax(1)
                             differences.append((of_way - of_checkpoint).abs().max().item())
-                    # OpenCV computes with 11 bits, so that a pixel can differ by one.
+                    # OpenCV computes with 11 bits, so a pixel can differ by one.
                     self.assertAlmostEqual(found["largest_difference"], max(differences), delta=1e-5 if resize else 0.01)
                     self.assertGreater(max(differences), 0.02)
         plain = self.save("plain.pt", self.network, config=CONFIG.replace("ROOT", str(self.folder / "data")).replace("resize: {size: 40}, ", ""))
@@ -182,12 +182,12 @@ class VerifyExportTest(unittest.TestCase):
                              f"error: {named}: its values for .*png are not finite numbers and cannot be compared\n")
 
     def test_files_of_python(self):
-        """TorchScript of torch.jit.trace, and ONNX of other tools: the network's input, and logits."""
+        """TorchScript of torch.jit.trace, and ONNX of other tools, whose input is that of the network and whose output is logits."""
         script = self.folder / "python.pt"
         torch.jit.trace(self.network, torch.zeros(1, 3, 32, 32)).save(script)
         found = json.loads(self.verify(script, "--data", self.images, "--json").stdout)
         self.assertLess(found["largest_difference"], ROUNDINGS)
-        # With several outputs the first one counts; the message about a difference says what to check.
+        # If a network has several outputs, the first one is compared. The message about a difference says what to check.
         class Several(torch.nn.Module):
             def __init__(self, network):
                 super().__init__()
@@ -205,7 +205,7 @@ class VerifyExportTest(unittest.TestCase):
         half = self.export("half.onnx", "--fp16")
         self.assertIn("; if the file uses float16, set a larger --tolerance\n", self.verify(half, "--data", self.images, "--tolerance", "1e-5", code=1).stderr)
         self.verify(half, "--data", self.images, "--tolerance", 0.02)
-        # A file of an earlier version of trainer export.
+        # Files like those of an earlier version of trainer export.
         for description in ("{\"trainer\": \"0.1.0\"}", "{\"trainer\": \"1\", \"checkpoint_sha256\": \"\", \"input\": \"images\", \"outputs\": []}",
                             "{\"trainer\": \"1\", \"checkpoint_sha256\": \"\", \"input\": \"images\", \"outputs\": 3}"):
             torch.jit.save(torch.jit.load(script), script, _extra_files={"trainer.json": description})
@@ -222,7 +222,7 @@ class VerifyExportTest(unittest.TestCase):
         for name, *flags in (("warm.onnx",), ("warm.pt", "--outputs", "logits")):
             found = json.loads(self.verify(self.export(name, *flags, checkpoint=calibrated), "--data", self.images, "--json", checkpoint=calibrated).stdout)
             self.assertLess(found["largest_difference"], ROUNDINGS)
-        # A file from before the calibration.
+        # A file that was exported before the calibration.
         run = self.verify(self.export("cold.onnx"), "--data", self.images, checkpoint=calibrated, code=1)
         self.assertIn("for example by trainer calibrate", run.stderr)
 
@@ -277,7 +277,7 @@ class VerifyExportTest(unittest.TestCase):
         self.assertIn("it holds weights but no experiment; give a checkpoint", self.verify(two, "--data", self.images, checkpoint=weights, code=2))
 
     def test_a_data_set_of_pixels_and_averaged_parameters(self):
-        """More images than are compared without a progress bar."""
+        """Compares enough images for a progress bar."""
         config = self.folder / "small.yaml"
         config.write_text((ROOT / "configs" / "quickstart.yaml").read_text())
         run = self.folder / "pixels"
@@ -292,7 +292,7 @@ class VerifyExportTest(unittest.TestCase):
             self.assertEqual((found["num_images"], found["num_unusable"]), (120, 0))
             self.assertLess(found["largest_difference"], ROUNDINGS)
             self.assertIn("compared 120 of 120 samples", done.stderr)
-        # The parameters differ from their averages.
+        # The last file has the averaged parameters, which differ from the parameters.
         done = subprocess.run([BINARY, "verify-export", file, "--checkpoint", run, "--runtime", RUNTIME, "--limit", "8", "--tolerance", "1e-4"], cwd=ROOT, capture_output=True)
         self.assertEqual(done.returncode, 1)
 
@@ -329,7 +329,7 @@ class VerifyExportTest(unittest.TestCase):
         for runtime, text in ((self.folder / "none.so", "none.so: the library cannot be loaded: "),
                               (pathlib.Path(BINARY).with_name("libtrainer_predict.so"), "libtrainer_predict.so: it is not the library of ONNX Runtime")):
             self.assertIn(text, self.trainer(*args, "--runtime", runtime, code=2).stderr)
-        # TorchScript needs none.
+        # TorchScript files need no runtime.
         self.trainer("verify-export", self.export("image.pt"), *args[2:], environment={"PATH": str(bare)}.items())
 
 

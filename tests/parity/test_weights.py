@@ -1,5 +1,5 @@
-"""model.weights: files as torchvision publishes them, which its own constructors write here, begin a training strictly; only the last layer
-is new. TRAINER_BINARY is the program."""
+"""model.weights: training starts from files as torchvision publishes them, which torchvision's own constructors write here; all tensors but
+the last layer must fit. TRAINER_BINARY is the program."""
 
 import os
 import pathlib
@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def old_name(model, name):
-    """The name in the published files, which older versions wrote."""
+    """The name of the tensor in the published files, which older versions of torchvision wrote."""
     if model.startswith("densenet"):
         return re.sub(r"(denselayer\d+\.(?:norm|conv))(\d)", r"\1.\2", name)
     if model.startswith("vit"):
@@ -44,7 +44,7 @@ class WeightsTest(unittest.TestCase):
                 torch.save({old_name(name, key): value for key, value in model.state_dict().items()}, file)
                 config = self.folder / f"{name}.yaml"
                 size = 224 if name == "vit_b_16" else 64
-                # The smallest step changes no parameter but those that are 0.
+                # The learning rate is so small that a step changes only parameters that are 0.
                 config.write_text(f"experiment: {name}\nmodel: {{name: {name}, weights: file://{file}}}\n"
                                   f"dataset: {{name: synthetic, shape: [3, {size}, {size}], num_classes: 7, num_train: 2, num_validation: 1}}\n"
                                   "optimizer: {name: sgd, lr: 1.0e-30}\ndataloader: {batch_size: 2}\ntraining: {steps: 1}\nruntime: {device: cpu}\n"

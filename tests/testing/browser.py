@@ -1,4 +1,4 @@
-"""A headless Chromium that opens a page and reports its activity, with the DevTools protocol over a pipe."""
+"""A headless Chromium that opens a page and reports its messages and requests, controlled by the DevTools protocol over a pipe."""
 
 import base64
 import json
@@ -11,14 +11,14 @@ BROWSER = shutil.which("chromium-headless-shell") or shutil.which("chromium")
 
 
 class Browser:
-    """One page. `messages`: what it wrote to the console as an error or warning, and its exceptions. `requests`: the addresses that it requested."""
+    """One page. `messages`: its errors and warnings on the console, and its exceptions. `requests`: the addresses that it requested."""
 
     def __init__(self, profile):
         to_browser, our_write = os.pipe()
         our_read, from_browser = os.pipe()
 
         def connect():
-            # The browser reads from descriptor 3 and writes to 4. The copies lie above both.
+            # The browser reads from descriptor 3 and writes to 4. The pipes are first copied to descriptors above these.
             high = [os.dup2(descriptor, 60 + at) for at, descriptor in enumerate((to_browser, from_browser))]
             os.dup2(high[0], 3)
             os.dup2(high[1], 4)

@@ -1,9 +1,8 @@
 #pragma once
-// A device of LibTorch that computes with the kernels of the CPU in memory that counts as its own: what the program does for a GPU, with
-// values. Only one file of a test program includes it.
-//
-// Its CUDA graphs (recording_module()) behave as real ones, but for streams and memory: while a graph is recorded nothing is computed and
-// no value can be read, and a replay reads and writes the tensors that were there when it was recorded.
+// A device of LibTorch that computes with the CPU's kernels, in memory that counts as the device's own. It tests the program's code for
+// GPUs with real values. Only one file of a test program may include this header. Its CUDA graphs (recording_module()) behave like real
+// ones except for streams and memory: while a graph is recorded, nothing is computed and no value can be read; a replay reads and writes
+// the recorded tensors.
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
@@ -24,7 +23,7 @@ namespace trainer::testing::computing {
 
 inline const c10::Device kDevice{c10::DeviceType::PrivateUse1, 0};
 
-// One device with one stream, whose work is done immediately.
+// One device with one stream, on which work is done immediately.
 class Guard final : public c10::impl::NoOpDeviceGuardImpl<c10::DeviceType::PrivateUse1> {
  public:
   c10::Device exchangeDevice(c10::Device) const override { return kDevice; }
@@ -36,7 +35,7 @@ class Guard final : public c10::impl::NoOpDeviceGuardImpl<c10::DeviceType::Priva
 };
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
 
-// A tensor of another device with the same memory, which it keeps alive.
+// Returns a tensor on another device with the same memory, which the tensor keeps alive.
 inline at::Tensor view_on(const at::Tensor& tensor, c10::Device device) {
   const auto& storage = tensor.storage();
   auto* const held = new c10::Storage(storage);
@@ -50,7 +49,7 @@ inline at::Tensor view_on(const at::Tensor& tensor, c10::Device device) {
   return view;
 }
 
-// Random numbers of the device: those of the CPU's generator.
+// The device's random numbers, which are those of the CPU's generator.
 class Generator final : public c10::GeneratorImpl {
  public:
   explicit Generator(at::Generator cpu)
@@ -101,7 +100,7 @@ c10::IValue with_tensors(const c10::IValue& value, const Replace& replace) {
   return value;
 }
 
-// Calls an operator of the CPU. `is_dry`: with copies of the arguments, so that nothing has changed afterwards.
+// Calls an operator of the CPU. `is_dry`: with copies of the arguments, so that the call changes nothing.
 inline Stack call_on_cpu(const c10::OperatorHandle& op, const Stack& arguments, bool is_dry) {
   std::vector<std::pair<at::Tensor, at::Tensor>> pairs;  // on the CPU, on the device
   const auto to_cpu = [&](const at::Tensor& tensor) {
@@ -184,7 +183,7 @@ class Recording final : public device::CudaGraph {
   std::vector<RecordedCall> calls_;
 };
 
-// A placement on this device.
+// Returns a placement on this device.
 inline const device::CudaModule* recording_module() {
   static constexpr device::CudaModule kModule{.peak_memory = [](int) { return uint64_t{0}; },
                                               .record_graph =
@@ -203,7 +202,7 @@ inline void call(const c10::OperatorHandle& op, Stack* stack) {
   if (name == "aten::convolution_overrideable") used = find("aten::convolution");
   if (name == "aten::convolution_backward_overrideable") {
     used = find("aten::convolution_backward");
-    arguments.insert(arguments.begin() + 3, c10::IValue());  // the shape of a bias
+    arguments.insert(arguments.begin() + 3, c10::IValue());  // the shape of a bias; empty: none
   }
   TORCH_CHECK(recording == nullptr || name != "aten::_local_scalar_dense", "a value was read in a recording");
   auto results = call_on_cpu(used, arguments, recording != nullptr);
@@ -241,13 +240,13 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("_copy_from", &copy_from);
   library.impl("convolution_overrideable", torch::CppFunction::makeFromBoxedFunction<&call>());
   library.impl("convolution_backward_overrideable", torch::CppFunction::makeFromBoxedFunction<&call>());
-  // Module::to gives a parameter the data of another device.
+  // Module::to gives a parameter the data of another device, which LibTorch allows only if this returns true.
   library.impl(
       "_has_compatible_shallow_copy_type", +[](const at::Tensor&, const at::Tensor&) { return true; });
 }
 
 [[maybe_unused]] inline const bool is_registered = [] {
-  // With a name it is the accelerator that autograd computes on.
+  // autograd uses the device as the accelerator only if it has a name.
   c10::register_privateuse1_backend("computing");
   at::RegisterPrivateUse1HooksInterface(new Hooks);
   return true;

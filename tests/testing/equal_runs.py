@@ -15,9 +15,9 @@ RUN = ["--config", ROOT / "configs" / "quickstart.yaml", "model={name: demo_conv
        "dataset={name: synthetic, shape: [3, 32, 32], num_classes: 10, num_train: 80, num_validation: 40}", "dataset.train_transforms=[]",
        "dataset.validation_transforms=[]", "dataloader={batch_size: null, global_batch_size: 8}", "validation={batch_size: 8, every_epochs: 1}", "training.epochs=3",
        "checkpoint={every_steps: 7, keep_last: 2}", "logging.every_steps=5", "runtime.device=cpu", "distributed.hang_seconds=60"]
-# One thread, because results depend on the number of threads and launchers choose it.
+# One thread, because results depend on the number of threads, which launchers set.
 SHORT_RUN = [*map(str, RUN), "runtime.threads=1"]
-# Without the variables of launchers, which may have started the tests.
+# Excludes the variables of launchers, which may have started the tests.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "OMPI_", "PMI_", "PMIX_", "MASTER_", "TORCHELASTIC_"))
                and name not in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")}
 

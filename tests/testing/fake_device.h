@@ -1,5 +1,5 @@
 #pragma once
-// A device for LibTorch's events whose work progresses only when the test advances it; it replaces a GPU. One for each thread.
+// A device for LibTorch's events whose work progresses only when the test advances it, in the place of a GPU. Each thread has one device.
 
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
@@ -17,10 +17,10 @@ class FakeDevice : public c10::impl::NoOpDeviceGuardImpl<c10::DeviceType::Privat
   // Completes all queued work.
   static void catch_up() { done = given; }
 
-  static inline thread_local double given = 0;  // seconds of work
+  static inline thread_local double given = 0;  // seconds of queued work
   static inline thread_local double done = 0;
-  static inline thread_local int num_events = 0;             // that exist
-  static inline thread_local int num_waits = 0;              // for events that the device had not reached
+  static inline thread_local int num_events = 0;             // number of existing events
+  static inline thread_local int num_waits = 0;              // number of waits for events that the device had not reached
   static inline thread_local std::function<void()> on_wait;  // called when the host waits for an event
 
   void record(void** event, const c10::Stream&, c10::DeviceIndex, c10::EventFlag) const override {

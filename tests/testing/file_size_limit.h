@@ -5,7 +5,7 @@
 
 namespace trainer::testing {
 
-// Replaces a full disk: writing fails at the same place.
+// Imitates a full disk: a write that exceeds the limit fails.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) : old_handler_(::signal(SIGXFSZ, SIG_IGN)) {

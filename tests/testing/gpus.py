@@ -6,8 +6,8 @@ import functools
 
 @functools.cache
 def visible_gpus():
-    """The names of the GPUs that the NVIDIA driver shows to this process, and why there are none. /proc/driver/nvidia is missing on some
-    systems with GPUs, such as WSL."""
+    """The names of the GPUs that the NVIDIA driver shows to this process; if there are none, also the reason. Does not use
+    /proc/driver/nvidia, because it is missing on some systems with GPUs, such as WSL."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:

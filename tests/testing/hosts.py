@@ -48,12 +48,12 @@ class Hosts:
         self.configure(host, "link", "set", self.cables[host], "down")
 
     def on(self, host):
-        """The words that make a command line run on that host."""
+        """The words before a command line that make it run on that host."""
         return ["ip", "netns", "exec", self.spaces[host], "unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', host]
 
     def write_etc(self, case, host, files):
-        """Programs on that host find these files in /etc: name and text."""
-        # `ip netns exec` puts those of this folder in place of those in /etc.
+        """Makes programs on that host find these files in /etc. `files`: names and texts."""
+        # `ip netns exec` mounts the files of this folder over those in /etc.
         folder = pathlib.Path("/etc/netns") / self.spaces[host]
         folder.mkdir(parents=True)
         case.addCleanup(shutil.rmtree, folder)

@@ -11,7 +11,7 @@ namespace trainer::world {
 
 using Variables = std::map<std::string, std::string>;
 
-// An environment with these variables, which have to outlive it.
+// An environment with these variables. The variables must outlive it.
 inline Environment of(const Variables& variables) {
   return [&variables](const std::string& name) {
     const auto found = variables.find(name);

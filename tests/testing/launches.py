@@ -16,12 +16,12 @@ import time
 from ports import free_port
 from program import BINARY, ROOT, FolderCase
 
-# To be preloaded; before what the tests themselves run with.
+# The libraries to preload: the faults, then those that the tests' environment preloads.
 FAULTS = ":".join(filter(None, (os.environ["TRAINER_FAULTS"], os.environ.get("LD_PRELOAD"))))
 HANG_SECONDS = 4
 NUM_RANKS = 3
 CONFIG = ROOT / "configs" / "quickstart.yaml"
-# A step takes a fraction of a second, a validation of many batches follows step 2, and training does not end on its own.
+# A step takes a fraction of a second, a validation with many batches follows step 2, and training does not end on its own.
 SETTINGS = ["model={name: demo_conv, num_classes: 10}", "training.epochs=100000", "dataloader={batch_size: null, global_batch_size: 600}",
             "validation.batch_size=10", f"distributed.hang_seconds={HANG_SECONDS}"]
 
@@ -105,7 +105,7 @@ class LaunchCase(FolderCase):
         left = [f"process {pid}" for pid in processes_of(process.pid)]
         left += [f"shared memory {name}" for name in shared_memory() - self.shared_memory_before]
         try:
-            socket.create_server(("127.0.0.1", self.port)).close()  # as the next run's rank 0
+            socket.create_server(("127.0.0.1", self.port)).close()  # the next run's rank 0 will open this port
         except OSError as error:
             left.append(f"port {self.port}: {error}")
         try:

@@ -54,7 +54,7 @@ void fill(models::Model& model, uint64_t seed) {
   }
 }
 
-// A network may have fitted its buffers to the data of the session, which Python does not have.
+// Restores the buffers that the network has fitted to the session's data, which Python does not have.
 void restore_buffers(models::Model& model, const models::Model& unfitted) {
   const torch::NoGradGuard no_grad;
   const auto from = unfitted.buffers();

@@ -10,7 +10,7 @@
 
 namespace trainer::testing {
 
-// Files of small data sets in the place of those that are not in the repository, while this object exists: each has two classes in use, and
+// While an object exists, files of small data sets replace those that are not in the repository. Each data set has two classes in use, and
 // images for training and for validation.
 class SmallDatasets {
  public:
@@ -23,15 +23,16 @@ class SmallDatasets {
     write_mnist(folder_.path() / "MNIST/raw");
   }
 
-  // The data sets' own folders, and imagefolder/ with train/ and val/, are in it.
+  // The folder that contains the folders of the data sets, and imagefolder/ with train/ and val/.
   const std::filesystem::path& root() const { return folder_.path(); }
 
-  // Overrides for loading one of configs/ without its data. Those whose number of classes comes from the files need them at that time.
+  // Returns overrides with which an experiment of configs/ can be loaded without its data. If its number of classes comes from the files,
+  // the files must exist at that time.
   std::vector<std::string> overrides_for(const std::filesystem::path& config) const {
     const auto name = config.stem().string();
     if (name == "imagefolder") return {"dataset.root=" + (folder_.path() / "imagefolder").string()};
     if (name == "finetune") {
-      // Without the network.
+      // Without the pretrained network, which would have to be downloaded.
       const std::string resize = "[resize: {size: [32, 32]}]";
       return {"dataset.root=" + (folder_.path() / "imagefolder").string(), "model.weights=''", "dataset.train_transforms=" + resize,
               "dataset.validation_transforms=" + resize};

@@ -31,7 +31,7 @@ class Stranger:
         self.socket.sendall(bytes([query]) + b"".join(struct.pack("<Q", len(text)) + text for text in texts))
 
     def keys(self):
-        """All keys, as the store holds them: with a leading slash."""
+        """All keys in the form in which the store holds them: with a leading slash."""
         self.send(LIST_KEYS)
         count, = struct.unpack("<Q", self.read(8))
         return [self.read_bytes().decode() for _ in range(count)]

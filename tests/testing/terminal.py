@@ -20,7 +20,7 @@ class Screen:
         self.columns = columns
         self.rows = [""]
         self.column = 0
-        self.wrapped = []  # the rows that were too long for one line
+        self.wrapped = []  # rows that were too long for one line
 
     def write(self, text):
         for part in re.findall(r"\x1b\[[0-9;]*[A-Za-z]|.", text, re.DOTALL):
@@ -54,7 +54,8 @@ class Screen:
 
 
 def run(command, columns=80, term="xterm", interrupt_at=None, **options):
-    """Runs the command on a terminal of its own; returns its exit code and what it wrote there. `interrupt_at`: what is followed by SIGINT."""
+    """Runs the command on a terminal of its own; returns its exit code and its output there. `interrupt_at`: the output after which SIGINT
+    is sent."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     environment = {**os.environ, "TERM": term}

@@ -9,7 +9,7 @@ PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "troubleshooting.m
 PLACEHOLDERS = {"RANK": r"\d+", "SIZE": r"\d+", "PROCESS": r"\d+", "HOST": r"\S+", "STEP": r"\d+", "SECONDS": r"[\d.]+m?\d*s",
                 "PHASE": r"(?:start-up|the set-up of NCCL|(?:loading of )?step \d+|validation|checkpoint)", "ADDRESS": r"\S+:\d+", "PORT": r"\d+", "FILE": r"\S+",
                 "CODE": r"\d+", "NUMBER": r"\d+", "TEXT": r"\S.*"}
-# In the column of exit codes, if the run continues.
+# The text in the column of exit codes if the run continues.
 CONTINUES = "continues"
 
 

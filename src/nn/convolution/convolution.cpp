@@ -73,7 +73,8 @@ bool supports_strided(const torch::Tensor& x, const torch::Tensor& weight) {
 }
 
 torch::Tensor convolve_strided(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, int64_t stride) {
-  TORCH_CHECK(supports_strided(x, weight), "a strided convolution of ", x.sizes(), " with ", weight.sizes());
+  TORCH_CHECK(supports_strided(x, weight), "convolve_strided does not support an input of shape ", x.sizes(), " with a weight of shape ",
+              weight.sizes());
   // An autograd function does not accept undefined tensors.
   const auto given = bias.defined() ? std::optional(bias) : std::nullopt;
   constexpr auto kLayout = at::MemoryFormat::ChannelsLast;
@@ -98,7 +99,7 @@ int64_t balanced_block(int64_t num_tiles, int64_t num_channels) {
   return ceil_div(num_tiles, num_rounds * num_threads * kTilesAtOnce) * kTilesAtOnce;
 }
 
-// Calls act(i) for each i below `count` on all threads. A thread that is slower, because another process uses its core, processes fewer.
+// Calls act(i) for each i below `count` on all threads. A thread whose core is also used by another process gets fewer of the calls.
 template <class Act>
 void for_each_in_any_order(int64_t count, const Act& act) {
   std::atomic<int64_t> next = 0;
@@ -276,14 +277,16 @@ std::optional<Tile> fastest_tile(const torch::Tensor& x, const torch::Tensor& we
 }
 
 torch::Tensor convolve(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, Tile tile) {
-  TORCH_CHECK(supports(x, weight), "a convolution of ", x.sizes(), " with ", weight.sizes());
+  TORCH_CHECK(supports(x, weight), "the Winograd convolution does not support an input of shape ", x.sizes(), " with a weight of shape ",
+              weight.sizes());
   // An autograd function does not accept undefined tensors.
   const auto given = bias.defined() ? std::optional(bias) : std::nullopt;
   return Convolution::apply(x.contiguous(kLayout), weight.contiguous(kLayout), given, static_cast<int64_t>(tile));
 }
 
 torch::Tensor convolve_without_gradients(const torch::Tensor& x, const torch::Tensor& weight, const Addends& addends, Tile tile) {
-  TORCH_CHECK(supports(x, weight), "a convolution of ", x.sizes(), " with ", weight.sizes());
+  TORCH_CHECK(supports(x, weight), "the Winograd convolution does not support an input of shape ", x.sizes(), " with a weight of shape ",
+              weight.sizes());
   const torch::NoGradGuard no_grad;
   const Addends dense{addends.bias, addends.residual.defined() ? addends.residual.to(x.scalar_type()).contiguous(kLayout) : torch::Tensor(),
                       addends.relu};

@@ -1,7 +1,7 @@
 #pragma once
 // The weight gradient of 3×3 convolutions with padding 1 and any stride, by the direct algorithm with sums in registers. Tensors are dense
-// and channels_last, as in winograd_kernels.h. Does not include LibTorch, so that only
-// these loops are compiled for each instruction set.
+// and channels_last, as in winograd_kernels.h. This file does not include LibTorch, so that only these loops are compiled for each
+// instruction set.
 
 #include <cstdint>
 

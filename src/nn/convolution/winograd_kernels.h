@@ -4,8 +4,8 @@
 // (m + 2)² multiplications for each pair of channels instead of 9 m².
 //
 // Tensors are dense and channels_last: images [N][H][W][channels], weights [out][3][3][in]. These functions compute a part of the work on
-// the calling thread; convolution.cpp distributes the parts. Does not include LibTorch, so that only
-// these loops are compiled for each instruction set.
+// the calling thread; convolution.cpp distributes the parts. This file does not include LibTorch, so that only these loops are compiled
+// for each instruction set.
 //
 // S is the type of images and their gradients: float, double or BFloat16. Weights, transformed tiles and sums have the type
 // T = Computed<S>.

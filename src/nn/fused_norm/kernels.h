@@ -1,7 +1,7 @@
 #pragma once
 // The loops of batch normalisation fused with a ReLU and a residual addition, over tensors that are dense and channels_last: rows of
 // `num_channels` values, a multiple of kChannels. Each function computes some rows on the calling thread; fused_norm.cpp distributes the
-// rows. Does not include LibTorch, so that only these loops are compiled for each instruction set.
+// rows. This file does not include LibTorch, so that only these loops are compiled for each instruction set.
 //
 // S is the type of the tensors: float, double or BFloat16. Values per channel have the type Computed<S>.
 

@@ -1,4 +1,4 @@
-// Training on a device that is not the CPU, with the CPU's kernels, so that the values are known.
+// Training on a device that is not the CPU but uses its kernels, so that the expected values are known.
 
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ using device::CudaGraphChoice;
 using testing::bitwise_equal;
 using testing::computing::kDevice;
 
-// The last of six steps of an epoch has a smaller batch. The learning rate is the same number in float32.
+// The last of the six steps of an epoch has a smaller batch. The learning rate has the same value in float32 and float64.
 const std::string kText =
     "experiment: accelerator\n"
     "dataset: {name: synthetic, shape: [3, 32, 32], num_classes: 10, num_train: 44, num_validation: 8}\n"
@@ -36,7 +36,7 @@ const std::string kAdamW = "optimizer={name: adamw, lr: 0.0078125}";
 const std::string kResNet = "model={name: resnet20}";
 const std::string kDropout = "model={name: wide_resnet, depth: 10, width: 1, dropout: 0.3}";
 
-// The weights of step `step` are not finite.
+// Makes the weights non-finite in step `step`.
 class NonFiniteStep final : public TrainingHook {
  public:
   NonFiniteStep(Parts& parts, int64_t step) : parts_(parts), step_(step) {}
@@ -61,8 +61,8 @@ struct Settings {
   CudaGraphChoice graph = CudaGraphChoice::kOff;
   bool has_scaler = false;
   int64_t non_finite_step = -1;
-  std::filesystem::path folder = {};  // of checkpoints, of which the newest is resumed
-  int64_t max_steps = -1;             // before it is stopped
+  std::filesystem::path folder = {};  // of checkpoints; the newest one is resumed
+  int64_t max_steps = -1;             // number of steps after which the run is stopped; -1: none
 };
 
 std::unique_ptr<Parts> make_parts(const config::Experiment& experiment, const Settings& settings, Logger& logger) {
@@ -136,7 +136,7 @@ TEST(Accelerator, TrainingEqualsThatOnTheCpu) {
     const auto on_device = train(overrides, {});
     const auto on_cpu = train(overrides, {.device = torch::kCPU});
     expect_equal(on_device, on_cpu);
-    // The weight of an average is a float32 number on a GPU.
+    // On a GPU, the weight of an average is a float32 number.
     for (size_t i = 0; i < on_cpu.averages.size(); ++i) EXPECT_TRUE(at::allclose(on_device.averages[i], on_cpu.averages[i], 1e-5, 1e-6));
   }
 }

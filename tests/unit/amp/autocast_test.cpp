@@ -75,7 +75,7 @@ TEST(AutocastGuard, RestoresTheStateWhenAnExceptionPasses) {
   }
 }
 
-// Weights are cast once per outermost guard: an inner one leaves the cache, and the next outermost one sees new weights.
+// Weights are cast once per outermost guard: an inner guard keeps the cache, and the next outermost guard uses the new weights.
 TEST(AutocastGuard, CastWeightsLiveAsLongAsTheOutermostGuard) {
   torch::nn::Conv2d conv(torch::nn::Conv2dOptions(2, 1, 1).bias(false));
   const auto input = torch::ones({1, 2, 1, 1});

@@ -23,7 +23,7 @@ torch::Tensor param_with_grad(const torch::Tensor& grad) {
   return param;
 }
 
-// One step's check of these values as a gradient.
+// Checks these values as the gradient of one step.
 bool finds_inf(GradScaler& scaler, const torch::Tensor& grad) {
   scaler.unscale({param_with_grad(grad)});
   const auto found_inf = scaler.found_inf().item<float>();
@@ -74,7 +74,7 @@ TEST(GradScaler, ScalesTheLossAndUnscalesTheGradient) {
   EXPECT_EQ(scaler.found_inf().scalar_type(), torch::kFloat32);
 }
 
-// One list for each type and in any layout.
+// unscale() handles one list for each type, in any memory layout.
 TEST(GradScaler, UnscalesGradientsOfSeveralTypes) {
   GradScaler scaler({.init_scale = 4}, torch::kCPU);
   std::vector<torch::Tensor> params;
@@ -128,7 +128,7 @@ TEST(GradScaler, CallsInTheWrongOrderAreRefused) {
   EXPECT_EQ(scaler.growth_tracker().item<int>(), 1);
 }
 
-// The gradients of a float16 network overflow until the scale is small enough; only then does training begin.
+// The gradients of a float16 network overflow until the scale is small enough; only after that do steps train the network.
 TEST(GradScaler, FindsTheScaleOfAFloat16Network) {
   auto generator = at::make_generator<at::CPUGeneratorImpl>(1);
   const auto images = torch::randn({16, 8}, generator, torch::kFloat32);
@@ -160,7 +160,7 @@ TEST(GradScaler, FindsTheScaleOfAFloat16Network) {
   EXPECT_LT(last_loss, first_loss / 100);
 }
 
-// Scale, tracker and skipped steps after one more check for each of the values.
+// Returns scale, tracker and number of skipped steps after a check of each of the values.
 std::vector<double> follow(GradScaler& scaler, const std::vector<double>& values) {
   std::vector<double> states;
   for (const double value : values) {

@@ -125,7 +125,7 @@ TEST(Crash, DoesNotWaitForThreadsThatBlockSignals) {
     const auto duration = std::chrono::steady_clock::now() - begin;
     int count = 0;
     for (size_t at = text.find("blocks signals"); at != text.npos; at = text.find("blocks signals", at + 1)) ++count;
-    // A second for each would be 40 s.
+    // The threads are handled together; one second for each would be 40 s.
     _exit(count >= kNumThreads && duration < std::chrono::seconds(20) ? 0 : 1);
   }
   int status = 0;

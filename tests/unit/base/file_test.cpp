@@ -130,7 +130,7 @@ TEST(File, SymbolicLinksAreNotFollowedForWriting) {
   EXPECT_EQ(message_of([&] { const LineFile file(link); }),
             "cannot write " + link.string() + ": it is a symbolic link, which is not followed; remove the link");
   EXPECT_LT(lock_file(link, 0644).number(), 0);
-  // The temporary file of an atomic write; the file itself is replaced.
+  // An atomic write does not follow a link in the place of its temporary file; a link in the place of the file is replaced.
   const auto temporary = folder.path() / ("file.tmp" + std::to_string(::getpid()));
   std::filesystem::create_symlink(target, temporary);
   EXPECT_EQ(message_of([&] { write_file_atomically(folder.path() / "file", "x"); }),

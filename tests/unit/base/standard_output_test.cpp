@@ -17,8 +17,7 @@
 namespace trainer {
 namespace {
 
-// In a process of its own, whose standard output is `descriptor` (-1: closed) and whose SIGPIPE is ignored. Returns the message of an
-// error.
+// Prints in a separate process, whose standard output is `descriptor` (-1: closed) and whose SIGPIPE is ignored. Returns the error message.
 std::string message_of_printing(int descriptor, size_t size) {
   int report[2];
   if (::pipe(report) != 0) return "no pipe";
@@ -59,7 +58,7 @@ std::string message_of_printing(int descriptor, size_t size) {
 
 TEST(StandardOutput, WhatCannotBeWrittenIsOneErrorWithItsReason) {
   const Descriptor full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
-  // Some that waits in the buffer, and more than fits there.
+  // A text that stays in the buffer, and one that exceeds it.
   for (const size_t size : {1, 1 << 20}) {
     EXPECT_EQ(message_of_printing(full.number(), size), "cannot write to the standard output: No space left on device");
     EXPECT_EQ(message_of_printing(-1, size),

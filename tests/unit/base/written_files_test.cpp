@@ -72,7 +72,7 @@ TEST(WrittenFiles, AListThatCannotBeWrittenIsNotLeftBehind) {
   EXPECT_FALSE(std::filesystem::exists(list));
 }
 
-// The state after a process was killed before it wrote the first line.
+// The list is empty if a process was killed before it wrote the first line.
 TEST(WrittenFiles, AnEmptyListGetsItsFirstLineAgain) {
   const testing::TemporaryFolder folder;
   const auto list = folder.path() / ".list";

@@ -116,7 +116,7 @@ TEST(LegacyFile, WithOtherReferencesToStoragesIsRefused) {
   EXPECT_THAT(refers(view(-1, 2)), beyond("first element -1, 2 elements"));
   EXPECT_THAT(refers(view(0, -1)), beyond("first element 0, -1 elements"));
   EXPECT_THAT(refers(view(1, kMax)), beyond(fmt::format("first element 1, {} elements", kMax)));
-  // The tensor has to be in the view, too.
+  // The tensor must also be inside the view.
   EXPECT_THAT(refers(view(1, 1)), HasSubstr("reaches beyond its storage (offset 0, sizes [2], strides [1], 1 elements)"));
   const auto bytes = "ctorch._utils\n_rebuild_tensor_v3\n((" + text("storage") + "ctorch.storage\nUntypedStorage\n" + text("a") +
                      text("cpu") + integer(8) + view(2, 4) + "tQ" + integer(0) + tuple({1}) + tuple({1}) + "\x89Nctorch\nint32\ntR.";

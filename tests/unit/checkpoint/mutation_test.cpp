@@ -67,7 +67,7 @@ TEST(Mutation, ATruncatedFileIsRefused) {
   for (size_t size = 0; size < file.size(); ++size) ASSERT_EQ(read_or_refuse(file.substr(0, size), kReadSafetensors), "") << size;
 }
 
-// Any exception other than a CheckpointError fails the test. The format has no checksums, so that other values may be read.
+// Any exception other than a CheckpointError fails the test. The format has no checksums, so a changed file may be read with other values.
 TEST(Mutation, AFlippedBitOfALegacyFileIsReadOrRefused) {
   for (const auto* name : {"pytorch_file/legacy.pt", "pytorch_file/legacy_python2.pt"}) {
     const auto file = read_corpus(name);
@@ -81,7 +81,8 @@ TEST(Mutation, AFlippedBitOfALegacyFileIsReadOrRefused) {
   }
 }
 
-// Any exception other than a CheckpointError fails the test. A stale checksum would hide most changes of a program, so each gets a new one.
+// Any exception other than a CheckpointError fails the test. A wrong checksum would hide most changes of a program, so it is updated after
+// each change.
 TEST(Mutation, AChangedByteOfAProgramOrHeaderIsReadOrRefused) {
   const auto program = read_corpus("pytorch_file/torch_save.pkl");
   const auto header = read_corpus("safetensors/header.json");

@@ -48,7 +48,7 @@ TEST(RefusedProgram, WouldExecuteCode) {
             at(2, "uses \"__builtin__.eval\", which is not plain data and is never executed"));
   EXPECT_EQ(program_refusal("ctorch\nQInt8Storage\n."),
             at(0, "uses \"torch.QInt8Storage\", which is not plain data and is never executed"));
-  // Whatever is in a name, the message is one line of a terminal's text.
+  // Whatever characters a name contains, the message is one printable line.
   EXPECT_THAT(program_refusal("c\x1b[2J\nevil\"\n."), StartsWith("a.pt: data.pkl, byte 0: uses \"\\x1b[2J.evil\\x22\", which"));
 }
 
@@ -137,7 +137,7 @@ TEST(RefusedProgram, WithMissingStorages) {
               ::testing::HasSubstr("refers to a storage of 9223372036854775807 elements"));
 }
 
-// Files of few bytes that request much memory.
+// Small files that request much memory.
 TEST(RefusedProgram, NeedsTooMuchMemory) {
   const auto too_much = StartsWith("a.pt: would need more than ");
   // Nested lists, each of which contains the one before it ten times.
@@ -148,7 +148,7 @@ TEST(RefusedProgram, NeedsTooMuchMemory) {
     bomb += std::string("eq") + i;
   }
   EXPECT_THAT(program_refusal("(" + bomb + "t."), too_much);
-  // One long text, many times.
+  // A list that contains the same long text many times.
   std::string repeats = "](" + text(std::string(10000, 'a')) + "q" + std::string(1, '\0');
   for (int i = 0; i < 2000; ++i) repeats += std::string("h\0", 2);
   EXPECT_THAT(program_refusal(repeats + "e."), too_much);

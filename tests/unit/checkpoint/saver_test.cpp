@@ -51,7 +51,7 @@ TEST(Saver, ReportsAFailureToWriteAndWritesTheNextCheckpoint) {
   EXPECT_TRUE(std::filesystem::exists(folder.path() / "checkpoints" / "step_00000002.pt"));
 }
 
-// Without finish(): the destructor waits for the write.
+// The test does not call finish(): the destructor waits for the write.
 TEST(Saver, EndsWithACompleteFile) {
   const testing::TemporaryFolder folder;
   const auto tree = tree_of(torch::ones({1 << 20}));

@@ -54,7 +54,7 @@ TEST_F(StoreTest, KeepsTheNewestAndTheBestAndTellsWhatItRemoves) {
   EXPECT_THAT(names(), ElementsAre("step_00000004.pt", "step_00000003.pt", "step_00000001.pt"));
 }
 
-// The run resumed from step 2, because the later ones were damaged, with a lower keep_last.
+// The run resumed from step 2 because the later checkpoints were damaged, and has a smaller keep_last.
 TEST_F(StoreTest, DamagedNewerFilesAreNotCounted) {
   auto first = store(4);
   for (const int step : {1, 2, 3, 4}) write(first, step, /*is_best=*/step == 1);
@@ -63,7 +63,7 @@ TEST_F(StoreTest, DamagedNewerFilesAreNotCounted) {
   auto second = store(1);
   write(second, 2);
   EXPECT_THAT(names(), ElementsAre("step_00000004.pt", "step_00000003.pt", "step_00000002.pt", "step_00000001.pt"));
-  // Now they are older than the newest one.
+  // The damaged files are now older than the newest one.
   EXPECT_THAT(write(second, 5), ElementsAre("step_00000004.pt", "step_00000003.pt", "step_00000002.pt"));
   EXPECT_THAT(names(), ElementsAre("step_00000005.pt", "step_00000001.pt"));
 }
@@ -87,7 +87,7 @@ TEST_F(StoreTest, FilesOfOthersStay) {
   EXPECT_THAT(write(second, 2), ElementsAre("step_00000001.pt"));
   EXPECT_THAT(names(), ElementsAre("step_00000002.pt", "step_1.pt", "step_00000000.pt"));
   for (const char* name : {"notes.tmp", "notes.tmp1", "step_00000001.pt.tmpx"}) EXPECT_TRUE(fs::exists(path() / name)) << name;
-  // A killed process left this one.
+  // A killed process has left this temporary file.
   EXPECT_FALSE(fs::exists(path() / "step_00000001.pt.tmp77"));
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// The error message for a wrong command line, and the exit code that main returns for it.
+// Returns the error message for a wrong command line, and the exit code that main returns for it.
 struct Refusal {
   std::string message;
   ExitCode exit_code = ExitCode::kDone;
@@ -114,7 +114,7 @@ TEST(Commands, RefuseWrongCommandLines) {
   }
 }
 
-// The output of a command line that requests help.
+// Returns the output of a command line that requests help.
 std::string help_of(const std::vector<std::string>& args) {
   ::testing::internal::CaptureStdout();
   try {
@@ -124,7 +124,7 @@ std::string help_of(const std::vector<std::string>& args) {
   return ::testing::internal::GetCapturedStdout();
 }
 
-// The options that the help of a command lists, and those of the command lines that it shows as examples.
+// Compares the options that the help of a command lists with those of the command lines that it shows as examples.
 TEST(Commands, ExamplesHaveTheOptionsOfTheirCommand) {
   for (const auto& command : all_commands()) {
     const auto text = help_of({command.name, "--help"});

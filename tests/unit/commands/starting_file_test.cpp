@@ -30,7 +30,7 @@ std::string file_for(const DatasetFacts& facts,
   return starting_file(facts, choose_preparation(facts), pixels);
 }
 
-// Without the check against the data set, whose files are not there.
+// Loads the text without the check against the data set, whose files do not exist here.
 config::Experiment load(const std::string& text) {
   auto registries = session::all_registries();
   registries.check = {};

@@ -55,7 +55,7 @@ TEST(Aliases, CopiesAreLimited) {
   std::string large = "a: &x " + std::string(500'000, 'x') + "\nb: [*x";
   for (int i = 0; i < 50; ++i) large += ", *x";
   EXPECT_NE(parsed(large + "]\n").find("x.yaml:2:"), std::string::npos);
-  // Each nested in the next one.
+  // Each anchor contains an alias of the one before it.
   std::string deep = "a0: &a0 [x]\n";
   for (int i = 1; i < 40; ++i) deep += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [*a" + std::to_string(i - 1) + "]\n";
   EXPECT_EQ(parsed(deep), "x.yaml:32:12: with this alias, values are nested more than 32 levels deep; use fewer levels");

@@ -131,7 +131,7 @@ TEST_F(BaseFiles, CyclesAreShown) {
   write("c.yaml", "base: b/b.yaml\n");
   EXPECT_EQ(read("a.yaml"),
             "c.yaml:1:7: base: these files are based on each other: b/b.yaml -> c.yaml -> b/b.yaml; remove one of the `base` keys");
-  // The same file twice is no cycle.
+  // A file that is included twice is not a cycle.
   write("d.yaml", "k: 1\n");
   write("e.yaml", "base: d.yaml\n");
   write("f.yaml", "base: [d.yaml, e.yaml]\n");

@@ -61,7 +61,7 @@ TEST(Findings, ASectionIsReadableWithoutProblemsOfItsKeys) {
   EXPECT_FALSE(findings.are_readable({"logging", "seed"}));
   EXPECT_FALSE(findings.are_readable({""}));
   EXPECT_TRUE(findings.are_readable({"logging", "training", "data"}));
-  // A contradiction leaves the section readable, but not consistent; a warning changes nothing.
+  // After a contradiction, the section is readable but not consistent; a warning has no effect.
   EXPECT_FALSE(findings.are_consistent({"logging"}));
   EXPECT_FALSE(findings.are_consistent({"training", "dataset"}));
   EXPECT_TRUE(findings.are_consistent({"training", "data"}));

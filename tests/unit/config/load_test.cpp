@@ -255,10 +255,10 @@ TEST(Load, ContradictionsOfASectionAreReportedAtTheirKey) {
   EXPECT_EQ(error(", first: 5, last: 4"), "x.yaml:4:39: dataset.last: before dataset.first");
   EXPECT_EQ(error(", first: 11"), "x.yaml:4:10: dataset.last: before dataset.first");
   EXPECT_EQ(error(", first: 11", {"dataset.last=3"}), "command line: dataset.last: before dataset.first");
-  // Checks are for sections whose values are known.
+  // Checks run only for sections whose values are known.
   EXPECT_EQ(error(", first: 11, last: x"), "x.yaml:4:40: dataset.last: expected an integer, got x");
   EXPECT_EQ(error(", first: 11, lasst: 1"), "x.yaml:4:34: dataset.lasst: unknown key; did you mean \"last\"?");
-  // Problems of other sections do not matter.
+  // Problems in other sections do not prevent the check.
   EXPECT_EQ(error(", first: 11", {"seed=x"}),
             "x.yaml:4:10: dataset.last: before dataset.first\n"
             "command line: seed: expected an integer >= 0, got x");
@@ -315,7 +315,7 @@ TEST(Load, ContradictionsBetweenSections) {
       {"runtime: {dtype: float64}\namp: {enabled: true}",
        "x.yaml:6:16: amp.enabled: true contradicts runtime.dtype: float64, because autocast computes in 16 bits; remove one of them"},
       {"runtime: {dtype: float64}\namp: {enabled: auto}", "no error"},
-      // The check needs both sections.
+      // The check does not run, because one of its two sections has a wrong value.
       {"runtime: {dtype: float64}\namp: {enabled: true, dtype: x}",
        "x.yaml:6:29: amp.dtype: expected one of auto, bfloat16, float16, got x"},
   };

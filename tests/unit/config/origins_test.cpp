@@ -17,7 +17,7 @@ constexpr const char* kText =
     "    - flip\n"
     "training: {epochs: 2}\n";
 
-// The same as run/session/check does.
+// Registries whose check completes values, as run/session/check does.
 Registries completing_registries() {
   auto registries = small_registries();
   registries.check = [](Experiment& experiment, Findings&) {
@@ -29,7 +29,7 @@ Registries completing_registries() {
   return registries;
 }
 
-// The comment after this text.
+// Returns the comment that follows this text.
 std::string origin_of(const std::string& line, const std::vector<std::string>& overrides = {}) {
   const auto registries = completing_registries();
   auto experiment = load_text(kText, "x.yaml", overrides, registries);

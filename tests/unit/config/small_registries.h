@@ -36,7 +36,7 @@ struct RateOptions {
   }
 };
 
-// With checks of two keys against each other.
+// Options with checks of two keys against each other.
 struct SpanOptions {
   int64_t first = 0;
   int64_t last = 10;

@@ -1,5 +1,5 @@
 #pragma once
-// A data set for tests of the loader, and what they do with it.
+// A data set for tests of the loader, and helpers of these tests.
 
 #include <gtest/gtest.h>
 

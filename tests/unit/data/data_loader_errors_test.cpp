@@ -60,7 +60,7 @@ TEST(DataLoaderErrors, SamplesThatCannotBeReadAreSkipped) {
       ASSERT_EQ(epoch.images.size(), 4U);
       EXPECT_TRUE(torch::equal(epoch.images[0], expected.images[0].slice(0, 1)));
       EXPECT_EQ(epoch.images[2].size(0), 3);
-      // Each is reported once.
+      // Each unreadable sample is reported once.
       EXPECT_EQ(skipped, (std::vector<std::string>{"sample 0: the file is damaged", "sample 7: the file is damaged",
                                                    "sample 13: the file is damaged", "sample 14: the file is damaged"}));
     }

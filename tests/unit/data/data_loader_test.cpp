@@ -45,7 +45,7 @@ class LinearSamples : public Dataset {
   DatasetInfo info_{.shape = {2}, .is_image = false, .num_classes = 0, .num_targets = 3};
 };
 
-// A device that copies nothing until its event is waited for.
+// A device that copies nothing until the host waits for its event.
 struct LazyDevice {
   struct Event final : CopyEvent {
     explicit Event(LazyDevice& device) : device_(device) {}
@@ -85,7 +85,7 @@ TEST(DataLoader, ABatchIsNotOverwrittenBeforeItIsCopied) {
       for (size_t number = 0; const auto* batch = loader.next(); ++number) {
         batch->copied->record();
         pending.push_back(batch->images);
-        // Workers have time to write where they should not.
+        // Gives workers the time to write to batches that they must not change.
         std::this_thread::sleep_for(std::chrono::milliseconds(2));
         for (size_t i = 0; i < pending.size(); ++i) {
           EXPECT_TRUE(pending[i].equal(expected.images[number + 1 - pending.size() + i])) << num_workers << " workers, batch " << number;
@@ -217,7 +217,7 @@ TEST(DataLoader, OddSizes) {
 
 TEST(DataLoader, ReusesItsBuffersAndDoesNotOverwriteTheBatchInUse) {
   const auto pipeline = augmenting_pipeline(CountingImages(1).info());
-  // At least one batch is kept for each thread.
+  // With 2 and with 3 threads, of which each has at least one batch ready.
   for (const auto& [num_workers, prefetch] : {std::pair{2, 3}, std::pair{3, 2}}) {
     const CountingImages dataset(200);
     DataLoader loader(dataset, pipeline, {.batch_size = 2, .num_workers = num_workers, .prefetch = prefetch});
@@ -323,7 +323,7 @@ TEST(DataLoader, CountsTheBatchesThatAreReadyWhenOneIsTaken) {
   const auto pipeline = augmenting_pipeline(dataset.info());
   DataLoader loader(dataset, pipeline, {.batch_size = 10, .num_workers = 1, .prefetch = 3});
   loader.start_epoch(0, first_indices(40));
-  // The only worker has begun the last batch once it has read 31 samples, so three batches are ready.
+  // When the only worker has read 31 samples, it has begun the last batch, so three batches are ready.
   while (dataset.num_reads < 31) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   for (int i = 0; i < 3; ++i) loader.next();
   EXPECT_EQ(loader.counts().num_batches, 3);

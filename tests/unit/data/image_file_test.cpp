@@ -225,7 +225,7 @@ TEST_F(ImageFile, DamagedAndUnusualJpegsAreRefused) {
   expect_refused(changed_frame(0xC3, 21, 33), "it is damaged, or a kind of JPEG that is not supported: Unsupported JPEG process");
   expect_refused(changed_frame(0xC0, 60000, 60000), "its size of 60000 x 60000 pixels is too large: at most 65535 in each direction");
   expect_refused(changed_frame(0xC0, 0, 33), "it is damaged");
-  // Before memory is taken for 200 million pixels.
+  // The file is refused before memory for 200 million pixels is allocated.
   for (const auto marker : {uint8_t{0xC0}, uint8_t{0xC2}}) expect_refused(changed_frame(marker, 16000, 16000), "the file ends too early");
 }
 
@@ -288,7 +288,7 @@ Bytes changed_field(const std::string& name, uint16_t tag, uint32_t value) {
 }
 
 TEST_F(ImageFile, DamagedAndUnusualTiffsAreRefused) {
-  // Before memory is taken for the pixels.
+  // The file is refused before memory for the pixels is allocated.
   expect_refused(changed_field("deflate.tif", 256, 65536), "its size of 65536 x 13 pixels is too large");
   expect_refused(changed_field("rgb.tif", 256, 1U << 31), "its size of 2147483648 x 13 pixels is too large");
   expect_refused(changed_field("deflate.tif", 257, 0), "it is damaged");
@@ -302,7 +302,7 @@ TEST_F(ImageFile, DamagedAndUnusualTiffsAreRefused) {
   for (const size_t missing : {1, 10, 100}) expect_refused(cut("rgb.tif", golden_file("rgb.tif").size() - missing), "it is damaged");
 }
 
-// A progressive JPEG file whose last scan follows `num_more` times more, and whose size is changed.
+// A progressive JPEG file whose last scan is repeated `num_more` times, with a changed size.
 Bytes with_more_scans(int num_more, const Bytes& size) {
   auto file = golden_file("progressive_grey.jpg");
   set_bytes(file, find_marker(file, 0xC2) + 5, size);
@@ -325,7 +325,7 @@ TEST_F(ImageFile, JpegsOfTooManyScansAreRefused) {
 TEST_F(ImageFile, FilesThatAreCutOffAreRefused) {
   ::testing::internal::CaptureStderr();
   for (const auto& [name, file] : golden_files()) {
-    // The last bytes of these add nothing to the image.
+    // Without their last bytes, these files still contain the whole image.
     if (name == "more_after_end.jpg" || name.starts_with("run_lengths") || name.starts_with("plain") || name.ends_with(".tif")) continue;
     for (size_t length = 20; length < file.size(); length += length + 20 < file.size() ? 7 : 1) {
       Bytes pixels;
@@ -363,7 +363,7 @@ TEST(ImageFileWithoutOpenCv, EveryCallThrows) {
   EXPECT_THAT([&] { decode_image(golden_file("grey.jpg"), pixels); }, ThrowsMessage<UsageError>(HasSubstr("image files need OpenCV")));
 }
 
-// Files of which parts are decoded, by name.
+// The files that are decoded in parts, by name.
 std::map<std::string, Bytes> larger_jpegs() {
   std::map<std::string, Bytes> found;
   for (const auto& entry : std::filesystem::directory_iterator(TRAINER_SOURCE_DIR "/tests/golden/jpegs")) {
@@ -457,7 +457,7 @@ Bytes joined(std::initializer_list<Bytes> parts) {
 
 Bytes text(std::string_view characters) { return {characters.begin(), characters.end()}; }
 
-// With these EXIF data behind the first marker.
+// A JPEG file with these EXIF data after the first marker.
 Bytes jpeg_with(const Bytes& data) {
   const auto file = golden_file("baseline_444.jpg");
   return joined(
@@ -472,7 +472,7 @@ TEST_F(ImageFile, TheOrientationIsFoundWhereverItStands) {
       const auto size = static_cast<uint8_t>(data.size());
       EXPECT_EQ(find_traits(jpeg_with(data)).orientation, orientation);
       const auto png = golden_file("mode_rgb.png");
-      // The first chunk has 25 bytes; the checksum is not compared.
+      // The first chunk has 25 bytes. The checksum of the EXIF chunk is wrong, because it is not compared.
       const auto png_with =
           joined({{png.begin(), png.begin() + 33}, {0, 0, 0, size}, text("eXIf"), data, {1, 2, 3, 4}, {png.begin() + 33, png.end()}});
       EXPECT_EQ(find_traits(png_with).orientation, orientation);
@@ -490,7 +490,7 @@ TEST_F(ImageFile, SixteenBitsOfGreyDoNotBecomeWhite) {
   }
 }
 
-// Throws as decode_image().
+// Throws like decode_image().
 float first_value(const Bytes& file, const ImageDecoding& decoding) {
   DecodedMemory memory;
   return *decode_image(file, decoding, memory).values;
@@ -592,7 +592,7 @@ TEST_F(ImageFile, TraitsOfDamagedFilesAreReadWithinTheFile) {
   for (const auto& good : {jpeg, exif(6, false), golden_file("grey_16_bits.png"), golden_file("lossy_rgb.webp"), golden_file("grey.pnm"),
                            npy("'<f4'", "(2, 3, 7)", {1})}) {
     for (int i = 0; i < 500; ++i) {
-      // In memory of its own, beyond whose end the sanitizers see a read.
+      // The file has memory of its own, so that the sanitizers detect a read beyond its end.
       Bytes file(good.begin(), good.begin() + random.next_below(static_cast<uint32_t>(std::min<size_t>(good.size(), 200))));
       if (!file.empty()) file[random.next_below(static_cast<uint32_t>(file.size()))] = static_cast<uint8_t>(random.next_below(256));
       file.shrink_to_fit();

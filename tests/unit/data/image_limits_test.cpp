@@ -21,7 +21,7 @@ void append(Bytes& file, uint32_t value, int num_bytes) {
   for (int i = 0; i < num_bytes; ++i) file.push_back(static_cast<uint8_t>(value >> 8 * i));
 }
 
-// Run-length encoded, with a palette of one colour.
+// A run-length encoded file with a palette of one colour.
 Bytes bmp(uint32_t width, uint32_t height, const Bytes& runs) {
   Bytes file = {'B', 'M'};
   for (const uint32_t value : {0U, 0U, 58U, 40U, width, height}) append(file, value, 4);
@@ -80,12 +80,12 @@ TEST_F(ImageLimits, RunLengthsOfABmpCanGiveItsPixels) {
   expect_refused_image(bmp(16000, 16000, {0, 1}), "it is damaged: it does not have enough data for 16000 x 16000 pixels");
   expect_refused_image(bmp(16000, 16000, {0, 2, 0, 255, 0, 1}), "it is damaged: it does not have enough data");
   Bytes pixels;
-  // Steps to the end of the image, in which every pixel has the colour of index 0.
+  // The data only skip to the end of the image; every pixel has the colour of index 0.
   const auto view = decode_image(bmp(2048, 510, {0, 2, 0, 255, 0, 2, 0, 255}), pixels);
   EXPECT_EQ(view.width, 2048);
   EXPECT_EQ(view.height, 510);
   EXPECT_EQ(Bytes(pixels.begin(), pixels.begin() + 3), (Bytes{3, 2, 1}));
-  // Nearly as many pixels in two bytes as there can be.
+  // Nearly the largest possible number of pixels for each two bytes.
   Bytes row;
   for (int i = 0; i < 257; ++i) row.insert(row.end(), {255, 0});
   row.insert(row.end(), {0, 0});
@@ -104,7 +104,7 @@ TEST_F(ImageLimits, TheDataOfATiffCanGiveItsPixels) {
     expect_refused_image(grey_tiff(65535, 4096, 1, compression, data),
                          "it is damaged: it does not have enough data for 65535 x 4096 pixels");
   }
-  // The smallest possible files: 128 pixels in two bytes, or a white row in one bit.
+  // The smallest possible files for their numbers of pixels: 128 pixels in two bytes, or a white row in one bit.
   Bytes runs;
   for (int i = 0; i < 64; ++i) runs.insert(runs.end(), {0x81, 7});
   expect_pixels(grey_tiff(128, 64, 8, 32773, runs), 128, 64, 7);

@@ -31,7 +31,7 @@ std::vector<T> write_window(const ImageView& image, const std::vector<T>& table,
   return out;
 }
 
-// The reference: looks up each value separately, as the contract defines it.
+// The reference implementation: looks up each value separately.
 template <class T>
 std::vector<T> reference_write(const ImageView& image, const std::vector<T>& table, bool channels_last) {
   const auto source = [&](int at, int size) {
@@ -123,7 +123,7 @@ void expect_that_arithmetic_equals_the_table() {
 TEST(ImageWrite, ArithmeticEqualsTheTable) { expect_that_arithmetic_equals_the_table<float>(); }
 TEST(ImageWrite, ArithmeticOfBFloat16EqualsTheTable) { expect_that_arithmetic_equals_the_table<uint16_t>(); }
 
-// Pixel 0 becomes -mean, here values half-way between two bfloat16 numbers.
+// Pixel 0 becomes -mean; these values are halfway between two bfloat16 numbers.
 TEST(ImageWrite, ArithmeticOfBFloat16RoundsTiesToEven) {
   constexpr std::array kMean = {-(1.0 + 0x1p-8), -(1.0 + 3 * 0x1p-8), 1.0 + 0x1p-8};
   constexpr std::array kStd = {1.0, 1.0, 1.0};
@@ -248,7 +248,7 @@ TEST(PixelTable, BFloat16IsRoundedToNearestEven) {
   }
 }
 
-// Pixels 0 and 255 become -mean / std and (1 - mean) / std, here values half-way between two bfloat16 numbers.
+// Pixels 0 and 255 become -mean / std and (1 - mean) / std; these values are halfway between two bfloat16 numbers.
 TEST(PixelTable, BFloat16TiesRoundToEven) {
   const std::array means = {-(1.0 + 0x1p-8), -(1.0 + 3 * 0x1p-8), 1.0 + 0x1p-8};
   const std::array ones = {1.0, 1.0, 1.0};

@@ -12,7 +12,7 @@
 namespace trainer::data {
 namespace {
 
-// Grey values of random waves, from a window of a larger image.
+// A thumbnail of random waves, cut from a larger image.
 class Scene {
  public:
   explicit Scene(uint32_t seed) : random_(seed) {
@@ -20,7 +20,7 @@ class Scene {
     for (auto& wave : waves_) wave = {6 * uniform(random_), 6 * uniform(random_), 3.2 * uniform(random_), uniform(random_)};
   }
 
-  // `zoom`: 1 shows all of it; a shift of 1 is its whole width.
+  // `zoom`: 1 shows the whole image; `shift`: 1 is the width of the image.
   Thumbnail draw(double zoom = 1, double shift = 0, double brightness = 1, double noise = 0) {
     std::normal_distribution<double> normal(0, 1);
     Thumbnail thumbnail;
@@ -70,7 +70,7 @@ TEST(NearDuplicatesTest, DoesNotCompareWhatHasNoStructure) {
   EXPECT_TRUE(find({}).empty());
 }
 
-// Each shows the same scene from the same place, with small differences.
+// Different images of the same scene from the same place, with small differences, are not reported as duplicates.
 TEST(NearDuplicatesTest, TellsPicturesOfTheSameThingApart) {
   std::vector<Thumbnail> thumbnails;
   const auto common = Scene(7).draw();
@@ -86,7 +86,7 @@ TEST(NearDuplicatesTest, TellsPicturesOfTheSameThingApart) {
   EXPECT_EQ(find(thumbnails), (std::vector<std::pair<uint32_t, uint32_t>>{{123, 2000}}));
 }
 
-// Many copies in its own part do not hide the one in another part.
+// Many copies in the same part do not hide a copy in another part.
 TEST(NearDuplicatesTest, LooksIntoEachPart) {
   constexpr uint32_t kNum = 600, kNumCopies = 60;
   std::vector<Thumbnail> thumbnails;

@@ -23,7 +23,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-// A planar image that owns its pixels, for references that actually pad, crop and mirror.
+// A planar image that owns its pixels, for reference implementations that actually pad, crop and mirror.
 struct StoredImage {
   int channels;
   int height;

@@ -16,7 +16,7 @@ inline std::vector<uint8_t> pixels_of(Picture& picture) {
   return {pixels.data, pixels.data + pixels.num_bytes()};
 }
 
-// After a list of transforms in YAML.
+// Returns the pixels after a list of transforms in YAML.
 inline std::vector<uint8_t> transformed(const std::string& yaml, const ImageView& image, PictureMemory& memory) {
   const DatasetInfo info{.shape = {image.channels, image.height, image.width}, .num_classes = 1};
   const Pipeline pipeline(trainer::testing::read_components(transform_registry(), yaml), info, {torch::kFloat64, /*channels_last=*/true});

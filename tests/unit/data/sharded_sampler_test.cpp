@@ -11,7 +11,7 @@
 namespace trainer::data {
 namespace {
 
-// In the order of the data set.
+// A sampler in the order of the data set.
 class InOrder : public Sampler {
  public:
   explicit InOrder(int64_t num_samples) : num_samples_(num_samples) {}
@@ -90,7 +90,7 @@ TEST(ShardedSampler, AnotherWorldSizeVisitsTheRestOfAnEpoch) {
   EXPECT_EQ(taken.size(), 100U);
   EXPECT_EQ(std::set(taken.begin(), taken.end()).size(), 100U);
 
-  // Resumed with the same number of ranks, each rank continues its own list; the padding is at the end.
+  // With the same number of ranks, each rank continues its own list after a resume; the padding is at the end.
   const auto whole = all_ranks(3, 0);
   const auto rest = all_ranks(3, 60);
   for (size_t rank = 0; rank < 3; ++rank) {
@@ -100,7 +100,7 @@ TEST(ShardedSampler, AnotherWorldSizeVisitsTheRestOfAnEpoch) {
 }
 
 TEST(ShardedSampler, OccurrencesAreCountedInTheSharedOrder) {
-  // Each sample is there three times, and the first of the order are repeated at its end.
+  // Each sample occurs three times in the order, and the first samples are repeated at its end.
   const auto make = [](int rank, int world_size) {
     return ShardedSampler(make_sampler("{name: repeated_augmentation, repeats: 3}", LabelledSamples(20), 5),
                           {.rank = rank, .world_size = world_size});

@@ -54,7 +54,7 @@ TEST(DistributedSampler, ResumesWithinAnEpoch) {
   resumed.skip(4);
   EXPECT_THAT(all_of(resumed), ElementsAre(all[4], all[5]));
   EXPECT_THAT(all_of(loaded), ElementsAre(all[4], all[5]));
-  // The next epoch is whole.
+  // The next epoch is complete.
   EXPECT_EQ(all_of(resumed).size(), all.size());
 }
 

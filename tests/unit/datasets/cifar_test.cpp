@@ -216,7 +216,7 @@ TEST(Cifar100, ClassesAreInTheOrderOfTheAlphabet) {
   ASSERT_EQ(info.class_names.size(), 100U);
   EXPECT_EQ(std::set<std::string>(info.class_names.begin(), info.class_names.end()).size(), 100U);
   EXPECT_TRUE(std::ranges::is_sorted(info.class_names));
-  // Their labels in the published data set.
+  // The labels of these classes in the published data set.
   EXPECT_EQ(info.class_names[0], "apple");
   EXPECT_EQ(info.class_names[1], "aquarium_fish");
   EXPECT_EQ(info.class_names[50], "mouse");

@@ -76,7 +76,7 @@ class CsvTest : public ::testing::Test {
     }
     return lines;
   }
-  // The factory's error for a training file with this content, after its name.
+  // The error of factory() for a training file with this content, without the file's name.
   std::string what_is_wrong_with(const std::string& content) const {
     write_train(content);
     const auto made = factory();
@@ -287,7 +287,7 @@ TEST_F(CsvTest, ImagesThatDoNotExistAreFoundWhenTheyAreRead) {
   }
 }
 
-// Other targets than a label.
+// CSV files with targets other than labels.
 class CsvTargetsTest : public CsvTest {
  protected:
   // "PATH VALUE VALUE ..." of each image.
@@ -305,7 +305,7 @@ class CsvTargetsTest : public CsvTest {
     EXPECT_EQ(made.missing, "");
     return made.missing.empty() ? targets_in(*open(made)) : std::vector<std::string>{};
   }
-  // After the name of the file.
+  // The error without the file's name.
   std::string problem_with(const std::string& content) const {
     write_train(content);
     const auto made = factory();
@@ -357,7 +357,7 @@ TEST_F(CsvTargetsTest, SeveralClassesHaveAColumnEach) {
   EXPECT_FALSE(made.info.has_labels());
   EXPECT_EQ(made.info.num_outputs(), 2);
   EXPECT_THAT(made.info.class_names, ElementsAre("dog", "cat"));
-  // By their names.
+  // The columns are assigned by their names, in any order.
   write_validation("path,cat,age,dog\n4.jpg,0,7,1\n");
   EXPECT_THAT(targets_in(*open(factory(), data::Split::kValidation)), ElementsAre("4.jpg 1 0"));
   EXPECT_EQ(problem_with("path,dog,cat\n1.jpg,1,2\n"), "line 2 has \"2\" in the column cat; write 1 for an image of that class, else 0");
@@ -400,7 +400,7 @@ TEST_F(CsvTargetsTest, Numbers) {
   options_.columns = {"weight", "weight"};
   EXPECT_EQ(problem_with("path,weight\n1.jpg,1\n"), "dataset.columns contains \"weight\" twice; remove one of them");
   options_.columns = {};
-  // A path that is not a file and has no extension of an image marks a header, even if the columns are years.
+  // A path that is neither a file nor has the extension of an image marks a header, even if the other columns are numbers such as years.
   EXPECT_THAT(targets_of("path,2019,2020\n1.jpg,1,2\n"), ElementsAre("1.jpg 1 2"));
   write_bytes(path("noext"), "image");
   EXPECT_EQ(problem_with("noext,n/a\n"), "line 1 has \"n/a\"; write a finite number, such as 0.25");

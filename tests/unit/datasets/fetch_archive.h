@@ -35,7 +35,7 @@ struct ArchiveEntry {
   bool hard_link = false;
 };
 
-// `set_format`: for a new writer.
+// `set_format`: sets the format of a new libarchive writer.
 inline std::string archive_of(const std::vector<ArchiveEntry>& entries, const std::function<void(archive*)>& set_format) {
   size_t capacity = 65536;
   for (const auto& entry : entries) capacity += 2 * entry.content.size() + 4096;
@@ -119,7 +119,7 @@ class LineSink : public spdlog::sinks::base_sink<std::mutex> {
 class FetchArchive : public ::testing::Test {
  protected:
   FetchArchive() {
-    // A proxy could not reach a server on the loopback interface.
+    // A proxy could not reach a server on the loopback interface, so the proxy is not used.
     ::setenv("no_proxy", "127.0.0.1", 1);
   }
 

@@ -15,7 +15,7 @@
 namespace trainer::datasets::test {
 namespace {
 
-// For a process of its own, which keeps the stop request.
+// Requests a stop and runs the action. Must be called in a separate process, because a stop request cannot be withdrawn.
 void act_after_stop_request(const std::function<void()>& action) {
   install_stop_handlers();
   raise(SIGTERM);

@@ -79,7 +79,7 @@ class ImageFolderTest : public ::testing::Test {
   std::string root() const { return folder_.path().string(); }
 
  private:
-  // Does not read files that are links to nothing.
+  // Gives links to missing files a content, so that they can be read.
   static int64_t label_of(const data::Dataset& dataset, int64_t index) {
     if (!std::filesystem::exists(dataset.name(index))) std::ofstream(dataset.name(index)) << "x";
     data::Scratch scratch;

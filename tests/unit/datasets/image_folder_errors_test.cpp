@@ -80,7 +80,7 @@ TEST_F(ImageFolderErrorsTest, FoldersThatChangeAfterTheStartAreNoticed) {
   EXPECT_EQ(failure_of(made, data::Split::kTrain), "dataset.root: " + path() + " has no class folders" + kRootRemedy);
 }
 
-// A user other than root, to whom all folders are readable.
+// While an object exists, the user is not root, who could read all folders.
 class OtherUser {
  public:
   OtherUser() : was_root_(::geteuid() == 0) {

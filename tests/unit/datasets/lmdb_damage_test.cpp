@@ -39,7 +39,7 @@ class LmdbDamageTest : public LmdbTest {
     PackWriter writer(root() / "train", source_.pack, source_);
     for (int64_t i = 0; i < kNumSamples; ++i) {
       writer.add(entry_of(i));
-      // It frees pages of the tree.
+      // Commits, which frees pages of the tree.
       if (i % 60 == 0) writer.commit();
     }
     unfinished_ = read_file(data_file());
@@ -47,14 +47,15 @@ class LmdbDamageTest : public LmdbTest {
     whole_ = read_file(data_file());
   }
 
-  // Files and pixels.
+  // A third of the samples are files, the others are pixels.
   std::string entry_of(int64_t index) const {
     const auto& content = contents_[static_cast<size_t>(index)];
     if (index % 3 == 0) return file_entry_of(content);
     return pixels_entry(data::ImageView::whole(as_bytes(content).data(), 3, 1, static_cast<int>(content.size() / 3)));
   }
 
-  // Calls `check` with the file after each of the changes of each byte where a page begins, or its first or last entry.
+  // Changes, one at a time, the bytes at the beginning of a page, its first entry and its last entry, and calls `check` with the file after
+  // each change.
   static void damage(const std::string& whole, size_t page, const std::vector<int>& changes, const std::function<void(size_t)>& check,
                      std::string& damaged) {
     std::vector<size_t> offsets;
@@ -76,13 +77,13 @@ class LmdbDamageTest : public LmdbTest {
     }
   }
 
-  // Written as a new file, because a file system may flush a file that is overwritten.
+  // Writes a new file, because a file system may flush a file that is overwritten.
   void put(const std::string& content) const {
     std::filesystem::remove(data_file());
     write_bytes(data_file(), content);
   }
 
-  // Returns 0 if a process ends that calls it, otherwise how it ended.
+  // Calls `work` in a separate process; returns 0 if the process ends normally, otherwise its wait status.
   static int status_of_process(const std::function<void()>& work) {
     const auto child = fork();
     if (child == 0) {
@@ -148,14 +149,14 @@ TEST_F(LmdbDamageTest, EachDamagedPageIsASentenceOrTheRightSamples) {
   EXPECT_GT(num_right, 100);
 }
 
-// LMDB's library writes, and would end the process.
+// A damaged file must be refused before LMDB's library writes to it and aborts the process.
 TEST_F(LmdbDamageTest, ADamagedFileIsNotContinued) {
   for (size_t page = 0; page < unfinished_.size() / kPageBytes; ++page) {
     int num_accepted = 0;
     const auto pack_on = [&] {
       try {
         PackWriter writer(root() / "train", source_.pack, source_);
-        // A commit waits for the disk.
+        // A commit waits for the disk, so only some of the files are continued.
         if (num_accepted++ % 32 != 0) return;
         writer.add(entry_of(kNumSamples - 1));
         writer.commit();
@@ -194,7 +195,7 @@ TEST_F(LmdbDamageTest, ADamagedLeafMakesOnlyItsOwnSamplesUnreadable) {
     return whole_[page * kPageBytes + 10] == 2 && whole_.substr(page * kPageBytes, kPageBytes).find(key) != std::string::npos;
   };
   while (!is_leaf_of(sample_key(100, kNumSamples))) ++page;
-  // Its number.
+  // Changes the page's number.
   whole_[page * kPageBytes] = static_cast<char>(whole_[page * kPageBytes] ^ 1);
   put(whole_);
   const auto dataset = open();

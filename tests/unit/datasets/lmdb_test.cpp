@@ -31,7 +31,7 @@ using ::testing::ThrowsMessage;
 
 constexpr auto kPackAgain = "; copy the folder again, or pack the data set again";
 
-// The format of the first version of this program: a checksum without the index of the sample.
+// The format of the first version of this program, in which the checksum does not include the index of the sample.
 std::string version_1_entry_of(const std::string& content) {
   auto entry = file_entry_of(content);
   std::string checksum;
@@ -104,7 +104,7 @@ TEST_F(LmdbTest, ManyThreadsReadAtOnce) {
       });
     }
   }
-  // The views of all threads stay valid.
+  // The views that the threads have read stay valid.
   for (int t = 0; t < kNumThreads; ++t) {
     for (int i = 0; i < kNumSamples; ++i) {
       ASSERT_EQ(as_text(seen[static_cast<size_t>(t)][static_cast<size_t>(i)]), content_of((i * 7 + t * 31) % kNumSamples));

@@ -52,7 +52,7 @@ class MnistTest : public FetchArchive {
     ADD_FAILURE() << "no DataError";
     return "";
   }
-  // The text of the failure between the file's name and the remedy.
+  // The error message between the file's name and the remedy.
   std::string failure_in(const fs::path& file) const {
     const auto text = failure();
     const auto remedy = "; copy this file from " + layout_.source.url + ", or set dataset.root to a new folder and dataset.download=true";
@@ -62,7 +62,7 @@ class MnistTest : public FetchArchive {
     return text.substr(begin, text.size() - begin - remedy.size());
   }
 
-  // The compressed files, whose sums the layout then has.
+  // Returns the compressed files, whose checksums the expected layout then has.
   std::map<std::string, std::string> publish() {
     std::map<std::string, std::string> files;
     for (const auto& [name, content] : small_mnist()) files["/mnist/" + name + ".gz"] = gzip(content);
@@ -121,7 +121,7 @@ TEST_F(MnistTest, FilesMayBeCompressed) {
   const auto dataset = open(data::Split::kTrain, root());
   ASSERT_EQ(dataset->size(), 3);
   EXPECT_EQ(dataset->read(1, scratch).image.pixels[1], 8);
-  // Members of gzip may follow each other; a plain file is used instead of the compressed one.
+  // A gzip file may have several members. A plain file is preferred to the compressed one.
   write_bytes(own() / (kTrainImages + ".gz"), gzip(idx_images(3).substr(0, 100)) + gzip(idx_images(3).substr(100)));
   EXPECT_EQ(open(data::Split::kTrain, root())->size(), 3);
   write_bytes(own() / (kTrainImages + ".gz"), "damaged");
@@ -195,7 +195,7 @@ TEST_F(MnistTest, CompressedFilesAreNotDecompressedFurtherThanTheirHeadersPromis
   write();
   fs::remove(own() / kTrainImages);
   const auto file = own() / (kTrainImages + ".gz");
-  // The end is missing, which is found only by who decompresses so far.
+  // The end of the file is missing, which is detected only by decompressing up to there.
   const auto failure_with = [&](const std::string& begin) {
     const auto whole = gzip(begin + std::string(10'000'000, '\0'));
     write_bytes(file, whole.substr(0, whole.size() - 100));
@@ -264,7 +264,7 @@ TEST_F(MnistTest, OneOfTwoProcessesDownloads) {
   });
   Logger second_logger("second", sink);
   std::thread second;
-  // The second begins in the middle of the first one's download, whose first file arrives once the second waits.
+  // The second fetch begins during the download of the first one, whose first file arrives once the second fetch waits.
   const HttpServer server([&](HttpServer::Connection& connection) {
     if (!second.joinable()) {
       second = std::thread([&] { EXPECT_NO_THROW(fetch_files(layout_.source, root(), second_logger)); });

@@ -61,14 +61,14 @@ class LmdbTest : public ::testing::Test {
     return lmdb_factory(options);
   }
   std::unique_ptr<data::Dataset> open(data::Split split = data::Split::kTrain) const { return factory().open(split, *make_quiet_logger()); }
-  // Why the data set cannot be used.
+  // The reason why the data set cannot be used.
   std::string missing() const {
     const auto made = factory();
     EXPECT_EQ(made.info.num_classes, data::kUnknownClasses);
     EXPECT_EQ(failure_of(made, data::Split::kTrain), "dataset.root: " + made.missing);
     return made.missing;
   }
-  // Replaces these bytes in the file by as many others, also in pages that LMDB no longer uses.
+  // Replaces these bytes in the file by the same number of other bytes, also in pages that LMDB no longer uses.
   void replace(const std::string& before, const std::string& after) const {
     auto content = read_file(data_file());
     ASSERT_NE(content.find(before), content.npos);

@@ -35,7 +35,8 @@ std::vector<int64_t> labels_of(const data::Dataset& dataset) {
   return labels;
 }
 
-// Mean 0 and variance 1 within five standard errors, and within the bounds of the uniform distribution that has them.
+// Expects mean 0 and variance 1 within five standard errors, and values within the bounds of the uniform distribution with this mean and
+// variance.
 void expect_unit_uniform(const std::vector<float>& values) {
   double sum = 0;
   double sum_of_squares = 0;

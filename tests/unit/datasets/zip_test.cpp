@@ -62,7 +62,8 @@ TEST(Zip, ACommentMayFollow) {
   EXPECT_EQ(zip_failure(file + "comment"), "");
 }
 
-// The last record, with an offset of the directory, and before it that of zip64 which has the offset.
+// The sizes and the offset of an entry are in its zip64 field. The record at the end of the file refers to the zip64 record, which has the
+// offset of the directory.
 TEST(Zip, SizesMayBeInTheZip64Field) {
   const auto number = [](uint64_t value, int size) {
     std::string text;
@@ -73,7 +74,7 @@ TEST(Zip, SizesMayBeInTheZip64Field) {
   const auto entry = list_zip(bytes_of(plain)).at(0);
   const auto directory = plain.find("PK\x01\x02");
   const auto name = directory + 46;
-  // The entry with its sizes and its offset in an extra field.
+  // The directory entry has its sizes and its offset in an extra field.
   auto header = plain.substr(directory, 46);
   header.replace(20, 8, number(~uint64_t{0}, 8));
   header.replace(30, 2, number(4 + 4 + 24 + 4, 2));
@@ -97,7 +98,7 @@ TEST(Zip, DamageIsAnErrorWithItsReason) {
   for (size_t size = 0; size < file.size(); ++size) {
     EXPECT_THAT(zip_failure(file.substr(0, size)), StartsWith("the archive cannot be unpacked: ")) << size;
   }
-  // Any byte may be changed: no read goes beyond the file. Some changes, such as that of a date, have no effect.
+  // Any byte is changed: no read goes beyond the file. Some changes, such as that of a date, have no effect.
   const auto deflated = zip({{"a.txt", std::string(300, 'x')}, {"b", random_bytes(50)}});
   for (const auto& whole : {file, deflated}) {
     for (size_t i = 0; i < whole.size(); ++i) {

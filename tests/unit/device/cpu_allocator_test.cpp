@@ -33,7 +33,8 @@ TEST(CpuAllocator, TheHeapHardlyGrowsBeyondWhatIsInUse) {
   configure_cpu_allocator();
   const auto heap_size = [] { return static_cast<int64_t>(mallinfo2().arena); };
   const int64_t before = heap_size();
-  // As in a training step: the values of the layers are kept, then released in reverse order while gradients of the same sizes come and go.
+  // Imitates a training step: the values of the layers are kept, then released in reverse order while gradients of the same sizes are
+  // allocated and released.
   constexpr int64_t kBytes = 1 << 20;
   for (int step = 0; step < 10; ++step) {
     std::vector<torch::Tensor> kept;

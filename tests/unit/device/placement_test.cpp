@@ -178,7 +178,7 @@ TEST(Placement, IsApplied) {
   EXPECT_TRUE(at::globalContext().deterministicAlgorithms());
   EXPECT_FALSE(at::globalContext().deterministicAlgorithmsWarnOnly());
   EXPECT_FALSE(at::globalContext().benchmarkCuDNN());
-  // PyTorch's defaults.
+  // These are PyTorch's defaults.
   EXPECT_TRUE(at::globalContext().allowTF32CuDNN());
   EXPECT_FALSE(at::globalContext().allowTF32CuBLAS());
   for (const bool allow : {true, false}) {

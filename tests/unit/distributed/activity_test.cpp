@@ -76,7 +76,7 @@ TEST(OwnWork, EndsWhenTheFirstBucketIsReady) {
         parallel.backward(outputs.sum(), outputs, is_last);
       }
       activity.enter(Phase::kEnd);
-      // All of the first micro-step, and the second one until its first bucket.
+      // The compute time is the whole first micro-step, and the second one until its first bucket.
       EXPECT_EQ(activity.read_own_work().compute, (1 + 2 + 100) + (1 + 2)) << "exchange " << static_cast<int>(exchange);
     });
   }

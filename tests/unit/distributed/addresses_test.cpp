@@ -43,7 +43,7 @@ TEST(BindStore, ALoopbackNameOnlyIfAllRanksAreHere) {
 }
 
 TEST(BindStore, AnAddressOfNoInterfaceMeansAll) {
-  // From a range that is reserved for documentation, as a public address that is translated to a private one.
+  // An address of a range that is reserved for documentation, like a public address that is translated to a private one.
   const auto listener = bind_store(two_ranks(1), at("192.0.2.1"));
   EXPECT_EQ(listener.socket.number(), -1);
   EXPECT_EQ(listener.host, "127.0.0.1");

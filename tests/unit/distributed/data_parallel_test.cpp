@@ -59,7 +59,7 @@ void backward_of_part(DataParallel& parallel, Network& network, int rank, int wo
   const auto [begin, end] = part_of(rank, world_size);
   parallel.before_forward(is_first, is_last);
   const auto outputs = network.forward(samples(begin, end));
-  // The sum over this rank's samples divided by the total number, so that gradients add up to those of the mean.
+  // The sum over this rank's samples is divided by the total number of samples, so that the ranks' gradients add up to those of the mean.
   const auto loss = outputs.square().sum() / 12;
   parallel.backward(loss, outputs, is_last);
 }

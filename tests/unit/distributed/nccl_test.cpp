@@ -1,4 +1,4 @@
-// How the groups use NCCL, with a backend in its place that needs no GPU.
+// How the process groups use NCCL, tested with a backend that needs no GPU in NCCL's place.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

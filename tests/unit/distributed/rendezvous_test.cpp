@@ -88,7 +88,7 @@ Outcome attempt(const world::RankEnv& rank_env, const RendezvousAddress& point, 
   return outcome;
 }
 
-// Lets ranks 0 and up join with these hellos.
+// Makes one rank for each of these hellos join, beginning with rank 0.
 std::vector<Outcome> join_all(const RendezvousAddress& point, const std::vector<Hello>& hellos) {
   std::vector<std::future<Outcome>> ranks;
   for (size_t rank = 0; rank < hellos.size(); ++rank) {
@@ -111,7 +111,7 @@ TEST(Rendezvous, RanksMeetOverTcpAndFile) {
       ASSERT_EQ(outcomes[rank].error, "");
       ASSERT_EQ(outcomes[rank].rendezvous.ranks.size(), 3U);
       EXPECT_EQ(outcomes[rank].rendezvous.ranks[1].process_id, 7);
-      // No launcher has set local ranks.
+      // The local ranks are computed, because no launcher has set them.
       EXPECT_EQ(outcomes[rank].rendezvous.local_rank, static_cast<int>(rank));
       EXPECT_EQ(outcomes[rank].rendezvous.local_world_size, 3);
       EXPECT_EQ(outcomes[rank].rendezvous.num_sharing_cpus, 3);
@@ -162,7 +162,7 @@ TEST(Rendezvous, RanksOfAnotherWorldSizeAreRefused) {
   EXPECT_THAT(outcome.error, HasSubstr("rank 1 on here is one of 3 ranks, but rank 0 on here is one of 2"));
   EXPECT_EQ(outcome.exit_code, ExitCode::kUsage);
   EXPECT_EQ(other.exit_code, ExitCode::kUsage);
-  // The others have met already.
+  // The third rank joins after the others have met.
   const auto other_point = tcp_point();
   const auto outcomes = join_all(other_point, std::vector(2, hello()));
   const auto late = attempt(place_of(2, 3), other_point, hello());
@@ -224,7 +224,7 @@ TEST(Rendezvous, ProblemsAreReportedOnce) {
 TEST(Rendezvous, ARankThatJoinsTwiceIsRefused) {
   const auto point = tcp_point();
   auto first = std::async(std::launch::async, [&] { return attempt(place_of(0, 2), point, hello()); });
-  // The second of the two to join is refused; the other meets rank 0.
+  // Of two processes with rank 1, the second to join is refused; the other meets rank 0.
   auto one = std::async(std::launch::async, [&] { return attempt(place_of(1, 2), point, hello()); });
   auto two = std::async(std::launch::async, [&] { return attempt(place_of(1, 2), point, hello()); });
   const auto a = one.get().error;
@@ -280,7 +280,7 @@ TEST(Rendezvous, RanksWithASecretMeetAndHideWhatTheySay) {
   ASSERT_EQ(other.error, "");
   other.rendezvous.store->set("key", std::vector<uint8_t>{42});
   EXPECT_EQ(outcome.rendezvous.store->get("key"), std::vector<uint8_t>{42});
-  // Connects as a stranger.
+  // Connects to the store like a program that is not part of the run.
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(point.port);
   options.waitWorkers = false;

@@ -91,7 +91,7 @@ TEST(SharedMemoryGroup, WithoutSharedMemorySocketsAreUsed) {
   std::signal(SIGXFSZ, handler);
 }
 
-// The error of rank 0 of two when rank 1 does `leave` instead of a sum.
+// The error of rank 0 of two when rank 1 calls `leave` instead of computing a sum.
 std::string error_of_a_sum(std::chrono::milliseconds timeout, const std::function<void(std::unique_ptr<SharedMemoryGroup>)>& leave) {
   std::string message;
   run_ranks(2, [&](ProcessGroups& groups) {

@@ -49,7 +49,7 @@ TEST(SharedMemorySum, DoesNotWaitBeforeTheEnd) {
     const int rank = groups.world()->rank();
     const auto sums = SharedMemorySum::make(*groups.world(), 1024, 1min);
     const auto tensors = std::vector{summand(rank, 20, torch::kFloat32, 0), summand(rank, 30, torch::kFloat32, 0)};
-    // Rank 1 begins only when rank 0 has begun both.
+    // Rank 1 begins only after rank 0 has begun both sums.
     if (rank == 1) groups.world()->barrier();
     for (const auto& tensor : tensors) sums->begin(tensor);
     if (rank == 0) groups.world()->barrier();

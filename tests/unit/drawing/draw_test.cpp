@@ -7,7 +7,7 @@
 namespace trainer::drawing {
 namespace {
 
-// '#' for each black pixel.
+// Returns the image as text with '#' for each black pixel.
 std::string dots_of(const RgbImage& image) {
   std::string text;
   for (int y = 0; y < image.height; ++y) {
@@ -65,7 +65,7 @@ TEST(DrawText, Zooms) {
 TEST(DrawText, LeavesOutWhatDoesNotFit) {
   EXPECT_EQ(dots_of_text("abc", 16, 30), dots_of_text("ab", 30, 30));
   EXPECT_EQ(dots_of_text("abc", 17, 30), dots_of_text("abc", 30, 30));
-  // Outside of the image, without writing there.
+  // Parts outside the image are not drawn, and nothing is written outside its memory.
   auto image = make_image(3, 4);
   draw_text(image, -1, -2, "HH", 12);
   fill_box(image, 2, 3, 5, 5, kBlack);

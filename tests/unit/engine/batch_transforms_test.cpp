@@ -50,7 +50,7 @@ TEST(BatchTransforms, AreOffInTheLastEpochs) {
   }
 }
 
-// The largest output of each layer in each pass of a step, and in the search that repeats it, which is that of `trainer replay`.
+// The largest output of each layer in each pass of a step, and in the repetition of the step by the search of `trainer replay`.
 struct Largest {
   std::vector<double> in_step;
   std::vector<double> in_search;

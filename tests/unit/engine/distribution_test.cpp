@@ -1,4 +1,4 @@
-// With dataset.distribution, a run has the bits that it has when each rank reads its own samples.
+// With dataset.distribution, a run has bitwise the same results as if each rank read its own samples.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

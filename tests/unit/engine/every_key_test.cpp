@@ -34,7 +34,7 @@ using Write = std::function<std::string(const std::string& name, const std::stri
 void check_key(const Key& key, const std::string& section, const Write& write) {
   const auto path = section + key.name;
   const auto misspelt = error_of(write(key.name + "x", "1"));
-  // A name of one letter with a letter added is not nearer to that name than to others.
+  // For a name of one letter, the misspelt name is as near to other names, so there is no suggestion.
   EXPECT_NE(misspelt.find(path + "x: unknown key" + (key.name.size() > 1 ? "; did you mean \"" : "")), std::string::npos) << misspelt;
   EXPECT_FALSE(key.doc.empty()) << path;
   EXPECT_FALSE(key.refused_examples.empty()) << path;
@@ -107,7 +107,7 @@ int check_section(const Key& section_key, const std::string& outer = "") {
 TEST(EveryKey, MisspeltMistypedAndOutOfRangeAreRefused) {
   config::Experiment experiment;
   KeyTable top;
-  const auto registries = session::all_registries();  // the table refers to it
+  const auto registries = session::all_registries();  // the key table refers to the registries
   experiment.describe(top, registries);
   int num_keys = 0;
   for (const auto& key : top.keys()) {

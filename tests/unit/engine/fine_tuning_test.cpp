@@ -37,7 +37,7 @@ bool is_statistic(const std::string& name) {
   return name.ends_with("running_mean") || name.ends_with("running_var") || name.ends_with("num_batches_tracked");
 }
 
-// Also after the validation of the first epoch, which switches the network to evaluation and back.
+// Frozen layers also stay unchanged after the validation of the first epoch, which switches the network to evaluation and back.
 TEST(FineTuning, FrozenLayersStayAsTheyAre) {
   const std::vector<std::vector<std::string>> cases = {
       {},
@@ -67,7 +67,7 @@ TEST(FineTuning, FrozenLayersStayAsTheyAre) {
   }
 }
 
-// The optimizers that keep a state, where a frozen parameter has none.
+// These optimizers keep a state, which frozen parameters do not have.
 TEST(FineTuning, LayersAreTrainedOnceTheyAreUnfrozen) {
   const std::vector<std::vector<std::string>> cases = {
       {},
@@ -99,7 +99,7 @@ TEST(FineTuning, LayersAreTrainedOnceTheyAreUnfrozen) {
 }
 
 TEST(FineTuning, UnfreezingIsAsContinuingWithoutFreeze) {
-  // Without batch normalisation, whose statistics stay frozen.
+  // The frozen layers have no batch normalisation, whose statistics would stay frozen.
   const std::vector<std::string> until_unfrozen = {"optimizer={name: adamw, lr: 0.01}", "model.freeze=[conv1, layer2.0.conv1]",
                                                    "training.unfreeze_after=1"};
   const auto whole = testing::train_text(kFineTuning, until_unfrozen);
@@ -161,7 +161,7 @@ TEST(FineTuning, RowsOfTheLastLayerFollowTheNamesOfClasses) {
   EXPECT_TRUE(torch::equal(row(other, 0), row(trained, 7)));
   EXPECT_TRUE(torch::equal(row(other, 1), before));
   EXPECT_TRUE(torch::equal(row(other, 2), row(trained, 0)));
-  // Also where the number of classes is the same.
+  // The weights of the last layer are assigned by class name also if the number of classes is the same.
   testing::SmallSession reordered(kFineTuning, {"seed=2"});
   std::vector<std::string> reversed;
   for (int label = 9; label >= 0; --label) reversed.push_back("class " + std::to_string(label));

@@ -22,7 +22,7 @@ const std::string kHistogramText =
     "training: {epochs: 4}\nlogging: {every_steps: 2}\n";
 
 TEST(MakeHistogram, CountsInIntervalsOfEqualWidth) {
-  // -1 to 63: the intervals have the width 1, and begin at their lower limit, the last one also has the greatest value.
+  // From -1 to 63, the intervals have the width 1 and contain their lower limit; the last interval also contains the greatest value.
   const auto histogram = make_histogram("w", torch::tensor({-1.0, -0.5, 0.0, 62.0, 62.5, 63.0}).to(torch::kFloat32)).value();
   EXPECT_EQ(histogram.name, "w");
   EXPECT_EQ(histogram.min, -1);
@@ -83,7 +83,8 @@ TEST(Histograms, HaveTheGradientsOfTheLastStep) {
   auto with = common;
   with.emplace_back("logging.histograms_every_epochs=1");
   const auto run = testing::train_text(kHistogramText, with);
-  const auto before = testing::train_text(kHistogramText, common, /*max_steps=*/8);  // one question is at the end of the first epoch
+  // one of the 8 calls of should_stop is at the end of the first epoch
+  const auto before = testing::train_text(kHistogramText, common, /*max_steps=*/8);
   EXPECT_EQ(before.events.end.step, 7);
   const auto weights = run.parts().model->parameters()[0].detach();
   const auto gradient = (before.parts().model->parameters()[0].detach() - weights) / 0.5;
@@ -94,7 +95,7 @@ TEST(Histograms, HaveTheGradientsOfTheLastStep) {
   EXPECT_NEAR(reported.gradients[0].max, gradient.max().item<double>(), 1e-6);
 }
 
-// The loss of float16 is scaled, by 1024 here.
+// The float16 loss is scaled by 1024 here.
 TEST(Histograms, GradientsAreUnscaled) {
   const std::vector<std::string> common = {"logging.histograms_every_epochs=1", "training.epochs=1"};
   auto scaled = common;
@@ -114,7 +115,7 @@ TEST(Histograms, ChangeNothing) {
   EXPECT_TRUE(testing::bitwise_equal(testing::state_of(plain.parts()), testing::state_of(reported.parts())));
 }
 
-// Stops in the second epoch.
+// The run is stopped in the second epoch.
 TEST(Histograms, OfAResumedRunAreThoseOfAStraightOne) {
   const std::vector<std::string> overrides = {"logging.histograms_every_epochs=1"};
   const auto straight = histograms_of(overrides);

@@ -31,8 +31,8 @@ const std::string kText =
     "training: {epochs: 1}\n"
     "logging: {every_steps: 1}\n";
 
-// Six steps an epoch. Before step `first` the weights of the rank are set to values so large that a layer's output is infinite; before
-// step `end` they are restored.
+// An epoch has six steps. Before step `first`, the weights of rank `rank` are set to values so large that a layer's output is infinite;
+// before step `end`, they are restored.
 struct Overflow {
   int rank = 0;
   int64_t first = 3;
@@ -179,7 +179,7 @@ TEST(NonFinite, MicroStepsAreSaved) {
 }
 
 TEST(NonFinite, Float16SkipsOneStepOfANanLossAndHalvesTheScaleOnce) {
-  // The second has running statistics, which a step that is skipped must not change either.
+  // The second network has running statistics, which a skipped step must not change either.
   for (const auto* model : {"{name: demo_conv}", "{name: resnet20}"}) {
     const auto outcome =
         train(model, {},

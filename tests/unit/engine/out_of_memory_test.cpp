@@ -7,7 +7,7 @@ namespace {
 
 TEST(OutOfMemory, IsRecognisedFromEachLibrary) {
   const auto general = [](const char* message) { return is_out_of_memory(c10::Error({}, message)); };
-  // The texts of LibTorch 2.11 and of the libraries' headers.
+  // Messages of LibTorch 2.11, and of the headers of CUDA's libraries.
   for (const char* message :
        {"[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes.",
         "CUDA error: out of memory", "cuDNN error: CUDNN_STATUS_ALLOC_FAILED",

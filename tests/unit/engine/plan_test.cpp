@@ -87,11 +87,11 @@ TEST(Plan, MicroStepsOfAStep) {
 TEST(Plan, TheRestOfAnEpochOnAnotherWorldSize) {
   const auto three = make_plan(options_of(std::nullopt, 12, 1, false), 100, 3);
   const auto begun = rest_of_epoch(three, 2, 18);
-  EXPECT_EQ(begun.num_steps, 9);  // 102 samples: two of the 100 are repeated
+  EXPECT_EQ(begun.num_steps, 9);  // 102 samples: two of the 100 occur twice
   EXPECT_EQ(end_sample_of(three, begun, 20), 36);
   EXPECT_EQ(end_sample_of(three, begun, 26), 102);
 
-  // With the same global batch on two ranks, the steps continue unchanged, to the end of the order of two ranks.
+  // On two ranks with the same global batch, the steps continue unchanged, up to the end of the order of two ranks.
   const auto two = make_plan(options_of(std::nullopt, 12, 1, false), 100, 2);
   const auto rest = rest_of_epoch(two, 2, 21, 36);
   EXPECT_EQ(rest.first_step_in_epoch, 3);
@@ -141,7 +141,7 @@ TEST(Plan, ANumberOfStepsEndsWithinAnEpoch) {
   EXPECT_EQ(rest.num_steps, 1);
   EXPECT_EQ(rest.num_epochs, 5);
   EXPECT_EQ(schedule_step_of(four, rest, 4), 4);
-  // The end of the training is the end of an epoch.
+  // The training ends at the end of an epoch.
   options.steps = 6;
   const auto two_epochs = make_plan(options, 80, 2);
   EXPECT_TRUE(rest_of_epoch(two_epochs, 1, 3).ends_epoch);

@@ -1,4 +1,4 @@
-// W ranks compute what one rank computes on the joint batch.
+// Any number of ranks gives the results that one rank gives on the joined batch.
 
 #include "tests/testing/ranks.h"
 
@@ -35,10 +35,10 @@ std::string experiment_text(const std::string& model, const std::string& shape =
 }
 const std::string kResNet = "{name: resnet20}";
 const std::string kWithoutNorm = "{name: demo_conv}";
-// Also layers behind one that is trained.
+// Some frozen layers come after a trained layer.
 const std::string kFrozen = "{name: resnet20, freeze: [conv1, bn1, layer1, layer2.0.bn1, layer3.2]}";
 
-// The runs of all ranks, by rank.
+// The runs of all ranks, in the order of the ranks.
 std::vector<testing::SmallRun> train_ranks(int world_size, const std::string& text, const std::vector<std::string>& overrides = {}) {
   std::vector<testing::SmallRun> runs(static_cast<size_t>(world_size));
   testing::run_ranks(world_size, [&](distributed::ProcessGroups& groups) {
@@ -76,7 +76,7 @@ class GradientRecorder : public TrainingHook {
   const models::Model& model_;
 };
 
-// Gradients and buffers after the backward passes of one step, number `step` of the epoch, from equal weights.
+// Returns gradients and buffers after the backward passes of one step, number `step` of the epoch, from equal weights.
 std::vector<torch::Tensor> one_step(const std::string& text, const Ranks& ranks, int64_t step) {
   testing::SmallSession session(text, {}, ranks);
   auto& parts = session.parts();
@@ -196,7 +196,7 @@ TEST(Ranks, AveragedParametersEqualThoseOfOneProcess) {
   }
 }
 
-// One process evaluates the parameters that three ranks trained, so that a difference can only come from the evaluation.
+// One process evaluates the parameters that three ranks have trained, so that a difference can only come from the evaluation.
 TEST(Ranks, EvaluationHasTheSameDigitsForAnyNumberOfRanks) {
   const auto text = experiment_text(kResNet);
   for (const auto tta : {task::TestTimeAugmentation::kNone, task::TestTimeAugmentation::kFlipAndShift}) {
@@ -233,7 +233,7 @@ TEST(Ranks, AccumulatedMicroStepsEqualOneBatch) {
 
 TEST(Ranks, PaddedAndCutShardsHaveTheSameNumberOfSteps) {
   const auto text = experiment_text(kWithoutNorm);
-  // 26 samples for four ranks: 28 padded, 24 cut, in joined batches of 12.
+  // 26 samples on four ranks are padded to 28 or cut to 24, in joined batches of 12.
   const auto padded = train_ranks(4, text, {"dataloader.shards=pad", "training.epochs=1"});
   EXPECT_EQ(padded[0].events.start.steps_per_epoch, 3);
   const auto cut = train_ranks(4, text, {"dataloader.shards=drop", "training.epochs=1"});
@@ -256,7 +256,8 @@ TEST(Ranks, AStopRequestAtOneRankStopsAllAtTheSameStep) {
     EXPECT_EQ(run.events.end.reason, "stopped");
     steps[static_cast<size_t>(rank)] = run.events.end.step;
   });
-  // The flag is in the shared memory in which small gradients are summed, so that the other ranks read it in the same step.
+  // The ranks agree on stopping in the shared memory in which small gradients are summed, so the others learn of the request in the same
+  // step.
   EXPECT_EQ(steps, (std::vector<int64_t>{2, 2, 2}));
 }
 

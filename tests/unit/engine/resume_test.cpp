@@ -41,7 +41,7 @@ const std::string kNorm = "{name: resnet20}";
 
 using Overrides = std::vector<std::string>;
 
-// The run as rank 0 has it; the other ranks' parameters are the same.
+// Returns the run of rank 0; the other ranks' parameters are equal.
 SmallRun train_on(int world_size, const std::string& text, const Overrides& overrides, int64_t max_steps,
                   const std::filesystem::path& folder) {
   SmallRun first;
@@ -53,7 +53,7 @@ SmallRun train_on(int world_size, const std::string& text, const Overrides& over
   return first;
 }
 
-// Losses, metrics, learning rates and steps, as lines.
+// Returns losses, metrics, learning rates and steps as lines of text.
 std::vector<std::string> lines_of(const testing::Recorder& events) {
   std::vector<std::string> lines;
   for (const auto& e : events.train) {
@@ -110,14 +110,14 @@ TEST(Resume, AtEachStepAndValidationBatch) {
 }
 
 TEST(Resume, AtEachStepAndValidationBatchOfALastEpochThatIsNotWhole) {
-  // Three steps, one call before the validation and three for its batches.
+  // The last epoch has three calls of should_stop for the steps, one before the validation and three for its batches.
   const Overrides steps = {"training.epochs=null", "training.steps=8"};
   expect_resumes_exactly(1, resume_text(kConvolution), steps, {10, 11, 12, 13, 14, 15, 16});
   expect_resumes_exactly(2, resume_text(kConvolution), steps, {11, 14});
 }
 
 TEST(Resume, AtEachStepAndValidationBatchWithValidationsWithinEpochs) {
-  // In the first epoch two validations within it, after steps 2 and 4, of four calls each.
+  // The first epoch has two further validations, after steps 2 and 4, with four calls of should_stop each.
   std::vector<int64_t> stops(20);
   std::iota(stops.begin(), stops.end(), 1);
   const Overrides within = {"validation.every_steps=2"};
@@ -176,7 +176,7 @@ TEST(Resume, WithAccumulationAndOtherOptimizers) {
   expect_resumes_exactly(1, resume_text(kConvolution), {"optimizer={name: muon, lr: 0.01}"}, {3});
 }
 
-// Also layers behind one that is trained.
+// Some frozen layers come after a trained layer.
 TEST(Resume, WithFrozenLayersAndGroups) {
   const Overrides overrides = {
       "model.freeze=[conv1, bn1, layer1, layer2.0.bn1, layer3.2]",
@@ -204,7 +204,7 @@ TEST(Resume, FromACheckpointWithinAnEpoch) {
   const Overrides overrides = {"checkpoint.every_steps=3", "checkpoint.keep_last=10"};
   const auto straight = train_on(1, text, overrides, -1, folder.path());
   ASSERT_TRUE(straight.done);
-  // After steps 3, 6 and 9, and after both epochs.
+  // There are checkpoints of steps 3, 6 and 9, and of the ends of both epochs.
   EXPECT_EQ(checkpoint::list_checkpoints(folder.path()).size(), 5U);
   ASSERT_EQ(straight.events.checkpoints.size(), 5U);
   for (const int64_t kept : {9, 6, 3}) {
@@ -219,7 +219,7 @@ TEST(Resume, FromACheckpointWithinAnEpoch) {
   }
 }
 
-// Each image of the synthetic set has a different first value.
+// Identifies an image of the synthetic data set by its first value, which differs between images.
 double identity_of(const torch::Tensor& image) { return image.flatten()[0].item<double>(); }
 
 TEST(Resume, AnotherNumberOfRanksTrainsTheRestOfAnEpoch) {

@@ -1,4 +1,4 @@
-// Each sampler: W ranks train what one rank trains, and a resumed run equals an uninterrupted one.
+// For each sampler, any number of ranks trains the same samples as one rank, and a resumed run equals an uninterrupted one.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ namespace {
 using testing::SmallRun;
 using testing::TemporaryFolder;
 
-// 60 images for training and 4 for validation, mirrored and cropped at random; and weights for them.
+// 60 images for training and 4 for validation, mirrored and cropped at random, and a file of weights for them.
 class Samplers : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -51,11 +51,11 @@ class Samplers : public ::testing::Test {
         folder_.path().string(), sampler);
   }
 
-  // By name, with the number of samples in an epoch.
+  // The samplers by name: YAML, and the number of samples in an epoch.
   std::map<std::string, std::pair<std::string, int64_t>> samplers() const {
     return {{"shuffled", {"{name: shuffled}", 60}},
             {"weighted", {fmt::format("{{name: weighted, weights: {}/weights.txt, num_samples: 31}}", folder_.path().string()), 31}},
-            // More than there are images.
+            // More samples than there are images.
             {"class_balanced", {"{name: class_balanced, num_samples: 70}", 70}},
             {"subset", {"{name: subset, fraction: 0.4}", 24}},
             {"repeated_augmentation", {"{name: repeated_augmentation, repeats: 2}", 60}}};

@@ -38,7 +38,7 @@ class Ramp : public data::Dataset {
   data::DatasetInfo info_{.shape = {2}, .is_image = false, .num_classes = 0, .num_targets = 2};
 };
 
-// Ranks with different numbers of batches, full, smaller and empty ones.
+// Ranks with different numbers of batches: full, smaller and empty ones.
 RankShard shard_for_rank(int rank) {
   const std::vector<std::vector<int64_t>> sizes = {{4, 4, 1}, {4, 3}, {0, 4, 2, 4}};
   RankShard shard{.samples = {}, .batch_sizes = sizes[static_cast<size_t>(rank)]};
@@ -48,7 +48,7 @@ RankShard shard_for_rank(int rank) {
   return shard;
 }
 
-// The objects of a rank: on the reader a loader, and the batches.
+// The objects of a rank: the batches, and on the rank that reads, a loader.
 struct Source {
   Source(const data::Dataset& dataset, const data::Pipeline& pipeline, const data::LoaderOptions& options, Distribution scheme,
          const std::shared_ptr<distributed::ProcessGroup>& group) {
@@ -228,7 +228,7 @@ TEST(SharedBatches, ABatchIsNotOverwrittenBeforeItIsCopied) {
         for (int64_t number = 0; const auto* batch = source.batches->next(); ++number) {
           batch->copied->record();
           pending.emplace_back(batch->targets, batch->targets.clone());
-          // The next batch has arrived by then.
+          // When all ranks have reached the barrier, the next batch has arrived.
           group->barrier();
           for (const auto& [targets, expected] : pending) EXPECT_TRUE(targets.equal(expected)) << "batch " << number;
           EXPECT_EQ(batch->targets[0].item<int64_t>(), 20 * group->rank() + 2 * number);

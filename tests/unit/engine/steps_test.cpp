@@ -82,7 +82,7 @@ TEST(Steps, AFinishedRunContinuesTheEpochWithMoreSteps) {
   EXPECT_EQ(longer.events.train.front().step_in_epoch, 4);
   EXPECT_EQ(longer.events.end.step, 17);
   EXPECT_TRUE(testing::bitwise_equal(testing::state_of(longer.parts()), testing::state_of(straight.parts())));
-  // The mean over the whole epoch, whose first steps were in the earlier run.
+  // The mean is over the whole epoch, although its first steps were in the earlier run.
   EXPECT_EQ(longer.events.epochs.front().step, 15);
   EXPECT_NEAR(reporting::value_of(longer.events.epochs.front().train_metrics, "loss").value(),
               reporting::value_of(straight.events.epochs[2].train_metrics, "loss").value(), 1e-6);

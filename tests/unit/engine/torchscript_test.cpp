@@ -47,7 +47,7 @@ struct MeanOverBatchOptions : models::ModelOptions {
   int64_t num_outputs() const override { return 3; }
 };
 
-// Its trace contains the batch size as a constant.
+// A network whose trace contains the batch size as a constant.
 struct MeanOverBatch : models::Model {
   MeanOverBatch() : Model(MeanOverBatchOptions()) { weight = register_parameter("weight", torch::ones({1})); }
   torch::Tensor forward(const torch::Tensor& x) override { return x * weight / x.size(0); }

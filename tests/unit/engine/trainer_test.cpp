@@ -159,7 +159,7 @@ TEST(Trainer, HeldOutPartOfTheTrainingSet) {
   EXPECT_THROW(train_text(kRandom, {"dataset.validation_split=0.001"}), UsageError);
 }
 
-// They do not influence the training.
+// Averaged parameters do not influence the training.
 TEST(Trainer, AveragedParametersAreEvaluatedToo) {
   const auto without = train_text(kRandom);
   const auto with = train_text(kRandom, {"training.ema.decay=0.9"});

@@ -22,7 +22,7 @@ using Overrides = std::vector<std::string>;
 using testing::SmallRun;
 using testing::train_text;
 
-// In each epoch.
+// An epoch has five steps.
 constexpr const char* kFiveSteps =
     "experiment: validation\n"
     "model: {name: demo_linear}\n"
@@ -155,7 +155,7 @@ TEST(Validation, OnlyNaNIsAFailure) {
   }
 }
 
-// Both have come to their end: more epochs alone would not train it further.
+// The early stopping and the number of epochs end the run at the same step; more epochs alone would not continue it.
 TEST(EarlyStopping, AtTheLastStepIsTheReasonOfTheEnd) {
   const auto run = train_text(kFiveSteps, {"optimizer.lr=0", "training.early_stopping={patience: 2}"});
   EXPECT_THAT(validated_steps(run), ElementsAre(5, 10, 15));
@@ -163,7 +163,7 @@ TEST(EarlyStopping, AtTheLastStepIsTheReasonOfTheEnd) {
   EXPECT_THAT(run.events.end.message, ::testing::EndsWith("in 2 consecutive validations (training.early_stopping)"));
 }
 
-// With a learning rate of 0 nothing gets better after the first validation.
+// With a learning rate of 0, no validation is better than the first one.
 TEST(EarlyStopping, EndsTheTrainingAfterPatienceValidations) {
   const auto run = train_text(kFiveSteps, {"optimizer.lr=0", "training.epochs=100", "training.early_stopping={patience: 3}"});
   EXPECT_TRUE(run.done);
@@ -211,7 +211,7 @@ TEST(ReduceOnPlateau, ReducesTheLearningRateOfTheNextSteps) {
   std::vector<double> lrs, of_epochs;
   for (const auto& event : run.events.train) lrs.push_back(event.lr);
   for (const auto& event : run.events.epochs) of_epochs.push_back(event.lr);
-  // The first validation is the best by definition, and no other differs from it by 100.
+  // The first validation is always the best so far, and no other one differs from it by the threshold of 100.
   EXPECT_THAT(lrs, ElementsAre(0.01, 0.01, 0.005));
   EXPECT_EQ(of_epochs, lrs);
 }

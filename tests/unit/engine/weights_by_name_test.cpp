@@ -37,7 +37,7 @@ state::Dict make_state(int64_t num_classes = 3, const std::string& prefix = "", 
   return dict;
 }
 
-// For a file that is named "a.pt".
+// Messages name the file "a.pt".
 InitReport report_of(const state::Tree& tree, torch::nn::Module& model, bool strict) {
   testing::StringOutput output;
   checkpoint::write_pytorch_file(tree, "a", output);
@@ -139,7 +139,7 @@ TEST(InitFrom, OtherwiseLoadsWhatFitsAndNamesWhatWasSkipped) {
 }
 
 TEST(InitFrom, WarnsWhenMostTensorsAreNotInTheFile) {
-  // A file with those of the six tensors that are in `names`, without the counter, for `num_classes` classes.
+  // Uses a file with those of the six tensors that are in `names`, without the counter, for `num_classes` classes.
   const auto warning = [](const std::vector<std::string>& names, int64_t num_classes = 3) {
     Net net;
     const auto whole = make_state(num_classes);

@@ -113,7 +113,7 @@ TEST_F(RunRecordTest, AClockThatWasSetBackTakesNoTimeAway) {
 }
 
 TEST_F(RunRecordTest, AFileWithoutItsBeginningHasTheTimeOfItsEvents) {
-  // The last line has another form than runs write.
+  // The last line has a form that runs do not write.
   write("metrics.jsonl", train(10, 110, "2") + train(20, 120, "2") + R"({"step":30,"event":"train","time":125})" + "\n");
   for (const auto detail : {Detail::kAll, Detail::kOverview}) EXPECT_EQ(read(detail).seconds, 15);
 }
@@ -180,7 +180,7 @@ TEST_F(RunRecordTest, ALengthInSteps) {
 TEST_F(RunRecordTest, FindsRunsInFolders) {
   write("a/metrics.jsonl", kStart);
   write("sweep/b/environment.json", "{}");
-  write("sweep/b/checkpoints/metrics.jsonl", "");  // within a run
+  write("sweep/b/checkpoints/metrics.jsonl", "");  // inside a run directory, so it is not a run
   write("other/notes.txt", "");
   auto found = find_runs(path());
   std::ranges::sort(found);
@@ -237,7 +237,7 @@ TEST(CompareRuns, ShowsValuesSideBySide) {
   runs[2].config = "{";  // damaged
   const auto rows = config_rows(runs);
   EXPECT_FALSE(row_of(config_rows(std::span(runs).first(2)), "experiment").differs());
-  EXPECT_TRUE(row_of(rows, "experiment").differs());  // the third has none
+  EXPECT_TRUE(row_of(rows, "experiment").differs());  // the third run has no value
   EXPECT_THAT(row_of(rows, "optimizer.lr").values, ElementsAre("0.1", "0.2", std::nullopt));
   EXPECT_THAT(row_of(rows, "optimizer.momentum").values, ElementsAre(std::nullopt, "0.9", std::nullopt));
   EXPECT_EQ(row_of(rows, "dataset.train_transforms").values.front(), "[{resize: {size: 8}}, grey]");

@@ -93,7 +93,7 @@ TEST(Inspect, FindsALastBatchOfOneImageOnWhichBatchNormalisationCannotTrain) {
   EXPECT_THAT(problems({"dataloader.drop_last=true"}), "");
   EXPECT_THAT(problems({"training.epochs=null", "training.steps=2"}), "");  // ends before the last batch
   EXPECT_THAT(problems({"model.freeze=[layer4]"}), "");
-  // Two ranks: the last batch has one image on each of them, or one in all.
+  // On two ranks, the last batch has one image on each rank (16 samples), or one image in all.
   const std::vector<std::string> one_each = {"dataset.num_train=16", "dataloader.shards=exact"};
   EXPECT_THAT(problems(one_each, 2), "");
   EXPECT_THAT(problems({one_each[0], one_each[1], "distributed.sync_batch_norm=false"}, 2), HasSubstr("has only one image on rank 0, so"));

@@ -19,7 +19,7 @@ LayerTable table_of(const std::string& name, const std::string& keys, int64_t si
   return make_layer_table(*model, torch::zeros({1, 3, size, size}));
 }
 
-// tests/golden/make_flops.py
+// The expected values are from tests/golden/make_flops.py.
 TEST(LayerTable, CountsTheFlopsThatPyTorchCounts) {
   std::ifstream file(TRAINER_SOURCE_DIR "/tests/golden/flops.txt");
   int count = 0;
@@ -51,7 +51,7 @@ TEST(LayerTable, HasARowForEachLayerInOrder) {
   EXPECT_EQ(table.rows.back().output_shape, (std::vector<int64_t>{10}));
 }
 
-// Applies one layer twice, and has a parameter of its own.
+// A network that applies one layer twice and has a parameter of its own.
 class Twice : public models::Model {
  public:
   struct Options : models::ModelOptions {

@@ -27,7 +27,7 @@ LrRangeTest test_of(const std::vector<double>& losses) {
   return test;
 }
 
-// tests/golden/make_lr_range_test.py
+// The expected values are from tests/golden/make_lr_range_test.py.
 TEST(LrRangeTest, SmoothsAndEndsAsLightningAndFastaiDo) {
   std::ifstream file(TRAINER_SOURCE_DIR "/tests/golden/lr_range_test.json");
   const auto cases = nlohmann::json::parse(file);
@@ -53,12 +53,12 @@ TEST(LrRangeTest, SuggestsOfRecordedCurvesWhatTrainsWell) {
     ASSERT_TRUE(suggestion) << curve["experiment"];
     const double trained = curve["suggestion"].get<double>();
     EXPECT_NEAR(*suggestion, trained, 0.05 * trained) << curve["experiment"];
-    // The accuracy was measured with the recorded suggestion, which is the one of this code, as the line above checks.
+    // The recorded accuracy belongs to the recorded suggestion; the line above checks that this code still suggests it.
     EXPECT_GE(curve["accuracy"].get<double>(), curve["best_of_grid"].get<double>() - 0.03) << curve["experiment"];
   }
 }
 
-// Falls between two steps, and rises from a third on, with noise.
+// A noisy curve that falls between the first two steps and rises from the third on.
 std::vector<double> curve_of(int fall_from, int fall_to, int rise_from) {
   std::vector<double> losses;
   for (int i = 0; i < 100; ++i) {
@@ -82,7 +82,7 @@ TEST(LrRangeTest, SkipsTheFlatStart) {
 }
 
 TEST(LrRangeTest, SuggestsNothingWhereTheCurveContradictsItselfOrDoesNotRise) {
-  // The loss rises a little, and much later above where the fall began.
+  // The loss rises a little, and only much later exceeds the value at which the fall began.
   auto losses = curve_of(20, 40, 80);
   for (size_t i = 45; i < 80; ++i) losses[i] += 0.6;
   const auto advice = test_of(losses).advice();

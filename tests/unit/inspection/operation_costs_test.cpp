@@ -23,7 +23,7 @@ TEST(OperationCosts, TimeOfInnerOperationsIsTheirs) {
                   {.name = "empty", .thread = 1, .start_ns = 25, .end_ns = 27},
                   {.name = "ProfilerStep#3", .thread = 1, .start_ns = 0, .end_ns = 100},
                   {.name = "ProfilerStep#4", .thread = 1, .start_ns = 100, .end_ns = 110},
-                  // In another thread at the same time.
+                  // These operations run in another thread at the same time.
                   {.name = "backward", .thread = 2, .start_ns = 30, .end_ns = 130},
                   {.name = "conv", .thread = 2, .start_ns = 30, .end_ns = 90},
               })),
@@ -33,7 +33,7 @@ TEST(OperationCosts, TimeOfInnerOperationsIsTheirs) {
 TEST(OperationCosts, OperationsGetTheTimeOfTheirKernels) {
   EXPECT_THAT(texts_of(sum_costs({
                   {.name = "conv", .thread = 1, .start_ns = 0, .end_ns = 50, .id = 7},
-                  // The call of the driver numbers the thread otherwise, and lies within the operation.
+                  // The driver's call has another thread number, and lies within the operation.
                   {.name = "cudaLaunchKernel", .thread = 99, .start_ns = 10, .end_ns = 20, .id = 8, .caller = 7},
                   {.name = "kernel", .thread = 0, .start_ns = 40, .end_ns = 240, .is_on_gpu = true, .id = 8, .caller = 7},
                   {.name = "kernel", .thread = 0, .start_ns = 240, .end_ns = 250, .is_on_gpu = true, .id = 9, .caller = 7},

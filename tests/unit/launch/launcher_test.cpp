@@ -80,9 +80,9 @@ class LauncherProcess {
     return text;
   }
 
-  // `ends`: what is to be 7, 8, 9 and stderr.
+  // `ends`: the descriptors that become 7, 8, 9 and stderr.
   static int launch(int num_processes, const std::string& script, const TimeLimits& limits, std::array<int, 4> ends) {
-    // Out of the way of those numbers first.
+    // Copies the descriptors to higher numbers first, because they may be among the target numbers.
     for (int& end : ends) end = fcntl(end, F_DUPFD_CLOEXEC, 20);
     for (int i = 0; i < 3; ++i) dup2(ends[static_cast<size_t>(i)], 7 + i);
     dup2(ends[3], STDERR_FILENO);
@@ -96,8 +96,8 @@ class LauncherProcess {
   bool has_ended_ = false;
 };
 
-// A shell waits in `wait` for a signal that it traps: before another blocking built-in, the trap could run only after that built-in
-// returns. The process that it waits for closes its copies of the pipes.
+// The shell waits in `wait`, where it handles a trapped signal at once: in another blocking built-in, the trap would run only after the
+// built-in returns. The process for which it waits closes its copies of the pipes.
 const std::string kWaitForever = "(exec 9>&- 2>&-; read line <&7) & while kill -0 $! 2>/dev/null; do wait; done";
 
 constexpr std::chrono::milliseconds kShort(50);
@@ -170,7 +170,7 @@ TEST(Launcher, TheCauseIsReturnedInsteadOfARankThatLostAPeer) {
   EXPECT_EQ(run_with("trap - TERM; kill -TERM $$")->wait(), 4);
 }
 
-// Until the launcher sends a signal itself, one that kills is a cause.
+// A death by a signal counts as the cause of the failure, unless the launcher itself has sent a signal before.
 TEST(Launcher, AVictimThatEndsFirstGivesWayToADeathByASignal) {
   LauncherProcess launcher(2, "[ $RANK = 0 ] && exit 4; read line <&8; kill -9 $$", {.after_failure = std::chrono::seconds(20)});
   launcher.release();
@@ -186,7 +186,7 @@ TEST(Launcher, TheLastLinesOfAFailureAreRepeated) {
   EXPECT_THAT(log, HasSubstr("ended with exit code 6; its last lines:\n  4\n  5\n  6\n  7\n  no end\n"));
 }
 
-// The launcher notices it beside the output, and does not keep the output.
+// The launcher notices the failure while it reads the output, and does not store the output.
 TEST(Launcher, ARankThatPrintsWithoutPauseAndLineBreaksDoesNotHideTheFailureOfAnother) {
   LauncherProcess launcher(2, R"sh(
     if [ $RANK = 1 ]; then read line <&8; exit 6; fi
@@ -328,7 +328,7 @@ TEST(Launcher, ChildrenEndWhenTheLauncherIsKilled) {
   for (int i = 0; i < 2; ++i) EXPECT_EQ(launcher.line(), "ready");
   launcher.send(SIGKILL);
   EXPECT_EQ(launcher.wait(), 128 + SIGKILL);
-  // Returns when no child has the pipe open.
+  // lines() returns only when no child has the pipe open.
   EXPECT_THAT(launcher.lines(), ElementsAre());
 }
 
@@ -342,7 +342,7 @@ TEST(Launcher, AProgramThatCannotBeStarted) {
     return "started";
   };
   EXPECT_EQ(error_of({"/nonexistent/trainer", {}, {{}}}), "cannot start /nonexistent/trainer: No such file or directory");
-  // The first process runs already. The second cannot be started, because Linux limits a string to 128 KiB.
+  // The first process is running when the second cannot be started, because Linux limits a string to 128 KiB.
   EXPECT_EQ(error_of({"/bin/sh", {"-c", "kill -STOP $$"}, {{}, {"X=" + std::string(1 << 18, 'x')}}}),
             "cannot start /bin/sh: Argument list too long");
   EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);

@@ -261,7 +261,7 @@ TEST(ChildEnvironment, Inherited) {
 bool can_bind(int port) {
   const int descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int yes = 1;
-  // The store binds with this option.
+  // This option is set because the store binds with it.
   setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   sockaddr_in address{};
   address.sin_family = AF_INET;

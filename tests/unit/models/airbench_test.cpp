@@ -7,7 +7,7 @@
 namespace trainer::models::test {
 namespace {
 
-// Images whose neighbouring pixels and channels are correlated, as those of photographs are.
+// Images whose neighbouring pixels and channels are correlated, like those of photographs.
 torch::Tensor smooth_images(int64_t count) {
   const auto noise = random_images(count, 8);
   const auto large = at::upsample_bilinear2d(noise, {32, 32}, /*align_corners=*/false);
@@ -20,7 +20,7 @@ torch::Tensor patches_of(const torch::Tensor& images) {
 }
 
 TEST(Airbench, HasTheOriginalsParameterCount) {
-  // Six convolutions, the biases of six norms and of the first layer, the last layer.
+  // The parameters: six convolutions, the biases of six norms and of the first layer, and the last layer.
   const int64_t convolutions = 9 * (24 * 64 + 64 * 64 + 64 * 256 + 3 * 256 * 256);
   EXPECT_EQ(count_parameters(*build("airbench")), convolutions + 2 * (64 + 256 + 256) + 24 + 256 * 10);
 }
@@ -33,10 +33,10 @@ TEST(Airbench, FitMakesTheFirstChannelsUncorrelated) {
   const auto filters = model->named_buffers()["whiten.weight"].reshape({24, 12});
   const auto outputs = at::mm(patches_of(images).to(torch::kFloat64), filters.narrow(0, 0, 12).t().to(torch::kFloat64));
   const auto moments = at::mm(outputs.t(), outputs) / outputs.size(0);
-  // Less than 1 by eps relative to the eigenvalue, the smallest of which is about 0.01.
+  // The variance is less than 1 by eps relative to the eigenvalue; the smallest eigenvalue is about 0.01.
   EXPECT_LT((moments - torch::eye(12, torch::kFloat64)).abs().max().item<double>(), 0.06);
   EXPECT_LT((moments - at::diag(moments.diagonal())).abs().max().item<double>(), 1e-5);
-  // The direction of the largest variance is the mean of the patch, and comes first.
+  // The direction of the largest variance is the mean of the patch, which is the first filter.
   EXPECT_GT(filters[0].mean().abs().item<double>(), 0.9 * filters[0].abs().mean().item<double>());
   EXPECT_TRUE(at::equal(filters.narrow(0, 12, 12), -filters.narrow(0, 0, 12)));
 }

@@ -18,7 +18,7 @@ inline BuildContext make_context(uint64_t seed = 1) {
   return {at::detail::createCPUGenerator(seed), at::detail::createCPUGenerator(seed + 1000), nn::local_batch_norm()};
 }
 
-// The network of that name; `options` as a file sets them: "key: value, …".
+// Builds the network of that name. `options`: its options as in an experiment file: "key: value, …".
 inline std::shared_ptr<Model> build(const std::string& name, const std::string& options = "",
                                     const BuildContext& context = make_context()) {
   return model_registry().make(trainer::testing::read_component(model_registry(), "{name: " + name + ", " + options + "}"), context);

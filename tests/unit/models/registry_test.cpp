@@ -17,7 +17,7 @@
 namespace trainer::models::test {
 namespace {
 
-// A network of all kinds of layers.
+// A list that contains layers of all kinds.
 constexpr const char* kEveryLayer =
     "[conv_norm: {channels: 16}, conv: {channels: 16, bias: false}, batch_norm, relu, relu6, depthwise_conv, batch_norm, relu, silu, "
     "residual: [conv_norm: {channels: 32, stride: 2}], "
@@ -27,7 +27,7 @@ constexpr const char* kEveryLayer =
     "repeat: {times: 2, layers: [bottleneck: {channels: 32, groups: 2}]}, basic_block: {channels: 32}, cifar_block: {channels: 48}, "
     "sigmoid, hardsigmoid, avg_pool, flatten, linear: {features: 16}, hardswish, dropout, layer_norm, linear]";
 
-// A network small enough for a unit test: these options if it has them, and defaults for all others.
+// Options that make the network small enough for a unit test, if it has them; defaults for all others.
 std::shared_ptr<Model> build_light(const std::string& name, const BuildContext& context = make_context()) {
   const std::map<std::string, std::string> light = {{"head", "cifar"},  {"depth", "10"},      {"width", "2"},
                                                     {"dropout", "0.3"}, {"image_size", "32"}, {"layers", kEveryLayer}};
@@ -157,19 +157,19 @@ std::vector<torch::Tensor> results_of(Model& model) {
 }
 
 TEST_P(EveryModel, WinogradsAlgorithmAndFusedOperatorsComputeTheSame) {
-  // Deeper networks amplify roundings more.
+  // Deeper networks amplify roundings more, so they are skipped.
   for (const char* name : {"resnet101", "resnet152", "efficientnet_b1", "efficientnet_b2", "efficientnet_b3", "efficientnet_lite1",
                            "efficientnet_lite2", "densenet169", "convnext_small"}) {
     if (GetParam() == name) GTEST_SKIP() << "has the layers of a smaller network, more often";
   }
   const auto expected = results_of(*build_light(GetParam()));
   const auto model = build_light(GetParam());
-  nn::use_winograd(*model, nn::convolution::Tile::k4);  // k2 in layers of small images
+  nn::use_winograd(*model, nn::convolution::Tile::k4);  // a layer of small images uses k2
   nn::use_fused_norm(*model);
   const auto actual = results_of(*model);
   ASSERT_EQ(actual.size(), expected.size());
   for (size_t i = 0; i < actual.size(); ++i) {
-    // Another order of roundings is amplified by each layer.
+    // Each layer amplifies the differences of another order of roundings.
     EXPECT_LT((actual[i] - expected[i]).norm().item<double>(), 1e-6 * expected[i].norm().item<double>() + 1e-10) << i;
   }
 }

@@ -47,7 +47,7 @@ TEST(WideResNet, IsThePapersPreActivationNetwork) {
 
 TEST(WideResNet, LaterBlocksHaveIdentityShortcuts) {
   const std::vector<std::string> names = state_names(*build_wide(16, 1));
-  // Width 1 keeps the number of channels in the first stage.
+  // With width 1, the first stage keeps the number of channels.
   EXPECT_EQ(std::count(names.begin(), names.end(), "layer1.0.shortcut.weight 16x16x1x1"), 0);
   EXPECT_EQ(std::count(names.begin(), names.end(), "layer2.0.shortcut.weight 32x16x1x1"), 1);
   EXPECT_EQ(std::count(names.begin(), names.end(), "layer2.1.shortcut.weight 32x32x1x1"), 0);

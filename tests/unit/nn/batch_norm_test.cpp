@@ -91,7 +91,7 @@ TEST(BatchNorm, FrozenStatisticsAreUsedAndKeptInTraining) {
     network.train();
     EXPECT_TRUE(network.is_training());
     EXPECT_FALSE(frozen->is_training());
-    // One value per channel has no variance, which does not matter here.
+    // Frozen statistics do not need a variance of the batch, which one value per channel does not have.
     for (const auto& x : {norm_input(1, torch::kFloat32), torch::ones({1, kNormChannels, 1, 1})}) {
       EXPECT_TRUE(at::equal(frozen->forward(x), in_evaluation.forward(x)));
     }

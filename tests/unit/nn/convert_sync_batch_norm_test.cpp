@@ -48,7 +48,7 @@ Outcome take_steps(Network<Norm>& network, const torch::Tensor& batch, const tor
 
 void expect_near(const torch::Tensor& actual, const torch::Tensor& expected, const char* what) {
   ASSERT_EQ(actual.defined(), expected.defined()) << what;
-  // Summation in another order; some digits are lost when terms cancel.
+  // The tolerance allows another order of summation, and digits that are lost when terms cancel.
   if (!expected.defined()) return;
   EXPECT_LE((actual - expected).abs().max().item<double>(), 1e-13 * expected.abs().max().item<double>()) << what;
 }
@@ -108,7 +108,7 @@ TEST(ConvertSyncBatchNorm, OtherNetworksNormaliseTheirOwnBatch) {
     Network<torch::nn::BatchNorm1d> converted(options), other(options);
     convert_sync_batch_norm(converted, groups.world());
     EXPECT_TRUE(other.forward(batch).allclose((batch - batch.mean(0)) / (batch.var(0, /*unbiased=*/false) + 1e-5).sqrt()));
-    // A network that is gone leaves nothing behind that a later one could meet.
+    // A destroyed network must leave no entry that applies to a later network at the same addresses.
     {
       Network<torch::nn::BatchNorm1d> gone(options);
       convert_sync_batch_norm(gone, groups.world());

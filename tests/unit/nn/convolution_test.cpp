@@ -12,7 +12,8 @@ struct Case {
   int64_t images, height, width, in, out;
 };
 
-// Interior tiles and tails, blocks of columns of each width, channels for which the sums are split by thread and by position.
+// Cases with inner tiles and partial tiles, blocks of columns of each width, and channels for which the sums are divided by thread and by
+// position.
 constexpr Case kCases[] = {{2, 8, 8, 16, 16}, {3, 5, 7, 8, 24}, {1, 1, 1, 8, 8},     {1, 4, 4, 32, 48},  {2, 9, 3, 40, 8},
                            {2, 1, 6, 16, 32}, {0, 8, 8, 16, 8}, {1, 4, 4, 256, 256}, {5, 32, 32, 16, 16}};
 
@@ -60,7 +61,7 @@ TEST(Winograd, EqualsTheDirectAlgorithmInFloat64) {
   }
 }
 
-// Also those of a strided convolution.
+// Also for a strided convolution.
 TEST(Winograd, OtherGradientsAreTheSameWithoutThoseOfFrozenParameters) {
   torch::manual_seed(1);
   const auto x = torch::randn({2, 16, 8, 8});
@@ -86,8 +87,8 @@ TEST(Winograd, OtherGradientsAreTheSameWithoutThoseOfFrozenParameters) {
 }
 
 TEST(Winograd, RoundsLittleInFloat32) {
-  // F(2×2) rounds as the direct algorithm does; F(4×4) three to six times more. Sums of many values of a weight's gradient also lose digits
-  // by the direct algorithm, the more the fewer threads share them.
+  // F(2×2) rounds like the direct algorithm; F(4×4) rounds three to six times more. A weight's gradient is a sum of many values, which
+  // loses digits with the direct algorithm too, and more with fewer threads.
   for (const auto& c : kCases) {
     const double direct = largest_distance(c, torch::kFloat32, convolve_directly);
     EXPECT_LT(largest_distance(c, torch::kFloat32, Tile::k2), std::max(1e-6, 1.2 * direct)) << c.in << " " << c.out << " " << c.height;
@@ -95,7 +96,7 @@ TEST(Winograd, RoundsLittleInFloat32) {
   }
 }
 
-// In float32 from values in bfloat16, whose rounding at the end is all that a result loses.
+// The computation in float32 from bfloat16 values; only the rounding of the result to bfloat16 loses digits.
 double largest_bfloat16_distance(const Case& c, Tile tile) {
   torch::manual_seed(1);
   const auto x = torch::randn({c.images, c.in, c.height, c.width}).to(torch::kBFloat16);
@@ -114,12 +115,12 @@ double largest_bfloat16_distance(const Case& c, Tile tile) {
 
 TEST(Winograd, ComputesBFloat16InFloat32) {
   for (const auto tile : {Tile::k2, Tile::k4}) {
-    // Half a unit in the last of 8 bits, at most.
+    // The bound is half a unit in the last place of 8 bits.
     for (const auto& c : kCases) EXPECT_LT(largest_bfloat16_distance(c, tile), 1.0 / 256) << c.in << " " << c.out << " " << c.height;
   }
 }
 
-// Calls act(name) with the instructions of each kind of processor that this one understands.
+// Calls act(name) with each instruction set that this processor supports.
 template <class Act>
 void for_each_kind_of_processor(const Act& act) {
   const auto choose_again = [](int64_t targets) {
@@ -212,7 +213,7 @@ struct StridedCase {
   int64_t images, height, width, in, out, stride;
 };
 
-// Odd and even sizes, kernels that reach over each edge, images smaller than a kernel, parts of all and of few output channels.
+// Odd and even sizes, kernels that extend beyond each edge, images smaller than a kernel, and parts of all and of few output channels.
 constexpr StridedCase kStridedCases[] = {{2, 8, 8, 16, 32, 2},  {3, 7, 9, 8, 24, 2}, {1, 1, 1, 8, 8, 2},  {2, 2, 1, 8, 5, 2},
                                          {2, 9, 11, 40, 50, 3}, {0, 8, 8, 16, 8, 2}, {1, 4, 4, 64, 3, 2}, {9, 16, 16, 32, 64, 2}};
 

@@ -16,7 +16,7 @@
 namespace trainer::nn::test {
 namespace {
 
-// Few and many rows, numbers of channels with each mixture of vectors, numbers of rows that no block divides.
+// Few and many rows, numbers of channels with each mixture of vectors, and numbers of rows that no block size divides.
 const std::vector<std::vector<int64_t>> kFusedShapes = {{2, 8, 3, 5}, {1, 24, 2, 3}, {5, 16, 32, 31}, {3, 40, 17, 19}, {2, 512, 4, 4}};
 
 struct FusedCase {
@@ -90,7 +90,7 @@ TEST(FusedNorm, EqualsTheOperatorsOneAfterTheOther) {
       const auto rounded = pass_through(fused_float, fused_case, shape, torch::kFloat32);
       for (size_t i = 0; i < expected.size(); ++i) {
         EXPECT_LT(relative_distance(exact[i], expected[i]), 1e-13) << name_of(fused_case, shape) << ", result " << i;
-        // A few times the rounding of float32, 6e-8.
+        // The bound is a few roundings of float32, 6e-8 each.
         EXPECT_LT(relative_distance(rounded[i], expected[i]), 5e-7) << name_of(fused_case, shape) << ", result " << i;
       }
     }
@@ -127,7 +127,7 @@ TEST(FusedNorm, RoundsOnlyItsResultsToBFloat16) {
       const auto expected = pass_through(plain, fused_case, shape, torch::kFloat64, torch::kBFloat16);
       const auto actual = pass_through(fused, fused_case, shape, torch::kBFloat16);
       for (size_t i = 0; i < expected.size(); ++i) {
-        // A rounding to bfloat16 changes a value by 2^-8 of it at most.
+        // A rounding to bfloat16 changes a value by at most 2^-8 of it.
         const double bound = actual[i].scalar_type() == torch::kBFloat16 ? 1.0 / 256 : 5e-7;
         EXPECT_LT(relative_distance(actual[i], expected[i]), bound) << name_of(fused_case, shape) << ", result " << i;
       }
@@ -141,7 +141,7 @@ TEST(FusedNorm, RoundsToBFloat16AsLibTorch) {
   norm.eval();
   auto x = fused_values({4, 8, 5, 5}, 1, torch::kBFloat16);
   auto residual = fused_values({4, 8, 5, 5}, 2, torch::kBFloat16) * 0.01;
-  // Halfway between two values above an even one and an odd one, and the largest value plus less and more than half of a step.
+  // Values halfway between two bfloat16 numbers, above an even and an odd one; and the largest number plus less and more than half a step.
   const float numbers[][2] = {{1, 1.0F / 256}, {1 + 1.0F / 128, 1.0F / 256}, {3.3895e38F, 6e35F}, {3.3895e38F, 7e35F}};
   for (int i = 0; i < 4; ++i) {
     x[0][i][0][0] = numbers[i][0];

@@ -86,7 +86,7 @@ TEST(Layers, UnderAutocastWinogradsAlgorithmTakesAndGivesBFloat16) {
   const auto actual = run(true);
   for (size_t i = 0; i < expected.size(); ++i) {
     const auto exact = expected[i].to(torch::kFloat32);
-    // A few roundings to 8 bits on the way.
+    // The bound allows a few roundings to 8 bits.
     EXPECT_LT((actual[i].to(torch::kFloat32) - exact).norm().item<double>(), 0.02 * exact.norm().item<double>()) << i;
   }
 }
@@ -120,7 +120,7 @@ TEST(Layers, WeightsThatAreConvertedTogetherGiveWhatAutocastGives) {
     EXPECT_TRUE(at::equal(actual[i], expected[i])) << i;
   }
   EXPECT_FALSE(unused.weight.grad().defined());
-  // Without autocast, and of a weight that has been changed since, they are not used.
+  // The converted weights are not used without autocast, nor for a weight that has changed since the conversion.
   const WeightCasts casts(weights, torch::kBFloat16);
   EXPECT_TRUE(used_weight(linear.weight).is_same(linear.weight));
   const BFloat16Autocast autocast;

@@ -72,7 +72,7 @@ TEST(CrossEntropy, WeighsSamplesByTheirClass) {
   const auto of_samples = loss->sample_weights(some_classes());
   EXPECT_TRUE(of_samples.equal(weights.index_select(0, some_classes())));
   EXPECT_NEAR((*loss)(outputs, some_classes()).item<double>(), ((of_each * of_samples).sum() / of_samples.sum()).item<double>(), 1e-12);
-  // For probabilities the mean is over the samples.
+  // With probabilities as targets, the mean is over the samples.
   const auto probabilities = at::one_hot(some_classes(), 4).to(torch::kFloat64);
   EXPECT_NEAR((*loss)(outputs, probabilities).item<double>(), (of_each * of_samples).mean().item<double>(), 1e-12);
   EXPECT_EQ(loss->sample_weights(probabilities).sum().item<double>(), 6);
@@ -91,7 +91,7 @@ TEST(BinaryCrossEntropy, IsThatOfEachClassForItself) {
   EXPECT_NEAR((*loss)(outputs, classes).item<double>(), 0.6474610935271405, 1e-15);
   EXPECT_NEAR((*loss)(outputs, probabilities).item<double>(), 0.5953777601938072, 1e-15);
   EXPECT_NEAR((*configured_loss("bce", "label_smoothing: 0.1"))(outputs, classes).item<double>(), 0.6724610935271406, 1e-15);
-  // In half precision the logarithms are of float32.
+  // For outputs in half precision, the loss is computed in float32.
   EXPECT_EQ((*loss)(outputs.to(torch::kBFloat16), classes).scalar_type(), torch::kFloat32);
 }
 

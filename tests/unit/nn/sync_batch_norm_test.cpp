@@ -152,7 +152,7 @@ void expect_like_joined(const std::vector<Outcome>& ranks, const Outcome& expect
   }
 }
 
-// Summation in another order; some digits are lost when terms cancel.
+// The tolerance allows another order of summation, and digits that are lost when terms cancel.
 constexpr double kFloat64Tolerance = 1e-14;
 // Values are rounded in a few places, by up to 6e-8 each.
 constexpr double kFloat32Tolerance = 5e-7;
@@ -233,10 +233,10 @@ TEST(SyncBatchNorm, AcceptsBfloat16UnderAutocast) {
   }
 }
 
-// E[x²] − E[x]² would not have a single correct digit. In float32 the kernels, and so the errors, are those of BatchNorm2d.
+// E[x²] − E[x]² would not have a single correct digit. In float32, the kernels are those of BatchNorm2d, and so are their errors.
 TEST(SyncBatchNorm, SmallDeviationsFromALargeMean) {
   Steps steps = make_steps({2, 3, 1});
-  // Values that float32 can represent, around exact means of 1e4 and of 0 (merging the ranks' means is the hard part).
+  // Values that float32 can represent, around means of exactly 1e4 and 0. Merging the ranks' means is the difficult part.
   const torch::Tensor deviations = (random_values(6, 5) * 1e-2).add_(1e4).to(torch::kFloat32).to(torch::kFloat64).sub_(1e4);
   Steps centered = steps;
   centered.inputs = {deviations};
@@ -244,7 +244,7 @@ TEST(SyncBatchNorm, SmallDeviationsFromALargeMean) {
   steps.inputs = {deviations + 1e4};
 
   const auto ranks = synchronised(steps);
-  // The last digit of the mean is 1e4 · 1e-16, relative to deviations of 2e-2, in sums of some dozen values.
+  // The last digit of the mean is 1e4 · 1e-16, relative to deviations of 2e-2, in sums of a few dozen values.
   const double tolerance = 1e-9;
   const auto outputs = [](const std::vector<Outcome>& outcomes) { return gather(outcomes, [](const Outcome& o) { return o.outputs[0]; }); };
   const auto input_gradients = [](const std::vector<Outcome>& outcomes) {
@@ -304,7 +304,7 @@ TEST(SyncBatchNorm, OneCollectiveForwardAndOneBackward) {
     y.sum().backward();
     EXPECT_EQ(CollectiveCounter::take(), Names{"c10d::allgather_"});
 
-    // A first layer's input needs no gradient.
+    // The input of a first layer needs no gradient.
     norm.forward(x).square().sum().backward();
     EXPECT_EQ(CollectiveCounter::take(), Names{"c10d::allgather_"});
     EXPECT_TRUE(norm.weight.grad().ne(0).all().item<bool>() == (rank == 1));
@@ -392,7 +392,7 @@ TEST(SyncBatchNorm, TwoValuesPerChannelOverAllRanksSufficeAndOneIsRefusedByAllRa
   });
 }
 
-// A rank that trains alone would wait for the others in a collective.
+// If the layers were not frozen, a rank that trains alone would wait for the others in a collective.
 TEST(SyncBatchNorm, FrozenStatisticsNeedNoOtherRank) {
   for (const bool is_fused : {false, true}) {
     run_ranks(2, [&](ProcessGroups& groups) {

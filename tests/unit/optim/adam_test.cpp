@@ -21,7 +21,7 @@ TEST(Adam, LikePython) {
 
 TEST(Adam, DefaultsOfAdamWDecay) { expect_adam_like_python("adamw", "{name: adamw, lr: 0.01}"); }
 
-// The bias correction counts each parameter's own steps.
+// The bias correction uses the number of each parameter's own steps.
 TEST(Adam, ParameterWhoseGradientAppearsLater) {
   expect_adam_like_python("adam_late_gradient", "{name: adam, lr: 0.01}", /*first_update_of_bias=*/2);
   expect_adam_like_python("adamw_late_gradient", "{name: adamw, lr: 0.01, weight_decay: 0.1}", /*first_update_of_bias=*/2);

@@ -23,7 +23,7 @@ const std::vector<std::string> kSkippingOptimizers = {
     "{name: rmsprop, lr: 0.01, weight_decay: 0.1, momentum: 0.9, centered: true}",
 };
 
-// Parameters after the golden problem's updates; the kernels skip an attempt before each update in `overflows`.
+// Returns the parameters after the golden problem's updates. Before each update in `overflows`, the kernels skip an attempt.
 torch::Tensor train(const std::string& yaml, const std::vector<int>& overflows, bool with_found_inf, int first_update_of_bias) {
   OptimizerProblem problem;
   const auto optimizer = make_optimizer(read_component(optimizer_registry(), yaml), problem.two_groups());

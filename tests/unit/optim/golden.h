@@ -47,7 +47,7 @@ struct OptimizerProblem {
   torch::Tensor weight = pattern({2, 3, 2, 2}, 0).requires_grad_();
   torch::Tensor bias = pattern({3}, 1).requires_grad_();
   torch::Tensor unused = pattern({2}, 2).requires_grad_();
-  bool contiguous_gradients = false;  // otherwise in the parameter's layout
+  bool contiguous_gradients = false;  // otherwise gradients have the parameter's layout
 
   void use_channels_last() { weight = weight.detach().contiguous(at::MemoryFormat::ChannelsLast).requires_grad_(); }
   void use_float32() {
@@ -75,7 +75,7 @@ struct OptimizerProblem {
   torch::Tensor values() const { return torch::cat({weight.detach().flatten(), bias.detach(), unused.detach()}).to(torch::kFloat64); }
 };
 
-// All passes and the update of step number `update`.
+// Runs all passes and the update of step number `update`.
 inline void take_step(OptimizerProblem& problem, Optimizer& optimizer, int update, double lr, int first_update_of_bias = 0,
                       const std::optional<torch::Tensor>& found_inf = {}) {
   problem.set_gradients(update, first_update_of_bias);

@@ -76,7 +76,7 @@ struct GoldenPlateau {
 
 TEST(ReduceOnPlateau, LikePythonAfterEachObservation) {
   const auto golden = read_golden("lr_schedules.txt");
-  // NaN is not a number that a stream reads.
+  // The observed values are not in the golden file, because a stream cannot read NaN.
   const std::vector<double> observed = {2.0, 1.5, 1.5, 1.499, 1.6, 1.4, std::nan(""), 1.41, 1.395, 1.39,
                                         1.5, 1.6, 1.2, 1.3,   1.3, 1.3, 1.3,          1.3,  1.3,   1.3};
   for (const auto& [name, higher_is_better, keys] :

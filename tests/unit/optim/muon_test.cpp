@@ -97,7 +97,7 @@ TEST(Muon, ZerosStayZeros) {
   }
 }
 
-// Also where the learning rates follow a schedule; parameters of all shapes but those of convolutions' weights are updated by SGD.
+// Also tests learning rates that follow a schedule. SGD updates parameters of all shapes except the weights of convolutions.
 TEST(Muon, OtherParametersHaveTheirOwnLearningRates) {
   const std::string keys = "lr: 0.02, linear_lr: 0.5, bias_lr: 0.125, sgd_momentum: 0";
   for (const double factor : {1.0, 0.5}) {
@@ -116,7 +116,7 @@ TEST(Muon, NesterovOfOtherParameters) {
   EXPECT_LT(largest_difference(difference, 0.5 * 1.75 * value), 1e-12);
 }
 
-// A parameter without a gradient of the loss shrinks by the same part, whatever its learning rate.
+// A parameter without a gradient decays by the same factor, whatever its learning rate.
 TEST(Muon, DecaysAllOtherParametersEqually) {
   const std::string keys = "lr: 0.02, linear_lr: 0.5, bias_lr: 0.125, sgd_momentum: 0, sgd_weight_decay: 0.0625";
   for (const auto& shape : std::vector<std::vector<int64_t>>{{5}, {4, 3}}) {

@@ -63,7 +63,7 @@ TEST(GroupParameters, SectionsAfterTheRestInTheirOrder) {
   EXPECT_FALSE(groups[1].weight_decay);
   EXPECT_EQ(groups[2].weight_decay, 0.25);
 
-  // A weight decay of its own applies to everything that a section names.
+  // A section's own weight decay applies to all parameters that it names.
   groups = group_parameters(*model, /*decay_norm_and_bias=*/false, sections);
   ASSERT_EQ(groups.size(), 5U);
   expect_group(groups[0], {0}, true, 1);

@@ -67,7 +67,7 @@ TEST(Sam, WithRhoZeroEqualsSgd) {
   EXPECT_TRUE(torch::equal(problem.values(), sgd_problem.values()));
 }
 
-// Elements whose low bits a subtraction would lose are restored exactly.
+// Elements whose low bits would be lost in a subtraction are restored exactly.
 TEST(Sam, StepRestoresTheParametersBitForBit) {
   OptimizerProblem problem;
   problem.use_float32();

@@ -32,7 +32,7 @@ double difference_from_late_gradient(const std::string& name, const std::string&
   return largest;
 }
 
-// No weight decay, no momentum and no step count, the same as without a gradient.
+// A zero gradient causes no weight decay, no momentum and no step count, as if there were no gradient.
 TEST(SkipZeroGrads, MatchesPythonWithoutAGradient) {
   const std::map<std::string, std::string> cases = {
       {"sgd_late_gradient", "{name: sgd, lr: 0.1, momentum: 0.9, dampening: 0.5}"},
@@ -46,7 +46,7 @@ TEST(SkipZeroGrads, MatchesPythonWithoutAGradient) {
   }
 }
 
-// Also with momentum that would move the parameter; the other parameter continues to train.
+// The parameter is kept even if it has momentum; the other parameter continues to train.
 TEST(SkipZeroGrads, KeepsTheParameterInLaterSteps) {
   for (const auto& yaml : kWithWeightDecay) {
     for (const bool skip : {true, false}) {

@@ -60,7 +60,8 @@ void expect_same_future(Training& original, Training& other, int next_update, in
   }
 }
 
-// Also if the bias has no gradient yet, and if the previous step was skipped: the first of all or the first of the bias.
+// Also tests states in which the bias has no gradient yet, or in which the previous step was skipped: the first step of all or the first of
+// the bias.
 TEST(OptimizerState, ContinuesBitForBit) {
   for (const auto& yaml : with_all_defaults(kOptimizers)) {
     for (const int first_update_of_bias : {0, 3, 6}) {
@@ -94,7 +95,7 @@ TEST(OptimizerState, KeepsTheLayoutOfTheParameters) {
   }
 }
 
-// tests/parity/test_optimizer_state.py compares it with Python's state.
+// tests/parity/test_optimizer_state.py compares the state with Python's.
 TEST(OptimizerState, HasTheLayoutOfTorchOptim) {
   Training training("{name: sgd, lr: 0.5, momentum: 0.9, weight_decay: 0.02}");
   training.step(0, /*first_update_of_bias=*/1);

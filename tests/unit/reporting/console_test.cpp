@@ -86,7 +86,7 @@ std::string text_on_terminal(uint16_t columns, Print print) {
   print();
   std::fflush(stderr);
   ::dup2(before, STDERR_FILENO);
-  // Reading ends, after all output, only when the terminal is closed everywhere.
+  // Closes all descriptors of the terminal, because reading ends only then.
   for (const int descriptor : {theirs, before}) ::close(descriptor);
   std::string text;
   std::array<char, 4096> part;
@@ -223,7 +223,7 @@ TEST(Console, AnEpochIsARowAboveTheBar) {
     sink.on_epoch(console_epoch(true));
     sink.on_epoch(console_epoch(false));
   });
-  // The bar stays during the validation.
+  // The progress bar stays during the validation.
   EXPECT_EQ(written.terminal,
             "\r\x1b[K100% [=================== ]  step 390/391"
             "\r\x1b[K100% [==========]  epoch 3/100  loss 1.2345  top1 55.21%  4321 img/s  ETA 3m12s\r\x1b[K" +

@@ -44,7 +44,7 @@ std::string refusal_of(const std::string& program) {
   return "started";
 }
 
-// The log until the program has ended.
+// Returns the log when the program has ended.
 template <typename Use>
 std::string log_of(EventCommandOptions options, Use use) {
   CommandLog log;
@@ -111,7 +111,7 @@ TEST(EventCommand, AProgramThatDoesNotReadDoesNotBlockAndIsTerminated) {
     for (int i = 0; i < 5000; ++i) command.send(line);
   });
   EXPECT_EQ(std::ranges::count(log, '\n'), 2) << log;
-  // It would sleep for a thousand seconds.
+  // Without the limit, the program would sleep for a thousand seconds.
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 60s);
   EXPECT_THAT(log, StartsWith("warning: x.yaml:3:4: logging.command: sh reads events more slowly than they occur; while 1.0 MiB are "
                               "waiting, further events are dropped; training continues\n"));
@@ -124,7 +124,7 @@ TEST(EventCommand, OfAProgramThatPrintsWithoutPauseAPartIsLogged) {
   const auto begin = std::chrono::steady_clock::now();
   const auto log = log_of(options, [](EventCommand& command) { command.send("x"); });
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 30s);
-  // A burst of a thousand lines, and the parts of a few seconds.
+  // The log has a burst of a thousand lines, and a part of the lines of the following seconds.
   EXPECT_GT(std::ranges::count(log, '\n'), 1000);
   EXPECT_LT(log.size(), size_t{1} << 18);
   EXPECT_THAT(log, StartsWith("info: sh: y\n"));
@@ -159,7 +159,7 @@ TEST(EventCommand, AProgramThatIgnoresItsTerminationIsKilled) {
 
 TEST(EventCommand, HasAProcessGroupOfItsOwnAndNoOtherDescriptors) {
   const testing::TemporaryFolder folder;
-  // Like a descriptor that a launcher has passed on.
+  // A descriptor like one that a launcher has passed on.
   const Descriptor inherited(::open((folder.path() / "inherited").c_str(), O_WRONLY | O_CREAT, 0644));
   const std::string script = "cut -d ' ' -f 5 /proc/$$/stat; echo $$; if [ -e /proc/$$/fd/$1 ]; then echo open; else echo closed; fi";
   const auto log = log_of(shell(script + "; cat >/dev/null", {std::to_string(inherited.number())}), [](EventCommand&) {});

@@ -53,7 +53,7 @@ TEST(RunDirectory, KnowsTheFilesThatRunsWrite) {
   }
   files.insert(files.end(), {directory.log_file(), rank_log_file(folder.path(), 3), directory.checkpoint_folder() / "last.pt",
                              directory.tensorboard_folder() / "events", directory.non_finite_folder() / "step_1" / "model.pt"});
-  // The lock and the list.
+  // The lock and the list of files are added.
   for (const auto& entry : std::filesystem::directory_iterator(folder.path())) files.push_back(entry.path());
   for (const auto& file : files) EXPECT_TRUE(is_file_of_run(file.lexically_relative(folder.path()))) << file;
   for (const char* other : {"report.html", "rank_.log", "rank_x.log", "checkpoints/mean.safetensors", "other/metrics.jsonl"}) {
@@ -98,7 +98,7 @@ TEST(RunDirectory, TheLockEndsWithTheProcessAndTheNextHolderIsNamed) {
   const std::string content = read_file(folder.path() / ".lock");
   EXPECT_EQ(content.find("process " + std::to_string(::getpid()) + " on "), 0U) << content;
   EXPECT_EQ(directory->earlier_holder().find("process " + std::to_string(child) + " on "), 0U) << directory->earlier_holder();
-  // In order.
+  // After an orderly end, the lock names no earlier holder.
   directory.reset();
   EXPECT_EQ(RunDirectory(folder.path()).earlier_holder(), "");
 }
@@ -111,7 +111,7 @@ TEST(RunDirectory, ErrorNamesAFolderThatCannotBeCreated) {
             "cannot use the run directory " + path.string() + ": Not a directory; choose another with --run-dir");
 }
 
-// The situation in a container whose user does not own the mounted folder.
+// The situation of a container whose user does not own the mounted folder.
 TEST(RunDirectory, AFolderOfAnotherUserIsNamedWithTheRemedy) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   const testing::TemporaryFolder folder;
@@ -156,7 +156,7 @@ TEST(RunDirectory, NoticesThatAnotherRunHasTakenTheFolder) {
   EXPECT_EQ(message_of_check(first), "holds the lock");
   for (const auto& removed : {path, path / ".lock"}) {
     std::filesystem::remove_all(removed);
-    // Nobody else uses it.
+    // No other run uses the folder.
     EXPECT_EQ(message_of_check(first), "holds the lock");
     std::optional<RunDirectory> second(std::in_place, path);
     EXPECT_EQ(message_of_check(*second), "holds the lock");
@@ -194,7 +194,7 @@ TEST(RunDirectory, SymbolicLinksAreNotFollowed) {
   EXPECT_EQ(rank_log_file(path, 1), path / "rank_1.log");
   std::filesystem::create_symlink(elsewhere, path / "rank_1.log");
   EXPECT_THROW(rank_log_file(path, 1), Error);
-  // A link to the folder itself is the user's choice.
+  // The run directory itself may be a link, which is the user's choice.
   std::filesystem::create_directory_symlink(folder.path() / "target", folder.path() / "link");
   std::filesystem::create_directory(folder.path() / "target");
   EXPECT_EQ(message_of_opening<Error>(folder.path() / "link"), "opened");
@@ -259,7 +259,7 @@ TEST(RunDirectory, AFolderOfSomebodyElseIsRefusedAndNotChanged) {
   }
 }
 
-// A start that was refused leaves a lock and a log in a folder that was there before.
+// A refused start leaves a lock and a log in a folder that existed before.
 TEST(RunDirectory, AFileThatWasThereBeforeTheRunBeganIsRefused) {
   const testing::TemporaryFolder folder;
   RunDirectory(folder.path()).discard();
@@ -284,7 +284,7 @@ TEST(RunDirectory, OtherNamesDoNotMatter) {
   EXPECT_EQ(message_of_opening<UsageError>(folder.path()), "opened");
 }
 
-// Without the list that later versions write.
+// A run directory of an earlier version has no list of files.
 TEST(RunDirectory, ARunDirectoryOfAnEarlierVersionIsTaken) {
   const std::string environment = R"({"command_line": [], "trainer_version": "1.0", "ranks": []})";
   const std::string event = R"({"event":"start","time":1.5,"epoch":0,"step":0})";
@@ -302,7 +302,7 @@ TEST(RunDirectory, ARunDirectoryOfAnEarlierVersionIsTaken) {
 
 TEST(RunDirectory, ClearRemovesOnlyWhatRunsHaveWritten) {
   const testing::TemporaryFolder folder;
-  // By their forms in a folder of an earlier version, which has no list.
+  // In a folder of an earlier version, which has no list, files are recognized by the form of their names and contents.
   const std::map<std::string, std::string> own = {{"environment.json", R"({"command_line": [], "trainer_version": "1.0"})"},
                                                   {"metrics.csv", ""},
                                                   {"checkpoints/step_00000010.pt", ""},
@@ -337,7 +337,7 @@ TEST(RunDirectory, ClearRemovesOnlyWhatRunsHaveWritten) {
   EXPECT_FALSE(std::filesystem::exists(std::filesystem::symlink_status(folder.path() / "checkpoints" / "last.pt")));
 }
 
-// Somebody else who can write in the folder may have added the link and the name.
+// Another user with write access to the folder may have added the link and the name.
 TEST(RunDirectory, ClearRemovesNothingBehindALink) {
   const testing::TemporaryFolder folder;
   const auto path = folder.path() / "run";
@@ -412,7 +412,7 @@ TEST(RunDirectory, ADamagedSummaryMeansAnUnfinishedRun) {
   }
 }
 
-// Copying such a value would overflow the stack.
+// Copying a value with this nesting would overflow the stack.
 TEST(RunDirectory, DeeplyNestedJsonCountsAsDamaged) {
   const testing::TemporaryFolder folder;
   const std::string deep = std::string(1'000'000, '[') + std::string(1'000'000, ']');

@@ -92,7 +92,7 @@ class CheckIncludes(unittest.TestCase):
 
     def test_the_table_is_out_of_date(self):
         changed = CLEAN["docs/design.md"].replace("| `launch` | base |", "| `launch` | base, config |")
-        self.refused("docs/design.md", changed, 3, "the table is out of date: scripts/check_includes.py --write")
+        self.refused("docs/design.md", changed, 3, "the table is out of date; run scripts/check_includes.py --write")
         self.refused("docs/design.md", changed.replace(check_includes.TABLE_END, ""), 1, "are missing")
         self.assertEqual(CLEAN["docs/design.md"], check_includes.with_table(changed, MODULES))
 

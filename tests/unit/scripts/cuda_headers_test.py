@@ -57,8 +57,8 @@ class CudaHeadersTest(unittest.TestCase):
         self.add_cuda("toolkit", version=12060)
         self.add_nccl("toolkit", "2.18")
         self.assertEqual(self.find("toolkit"),
-                         ["", "", "toolkit is of CUDA 12, but LibTorch was built for CUDA 13;"
-                                  "toolkit/nccl.h is of NCCL 2.18, but LibTorch was built with 2.28"])
+                         ["", "", "toolkit belongs to CUDA 12, but LibTorch was built for CUDA 13;"
+                                  "toolkit/nccl.h belongs to NCCL 2.18, but LibTorch was built with NCCL 2.28"])
 
     def test_nccl_inside_libtorch(self):
         (self.root / "nvidia/nccl/lib/libnccl.so.2").unlink()

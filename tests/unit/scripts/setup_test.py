@@ -1,5 +1,5 @@
-"""scripts/setup.sh and the build of scripts/common.sh when they are interrupted, offline, started twice or read-only. A small wheel from a local folder
-stands for LibTorch, and dpkg-query finds every package installed."""
+"""scripts/setup.sh and the build of scripts/common.sh when they are interrupted, offline, started twice or in a read-only checkout. A small
+wheel from a local folder replaces LibTorch, and dpkg-query reports that every package is installed."""
 
 import base64
 import hashlib
@@ -14,7 +14,7 @@ import unittest
 import zipfile
 
 SCRIPTS = pathlib.Path(__file__).resolve().parents[3] / "scripts"
-# Many files, so that there is time to interrupt their installation.
+# Many files, so that their installation can be interrupted.
 NUM_FILES = 3000
 
 
@@ -86,7 +86,7 @@ class SetupTest(unittest.TestCase):
         self.assertEqual(process.returncode, 1, output)
         self.assertIn("the wheels of scripts/requirements/cuda.txt could not be downloaded", output)
         self.assertEqual(self.assert_complete(self.start()), "")
-        # The kernel may kill pip when memory is short.
+        # The kernel may kill pip when memory runs out.
         python = self.deps / "venv" / "bin" / "python"
         python.rename(python.with_name("real-python"))
         python.write_text("#!/bin/bash\nkill -KILL $$\n")

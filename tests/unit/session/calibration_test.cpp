@@ -25,7 +25,7 @@ TEST(Calibration, ATemperatureThatDoesNotExistIsRefused) {
 }
 
 TEST(Calibration, TheTemperatureOfTwoClasses) {
-  // Three of four are right with the same margin: it has to mean a probability of 3/4.
+  // Three of four predictions are correct, all with the same margin, so this margin must mean a probability of 3/4.
   const auto logits = torch::tensor({{5.0, 0.0}, {5.0, 0.0}, {5.0, 0.0}, {5.0, 0.0}}, torch::kFloat64);
   const auto labels = torch::tensor({0, 0, 0, 1}, torch::kLong);
   EXPECT_NEAR(fit_temperature({logits, labels}), 5 / std::log(3.0), 1e-12);
@@ -45,7 +45,7 @@ TEST(Calibration, AThresholdLiesBetweenTwoSamples) {
 TEST(Calibration, DecisionsAndTheirIntervals) {
   const auto measure = [](const inference::OperatingPoint& point, const torch::Tensor& probabilities, const torch::Tensor& labels) {
     DecisionMeter meter(point);
-    // Added as two batches.
+    // The samples are added in two batches.
     meter.add(probabilities.slice(0, 0, 2), labels.slice(0, 0, 2));
     meter.add(probabilities.slice(0, 2), labels.slice(0, 2));
     return meter.result();
@@ -66,11 +66,11 @@ TEST(Calibration, DecisionsAndTheirIntervals) {
   EXPECT_NEAR(result.rejected->high, 0.4345, 1e-4);
   EXPECT_LT(result.accuracy->low, 0.6);
   EXPECT_GT(result.accuracy->high, 0.6);
-  // For the second class, only the samples that are not rejected count.
+  // For the second class, only samples that are not rejected count.
   const auto strict = measure({.temperature = 1, .reject_below = 0.75}, probabilities, labels);
   EXPECT_DOUBLE_EQ(strict.rejected->value, 0.4);
   EXPECT_DOUBLE_EQ(strict.accuracy->value, 1);
-  // Fractions of no samples are not set.
+  // Without samples, a fraction has no value.
   const auto of_second = measure(point, probabilities, torch::ones(5, torch::kLong));
   EXPECT_FALSE(of_second.misses.has_value());
   EXPECT_FALSE(measure({.temperature = 1, .reject_below = 1}, probabilities, labels).accuracy.has_value());
@@ -82,7 +82,7 @@ TEST(Calibration, PrecisionAndRecall) {
       measure_precision_recall(torch::stack({of_first, 1 - of_first}, 1), torch::tensor({0, 0, 1, 1, 1, 0}, torch::kLong), /*label=*/0);
   EXPECT_EQ(measured.num_samples, 3);
   ASSERT_EQ(measured.points.size(), 3);
-  // The second threshold takes the two samples of 0.8 together.
+  // The second threshold accepts both samples of probability 0.8.
   EXPECT_DOUBLE_EQ(measured.points[1].threshold, 0.8);
   EXPECT_DOUBLE_EQ(measured.points[1].recall, 2.0 / 3);
   EXPECT_DOUBLE_EQ(measured.points[1].precision, 2.0 / 3);

@@ -30,7 +30,7 @@ constexpr const char* kImages =
     "    - random_crop: {size: 28, padding: 4}\n"
     "training: {epochs: 3}\n";
 
-// The lines of what is refused, or else of the warnings.
+// Returns the error lines, or the warnings if there is no error.
 std::string findings_of(const std::vector<std::string>& overrides, const std::string& file = kFile) {
   try {
     return fmt::format("{}", fmt::join(config::load_text(file, "x.yaml", overrides, all_registries()).warnings, "\n"));
@@ -113,7 +113,7 @@ TEST(CheckComponents, RefusesContradictions) {
       {{"training.steps=9"}, "command line: training.steps: given together with training.epochs; set one of them to null"},
       {{"training.epochs=null"}, "command line: training.epochs: missing; set training.epochs or training.steps"},
       {{"training.epochs=null", "training.steps=0"}, "command line: training.steps: expected an integer >= 1 or null, got 0"},
-      // How many epochs these are is not known yet.
+      // The number of epochs is not known yet, so their values are not checked.
       {{"training.epochs=null", "training.steps=9", "lr_scheduler={name: multistep, milestones: [50], warmup_epochs: 7}"}, ""},
       {{"experiment=a/b"}, "command line: experiment: \"a/b\" is not a valid folder name; use letters, digits, - and _"},
       {{"model={name: wide_resnet, depth: 11}"},

@@ -58,7 +58,7 @@ Copy complete() {
   return copy;
 }
 
-// The message of rank 0; empty if no rank throws. An evaluation opens one set alone.
+// Returns the message of rank 0; empty if no rank throws. An evaluation opens only one split.
 std::string compare(const std::vector<Copy>& copies, bool is_evaluation = false) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::mutex mutex;

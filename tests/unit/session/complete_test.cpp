@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The resolved file of an experiment with these sections.
+// Returns the resolved file of an experiment with these sections.
 Node resolved(const std::string& model, const std::string& dataset, const std::vector<std::string>& overrides = {}) {
   const auto registries = all_registries();
   auto experiment = config::load_text("experiment: a\nmodel: " + model + "\ndataset: " + dataset + "\ntraining: {epochs: 1}\n", "x.yaml",

@@ -1,4 +1,4 @@
-// The keys that documents show.
+// Checks the keys that documents show.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -20,13 +20,13 @@ constexpr const char* kAnyExperiment =
     "optimizer: {name: sgd, lr: 0.1, momentum: 0.9}\n"
     "training: {epochs: 100}\n";
 
-// Each `section.key: value` and each `- transform: {…}` of a document's text, as an override.
+// Returns each `section.key: value` and each `- transform: {…}` of a document's text as an override.
 std::vector<std::string> overrides_in(const std::string& text) {
   static const std::regex code("`(- )?([a-z_]+(?:\\.[a-z_]+)*): ([^`]+)`");
   std::vector<std::string> overrides;
   for (std::sregex_iterator match(text.begin(), text.end(), code), end; match != end; ++match) {
     const std::string key = (*match)[2], value = (*match)[3];
-    // A folder of images has to be there.
+    // Skips abbreviated values, and values that need a folder of images.
     if (value.find("…") != std::string::npos || value.find("image_folder") != std::string::npos) continue;
     overrides.push_back((*match)[1].matched ? fmt::format("dataset.train_transforms=[{}: {}]", key, value)
                                             : fmt::format("{}={}", key, value));

@@ -42,7 +42,7 @@ TEST(OpenSplit, HasTheSamplesOfTheTraining) {
 
 TEST(OpenSplit, ClassesOfOneImageHoldOutNoneUnlessStratifyIsOff) {
   const auto error_of = [](const std::string& more) -> std::string {
-    // Its three images are of different classes.
+    // The three images of this data set are of different classes.
     const auto experiment =
         experiment_on("{name: synthetic, shape: [3, 32, 32], num_classes: 1000, num_train: 3, num_validation: 3, " + more + "}");
     try {
@@ -73,7 +73,7 @@ TEST(OpenSplit, TheValidationSetNeedsNoTrainingFiles) {
   EXPECT_THROW(open(experiment, Split::kTrain), DataError);
 }
 
-// Sets of the data set of a plug-in.
+// Splits of the data set of a plug-in.
 TEST(OpenSplit, AnEmptySetIsRefused) {
   struct Numbers : data::Dataset {
     explicit Numbers(int64_t size) : num_samples(size) {}

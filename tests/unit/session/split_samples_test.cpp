@@ -24,7 +24,7 @@ std::vector<int64_t> labels_of(std::vector<int64_t> sizes) {
   return labels;
 }
 
-// How many samples of each class are held out.
+// Returns how many samples of each class are held out.
 std::vector<int64_t> counts_of(const std::vector<int64_t>& sizes, int64_t count, uint64_t seed = 1) {
   const auto labels = labels_of(sizes);
   const auto [held_out, rest] = split_by_class(labels, count, seed);
@@ -54,7 +54,7 @@ TEST(SplitByClass, TheSeedDecides) {
   const auto labels = labels_of({50, 50});
   EXPECT_EQ(split_by_class(labels, 10, 7), split_by_class(labels, 10, 7));
   EXPECT_NE(split_by_class(labels, 10, 7), split_by_class(labels, 10, 8));
-  // With a hundred classes that are due half a sample each, it is not always the first ones that give one.
+  // If each of a hundred classes should give half a sample, the classes that give one depend on the seed.
   const std::vector<int64_t> sizes(100, 5);
   EXPECT_NE(counts_of(sizes, 50, 1), counts_of(sizes, 50, 2));
 }
@@ -91,13 +91,13 @@ TEST(Divide, ByTheHashOfNamesAlone) {
   const auto parts = divide(names, {}, options);
   EXPECT_NEAR(count_of(parts, Split::kValidation), 2000, 150);
   EXPECT_NEAR(count_of(parts, Split::kTest), 1000, 110);
-  // Whatever else there is, and in any order.
+  // A sample's part does not depend on the other samples or their order.
   auto fewer = names;
   fewer.resize(100);
   std::ranges::reverse(fewer);
   const auto of_fewer = divide(fewer, {}, options);
   for (size_t i = 0; i < fewer.size(); ++i) EXPECT_EQ(of_fewer[i], parts[99 - i]) << fewer[i];
-  // Another test part takes from both others, and moves nothing between them.
+  // Without a test part, its samples go to the other two parts, and no sample moves between these.
   const auto without_test = divide(names, {}, {.validation = 0.2 / 0.9, .test = 0});
   for (size_t i = 0; i < names.size(); ++i) {
     if (parts[i] != Split::kTest) {

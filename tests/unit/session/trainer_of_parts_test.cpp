@@ -14,7 +14,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-// The same training, as an experiment file and in code.
+// The training that the test also defines in code, as an experiment file.
 std::string text() {
   return fmt::format(
       "experiment: images\n"

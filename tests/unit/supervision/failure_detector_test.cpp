@@ -52,7 +52,7 @@ class FailureDetectorTest : public ::testing::Test {
       ranks_.push_back(std::move(made));
     }
   }
-  // Until the others can read what the rank is doing now.
+  // Waits until the other ranks can read the rank's current activity.
   void wait_until_published(int rank) {
     const auto num_changes = at(rank).activity->read().num_changes;
     wait_until([&] { return published(rank).num_changes == num_changes; });
@@ -82,7 +82,7 @@ class FailureDetectorTest : public ::testing::Test {
 TEST_F(FailureDetectorTest, AllRanksNameASilentRankAndItsActivity) {
   start(3, 1s);
   for (const auto& rank : ranks_) rank->activity->enter(Phase::kStep, 12);
-  // The others wait for the gradients of rank 2.
+  // Ranks 0 and 1 wait for the gradients of rank 2.
   const Activity::Wait first(at(0).activity.get());
   const Activity::Wait second(at(1).activity.get());
   wait_until_published(2);
@@ -153,7 +153,7 @@ TEST_F(FailureDetectorTest, ARankWithoutProgressIsNamedByItselfToo) {
   const Activity::Wait wait(at(0).activity.get());
   for (const int rank : {0, 1}) {
     EXPECT_TRUE(at(rank).wait().starts_with("rank 1 (process 101 on host) is stuck: ")) << at(rank).wait();
-    // Rank 0 may serve the store, and then ends only when both have read the failure.
+    // Rank 0, which may serve the store, ends only after both ranks have read the failure.
     EXPECT_EQ(store_->add("failure_detector/confirmed", 0), 2);
     EXPECT_NE(at(rank).wait().find("in step 5"), std::string::npos);
   }
@@ -183,7 +183,7 @@ TEST_F(FailureDetectorTest, RanksThatAnswerAreNotBlamed) {
   EXPECT_FALSE(at(0).detector->first_failure());
 }
 
-// The case of torchrun, whose store does not end with rank 0: the heartbeats are no longer published.
+// With torchrun, the store does not end with rank 0; only the heartbeats end.
 TEST_F(FailureDetectorTest, Rank0IsNamedWhenItsDigestsStop) {
   start(3, 1s);
   at(0).activity->enter(Phase::kStep, 12);

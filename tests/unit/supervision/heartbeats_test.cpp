@@ -170,7 +170,7 @@ TEST_F(DiagnoseTest, AnOldDigestBlamesNobody) {
 TEST_F(DiagnoseTest, Rank0IsSilentWhenItsStoreOrItsDigestsStop) {
   EXPECT_EQ(diagnosis(59s), "nothing");
   EXPECT_EQ(diagnosis(61s), "rank 0 silent");
-  // The store is served by a launcher, and answers.
+  // A launcher serves the store, which still answers.
   limits_.rank0_serves_store = false;
   EXPECT_EQ(diagnosis(61s), "nothing");
   knowledge_.last_answer = start_ + 61s;
@@ -190,7 +190,7 @@ TEST_F(DiagnoseTest, RanksWithoutProgress) {
   EXPECT_EQ(diagnosis(), "rank 1 all wait");
 }
 
-// A start-up longer than the limit, then steps that are shorter.
+// A start-up that exceeds the limit, then steps that are shorter than it.
 TEST_F(DiagnoseTest, ProgressAndALongStartAreNotFailures) {
   HeartbeatLog log(3, limits_.missed, start_);
   std::vector<Heartbeat> heartbeats(3);

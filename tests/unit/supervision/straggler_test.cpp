@@ -28,7 +28,7 @@ TEST(Straggler, IsNamedWithThePartThatIsSlower) {
   EXPECT_DOUBLE_EQ(by_data->part.own, 5.5);
   EXPECT_DOUBLE_EQ(by_data->part.others, 0.2);
 
-  // Most of its time is data, but that of the others too.
+  // Most of the rank's time is data time, but so is that of the others.
   const auto by_compute = find({{5, 4.5}, {5, 1}, {5, 1}});
   ASSERT_TRUE(by_compute.has_value());
   EXPECT_EQ(by_compute->rank, 0);

@@ -35,7 +35,7 @@ class FirstLine : public spdlog::sinks::base_sink<std::mutex> {
 
 constexpr SupervisionLimits kLimits{.stop = 8s, .slow_file = 20s, .file = 2s};
 
-// "stopped on request in start-up (75)"; "nothing" if the process goes on.
+// Returns "stopped on request in start-up (75)" or a similar text; "nothing" if the process continues.
 std::string shown(const std::optional<Ending>& ending) {
   return ending ? ending->text + " (" + std::to_string(static_cast<int>(ending->exit_code)) + ")" : "nothing";
 }
@@ -108,7 +108,7 @@ TEST(StartUpJudge, ARankMayBeStoppedForALimitedTime) {
   EXPECT_NE(shown(start_up.judge(10s, start + 22s)), "nothing");
 }
 
-// Runs in a process of its own, because it starts a thread.
+// Runs in a separate process, because it starts a thread.
 TEST(SupervisorDeathTest, EndsTheProcessOfABlockedThread) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto be_blocked = [] {

@@ -56,7 +56,7 @@ TEST(ClassMetrics, EqualThoseOfTorchmetrics) {
     const auto& expected = golden.at("expected");
     const auto measured = measure(make_outputs(golden), 64);
     EXPECT_EQ(measured.classes.confusion, expected.at("confusion").get<std::vector<int64_t>>());
-    // torchmetrics divides these in float32, and adds the confidences in it, whose sums reach hundreds.
+    // torchmetrics computes these quotients in float32, and adds the confidences in float32, whose sums reach hundreds.
     for (const char* name : {"top1", "top5", "macro_f1", "balanced_accuracy", "mcc"}) {
       EXPECT_NEAR(value_of(measured, name).value(), expected.at(name).get<double>(), 2e-7) << name;
     }
@@ -90,7 +90,7 @@ TEST(Calibration, BinsIncludeTheirLowerLimitAndTheLastOneIncludesOne) {
   EXPECT_EQ(bins[14].count, 2);
   EXPECT_NEAR(bins[14].confidence, 0.9995, 1e-6);
   EXPECT_EQ(bins[0].confidence, 0);
-  // The sample of confidence 1 does not make up for that of 0.999.
+  // The error counts the samples of confidence 0.999 and 1 separately, although they are in the same bin.
   EXPECT_NEAR(meter.expected_error(), (2 * (0.5 - 0.225) + 0.001 + 1) / 4, 1e-6);
 }
 

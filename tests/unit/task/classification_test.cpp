@@ -87,7 +87,7 @@ TEST(TrainMeter, LossWithoutClasses) {
 
 TEST(TrainMeter, SumsInFloat64) {
   auto meter = loss_meter();
-  // In float32 the second loss would be lost in the sum.
+  // A float32 sum would lose the second loss.
   meter.add(torch::tensor(16777216.0F), {}, {}, 1);
   meter.add(torch::tensor(1.0F), {}, {}, 1);
   EXPECT_EQ(loss_of(meter.read(one_process())), 16777217.0 / 2);
@@ -138,7 +138,7 @@ TEST(TrainMeter, ContinuesFromItsState) {
   EXPECT_EQ(loss_of(other.read(one_process())), loss_of(original.read(one_process())));
   EXPECT_EQ(other.read(one_process()).num_samples, 3);
   EXPECT_EQ(value_of(other.read(one_process()), "top1"), 2.0 / 3);
-  // The state does not contain later additions.
+  // The loaded state does not contain what was added after it was saved.
   other.load_state(state::View(tree, "a.pt"));
   EXPECT_EQ(other.read(one_process()).num_samples, 2);
 }
@@ -150,7 +150,7 @@ TEST(TrainMeter, RejectsOtherSums) {
               ::testing::ThrowsMessage<CheckpointError>("a.pt: is Double[4], but Double[3] is expected"));
 }
 
-// Five batches of unequal sizes; the loss of batch 4 is lost in that of batch 0 unless they are added in order.
+// Five batches of unequal sizes. The loss of batch 4 would be lost in a sum with that of batch 0 unless the losses are added in order.
 struct ValidationBatch {
   double loss;
   std::vector<int64_t> predicted;

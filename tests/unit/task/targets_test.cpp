@@ -1,5 +1,5 @@
-// Tasks whose targets are numbers or any number of classes, and what they take from the training samples. Metrics are compared with
-// torchmetrics in tests/parity/test_targets.py.
+// Tasks whose targets are numbers or any number of classes, and the values that they compute from the training samples.
+// tests/parity/test_targets.py compares the metrics with torchmetrics.
 
 #include <gmock/gmock.h>
 
@@ -138,7 +138,7 @@ TEST(Regression, MetricsDoNotDependOnBatches) {
   const auto parts = measure(7);
   for (const auto* name : {"mae", "rmse", "r2"}) EXPECT_NEAR(*value_of(parts, name), *value_of(whole, name), 1e-12) << name;
   EXPECT_EQ(parts.numbers.predictions, whole.numbers.predictions);
-  // Not more points than a plot can show, even with small batches.
+  // The number of points is limited to what a plot can show, also with small batches.
   const auto many = task->make_validation_meter(torch::kCPU, 2, 2500);
   for (int64_t i = 0; i < 2500; ++i)
     many->add({.number = i, .size = 2}, torch::tensor(1.0), outputs.narrow(0, 0, 2), targets.narrow(0, 0, 2));
@@ -162,11 +162,11 @@ TEST(MultiLabel, EqualScoresHaveOneThreshold) {
   const auto targets = torch::tensor({{1, 0}, {1, 0}, {0, 0}, {0, 0}}) > 0;
   const auto measured = measure_labels(scores, targets);
   const auto& first = measured.results.classes[0];
-  // At 0.9 one of one, at 0.5 two of three.
+  // The precision is 1 of 1 at 0.9, and 2 of 3 at 0.5.
   EXPECT_NEAR(first.average_precision, 0.5 + 0.5 * 2 / 3, 1e-12);
   EXPECT_NEAR(first.f1, 0.8, 1e-12);
   EXPECT_NEAR(first.threshold, 0.3, 1e-7);
-  // Without samples there is nothing to measure.
+  // The second class has no samples, so there is nothing to measure.
   const auto& second = measured.results.classes[1];
   EXPECT_EQ(second.average_precision, 0);
   EXPECT_EQ(second.threshold, 0.5);

@@ -9,7 +9,7 @@ torch::Tensor random_images(int64_t count = 2) {
   return torch::rand({count, 3, 5, 7}, at::make_generator<at::CPUGeneratorImpl>(1), torch::kFloat64);
 }
 
-// Not linear, so that the mean of outputs differs from the outputs of the mean.
+// A network that is not linear, so that the mean of outputs differs from the output of the mean.
 torch::Tensor network(const torch::Tensor& images) {
   const auto weight = torch::rand({3 * 5 * 7, 4}, at::make_generator<at::CPUGeneratorImpl>(2), torch::kFloat64);
   return (images.to(torch::kFloat64).flatten(1).matmul(weight)).square();

@@ -43,7 +43,7 @@ TEST(Cgroup, Version1) {
   const CgroupFiles files{.groups = folder.path() / "cgroup", .mount = folder.path() / "mount"};
   EXPECT_EQ(cgroup_cpus(files), std::nullopt);
   EXPECT_EQ(cgroup_memory(files), std::nullopt);
-  // The view in a container, which has its own group at the mount but the path from outside.
+  // Files as seen in a container: the mount shows its own group, but the path is that on the host.
   write(files.groups, "9:name=systemd:/\n8:pids:/docker/f9\n4:memory:/docker/f9\n2:cpuacct,cpu:/docker/f9\n0::/\n");
   write(files.mount / "cpu/cpu.cfs_quota_us", "200000\n");
   write(files.mount / "cpu/cpu.cfs_period_us", "100000\n");

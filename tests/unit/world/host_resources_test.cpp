@@ -50,7 +50,7 @@ TEST(HostResources, TheUserChoosesTheComputeThreads) {
   variables = {{"OMP_NUM_THREADS", "many"}};
   EXPECT_EQ(choose().description, by_cores.description);
 
-  // torchrun sets it for several processes, and leaves what the user has set.
+  // torchrun sets OMP_NUM_THREADS only for several processes per host, and only if the user has not set it.
   variables = {{"OMP_NUM_THREADS", "1"}, {"TORCHELASTIC_RUN_ID", "none"}, {"LOCAL_WORLD_SIZE", "2"}};
   EXPECT_EQ(choose().count, by_cores.count);
   EXPECT_TRUE(choose().description.ends_with(

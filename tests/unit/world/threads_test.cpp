@@ -21,9 +21,9 @@ using ::testing::StartsWith;
 constexpr uid_t kNobody = 65534;
 constexpr const char* kRemedy = "; raise the limit, end other processes, or set fewer runtime.threads and dataloader.num_workers";
 
-// For a process of its own: starts more threads than its user may have. Exits with 0 if that is refused.
+// Starts more threads than the user may have; exits with 0 if that is refused. Must be called in a separate process.
 void start_too_many() {
-  // The limit does not hold for root.
+  // The limit does not apply to root, so the process changes its user.
   const rlimit limit{.rlim_cur = 20, .rlim_max = 20};
   if (setrlimit(RLIMIT_NPROC, &limit) != 0 || (geteuid() == 0 && setuid(kNobody) != 0)) _exit(2);
   try {
@@ -44,7 +44,7 @@ TEST(Threads, TheErrorOfAThreadNamesTheLimits) {
 
 TEST(ThreadsDeathTest, TooManyAreRefused) {
   const auto user = std::to_string(geteuid() == 0 ? kNobody : geteuid());
-  // A control group may have a limit of its own, which is named too.
+  // If the control group has a limit of its own, the message names it too.
   EXPECT_EXIT(start_too_many(), ::testing::ExitedWithCode(0),
               AllOf(StartsWith("no more threads can be started: user " + user + " may have 20 processes and threads together (ulimit -u)"),
                     EndsWith(kRemedy)));
