@@ -97,7 +97,7 @@ void unpack_tar(const fs::path& file, const fs::path& folder) {
   }
 }
 
-// Not with libarchive, whose reader of zip files needs more libraries.
+// Does not use libarchive, whose reader of zip files needs more libraries.
 void unpack_zip(std::span<const uint8_t> bytes, const fs::path& folder) {
   for (const auto& entry : list_zip(bytes)) {
     const auto path = folder / checked_path(entry.path, entry.is_special);
@@ -196,7 +196,7 @@ Bytes record(Bytes bytes, uint64_t offset, size_t size, uint32_t signature) {
   return part;
 }
 
-// The position of the last record, which may be followed by a comment of up to 65,535 bytes.
+// The position of the record at the end of the file, which may be followed by a comment of up to 65,535 bytes.
 uint64_t find_end(Bytes bytes) {
   for (uint64_t comment = 0; comment <= kIn64Short && bytes.size() >= kEndBytes + comment; ++comment) {
     const auto offset = bytes.size() - kEndBytes - comment;

@@ -61,7 +61,7 @@ std::optional<fs::path> find_folder(const CifarLayout& layout, const fs::path& r
 }
 
 [[noreturn]] void fail(const CifarLayout& layout, const fs::path& file, const std::string& what) {
-  throw DataError(fmt::format("{}: {}; copy the file of {} there, or set dataset.root to a new folder and dataset.download=true",
+  throw DataError(fmt::format("{}: {}; copy this file from the archive {}, or set dataset.root to a new folder and dataset.download=true",
                               file.string(), what, layout.archive.url));
 }
 
@@ -164,9 +164,8 @@ fs::path locate_cifar(const CifarLayout& layout, const CifarOptions& options, Lo
     folder = root / layout.archive.folder;
   }
   if (!folder) {
-    throw DataError(
-        fmt::format("dataset.root: {} does not contain {} (there is no {}); set dataset.download=true, or unpack {} in that folder",
-                    options.root, layout.title, (root / layout.archive.folder).string(), layout.archive.url));
+    throw DataError(fmt::format("dataset.root: {0} does not contain {1} (there is no {2}); set dataset.download=true, or unpack {3} in {0}",
+                                options.root, layout.title, (root / layout.archive.folder).string(), layout.archive.url));
   }
   return *folder;
 }

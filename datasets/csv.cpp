@@ -151,7 +151,8 @@ Targets read_targets(const CsvOptions& options) {
                                       const std::string& label) {
   if (split == data::Split::kTrain) {
     throw DataError(fmt::format(
-        "{}: line {} has the label \"{}\", which no line had when the program started; start again when the file no longer changes",
+        "{}: line {} has the label \"{}\", which no line had when the program started; start the program again when the file no longer "
+        "changes",
         options.train, line, label));
   }
   throw DataError(
@@ -352,7 +353,7 @@ class RecordReader {
       ++next_line_;
     } else if (!rest_.empty()) {
       throw std::runtime_error(
-          fmt::format("line {} has text after a closing quotation mark; double quotation marks that belong to the field", next_line_));
+          fmt::format("line {} has text after a closing quotation mark; write \"\" for a quotation mark inside a field", next_line_));
     }
     return true;
   }
@@ -398,14 +399,14 @@ class RecordReader {
 
 bool is_empty_line(const RecordReader& reader) { return reader.fields().size() == 1 && reader.fields()[0].empty(); }
 
-// For a file with one column of labels: whether the reader's current record, the first one, is a header. `folder`: to which paths refer.
+// For a file with one column of labels: whether the first record is a header. `reader`: at that record; `folder`: as from folder_of().
 bool is_header_of_labels(RecordReader reader, const fs::path& folder) {
   const auto header = reader.fields();
   std::error_code unknown;
   if (is_image_name(header[0]) || fs::is_regular_file(folder / header[0], unknown)) return false;
   if (lower_case(header[1]) == "label") return true;
   while (reader.next()) {
-    // Concatenated files repeat the header.
+    // A record equal to the header does not count: concatenated files repeat the header.
     const auto& fields = reader.fields();
     if (fields.size() > 1 && fields[1] == header[1] && fields[0] != header[0]) return false;
   }
@@ -423,7 +424,7 @@ bool is_header(const RecordReader& first, const CsvOptions& options, const fs::p
                                          first.line(),
                                          !options.columns.empty()        ? "dataset.columns needs"
                                          : !options.group_column.empty() ? "dataset.group_column needs"
-                                                                         : "several classes need"));
+                                                                         : "columns of classes need"));
   }
   if (options.targets != CsvTargets::kNumbers) return is_header_of_labels(first, folder);
   std::error_code unknown;
@@ -469,14 +470,14 @@ void Table::find_columns() {
   if (text.find('\0') != std::string_view::npos) throw std::runtime_error("it is not valid UTF-8; save it as UTF-8");
   RecordReader reader(text);
   do {
-    if (!reader.next()) throw std::runtime_error("it has no images; add a line path,label for each");
+    if (!reader.next()) throw std::runtime_error("it lists no images; add a line path,label for each image");
   } while (is_empty_line(reader));
   check_number_of_fields(reader, options_, reader.fields().size());
   if (is_header(reader, options_, folder_)) header_ = reader.fields();
   const auto find = [&](const std::string& name, const char* key) {
     const auto column = std::ranges::find(header_.begin() + 1, header_.end(), name);
     if (column == header_.end()) {
-      throw std::runtime_error(fmt::format("line {} has no column \"{}\", but {}; correct it, or dataset.{}", reader.line(), name,
+      throw std::runtime_error(fmt::format("line {} has no column \"{}\", only {}; correct that line or dataset.{}", reader.line(), name,
                                            join(std::span(header_).subspan(1), ", "), key));
     }
     return static_cast<size_t>(column - header_.begin());
@@ -495,7 +496,7 @@ void Table::find_columns() {
   }
   if (options_.targets == CsvTargets::kClass && fields_.size() != 1) {
     throw std::runtime_error(
-        fmt::format("it has {} target columns, but dataset.targets: class needs one; choose it with dataset.columns, or set "
+        fmt::format("it has {} target columns, but dataset.targets: class needs one; choose one with dataset.columns, or set "
                     "dataset.targets to classes or numbers",
                     fields_.size()));
   }
@@ -537,7 +538,7 @@ void Table::read(const std::function<void(const Row&)>& use) const {
       use(row);
       ++num_rows;
     }
-    if (num_rows == 0) throw std::runtime_error("it has no images; add a line path,label for each");
+    if (num_rows == 0) throw std::runtime_error("it lists no images; add a line path,label for each image");
   } catch (const Error&) {
     throw;
   } catch (const std::runtime_error& reason) {
@@ -555,7 +556,7 @@ std::vector<std::string> first_line_of(const fs::path& file) {
       if (!is_empty_line(reader)) return reader.fields();
     }
   } catch (const std::runtime_error&) {
-    // Whoever reads the file reports the reason.
+    // Table reports the reason when it reads the file.
   }
   return {};
 }

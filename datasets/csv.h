@@ -2,9 +2,9 @@
 // Image files whose targets are in CSV files: one class per image, any number of classes, or numbers.
 // A CSV file is in UTF-8 and has a line for each image; the first column is its path. Quoting is that of RFC 4180; lines may end with CR
 // LF, a byte order mark is skipped, and empty lines are ignored. The first line may be a header with the names of the columns. A header is
-// required if columns are chosen by name, and if several columns are classes. In other cases the first line is a header if its path is not
-// a file and has no extension of an image and, for labels, if its label is "label" in any case or occurs in no other line. Lines that
-// repeat the header are skipped.
+// required if columns are chosen by name, and if several columns are classes. Otherwise the first line is a header if its path is not a
+// file and has no extension of an image; with labels, its label must also be "label" in upper or lower case, or occur in no other line.
+// Lines that repeat the header are skipped.
 
 #include <filesystem>
 #include <string>

@@ -55,7 +55,8 @@ std::string digest_of(const std::filesystem::path& path, const std::string& name
 
 namespace {
 
-// libcurl looks for the certificates where the distribution that built it has them. A bundle of this program runs on others too.
+// libcurl looks for the certificates at the path of the distribution on which it was built, but a bundle of this program also runs on other
+// distributions.
 void use_certificates_of_this_system(CURL* curl) {
   const char* default_file = nullptr;
   curl_easy_getinfo(curl, CURLINFO_CAINFO, &default_file);
@@ -154,7 +155,7 @@ class Transfer {
     return stop_signal() != 0 || transfer.takes_too_long(received) ? 1 : 0;
   }
 
-  // Measures the time itself, because libcurl's limit uses an average speed, which a stall lowers only after seconds.
+  // libcurl's own limit is not used, because it is for an average speed, which falls only seconds after the transfer has stalled.
   bool takes_too_long(int64_t received) {
     const auto now = std::chrono::steady_clock::now();
     if (now - begin_ > limits_.total) {

@@ -16,8 +16,8 @@ struct evp_md_ctx_st;  // OpenSSL's EVP_MD_CTX
 namespace trainer::datasets {
 
 struct DownloadLimits {
-  std::chrono::milliseconds stall{30'000};                 // limit of the time without received data
-  std::chrono::milliseconds total{std::chrono::hours(4)};  // of the whole download
+  std::chrono::milliseconds stall{30'000};                 // longest time without received data
+  std::chrono::milliseconds total{std::chrono::hours(4)};  // longest duration of the whole download
   uint64_t num_bytes = uint64_t{1} << 30;
 };
 
@@ -40,7 +40,8 @@ class Digest {
   std::unique_ptr<evp_md_ctx_st, void (*)(evp_md_ctx_st*)> context_;
 };
 
-// The checksum of a file, in hexadecimal; `name` as in Checksum. This and the next function throw std::runtime_error with only the reason.
+// The checksum of a file, in hexadecimal; `name` as in Checksum. digest_of() and has_checksum() throw std::runtime_error with only the
+// reason.
 std::string digest_of(const std::filesystem::path& file, const std::string& name);
 bool has_checksum(const std::filesystem::path& file, const Checksum& checksum);
 

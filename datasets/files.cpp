@@ -32,7 +32,7 @@ std::vector<uint8_t> decompress(std::span<const uint8_t> bytes, const std::funct
   std::vector<uint8_t> content;
   inflate_all(bytes, Deflated::kGzip, [&](std::span<const uint8_t> part) {
     if (content.size() + part.size() > kMaxDecompressedBytes) {
-      throw std::runtime_error("it has more than " + format_bytes(kMaxDecompressedBytes) + " when decompressed");
+      throw std::runtime_error("its decompressed content exceeds " + format_bytes(kMaxDecompressedBytes));
     }
     content.insert(content.end(), part.begin(), part.end());
     check(content);
@@ -58,7 +58,7 @@ FileContent load_file(const std::filesystem::path& path, const std::function<voi
   } catch (const Error& error) {
     throw DataError(error.what());
   } catch (const std::runtime_error& reason) {
-    throw DataError(fmt::format("cannot read {}: {}", path.string(), reason.what()));
+    throw DataError(fmt::format("cannot read {}: {}; replace the file with an undamaged copy", path.string(), reason.what()));
   }
 }
 

@@ -32,8 +32,8 @@ inline bool lists_size(int64_t index, int64_t num_samples) {
   return index % ((num_samples + kMostSizes - 1) / kMostSizes) == 0;
 }
 
-// Prefetches memory that is read soon into the second-level cache; the first-level cache accepts so few requests at a time that others
-// would wait.
+// Prefetches memory that will be read soon, into the second-level cache: the first-level cache accepts only a few requests at a time, and
+// further ones would wait.
 inline void prefetch_memory(const uint8_t* bytes, size_t count) {
   constexpr size_t kCacheLine = 64;
   for (size_t i = 0; i < count; i += kCacheLine) __builtin_prefetch(bytes + i, /*rw=*/0, /*locality=*/2);
@@ -57,8 +57,8 @@ FileContent load_file(const std::filesystem::path& path, const std::function<voi
 // while the lock is held.
 class FolderLock {
  public:
-  // Waits until the current holder releases the lock. `activity`: of that process, for the log, such as "downloads URL". Throws Error with
-  // ExitCode::kStopped after a stop request.
+  // Waits until the process that holds the lock releases it. `activity`: what that process does, for the log, such as "downloads URL".
+  // Throws Error with ExitCode::kStopped after a stop request.
   FolderLock(std::filesystem::path file, const std::string& activity, Logger& logger);
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
@@ -84,7 +84,7 @@ class PartialFolder {
   std::filesystem::path path_;
 };
 
-// Flushes all files to the disk with one call, because a data set can have a hundred thousand.
+// Flushes all files of the folder's file system to the disk with one call, because a data set can have a hundred thousand files.
 void flush_file_system(const std::filesystem::path& folder);
 // Flushes the folder's files and moves it to `target`, whose parent folder is created.
 void put_into_place(const std::filesystem::path& folder, const std::filesystem::path& target);

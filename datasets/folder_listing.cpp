@@ -77,7 +77,7 @@ class FolderLister {
   void list_folder(const fs::path& folder) {
     std::vector<fs::path> names;
     for (const auto& entry : fs::directory_iterator(listing_.folder / folder)) names.push_back(entry.path().filename());
-    // So that each listing uses the same one of several paths to a folder.
+    // A folder with several paths is listed under the first one; in sorted order, that is the same one in every listing.
     std::ranges::sort(names);
     for (const auto& name : names) {
       check_stop();
@@ -248,7 +248,7 @@ class ClassLister {
       const auto relative = std::move(pending.back());
       pending.pop_back();
       auto folders = read_folder(relative);
-      // The next folder is the first by name, so that the same one of several paths to a folder is always used.
+      // The next folder is the first by name: a folder with several paths is then always listed under the same one.
       std::ranges::sort(folders, std::greater());
       std::ranges::move(folders, std::back_inserter(pending));
     }
@@ -261,7 +261,7 @@ class ClassLister {
   }
 
  private:
-  // Returns the folders in it.
+  // Adds the files of the folder to the lists, and returns the folders in it.
   std::vector<std::string> read_folder(const std::string& relative) {
     std::vector<std::string> folders;
     FolderReader reader(relative.empty() ? folder_ : joined(folder_, relative));
@@ -287,7 +287,7 @@ class ClassLister {
   OtherFiles others_;
 };
 
-// In the order of the names. If classes fail, throws the error of the first one.
+// Lists the files of all classes, in the order of the names. If some classes fail, throws the error of the first one.
 std::vector<ClassFiles> list_classes(const fs::path& folder, const std::vector<std::string>& names, const Extensions& extensions,
                                      int num_threads) {
   const auto listed = with_parents(folder.string());
@@ -380,8 +380,8 @@ void refuse_split_names(const fs::path& root, const std::vector<std::string>& cl
   });
   if (found == class_names.end()) return;
   throw std::runtime_error(
-      fmt::format("{} has the folder \"{}\", which does not look like a class, but no folder train; name the folder of training images "
-                  "train and that of validation images val, or set dataset.root to the folder that contains the class folders",
+      fmt::format("{} has no folder train, but the folder \"{}\", which is probably not a class; name the folder of training images train "
+                  "and that of validation images val, or set dataset.root to the folder that contains the class folders",
                   root.string(), *found));
 }
 
@@ -507,11 +507,12 @@ struct Name {
 
   std::string_view text;
   std::vector<std::string_view> letters;
-  std::string form;     // its one-byte letters, and the kinds of the others
-  std::string outline;  // the same for names that look alike
+  std::string form;     // one byte per letter: the letter itself if it has one byte, else kComposed or kWithParts
+  std::string outline;  // the form with kComposed instead of kWithParts; equal for names that look alike
 };
 
-// The letters that a name with the same outline but another form must also have to look like this one.
+// Two names with the same outline look alike if the results for both, each with the form of the other name, are equal: letters of the same
+// kind in both forms must be equal, others are replaced by one placeholder.
 std::string decisive_letters(const Name& name, std::string_view other_form) {
   std::string decisive;
   for (size_t i = 0; i < name.letters.size(); ++i) {

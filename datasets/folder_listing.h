@@ -20,7 +20,8 @@ struct ListedFile {
 
 struct ListedLink {
   std::filesystem::path path;
-  // The path under which the folder it leads to is listed, relative to the listed folder; empty: it leads to neither a file nor a folder.
+  // The path, relative to the listed folder, under which the link's target folder is listed; empty: the target is neither a file nor a
+  // folder.
   std::filesystem::path target;
 };
 
@@ -35,7 +36,7 @@ struct FolderListing {
 // Lists everything in the folder, an absolute path, always in the same order. Links to folders are followed; each folder is listed once.
 // Throws std::runtime_error, and Error with ExitCode::kStopped after a stop request.
 FolderListing list_folder(const std::filesystem::path& folder);
-// Lists these of its files; skips folders and missing files. Throws Error with ExitCode::kStopped after a stop request.
+// Lists only `files` of the folder; skips folders and missing files. Throws Error with ExitCode::kStopped after a stop request.
 FolderListing list_files(const std::filesystem::path& folder, const std::vector<std::filesystem::path>& files);
 
 // A digest of all names, sizes and times.
@@ -61,8 +62,8 @@ ClassFolders find_class_folders(const std::filesystem::path& root);
 // The number of threads for a listing, which mostly waits for the file system.
 inline constexpr int kListingThreads = 8;
 
-// The first training image, if the first class has some and can be listed. `mode`: as below; with kAuto, files that only kRaw can read
-// count too.
+// The first training image, if the first class has images and can be listed. `mode`: as in list_images(); with kAuto, files that only kRaw
+// can read count too.
 std::optional<std::filesystem::path> first_image_of(const ClassFolders& folders, data::ImageMode mode);
 
 // The images of one split, class by class: the files with an extension of images of this mode in each class folder and all folders below
@@ -72,15 +73,15 @@ std::optional<std::filesystem::path> first_image_of(const ClassFolders& folders,
 // Error with ExitCode::kStopped after a stop request.
 ImageList list_images(const ClassFolders& folders, data::Split split, int num_threads, data::ImageMode mode = data::ImageMode::kRgb);
 
-// If `path` is a folder, the image files in it and in all folders below it, in the same order; otherwise the path itself. Throws DataError
-// with the folder if it cannot be listed or has no images.
+// If `path` is a folder, the image files in it and in all folders below it, in the order of list_images(); otherwise the path itself.
+// Throws DataError with the folder if it cannot be listed or has no images.
 std::vector<std::string> find_image_files(const std::filesystem::path& path, data::ImageMode mode = data::ImageMode::kRgb);
 
 // Finds names that look the same although their bytes differ: in spaces at their ends, or in the form of accented letters (one character,
 // or a letter and its accents; Unicode NFC and NFD).
 
-// The first of `names` that looks like `name` but is not the same; empty: none does. All are UTF-8. Accented letters are not compared with
-// decomposed ones, so "cafà" and "café" in different forms count as similar too.
+// The first of `names` that looks like `name` but is not the same; empty: none does. All are UTF-8. A composed accented letter counts as
+// similar to any decomposed one, so "cafà" and "café" in different forms count as similar too.
 std::string look_alike_of(std::string_view name, const std::vector<std::string>& names);
 
 // A hint at the end of a message that `name` is not one of `names`; may be empty.

@@ -27,8 +27,8 @@ struct ImageFileOptions {
 // The options of a data set; null if it does not have these keys.
 ImageFileOptions* image_file_options(const ComponentConfig& dataset);
 
-// Resolves the keys for a data set with this first image. If there is none, or if it cannot be read, kAuto becomes kRgb. With kRaw the
-// first image is decoded; throws std::runtime_error with the file and the reason if that fails.
+// Resolves the keys for a data set whose first image is `first_image`. If there is no image, or if it cannot be read, kAuto becomes kRgb.
+// With kRaw the first image is decoded; throws std::runtime_error with the file and the reason if that fails.
 data::ImageDecoding decoding_of(const ImageFileOptions& options, const std::optional<std::filesystem::path>& first_image);
 
 // The images of one split. A million of them need tens of megabytes.
@@ -76,8 +76,8 @@ std::string describe_targets(const data::DatasetInfo& info);
 data::DatasetInfo image_files_info(std::vector<std::string> class_names, const data::ImageDecoding& decoding = {},
                                    int64_t side = data::kAnySize);
 
-// Logs the number of images of `source` (a file or folder), and the warning of the list. An image is read with its sample; a failure is a
-// std::runtime_error with only the reason.
+// Logs the number of images of `source` (a file or folder), and the warning of the list. The files are read only by the data set's read(),
+// which throws std::runtime_error with only the reason.
 std::unique_ptr<data::Dataset> open_image_files(data::DatasetInfo info, ImageList images, const std::filesystem::path& source,
                                                 Logger& logger);
 

@@ -26,7 +26,7 @@ std::unique_ptr<data::Dataset> open_image_folder(const ImageFolderOptions& optio
   }
   auto info = image_files_info(folders.class_names, expected.decoding);
   if (info.num_classes != expected.num_classes) {
-    throw DataError(fmt::format("{} has {} now, but had {} when the program started; start again when they no longer change",
+    throw DataError(fmt::format("{} has {}, but had {} when the program started; start the program again when the folder no longer changes",
                                 folders.train.string(), counted(info.num_classes, "class folder"), expected.num_classes));
   }
   if (split == data::Split::kValidation && !folders.validation) {

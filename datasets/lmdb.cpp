@@ -67,7 +67,7 @@ class Lmdb : public data::Dataset {
   }
   void check(int64_t index) const override { check_entry(find(index)); }
 
-  // Searched each time, because only messages need names.
+  // Searches #names at each call, because only messages need names.
   std::string name(int64_t index) const override {
     auto rest = as_text(names_);
     for (; index > 0; --index) rest.remove_prefix(std::min(rest.size(), rest.find('\0') + 1));
@@ -102,7 +102,7 @@ class Lmdb : public data::Dataset {
     }
   }
 
-  // So that the system reads a sample at once instead of page by page.
+  // Makes the system read a sample at once instead of page by page.
   void prefetch(int64_t index) const override {
     static const auto page_bytes = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
     try {
@@ -142,7 +142,7 @@ class Lmdb : public data::Dataset {
 
   StoredEntry find(int64_t index) const {
     const auto entry = reader_.find(sample_key(index, pack_.num_samples));
-    if (entry.empty()) throw std::runtime_error("it is not in the data set");
+    if (entry.empty()) throw std::runtime_error("it is damaged: its entry is missing");
     return {.bytes = entry, .index = index, .version = pack_.version};
   }
 
@@ -188,9 +188,9 @@ std::unique_ptr<data::Dataset> open_lmdb(const LmdbOptions& options, const data:
                                    info.target_names != expected.target_names;
     if (has_other_targets || info.shape != expected.shape || info.decoding != expected.decoding) {
       throw std::runtime_error(
-          fmt::format("{} has other classes or numbers, or images of another shape, mode or orientation, than {} had when the program "
-                      "started; start it again, or pack the data set again",
-                      options.root, kPackedTrain));
+          fmt::format("the images in {} differ in classes, targets, shape, mode or orientation from those that {} contained when the "
+                      "program started; start the program again, or pack the data set again",
+                      folder_of(options.root, split).string(), folder_of(options.root, data::Split::kTrain).string()));
     }
     logger.info("{}: {} {}", folder_of(options.root, split).string(), counted(dataset->size(), "image"), describe_targets(info));
     if (dataset->pack().version == 1) {

@@ -18,7 +18,8 @@ struct LmdbOptions {
 // Reads the properties of all samples. If that fails, the factory's `missing` is the reason, and its open() throws it as a DataError.
 data::DatasetFactory lmdb_factory(const LmdbOptions& options);
 
-// Opens one split of a packed data set, which may be incomplete, without comparing it with the others. Throws DataError as open().
+// Opens one split of a packed data set without comparing it with the other splits; the data set may be incomplete. Throws DataError like
+// the factory's open().
 std::unique_ptr<data::Dataset> open_packed(const std::filesystem::path& root, data::Split split);
 
 }  // namespace trainer::datasets

@@ -268,7 +268,7 @@ void LmdbWriter::require(int result) const {
   // LMDB reports an incomplete write as EIO.
   const auto* const hint = result == EIO ? " (the disk may be full)" : "";
   const auto reason = result > 0 ? explain_refusal(file_, {result, std::generic_category()}) : std::string(mdb_strerror(result));
-  throw Error(fmt::format("cannot write {}: {}{}; when this is fixed, the same command continues", file_.string(), reason, hint));
+  throw Error(fmt::format("cannot write {}: {}{}; fix this, and run the same command again to continue", file_.string(), reason, hint));
 }
 
 LmdbTransaction LmdbWriter::begin(unsigned flags) const {
@@ -325,8 +325,8 @@ namespace {
 using little_endian::load;
 using Bytes = std::span<const uint8_t>;
 
-// Each page begins with its number and its kind; pages of a tree continue with the positions of their free space. The names of LMDB's
-// source (mdb.c) are in the comments.
+// Each page begins with its number and its kind; pages of a tree continue with the positions of their free space. The comments below are
+// the names in LMDB's source (mdb.c).
 constexpr size_t kFlagsOffset = 10;  // mp_flags
 constexpr size_t kLowerOffset = 12;  // mp_lower
 constexpr size_t kUpperOffset = 14;  // mp_upper
@@ -347,7 +347,7 @@ constexpr uint64_t kNoPage = ~uint64_t{0};
 constexpr uint16_t kIntegerKeys = 8;  // MDB_INTEGERKEY
 
 constexpr size_t kNodeHeader = 8;
-constexpr uint16_t kIsElsewhere = 1;  // F_BIGDATA: the node has the number of the pages with the entry
+constexpr uint16_t kIsElsewhere = 1;  // F_BIGDATA: the node contains the number of the entry's first page instead of the entry
 // LMDB's own limit; without it, a damaged tree with a cycle would never end.
 constexpr int kMostLevels = 32;
 
@@ -629,12 +629,12 @@ std::pair<std::string, std::string> difference(const PackInfo& before, const Pac
     return {fmt::format("version {} of the format", before.version), fmt::format("version {}", now.version)};
   if (before.source != now.source) return {"dataset.name: " + before.source, now.source};
   if (before.options != now.options) return {describe(before.options), describe(now.options)};
-  if (before.samples.shape != now.samples.shape) return {"images of another shape", "this one"};
-  if (before.samples.decoding != now.samples.decoding) return {"another dataset.mode or dataset.exif_orientation", "this one"};
+  if (before.samples.shape != now.samples.shape) return {"images of another shape", "images of the present shape"};
+  if (before.samples.decoding != now.samples.decoding) return {"another dataset.mode or dataset.exif_orientation", "the present one"};
   const auto num_classes = [](const PackInfo& info) { return counted(info.samples.num_classes, "class", "classes"); };
   if (before.samples.num_classes != now.samples.num_classes) return {num_classes(before), num_classes(now)};
   const auto targets = [](const data::DatasetInfo& info) { return std::tuple(info.is_multi_label, info.num_targets, info.target_names); };
-  if (targets(before.samples) != targets(now.samples)) return {"other targets", "these"};
+  if (targets(before.samples) != targets(now.samples)) return {"other targets", "the present targets"};
   const auto& names = before.samples.class_names;
   const auto& names_now = now.samples.class_names;
   if (names != names_now) {
@@ -670,7 +670,7 @@ PackWriter::PackWriter(const std::filesystem::path& folder, const PackInfo& info
   if (const auto [before, after] = difference(parse_pack_info(stored), now); !before.empty()) refuse_change(before, after);
   if (const auto before = writer_.find(kNamesKey); before != names) {
     const auto index = first_different_name(before, names);
-    refuse_change(fmt::format("another sample {}", index), source.describe(index));
+    refuse_change(fmt::format("another sample at index {}", index), source.describe(index));
   }
   if (const auto before = writer_.find(kLabelsKey); before != labels) {
     const auto index = first_different_label(before, labels, source.info());

@@ -26,7 +26,7 @@ inline constexpr const char* kPackedValidation = "val";
 inline constexpr const char* kUnfinished = "unfinished";
 
 // The keys of entries that are not samples. They sort before the keys of the samples.
-inline constexpr std::string_view kChecksumsKey = "#checksums";  // the CRC-32 of each of the next three; not in version 1
+inline constexpr std::string_view kChecksumsKey = "#checksums";  // the CRC-32 of each of the three entries below; not in version 1
 inline constexpr std::string_view kInfoKey = "#info";            // a PackInfo as JSON
 // Little-endian 64-bit integers, or for samples with has_values() their values as float32.
 inline constexpr std::string_view kLabelsKey = "#labels";
@@ -56,7 +56,7 @@ struct PackInfo {
   int64_t num_samples = 0;
   data::DatasetInfo samples;
   data::DefaultTransforms transforms = {};  // of the source
-  std::string folder = {};                  // the common prefix of all names that are not keys of samples; missing in earlier versions
+  std::string folder = {};  // the prefix of all names, without which they are the samples' keys; missing in earlier versions
   PackOptions options = {};
 };
 std::string to_json(const PackInfo& info);
@@ -84,9 +84,9 @@ struct StoredEntry {
 };
 // Throws std::runtime_error with only the reason if the checksum is wrong, or if the entry is that of another sample.
 void check_entry(const StoredEntry& entry);
-// The image file or the pixels, as views into the bytes; nothing else of the sample is set. The checksum is compared only for files, whose
-// decoding takes much longer; for pixels, it would take a fifth of the time that training needs for them. Throws std::runtime_error with
-// only the reason: damage, or why the source's sample could not be read.
+// The image file or the pixels, as views into the bytes; nothing else of the sample is set. The checksum is compared only for files,
+// because their decoding takes much longer than the comparison; for pixels, the comparison would take a fifth of the time that training
+// needs for them. Throws std::runtime_error with only the reason: damage, or why the source's sample could not be read.
 data::Sample read_entry(const StoredEntry& entry);
 
 // Writes LMDB environments, which are folders with a file data.mdb. They are opened without LMDB's own lock file, because an unfinished
@@ -157,7 +157,7 @@ class LmdbReader {
   // Thread-safe. Throws std::runtime_error with only the reason if one of the pages is damaged.
   std::span<const uint8_t> find(std::string_view key) const;
 
-  // Reads all pages of the trees. Throws std::runtime_error with only the reason if a page is damaged, so that LMDB's library must not add
+  // Reads all pages of the trees. Throws std::runtime_error with only the reason if a page is damaged; LMDB's library must then not add
   // entries.
   void check_for_writing() const;
 

@@ -81,7 +81,7 @@ std::optional<fs::path> find_mnist(const MnistLayout& layout, const fs::path& ro
 }
 
 [[noreturn]] void fail_mnist(const MnistLayout& layout, const fs::path& file, const std::string& what) {
-  throw DataError(fmt::format("{}: {}; copy the file of {} there, or set dataset.root to a new folder and dataset.download=true",
+  throw DataError(fmt::format("{}: {}; copy this file from {}, or set dataset.root to a new folder and dataset.download=true",
                               file.string(), what, layout.source.url));
 }
 
@@ -126,7 +126,7 @@ FileContent load_idx(const MnistLayout& layout, const fs::path& folder, const st
     if (begin.size() >= header_bytes) check_header(layout, *path, begin, format);
   });
   if (file.bytes.size() < header_bytes) {
-    fail_mnist(layout, *path, fmt::format("its {} bytes are fewer than the {} bytes of a header", file.bytes.size(), header_bytes));
+    fail_mnist(layout, *path, fmt::format("it has {} bytes, fewer than the {} bytes of a header", file.bytes.size(), header_bytes));
   }
   const auto expected = check_header(layout, *path, file.bytes, format);
   if (file.bytes.size() != expected) {
@@ -186,9 +186,10 @@ fs::path locate_mnist(const MnistLayout& layout, const MnistOptions& options, Lo
     folder = root / layout.source.folder;
   }
   if (!folder) {
-    throw DataError(
-        fmt::format("dataset.root: {} does not contain {} (there is no {} in {}); set dataset.download=true, or copy the files of {} there",
-                    options.root, layout.title, kTrainFiles.images, (root / layout.source.folder).string(), layout.source.url));
+    throw DataError(fmt::format(
+        "dataset.root: {0} does not contain {1} (there is no {2} in {3}); set dataset.download=true, or copy the files from {4} "
+        "to {3}",
+        options.root, layout.title, kTrainFiles.images, (root / layout.source.folder).string(), layout.source.url));
   }
   return *folder;
 }

@@ -39,7 +39,7 @@ constexpr const char* kFiles = "files";
 constexpr const char* kManifest = "manifest.txt";
 constexpr const char* kInUse = ".in_use";
 
-// Used in the name of a copy, so that copies of different folders, and of different files of one folder, have different names.
+// Used in the name of a copy: copies of different folders, and of different files of one folder, have different names.
 uLong checksum_of_names(const fs::path& folder, const std::vector<fs::path>& files) {
   auto checksum = crc32_z(0, nullptr, 0);
   const auto add = [&checksum](const std::string& name) {
@@ -105,15 +105,17 @@ uLong copy_file(const fs::path& from, const fs::path& to, uint64_t num_bytes, st
     num_copied += part.size();
     if (!write_all(output.number(), part)) fail_with_errno("write", to);
   });
-  if (num_read != num_bytes) throw std::runtime_error(from.string() + " changed while it was copied");
+  if (num_read != num_bytes) {
+    throw std::runtime_error(from.string() + " changed while it was copied; start the program again when the data set no longer changes");
+  }
   return checksum;
 }
 
 // Throws if the copy on the disk has another checksum.
 void verify_file(const fs::path& copy, uLong checksum, std::string& buffer) {
   {
-    // Drops the cached pages, which only contain what was written, so that the file is read from the disk. This is possible because they
-    // are clean.
+    // Drops the pages of the file from the cache, so that they are read from the disk. The kernel drops only pages that are already
+    // written, as these are.
     const auto file = open_file(copy, O_RDONLY, "read");
     ::posix_fadvise(file.number(), 0, 0, POSIX_FADV_DONTNEED);
   }
@@ -215,7 +217,7 @@ fs::path own_folder(const fs::path& place) {
   if (::lstat(folder.c_str(), &status) != 0) fail_with_errno("use", folder);
   if (!S_ISDIR(status.st_mode) || status.st_uid != ::geteuid()) {
     throw std::runtime_error(fmt::format(
-        "{} does not belong to this user, so its content cannot be trusted; remove it, or choose another folder", folder.string()));
+        "{} is not a folder of this user, so its content cannot be trusted; remove it, or choose another folder", folder.string()));
   }
   if ((status.st_mode & 07777) != 0700 && ::chmod(folder.c_str(), 0700) != 0) fail_with_errno("use", folder);
   return folder;
@@ -296,7 +298,7 @@ void StagedFolder::remove(Logger& logger) {
     fs::remove_all(hidden("partial"));
     logger.info("removed the copy {}", folder_.string());
   } catch (const std::exception& reason) {
-    // Only a warning, because the run has its results.
+    // Only a warning, because the results of the run do not need the copy any more.
     logger.warn("dataset.stage_to: the copy {} was not removed: {}", folder_.string(), reason.what());
   }
 }

@@ -14,11 +14,11 @@ namespace trainer::datasets {
 namespace {
 
 constexpr int64_t kMaxValues = int64_t{1} << 28;
-// A limit for samples and classes. The order of an epoch is a list of samples in memory.
+// The limits for samples and classes; the order of an epoch is a list of samples in memory.
 constexpr double kMostSamples = std::numeric_limits<int32_t>::max();
 constexpr double kMostClasses = std::numeric_limits<int32_t>::max();
 
-// A fast generator, because each read generates its sample again, so that samples need no memory.
+// A fast generator, because samples are not kept in memory: each read generates its sample again.
 class SampleRandom {
  public:
   explicit SampleRandom(uint64_t seed) : state_(seed) {}
@@ -111,11 +111,12 @@ void SyntheticOptions::describe(KeyTable& keys) {
   });
   keys.refuse("num_targets", [this]() -> std::string {
     if (num_classes == 0 || num_targets == 1) return "";
-    return fmt::format("{} contradicts dataset.num_classes={}; for targets that are numbers set num_classes=0", num_targets, num_classes);
+    return fmt::format("{} contradicts dataset.num_classes={}; for targets that are numbers, set dataset.num_classes=0", num_targets,
+                       num_classes);
   });
   keys.refuse("labels", [this] {
     const bool has_labels = num_classes > 0 || labels == SyntheticLabels::kRandom;
-    return has_labels ? "" : "zero contradicts dataset.num_classes=0; without classes, remove labels";
+    return has_labels ? "" : "zero contradicts dataset.num_classes=0, because samples without classes have no labels; remove this key";
   });
 }
 

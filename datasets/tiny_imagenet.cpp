@@ -127,10 +127,10 @@ class TinyImagenet {
 
   // Returns the reason with what to do: "REASON; REMEDY".
   std::string explain(const std::string& reason) const {
-    return fmt::format("{}; unpack {} there, or set dataset.root to a new folder and dataset.download=true", reason, archive_.url);
+    return fmt::format("{}; unpack {} again, or set dataset.root to a new folder and dataset.download=true", reason, archive_.url);
   }
   std::string explain_absence() const {
-    return fmt::format("{} does not contain Tiny ImageNet (there is no {}); set dataset.download=true, or unpack {} in that folder",
+    return fmt::format("{0} does not contain Tiny ImageNet (there is no {1}); set dataset.download=true, or unpack {2} in {0}",
                        options_.root, (fs::path(options_.root) / archive_.folder).string(), archive_.url);
   }
 

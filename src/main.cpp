@@ -26,7 +26,8 @@ void limit_busy_waiting() {
 
 int main(int argc, char** argv) {
   trainer::repair_inherited_state();
-  // Loading LibTorch takes a large part of a second, and the commands install their handlers only after it.
+  // The commands install their signal handlers only after LibTorch is loaded, which takes a large part of a second. Until then, stop
+  // requests have to wait.
   trainer::block_stop_signals();
   const std::vector<std::string> args(argv + 1, argv + argc);
   // Commands that do not need LibTorch.

@@ -39,9 +39,9 @@ class GradScaler {
   // The float32 scalar result of this step's unscale(): 1 when any gradient was not finite, else 0. The next unscale() overwrites it.
   const torch::Tensor& found_inf() const;
 
-  // For LibTorch's optimizers, instead of unscale() and the optimizer's step(): calls unscale() if it was not called in this step, then
-  // step() unless a gradient is not finite, for which it waits for the device. Returns whether step() was called. To be called once before
-  // each update(), with one scaler for each optimizer.
+  // For LibTorch's optimizers, instead of unscale() and the optimizer's step(): calls unscale() if it was not called in this step, then the
+  // optimizer's step() unless a gradient is not finite. Returns whether the optimizer's step() was called. Waits for the device. To be
+  // called once before each update(), with one scaler for each optimizer.
   bool step(torch::optim::Optimizer& optimizer);
 
   // Ends the step: multiplies the scale by backoff_factor if a gradient was not finite, or by growth_factor after growth_interval

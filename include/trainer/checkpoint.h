@@ -13,9 +13,9 @@ namespace trainer::checkpoint {
 // collective: to be called on one rank.
 uint64_t save(const std::filesystem::path& path, const state::Tree& tree);
 
-// Reads a file in PyTorch's format (also that before 1.6) or in the safetensors format, whose result is a dictionary of its tensors. The
-// tensors are on the CPU and own their memory. Throws CheckpointError with the file if it is missing, damaged or of another format. Not
-// collective.
+// Reads a file in PyTorch's format (also that before 1.6) or in the safetensors format; for safetensors, the result is a dictionary of the
+// file's tensors. The tensors are on the CPU and own their memory. Throws CheckpointError with the file if it is missing, damaged or of
+// another format. Not collective.
 state::Tree load(const std::filesystem::path& path);
 
 }  // namespace trainer::checkpoint

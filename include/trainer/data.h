@@ -19,7 +19,7 @@ class DistributedSampler : public torch::data::samplers::Sampler<> {
  public:
   DistributedSampler(int64_t num_samples, int rank, int world_size, const DistributedSamplerOptions& options = {});
 
-  // Sets the epoch whose order is used from the next reset() on, which a data loader calls in begin().
+  // Sets the epoch whose order is used from the next reset() on; a data loader calls reset() in begin().
   void set_epoch(int64_t epoch) { epoch_ = epoch; }
   int64_t epoch() const { return epoch_; }
   // To resume within an epoch: the next reset() skips this many of this rank's samples.
@@ -31,7 +31,8 @@ class DistributedSampler : public torch::data::samplers::Sampler<> {
   void reset(std::optional<size_t> new_size = {}) override;
   // The next samples, at most `batch_size`; empty at the end of the epoch.
   std::optional<std::vector<size_t>> next(size_t batch_size) override;
-  // Saves the epoch and the position of next(). A data loader with workers is ahead of the batches that it has returned.
+  // Saves the epoch and the position of next(). A data loader with workers calls next() ahead of the batches that it returns, so the saved
+  // position is then too far.
   void save(torch::serialize::OutputArchive& archive) const override;
   void load(torch::serialize::InputArchive& archive) override;
 
@@ -44,7 +45,7 @@ class DistributedSampler : public torch::data::samplers::Sampler<> {
   DistributedSamplerOptions options_;
   int64_t epoch_ = 0;
   int64_t num_skipped_ = 0;
-  std::vector<size_t> positions_;  // of this rank's samples, in the order that all share
+  std::vector<size_t> positions_;  // of this rank's samples, in the order that all ranks share
   std::vector<size_t> samples_;
   size_t position_ = 0;
 };

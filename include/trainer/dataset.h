@@ -56,9 +56,9 @@ struct ImageView {
   Padding padding = Padding::kZero;
   PixelOrder order = PixelOrder::kPlanar;
   bool flipped = false;
-  // For images that do not have 8 bits (ImageMode), instead of `pixels`; interleaved.
+  // Used instead of `pixels` for images that do not have 8 bits (ImageMode); interleaved.
   const float* values = nullptr;
-  float maximum = 0;  // for integer `values`, which transforms keep integers: 255 or 65535; 0: floating-point values
+  float maximum = 0;  // 255 or 65535: the maximum of integer `values`, which transforms keep integers; 0: floating-point `values`
 
   static ImageView whole(const uint8_t* pixels, int channels, int height, int width, PixelOrder order = PixelOrder::kPlanar) {
     return {pixels, channels, height, width, 0, 0, height, width, false, Padding::kZero, order, false, nullptr, 0};
@@ -141,7 +141,7 @@ struct Target {
 struct Sample {
   ImageView image = {};                   // when info().is_image, unless `encoded` is given
   std::span<const uint8_t> encoded = {};  // the image as the bytes of an image file, not yet decoded
-  std::span<const float> values = {};     // otherwise: the product of `shape` values
+  std::span<const float> values = {};     // if !info().is_image: all values, in the order of info().shape
   Target target = {};
 };
 
@@ -165,13 +165,13 @@ class Dataset {
   virtual int64_t size() const = 0;
   // The sample at `index`, 0 <= index < size(). Must be thread-safe: several threads call it concurrently.
   virtual Sample read(int64_t index, Scratch& scratch) const = 0;
-  // The label of the sample, if has_labels(), if possible without reading the sample. Like read(), it may be called concurrently and may
-  // throw.
+  // The label of the sample; only for data sets with has_labels(). Should not read the sample if the label is known without it. Like
+  // read(), it may be called concurrently and may throw.
   virtual int64_t label(int64_t index) const {
     Scratch scratch;
     return read(index, scratch).target.label;
   }
-  // The same for its target values, if has_values().
+  // The target values of the sample; only for data sets with has_values(). Otherwise like label().
   virtual std::vector<float> target_values(int64_t index) const {
     Scratch scratch;
     const auto values = read(index, scratch).target.values;
@@ -202,7 +202,7 @@ class Dataset {
   };
   // Calls `use` for each sample in order. Generated samples are not listed, because they have no copies.
   virtual void list(const std::function<void(const ListedSample&)>& /*use*/) const {}
-  // A hint that read(index) will be called after the next read(). It hides the cache misses of shuffled samples in memory.
+  // A hint that read(index) will be called after the next read(), so that the sample can be loaded meanwhile.
   virtual void prefetch(int64_t /*index*/) const {}
 };
 
@@ -226,9 +226,9 @@ struct DatasetFactory {
   DatasetInfo info;
   // Downloads the files if configured, opens and checks them. Throws DataError with the file and what to do.
   std::function<std::unique_ptr<Dataset>(Split split, Logger& logger)> open;
-  // For experiments without transforms of their own.
+  // The transforms of experiments that do not set any.
   DefaultTransforms default_transforms = {};
-  // Whether it has validation samples; if not, some of the training set are held out.
+  // Whether it has validation samples; if not, some of the training samples are held out for validation.
   bool has_validation = true;
   // The reason why info.num_classes is kUnknownClasses, and what to do; else empty.
   std::string missing = {};
@@ -236,12 +236,12 @@ struct DatasetFactory {
   std::string missing_key = "root";
   // Returns the folder with all its files, which are downloaded if configured. Throws like open(). Empty: the data set has no folder.
   std::function<std::filesystem::path(Logger& logger)> locate = {};
-  // With locate(): returns the files in the folder that the data set uses, relative to the folder. Throws like open(). Empty: all of them.
+  // Only with locate(): returns the files that the data set uses, relative to the folder. Throws like open(). Empty: it uses all files.
   std::function<std::vector<std::filesystem::path>()> list_files = {};
-  // With locate(): returns the same data set with the files in another folder.
+  // Only with locate(): returns the same data set with the files in another folder.
   std::function<DatasetFactory(const std::filesystem::path& folder)> in_folder = {};
-  // The sizes, if they are known without files: for generated samples, and for published data sets whose files are missing. Not set: open()
-  // determines them, without downloading anything.
+  // The sizes, if they are known without files: for generated samples, and for published data sets whose files are missing. Not set: the
+  // data set must be opened to get its sizes, which then downloads nothing.
   std::optional<SplitSizes> sizes = {};
   // Whether all samples stay in this process's memory, in mapped or loaded files: product(info.shape) bytes each.
   bool is_in_memory = false;

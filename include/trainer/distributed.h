@@ -2,7 +2,7 @@
 // Process groups and distributed data parallelism over c10d's backends: the counterparts of Python's torch.distributed and
 // torch.nn.parallel.DistributedDataParallel.
 //
-//   auto run = trainer::distributed::init_process_group();  // of torchrun, mpirun or srun
+//   auto run = trainer::distributed::init_process_group();  // the ranks are started by torchrun, mpirun or srun
 //   trainer::distributed::DistributedDataParallel parallel(*model, run->world());
 //   for (...) {
 //     parallel.before_forward();
@@ -72,7 +72,7 @@ class ProcessGroup {
   // Sums small contiguous CPU tensors in place, in rank order, so that the bits do not depend on the hosts of the ranks. Each rank receives
   // the tensors of all ranks.
   void sum_in_rank_order(std::span<const torch::Tensor> tensors) const;
-  // In place, from rank `source` of this group.
+  // Writes the tensor of rank `source` of this group to the tensors of all ranks, in place.
   void broadcast(const torch::Tensor& tensor, int source = 0) const;
   // Returns the tensors of all ranks, by rank: [size, …].
   torch::Tensor all_gather(const torch::Tensor& tensor) const;
@@ -82,7 +82,7 @@ class ProcessGroup {
   // in a group that has sockets.
   c10::intrusive_ptr<c10d::Work> begin_broadcast(const torch::Tensor& tensor, int source = 0) const;
   c10::intrusive_ptr<c10d::Work> begin_scatter(const torch::Tensor& parts, const torch::Tensor& part, int source = 0) const;
-  // Not collective.
+  // Waits until an asynchronous operation has finished. Not collective.
   void wait_for(c10d::Work& work) const;
   // A copy in host memory. On a GPU this waits until earlier collectives have finished, and counts as waiting for the other ranks.
   torch::Tensor to_host(const torch::Tensor& tensor) const;
@@ -91,11 +91,11 @@ class ProcessGroup {
   std::string broadcast_bytes(const std::string& bytes, int source = 0) const;
   void barrier() const;
 
-  // If all ranks run on one host, sum_in_rank_order and all_gather from now on use shared memory for CPU tensors of up to `num_bytes` in
-  // total per rank (each tensor rounded up to 64 bytes).
+  // Collective. If all ranks run on one host, sum_in_rank_order and all_gather from now on use shared memory for CPU tensors of up to
+  // `num_bytes` in total per rank (each tensor rounded up to 64 bytes).
   void share_memory(int64_t num_bytes);
-  // The same for begin_sum and finish_sums, for tensors of up to `num_bytes` in total between two calls of finish_sums. Returns whether all
-  // ranks run on one host; otherwise the two must not be called.
+  // Collective. The same for begin_sum and finish_sums, for tensors of up to `num_bytes` in total between two calls of finish_sums. Returns
+  // whether all ranks run on one host; otherwise begin_sum and finish_sums must not be called.
   bool share_memory_for_sums(int64_t num_bytes);
   bool shares_memory() const { return exchange_ || sums_; }
 
@@ -106,7 +106,7 @@ class ProcessGroup {
   // To be called on a rank that has failed: ends running collectives with an error, here and soon on the other ranks.
   void abort() const;
   const std::shared_ptr<Activity>& activity() const { return activity_; }
-  // For c10d's classes; null in a group of one without sockets.
+  // For use with c10d's classes; null in a group of one rank without sockets.
   const c10::intrusive_ptr<c10d::ProcessGroup>& c10d_group() const { return group_; }
 
  private:
@@ -145,7 +145,7 @@ class Context {
   // The index among the ranks of this host.
   int local_rank() const;
   torch::Device device() const;
-  // All ranks.
+  // The group of all ranks.
   const std::shared_ptr<ProcessGroup>& world() const;
   // Collective over all ranks, whether members or not; `ranks` (in any order) must be the same on all. Returns null on a rank that is not a
   // member. A member's rank in the group is its position in the ascending list.
@@ -200,8 +200,9 @@ class DistributedDataParallel {
   // weights are 0.
   void backward(const torch::Tensor& loss, double weight);
 
-  // For gradient accumulation: during its lifetime, backward() of `parallel` only accumulates this rank's gradients, divided by the number
-  // of ranks, for the next backward() without it. before_forward() must also be called under it, as with Python's no_sync().
+  // For gradient accumulation: during its lifetime, backward() of `parallel` does not exchange gradients. It accumulates this rank's
+  // gradients, divided by the number of ranks, and the first backward() after its lifetime also sums them over the ranks. As with Python's
+  // no_sync(), before_forward() must also be called during its lifetime.
   class NoSync {
    public:
     explicit NoSync(DistributedDataParallel& parallel) : parallel_(parallel), before_(parallel.synchronizes_) {

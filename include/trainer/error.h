@@ -14,7 +14,7 @@ enum class ExitCode : int {
   kUsage = 2,       // command line or configuration
   kData = 3,        // missing, damaged or unreadable data
   kPeer = 4,        // another process of the run or the network failed, or a time-out
-  kCheckpoint = 5,  // a checkpoint is missing, damaged or not of this program, or cannot be written
+  kCheckpoint = 5,  // a checkpoint is missing, damaged or not written by this program, or cannot be written
   kStopped = 75,    // stopped on request; EX_TEMPFAIL, so that schedulers restart it
 };
 

@@ -82,11 +82,11 @@ struct ClassResults {
 // The result for one class of a multi-label task.
 struct LabelResult {
   int64_t num_samples = 0;       // of the class
-  double average_precision = 0;  // this and the next three are 0 without samples
+  double average_precision = 0;  // this and the next three members are 0 without samples
   double precision = 0;          // at the threshold
   double recall = 0;
   double f1 = 0;
-  double threshold = 0.5;  // samples with at least this probability are assigned to the class; it has the best F1
+  double threshold = 0.5;  // samples with at least this probability are assigned to the class: the threshold with the best F1
 };
 
 struct LabelResults {
@@ -143,7 +143,7 @@ struct Resume {
   std::string checkpoint = {};  // its file
   int64_t epoch = 0;            // the epoch of the next step
   int64_t step = 0;
-  // The event of the file, if it is one of this run's own checkpoints; its durations are unknown (NaN).
+  // The event of that checkpoint if this run saved it; the durations in the event are unknown (NaN).
   std::optional<CheckpointEvent> own_checkpoint = {};
 };
 
@@ -171,7 +171,7 @@ struct TrainEvent {
   double lr = 0;
   double images_per_second = 0;
   double data_wait = 0;    // fraction of the interval's time spent waiting for data
-  double queue_depth = 0;  // mean number of batches that were ready when one was taken
+  double queue_depth = 0;  // mean number of batches that were ready when training took one
   uint64_t memory_bytes = 0;
   std::optional<double> grad_scale = {};      // under float16
   std::optional<int64_t> skipped_steps = {};  // updates that the GradScaler has skipped so far
@@ -198,7 +198,7 @@ struct ValidationEvent {
   Metrics ema_metrics = {};      // with the averaged parameters, if the run has them; written as ema_<name>
   double seconds = 0;
   bool is_best = false;          // better than all earlier validations of the run
-  bool is_within_epoch = false;  // not after the last step of an epoch or at the end of the training
+  bool is_within_epoch = false;  // false: after the last step of an epoch, or at the end of the training
 };
 
 // Emitted once after each epoch and its validation, if there was one.
@@ -246,7 +246,7 @@ class Sink {
   virtual void on_end(const EndEvent&) {}
 };
 
-// The information about the run that a sink is made with.
+// The information about the run that a sink receives when it is made.
 struct SinkContext {
   std::filesystem::path run_dir;
   std::string config_text;               // the resolved experiment, in YAML

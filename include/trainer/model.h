@@ -71,7 +71,7 @@ class Model : public torch::nn::Module {
 
   // For a network whose initial values depend on data: the number of images that fit() needs; 0: none.
   virtual int64_t num_fitted_images() const { return 0; }
-  // Computes these values from the first images of the training set, [N, C, H, W] on the CPU, with the validation transforms.
+  // Computes these initial values from the first images of the training set, [N, C, H, W] on the CPU, after the validation transforms.
   virtual void fit(const torch::Tensor& /*images*/) {}
 
  private:
@@ -86,7 +86,7 @@ class BackboneModel : public Model {
   using Model::Model;
 
   torch::Tensor forward(const torch::Tensor& x) final { return forward_head(takes_features_ ? x : forward_features(x)); }
-  // The features [N, ...] of one batch, which is as in forward().
+  // The features [N, ...] of one batch, with the same shape of `x` as in forward().
   virtual torch::Tensor forward_features(const torch::Tensor& x) = 0;
   // The outputs [N, num_outputs] for the result of forward_features(). Dropout that is not part of the backbone belongs here.
   virtual torch::Tensor forward_head(const torch::Tensor& features) = 0;
@@ -115,7 +115,7 @@ struct LayerOptions {
   }
 };
 
-// The context in which a layer of such a network is made.
+// The arguments for making a layer of `model: {name: layers}`.
 struct LayerContext {
   const BuildContext& build;
   std::vector<int64_t> input_shape;  // of one sample: {channels, height, width}, or {features}

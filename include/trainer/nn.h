@@ -147,7 +147,7 @@ class Conv2d : public torch::nn::Module {
   int64_t groups_;
 };
 
-// The two convolutions of residual networks, without bias; the 3×3 one pads by 1.
+// The two convolutions of residual networks, without bias; conv3x3 pads by 1.
 std::shared_ptr<Conv2d> conv3x3(int64_t in_channels, int64_t out_channels, int64_t stride = 1);
 std::shared_ptr<Conv2d> conv1x1(int64_t in_channels, int64_t out_channels, int64_t stride = 1);
 
@@ -191,8 +191,8 @@ class SelfAttention : public torch::nn::Module {
   torch::Tensor forward(const torch::Tensor& x);  // [N, positions, num_features]
 
   torch::Tensor in_proj_weight, in_proj_bias;  // undefined with timm's names
-  std::shared_ptr<Linear> qkv;                 // null with torch's
-  std::shared_ptr<Linear> out_proj;            // timm's proj
+  std::shared_ptr<Linear> qkv;                 // null with torch's names
+  std::shared_ptr<Linear> out_proj;            // named proj with timm's names
 
  private:
   int64_t num_heads_;
@@ -274,7 +274,7 @@ class Loss {
   // Whether samples are weighted: the mean, also over several batches and ranks, is then the sum of losses times weights, divided by the
   // sum of the weights.
   virtual bool weighs_samples() const { return false; }
-  // For a loss that weights samples: the weight of each sample, [N] in a floating type.
+  // The weight of each sample, [N] in a floating type; 1 if the loss does not weight samples.
   virtual torch::Tensor sample_weights(const torch::Tensor& targets) const { return torch::ones({targets.size(0)}, targets.device()); }
   // The reason why the class weights do not fit this number of classes; empty: they do. class_weights_key() is the key that sets them.
   virtual std::string refusal_of_classes(int64_t /*num_classes*/) const { return ""; }

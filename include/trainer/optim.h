@@ -32,8 +32,8 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
   // One update from each parameter's .grad with this learning rate times each group's factor; parameters without a gradient do not change.
-  // If `found_inf` (amp::GradScaler's: a float32 scalar on the parameters' device) is 1, neither parameters nor state change; only the
-  // kernels read it, so that the host does not wait (except in sgd.h).
+  // If `found_inf` (amp::GradScaler's: a float32 scalar on the parameters' device) is 1, neither parameters nor state change. Only kernels
+  // read `found_inf`, so the host does not wait for the device; the exception is SGD with dampening (sgd.h).
   void step(double lr, const std::optional<torch::Tensor>& found_inf = {});
   // The configured learning rate, which the schedule scales.
   virtual double base_lr() const = 0;
@@ -48,6 +48,7 @@ class Optimizer {
   bool is_recordable() const { return takes_lr_tensors() && !skip_zero_grads_; }
   // From now on step() ignores its `lr` and uses the learning rates that the last set_lr() has written to the device, rounded to float32.
   void use_lr_tensors();
+  // Like the `lr` of step(): multiplied by each group's factor.
   void set_lr(double lr);
 
   size_t num_groups() const { return groups_.size(); }

@@ -83,11 +83,11 @@ enum class CudaGraphChoice { kOff, kAuto, kOn };
 struct PlacementOptions {
   DeviceChoice device = DeviceChoice::kAuto;
   FloatType dtype = FloatType::kFloat32;
-  std::optional<bool> autocast = {};  // not set: if bfloat16 is fast
+  std::optional<bool> autocast = {};  // not set: true if bfloat16 is fast
   AutocastType autocast_dtype = AutocastType::kBfloat16;
-  std::optional<int64_t> num_threads = {};  // not set: chosen by the processors that this process may use
-  std::optional<bool> channels_last = {};   // not set: except for float64
-  std::optional<bool> pin_memory = {};      // not set: if a GPU is used
+  std::optional<int64_t> num_threads = {};  // not set: depends on the processors that this process may use
+  std::optional<bool> channels_last = {};   // not set: true except for float64
+  std::optional<bool> pin_memory = {};      // not set: true if a GPU is used
   std::optional<bool> allow_tf32 = {};      // not set: only in convolutions, which is LibTorch's default
   ConvolutionChoice convolution = ConvolutionChoice::kAuto;
   bool fuse = true;  // fuse batch normalisation with the operations after it, on a CPU
@@ -131,18 +131,20 @@ namespace trainer::engine {
 
 // How samples are divided into batches and steps.
 struct PlanOptions {
-  // Samples of a rank in a micro-step, or of all ranks together in a step; if neither is set, 128 per rank.
+  // `batch_size`: samples of a rank in a micro-step; `global_batch_size`: samples of all ranks together in a step. If neither is set, 128
+  // samples of a rank in a micro-step.
   std::optional<int64_t> batch_size = {};
   std::optional<int64_t> global_batch_size = {};
   int64_t accumulation_steps = 1;
   bool drop_last = true;
   data::Shards shards = data::Shards::kPad;
-  // Exactly one of them must be set.
+  // Exactly one of `epochs` and `steps` must be set.
   std::optional<int64_t> epochs = {};
   std::optional<int64_t> steps = {};
 };
 
-// Which rank reads the samples of another rank, and how they are sent.
+// Which ranks read the samples. kLocal: each rank its own. kScatter: the first rank of each group, which sends each of the others its part
+// of a batch. kBroadcast: the same, but every rank of the group receives all parts.
 enum class Distribution { kLocal, kScatter, kBroadcast };
 
 struct ValidationOptions {
@@ -178,10 +180,11 @@ struct LoopOptions {
   std::optional<EarlyStoppingOptions> early_stopping = {};
   ValidationOptions validation = {};
   MonitorOptions monitor = {};
-  // The distance between two checkpoints.
+  // The number of epochs or steps between two checkpoints.
   std::optional<int64_t> checkpoint_every_epochs = 1;
   std::optional<int64_t> checkpoint_every_steps = {};
   int64_t log_every_steps = 50;
+  // A rank is named in the log if its own work takes more than this many times the median of the other ranks.
   double straggler_ratio = 1.5;
 };
 

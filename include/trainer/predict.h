@@ -37,9 +37,9 @@ typedef struct trainer_image {
 /* Flags of trainer_predict_open(). */
 enum { TRAINER_AVERAGED = 1 /* use the averaged parameters of a run with training.ema */ };
 
-/* Opens a checkpoint written by `trainer`. `device`: "cpu", "cuda", or null for that of its experiment, which by default is the GPU if
- * there is one. A process that uses a GPU must open its first predictor there, before it uses LibTorch. `flags`: 0, or flags as above.
- * Release the predictor with trainer_predict_close(). */
+/* Opens a checkpoint written by `trainer`. `device`: "cpu", "cuda", or null for the device of its experiment, which by default is the GPU
+ * if there is one. A process that uses a GPU must open its first predictor on the GPU, before it uses LibTorch. `flags`: 0, or flags as
+ * above. Release the predictor with trainer_predict_close(). */
 trainer_predictor* trainer_predict_open(const char* checkpoint, const char* device, int flags, char* error, size_t error_size);
 
 /* `predictor` may be null. No other call may be using it. */
@@ -55,7 +55,7 @@ int trainer_predict_kind(const trainer_predictor* predictor);
 
 int64_t trainer_predict_num_classes(const trainer_predictor* predictor);
 
-/* For TRAINER_ANY_CLASSES: the least probability at which an image is assigned to the class, 0 <= label < number of classes; otherwise
+/* For TRAINER_ANY_CLASSES: the minimum probability at which an image is assigned to the class, 0 <= label < number of classes; otherwise
  * NaN. */
 double trainer_predict_threshold(const trainer_predictor* predictor, int64_t label);
 
@@ -66,9 +66,10 @@ const char* trainer_predict_class_name(const trainer_predictor* predictor, int64
 /* The number of features, which are the inputs of the network's last layer; 0 if the network does not separate them from that layer. */
 int64_t trainer_predict_num_features(const trainer_predictor* predictor);
 
-/* Each of the next three writes the probabilities of all classes to `probabilities`, and the features to `features` if it is not null;
- * both must have space for one row per image. The second one reads the content of an image file, the third one `count` images of any
- * sizes as one batch; it fails for a network that was trained on images with 16 bits or other channels (dataset.mode). */
+/* Each of the next three functions writes the probabilities of all classes to `probabilities`, and the features to `features` if it is not
+ * null; both must have space for one row per image. trainer_predict_encoded() reads the content of an image file in memory.
+ * trainer_predict_images() reads `count` images of any sizes as one batch; it fails for a network that was trained on images with 16 bits
+ * or other channels (dataset.mode). */
 int trainer_predict_file(trainer_predictor* predictor, const char* path, double* probabilities, float* features, char* error,
                          size_t error_size);
 int trainer_predict_encoded(trainer_predictor* predictor, const void* bytes, size_t size, double* probabilities, float* features,

@@ -11,7 +11,7 @@
 //       return std::make_shared<Mine>(options, context);
 //     });
 //   }
-// A name that already exists throws std::logic_error; in a plug-in it is an error of the experiment.
+// Registering a name that already exists throws std::logic_error; in a plug-in it is an error of the experiment.
 
 #include <torch/version.h>
 
@@ -78,7 +78,8 @@ void register_dataset(std::string name, std::string doc, std::function<data::Dat
   datasets::dataset_registry().add<Options>(std::move(name), std::move(doc), std::move(make));
 }
 
-// Transform: a data::ImageTransform or data::ErasingTransform, whose options are its own members; it is copied after they are set.
+// Transform: a data::ImageTransform or data::ErasingTransform whose options are its own members. The object is copied after its options are
+// set.
 template <class Transform>
 requires std::derived_from<Transform, data::ImageTransform> || std::derived_from<Transform, data::ErasingTransform>
 void register_transform(std::string name, std::string doc) {

@@ -61,7 +61,8 @@ class TrainMeter {
   // Collective: over all ranks of `group`. Waits for the device.
   Measurement read(const distributed::ProcessGroup& group) const;
   void reset();
-  // rewind() removes what was added since the last mark(); rewind_if() only if `condition`, a bool scalar on the device, is true.
+  // rewind() removes the batches added since the last mark(); rewind_if() does so only if `condition`, a bool scalar on the device, is
+  // true.
   void mark();
   void rewind();
   void rewind_if(const torch::Tensor& condition);
@@ -81,7 +82,7 @@ class TrainMeter {
 // A batch of a validation.
 struct EvaluatedBatch {
   int64_t number = 0;  // of the batch in the validation
-  // The index of its first sample, which the others follow; empty if some were skipped.
+  // The index of its first sample; the other samples have the following indices. Empty if some samples were skipped.
   std::optional<int64_t> first_sample = {};
   int64_t size = 0;
   torch::Tensor weight = {};  // as in Task::Pass
@@ -161,15 +162,15 @@ class Task {
   // Whether the task or its loss depends on statistics of the training targets and needs set_target_summary() before its first pass. Not
   // for masks. Checkpoints contain the summary; programs that predict numbers multiply the outputs by its deviation and add its mean.
   virtual bool needs_target_summary() const { return loss_ != nullptr && loss_->needs_class_counts(); }
-  // Returns a text for the log, which may be empty. nullopt: the loaded checkpoint has no summary, because an earlier version wrote it; the
-  // task then works without one.
+  // Returns a text for the log, which may be empty. `summary` is nullopt if an earlier version wrote the loaded checkpoint, which then has
+  // no summary; the task then works without one.
   virtual std::string set_target_summary(const std::optional<data::TargetSummary>& summary);
   const std::optional<data::TargetSummary>& target_summary() const { return target_summary_; }
 
   TrainMeter make_train_meter(torch::Device device) const { return {device, train_metrics(), weighs_samples()}; }
   // Whether the passes have a weight.
   bool weighs_samples() const { return loss_ != nullptr && loss_->weighs_samples(); }
-  // nn::Loss::refusal_of_classes() with the key of the loss.
+  // The result of nn::Loss::refusal_of_classes() with the key that sets the class weights.
   std::optional<Mismatch> refusal_of_classes(int64_t num_classes) const;
   // All metrics, the loss first.
   reporting::MetricColumns metrics() const;
@@ -183,8 +184,8 @@ class Task {
   std::optional<data::TargetSummary> target_summary_;
 };
 
-// A task is made with the loss of the experiment; to get only its metrics, with null and default options. It throws UsageError for an
-// unsuitable loss.
+// A task is made with the loss of the experiment, or, if only its metrics are needed, with null and default options. The factory throws
+// UsageError for an unsuitable loss.
 using TaskRegistry = Registry<std::unique_ptr<Task>, std::unique_ptr<nn::Loss>>;
 TaskRegistry& task_registry();
 
@@ -192,7 +193,7 @@ TaskRegistry& task_registry();
 // int64 [N].
 struct ClassMetric {
   reporting::MetricInfo info;
-  int64_t min_classes = 1;  // the metric does not exist for data sets with fewer
+  int64_t min_classes = 1;  // the metric does not exist for data sets with fewer classes
   // If set, counts samples, as an integer; the metric is their fraction.
   SumOverSamples count = {};
   // If set, computes the metric from the number of samples of each actual and predicted class: int64 [actual][predicted] on the CPU.

@@ -1,6 +1,6 @@
 #pragma once
-// The parts of LibTorch that the headers of this library use: tensors, autograd and the base classes and layers of torch::nn. It
-// compiles faster than <torch/torch.h>. What else a source uses of LibTorch, it includes itself.
+// The parts of LibTorch that the headers of this library use: tensors, autograd and the base classes and layers of torch::nn. Compiles
+// faster than <torch/torch.h>. A source file that uses other parts of LibTorch includes their headers itself.
 
 #include <torch/autograd.h>
 #include <torch/cuda.h>

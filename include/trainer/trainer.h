@@ -40,7 +40,7 @@ ComponentConfig read_component(const RegistryBase& registry, const std::string& 
 // The same for a list of transforms, such as "[random_crop: {size: 32, padding: 4}, random_horizontal_flip]".
 std::vector<ComponentConfig> read_components(const RegistryBase& registry, const std::string& yaml);
 
-// Makes a component from such a text. Also throws the errors of its factory.
+// Makes a component from a text as for read_component(). Also throws the errors of the component's factory.
 template <class Product, class... Args>
 Product make(const Registry<Product, Args...>& registry, const std::string& yaml, std::type_identity_t<Args>... args) {
   return registry.make(read_component(registry, yaml), std::forward<Args>(args)...);
@@ -70,7 +70,7 @@ struct TrainerOptions {
   engine::PlanOptions plan = {};
   engine::LoopOptions loop = {};
   data::LoadingOptions loading = {};
-  device::PlacementOptions placement = {};  // `device` has no effect: the Context's is used
+  device::PlacementOptions placement = {};  // `device` has no effect: the Context's device is used
   bool sync_batch_norm = true;              // also for layers of LibTorch
   // Parameters with their own learning rate or weight decay, and whether normalisation weights and biases have weight decay.
   std::vector<optim::ParameterGroupOptions> groups = {};
@@ -81,7 +81,7 @@ struct TrainerOptions {
   std::optional<optim::EmaOptions> ema = {};
   // The folder in which rank 0 saves checkpoints, last.pt and best.pt; empty: none are saved. Nothing else may write there.
   std::filesystem::path checkpoint_folder = {};
-  int64_t keep_last = 3;
+  int64_t keep_last = 3;  // number of newest checkpoints that are kept, in addition to the best one
 };
 
 // The training loop of `trainer train`. The results are the same, to the last bit, as with an experiment file with these components and

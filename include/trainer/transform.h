@@ -30,13 +30,14 @@ struct PixelArray {
   size_t num_bytes() const { return num_pixels() * static_cast<size_t>(channels); }
 };
 
-// An image to which transforms are applied. Crops and mirroring only move a window; decoding and resizing are delayed until the pixels are
-// needed, so that only pixels are computed that later crops keep. Operations that change pixel values work on a shared copy.
+// An image to which transforms are applied. Crops and mirroring only move a window. Decoding and resizing are delayed until the pixels are
+// needed, to compute only the pixels that later crops keep. Operations that change pixel values work on a shared copy.
 class Picture {
  public:
   // Both arguments must outlive this object. Its views are valid until the memory is used for another image.
   Picture(const ImageView& image, PictureMemory& memory) : view_(image), has_values_(image.values != nullptr), memory_(memory) {}
-  // An image file, of which only the needed part is decoded. Throws like decode_image(), like all functions that need pixels.
+  // An image file, of which only the needed part is decoded. This constructor and all functions that need pixels throw like
+  // decode_image().
   Picture(std::span<const uint8_t> file, PictureMemory& memory, const ImageDecoding& decoding = {});
 
   int channels() const { return view_.channels; }
@@ -102,10 +103,10 @@ class Picture {
 // A sample of an epoch.
 struct EpochSample {
   int64_t index = 0;        // in the data set
-  uint32_t occurrence = 0;  // number of earlier occurrences in the order of the epoch, so that each is augmented differently
+  uint32_t occurrence = 0;  // number of earlier occurrences in the epoch; each occurrence is augmented differently
 };
 
-// A limit that keeps windows far from the limits of int.
+// A limit for sizes and offsets in pixels, far below the limit of int, which sums of them must not exceed.
 inline constexpr double kMaxPixels = 32768;
 
 // The size of every image at one position in the list of transforms.
@@ -145,7 +146,7 @@ class SampleRandom : public CounterRandom {
     if (!of_all_epochs_) of_all_epochs_.emplace(seeds_.of_all_epochs, static_cast<uint64_t>(which_.index), which_.occurrence);
     return *of_all_epochs_;
   }
-  // Whether anything was used that may differ between epochs or samples.
+  // Whether a random number or the epoch was used, so that the result may differ between epochs or samples.
   bool is_used() const { return CounterRandom::is_used() || of_all_epochs_ || is_asked_for_epoch_; }
 
  private:

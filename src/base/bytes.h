@@ -29,8 +29,8 @@ T load(const uint8_t* bytes) {
 
 namespace trainer::protobuf {
 
-// Writes messages in protobuf's wire format. Google's library is not used because LibTorch exports the functions of an old version of it
-// to the whole process.
+// Writes messages in protobuf's wire format. Google's library is not used because LibTorch exports the functions of an old version of that
+// library to the whole process.
 
 enum class Wire : uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
 

@@ -32,13 +32,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::array kCrashSignals = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
-// Makes a thread record its stack. Its default action ends the process, so no other program sends it.
+// A thread that receives this signal records its stack. Other programs do not send this signal, because its default action ends the
+// process.
 const int kStackSignal = SIGRTMIN + 5;
 constexpr size_t kMaxFrames = 64;
 constexpr size_t kLineLength = 256;
 constexpr size_t kNumLines = 16;
 
-// Global because a signal handler can reach no other state; of fixed size because a handler must not allocate.
+// These variables are global because a signal handler cannot access other state, and of fixed size because it must not allocate memory.
 std::array<char, kLineLength> process_text{};
 std::array<char, PATH_MAX> crash_file{};
 std::array<std::array<char, kLineLength>, kNumLines> last_lines{};
@@ -97,7 +98,7 @@ extern "C" void report_crash(int signal_number, siginfo_t* info, void*) {
     std::array<void*, kMaxFrames> frames;
     const auto count = static_cast<size_t>(std::max(0, backtrace(frames.data(), kMaxFrames)));
     const std::span<void* const> stack(frames.data(), count);
-    // The kernel sends this signal when it cannot read a page of a mapped file.
+    // The kernel sends SIGBUS with this code when it cannot read a page of a mapped file.
     const char* lost_file = signal_number == SIGBUS && info->si_code == BUS_ADRERR ? file_mapped_at(info->si_addr) : "";
     write_report(STDERR_FILENO, signal_number, lost_file, stack);
     const int file = crash_file[0] != '\0' ? open(crash_file.data(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666) : -1;
@@ -148,9 +149,9 @@ bool blocks_stack_signal(long thread) {
   return false;
 }
 
-// `deadline` applies to all threads together; each thread gets a short time even after it.
+// `deadline` applies to all threads together; each thread gets a short time to respond even if the deadline has passed.
 std::string stack_of(long thread, Clock::time_point deadline) {
-  if (blocks_stack_signal(thread)) return "    blocks signals\n";
+  if (blocks_stack_signal(thread)) return "    no stack: this thread blocks signals\n";
   // Never freed, because a thread that responds late still writes to it.
   auto* answer = new Answer;
   answer_of_thread = answer;
@@ -159,7 +160,7 @@ std::string stack_of(long thread, Clock::time_point deadline) {
   while (answer->num_frames < 0 && Clock::now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   answer_of_thread.exchange(nullptr);
   const int count = answer->num_frames;
-  if (count < 0) return "    does not respond\n";
+  if (count < 0) return "    no stack: this thread does not respond\n";
   std::string text;
   // The first two frames are the handler and its caller.
   for (int i = 2; i < count; ++i) text += "    " + name_of(answer->frames[static_cast<size_t>(i)]) + '\n';
@@ -169,7 +170,7 @@ std::string stack_of(long thread, Clock::time_point deadline) {
 }  // namespace
 
 void install_crash_handlers() {
-  // The first call loads a library, which a signal handler must not do.
+  // The first call of backtrace() loads a library, which a signal handler must not do.
   std::array<void*, 1> frame;
   backtrace(frame.data(), 1);
   // Lets the handler run after a stack overflow.

@@ -21,8 +21,8 @@ void set_crash_file(const std::filesystem::path& file);
 // Records a logged line; the last 16 are part of the report.
 void remember_line(const std::string& line);
 
-// The stacks of all threads of this process, each with the thread's number and name; a thread that does not respond within a second has no
-// stack. Functions are named where their symbols are available.
+// Returns the stacks of all threads of this process, each with the thread's number and name. Threads that block signals or do not respond
+// within a second are listed without a stack. Functions without symbols are shown as "?".
 std::string stacks_of_all_threads();
 
 // How a process has ended: "was killed by signal 9 (Killed)", "ended with exit code 1". `status`: from waitpid.

@@ -25,12 +25,12 @@ namespace {
 [[noreturn]] void fail(const std::string& action, const std::filesystem::path& path) {
   const int reason = errno;
   const bool is_link = reason == ELOOP && action == "write";
-  auto text = is_link ? "it is a symbolic link, which is not followed" : std::string(std::strerror(reason));
+  auto text = is_link ? "it is a symbolic link, which is not followed; remove the link" : std::string(std::strerror(reason));
   if (reason == EFBIG) text += " (ulimit -f limits the size of files)";
   throw Error("cannot " + action + " " + path.string() + ": " + (reason == 0 ? describe_irregular(path) : text));
 }
 
-// "it is a pipe, not a regular file"; empty for a regular file.
+// Returns "it is a pipe, not a regular file", for example; empty for a regular file.
 std::string describe_irregular(mode_t mode) {
   const char* kind = "something else";
   if (S_ISREG(mode)) return "";
@@ -115,7 +115,7 @@ std::span<const uint8_t> read_bytes(const std::string& path, std::vector<uint8_t
   struct stat status {};
   if (file.number() < 0 || ::fstat(file.number(), &status) != 0) throw_unreadable(path);
   if (status.st_size > kMaxFileBytes) {
-    throw std::runtime_error("cannot be read: it has more than " + format_bytes(kMaxFileBytes));
+    throw std::runtime_error("cannot be read: it has more than " + format_bytes(kMaxFileBytes) + "; make the file smaller");
   }
   const auto num_bytes = static_cast<size_t>(status.st_size);
   if (buffer.size() < num_bytes) buffer.resize(num_bytes);
@@ -224,7 +224,8 @@ MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
 
 namespace {
 
-// Global because a process has only one main thread, and the functions that read files have no access to the thread that watches it.
+// Global because a process has only one main thread, and the functions that read files have no access to the object that watches the main
+// thread.
 std::mutex mutex;
 CurrentFileAccess current;
 
@@ -253,7 +254,7 @@ CurrentFileAccess current_file_access() {
 
 namespace {
 
-// `path`, or its nearest parent that exists.
+// Returns `path`, or its nearest parent folder that exists.
 std::filesystem::path first_that_exists(const std::filesystem::path& path) {
   std::error_code error;
   auto present = std::filesystem::absolute(path, error);
@@ -294,7 +295,7 @@ bool names_descriptor(const std::filesystem::path& path, int descriptor) {
          named.st_ino == open.st_ino;
 }
 
-// The number of links that Linux follows.
+// The largest number of successive links that Linux follows.
 constexpr int kMostLinks = 40;
 
 // Follows links, because the folder of a link may not be writable and because the link belongs to the user. The target may not exist yet.

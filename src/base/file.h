@@ -58,7 +58,7 @@ inline bool write_all(int descriptor, std::string_view& bytes) {
 // Opens a regular file with the flags of open(2) and, if they create it, `mode`. On failure the descriptor is -1 and errno holds the
 // reason; errno is 0 if the path is not a regular file (see describe_irregular()).
 Descriptor open_regular_file(const std::filesystem::path& path, int flags, mode_t mode = 0666);
-// "it is a pipe, not a regular file"; empty if the path names a regular file, or nothing.
+// Returns "it is a pipe, not a regular file", for example; empty if the path names a regular file or does not exist.
 std::string describe_irregular(const std::filesystem::path& path);
 
 std::string read_file(const std::filesystem::path& path);
@@ -105,7 +105,8 @@ Descriptor lock_file(const std::filesystem::path& path, mode_t mode);
 // Flushes the folder to the disk, so that added and removed names survive a power failure. Failures are ignored.
 void flush_folder(const std::filesystem::path& path);
 
-// Appends whole lines; each has been passed to the system when write_line returns. A line that cannot be written whole is removed again.
+// Appends whole lines; each has been passed to the system when write_line returns. If only a part of a line can be written, that part is
+// removed again.
 class LineFile {
  public:
   explicit LineFile(const std::filesystem::path& path);
@@ -153,7 +154,7 @@ class FileAccess {
 
 struct CurrentFileAccess {
   std::string text;          // "reading runs/a/config.yaml"; empty: the main thread uses no file
-  uint64_t num_changes = 0;  // of `text` so far
+  uint64_t num_changes = 0;  // how often `text` has changed so far
   std::chrono::steady_clock::time_point since = {};
 };
 CurrentFileAccess current_file_access();
@@ -162,7 +163,7 @@ CurrentFileAccess current_file_access();
 
 // Describes `error`, the reason why `path` (a file or a folder) could not be created or written. For a permission error or a read-only file
 // system, the text names the file or folder that refused access (with its owner and this process's user) and remedies; any other error is
-// described by the system's message. `remedy` is named first; empty: none.
+// described by the system's message. `remedy` is the first of the remedies; it may be empty.
 std::string explain_refusal(const std::filesystem::path& path, const std::error_code& error, const std::string& remedy = "");
 
 // The file that a user names for a result (--output).

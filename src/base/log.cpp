@@ -58,11 +58,13 @@ class CrashReportSink : public spdlog::sinks::base_sink<std::mutex> {
   void flush_() override {}
 };
 
-// The reason why a line could not be written to stderr, until a log file records it; 0: none. Global because stderr belongs to the process.
+// The errno with which a line could not be written to stderr, until a log file has recorded it; 0: none. Global because stderr belongs to
+// the process.
 std::atomic<int> console_loss{0};
 std::atomic<bool> has_console_loss{false};
 
-// Logs to stderr. A line that cannot be written there, for example to a file on a full disk, is dropped, and the log file records that.
+// Logs to stderr. A line that cannot be written, for example because stderr is a file on a full disk, is dropped, and the log file gets a
+// warning.
 class ConsoleSink : public spdlog::sinks::stderr_sink_mt {
  public:
   void log(const spdlog::details::log_msg& message) override {
@@ -70,7 +72,7 @@ class ConsoleSink : public spdlog::sinks::stderr_sink_mt {
     if (std::ferror(stderr) == 0) return;
     const int reason = errno;
     std::clearerr(stderr);
-    // The reader of a pipe may end at any time.
+    // It is not an error if the reader of a pipe exits before this process.
     if (reason != EPIPE && !has_console_loss.exchange(true)) console_loss = reason;
   }
 };

@@ -9,7 +9,9 @@ namespace {
 
 std::string variable(const std::string& name) {
   const char* value = std::getenv(name.c_str());
-  if (value == nullptr) throw Error(name.empty() ? "${} contains no variable name" : "the environment variable " + name + " is not set");
+  if (value == nullptr) {
+    throw Error(name.empty() ? "${} contains no variable name" : "the environment variable " + name + " is not set; set it");
+  }
   return value;
 }
 

@@ -5,7 +5,7 @@
 namespace trainer {
 
 // Replaces `~` at the beginning of a path by the user's home folder, and each ${NAME} by that environment variable. Throws Error with only
-// the reason: an unset variable, a ${ without }, or the home folder of another user (~NAME).
+// the reason if a variable is not set, a ${ has no }, or the path begins with the home folder of another user (~NAME).
 std::string expand_path(const std::string& path);
 
 // The folder for files that several runs share: ${TRAINER_HOME}, or ~/.cache/trainer. Throws like expand_path().

@@ -25,8 +25,8 @@ int check_executable(const std::string& path) {
   return ::access(path.c_str(), X_OK) == 0 ? 0 : errno;
 }
 
-// Ends with a null pointer. The strings belong to `environ`.
-std::vector<char*> environment_of_others() {
+// The environment for start_program(), followed by a null pointer. The strings belong to `environ`.
+std::vector<char*> environment_for_program() {
   std::vector<char*> variables;
   for (char** variable = environ; *variable != nullptr; ++variable) {
     if (!std::string_view(*variable).starts_with("TRAINER_LAUNCHER_")) variables.push_back(*variable);
@@ -56,13 +56,13 @@ pid_t start_program(const std::string& file, const std::vector<std::string>& arg
   std::vector<char*> pointers;
   for (const auto& argument : arguments) pointers.push_back(const_cast<char*>(argument.c_str()));
   pointers.push_back(nullptr);
-  auto environment = environment_of_others();
+  auto environment = environment_for_program();
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, output, STDERR_FILENO);
-  // Descriptors that a launcher has passed to this process are not close-on-exec.
+  // Closes the descriptors that a launcher has passed to this process, which are not close-on-exec.
   posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
   sigset_t none, ignored_here;
   sigemptyset(&none);

@@ -47,7 +47,7 @@ uint64_t mix_seed(uint64_t seed, uint64_t a, uint64_t b) {
 std::string random_token() {
   std::array<uint8_t, 32> bytes;
   if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    throw Error("getrandom: " + std::generic_category().message(errno));
+    throw Error("cannot get random numbers from the system (getrandom): " + std::generic_category().message(errno));
   }
   return fmt::format("{:02x}", fmt::join(bytes, ""));
 }

@@ -18,11 +18,12 @@
 namespace trainer {
 namespace {
 
-// Global, because a signal handler can reach no other state.
+// These variables are global because a signal handler cannot access other state.
 std::atomic<int> requested_signal{0};
 std::atomic<long> first_request_ms{0};
 std::atomic<bool> is_repeated{false};
-// The file that exit_on_stop() removes. A handler that has started keeps the path, because other threads continue to run.
+// The file that exit_on_stop() removes. While the state is kBeingRemoved, no other thread changes the path, although other threads continue
+// to run.
 enum class FileState { kNone, kBeingNamed, kNamed, kBeingRemoved };
 std::atomic<FileState> file_state{FileState::kNone};
 std::array<char, PATH_MAX> file_to_remove{};
@@ -137,7 +138,7 @@ void check_working_folder() {
   if (!folder.empty()) return;
   throw Error(error == std::errc::no_such_file_or_directory
                   ? "the current folder has been removed; change to another folder, or cd into the path again if it has been created anew"
-                  : "the current folder cannot be used: " + error.message());
+                  : "the current folder cannot be used: " + error.message() + "; change to another folder");
 }
 
 }  // namespace trainer

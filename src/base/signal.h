@@ -13,11 +13,11 @@ void block_stop_signals();
 // ends the process immediately (earlier ones do not: the same SIGINT may arrive twice, from the terminal and from the launcher). Unblocks
 // these signals. To be called once, by main.
 void install_stop_handlers();
-// For commands without these handlers: a stop signal ends the process at once with ExitCode::kStopped, unless it is ignored. Unblocks these
-// signals.
+// For commands that do not call install_stop_handlers(): makes a stop signal end the process at once with ExitCode::kStopped, unless the
+// process ignores that signal. Unblocks these signals.
 void exit_on_stop_signals();
-// While an object of this class lives, a process that ends in this way removes this file, if it exists. Of several objects that live at
-// once, only the first has an effect.
+// While an object of this class exists, a stop signal that ends the process (exit_on_stop_signals()) also removes `file`. If several
+// objects exist at once, only the first one has an effect.
 class RemovedOnExit {
  public:
   explicit RemovedOnExit(const std::filesystem::path& file);
@@ -39,11 +39,11 @@ bool is_stop_repeated();
 // Repairs of the state that a process inherits from the program that starts it.
 
 // To be called by main before anything else:
-// - Closed descriptors 0 to 2 are opened on /dev/null, so that no other file gets one of these numbers and then receives printed text.
-//   Reading from it finds nothing, and messages are discarded, but writing results to a closed standard output stays an error
+// - Closed descriptors 0 to 2 are opened on /dev/null, so that no other file gets one of these numbers and then receives printed text. The
+//   standard input is then empty and messages are discarded, but writing results to a closed standard output remains an error
 //   (base/standard_streams.h). Ends the process with code 1 if there is no /dev/null.
 // - SIGXFSZ is ignored, so that a write beyond the file size limit (ulimit -f) fails with an error.
-// - SIGCHLD is not ignored: otherwise the end of a child process would go unnoticed.
+// - SIGCHLD gets its default action if it is ignored, because this process could not wait for its child processes otherwise.
 void repair_inherited_state();
 
 // Throws Error if the working folder has been removed. LibTorch's kernels cannot be loaded there, and no relative path can be used.

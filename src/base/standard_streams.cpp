@@ -43,6 +43,7 @@ std::string read_standard_input(size_t max_bytes) {
 
 namespace {
 
+// Whether a write to the standard output has failed; later text is dropped.
 bool is_lost = false;
 
 void lose() {

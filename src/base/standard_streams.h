@@ -16,9 +16,9 @@ std::string read_standard_input(size_t max_bytes);
 
 // Prints `text` unchanged; it may stay in a buffer until flush_standard_output(). Both functions throw Error with the reason when the
 // output cannot be written (a full disk, a closed standard output). If the reader of a pipe has exited, the rest is dropped without an
-// error. After either, nothing more is printed.
+// error. In both cases, later text is dropped.
 void print_text(std::string_view text);
-// main calls it after the command. Also reports errors that a file system reports only when a file is closed.
+// Called by main after the command. Also reports errors that a file system reports only when a file is closed.
 void flush_standard_output();
 
 // Whether the program was started without a standard output (base/signal.h).

@@ -76,7 +76,7 @@ std::string nearest_name(std::string_view text, std::span<const std::string> can
   size_t best_distance = text.size() / 3 + 2;
   for (const auto& candidate : candidates) {
     if (candidate.size() > 1 && initials(text) == candidate) return candidate;
-    // Not a suggestion if nearly every letter would be replaced.
+    // A name is not suggested if nearly every letter differs.
     const size_t distance = edit_distance(text, candidate);
     if (distance < best_distance && distance < std::max(text.size(), candidate.size()) - 1) {
       best = candidate;
@@ -135,8 +135,8 @@ std::string printable_line(std::string_view text) {
 
 Utf8Character first_character(std::string_view text) {
   struct Form {
-    uint8_t mask;     // of the bits of the first byte that encode the length
-    uint8_t bits;     // their value
+    uint8_t mask;     // selects the bits of the first byte that encode the length
+    uint8_t bits;     // the value of these bits
     uint32_t lowest;  // the first code point that needs this length
   };
   static constexpr Form kForms[] = {{0x80, 0x00, 0}, {0xe0, 0xc0, 0x80}, {0xf0, 0xe0, 0x800}, {0xf8, 0xf0, 0x10000}};

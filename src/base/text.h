@@ -54,7 +54,7 @@ struct Utf8Character {
 
 // `text` must not be empty.
 Utf8Character first_character(std::string_view text);
-// Whether it is a control character of ASCII or of Latin-1 (U+0080 to U+009F).
+// Whether `code_point` is a control character of ASCII or of Latin-1 (U+0080 to U+009F).
 bool is_control(char32_t code_point);
 bool is_utf8(std::string_view text);
 // Windows programs write a byte order mark at the beginning of text files.
@@ -62,7 +62,7 @@ std::string_view without_byte_order_mark(std::string_view text);
 
 // The nesting depth of JSON texts. nlohmann/json copies and prints values recursively, so a hostile file could overflow the stack.
 
-// More than any file of a run directory has.
+// A limit that is higher than the depth of any file of a run directory.
 constexpr int kMostJsonLevels = 100;
 
 // The largest number of arrays and objects around any value of the text.

@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kFirstLine = "trainer run directory, format 1";
 
-// The list is in the folder with the files; other users who can write there could name any file for removal.
+// Names outside the folder are refused, because another user who can write to the list could otherwise make a run remove any file.
 bool leads_outside(const std::filesystem::path& name) { return name.is_absolute() || std::ranges::find(name, "..") != name.end(); }
 
 }  // namespace
@@ -39,7 +39,7 @@ std::error_code WrittenFiles::create(const std::filesystem::path& list, const st
 WrittenFiles::WrittenFiles(const std::filesystem::path& list) : list_(list), lines_(list) {
   std::istringstream lines(read_file(list));
   std::string line;
-  // The list is empty if the process that creates it has not written the first line yet.
+  // The list is still empty if another process has created it but not yet written the first line.
   if (std::getline(lines, line) && line != kFirstLine) {
     throw UsageError(list.string() + ": it begins with \"" + line.substr(0, 80) + "\", but this program writes \"" + kFirstLine +
                      "\"; use the version of the program that wrote this folder, or another folder");

@@ -1,6 +1,6 @@
 #pragma once
-// The list of the files that runs have written into a folder, so that nothing else is replaced or removed there later. The list is a file
-// in that folder and marks it as a run directory: a line with the format version, then one name per line.
+// The list of the files that runs have written into a folder. Later runs replace and remove only these files. The list is a file in that
+// folder and marks it as a run directory: a line with the format version, then one name per line.
 
 #include <filesystem>
 #include <mutex>
@@ -27,7 +27,7 @@ class WrittenFiles {
   // `file`: its path begins with the folder of the list. To be called before the file is written. Throws Error if the list cannot be
   // written.
   void add(const std::filesystem::path& file);
-  // Flushes the list to the disk, so that after a power failure it still has every file that was added so far. Throws Error.
+  // Flushes the list to the disk, so that it still contains all added files after a power failure. Throws Error.
   void flush() const;
   bool contains(const std::filesystem::path& file) const;
   // Includes files that no longer exist.

@@ -35,7 +35,7 @@ class Pickler {
 
   void code(Opcode opcode) { result_.program += static_cast<char>(opcode); }
 
-  // If the instructions were written before, writes a reference to the object that they made instead.
+  // Writes the instructions, or, if they were written before, a reference to the object that they made.
   void once(const std::string& instructions) {
     const auto [entry, is_new] = memo_.try_emplace(instructions, static_cast<uint32_t>(memo_.size()));
     if (is_new) result_.program += instructions;

@@ -67,7 +67,7 @@ class TorchZip {
     }
   }
 
-  // caffe2/serialize/versions.h
+  // The supported versions are those of caffe2/serialize/versions.h.
   void check_version() const {
     constexpr int kFirstVersion = 1;
     constexpr int kLastVersion = 10;

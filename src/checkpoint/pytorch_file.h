@@ -20,7 +20,7 @@ void write_pytorch_file(const state::Tree& tree, const std::string& archive_name
 
 // The tree's tensors are on the CPU, own their memory, share memory where the file's tensors do, and do not require gradients. Tuples and
 // torch.Size become lists, an OrderedDict becomes a dictionary, and dtypes and devices become text ("torch.float16", "cuda:0"). Throws
-// CheckpointError, which names the file, if the file is not such an archive or does not contain only plain data. Allocates at most
+// CheckpointError, which names the file, if the file is not such an archive or contains anything but plain data. Allocates at most
 // max_allocation() (refusal.h).
 state::Tree read_pytorch_file(const std::filesystem::path& path);
 // Reads the same from memory; `source` states in messages where the bytes came from.

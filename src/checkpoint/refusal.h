@@ -12,7 +12,7 @@ namespace trainer::checkpoint {
 
 // Throws CheckpointError: "<source>: <what>; <fix>".
 [[noreturn]] void refuse(std::string_view source, std::string_view what, std::string_view fix);
-// The same for content that no correct writer produces.
+// Throws CheckpointError for content that no correct writer produces; the message says that the file is damaged.
 [[noreturn]] void refuse_damaged(std::string_view source, std::string_view what);
 [[noreturn]] void refuse_empty(std::string_view source);
 
@@ -24,7 +24,8 @@ MappedFile map_file(const std::filesystem::path& path);
 
 // Limits the memory that reading a file may allocate, because a few bytes of a damaged or hostile file can request a lot of memory.
 
-// Four times the file's size, plus 64 times its size up to 16 MiB, which small files need for the overhead of many small values.
+// The limit in bytes: four times the file's size, plus 64 times its size but at most 16 MiB, because many small values need more memory
+// than their part of the file.
 size_t max_allocation(size_t file_size);
 
 // Counts what a reader is about to allocate.
@@ -34,7 +35,7 @@ class Budget {
 
   // Throws CheckpointError if the sum of all calls would exceed max_allocation().
   void take(size_t bytes);
-  // The same, for `count` objects of `size` bytes each.
+  // Like take(count * size); throws also if the product overflows.
   void take(size_t count, size_t size);
   size_t limit() const { return limit_; }
 

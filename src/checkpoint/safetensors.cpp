@@ -88,7 +88,8 @@ void write_safetensors(const Safetensors& content, Output& output) {
   const auto tensors = sorted(content.tensors);
   check_not_shared(tensors);
   const auto header = header_of(tensors, content.metadata);
-  TORCH_CHECK(header.size() <= kMaxSafetensorsHeader, "the names of the tensors are too long for a safetensors file");
+  TORCH_CHECK(header.size() <= kMaxSafetensorsHeader, "the header of a safetensors file would have ", header.size(), " bytes, but at most ",
+              kMaxSafetensorsHeader, " are allowed; write PyTorch's format instead");
   std::string start;
   append(start, uint64_t{header.size()});
   start += header;
@@ -114,7 +115,7 @@ Safetensors read_safetensors(std::span<const uint8_t> bytes, const std::string& 
     refuse_damaged(source, fmt::format("states a header of {} bytes, which is more than safetensors allows", length));
   }
   if (length > rest.size())
-    refuse_damaged(source, fmt::format("states a header of {} bytes, but ends {} bytes into it", length, rest.size()));
+    refuse_damaged(source, fmt::format("states a header of {} bytes, but only {} bytes follow", length, rest.size()));
   const std::string_view json(reinterpret_cast<const char*>(rest.data()), length);
   const auto values = rest.subspan(length);
   Budget budget(bytes.size(), source);

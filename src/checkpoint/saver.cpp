@@ -30,9 +30,10 @@ class Saver::Copy {
   void fit(const std::vector<torch::Tensor>& tensors, bool touch) {
     if (std::ranges::equal(tensors, buffers_, have_same_format)) return;
     buffers_.clear();
-    // Few large blocks, because page-locked memory is slow to allocate, and LibTorch rounds its size up to a power of two.
+    // The memory is allocated in few large blocks, because page-locked memory is slow to allocate, and LibTorch rounds its size up to a
+    // power of two.
     constexpr size_t kBlock = size_t{64} << 20;
-    size_t num_bytes = 0;  // of buffers without memory
+    size_t num_bytes = 0;  // of the buffers that still need memory
     for (const auto& tensor : tensors) num_bytes += tensor.is_cpu() ? 0 : aligned_size(tensor);
     torch::Tensor block;
     size_t used = 0;
@@ -93,8 +94,8 @@ Saver::~Saver() = default;
 
 void Saver::start(std::function<void()> work) {
   work_ = std::async(std::launch::async, [work = std::move(work)] {
-    // On Linux this sets the priority of this thread only. The training threads wait for the slowest of them, so this thread must not delay
-    // any.
+    // On Linux this sets the priority of this thread only. The training threads wait for the slowest one among them, so this thread must
+    // not take CPU time from any of them.
     ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 19);
     work();
   });

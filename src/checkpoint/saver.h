@@ -40,7 +40,7 @@ class Saver {
   void save(const state::Tree& tree, int64_t step, bool is_best);
   // Returns the save that has finished since the last call, if any, without waiting.
   std::optional<Saved> poll();
-  // Waits for the save in progress, then does the same.
+  // Waits for the save in progress, then returns the same as poll().
   std::optional<Saved> finish();
 
   // Must not be called while a save is in progress.

@@ -99,7 +99,9 @@ std::vector<fs::path> Store::link_written(int64_t step, bool is_best) {
     flush_folder(folder_);
     return remove_old(step);
   } catch (const fs::filesystem_error& error) {
-    throw CheckpointError(fmt::format("cannot create a link to {}: {}", file_of(step).string(), error.code().message()));
+    throw CheckpointError(
+        fmt::format("cannot create links to {} or remove old checkpoints: {}; check the permissions and the file system of this folder",
+                    file_of(step).string(), error.code().message()));
   }
 }
 
@@ -117,7 +119,7 @@ bool Store::set_first_best(const fs::path& file) const {
   return true;
 }
 
-// Also removes a file of that name, which a killed process may have left.
+// Returns the path of a temporary file for `name`, and removes that file, which a killed process may have left.
 fs::path Store::temporary_of(const char* name) const {
   auto temporary = folder_ / fmt::format("{}.tmp{}", name, ::getpid());
   fs::remove(temporary);

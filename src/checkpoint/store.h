@@ -28,15 +28,15 @@ struct Written {
 class Store {
  public:
   // Creates the folder if needed, and removes incomplete files that a killed process has left. Throws CheckpointError if the folder is not
-  // writable. `files` must outlive the store: the name of each file is added to it, and only checkpoints that it contains are removed. If
-  // it is null, all checkpoints in the folder may be removed.
+  // writable. `files` must outlive the store: the name of each file that the store writes is added to it, and only checkpoints that it
+  // contains are removed. If it is null, all checkpoints in the folder may be removed.
   Store(std::filesystem::path folder, int64_t keep_last, WrittenFiles* files = nullptr);
 
   // "<folder>/step_00001950.pt".
   std::filesystem::path file_of(int64_t step) const;
   // Writes step_….pt durably and links last.pt to it, and also best.pt if `is_best`. Then removes older checkpoints except the best one, so
-  // that `keep_last` complete ones remain. Checkpoints of later steps, which a run that resumed from an earlier one could not read, are
-  // neither counted nor removed. The tensors must be on the CPU. If this throws Error, the previous checkpoints still exist.
+  // that `keep_last` complete ones remain. Checkpoints of later steps, which a run could not read and therefore resumed from an earlier
+  // one, are neither counted nor removed. The tensors must be on the CPU. If this throws Error, the previous checkpoints still exist.
   Written write(const state::Tree& tree, int64_t step, bool is_best);
   // Links to the file of that step as write() does, and removes and returns older checkpoints. Used after the file was written by a process
   // that may have been killed before it created the links. Throws CheckpointError.

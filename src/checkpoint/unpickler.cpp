@@ -353,7 +353,7 @@ torch::Storage allocate_storage(uint64_t size, Budget& budget) {
 
 namespace {
 
-// More than any checkpoint needs, but few enough for the call stack.
+// More levels than any checkpoint has, but few enough for the call stack.
 constexpr int kMaxDepth = 100;
 
 class TreeMaker {
@@ -376,11 +376,11 @@ class TreeMaker {
   state::Tree make(const List& content, int depth) { return list(content.elements, depth); }
 
   state::Tree make(Global content, int) {
-    if (content.kind != Global::Kind::kDtype) throw PickleError("makes a function or type, which is not data");
+    if (content.kind != Global::Kind::kDtype) throw PickleError("contains a function or type, which is not data");
     return copy(fmt::format("torch.{}", content.dtype->name));
   }
 
-  state::Tree make(const Storage&, int) { throw PickleError("makes a storage without a tensor"); }
+  state::Tree make(const Storage&, int) { throw PickleError("contains a storage that is not part of a tensor"); }
 
   state::Tree make(const Dict& content, int depth) {
     const auto& contents = content.contents;
@@ -429,7 +429,7 @@ class TreeMaker {
     const auto equal = std::ranges::adjacent_find(keys, {}, value_of);
     if (equal == keys.end()) return;
     const auto* text = std::get_if<std::string_view>(&objects_[*equal]);
-    throw PickleError(fmt::format("makes a dictionary with two items {}",
+    throw PickleError(fmt::format("makes a dictionary with the key {} twice",
                                   text != nullptr ? in_quotes(*text) : std::to_string(std::get<int64_t>(objects_[*equal]))));
   }
 
@@ -622,7 +622,8 @@ class Caller {
   void check_copy(const std::vector<int64_t>& sizes, size_t element_size) const {
     const auto num_bytes = num_bytes_of(sizes, element_size);
     if (!num_bytes || *num_bytes > budget_.limit()) {
-      throw PickleError(fmt::format("makes a tensor of sizes [{}] by repeating few bytes", fmt::join(sizes, ", ")));
+      throw PickleError(fmt::format("makes a tensor of sizes [{}] by repeating few bytes, and a copy of it would need too much memory",
+                                    fmt::join(sizes, ", ")));
     }
   }
 

@@ -27,7 +27,7 @@ namespace trainer::checkpoint {
 
 using ObjectId = uint32_t;
 
-// A function, class or constant outside the pickle program that it may use; all others are refused.
+// A function, class or constant outside a pickle program that the program may use; all others are refused.
 struct Global {
   enum class Kind : uint8_t {
     kOrderedDict,
@@ -94,7 +94,7 @@ class Objects {
   Object& operator[](ObjectId id) { return objects_[id]; }
   const Object& operator[](ObjectId id) const { return objects_[id]; }
 
-  // Every Objects contains exactly one of each of these, with these indices.
+  // Each Objects contains exactly one None, False, True and empty tuple, with these indices.
   static constexpr ObjectId kNone = 0;
   static constexpr ObjectId kFalse = 1;
   static constexpr ObjectId kTrue = 2;

@@ -56,7 +56,7 @@ ZipReader::Directory ZipReader::find_directory() const {
   const uint64_t position = bytes_.size() - kEndSize;
   const auto* end = &bytes_[position];
   if (load<uint32_t>(end + 4) != 0 || load<uint16_t>(end + 8) != load<uint16_t>(end + 10) || load<uint16_t>(end + 20) != 0) {
-    refuse_damaged(source_, "the record at its end is not valid: it describes an archive in several parts");
+    refuse_damaged(source_, "the record at its end is not valid: it describes an archive with a comment or in several parts");
   }
   const Directory in_end{load<uint16_t>(end + 10), load<uint32_t>(end + 16), load<uint32_t>(end + 12)};
   const bool has_locator =
@@ -117,7 +117,7 @@ size_t ZipReader::read_central_header(std::span<const uint8_t> rest, const Direc
   const auto num_stored = resolve(load<uint32_t>(&rest[20]), extra64);
   const auto header_offset = resolve(load<uint32_t>(&rest[42]), extra64);
   if (!num_content || !num_stored || !header_offset || load<uint16_t>(&rest[34]) != 0) {
-    refuse_entry(entry, "has no size or place in the directory");
+    refuse_entry(entry, "has no valid size or offset in the directory");
   }
   entry.flags = load<uint16_t>(&rest[8]);
   entry.method = load<uint16_t>(&rest[10]);
@@ -220,9 +220,9 @@ void ZipReader::copy(const ZipEntry& entry, uint8_t* destination) const {
 
 void ZipReader::check_stored(const ZipEntry& entry) const {
   constexpr const char* kFix = "PyTorch does not compress or encrypt entries: unpack the archive and give the file that torch.save wrote";
-  if ((entry.flags & kEncryptedFlag) != 0) refuse(source_, in_quotes(entry.name) + " in it is encrypted", kFix);
-  if (entry.method != 0) refuse(source_, in_quotes(entry.name) + " in it is compressed", kFix);
-  if (entry.size != entry.num_content) refuse_entry(entry, "has two different sizes");
+  if ((entry.flags & kEncryptedFlag) != 0) refuse(source_, "entry " + in_quotes(entry.name) + " is encrypted", kFix);
+  if (entry.method != 0) refuse(source_, "entry " + in_quotes(entry.name) + " is compressed", kFix);
+  if (entry.size != entry.num_content) refuse_entry(entry, "is not compressed, but has two different sizes");
 }
 
 void ZipReader::refuse_checksum(const ZipEntry& entry) const {
@@ -230,7 +230,7 @@ void ZipReader::refuse_checksum(const ZipEntry& entry) const {
 }
 
 void ZipReader::refuse_entry(const ZipEntry& entry, std::string_view what) const {
-  refuse_damaged(source_, fmt::format("{} in it {}", in_quotes(entry.name), what));
+  refuse_damaged(source_, fmt::format("entry {} {}", in_quotes(entry.name), what));
 }
 
 namespace {

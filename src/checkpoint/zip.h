@@ -93,7 +93,8 @@ class ZipReader {
   std::vector<ZipEntry> entries_;
 };
 
-// Writes a zip archive of uncompressed entries in PyTorch's layout: each entry's bytes start at a multiple of 64, so they can be mapped.
+// Writes a zip archive of uncompressed entries in PyTorch's layout: each entry's bytes start at a multiple of 64, so that readers can map
+// them into memory.
 
 class ZipWriter {
  public:

@@ -11,14 +11,14 @@
 namespace trainer::cli {
 
 struct Answer {
-  std::string_view command_line;  // the arguments with a space between two
+  std::string_view command_line;  // the arguments, separated by spaces
   std::string_view text;
 };
 
 // The answers that were written during the build.
 std::span<const Answer> all_answers();
 
-// The text for these arguments; null if it is not known.
+// The text of the answer for these arguments; null if there is none.
 const std::string_view* find_answer(std::span<const Answer> answers, const std::vector<std::string>& args);
 
 }  // namespace trainer::cli

@@ -61,7 +61,7 @@ std::string explain_missing_subcommand(const CLI::App& command, const std::vecto
   if (unknown.empty()) return fmt::format("a subcommand is required: one of {}", list);
   const auto nearest = nearest_name(unknown.front(), names);
   return fmt::format("\"{}\" is not a subcommand{}", unknown.front(),
-                     nearest.empty() ? ", which are " + list : fmt::format("; did you mean \"{}\"?", nearest));
+                     nearest.empty() ? "; choose one of " + list : fmt::format("; did you mean \"{}\"?", nearest));
 }
 
 // The text between `begin` and `end`, or nullopt if the text does not begin and end with them.
@@ -82,7 +82,7 @@ std::string reworded(const CLI::App& command, const std::string& message) {
     const auto* option = command.get_option_no_throw(option_name);
     const bool is_flag = option != nullptr && option->get_expected_max() == 0;
     if (is_flag) return fmt::format("{} takes no value, got {}", option_name, value);
-    // The format of numbers was checked before.
+    // accept_plain_numbers_only() has checked the format of numbers.
     return fmt::format("{}: {} is out of range", option_name, value);
   }
   const auto colon = std::min(message.find(": "), message.size());
@@ -110,7 +110,7 @@ bool is_number(const std::string& text) {
 
 class HelpFormatter : public CLI::Formatter {
  public:
-  // CLI11 writes "runs(1x)" for an option that takes 1 to 100 values.
+  // CLI11 would write "runs(1x)" for an argument that takes 1 to 100 values.
   std::string make_option_usage(const CLI::Option* option) const override {
     const auto text = option->get_name(/*positional=*/true) + (option->get_expected_max() > 1 ? "..." : "");
     return option->get_required() ? text : '[' + text + ']';
@@ -165,7 +165,7 @@ std::string wrap_help_line(std::string line) {
   constexpr size_t kWidth = 79;
   // The column where CLI11's descriptions begin; after a longer option name they begin after one space.
   constexpr size_t kColumn = 30;
-  // "  --run-dir DIR               folder of the run": the description begins after two or more spaces.
+  // "  --run-dir DIR               the run directory": the description begins after two or more spaces.
   const auto begin = line.find_first_not_of(' ');
   const auto gap = line.find("  ", begin);
   const bool has_long_name = line.starts_with("  -") && line.size() > kColumn && gap >= kColumn && line[kColumn - 1] == ' ';
@@ -238,7 +238,8 @@ void add_rank_flags(CLI::App& app, world::RankFlags& flags) {
                  "rank of this process among all processes, from 0; default: from the launcher's environment variables");
   app.add_option("--world-size,--world_size", flags.world_size, "number of processes");
   app.add_option("--local-rank,--local_rank", flags.local_rank, "rank of this process on its host, from 0");
-  app.add_option("--init-method,--init_method", flags.init_method, "where the processes meet: env://, tcp://HOST:PORT or file:///PATH")
+  app.add_option("--init-method,--init_method", flags.init_method,
+                 "rendezvous address of the processes: env://, tcp://HOST:PORT or file:///PATH")
       ->type_name("URL");
 }
 

@@ -18,14 +18,14 @@ namespace trainer::cli {
 // throws CallForHelp. Throws UsageError if the arguments are wrong; an unknown option is reported before a missing one.
 void parse(CLI::App& app, std::vector<std::string> args);
 
-// Calls `visit` with the definition of the command that `run` calls with any arguments: parse() then reads no arguments, and `run` does
-// nothing after it.
+// Calls `run`, which must run a command, and passes the options that the command defines to `visit`. The arguments of the command do not
+// matter, because its call of parse() reads none and ends the command.
 void visit_definition(const std::function<void()>& run, const std::function<void(const CLI::App& app)>& visit);
 
 // `--config FILE [key=value ...]`.
 void add_experiment(CLI::App& app, config::ExperimentSource& source);
 
-// `--checkpoint FILE|DIR [--config FILE]`, for a network that is used unchanged.
+// `--checkpoint FILE|DIR [--config FILE]`, for commands that use a network without training it.
 void add_network_file(CLI::App& app, std::string& checkpoint, std::filesystem::path& config);
 
 // `--tta none|flip|flip_and_shift`, in place of validation.tta.

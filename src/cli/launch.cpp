@@ -43,11 +43,11 @@ int parse_num_nodes(const std::string& text) {
 LaunchArguments parse_launch_arguments(const std::vector<std::string>& args) {
   LaunchArguments arguments;
   CLI::App app(
-      "Starts one process per GPU, which train together. Each process gets the arguments after --, or from the first one that is "
-      "not an option of the launcher:\n  trainer launch --nproc-per-node 4 --config FILE [key=value ...]",
+      "Starts the ranks of a run, one process per GPU. Each rank gets the arguments after --, or all arguments from the first one that "
+      "is not an option of the launcher:\n  trainer launch --nproc-per-node 4 --config FILE [key=value ...]",
       "trainer launch");
   app.add_option("--nproc-per-node,--nproc_per_node", arguments.choice.num_processes,
-                 "processes on this host; auto: one per GPU, 2 without a GPU")
+                 "number of processes on this host; auto: one per GPU, 2 without a GPU")
       ->type_name("N|auto");
   app.add_option("--gpus", arguments.choice.gpus, "GPUs to use, as in CUDA_VISIBLE_DEVICES; default: all visible ones")
       ->type_name("0,2,...");
@@ -76,8 +76,9 @@ LaunchArguments parse_launch_arguments(const std::vector<std::string>& args) {
   arguments.master_addr = world::without_brackets(std::move(arguments.master_addr));
   arguments.num_nodes = parse_num_nodes(num_nodes);
   if (arguments.node_rank >= arguments.num_nodes) {
-    throw UsageError(fmt::format("--node-rank {} of --nnodes {}: hosts count from 0, so the last one is {}; correct one of them",
-                                 arguments.node_rank, arguments.num_nodes, arguments.num_nodes - 1));
+    throw UsageError(
+        fmt::format("--node-rank {} with --nnodes {}: hosts are numbered from 0, so the last one is {}; correct one of the two options",
+                    arguments.node_rank, arguments.num_nodes, arguments.num_nodes - 1));
   }
   if (arguments.num_nodes > 1 && (arguments.master_addr.empty() || arguments.master_port == 0)) {
     throw UsageError(fmt::format(
@@ -96,8 +97,8 @@ launch::Processes make_processes(const LaunchArguments& arguments, int attempt, 
   rank_env.local_world_size = launch::num_processes(arguments.choice, world::process_environment());
   rank_env.num_nodes = arguments.num_nodes;
   if (rank_env.num_nodes > world::kMostRanks / rank_env.local_world_size) {
-    throw UsageError(fmt::format("--nnodes {} with {} processes each: at most {} ranks are possible; give fewer", rank_env.num_nodes,
-                                 rank_env.local_world_size, world::kMostRanks));
+    throw UsageError(fmt::format("--nnodes {} with {} processes each: at most {} ranks are possible; use fewer hosts or processes",
+                                 rank_env.num_nodes, rank_env.local_world_size, world::kMostRanks));
   }
   rank_env.world_size = rank_env.local_world_size * rank_env.num_nodes;
   rank_env.rank = processes.first_rank = rank_env.local_world_size * arguments.node_rank;
@@ -108,7 +109,7 @@ launch::Processes make_processes(const LaunchArguments& arguments, int attempt, 
     rank_env.listen_descriptor = port->descriptor();
     processes.first_keeps = {port->descriptor()};
   }
-  // Launchers on several hosts have no way to agree on a secret.
+  // Launchers on several hosts cannot agree on a secret.
   if (rank_env.num_nodes == 1) rank_env.secret = launch::random_secret();
   const auto inherited = launch::inherited_environment();
   for (; rank_env.local_rank < rank_env.local_world_size; ++rank_env.rank, ++rank_env.local_rank) {

@@ -19,7 +19,8 @@ inline void print_json(const reporting::Json& value, int indent = -1) { print_te
 // Runs a command. Prints its error to stderr, if there is one, and returns the exit code of the process. Does not throw.
 int run_and_report(const std::function<ExitCode()>& command);
 
-// The same for the whole program. Then flushes the standard output, also after a failure, and reports an error if that fails.
+// Like run_and_report(), for the whole program. Afterwards flushes the standard output, also after a failure, and reports an error if that
+// fails.
 int run_program(const std::function<ExitCode()>& command);
 
 // Tables in the terminal.

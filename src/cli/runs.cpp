@@ -146,7 +146,7 @@ std::string to_csv(const std::vector<RunRecord>& runs, const std::vector<history
   return text;
 }
 
-// If there are `keys`, their values replace the times and places.
+// If there are `keys`, columns with their values replace STARTED, TIME and WHERE.
 std::string to_text(const std::vector<RunRecord>& runs, const std::vector<history::Row>& keys) {
   // The columns of least importance are omitted first in a narrow terminal.
   std::vector<Column> columns = {{"RUN", {}, 0}, {"STATE", {}, 0}, {"EPOCH", {}, 4}, {"BEST", {}, 5}};
@@ -196,7 +196,7 @@ ExitCode runs(const std::vector<std::string>& args) {
   } else if (as_csv) {
     print_text(to_csv(found, rows));
   } else if (found.empty()) {
-    make_console_logger()->info("no runs in {}", folder.string());
+    make_console_logger()->info("no runs in {}; give the folder that holds the run directories", folder.string());
   } else {
     print_text(to_text(found, rows));
   }
@@ -285,10 +285,10 @@ Json to_json(const std::vector<Row>& rows) {
 }  // namespace
 
 ExitCode compare(const std::vector<std::string>& args) {
-  CLI::App app("Shows where the configurations and environments of runs differ, and their results.", "trainer compare");
+  CLI::App app("Shows the results of runs, and the differences between their configurations and environments.", "trainer compare");
   std::vector<std::string> folders;
   bool as_json = false;
-  app.add_option("runs", folders, "folders of runs, such as runs/a runs/b")->required()->expected(2, 100)->type_name("RUN");
+  app.add_option("runs", folders, "run directories, such as runs/a runs/b")->required()->expected(2, 100)->type_name("RUN");
   app.add_flag("--json", as_json, "print a JSON object with the values of each run, in the order of the runs");
   parse(app, args);
   std::vector<RunRecord> runs;

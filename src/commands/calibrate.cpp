@@ -59,13 +59,16 @@ CalibrateArguments parse_calibrate_arguments(const std::vector<std::string>& arg
       ->required()
       ->type_name("FILE|DIR");
   app.add_option("--data", request.data, "images of another data set, as in `trainer eval`")->type_name("DIR|FILE");
-  auto* name = app.add_option("--class", arguments.class_name,
-                              "a class that must not be missed: an image is assigned to it if its probability reaches a threshold")
-                   ->type_name("NAME");
+  auto* name =
+      app.add_option(
+             "--class", arguments.class_name,
+             "a class that must not be missed: an image is assigned to this class if the probability of the class reaches a threshold")
+          ->type_name("NAME");
   std::string miss_at_most;
-  auto* miss = app.add_option("--miss-at-most", miss_at_most, "the fraction of the images of that class that may be missed: 0.001 or 0.1%")
-                   ->type_name("PART")
-                   ->needs(name);
+  auto* miss =
+      app.add_option("--miss-at-most", miss_at_most, "the fraction of the images of that class that may be missed, such as 0.001 or 0.1%")
+          ->type_name("PART")
+          ->needs(name);
   name->needs(miss);
   app.add_option(
          "--reject-below", arguments.reject_below,
@@ -88,7 +91,8 @@ int64_t label_of(const std::string& name, const std::vector<std::string>& class_
   for (int64_t label = 0; label < num_classes; ++label) names.push_back(reporting::name_of_class(class_names, label));
   const auto found = std::ranges::find(names, name);
   if (found != names.end()) return found - names.begin();
-  throw UsageError(fmt::format("--class {}: the network has no such class{}", name, datasets::look_alike_hint(name, names)));
+  throw UsageError(fmt::format("--class {}: the network has no such class{}; `trainer eval` lists all classes", name,
+                               datasets::look_alike_hint(name, names)));
 }
 
 // Locks the run that the checkpoint belongs to, so that no training writes there meanwhile; null if it belongs to no run.
@@ -98,7 +102,7 @@ std::unique_ptr<run::RunDirectory> lock_run_of(const std::filesystem::path& file
   return std::make_unique<run::RunDirectory>(folder);
 }
 
-// Stores the operating point in the checkpoint, in place of an earlier one.
+// Stores the operating point in the checkpoint, and replaces an earlier one.
 void store(const session::NetworkFile& file, bool averaged, const inference::OperatingPoint& point) {
   const auto* root = std::get_if<state::Dict>(&file.tree().value());
   const state::Key key = inference::operating_point_key(averaged);

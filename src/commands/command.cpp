@@ -31,7 +31,7 @@ constexpr std::array kCommands = {
     Command{"validate", "check an experiment file, and show what it would train, without data or GPU", &validate},
     Command{"eval", "measure the network of a checkpoint on the validation set", &eval},
     Command{"calibrate", "fit the temperature of a network's probabilities, and thresholds, to labelled images", &calibrate},
-    Command{"predict", "print the classes of image files by the network of a checkpoint", &predict},
+    Command{"predict", "print the classes that the network of a checkpoint predicts for image files", &predict},
     Command{"launch", "train with one process per GPU, or several on the CPU", &cli::launch},
     Command{"crossval", "train once for each fold of a cross-validation, and combine the results", &crossval},
     Command{"init", "write an experiment file to start from, for your images", &init},
@@ -59,7 +59,7 @@ void print_help() {
   for (const auto& command : kCommands) text += fmt::format("  {:<14} {}\n", command.name, command.doc);
   text +=
       "\n`trainer COMMAND --help` or `trainer help COMMAND` shows its arguments. Exit codes: 0 done, 1 failure while running, "
-      "2 command line or configuration, 3 data, 4 a peer, the network or a time-out, 5 a checkpoint, 75 stopped on request.\n";
+      "2 command line or configuration, 3 data, 4 another rank, the network or a timeout, 5 a checkpoint, 75 stopped on request.\n";
   print_text(cli::wrap_help(text));
 }
 
@@ -70,7 +70,7 @@ const Command& find_command(const std::string& name) {
   std::vector<std::string> names = {"help"};
   for (const auto& command : kCommands) names.emplace_back(command.name);
   const auto near = nearest_name(name, names);
-  throw UsageError(fmt::format("\"{}\" is not a command{}; `trainer --help` lists them", name,
+  throw UsageError(fmt::format("\"{}\" is not a command{}; `trainer --help` lists the commands", name,
                                near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near)));
 }
 

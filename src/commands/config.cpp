@@ -23,7 +23,7 @@ ExitCode config(const std::vector<std::string>& args) {
   config::ExperimentSource source;
   cli::add_experiment(*show, source);
   bool with_origins = false;
-  show->add_flag("--origin", with_origins, "after each value, its origin: a line of a file, the command line, the default or the data set");
+  show->add_flag("--origin", with_origins, "add the origin of each value: a line of a file, the command line, the default or the data set");
 
   auto* schema = app.add_subcommand("schema", "print the JSON Schema of experiment files, with which editors complete and check them");
   add_plugin_option(*schema);

@@ -52,7 +52,8 @@ CrossvalArguments parse_crossval_arguments(const std::vector<std::string>& args)
       "that fold. Prints the mean and standard deviation of the best validations, and writes them, with the combined confusion matrix, "
       "to crossval.json. The same command continues after a stop or a failure.",
       "trainer crossval");
-  app.add_option("--config", arguments.config, "the experiment file (YAML); its dataset.split sets the groups that stay together")
+  app.add_option("--config", arguments.config,
+                 "the experiment file (YAML), in which dataset.split.group can keep related images in one fold")
       ->required()
       ->type_name("FILE");
   app.add_option("--folds", arguments.num_folds, "number of folds")->check(CLI::Range(int64_t{2}, int64_t{1000}))->capture_default_str();
@@ -70,7 +71,7 @@ CrossvalArguments parse_crossval_arguments(const std::vector<std::string>& args)
 
 struct Ended {
   int code = 0;
-  bool was_asked_to_stop = false;  // even shortly before its end
+  bool was_asked_to_stop = false;  // a stop request was forwarded to the process
 };
 
 // Forwards stop requests to the process.
@@ -103,7 +104,7 @@ std::vector<std::string> overrides_of(const CrossvalArguments& arguments, int64_
   auto overrides = arguments.overrides;
   overrides.push_back(fmt::format("dataset.split.folds={}", arguments.num_folds));
   overrides.push_back(fmt::format("dataset.split.fold={}", fold));
-  // Disables another held-out part that the file may set.
+  // The file may set this key, which would hold out further images.
   overrides.emplace_back("dataset.validation_split=0");
   return overrides;
 }
@@ -122,7 +123,7 @@ void train_fold(const CrossvalArguments& arguments, int64_t fold) {
   }
   if (ended.code == 0) return;
   const auto code = ended.code < 128 ? static_cast<ExitCode>(ended.code) : ExitCode::kFailure;
-  throw Error(fmt::format("the run of fold {} ended with exit code {}, for the reason above{}", fold, ended.code,
+  throw Error(fmt::format("the run of fold {} ended with exit code {}, for the reason printed above{}", fold, ended.code,
                           code == ExitCode::kUsage ? "" : "; after the problem is fixed, the same command continues"),
               code);
 }

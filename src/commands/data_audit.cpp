@@ -44,7 +44,7 @@ using reporting::Json;
 using Clock = std::chrono::steady_clock;
 
 constexpr uint32_t kNoPicture = UINT32_MAX;
-// Images whose height, width or ratio of both is more than this many times the median, or less than the reciprocal part of it, are unusual.
+// An image is unusual if its height, width or width / height differs from the median by more than this factor.
 constexpr double kUnusualFactor = 3;
 
 struct AuditedPart {
@@ -126,7 +126,7 @@ AuditedPicture examine(const data::Sample& sample, const data::ImageView& image,
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-// For each image and each of several kinds of earlier images, the most similar one.
+// Finds the most similar earlier image of each image, separately for each kind of earlier image.
 class BestMatches {
  public:
   // `kind` must be below 4.
@@ -237,7 +237,7 @@ class Audit {
       if (of_files[static_cast<size_t>(i)] == data::Split::kTest) indices.push_back(i);
     }
     if (indices.empty()) return;
-    // The files belong to the training samples.
+    // The training samples own the files.
     const std::shared_ptr<const data::Dataset> not_owned(std::shared_ptr<void>(), &files);
     test_.emplace(not_owned, std::move(indices));
     add_part("test", *test_);
@@ -282,7 +282,7 @@ class Audit {
       if (pictures_[i].height > 0) order.push_back(i);
     }
     std::ranges::sort(order, {}, [&](uint32_t i) { return std::pair(pictures_[i].pixels, i); });
-    std::map<uint32_t, std::vector<uint32_t>> copies;  // of images that have copies, including themselves
+    std::map<uint32_t, std::vector<uint32_t>> copies;  // the first of several equal images -> all of them
     std::vector<uint32_t> distinct;
     for (auto begin = order.begin(); begin != order.end();) {
       const auto end = std::find_if(begin, order.end(), [&](uint32_t i) { return pictures_[i].pixels != pictures_[*begin].pixels; });
@@ -302,7 +302,7 @@ class Audit {
     };
     for (const auto& pair : near) {
       const auto first = all_of(distinct[pair.first]), second = all_of(distinct[pair.second]);
-      // A similarity of 1 means identical pixels.
+      // A similarity of 1 is reserved for identical pixels.
       const float similarity = std::min(pair.similarity, 0.9999F);
       relate(first, second, similarity);
       relate(second, first, similarity);
@@ -474,8 +474,9 @@ void print_findings(const Audit& audit) {
       if (kind.findings.size() > kMostExamples) print("    and {} more\n", kind.findings.size() - kMostExamples);
     }
   }
-  print("\n{}\n", audit.has_damage() ? "this data set damages results; --json lists all, and --page shows the images"
-                                     : "nothing was found that damages results");
+  print("\n{}\n", audit.has_damage()
+                      ? "this data set has problems that damage results; --json lists all findings, and --page shows the images"
+                      : "nothing was found that damages results");
 }
 
 // The page.
@@ -504,7 +505,7 @@ std::string figure_of(const Audit& audit, uint32_t picture) {
     const auto sample = audit.read_sample(picture, scratch);
     image = fmt::format(R"(<img alt="" src="{}">)", to_data_url(sample, audit.parts().front().dataset->info().decoding, kLongestEdge));
   } catch (const std::exception&) {
-    // The image was readable before.
+    // The image was readable during the audit; the page shows the text instead.
   }
   return fmt::format("<figure>{}<b>{}</b> {}</figure>", image, audit.title_of_part(picture), report::escaped(audit.describe(picture)));
 }

@@ -39,7 +39,8 @@ void throw_if_stopped() {
   if (stop_signal() != 0) throw Error("stopped on request; the same command continues", ExitCode::kStopped);
 }
 
-// Returns the lock of an unfinished data set.
+// Creates the folder `output`, and returns the lock of its marker of an unfinished data set. Throws UsageError if `output` holds a finished
+// data set, and Error if another process has the lock.
 Descriptor begin_output(const fs::path& output) {
   const auto marker = output / datasets::kUnfinished;
   if (!fs::exists(marker)) {
@@ -77,7 +78,7 @@ std::string folder_of_names(const data::Dataset& source) {
   return folder;
 }
 
-// The groups in a column of a CSV file would be lost, and the samples of a group could be divided.
+// Throws UsageError if a column of a CSV file defines groups: packing would lose them, and dataset.split could then divide a group.
 void refuse_groups(const data::Dataset& source) {
   if (source.size() == 0 || source.group(0).empty()) return;
   throw UsageError(
@@ -137,7 +138,7 @@ void write_part(const Part& part, datasets::PackWriter& writer, const config::Ex
 void verify_part(const Part& part, const fs::path& output, Logger& logger) {
   const auto packed = datasets::open_packed(output, part.split);
   SampleProgress progress(fmt::format("{}: compared", part.title), 0, packed->size(), logger);
-  // How many samples before its comparison a sample is read from the disk.
+  // Samples are prefetched this many positions before they are compared.
   constexpr int64_t kAhead = 16;
   for (int64_t index = 0; index < packed->size(); ++index) {
     if (index + kAhead < packed->size()) packed->prefetch(index + kAhead);
@@ -192,8 +193,8 @@ void pack(const config::Experiment& experiment, const PackArguments& arguments, 
   const auto lock = begin_output(output);
   if (!factory.has_validation && fs::exists(output / datasets::kPackedValidation)) {
     throw UsageError(
-        fmt::format("{} was begun with validation images, which {} does not have now; continue as it was begun, or remove that "
-                    "folder",
+        fmt::format("{}: this unfinished copy was begun with validation images, which {} does not have now; add them again, or remove "
+                    "the folder",
                     output.string(), experiment.dataset.component.name));
   }
   // Both parts are compared with an unfinished output before any sample is read.
@@ -214,7 +215,7 @@ void pack(const config::Experiment& experiment, const PackArguments& arguments, 
 
 namespace {
 
-// For images that are resized but not stored as pixels.
+// The JPEG quality of images that are resized but not stored as pixels.
 constexpr int kPackedQuality = 95;
 
 // Makes entries; each thread has its own object.

@@ -36,7 +36,7 @@ void pack(const config::Experiment& experiment, const PackArguments& arguments, 
 // Prepares the entries of a packed data set in several threads, a few ahead, and returns them in the order of the samples.
 class EntryQueue {
  public:
-  // Begins with sample `begin`. `source` must outlive it.
+  // Begins with sample `begin`. `source` must outlive the queue.
   EntryQueue(const data::Dataset& source, const datasets::PackOptions& options, int64_t begin, int num_threads);
   ~EntryQueue();
 

@@ -42,8 +42,8 @@ EvalArguments parse_eval_arguments(const std::vector<std::string>& args) {
       ->type_name("DIR|FILE");
   std::string split;
   app.add_option("--split", split,
-                 "which part of the images, always with dataset.validation_transforms: validation (default), train, or test, which "
-                 "dataset.split holds out")
+                 "the part of the images to evaluate: validation (default), train, or test (held out by dataset.split); all of them with "
+                 "dataset.validation_transforms")
       ->check(CLI::IsMember({"validation", "train", "test"}));
   cli::add_tta(app, request.tta);
   app.add_flag("--ema", request.averaged, "evaluate the averaged parameters (training.ema)");
@@ -186,7 +186,7 @@ std::string confusion_matrix(const std::vector<std::string>& names, const std::v
                              std::optional<size_t> width) {
   const size_t cell = 2 + std::to_string(std::ranges::max(confusion)).size();
   if (names.size() > kMostClassesOfMatrix || (width && name_width + names.size() * cell > *width)) {
-    return fmt::format("\nconfusion matrix of {} classes: not shown; --json has it\n", names.size());
+    return fmt::format("\nconfusion matrix of {} classes: not shown; --json prints it\n", names.size());
   }
   std::string text = "\nconfusion matrix (rows: actual, columns: predicted)\n";
   for (size_t i = 0; i < names.size(); ++i) {

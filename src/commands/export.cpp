@@ -26,8 +26,8 @@
 namespace trainer::commands {
 namespace {
 
-// The experiment with settings under which the network uses only the plain operators of one process, as an exported file does on any
-// device.
+// The experiment, with settings under which the network uses only operators that exported files can hold for any device: those of one
+// process, on the CPU, in float32.
 config::Experiment load_experiment(const session::NetworkFile& file) {
   auto experiment = file.load_experiment({}, session::all_registries());
   experiment.runtime.device = device::DeviceChoice::kCpu;
@@ -41,7 +41,7 @@ config::Experiment load_experiment(const session::NetworkFile& file) {
 // The formats that belong to a file extension.
 struct Extension {
   const char* extension;
-  std::vector<std::string> formats;  // the possible formats
+  std::vector<std::string> formats;
 };
 
 // `format`: empty if none was given.
@@ -203,13 +203,13 @@ std::string read_license(const std::filesystem::path& file) {
   return text;
 }
 
-// Returns what else a user must know about the file; empty: nothing.
+// Returns further lines about the file for the user; may be empty.
 std::string write(const ExportArguments& arguments, config::Experiment& experiment, const session::NetworkFile& file,
                   models::Model& model) {
   std::string content, note;
   const auto& format = arguments.format;
   const auto license = read_license(arguments.license);
-  // The checksum of a large checkpoint takes a while, and a state_dict holds no description.
+  // A function, because a state_dict has no description, and the checksum of a large checkpoint takes a while.
   const auto describe = [&](const std::optional<exported::Interface>& interface) {
     return session::describe_network(experiment, file, arguments.ema, interface);
   };
@@ -220,7 +220,7 @@ std::string write(const ExportArguments& arguments, config::Experiment& experime
         interface_of(arguments, experiment, info, inference::read_operating_point(file.tree(), file.path(), arguments.ema, info));
     note = describe_interface(interface, shape);
     if (experiment.validation.tta != task::TestTimeAugmentation::kNone) {
-      note += "\nvalidation.tta is not part of the file: it computes one view of each image";
+      note += "\nthe exported network does not apply validation.tta: it computes one view of each image";
     }
     if (format == "onnx") {
       auto network = onnx::convert(engine::trace_network(model, shape), shape, interface);

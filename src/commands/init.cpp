@@ -109,7 +109,7 @@ bool are_other_targets(const data::DatasetInfo& info) {
 bool may_have_targets(const Node& section, const data::DatasetInfo& info) {
   const auto* given = section.find("targets");
   const fs::path file = section.find("train")->value.text;
-  // One column of labels, or of lists of labels.
+  // The paths, and one column of labels or of lists of labels.
   const bool is_one_column = datasets::first_line_of(file).size() == 2;
   if (given == nullptr) return !are_other_targets(info);
   if (!is_one_column) return true;
@@ -117,7 +117,7 @@ bool may_have_targets(const Node& section, const data::DatasetInfo& info) {
 }
 
 FoundData find_data(const fs::path& data, Logger& logger) {
-  if (!fs::exists(data)) throw UsageError(fmt::format("--data {}: there is no such folder", data.string()));
+  if (!fs::exists(data)) throw UsageError(fmt::format("--data {}: there is no such file or folder; correct the path", data.string()));
   auto sections = candidates(data);
   const bool is_csv = data.extension() == ".csv";
   std::string problem;  // of the first candidate
@@ -219,7 +219,7 @@ void try_new_file(const fs::path& path) {
   fs::remove(path);
 }
 
-// Beside the experiment file, which names it in its first line for the language server of the editor.
+// The file of the JSON Schema, in the folder of the experiment file, whose first line names it for the language servers of editors.
 constexpr const char* kSchemaName = "trainer.schema.json";
 
 void print_next_steps(const std::string& path, bool has_data) {
@@ -277,7 +277,7 @@ constexpr const char* kBeginning =
 
 // With more classes, the images of each class are not listed.
 constexpr size_t kMostListed = 20;
-// A set of fewer images is small: each of them matters, and a tenth of them would be too few for validation.
+// With fewer images, no image is dropped at the end of an epoch, and a fifth instead of a tenth is held out for validation.
 constexpr int64_t kFewImages = 2000;
 
 int64_t num_train_images(const DatasetFacts& facts) { return facts.targets.num_samples; }
@@ -352,8 +352,8 @@ std::string describe_loss(const DatasetFacts& facts) {
            "loss: {name: mse}\n\n";
   }
   if (!facts.info.is_multi_label) return "";
-  if (!is_uneven(facts)) return "# Each class is decided separately.\nloss: {name: bce}\n\n";
-  return "# Each class is decided separately. Images of rare classes have more weight, so that these classes are not neglected.\n"
+  if (!is_uneven(facts)) return "# Each class is predicted independently of the others.\nloss: {name: bce}\n\n";
+  return "# Each class is predicted independently of the others. Images of rare classes have more weight in the loss.\n"
          "loss: {name: bce, pos_weight: auto}\n\n";
 }
 
@@ -433,8 +433,8 @@ std::string describe_dataloader(const DatasetFacts& facts, const Schedule& sched
   if (facts.info.has_labels() && is_uneven(facts)) {
     const auto [least, most] = std::ranges::minmax(facts.targets.class_counts);
     text += fmt::format(
-        "# The classes have from {} to {} images. To give all of them the same weight, so that the rare ones are not neglected,\n"
-        "# draw images of each class equally often:\n"
+        "# The classes have from {} to {} images. To give rare classes the same weight as the others, draw images of each class\n"
+        "# equally often:\n"
         "# dataloader: {{{}, sampler: {{name: class_balanced}}}}\n",
         least, most, keys);
     text +=
@@ -468,7 +468,7 @@ std::string describe_dataset(const DatasetFacts& facts, const ImagePreparation& 
         facts.num_unreadable, facts.num_read);
   }
   auto std = pixels.std;
-  // Cameras may use only few of 16 bits, and numbers may be of any size.
+  // The values of such images may all be small: a camera may use only few of 16 bits, and float pixels have any range.
   const bool is_exact = facts.info.decoding.has_float_pixels();
   // The standard deviation is 0 if all images have a single colour.
   for (double& value : std) value = value < (is_exact ? 1e-12 : 0.00005) ? 1 : value;
@@ -548,14 +548,16 @@ std::string starting_file(const DatasetFacts& facts, const ImagePreparation& pre
                                    : "model: {name: resnet18}";
   const auto why =
       is_small    ? "# A small network for images of up to 32 x 32 pixels, which trains in minutes on a CPU."
-      : is_medium ? "# With the stem for small images: the usual one, for 224 x 224 pixels, would shrink them by a factor of four at once."
+      : is_medium ? "# The stem is for small images: the usual stem, for 224 x 224 pixels, would reduce height and width by a "
+                    "factor of four."
       : has_weights
-          ? "# It begins with weights that were trained on ImageNet (45 MB, downloaded once), so that few images and epochs are enough. At "
-            "first\n"
-            "# only the last layer is trained, which is new for these classes; see training.unfreeze_after. `trainer weights list` shows "
-            "other\n"
-            "# networks. configs/imagefolder.yaml trains without such weights."
-          : "# There are enough images to train it from random weights; with `weights: default` it begins with those of ImageNet.";
+          ? "# The network begins with weights that were trained on ImageNet (45 MB, downloaded once), so that few images and epochs are "
+            "enough.\n"
+            "# At first, only the last layer is trained, which is new for these classes; see training.unfreeze_after. `trainer weights "
+            "list`\n"
+            "# shows other networks. configs/imagefolder.yaml trains without such weights."
+          : "# There are enough images to train the network from random weights. `weights: default` begins with weights trained on "
+            "ImageNet.";
   const bool decodes = facts.info.shape[1] == data::kAnySize;
   auto text = std::string(kBeginning);
   text += fmt::format("experiment: {:<36} # the run directory is runs/{}\n\n", facts.name, facts.name);
@@ -573,16 +575,17 @@ std::string starting_file(const DatasetFacts& facts, const ImagePreparation& pre
            "optimizer: {name: adamw, lr: 1.0e-3, weight_decay: 0.05, decay_norm_and_bias: false, layer_decay: 0.8}\n" +
            fmt::format("lr_scheduler: {{name: cosine, warmup_epochs: {}}}\n\n", schedule.warmup_epochs) +
            fmt::format(
-               "# About 60,000 images in all, but at least 10 epochs and at most 30.\n"
+               "# Enough epochs for about 60,000 images in all, but at least 10 and at most 30.\n"
                "training: {{epochs: {}, unfreeze_after: 2, max_grad_norm: 1.0}}\n",
                schedule.epochs);
   }
-  text += fmt::format("# 0.1 for a batch of 128, and in proportion for other sizes. The schedule lowers it to 0 after {}.\n",
-                      counted(schedule.warmup_epochs, "epoch") + " of warm-up");
+  text += fmt::format(
+      "# The learning rate is 0.1 for a batch of 128, and proportional for other sizes. The schedule lowers it to 0 after {}.\n",
+      counted(schedule.warmup_epochs, "epoch") + " of warm-up");
   text += fmt::format("optimizer: {{name: sgd, lr: {:.2g}, momentum: 0.9, weight_decay: 5.0e-4, nesterov: true}}\n", schedule.lr);
   text += fmt::format("lr_scheduler: {{name: cosine, warmup_epochs: {}}}\n\n", schedule.warmup_epochs);
-  text +=
-      fmt::format("# About 600,000 images in all, but at least 10 epochs and at most 100.\ntraining: {{epochs: {}}}\n", schedule.epochs);
+  text += fmt::format("# Enough epochs for about 600,000 images in all, but at least 10 and at most 100.\ntraining: {{epochs: {}}}\n",
+                      schedule.epochs);
   return text;
 }
 

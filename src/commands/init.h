@@ -19,8 +19,8 @@ struct DatasetFacts {
   data::TargetSummary targets = {};            // of the training images
   std::optional<int64_t> num_validation = {};  // not set: it has no images for validation
   ImageSizes sizes = {};                       // of a sample of the training images, which has at least one
-  int64_t num_read = 0;                        // images of that sample and of one of the validation images
-  int64_t num_unreadable = 0;                  // of these
+  int64_t num_read = 0;                        // number of images in that sample and in a sample of the validation images
+  int64_t num_unreadable = 0;                  // of these num_read images
 };
 
 // How the images are prepared: the lines of the two lists of transforms, without normalize.

@@ -61,7 +61,7 @@ void adapt(config::Experiment& experiment, int64_t num_steps) {
   training.on_non_finite = engine::OnNonFinite::kSkip;
   training.ema.reset();
   training.early_stopping.reset();
-  // The learning rates are tried on the parameters that are trained first.
+  // The test is for the parameters that are trained from the first epoch.
   training.unfreeze_after.reset();
   experiment.lr_scheduler = {.component = optim::lr_scheduler_registry().configure("constant")};
   experiment.validation.every_epochs.reset();
@@ -154,7 +154,8 @@ ExitCode lr_find(const std::vector<std::string>& args) {
   app.add_flag("--json", as_json, "print one JSON value");
   cli::parse(app, args);
   if (range.min_lr >= range.max_lr) {
-    throw UsageError(fmt::format("--min-lr {:g} is not below --max-lr {:g}; the learning rate has to grow", range.min_lr, range.max_lr));
+    throw UsageError(
+        fmt::format("--min-lr {:g} is not less than --max-lr {:g}; lower --min-lr, or raise --max-lr", range.min_lr, range.max_lr));
   }
 
   session::RankProcess process;

@@ -50,7 +50,7 @@ std::string decisions_text(const inference::OperatingPoint& point, const session
                         point.reject_below);
   }
   text += fmt::format("accuracy           {}\n",
-                      part(decisions.accuracy, point.reject_below > 0 ? " of the others" : "", "unknown, because no image is left"));
+                      part(decisions.accuracy, point.reject_below > 0 ? " of the others" : "", "unknown, because all images are rejected"));
   return text;
 }
 

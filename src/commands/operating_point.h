@@ -18,7 +18,7 @@ std::string percent(const session::Measured& measured);
 // temperature, reject_below, accuracy and rejected, and the threshold if there is one. Unknown values are null.
 reporting::Json to_json(const inference::OperatingPoint& point, const session::DecisionResult& decisions,
                         const std::vector<std::string>& class_names);
-// Lines that describe the decisions, with titles of 19 characters.
+// Lines that describe the decisions; each begins with a title, padded to 19 characters.
 std::string decisions_text(const inference::OperatingPoint& point, const session::DecisionResult& decisions,
                            const std::vector<std::string>& class_names);
 

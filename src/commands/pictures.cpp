@@ -49,7 +49,7 @@ void refuse_picture_over(const data::Dataset& dataset, const std::filesystem::pa
   std::error_code none;
   const auto file = std::filesystem::canonical(output, none);
   if (none) return;
-  // The names of samples that are files are their paths. Accessing millions of files would take minutes.
+  // The name of a sample that is a file is its path. Names are compared first, because accessing millions of files would take minutes.
   const auto given_name = output.filename().string();
   const auto name = file.filename().string();
   for (int64_t i = 0; i < dataset.size(); ++i) {

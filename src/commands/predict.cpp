@@ -64,8 +64,9 @@ bool is_override(const std::string& argument) {
 
 PredictArguments parse_predict_arguments(const std::vector<std::string>& args) {
   PredictArguments arguments;
-  CLI::App app("Prints the most probable classes of image files, or the numbers of a regression, by the network of a checkpoint.",
-               "trainer predict");
+  CLI::App app(
+      "Prints the most probable classes, or the numbers of a regression, that the network of a checkpoint predicts for image files.",
+      "trainer predict");
   cli::add_network_file(app, arguments.checkpoint, arguments.config);
   std::vector<std::string> given;
   app.add_option("paths", given,
@@ -74,7 +75,7 @@ PredictArguments parse_predict_arguments(const std::vector<std::string>& args) {
       ->required()
       ->type_name("PATH");
   bool has_nul_list = false;
-  app.add_flag("-0,--null", has_nul_list, "the paths of the list on stdin end with NUL, as those of `find -print0`");
+  app.add_flag("-0,--null", has_nul_list, "the paths of the list on stdin end with NUL, as written by `find -print0`");
   app.add_option("--top-k", arguments.top_k,
                  "number of classes to print for each image; default: 5, or all if there are fewer; for a multi_label network, all classes "
                  "that the image belongs to")
@@ -101,7 +102,7 @@ PredictArguments parse_predict_arguments(const std::vector<std::string>& args) {
   if (arguments.paths.empty()) throw UsageError("no image to classify; name image files, folders, or - for a list on stdin");
   if (has_nul_list) {
     if (std::ranges::find(arguments.paths, "-") == arguments.paths.end())
-      throw UsageError("--null has no effect without -, the list on stdin: add -");
+      throw UsageError("--null has no effect without a list on stdin; add - to the paths");
     arguments.list_separator = '\0';
   }
   return arguments;
@@ -154,7 +155,7 @@ class Printer {
       fields.push_back({fmt::format("{}{:.6g}", names_.empty() ? "" : printable_line(names_[i]) + " ", prediction.numbers[i])});
     }
     if (prediction.is_rejected) fields.push_back({"rejected:"});
-    // For a multi_label network, the classes that the image is decided to belong to.
+    // For a multi_label network, only the classes that are assigned to the image.
     const auto num_shown =
         kind_ == AnswerKind::kClasses ? std::min(prediction.decided.size(), prediction.classes.size()) : prediction.classes.size();
     if (kind_ == AnswerKind::kClasses && num_shown == 0) fields.push_back({"no class"});
@@ -380,7 +381,7 @@ ExitCode predict(const std::vector<std::string>& args) {
   if (!arguments.embeddings.empty()) embeddings.write(arguments.embeddings);
   if (!arguments.grid.empty()) save_grid(arguments.grid, grid, context.experiment(), predictor);
   if (problems.empty()) return ExitCode::kDone;
-  throw DataError(fmt::format("{} cannot be used, as named above; {}", counted(problems.size(), "path"),
+  throw DataError(fmt::format("{} cannot be used, for the reasons above; {}", counted(problems.size(), "path"),
                               num_classified > 0 ? "all others were classified" : "no image was classified"));
 }
 

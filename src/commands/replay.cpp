@@ -25,7 +25,7 @@ config::Experiment load_experiment(const std::filesystem::path& folder, const en
   session::adapt_to_earlier_version(experiment);
   auto& loader = experiment.dataloader;
   if (experiment.training.overfit_batches) {
-    // The same images are then chosen from the data set.
+    // training.overfit_batches uses as many images as in the run only with the same global batch size.
     loader.global_batch_size = session::global_batch_size(experiment, record.world_size);
     loader.batch_size.reset();
   } else {
@@ -34,7 +34,7 @@ config::Experiment load_experiment(const std::filesystem::path& folder, const en
     loader.batch_size = static_cast<int64_t>(batch_size);
     loader.global_batch_size.reset();
   }
-  // The record has the weights.
+  // The parameters are read from the folder of the step.
   experiment.model.init_from.clear();
   experiment.model.weights.clear();
   // Cached features belong to other weights.
@@ -108,7 +108,7 @@ ExitCode replay(const std::vector<std::string>& args) {
   const auto first = repeat_step(record, context.experiment(), session.parts());
   flush_standard_output();
   if (first.empty()) {
-    throw Error(fmt::format("step {} is finite this time; in the run {} was not", record.step,
+    throw Error(fmt::format("step {} is finite in this repetition, but in the run {} was not finite", record.step,
                             record.first_non_finite.empty() ? "the sum over the ranks" : record.first_non_finite));
   }
   print("\nfirst not finite: {}{}\n", first,

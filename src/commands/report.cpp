@@ -40,7 +40,7 @@ class Runs {
     std::vector<history::RunRecord> runs;
     for (const auto& folder : arguments_.folders) runs.push_back(history::read_run(folder, history::Detail::kAll));
     const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
-    // Pictures that are not requested again belong to an earlier evaluation.
+    // Pictures that are not requested again belong to an earlier evaluation and are dropped.
     auto earlier = std::exchange(pictures_, {});
     const auto read_pictures = [&](const auto& run, const auto& samples) { return pictures_of(run, samples, earlier); };
     return report::make_data(
@@ -84,7 +84,7 @@ void replace_crossvals(ReportArguments& arguments) {
     }
     auto crossval = history::Json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
     if (!crossval.is_object() || !is_number_of_folds(crossval.value("num_folds", history::Json())) || !crossval["mean"].is_object()) {
-      throw DataError(fmt::format("{}: it is damaged; `trainer crossval` writes it again", file.string()));
+      throw DataError(fmt::format("{}: the file is damaged; run `trainer crossval` again, which writes it", file.string()));
     }
     const auto num_folds = crossval["num_folds"].get<int64_t>();
     for (int64_t fold = 0; fold < num_folds; ++fold) {
@@ -129,7 +129,7 @@ ExitCode report(const std::vector<std::string>& args) {
       "trainer report");
   ReportArguments arguments;
   app.add_option("runs", arguments.folders,
-                 "folders of runs, such as runs/a runs/b, or of `trainer crossval`; several are drawn into the same charts")
+                 "run directories, such as runs/a runs/b, or folders of `trainer crossval`; several are drawn into the same charts")
       ->required()
       ->expected(1, 100)
       ->type_name("RUN");

@@ -21,12 +21,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The files of the folder that are most useful to a person.
+// The files of the run directory that users need most often.
 std::string list_files(const run::RunDirectory& directory, const fs::path& best) {
   std::vector<std::string> names;
   const auto add = [&](const fs::path& file) { names.push_back(file.lexically_relative(directory.path()).string()); };
   if (fs::exists(best)) add(best);
-  // The summary is written at the same time as this line.
+  // The summary may not exist yet, because another sink writes it at the same event.
   add(directory.summary_file());
   add(directory.log_file());
   return join(names, ", ");

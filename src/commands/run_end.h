@@ -40,7 +40,7 @@ std::string training_command(const config::ExperimentSource& source, int world_s
 
 // The receivers of a run's events besides the console: its files, and the program of logging.command.
 
-// Collective: refuses a program of logging.command that cannot be found, before data is loaded.
+// Collective: throws UsageError if the program of logging.command cannot be found. To be called before data is loaded.
 void check_event_command(session::RankContext& context);
 // Collective: starts the program of logging.command on rank 0; null on other ranks, and if there is no program.
 std::unique_ptr<reporting::EventCommand> start_event_command(session::RankContext& context);

@@ -37,7 +37,7 @@ TrainArguments parse_train_arguments(const std::vector<std::string>& args) {
   TrainArguments arguments;
   CLI::App app("Trains as described in an experiment file.", "trainer train");
   cli::add_experiment(app, arguments.experiment);
-  app.add_option("--run-dir", arguments.run_directory, "folder of the run; default: <output_dir>/<experiment>")->type_name("DIR");
+  app.add_option("--run-dir", arguments.run_directory, "the run directory; default: <output_dir>/<experiment>")->type_name("DIR");
   app.add_option("--resume", arguments.resume,
                  "auto: resume from the newest complete checkpoint in the run directory, if there is one; none: start a new run; or a "
                  "checkpoint, or another run directory, whose newest checkpoint is used")
@@ -48,7 +48,7 @@ TrainArguments parse_train_arguments(const std::vector<std::string>& args) {
       ->check(CLI::IsMember({"bar", "plain", "none"}));
   app.add_flag("-q,--quiet", arguments.is_quiet, "print only warnings, errors and the result; the log file has everything");
   app.add_flag("-v,--verbose", arguments.is_verbose,
-               "also print the resolved experiment, how long the start took, each checkpoint, and what other processes log");
+               "also print the resolved experiment, how long the start took, each checkpoint, and the log messages of other processes");
   cli::add_rank_flags(app, arguments.rank_env);
   cli::parse(app, args);
   if (arguments.is_quiet && arguments.is_verbose) throw UsageError("--quiet and --verbose contradict each other: omit one of them");
@@ -106,13 +106,13 @@ class EndOfProfile : public reporting::Sink {
   inspection::StepProfiler& profiler_;
 };
 
-// Null, except on the rank that writes files and with logging.profile_steps.
+// Null without logging.profile_steps, and on ranks that write no files.
 std::unique_ptr<inspection::StepProfiler> make_profiler(const session::RankContext& context, session::Session& session) {
   const auto& steps = context.experiment().logging.profile_steps;
   if (steps.empty() || session.directory() == nullptr) return nullptr;
   const auto total = session.parts().plan.total_steps;
   if (steps[0] >= total) {
-    context.logger().warn("{}: the run has {}, so no step after step {} can be profiled",
+    context.logger().warn("{}: the run has {}, so no step after step {} can be profiled; choose a smaller first number",
                           context.experiment().place_of("logging.profile_steps"), counted(total, "step"), steps[0]);
   }
   return std::make_unique<inspection::StepProfiler>(steps[0], steps[1], context.placement().device.is_cuda(),

@@ -75,8 +75,8 @@ void print_layers(const inspection::Inspection& inspection) {
   if (layers.num_trained < layers.num_parameters) rows.push_back({"trained", "", "", std::to_string(layers.num_trained), "", ""});
   print_table(rows, {false, false, false, true, true, false});
   print(
-      "  FLOPs: of the forward pass of one sample; two for each multiply-accumulate of\n"
-      "  convolutions and linear layers, nothing for others.\n");
+      "  FLOPs of the forward pass of one sample: two for each multiply-accumulate of\n"
+      "  convolutions and linear layers, none for other layers.\n");
 }
 
 std::string describe_batches(const std::vector<inspection::BatchRun>& runs) {
@@ -145,7 +145,7 @@ void print_memory(const inspection::MemoryEstimate& memory, bool is_of_gpu) {
         is_of_gpu ? " (not compared with measurements; excludes the memory of the CUDA context and of cuDNN)" : "");
   std::vector<Row> rows;
   for (const auto& item : memory.items) rows.push_back({item.what, format_bytes(static_cast<uint64_t>(item.bytes))});
-  rows.push_back({"together", format_bytes(static_cast<uint64_t>(memory.total()))});
+  rows.push_back({"total", format_bytes(static_cast<uint64_t>(memory.total()))});
   print_table(rows, {false, true});
 }
 

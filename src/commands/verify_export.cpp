@@ -75,7 +75,7 @@ VerifyArguments parse_verify_arguments(const std::vector<std::string>& args) {
       ->default_str("");
   app.add_option(
          "--preprocess", arguments.preprocess,
-         "how images are resized for the exported network, to measure what is lost by an application that resizes differently: opencv "
+         "how images are resized for the exported network, to measure the effect of an application that resizes differently: opencv "
          "(bilinear without antialiasing, cv::INTER_LINEAR), pillow-bilinear, or none: the same as for the checkpoint")
       ->check(CLI::IsMember({"opencv", "pillow-bilinear", "none"}))
       ->capture_default_str();
@@ -344,7 +344,7 @@ class Verification {
     }
     progress_.reset();
     if (result_.num_images == 0) {
-      throw DataError(indices.empty() ? "there are no images to compare" : "no image could be compared, as named above");
+      throw DataError(indices.empty() ? "there are no images to compare" : "no image could be compared, for the reasons above");
     }
     result_.mean /= static_cast<double>(result_.num_images);
     result_.milliseconds = median(milliseconds_);
@@ -353,8 +353,8 @@ class Verification {
   }
 
  private:
-  // The threads of each library spin for a while after their work and slow the other library down, so the first times after a change
-  // between the libraries are not typical.
+  // Each network computes several images before the other one: the threads of each library spin for a while after their work and slow the
+  // other library down, so the first times after a change between the libraries are not typical.
   static constexpr size_t kAtOnce = 8;
 
   struct Loaded {
@@ -517,7 +517,8 @@ ExitCode verify_export(const std::vector<std::string>& args) {
   }
   if (is_same == SameCheckpoint::kNo) {
     logger->warn(
-        "{} was not exported from the current {}, but from another checkpoint, or before a change, for example by trainer calibrate",
+        "{} was exported from another checkpoint than {}, or before that one was changed, for example by trainer calibrate; export it "
+        "again",
         arguments.file.string(), file.path());
   }
   Comparison comparison(predictor, *network, arguments.file.string(), file.path());
@@ -532,7 +533,8 @@ ExitCode verify_export(const std::vector<std::string>& args) {
                             file.path(), advice(arguments, is_same)));
   }
   if (difference.num_unusable == 0) return ExitCode::kDone;
-  throw DataError(fmt::format("{} cannot be used, as named above; all others were compared", counted(difference.num_unusable, "image")));
+  throw DataError(
+      fmt::format("{} cannot be used, for the reasons above; all others were compared", counted(difference.num_unusable, "image")));
 }
 
 }  // namespace trainer::commands

@@ -49,7 +49,7 @@ class StepCounter : public engine::TrainingHook {
 };
 
 // Collective: trains `num_steps` steps, from the first step or from `checkpoint`, and sets `checkpoint`, which is used on rank 0 only, to
-// the newest one. Returns false after an earlier stop request.
+// the newest checkpoint. Returns false if a stop request ended the training before the last step.
 bool train(session::RankContext& context, int64_t num_steps, std::optional<session::Checkpoint>& checkpoint, const fs::path& folder) {
   session::Session session(context, {.checkpoint_folder = folder, .checkpoint = std::move(checkpoint)});
   StepCounter counter;

@@ -1,5 +1,5 @@
-// Runs during the build: writes what is made from the commands and their options: to the first path the source of cli::all_answers(), with
-// the output of the commands; to the folder of the second one the completions for bash, zsh and fish and the man pages.
+// Runs during the build. Writes the source of cli::all_answers(), with the output of commands, to the file in the first argument, and the
+// completions for bash, zsh and fish and the man pages to the folder in the second argument.
 
 #include <fmt/format.h>
 

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 // A larger file is not an experiment file but a device or a data file.
 constexpr size_t kMaxFileBytes = 1 << 20;
-// Lists of files that name further lists could go on forever.
+// Limits the time of reading, because each base file can name a list of further base files.
 constexpr int kMostFiles = 100;
 
 bool names_another(const Node& base, const Node& derived) {
@@ -33,7 +33,6 @@ bool names_another(const Node& base, const Node& derived) {
   return theirs != nullptr && ours != nullptr && to_inline_yaml(theirs->value) != to_inline_yaml(ours->value);
 }
 
-// Merges `derived` into `base`.
 void merge(Node& base, Node derived) {
   const bool are_sections = base.kind == Node::Kind::kMap && derived.kind == Node::Kind::kMap;
   if (!are_sections || names_another(base, derived)) {
@@ -95,8 +94,9 @@ class FileReader {
       if (const auto irregular = describe_irregular(file); !irregular.empty())
         throw Error(fmt::format("cannot read {}: {}", file.string(), irregular));
       base = read(file);
-      if (base.kind == Node::Kind::kNull) throw Error(file.string() + " is empty");
-      if (base.kind != Node::Kind::kMap) throw Error(file.string() + " is not an experiment file, which has sections of keys and values");
+      if (base.kind == Node::Kind::kNull) throw Error(file.string() + " is empty; remove it from `base`, or write keys into it");
+      if (base.kind != Node::Kind::kMap)
+        throw Error(file.string() + " is not an experiment file, because it has no sections of keys and values; correct the path");
     } catch (const UsageError&) {
       throw;
     } catch (const Error& error) {
@@ -150,7 +150,7 @@ bool is_overridden(const Node& value) {
 
 std::string to_yaml_with_origins(Experiment& experiment, const Registries& registries) {
   const auto lines = lines_of(experiment, registries);
-  // The values before they were completed from the data set.
+  // The values before registries.check completed them from the data set and the loss.
   auto without_check = registries;
   without_check.check = {};
   auto as_given = load_text(to_yaml(experiment.tree), "the experiment", {}, without_check);

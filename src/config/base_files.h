@@ -19,7 +19,7 @@ inline constexpr const char* kStandardInput = "-";
 Node read_with_bases(const std::filesystem::path& file);
 
 // The resolved experiment file (to_yaml of config/load.h) with a comment after each value that gives its origin: "x.yaml:12", the command
-// line, the default, or the data set. `experiment` must be as it was loaded.
+// line, the default, or the data set. `experiment` must be unchanged since it was loaded.
 std::string to_yaml_with_origins(Experiment& experiment, const Registries& registries);
 
 }  // namespace trainer::config

@@ -16,7 +16,7 @@ void Experiment::check(Findings& findings) const {
   if (findings.are_readable({"experiment"}) && !names_a_folder) {
     findings.refuse("experiment", fmt::format("\"{}\" is not a valid folder name; use letters, digits, - and _", experiment));
   }
-  // The limit for a name in a folder on Linux.
+  // The length of the longest file name on Linux.
   constexpr size_t kMostBytes = 255;
   if (findings.are_readable({"experiment"}) && experiment.size() > kMostBytes) {
     findings.refuse("experiment", fmt::format("the name has {} bytes, but a folder's name can have at most {}; shorten it",
@@ -42,10 +42,11 @@ void Experiment::check(Findings& findings) const {
   }
   if (findings.are_readable({"model", "training"}) && model.freeze.empty()) {
     if (training.cache_features) findings.refuse("training.cache_features", "needs frozen layers; add model.freeze: [backbone]");
-    if (training.unfreeze_after) findings.refuse("training.unfreeze_after", "has no effect without model.freeze; remove it");
+    if (training.unfreeze_after)
+      findings.refuse("training.unfreeze_after", "has no effect without model.freeze; set model.freeze, or remove this key");
   }
   if (findings.are_readable({"runtime", "amp"}) && runtime.dtype == device::FloatType::kFloat64 && amp.enabled.value.value_or(false)) {
-    findings.refuse("amp.enabled", "autocast lowers the precision that runtime.dtype: float64 sets; choose one of them");
+    findings.refuse("amp.enabled", "true contradicts runtime.dtype: float64, because autocast computes in 16 bits; remove one of them");
   }
 }
 

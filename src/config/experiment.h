@@ -35,9 +35,9 @@ struct Experiment {
   std::string place_of(const std::string& path) const;
   // Reports contradictions between keys of different sections.
   void check(Findings& findings) const;
-  // Adds the key `plugins`, which must be read before the table below, because plug-ins add choices to it.
+  // Adds only the key `plugins`, which must be read before all other keys, because plug-ins add choices to these.
   void describe_plugins(KeyTable& keys);
-  // The top-level table. `registries` must outlive it.
+  // Adds the keys of the top level. `registries` must outlive `keys`.
   void describe(KeyTable& keys, const Registries& registries);
 };
 

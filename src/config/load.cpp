@@ -34,7 +34,7 @@ bool load_plugins(const Node& root, const Registries& registries, Problems& prob
   return are_loaded;
 }
 
-// `source`: the name of the file with the tree `root` in messages.
+// `root`: the tree of the file; `source`: the file's name in messages.
 Experiment load_tree(Node root, const std::string& source, const std::vector<std::string>& overrides, const Registries& registries,
                      Plugins plugins) {
   if (root.kind == Node::Kind::kNull) throw UsageError(source + ": the file is empty; `trainer config reference` shows its keys");
@@ -46,7 +46,7 @@ Experiment load_tree(Node root, const std::string& source, const std::vector<std
       std::erase_if(root.members, [](const Node::Member& member) { return member.name == "base"; });
     }
   }
-  // The components of a missing plug-in would be reported as unknown too.
+  // Stops here, because the components of a missing plug-in would also be reported, as unknown names.
   if (plugins == Plugins::kLoad && !load_plugins(root, registries, problems)) problems.throw_if_any();
   Experiment experiment;
   read_section(

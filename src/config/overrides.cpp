@@ -71,7 +71,7 @@ void apply_override(Node& root, const std::string& text, Problems& problems) {
   try {
     value = parse_yaml(text.substr(equals + 1), kCommandLine.source);
   } catch (const UsageError& error) {
-    problems.add(kCommandLine, path, fmt::format("the value is not YAML ({})", error.what()));
+    problems.add(kCommandLine, path, fmt::format("the value is not valid YAML ({})", error.what()));
     return;
   }
   place_on_command_line(value);
@@ -94,7 +94,7 @@ void apply_override(Node& root, const std::string& text, Problems& problems) {
 
 namespace {
 
-// More levels than a file may nest. Each step holds the whole path to it.
+// More than the levels that a file may nest; limited because each step stores the whole path to it.
 constexpr size_t kMostSteps = 64;
 
 }  // namespace

@@ -13,7 +13,7 @@
 namespace trainer::config {
 namespace {
 
-// More are of no use to a reader, and finding those of a section takes time in proportion to their number.
+// A user does not read more, and the time of Problems::is_readable() is proportional to their number.
 constexpr size_t kMostProblems = 100;
 
 }  // namespace

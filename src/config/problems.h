@@ -55,7 +55,7 @@ Position position_of(const Node& root, const std::string& path);
 // For checks across sections: reports what they find at the position of a key.
 class Findings {
  public:
-  // Both must outlive it.
+  // `root` and `problems` must outlive this object.
   Findings(const Node& root, Problems& problems) : root_(root), problems_(problems) {}
 
   // Whether the experiment file or an override sets the key.

@@ -29,7 +29,7 @@ std::string with_hint(std::string text, const std::string& name, const std::vect
   return near.empty() ? text : text + fmt::format("; did you mean \"{}\"?", near);
 }
 
-// Explains a number that is not written as expected; empty if the text is not a number or the number is plain.
+// Explains why a number cannot be used; empty if the text is not a number or nothing is wrong with how it is written.
 std::string number_hint(const Node& node, const std::string& type) {
   const bool is_integer = type.find("integer") != std::string::npos;
   const bool is_number = is_integer || type.find("number") != std::string::npos;
@@ -113,8 +113,8 @@ bool choose_component(const Node& node, const RegistryBase& registry, ComponentC
   return true;
 }
 
-// The options of an item in a list of components, as a section: empty if only the name is given; if a list is given instead of options, it
-// is the value of the component's first list of components.
+// Returns the options of an item in a list of components as a section. The section is empty if only the name is given. If a list is given
+// instead of options, it becomes the value of the component's first key that is a list of components.
 Node section_of(Node values, const Position& position, const ComponentConfig& component) {
   Node section = Node::map();
   section.position = position;
@@ -204,7 +204,8 @@ void read_section(const Node& node, const std::function<void(KeyTable&)>& descri
                              may_be_a_name ? fmt::format("; write {{name: {}}}", shown(node)) : ""));
     return;
   }
-  // The keys of the chosen component are in the same section as `name`. Without a valid component they are unknown.
+  // The keys of the chosen component are in the same section as `name`. If the component is not valid, unknown keys are not reported,
+  // because they may be its keys.
   bool component_known = true;
   const Key* chooser = nullptr;
   KeyTable component_table;
@@ -219,9 +220,9 @@ void read_section(const Node& node, const std::function<void(KeyTable&)>& descri
   }
   for (const auto& key : component_table.keys()) {
     if (std::ranges::find(table.keys(), key.name, &Key::name) == table.keys().end()) continue;
-    problems.add(node.position, child_path(path, key.name),
-                 fmt::format("a component of a plug-in has a key with the same name as this section, \"{}\"; rename the key in the plug-in",
-                             key.name));
+    problems.add(
+        node.position, child_path(path, key.name),
+        fmt::format("this section already has a key \"{}\", so a component cannot add it; rename the key in the plug-in", key.name));
   }
   std::vector<Key> keys = table.keys();
   keys.insert(keys.end(), component_table.keys().begin(), component_table.keys().end());
@@ -238,7 +239,8 @@ void read_section(const Node& node, const std::function<void(KeyTable&)>& descri
   }
   for (const auto& key : keys) {
     if (node.find(key.name) != nullptr) continue;
-    if (key.required) problems.add(node.position, child_path(path, key.name), fmt::format("missing; it has no default ({})", key.type));
+    if (key.required)
+      problems.add(node.position, child_path(path, key.name), fmt::format("missing, and has no default; expected {}", key.type));
     if (key.section && !key.set_section) {
       Node empty = Node::map();
       empty.position = node.position;

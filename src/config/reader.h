@@ -9,13 +9,13 @@
 
 namespace trainer::config {
 
-// Fills the structs of the keys that `describe` adds from a map node; keys that are unknown, missing, mistyped or out of range are added
-// to `problems`. `path` is the section's key path, empty at the top.
+// Fills the structs of the keys that `describe` adds from a map node; keys that are unknown, missing, of the wrong type or out of range are
+// added to `problems`. `path` is the section's key path, empty at the top.
 void read_section(const Node& node, const std::function<void(KeyTable&)>& describe, const std::string& path, Problems& problems);
 
 // A component in YAML, "{name: sgd, lr: 0.1}" or only its name; `source` names the text in messages. Throws UsageError with all problems.
 ComponentConfig read_component(const std::string& yaml, const std::string& source, const RegistryBase& registry);
-// The components of a list in YAML, "[name, name: {key: value}]". The other arguments and the errors are as above.
+// The components of a list in YAML, "[name, name: {key: value}]". The other arguments and the errors are those of read_component().
 std::vector<ComponentConfig> read_components(const std::string& yaml, const std::string& source, const RegistryBase& registry);
 
 // The tree of every key's current value, in the order of the tables.

@@ -47,10 +47,10 @@ void for_each_table(const Registries& registries, const Visit& visit) {
   }
   visit(Table{"top level", "", "", "", plain});
   std::vector<const RegistryBase*> lists;  // the registries of the keys that are lists of components
-  // `section`: nullopt for the components of a list.
   const auto add_list = [&](const Key& key) {
     if (key.components != nullptr && std::ranges::find(lists, key.registry) == lists.end()) lists.push_back(key.registry);
   };
+  // `section`: nullopt for the components of a list.
   const auto visit_components = [&](const std::optional<std::string>& section, const RegistryBase& registry) {
     for (const auto& component : registry.components()) {
       const auto options = component.make_options();

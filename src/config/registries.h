@@ -33,8 +33,9 @@ struct Registries {
   const RegistryBase& sinks;
   // Called when a file is read, after its plug-ins were loaded, because these may add metrics.
   std::function<MonitorChoices()> monitor;
-  // Sets the values that the file leaves to other components. Checks components against each other, such as the network against the data
-  // set, and against other sections. Called once the file is read; of a data set it reads no more than DatasetRegistry::make() does.
+  // Sets the values that the file omits and that depend on other components, and checks components against each other, such as the network
+  // against the data set, and against other sections. Called after the whole file was read. Reads no more of a data set than
+  // DatasetRegistry::make() does.
   std::function<void(Experiment& experiment, Findings& findings)> check = {};
   // Loads a shared library that adds components to the registries; throws UsageError. load() calls it for `plugins`.
   std::function<void(const std::string& file)> load_plugin = {};

@@ -39,7 +39,7 @@ Json schema_of_type(std::string_view type, const KeyInfo& info) {
   if (type == "auto") return {{"const", "auto"}};
   if (type == "true | false") return {{"type", "boolean"}};
   if (type == "text" || type == "path") {
-    // The program reads a number as its text, as in `experiment: 17`.
+    // For text, the program also accepts what YAML reads as a number or a boolean, as in `experiment: 17`.
     Json schema = {{"type", {"string", "number", "boolean"}}};
     if (!info.may_be_empty) schema["minLength"] = 1;
     return schema;

@@ -7,7 +7,8 @@
 
 namespace trainer::config {
 
-// Draft 7, which editors support. Only the program checks rules that depend on several keys, on other files or on the data set.
+// Returns a schema of draft 7, which editors support. It has no rules that depend on several keys, on other files or on the data set; only
+// the program checks these.
 nlohmann::ordered_json schema(const Registries& registries);
 
 }  // namespace trainer::config

@@ -36,13 +36,13 @@ struct ModelSection {
                      "checkpoint; empty: none.",
               .is_path = true});
     keys.add("init_strict", init_strict,
-             {.doc = "Refuse a file in which an entry is missing, unexpected or of another shape; false: load what fits, for example "
-                     "everything except a head for other classes, and log what was skipped. The rows of a checkpoint's head are matched by "
-                     "the names of the classes."});
+             {.doc = "true: refuse a file in which an entry is missing, unexpected or of another shape; false: load the entries that fit, "
+                     "for example all except a last layer for other classes, and log the skipped ones. The rows of a checkpoint's last "
+                     "layer are matched by the names of the classes."});
     keys.add("freeze", freeze,
              {.doc = "Layers and parameters that are not trained, given by their names or by the beginnings of names up to a dot, as in "
-                     "[conv1, layer1], or [backbone] for all but the last layer. Their parameters stay unchanged, and so do the running "
-                     "statistics of their batch normalisation, which are used in training too. `trainer validate` prints all names.",
+                     "[conv1, layer1]; [backbone] stands for all layers except the last. Batch normalisation in these layers uses its "
+                     "running statistics in training too, and does not change them. `trainer validate` prints all names.",
               .may_be_empty = false});
   }
 };
@@ -67,31 +67,31 @@ inline void describe(KeyTable& keys, config::SplitSection& section) {
   KeyInfo part{.min = 0, .max = 1, .max_excluded = true};
   part.doc = "Fraction of the training samples that is used for validation.";
   keys.add("validation", section.validation, part);
-  part.doc = "Fraction of the training samples that is used neither for training nor for validation, but for `trainer eval --split test`.";
+  part.doc = "Fraction of the training samples that is kept for `trainer eval --split test` and not used in the run.";
   keys.add("test", section.test, part);
   keys.add("group", section.group,
            {.doc = "A regular expression (ECMAScript) that is searched in an image's path below the data set's folder, such as "
-                   "\"^([^_]+)_\": images for which the first group in brackets, or the whole match if there is none, is the same stay "
-                   "together. Empty: the groups of dataset.group_column of `csv`, or else each image is separate."});
+                   "\"^([^_]+)_\". Images with the same match are in the same part; if the expression has parentheses, only the text in "
+                   "the first ones is compared. Empty: the groups are those of dataset.group_column of `csv`, or else single images."});
   keys.add(
       "stratify", section.stratify,
       {.doc = "true: each part gets the configured fraction of each class's groups, rounded to whole groups. The groups of a class are "
-              "assigned in the order of their hashes, so adding groups may move a group to another part. false: only the hash of a "
-              "group's name decides, so a group never moves, and the fractions are approximate."});
+              "assigned in the order of their hashes, so adding groups may move a group to another part. false: a group's part depends "
+              "only on the hash of the group's name, so a group never moves, but the fractions are approximate."});
   keys.add("folds", section.folds,
            {.min = 2,
             .max = 1000,
-            .doc = "Divide the samples outside the test part into this many folds, one of which is used for validation; null: none."});
+            .doc = "Divide the samples outside the test part into this many folds, one of which is used for validation; null: no folds."});
   keys.add("fold", section.fold, {.min = 0, .doc = "Index of the fold that is used for validation, from 0."});
   keys.add("seed", section.seed, {.min = 0, .doc = "Seed of the split. The run's own seed (key seed) does not affect the split."});
   keys.refuse("fold", [&section]() -> std::string {
     if (!section.folds) return section.fold > 0 ? "has no effect without folds; set folds, or remove it" : "";
-    return section.fold < *section.folds ? "" : "must be less than folds; the first is 0";
+    return section.fold < *section.folds ? "" : "must be less than folds, because folds are counted from 0";
   });
   keys.refuse("validation", [&section]() -> std::string {
     if (section.folds) return "";
     if (section.validation <= 0) return "must be greater than 0; to hold out nothing, remove dataset.split";
-    return section.validation + section.test < 1 ? "" : "leaves no training samples, together with test; lower one of them";
+    return section.validation + section.test < 1 ? "" : "the sum of validation and test must be less than 1; lower one of them";
   });
 }
 
@@ -129,7 +129,8 @@ struct DatasetSection {
         "Applied to each validation image. Without this key, the default transforms in the data set's description, or none.");
     keys.add_components("batch_transforms", batch_transforms, registries.batch_transforms,
                         "Mix the samples and the labels of each training batch; if there are several, one is chosen at random for each "
-                        "batch. Each rank mixes its own samples, so the pairs depend on the number of ranks and on accumulation_steps.");
+                        "batch. Each rank mixes its own samples, so the mixed pairs depend on the number of ranks and on "
+                        "accumulation_steps.");
     keys.add("validation_split", validation_split,
              {.min = 0,
               .max = 1,
@@ -143,7 +144,7 @@ struct DatasetSection {
     keys.add_section("split", split,
                      "Divides the training samples into parts for training, validation and test by the hash of their names, so that a "
                      "sample stays in its part when others are added, and the samples of a group are in the same part; the run lists the "
-                     "parts in `split.csv`. {}: with these defaults; null: no such division.");
+                     "parts in `split.csv`. {}: with the defaults of its keys; null: no such division.");
     keys.refuse("split", [this] {
       return split && validation_split.value.value_or(0) > 0 ? "given together with dataset.validation_split; keep one of them" : "";
     });
@@ -158,13 +159,13 @@ struct DatasetSection {
               .is_path = true});
     keys.add_choice("distribution", distribution,
                     {{"local", Distribution::kLocal}, {"scatter", Distribution::kScatter}, {"broadcast", Distribution::kBroadcast}},
-                    {.doc = "Which processes read the samples: local: each process its own; scatter: the first process of each group, "
-                            "which sends each of the others its part of a batch; broadcast: the same, but every process of the group "
-                            "receives all parts. Only a process that reads needs the files. Results do not depend on it."});
+                    {.doc = "Which processes read the samples. local: each process reads its own; scatter: the first process of each group "
+                            "reads, and sends each other process its part of a batch; broadcast: the same, but every process of the group "
+                            "receives all parts. Only processes that read need the files. Results do not depend on this key."});
     keys.add("distribution_group_size", distribution_group_size,
              {.min = 2,
               .unit = "processes",
-              .doc = "Size of the groups of consecutive ranks in which one process reads for all; auto: the processes of each host."});
+              .doc = "Size of the groups of consecutive ranks in which one process reads for all; auto: one group for each host."});
     keys.refuse("distribution_group_size", [this] {
       return distribution_group_size.value && distribution == engine::Distribution::kLocal
                  ? "has no effect with dataset.distribution: local; set scatter or broadcast, or remove it"
@@ -196,7 +197,7 @@ struct DataLoaderSection {
               .max = 256,
               .unit = "threads",
               .doc = "Threads that prepare batches; 0: the training thread prepares them; auto: one on a CPU, and with a GPU one for each "
-                     "core that this process may use, at most 16. Results do not depend on it."});
+                     "core that this process may use, at most 16. Results do not depend on this key."});
     keys.add("prefetch", prefetch,
              {.min = 1,
               .max = 1024,
@@ -207,7 +208,7 @@ struct DataLoaderSection {
         [this, &samplers](KeyTable& section) {
           section.add_component("name", sampler, samplers, "shuffled", "The sampler; `trainer list samplers` shows them.");
         },
-        "The training samples of an epoch and their order, which is the same on all ranks.");
+        "Chooses the training samples of an epoch and their order, which is the same on all ranks.");
     keys.add("drop_last", drop_last, {.doc = "Skip the last batch of a training epoch if it is not full on every rank."});
     keys.add_choice(
         "shards", shards, {{"pad", data::Shards::kPad}, {"drop", data::Shards::kDrop}, {"exact", data::Shards::kExact}},
@@ -226,7 +227,7 @@ namespace trainer {
 
 // The task, the loss, the optimizer and its schedule.
 
-// In the namespace of KeyTable, where the compiler finds it.
+// In the namespace of KeyTable, because it is found by argument-dependent lookup.
 inline void describe(KeyTable& keys, optim::ParameterGroupOptions& options) {
   keys.add("parameters", options.parameters,
            {.doc = "Layers and parameters, given by their names or by the beginnings of names up to a dot, as in [fc].",
@@ -272,15 +273,15 @@ struct OptimizerSection {
              {.doc = "Apply the optimizer's weight_decay also to normalisation weights and to biases, as PyTorch does; false: only to "
                      "weights with two or more dimensions."});
     keys.add("skip_zero_grads", skip_zero_grads,
-             {.doc = "Skip the update of a parameter in a step in which its gradient is zero everywhere: no weight decay, no momentum. "
-                     "Waits for the device in every step."});
+             {.doc = "Skip the update of a parameter, with its weight decay and momentum, in a step in which its gradient is zero "
+                     "everywhere. This check waits for the GPU in every step."});
     keys.add(
         "layer_decay", layer_decay,
         {.min = 0,
          .max = 1,
          .min_excluded = true,
-         .doc = "Multiplies the learning rate of each layer or block once for each one that comes after it, so that the first ones, which "
-                "need the smallest changes in fine-tuning, learn slowest. 0.65 to 0.9 are usual; null: all have the same learning rate."});
+         .doc = "The learning rate of each layer or block is multiplied by this factor once for every layer or block after it, because "
+                "fine-tuning should change the first layers least. Usual values are 0.65 to 0.9; null: all have the same learning rate."});
     keys.add_sections("groups", groups,
                       "Parameters with their own learning rate or weight decay, for fine-tuning; if several items name a parameter, the "
                       "first one applies.");
@@ -311,7 +312,7 @@ struct LrSchedulerSection {
 
 namespace trainer {
 
-// In the namespace of KeyTable, where the compiler finds it.
+// In the namespace of KeyTable, because it is found by argument-dependent lookup.
 inline void describe(KeyTable& keys, optim::EmaOptions& options) {
   keys.add("decay", options.decay, {.min = 0, .max = 1, .max_excluded = true, .doc = "Fraction of the average that is kept in each step."});
   keys.add(
@@ -322,9 +323,8 @@ inline void describe(KeyTable& keys, optim::EmaOptions& options) {
 inline void describe(KeyTable& keys, engine::EarlyStoppingOptions& options) {
   keys.add("patience", options.patience,
            {.min = 1, .unit = "validations", .doc = "Number of consecutive validations without improvement after which training ends."});
-  keys.add(
-      "min_delta", options.min_delta,
-      {.min = 0, .doc = "A validation is an improvement if it is better than the best one by more than this, in the metric's own unit."});
+  keys.add("min_delta", options.min_delta,
+           {.min = 0, .doc = "A validation is an improvement if its metric is better than the best so far by more than this value."});
 }
 
 }  // namespace trainer
@@ -332,7 +332,7 @@ inline void describe(KeyTable& keys, engine::EarlyStoppingOptions& options) {
 namespace trainer::config {
 
 struct TrainingSection {
-  // Exactly one of them is given.
+  // Exactly one of `epochs` and `steps` is given.
   std::optional<int64_t> epochs;
   std::optional<int64_t> steps;
   int64_t accumulation_steps = 1;
@@ -367,50 +367,51 @@ struct TrainingSection {
         "cache_features", cache_features,
         {.doc = "Compute the frozen layers (model.freeze) once for each image instead of in each epoch, and keep the results in "
                 "${TRAINER_HOME:-~/.cache/trainer}/features for this and later runs with the same weights, images and transforms. "
-                "The train_transforms must not be random, and by default are not; dropout and drop_path of the frozen layers are off."});
+                "dataset.train_transforms must not be random; by default they are those of validation. Dropout and drop_path of the frozen "
+                "layers are off."});
     keys.add("unfreeze_after", unfreeze_after,
              {.min = 1,
               .unit = "epochs",
               .doc = "Number of epochs after which the parameters in model.freeze are trained too; the running statistics of their batch "
-                     "normalisation stay unchanged, because statistics of few images would do harm. null: never."});
+                     "normalisation stay unchanged, because the statistics of a few images are inaccurate. null: never."});
     keys.refuse("unfreeze_after", [this]() -> std::string {
       if (!unfreeze_after) return "";
       if (cache_features)
         return "given together with training.cache_features; train the frozen network first, then start another run with model.init_from";
       return epochs && *unfreeze_after >= *epochs ? "has no effect, because it is not less than training.epochs; choose fewer epochs" : "";
     });
-    keys.refuse("epochs", [this] { return epochs || steps ? "" : "missing; give this or training.steps"; });
+    keys.refuse("epochs", [this] { return epochs || steps ? "" : "missing; set training.epochs or training.steps"; });
     keys.refuse("steps", [this] { return epochs && steps ? "given together with training.epochs; set one of them to null" : ""; });
     keys.add("accumulation_steps", accumulation_steps,
              {.min = 1,
               .unit = "micro-steps",
-              .doc = "Micro-steps whose gradients are accumulated for one optimizer step. A shorter group at an epoch's end is averaged "
-                     "over its own images."});
+              .doc = "Micro-steps whose gradients are accumulated for one optimizer step. If fewer micro-steps are left at the end of an "
+                     "epoch, the gradient is averaged over the images of these."});
     keys.add("max_grad_norm", max_grad_norm,
              {.min = 0, .min_excluded = true, .doc = "Scale the gradient down to this 2-norm if its norm is larger; null: never."});
     keys.add("max_minutes", max_minutes,
              {.min = 0,
               .min_excluded = true,
               .unit = "minutes",
-              .doc = "Time limit, from the start of the process; when exceeded, the run saves a checkpoint and stops with exit code 75, as "
-                     "on request. null: none."});
+              .doc = "Time limit, from the start of the process, after which the run saves a checkpoint and stops with exit code 75, as "
+                     "after a stop request. null: none."});
     keys.add_choice("on_non_finite", on_non_finite, {{"stop", engine::OnNonFinite::kStop}, {"skip", engine::OnNonFinite::kSkip}},
-                    {.doc = "A step whose loss or gradients are not finite is skipped and saved for `trainer replay`; stop: the run then "
-                            "ends; skip: the run continues, at most ten times in a row, and waits for the GPU in every step. Steps that "
-                            "amp.dtype: float16 skips to find its scale do not count."});
+                    {.doc = "What to do after a step whose loss or gradients are not finite; the step is skipped, and saved for `trainer "
+                            "replay`. stop: end the run; skip: continue, but end the run at the tenth such step in a row. With skip, every "
+                            "step waits for the GPU. Steps that are skipped to find the loss scale (amp.dtype: float16) do not count."});
     keys.add_section("ema", ema,
                      "An exponential moving average of the parameters over the steps, validated in addition to the parameters themselves; "
-                     "{}: with these defaults; null: none.");
+                     "{}: with the defaults of its keys; null: none.");
     keys.add_section("early_stopping", early_stopping,
-                     "End training when the metric of checkpoint.monitor stops improving; {}: with these defaults; null: never.");
+                     "End training when the metric of checkpoint.monitor stops improving; {}: with the defaults of its keys; null: never.");
     keys.add("overfit_batches", overfit_batches,
              {.min = 1,
               .unit = "steps",
               .doc = "To test a network and its settings: train only on the images of this many steps, chosen by `seed`, and validate on "
                      "the same images; the loss must come close to zero. null: train on the whole training set."});
     keys.add("extend", extend,
-             {.doc = "Continue a finished run even if more has changed than the number of epochs or steps, for example the learning rate "
-                     "or its schedule."});
+             {.doc = "true: continue a finished run even if its configuration has changed in more than the number of epochs or steps, for "
+                     "example in the learning rate or its schedule."});
   }
 };
 
@@ -462,11 +463,12 @@ struct RuntimeSection {
     keys.add_choice(
         "convolution", convolution, kConvolutionChoices,
         {.doc =
-             "Algorithm of 3×3 convolutions with stride 1 on a CPU, in float32 and channels_last: direct, or Winograd's with tiles of 2×2 "
-             "or 4×4 (faster), for the layers that become faster with it. Winograd's rounding errors are relative to the largest values "
-             "nearby: in usual networks, those of 2×2 are as large as those of direct, and those of 4×4 three to six times larger; beside "
-             "much larger values they have no bound. auto: winograd4, but direct with bfloat16 autocast on a processor with AMX, and for "
-             "predictions of fewer than eight images at once. In all other cases, with float16 and with deterministic, direct is used."});
+             "Algorithm of 3×3 convolutions with stride 1 on a CPU: direct, or Winograd's algorithm with tiles of 2×2 (winograd2) or 4×4 "
+             "(winograd4) in those layers that it makes faster. auto: winograd4, but direct with bfloat16 autocast on a processor with "
+             "AMX, and for predictions of fewer than eight images at once. Compared with direct, rounding errors in usual networks are as "
+             "large with winograd2, and three to six times larger with winograd4; they are relative to the largest nearby values, so the "
+             "relative error of a much smaller value has no bound. direct is always used on a GPU, with float64, with float16, without "
+             "channels_last and with deterministic."});
     keys.add_choice("fuse", fuse, {{"auto", FuseChoice::kAuto}, {"off", FuseChoice::kOff}},
                     {.doc = "Whether operators are fused. auto: on a CPU, batch normalisation, the addition of a residual and the "
                             "following ReLU are fused into one operator; off: LibTorch's separate operators are used."});
@@ -479,7 +481,7 @@ struct RuntimeSection {
                             "not."});
     keys.add("cuda_allocator", cuda_allocator,
              {.doc = "Settings of the GPU's memory allocator, in the format of PYTORCH_CUDA_ALLOC_CONF (\"expandable_segments:True\"); "
-                     "empty: those of the environment variable. Only the variable can choose another backend."});
+                     "empty: those of the environment variable. Another backend can only be chosen by the variable."});
   }
 };
 
@@ -493,11 +495,11 @@ struct AmpSection {
   void describe(KeyTable& keys) {
     keys.add("enabled", enabled,
              {.doc = "Compute the forward pass and the loss under autocast; auto: where bfloat16 is fast (avx512_bf16 or AMX on a CPU, "
-                     "compute capability 8 on a GPU)."});
+                     "compute capability 8 or higher on a GPU)."});
     keys.add_choice(
         "dtype", dtype, {{"auto", AmpDtype::kAuto}, {"bfloat16", AmpDtype::kBfloat16}, {"float16", AmpDtype::kFloat16}},
         {.doc = "Type of the autocast operations; auto: bfloat16. float16 uses a GradScaler, which the following keys configure."});
-    // The scale and its reciprocal are float32, and the scale may grow.
+    // Limited because the scale and its reciprocal must fit into float32, even after the scale has grown.
     keys.add("init_scale", scaler.init_scale,
              {.min = 1e-30, .max = 1e30, .doc = "Initial scale, the factor by which the loss is multiplied."});
     keys.add(
@@ -537,7 +539,10 @@ struct DistributedSection {
              {.doc = "A file with the same 16 or more random characters on all hosts, by which the processes of a run recognise each "
                      "other; \"\": the secret of the launcher (see Trust in running.md)."});
     keys.add("timeout_seconds", timeout_seconds,
-             {.min = 1, .max = 86400, .unit = "seconds", .doc = "How long to wait for a process that is late, at the start and later."});
+             {.min = 1,
+              .max = 86400,
+              .unit = "seconds",
+              .doc = "How long to wait for a process that is late, at the start and during the run."});
     keys.add("hang_seconds", hang_seconds,
              {.min = 1,
               .max = 86400,
@@ -547,8 +552,8 @@ struct DistributedSection {
     keys.add("straggler_ratio", straggler_ratio,
              {.min = 1,
               .min_excluded = true,
-              .doc = "A process for which the others wait is named in the log when its own work (waiting for data, and computing until its "
-                     "first gradients are ready) takes more than this many times the median of the others."});
+              .doc = "A process for which the others wait is named in the log if its own work (waiting for data, and computing until its "
+                     "first gradients are ready) takes more than this many times as long as the median of the other processes."});
     keys.add(
         "sync_batch_norm", sync_batch_norm,
         {.doc = "true: batch normalisation uses the statistics of the batches of all processes together. false: each process uses its own "
@@ -562,7 +567,7 @@ struct DistributedSection {
              {.doc = "Copy the running statistics of rank 0 to all ranks before each forward pass; no effect if "
                      "distributed.sync_batch_norm already keeps all of them equal."});
     keys.add("find_unused_parameters", data_parallel.find_unused_parameters,
-             {.doc = "Allow parameters that take no part in a step's loss; costs a traversal of the autograd graph in every step."});
+             {.doc = "Allow parameters on which a step's loss does not depend; costs a traversal of the autograd graph in every step."});
     keys.add("gradient_as_bucket_view", data_parallel.gradient_as_bucket_view,
              {.doc = "Keep gradients in the buckets that are sent, which saves a copy of them."});
     keys.add_choice(
@@ -580,21 +585,21 @@ inline const Choices<task::TestTimeAugmentation> kTtaChoices = {{"none", task::T
 
 namespace trainer {
 
-// In the namespace of KeyTable, where the compiler finds it.
+// In the namespace of KeyTable, because it is found by argument-dependent lookup.
 inline void describe(KeyTable& keys, engine::ValidationOptions& options) {
   keys.add("every_epochs", options.every_epochs,
            {.min = 1,
             .unit = "epochs",
-            .doc = "Epochs between two validations; null: none at the end of epochs. There is always one at the end of training, unless "
-                   "both this and every_steps are null: then nothing is validated, and the data set needs no validation part."});
+            .doc = "Epochs between two validations; null: none at the end of epochs. The end of training is always validated, unless both "
+                   "every_epochs and every_steps are null: then there are no validations, and the data set needs no validation part."});
   keys.add("every_steps", options.every_steps,
            {.min = 1, .unit = "steps", .doc = "Optimizer steps between two validations within an epoch; null: none within epochs."});
   keys.add("batch_size", options.batch_size, {.min = 1, .unit = "images", .doc = "Images per validation batch."});
   keys.add_choice(
       "tta", options.tta, config::kTtaChoices,
-      {.doc = "Test-time augmentation: the network's outputs are averaged over several views of each image. flip: the image "
-              "and its mirror image; flip_and_shift: also the image shifted by one pixel, down and right or up and left, and the mirror "
-              "images of these; these four together have the same weight as the first two. Validation takes two or six times as long."});
+      {.doc = "Test-time augmentation: the network's outputs are averaged over several views of each image. flip: the image and its mirror "
+              "image; flip_and_shift: also the image shifted by one pixel down and right, the image shifted up and left, and the mirror "
+              "images of both; these four together have the same weight as the first two. Validation takes two or six times as long."});
 }
 
 }  // namespace trainer
@@ -612,8 +617,8 @@ struct CheckpointSection {
     keys.add("every_epochs", every_epochs,
              {.min = 1,
               .unit = "epochs",
-              .doc = "Epochs between two checkpoints, saved after the validation; null: none at the end of epochs. There is always one at "
-                     "the end of training, after a stop request, and after the best validation so far."});
+              .doc = "Epochs between two checkpoints, saved after the validation; null: none at the end of epochs. A checkpoint is always "
+                     "saved at the end of training, after a stop request, and after the best validation so far."});
     keys.add("every_steps", every_steps,
              {.min = 1, .unit = "steps", .doc = "Optimizer steps between two checkpoints within an epoch; null: none within epochs."});
     keys.add("keep_last", keep_last,
@@ -640,7 +645,7 @@ struct LoggingSection {
   void describe(KeyTable& keys, const RegistryBase& of_sinks) {
     keys.add("every_steps", every_steps, {.min = 1, .unit = "steps", .doc = "Optimizer steps between two lines with training metrics."});
     keys.add("tensorboard", tensorboard, {.doc = "Also write TensorBoard event files."});
-    keys.add("all_ranks", all_ranks, {.doc = "Every rank except the first writes its log to rank_N.log in the run directory."});
+    keys.add("all_ranks", all_ranks, {.doc = "true: each rank N except rank 0 also writes a log, to rank_N.log in the run directory."});
     keys.add("histograms_every_epochs", histograms_every_epochs,
              {.min = 1,
               .unit = "epochs",
@@ -650,12 +655,11 @@ struct LoggingSection {
                  ? "needs logging.tensorboard: true, because histograms are only written to TensorBoard files"
                  : "";
     });
-    keys.add(
-        "profile_steps", profile_steps,
-        {.min = 0,
-         .unit = "steps",
-         .doc = "Two numbers: the steps after the first, up to the second, are profiled on rank 0. A table of the most expensive "
-                "operations is logged, and profile.json, for Perfetto or chrome://tracing, is written to the run directory; []: none."});
+    keys.add("profile_steps", profile_steps,
+             {.min = 0,
+              .unit = "steps",
+              .doc = "Two numbers [A, B]: steps A + 1 to B are profiled on rank 0. A table of the most expensive operations is logged, and "
+                     "profile.json, for Perfetto or chrome://tracing, is written to the run directory; []: none."});
     keys.refuse("profile_steps", [this] {
       const bool is_range = profile_steps.size() == 2 && profile_steps[0] < profile_steps[1];
       return profile_steps.empty() || is_range ? "" : "expected two numbers, the first less than the second, as in [10, 20]";
@@ -665,7 +669,7 @@ struct LoggingSection {
                      "of metrics.jsonl; []: none.",
               .may_be_empty = false});
     keys.add_components("sinks", sinks, of_sinks,
-                        "Additional sinks that receive the events of the run; each is added by one of `plugins`.");
+                        "Additional sinks, defined by plug-ins (key plugins), that receive the events of the run.");
   }
 };
 

@@ -29,20 +29,20 @@ class TreeBuilder : public YAML::EventHandler {
   Node take_root() { return std::move(root_); }
 
   void OnDocumentStart(const YAML::Mark& mark) override {
-    if (has_document_) fail(position(mark), "a second YAML document begins here; an experiment file holds one");
+    if (has_document_) fail(position(mark), "a second YAML document begins here, but an experiment file contains one; remove the line ---");
     has_document_ = true;
   }
   void OnDocumentEnd() override {}
 
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     Node* node = add(mark, "", anchor, Node{});
-    // If the value is missing, the mark is that of the next line.
+    // If the value is missing, the mark is that of the next line, so the position of the key is used.
     if (node != &root_ && open_.back()->kind == Node::Kind::kMap) node->position = open_.back()->members.back().position;
   }
 
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     auto value = anchors_.copy(anchor, position(mark), kMaxDepth - open_.size());
-    if (!value) fail(position(mark), "this alias (*name) is inside the value that it refers to");
+    if (!value) fail(position(mark), "this alias (*name) is inside the value that it refers to; remove the alias");
     place(mark, std::move(*value));
   }
 
@@ -80,7 +80,7 @@ class TreeBuilder : public YAML::EventHandler {
   bool expects_key() const { return !open_.empty() && open_.back()->kind == Node::Kind::kMap && !awaiting_value_.back(); }
 
   void check_tag(const YAML::Mark& mark, const std::string& tag) const {
-    if (!tag.empty() && tag != "?" && tag != "!") fail(position(mark), "tags (" + tag + ") are not supported");
+    if (!tag.empty() && tag != "?" && tag != "!") fail(position(mark), "tags are not supported; remove this one (" + tag + ")");
   }
 
   Node* add(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, Node node) {
@@ -91,7 +91,7 @@ class TreeBuilder : public YAML::EventHandler {
   }
 
   Node* place(const YAML::Mark& mark, Node node) {
-    if (expects_key()) fail(position(mark), "a key must be plain text");
+    if (expects_key()) fail(position(mark), "a key must be a name, not null, a list, a section or an alias");
     if (open_.empty()) {
       root_ = std::move(node);
       return &root_;
@@ -106,7 +106,8 @@ class TreeBuilder : public YAML::EventHandler {
   }
 
   void open(Node* node, const YAML::Mark& mark, YAML::anchor_t anchor) {
-    if (open_.size() == kMaxDepth) fail(position(mark), fmt::format("nested more than {} levels deep", kMaxDepth));
+    if (open_.size() == kMaxDepth)
+      fail(position(mark), fmt::format("values are nested more than {} levels deep; use fewer levels", kMaxDepth));
     open_.push_back(node);
     open_anchors_.push_back(anchor);
     awaiting_value_.push_back(false);
@@ -332,7 +333,10 @@ std::optional<Node> Anchors::copy(size_t id, const Position& use, size_t max_dep
   const auto found = values_.find(id);
   if (found == values_.end()) return std::nullopt;
   count(found->second, use);
-  if (depth_of(found->second) > max_depth) throw UsageError(to_string(use) + ": with this alias, values are nested too deeply");
+  if (depth_of(found->second) > max_depth) {
+    throw UsageError(
+        fmt::format("{}: with this alias, values are nested more than {} levels deep; use fewer levels", to_string(use), kMaxDepth));
+  }
   return found->second;
 }
 

@@ -17,7 +17,7 @@ namespace trainer::config {
 Node parse_yaml(std::string_view text, const std::string& source);
 
 // Writes a tree as YAML that parse_yaml and every other YAML reader, of version 1.1 (PyYAML) or 1.2, read back to the same values: text is
-// quoted if one of them would read it as a number, a date, a truth value or null. Short maps of scalars are written on one line.
+// quoted if any such reader would read it as a number, a date, a truth value or null. Short maps of scalars are written on one line.
 std::string to_yaml(const Node& node);
 
 // One line, in flow style: for messages and reference tables.
@@ -32,7 +32,7 @@ std::vector<YamlLine> yaml_lines(const Node& map);
 
 // Repetition in YAML: aliases (*name) of values that have an anchor (&name), and merge keys (<<).
 
-// Far more than any section has. The time to find a key is proportional to their number.
+// The most keys in a section, far more than any experiment file has; the time to find a key is proportional to their number.
 inline constexpr size_t kMostKeys = 1000;
 // Throws UsageError at `position` if a map with this many keys gets another one.
 void refuse_more_keys(size_t num_keys, const Position& position);

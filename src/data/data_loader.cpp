@@ -20,7 +20,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// If none of the samples of a batch of at least this size can be read, the cause is probably the disk or the path, not single damaged
+// If none of the samples of a batch of at least this size can be read, the cause is probably the disk or the path rather than damaged
 // samples.
 constexpr int64_t kLargerBatch = 8;
 
@@ -29,7 +29,7 @@ struct Slot : BatchTensors {
   explicit Slot(BatchTensors memory) : BatchTensors(std::move(memory)) {}
 
   Batch batch;
-  int64_t number = -1;  // of the batch that is ready; -1 if none is
+  int64_t number = -1;  // the number of the batch that is ready; -1 if none is
   int64_t num_samples = 0;
   std::vector<std::pair<int64_t, std::string>> skipped;  // indices of skipped samples, and the reasons
   std::optional<std::string> error;
@@ -63,7 +63,7 @@ torch::Tensor make_targets(const DatasetInfo& info, const std::vector<int64_t>& 
     return info.has_labels() ? at::empty({size}, in_memory.dtype(torch::kInt64))
                              : at::empty({size, info.num_outputs()}, in_memory.dtype(dtype));
   }
-  TORCH_CHECK(info.is_image && info.num_classes > 0 && info.num_classes <= kNoClass, "masks need images and at most ", int{kNoClass},
+  TORCH_CHECK(info.is_image && info.num_classes > 0 && info.num_classes <= kNoClass, "masks need images and 1 to ", int{kNoClass},
               " classes");
   return at::empty({size, image_sizes[2], image_sizes[3]}, in_memory.dtype(torch::kUInt8));
 }
@@ -121,12 +121,14 @@ class DataLoader::State {
     std::vector<int64_t> begins{0};
     begins.reserve(batch_sizes.size() + 1);
     for (const int64_t batch_size : batch_sizes) {
-      TORCH_CHECK(batch_size >= 0 && batch_size <= options_.batch_size, "a batch of ", batch_size, ", not of 0 to ", options_.batch_size);
+      TORCH_CHECK(batch_size >= 0 && batch_size <= options_.batch_size, "a batch has ", batch_size, " samples, not 0 to ",
+                  options_.batch_size);
       begins.push_back(begins.back() + batch_size);
     }
-    TORCH_CHECK(begins.back() == static_cast<int64_t>(samples.size()), "batches of ", begins.back(), " samples for ", samples.size());
+    TORCH_CHECK(begins.back() == static_cast<int64_t>(samples.size()), "the batches have ", begins.back(),
+                " samples in total, but the epoch has ", samples.size());
     for (const int64_t index : samples.indices)
-      TORCH_CHECK(index >= 0 && index < size, "index ", index, " in a data set of ", size, " samples");
+      TORCH_CHECK(index >= 0 && index < size, "index ", index, " is not in the data set, which has ", size, " samples");
     std::unique_lock lock(mutex_);
     num_batches_ = 0;
     cancelled_ = true;
@@ -274,7 +276,7 @@ class DataLoader::State {
   // State of the epoch; changed only while no worker is busy.
   EpochSeeds seeds_{options_.seed, 0};
   SampleList samples_;
-  std::vector<int64_t> begins_;  // of each batch in samples_, followed by the end of the last batch
+  std::vector<int64_t> begins_;  // where each batch begins in samples_, followed by the end of the last batch
 
   std::mutex mutex_;               // guards the members below and each slot's number
   std::condition_variable work_;   // a worker may take a batch, or must stop

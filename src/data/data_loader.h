@@ -46,7 +46,7 @@ struct LoaderOptions {
   int64_t num_workers = 0;  // if 0, next() prepares the batch itself, and nothing is prefetched
   int64_t prefetch = 4;     // batches kept ready besides the one in use; at least one per thread
   bool pin_memory = false;
-  torch::ScalarType target_dtype = torch::kFloat32;  // of floating-point targets
+  torch::ScalarType target_dtype = torch::kFloat32;  // the type of floating-point targets
   uint64_t seed = 0;
   // If set, a sample that cannot be read is skipped, and next() calls this once per sample, with its name and the reason. If empty, next()
   // throws.
@@ -85,8 +85,8 @@ class DataLoader {
   // Returns the next batch, or nullptr after the last. It is valid until the next call of next() or start_epoch(). With copy events, its
   // memory is not overwritten before its event is ready: next() waits for the event of the batch before the last one, so that the host is
   // never more than two batches ahead of the device, and start_epoch() waits for all events. If a reader or transform throws, next() throws
-  // DataError with the sample's index and name when that batch is due. It also throws if samples may be skipped, but none of a larger batch
-  // can be read. Later calls throw again for the same batch.
+  // DataError with the sample's index and name when that batch is due. It also throws if samples may be skipped, but none of the samples of
+  // a batch of 8 or more can be read. Later calls throw again for the same batch.
   const Batch* next();
   int64_t batch_size() const;
   LoaderCounts counts() const;

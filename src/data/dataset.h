@@ -45,7 +45,7 @@ inline std::string refusal_of_label(int64_t label, int64_t num_classes) {
   return "its label is " + std::to_string(label) + ", but labels must be in the range 0 to " + std::to_string(num_classes - 1);
 }
 
-// The same for a sample; its label is checked only if the data set has labels.
+// The same for the target of a sample; the label is checked only if the data set has labels.
 inline std::string refusal_of_label(const Target& target, const DatasetInfo& info) {
   return info.has_labels() ? refusal_of_label(target.label, info.num_classes) : "";
 }
@@ -87,14 +87,13 @@ class Subset : public Dataset {
   std::vector<int64_t> indices_;
 };
 
-// Reads the targets of all samples. Throws std::logic_error for masks, which have no summary, and whatever label() and target_values()
-// throw.
+// Reads the targets of all samples. Throws std::logic_error if the targets are masks, and the errors of label() and target_values().
 TargetSummary summarize_targets(const Dataset& dataset);
 
 // The samples of an epoch, in the order in which they are used.
 struct SampleList {
   std::vector<int64_t> indices;
-  std::vector<uint32_t> occurrences;  // of each index; if empty, all are 0
+  std::vector<uint32_t> occurrences;  // the occurrence of each index; if empty, all are 0
 
   SampleList() = default;
   SampleList(std::vector<int64_t> all_indices, std::vector<uint32_t> all_occurrences = {})

@@ -33,14 +33,14 @@ ImageView make_grey(std::vector<uint8_t>& pixels, int height, int width);
 // Returns the image size from the file's header if parts of the image can be decoded separately (JPEG); nullopt if it must be decoded
 // whole.
 std::optional<Box> find_size(std::span<const uint8_t> file, const ImageDecoding& decoding);
-// Decodes at least the given part of such an image; the part must be inside the image and not empty. The result's window is the part; more
-// pixels of the image may be stored around it. Damage outside the part may not be found.
+// Decodes at least the given part of an image for which find_size() has returned a size. The part must be inside the image and not empty.
+// The window of the result is the part; more pixels of the image may be stored around it. Damage outside the part may not be found.
 ImageView decode_part(std::span<const uint8_t> file, const Box& part, const ImageDecoding& decoding, std::vector<uint8_t>& pixels);
 
 // Properties in the header of an image file that the decoded pixels do not show.
 struct ImageTraits {
   int orientation = 1;               // EXIF orientation: 1 is upright, 2 to 8 are rotated or mirrored
-  int bits = 8;                      // of each channel
+  int bits = 8;                      // per channel
   ImageMode mode = ImageMode::kRgb;  // the mode that preserves the image's content: kRgb, kGrey16 or kRaw
 };
 // Reads JPEG, PNG, WebP, TIFF, PNM and .npy files without decoding them; other and damaged files have the default values. Throws UsageError

@@ -30,7 +30,7 @@ struct ImageModule {
   bool (*decode)(std::span<const uint8_t> file, bool is_turned_upright, RgbImage& image, std::string& refusal);
   // The same for the modes kGrey16 and kRaw.
   bool (*decode_values)(std::span<const uint8_t> file, const ImageDecoding& decoding, ValueImage& image, std::string& refusal);
-  // Returns false with a refusal if the file is damaged. `size` is set if parts of the image can be decoded.
+  // Sets `size` if parts of the image can be decoded. Returns false with the reason in `refusal` if the file is damaged.
   bool (*find_size)(std::span<const uint8_t> file, bool is_turned_upright, std::optional<Box>& size, std::string& refusal);
   // Decodes at least `part`, and sets it to the part that was decoded.
   bool (*decode_part)(std::span<const uint8_t> file, Box& part, RgbImage& image, std::string& refusal);

@@ -15,7 +15,7 @@ namespace trainer::data {
 namespace {
 
 constexpr int kPixelValues = 256;
-// Rows are processed in groups of about this size, so that their pixels stay in the fastest cache between the two loops.
+// Rows are processed in groups of about this size, so that their pixels stay in the fastest cache between copying and normalisation.
 constexpr ptrdiff_t kBytesAtOnce = 8192;
 
 template <class Real>
@@ -125,7 +125,7 @@ void write_image_values(const ImageView& image, std::span<const double> mean, st
 template <class T>
 void erase_box(const Box& box, int channels, int height, int width, bool channels_last, T* out) {
   const int num_planes = channels_last ? 1 : channels;
-  const int values = channels / num_planes;  // of one pixel in a plane
+  const int values = channels / num_planes;  // number of values per pixel in a plane
   for (int plane = 0; plane < num_planes; ++plane) {
     for (int y = box.top; y < box.top + box.height; ++y) {
       std::fill_n(out + ((static_cast<ptrdiff_t>(plane) * height + y) * width + box.left) * values, box.width * values, T{});

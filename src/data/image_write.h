@@ -29,8 +29,8 @@ std::vector<ChannelArithmetic> exact_arithmetic(std::span<const double> mean, st
 
 // Writes the image's window to `out`, which has room for channels * window_height * window_width elements, as [channels][height][width], or
 // with `channels_last` as [height][width][channels]. Zero padding writes the output of pixel value 0; with reflection, the window must
-// extend beyond an edge by less than the stored height or width. `table` has 256 values per channel. `arithmetic`, which is empty or has
-// one entry per channel, gives the same values faster, also rounded to bfloat16. `memory` is reused between calls.
+// extend beyond an edge by less than the stored height or width. `table` has 256 values per channel. `arithmetic` is empty or has one entry
+// per channel; it gives the same values faster, for float and bfloat16. `memory` is reused between calls.
 template <class T>
 void write_image(const ImageView& image, std::span<const T> table, std::span<const ChannelArithmetic> arithmetic, bool channels_last,
                  std::vector<uint8_t>& memory, T* out);

@@ -282,7 +282,7 @@ class CommonStructure {
     find_kinds(greys, waves);
   }
 
-  // Each bit is set for half of the images.
+  // Each bit is set for about half of the images, because it compares a frequency with its median.
   uint64_t hash(const Grey& grey) const {
     const auto waves = transform_(grey);
     uint64_t hash = 0;
@@ -355,8 +355,8 @@ class Reference {
   Reference(const Grey& grey, const CommonStructure& structure)
       : grey_(grey), aligner_(grey_), common_(place(structure.mean_for(grey), aligner_.find(structure.mean_for(grey)))) {}
 
-  // Returns at most 1: the mean of two correlations, of the whole structure and of the fine structure, after the structure common to their
-  // kind is removed.
+  // Returns at most 1: the mean of two correlations, of the whole structure and of the fine structure, after the structure common to images
+  // of this kind is removed.
   float similarity(const Grey& other) const {
     const float in_place = similarity_in(place(other, {}));
     return in_place > kCertain || in_place < kHopeless ? in_place : std::max(in_place, similarity_in(place(other, aligner_.find(other))));
@@ -523,7 +523,7 @@ std::vector<NearDuplicates> find_near_duplicates(std::span<const ComparedPicture
     std::vector<std::pair<uint32_t, uint32_t>> of_these;
     for (size_t i = begin; i < end; ++i) {
       const auto& entry = entries[i];
-      std::array<Nearest, 2> nearest;  // of the same part of the data set, and of other parts
+      std::array<Nearest, 2> nearest;  // images of the same part of the data set, and of other parts
       index.visit_near(
           entry, [&](uint32_t other, int distance) { nearest[pictures[other].part != pictures[entry.picture].part].add(other, distance); });
       for (const auto& of_parts : nearest) {
@@ -538,7 +538,7 @@ std::vector<NearDuplicates> find_near_duplicates(std::span<const ComparedPicture
   std::vector<NearDuplicates> result;
   run_in_threads(pairs.size(), num_threads, may_continue, [&](size_t begin, size_t end) {
     std::vector<NearDuplicates> of_these;
-    std::optional<Reference> reference;  // `first` of the latest pair
+    std::optional<Reference> reference;  // the first image of the latest pair
     uint32_t of = 0;
     for (size_t i = begin; i < end; ++i) {
       const auto& [first, second] = pairs[i];

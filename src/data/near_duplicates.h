@@ -20,7 +20,7 @@ Thumbnail make_thumbnail(const ImageView& image, PictureMemory& memory);
 
 struct ComparedPicture {
   const Thumbnail* thumbnail = nullptr;
-  uint8_t part = 0;  // of the data set
+  uint8_t part = 0;  // number of the part of the data set (such as training) that contains the image
 };
 
 // Two images, by their positions; first < second.
@@ -30,11 +30,11 @@ struct NearDuplicates {
   float similarity = 0;  // at most 1
 };
 
-// Returns the pairs that are nearly the same, in ascending order. Images without structure are not compared. To avoid quadratic time, each
-// image is compared only with the 8 most similar images of its part of the data set and the 8 most similar of other parts, by a hash of 64
-// bits. Before the comparison, the structure that images of the same kind have in common is removed, so that different images of the same
-// scene are distinguished. The calling thread calls `may_continue` a few times a second; if it returns false, the remaining comparisons are
-// skipped.
+// Returns the pairs that are nearly the same, in ascending order. Images without structure (nearly a single colour) are not compared. To
+// avoid quadratic time, each image is compared only with the 8 most similar images of its part of the data set and the 8 most similar of
+// other parts, by a hash of 64 bits. Before the comparison, the structure that images of the same kind have in common is removed, so that
+// different images of the same scene are distinguished. The calling thread calls `may_continue` a few times a second; if it returns false,
+// the remaining comparisons are skipped.
 std::vector<NearDuplicates> find_near_duplicates(std::span<const ComparedPicture> pictures, int num_threads,
                                                  const std::function<bool()>& may_continue);
 

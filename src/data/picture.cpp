@@ -118,7 +118,7 @@ void Picture::resize_to_nearest(int height, int width) {
   owned_ = to;
   const double step_down = static_cast<double>(from.height) / height;
   const double step_right = static_cast<double>(from.width) / width;
-  // Pillow accumulates the steps, so that their rounding decides between two pixels at the same distance.
+  // Steps are accumulated as in Pillow, because their rounding decides between two pixels at the same distance.
   double at_y = step_down * 0.5;
   for (int y = 0; y < height; ++y, at_y += step_down) {
     const auto* row = from.pixels + static_cast<ptrdiff_t>(at_y) * from.width;
@@ -155,7 +155,7 @@ const ImageView& Picture::view() {
 }
 
 PixelArray Picture::pixels() {
-  if (has_values_) throw std::logic_error("8-bit pixels were requested from an image with other values");
+  if (has_values_) throw std::logic_error("8-bit pixels were requested from an image that does not have 8 bits");
   view();
   const bool is_owned = owned_ != nullptr && view_.pixels == owned_;
   if (!is_owned || !is_whole() || view_.mirrored || view_.flipped) copy_window();

@@ -14,9 +14,9 @@
 
 namespace trainer::data {
 
-// Buffers that grow as needed and are reused for each picture; each thread needs its own.
+// Buffers that grow as needed and are reused for each Picture; each thread needs its own.
 struct PictureMemory {
-  DecodedMemory decoded;                       // of an image file
+  DecodedMemory decoded;                       // for decoding an image file
   std::array<std::vector<uint8_t>, 2> pixels;  // results of the latest operations
   std::array<std::vector<float>, 2> values;    // the same for images without 8-bit pixels
   std::size_t next = 0;                        // index of the buffer to write next
@@ -24,7 +24,7 @@ struct PictureMemory {
   std::vector<float> window;                   // used by write_image_values()
   ResampleMemory resample;
   BlurMemory blur;
-  std::unique_ptr<PictureMemory> mask;  // for the picture's mask; null until there is one
+  std::unique_ptr<PictureMemory> mask;  // for the mask of an image; null before the first mask
 };
 
 }  // namespace trainer::data

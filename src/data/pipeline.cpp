@@ -29,7 +29,7 @@ PixelTable make_table(const std::vector<double>& mean, const std::vector<double>
     case torch::kBFloat16:
       return make_pixel_table<uint16_t>(mean, std);
     default:
-      TORCH_CHECK(false, "batches cannot be made of ", dtype);
+      TORCH_CHECK(false, "batches of type ", dtype, " are not supported");
   }
 }
 
@@ -41,14 +41,14 @@ void check_normalize(const Normalize& normalize, int64_t channels, bool has_floa
                     "each channel",
                     counted(normalize.mean.size(), "value"), normalize.std.size(), counted(channels, "channel")));
   }
-  // Only the possible values of 8-bit pixels are known.
+  // Results can be checked in advance only for 8-bit pixels, whose possible values are known.
   for (size_t c = 0; c < count && !has_float_pixels; ++c) {
     for (const float value : make_pixel_table<float>({&normalize.mean[c], 1}, {&normalize.std[c], 1})) {
       if (!std::isfinite(value)) {
-        throw UsageError(
-            fmt::format("transform normalize: mean {} and std {} result in values outside the range of float32; pixel values are between "
-                        "0 and 1",
-                        normalize.mean[c], normalize.std[c]));
+        throw UsageError(fmt::format(
+            "transform normalize: mean {} and std {} result in values outside the range of float32; choose a mean and a std for "
+            "pixel values between 0 and 1",
+            normalize.mean[c], normalize.std[c]));
       }
     }
   }
@@ -66,16 +66,16 @@ bool is_erasing(const Transform& transform) { return std::holds_alternative<std:
 void check_order(const std::vector<Transform>& transforms, size_t index, const std::string& name) {
   const bool is_last = std::all_of(transforms.begin() + static_cast<std::ptrdiff_t>(index) + 1, transforms.end(), is_erasing);
   if (is_last || std::holds_alternative<std::shared_ptr<const ImageTransform>>(transforms[index])) return;
-  throw UsageError(fmt::format("transform {}: it is number {} of {} in its list, but {}", name, index + 1, transforms.size(),
-                               is_erasing(transforms[index])
-                                   ? "only transforms that erase, such as random_erasing and cutout, may follow it"
-                                   : "it must be the last, except for transforms that erase, such as random_erasing and cutout"));
+  throw UsageError(
+      fmt::format("transform {}: it is number {} of {} in its list, but only transforms that erase, such as random_erasing and cutout, may "
+                  "follow it; move the other transforms before it",
+                  name, index + 1, transforms.size()));
 }
 
 void check_color(const ImageTransform& transform, int64_t channels, const std::string& name) {
   if (!transform.uses_color() || channels == 1 || channels == 3) return;
-  throw UsageError(fmt::format("transform {}: the images have {}, but it can be applied only to images with 1 or 3 channels", name,
-                               counted(channels, "channel")));
+  throw UsageError(fmt::format("transform {}: the images have {}, but it can be applied only to images with 1 or 3 channels; remove it",
+                               name, counted(channels, "channel")));
 }
 
 void check_depth(const ImageTransform& transform, const DatasetInfo& info, const std::string& name) {
@@ -123,7 +123,7 @@ struct Pipeline::State {
   }
 
   void plan_images(const std::vector<ComponentConfig>& components) {
-    TORCH_CHECK(info.shape.size() == 3, "images of ", info.shape.size(), " dimensions");
+    TORCH_CHECK(info.shape.size() == 3, "the images have ", info.shape.size(), " dimensions, not 3");
     const auto channels = info.shape[0];
     Frame frame = info.shape[1] == kAnySize ? Frame{1, 1, false} : Frame{static_cast<int>(info.shape[1]), static_cast<int>(info.shape[2])};
     mean.assign(static_cast<size_t>(channels), 0.0);
@@ -163,7 +163,7 @@ struct Pipeline::State {
   void check_size(int channels, int height, int width) const {
     const auto fits = [](int64_t expected, int actual) { return expected == kAnySize || expected == actual; };
     TORCH_CHECK(channels == info.shape[0] && fits(info.shape[1], height) && fits(info.shape[2], width), "the image has ", channels, " x ",
-                height, " x ", width, " pixels, the data set ", fmt::format("{}", fmt::join(info.shape, " x ")));
+                height, " x ", width, " pixels, but the data set has ", fmt::format("{}", fmt::join(info.shape, " x ")));
   }
 
   static PictureMemory& memory_of_mask(PictureMemory& memory) {
@@ -205,8 +205,8 @@ struct Pipeline::State {
 
   void write_values(const Sample& sample, void* out) const {
     const size_t count = sample.values.size();
-    TORCH_CHECK(static_cast<int64_t>(count) == c10::multiply_integers(info.shape), "the sample has ", count, " values, the data set ",
-                fmt::format("{}", fmt::join(info.shape, " x ")));
+    TORCH_CHECK(static_cast<int64_t>(count) == c10::multiply_integers(info.shape), "the sample has ", count,
+                " values, but the data set has ", fmt::format("{}", fmt::join(info.shape, " x ")));
     const size_t channels = layout.channels_last && info.shape.size() == 3 ? static_cast<size_t>(info.shape[0]) : 1;
     const size_t plane = count / channels;
     AT_DISPATCH_FLOATING_TYPES_AND(torch::kBFloat16, layout.dtype, "write_values", [&] {

@@ -29,7 +29,7 @@ struct TransformFinding {
   std::string text;
 };
 
-// Returns the first transform of the list that cannot be applied to samples of such a data set, and the warnings about transforms before
+// Returns the first transform of the list that cannot be applied to samples of this data set, and the warnings about the transforms before
 // it.
 std::vector<TransformFinding> check_transforms(const std::vector<ComponentConfig>& components, const DatasetInfo& info);
 

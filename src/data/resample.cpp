@@ -33,7 +33,7 @@ double lanczos(double x) { return x >= -3 && x < 3 ? sinc(x) * sinc(x / 3) : 0; 
 
 struct Filter {
   double (*weight)(double x);  // null if only the nearest pixel is used
-  double support;              // largest distance from 0 with a weight
+  double support;              // at larger distances from 0, the weight is 0
 };
 
 Filter filter_of(Interpolation interpolation) {
@@ -65,8 +65,8 @@ Support support_of(int output, double scale, double reach, int in_size) {
 
 int32_t to_fixed_point(double weight) { return static_cast<int32_t>((weight < 0 ? -0.5 : 0.5) + weight * (1 << kFractionBits)); }
 
-// Like compute_taps(), but for the nearest pixel. Pillow accumulates the steps, so that their rounding decides between two pixels at the
-// same distance.
+// Like compute_taps(), but for the nearest pixel. Steps are accumulated as in Pillow, because their rounding decides between two pixels at
+// the same distance.
 void find_nearest(double scale, int first, int num_outputs, bool is_exact, Taps& taps) {
   taps.count = 1;
   taps.begin.resize(static_cast<size_t>(num_outputs));
@@ -174,7 +174,8 @@ void resample_columns(const uint8_t* rows, ptrdiff_t stride, ptrdiff_t row_bytes
   }
 }
 
-// Pillow's choice of the first pass, which affects the rounding (Pillow 13: github.com/python-pillow/Pillow/pull/9549).
+// Whether the vertical pass is the first one, as in Pillow; the order affects the rounding (Pillow 13:
+// github.com/python-pillow/Pillow/pull/9549).
 bool begins_with_columns(const ImageView& source, int height, int width) {
   const int less_height = source.window_height - height;
   return less_height > 0 && less_height > 2 * (source.window_width - width);
@@ -184,7 +185,7 @@ bool begins_with_columns(const ImageView& source, int height, int width) {
 
 Box prepare_resample(const ImageView& source, int height, int width, const Box& part, Interpolation interpolation, ResampleMemory& memory) {
   const auto filter = filter_of(interpolation);
-  // Images with values are always decoded before they are resampled.
+  // `values` is already set here, because images with values are decoded before they are resampled.
   const bool is_exact = source.values != nullptr;
   compute_taps(source.window_width, width, part.left, part.width, filter, is_exact, memory.unrounded, memory.horizontal);
   compute_taps(source.window_height, height, part.top, part.height, filter, is_exact, memory.unrounded, memory.vertical);

@@ -7,11 +7,12 @@
 
 namespace trainer::data {
 
-// 8 bits are reserved for the pixel, and 2 for sums that exceed the range of a pixel.
+// Of 32 bits, 8 are reserved for the pixel, and 2 for sums that exceed the range of a pixel.
 inline constexpr int kFractionBits = 32 - 8 - 2;
 
-// Rows of pixels of three interleaved channels, which are `stride` bytes apart. Output i of each row is computed from its pixels begins[i]
-// to begins[i] + count - 1, with the weights from weights[i * count] on. The byte after the last pixel is read but not used.
+// Computes `num_outputs` pixels for each of `num_rows` rows of pixels with three interleaved channels. Input rows are `stride` bytes apart.
+// Output i of a row is computed from its pixels begins[i] to begins[i] + count - 1, with the weights from weights[i * count] on. The byte
+// after the last pixel is read but not used.
 void weigh_pixels_of_three(const uint8_t* rows, ptrdiff_t stride, int num_rows, const int32_t* begins, const int32_t* weights, int count,
                            int num_outputs, uint8_t* out);
 

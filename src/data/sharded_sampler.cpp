@@ -26,8 +26,8 @@ std::vector<uint32_t> count_occurrences(const std::vector<int64_t>& order) {
 
 ShardedSampler::ShardedSampler(std::unique_ptr<const Sampler> sampler, ShardOptions options)
     : sampler_(std::move(sampler)), options_(options) {
-  TORCH_CHECK(options.world_size >= 1 && options.rank >= 0 && options.rank < options.world_size, "rank ", options.rank, " of ",
-              options.world_size);
+  TORCH_CHECK(options.world_size >= 1 && options.rank >= 0 && options.rank < options.world_size, "rank ", options.rank,
+              " is not valid in a world of ", options.world_size, " ranks");
 }
 
 SampleList ShardedSampler::samples_of(int rank, int64_t first) const {
@@ -70,12 +70,12 @@ int64_t end_of_order(data::Shards shards, int64_t num_samples, int world_size, i
 
 DistributedSampler::DistributedSampler(int64_t num_samples, int rank, int world_size, const DistributedSamplerOptions& options)
     : num_samples_(num_samples), rank_(rank), world_size_(world_size), options_(options) {
-  TORCH_CHECK(world_size >= 1 && rank >= 0 && rank < world_size, "rank ", rank, " of ", world_size);
+  TORCH_CHECK(world_size >= 1 && rank >= 0 && rank < world_size, "rank ", rank, " is not valid in a world of ", world_size, " ranks");
   set_positions();
 }
 
 void DistributedSampler::set_positions() {
-  TORCH_CHECK(num_samples_ > 0, "a sampler of ", num_samples_, " samples");
+  TORCH_CHECK(num_samples_ > 0, "a sampler needs at least one sample, but num_samples is ", num_samples_);
   positions_ = data::positions_of({.rank = rank_, .world_size = world_size_, .shards = options_.shards}, rank_, num_samples_);
 }
 
@@ -92,7 +92,7 @@ void DistributedSampler::reset(std::optional<size_t> new_size) {
   }
   samples_.clear();
   for (const size_t at : positions_) samples_.push_back(static_cast<size_t>(order[at]));
-  TORCH_CHECK(num_skipped_ >= 0, "skip(", num_skipped_, ")");
+  TORCH_CHECK(num_skipped_ >= 0, "the number of skipped samples must not be negative, but is ", num_skipped_);
   position_ = static_cast<size_t>(std::min(num_skipped_, size()));
   num_skipped_ = 0;
 }

@@ -21,7 +21,8 @@ struct ShardOptions {
   data::Shards shards = data::Shards::kPad;
 };
 
-// Returns the end (exclusive) of the part of the shared order that the ranks use from position `first` on, which depends on `shards`.
+// Returns the end (exclusive) of the part of the shared order that the ranks use. The part begins at position `first`; its end depends on
+// `shards`.
 int64_t end_of_order(data::Shards shards, int64_t num_samples, int world_size, int64_t first = 0);
 
 // Returns the positions that `rank` uses in an order of `num_samples` from position `first` on; options.rank is ignored.
@@ -32,9 +33,9 @@ class ShardedSampler {
   ShardedSampler(std::unique_ptr<const Sampler> sampler, ShardOptions options);
   int rank() const { return options_.rank; }
   void set_epoch(int64_t epoch) { epoch_ = epoch; }
-  // This rank's samples of the current epoch. If `first` > 0, its share of the rest of the epoch, from that position of the shared order
-  // on, after the samples before it were used. Occurrences are counted in the shared order; a sample that kPad repeats has the same
-  // occurrence as the original.
+  // Returns this rank's samples of the current epoch. If `first` > 0, returns its share of the rest of the epoch, which begins at position
+  // `first` of the shared order; the samples before that position have already been used. Occurrences are counted in the shared order; a
+  // sample that kPad repeats has the same occurrence as the original.
   SampleList samples(int64_t first = 0) const { return samples_of(options_.rank, first); }
   // The samples of another rank.
   SampleList samples_of(int rank, int64_t first = 0) const;

@@ -21,7 +21,7 @@ void add_values(const std::vector<float>& values, TargetSummary& summary, std::v
 
 TargetSummary summarize_targets(const Dataset& dataset) {
   const auto& info = dataset.info();
-  if (info.has_masks) throw std::logic_error("the targets of masks have no summary");
+  if (info.has_masks) throw std::logic_error("targets that are masks cannot be summarised");
   TargetSummary summary;
   if (info.num_classes > 0) summary.class_counts.resize(static_cast<size_t>(info.num_classes));
   std::vector<double> squares;
@@ -29,7 +29,7 @@ TargetSummary summarize_targets(const Dataset& dataset) {
     ++summary.num_samples;
     if (info.has_labels()) {
       const auto label = dataset.label(index);
-      // Reading a sample with an invalid label throws.
+      // Invalid labels are not counted here, because an error reports them when the sample is read.
       if (refusal_of_label(label, info.num_classes).empty()) ++summary.class_counts[static_cast<size_t>(label)];
       continue;
     }

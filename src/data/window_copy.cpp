@@ -30,8 +30,8 @@ struct Copy {
 
   ptrdiff_t stored_plane() const { return static_cast<ptrdiff_t>(image.height) * image.width; }
   ptrdiff_t written_plane() const { return static_cast<ptrdiff_t>(end - begin) * image.window_width; }
-  // Returns `count` bytes from `offset` on. They are copied to `buffer` if some of them are outside the image; the values of those are
-  // undefined.
+  // Returns `count` bytes from `offset` on. They are copied to `buffer` if some of them are outside the image; bytes outside the image have
+  // undefined values.
   const uint8_t* stored_bytes(ptrdiff_t offset, ptrdiff_t count, uint8_t* buffer) const {
     const ptrdiff_t num_stored = stored_plane() * image.channels;
     if (offset >= 0 && offset + count <= num_stored) return image.pixels + offset;
@@ -61,7 +61,7 @@ void CopyPixels(const Copy& copy, int y, int x_begin, int x_end) {
   }
 }
 
-// Needed because not every version of Highway can reverse bytes.
+// Not every supported version of Highway has a function that reverses bytes.
 template <class D>
 hn::Vec<D> ReverseBytes([[maybe_unused]] D bytes, hn::Vec<D> vector) {
 #if HWY_TARGET == HWY_SCALAR

@@ -1,5 +1,5 @@
 #pragma once
-// The interface to the module cuda/. It is a separate shared library, so that neither it nor LibTorch's CUDA libraries are loaded without a
+// The interface to the module cuda/, a separate shared library, so that it and LibTorch's CUDA libraries are loaded only where there is a
 // GPU.
 
 #include <ATen/core/Generator.h>
@@ -31,7 +31,7 @@ class CudaGraph {
 // The module's functions; filled in by device/cuda/cuda_module.cpp.
 struct CudaModule {
   int (*device_count)() = nullptr;
-  // The CUDA runtime's message why CUDA cannot be used, such as an outdated driver; empty if it can be used, or if there is no GPU.
+  // The CUDA runtime's reason why CUDA cannot be used, such as an outdated driver; empty if it can be used, or if there is no GPU.
   std::string (*refusal)() = nullptr;
   int (*compute_capability_major)(int device) = nullptr;
   // Why LibTorch cannot use this device, such as an architecture that it was not built for; empty if it can. The text names the device.

@@ -38,15 +38,15 @@ constexpr Default kDefaults[] = {
     // The communicators of gradients and of batch statistics are used at the same time. Their kernels could wait for each other forever
     // unless every GPU starts them in the order of the calls, which is the same on all ranks. NCCL supports this since 2.26.
     {"NCCL_LAUNCH_ORDER_IMPLICIT", "1"},
-    // The failure detector finds the rank that failed first. Without these, LibTorch's own threads would abort the process, and the
-    // launcher would report this rank.
+    // After the failure of another rank, LibTorch's own threads would abort this process before the failure detector has found that rank,
+    // and the launcher would report this one.
     {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "0"},
     {"TORCH_NCCL_ENABLE_MONITORING", "0"},
     {"TORCH_NCCL_DUMP_ON_TIMEOUT", "0"},
     {"TORCH_NCCL_RETHROW_CUDA_ERRORS", "0"},
 };
 
-// Checks the devices of Linux and of Windows Subsystem for Linux.
+// /dev/dxg is the GPU in Windows Subsystem for Linux.
 bool has_gpu_device() {
   std::error_code unknown;
   return std::filesystem::exists("/dev/nvidiactl", unknown) || std::filesystem::exists("/dev/dxg", unknown);
@@ -56,8 +56,8 @@ bool has_gpu_device() {
 
 void set_library_defaults() {
   for (const auto& [name, value] : kDefaults) setenv(name, value, /*overwrite=*/0);
-  // The profiler of a LibTorch with CUDA prints an error if there is no GPU. If there is one, its errors explain what is missing in the
-  // trace.
+  // The profiler of a LibTorch with CUDA prints an error if there is no GPU. With a GPU its errors are useful, because they explain what is
+  // missing in the trace.
   if (!has_gpu_device()) setenv("KINETO_LOG_LEVEL", "5", /*overwrite=*/0);
 }
 
@@ -153,7 +153,8 @@ namespace {
 
 constexpr size_t kTensorAlignment = 64;
 
-// The address that malloc returned is stored before the aligned memory. malloc aligns to at least 16 bytes, so there is room for it.
+// The address that malloc returned is stored before the aligned memory. malloc aligns to at least 16 bytes, so there is room for the
+// address.
 void*& malloc_address(void* data) { return static_cast<void**>(data)[-1]; }
 
 void free_tensor(void* data) {
@@ -209,7 +210,7 @@ NoSearchForSmallBatch::~NoSearchForSmallBatch() { at::globalContext().setBenchma
 
 void allocate_tensors_by_malloc() {
   static MallocAllocator allocator;
-  // Replaces the default allocator, which has this priority.
+  // The default allocator has priority 0 and is replaced by another one with the same priority.
   c10::SetCPUAllocator(&allocator, /*priority=*/0);
 }
 

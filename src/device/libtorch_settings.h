@@ -19,7 +19,7 @@ std::string refusal_of_allocator(const std::string& settings);
 void apply_allocator(const std::string& settings);
 
 // While an object with `is_small` exists, cuDNN does not search for its fastest algorithms (runtime.cudnn_benchmark). For a smaller batch,
-// whose size occurs only once, the search takes longer than it saves.
+// whose size is rare, the search takes longer than it saves.
 class NoSearchForSmallBatch {
  public:
   explicit NoSearchForSmallBatch(bool is_small);
@@ -31,10 +31,9 @@ class NoSearchForSmallBatch {
   const bool searches_otherwise_;
 };
 
-// Makes LibTorch allocate the memory of CPU tensors with malloc, aligned to 64 bytes, and requests huge pages for the heap. LibTorch by
-// default requests aligned memory from the C library. glibc 2.36 then needs a larger gap than the same request left when it was freed, so
-// the heap grows to two or three times the memory in use. Must be called before the first tensor is created. A failed allocation throws
-// LibTorch's error.
+// Makes LibTorch allocate the memory of CPU tensors with malloc, aligned to 64 bytes, and requests huge pages for the heap. By default,
+// LibTorch requests aligned memory, for which glibc 2.36 cannot reuse the freed block of an equal request, so the heap grows to two or
+// three times the memory in use. Must be called before the first tensor is created. A failed allocation throws LibTorch's error.
 void allocate_tensors_by_malloc();
 
 }  // namespace trainer::device

@@ -27,8 +27,7 @@ int gpu_of(int local_rank, int num_gpus) {
   if (local_rank < num_gpus) return local_rank;
   throw UsageError(
       fmt::format("local rank {} has no GPU, because the number of visible GPUs on this host is {}; start one process per GPU "
-                  "(--nproc-per-node {}), or set "
-                  "runtime.device: cpu",
+                  "(--nproc-per-node {}), or set runtime.device: cpu",
                   local_rank, num_gpus, num_gpus));
 }
 

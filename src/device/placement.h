@@ -33,8 +33,8 @@ struct HostShare {
   int local_rank = 0;
 };
 
-// Chooses the placement where the options do not. The GPU is that of the local rank, or the only visible one. Throws UsageError if the
-// options require something that the machine does not have.
+// Chooses all values of the placement that the options do not set. The GPU is that of the local rank, or the only visible one. Throws
+// UsageError if the options require something that the machine does not have.
 Placement choose_placement(const PlacementOptions& options, const HostShare& share, const CudaAccess& cuda);
 
 // One line for the log: "cpu, 2 threads, bfloat16 autocast, channels_last".
@@ -44,7 +44,7 @@ std::string to_string(const Placement& placement);
 // called before the first tensor is created.
 void configure_cpu_allocator();
 
-// Configures LibTorch's threads, determinism and cuDNN accordingly. Call once per process.
+// Sets LibTorch's number of threads, determinism and cuDNN options. To be called once per process.
 void apply_placement(const Placement& placement, const PlacementOptions& options);
 
 // In bytes: the device allocator's peak on a GPU, the process's resident set on a CPU.

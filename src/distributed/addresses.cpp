@@ -78,8 +78,7 @@ bool is_loopback(const std::string& address) { return address.starts_with("127."
 PeerError port_in_use(const world::RendezvousAddress& point) {
   return PeerError(
       fmt::format("rank 0 cannot listen on port {} ({}), because another program uses it (perhaps a second run on this host); set a "
-                  "different port with "
-                  "MASTER_PORT or --init-method",
+                  "different port with MASTER_PORT or --init-method",
                   point.port, point.port_source));
 }
 

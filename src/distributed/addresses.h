@@ -21,13 +21,13 @@ bool is_loopback(const std::string& address);
 // Where rank 0's store listens.
 struct Listener {
   Descriptor socket;  // bound to one address; if invalid, the caller must bind to all addresses of this host
-  std::string host;   // the numeric address by which this host reaches it
+  std::string host;   // the numeric address at which this host reaches the socket
 };
 
 // Binds the port of `point` to the address of its host name, so that the store can be reached only through the network of that address.
 // Binds to all addresses instead if the name does not resolve to exactly one address of this host (several addresses, address translation),
-// or if it resolves to the loopback address while ranks on other hosts may join: host names often do (/etc/hosts, Kubeflow's
-// MASTER_ADDR=localhost). Throws PeerError if the port is in use.
+// or if it resolves to the loopback address while ranks on other hosts may join: a host's own name often resolves to it (/etc/hosts,
+// Kubeflow's MASTER_ADDR=localhost). Throws PeerError if the port is in use.
 Listener bind_store(const world::RankEnv& rank_env, const world::RendezvousAddress& point);
 
 // The error of rank 0 if another program already listens on the port.

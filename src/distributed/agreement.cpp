@@ -61,7 +61,8 @@ std::vector<std::string> StartupBarrier::gather(const std::function<std::string(
       return results;
     });
   } catch (const c10::Error& error) {
-    throw PeerError(fmt::format("rank {} lost the connection to another rank during start-up: {}", rank_, first_line(error)));
+    throw PeerError(fmt::format("rank {} lost the connection to another rank during start-up: {}; check whether another rank exited", rank_,
+                                first_line(error)));
   }
 }
 
@@ -107,7 +108,8 @@ void StopConsensus::finish() {
     pending_->wait();
   } catch (const std::exception& error) {
     rethrow_own_error(error);
-    throw PeerError(fmt::format("rank {} lost the connection to another rank: {}", group_->rank(), first_line(error)));
+    throw PeerError(fmt::format("rank {} lost the connection to another rank: {}; check whether another rank exited or hangs",
+                                group_->rank(), first_line(error)));
   }
   pending_.reset();
 }

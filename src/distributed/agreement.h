@@ -1,5 +1,5 @@
 #pragma once
-// Decisions that all ranks make together: the steps of the start-up, and when to stop.
+// Makes all ranks agree on whether a step of the start-up has succeeded, and on when to stop.
 
 #include <torch/types.h>
 
@@ -65,8 +65,7 @@ class StartupBarrier {
 };
 
 // Makes all ranks stop at the same step when any of them receives a stop request. Exchanges the requests through shared memory if the group
-// has it, because that costs less of a short step than a backend's threads; otherwise asynchronously, so that no step waits for the other
-// ranks.
+// has it, because a backend's threads would lengthen short steps more; otherwise asynchronously, so that no step waits for the other ranks.
 class StopConsensus {
  public:
   // `group`: contains all ranks and is used by nothing else.

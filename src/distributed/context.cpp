@@ -59,7 +59,8 @@ torch::Device choose_device(const std::optional<torch::Device>& wanted, int loca
   if (wanted && wanted->is_cuda() && wanted->has_index() && cuda.module != nullptr) {
     const auto refusal =
         wanted->index() < cuda.module->device_count() ? cuda.module->device_refusal(wanted->index()) : "there is no such GPU";
-    if (!refusal.empty()) throw UsageError(fmt::format("{}: {}", wanted->str(), refusal));
+    if (!refusal.empty())
+      throw UsageError(fmt::format("InitOptions::device is {}, which cannot be used: {}; choose another device", wanted->str(), refusal));
     return *wanted;
   }
   device::PlacementOptions options;

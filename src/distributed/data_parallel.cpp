@@ -62,7 +62,7 @@ namespace {
 constexpr int64_t kFirstBucketBytes = 1024 * 1024;
 // If the gradients of all ranks together have at most this many bytes, they are summed after backward.
 constexpr int64_t kSmallBytes = int64_t{4} * 1024 * 1024;
-// Rank 0 broadcasts parameters and buffers coalesced up to this size.
+// The largest message in which rank 0 broadcasts parameters and buffers.
 constexpr size_t kBroadcastBytes = size_t{250} * 1024 * 1024;
 
 // The constructor has 12 arguments in LibTorch 2.11 and 13 from 2.12 on.
@@ -129,7 +129,7 @@ class HostSumHook : public c10d::CppCommHookInterface<std::shared_ptr<const Proc
 
   Future runHook(c10d::GradBucket& bucket) override {
     note_first(bucket, *state_);
-    // A failed pass may have left buckets.
+    // A backward pass that failed may have left buckets.
     if (bucket.getIndex() == 0) waiting_.clear();
     waiting_.push_back({bucket.getBuffer(), c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get())});
     auto future = waiting_.back().summed;
@@ -181,7 +181,8 @@ void broadcast_from_first(const ProcessGroup& group, const std::vector<torch::Te
     c10d::broadcast_coalesced(group.c10d_group(), tensors, kBroadcastBytes, 0);
   } catch (const std::exception& error) {
     rethrow_own_error(error);
-    throw PeerError(fmt::format("rank {}: broadcast from rank 0 failed: {}", group.rank(), first_line(error)));
+    throw PeerError(fmt::format("rank {}: broadcast from rank 0 failed: {}; check whether another rank exited or hangs", group.rank(),
+                                first_line(error)));
   }
 }
 

@@ -26,8 +26,8 @@ class SentBuckets;
 enum class GradientExchange {
   kAllReduce,     // c10d's all_reduce for each bucket while backward runs
   kSharedMemory,  // the same sums through shared memory; for ranks on one host with gradients on the CPU
-  kAfterBackward  // one sum in rank order after backward, through shared memory on one host; for small gradients on the CPU, for which
-                  // sockets and their threads cost more than overlapping with backward saves
+  kAfterBackward  // one sum in rank order after backward, through shared memory on one host; for small gradients on the CPU, where
+                  // overlapping with backward saves less time than sockets and their threads cost
 };
 
 class DataParallel {

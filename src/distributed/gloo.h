@@ -1,5 +1,5 @@
 #pragma once
-// The only interface to c10d's gloo backend: its header needs gloo's headers, which only gloo.cpp includes.
+// Makes c10d's gloo backend. c10d's header of that backend needs gloo's headers, so only gloo.cpp includes it.
 
 #include <c10/util/intrusive_ptr.h>
 

@@ -56,7 +56,7 @@ class PackedTensors {
     }
   }
 
-  // The same if `condition` is true, which is a bool scalar on the tensors' device. Does not synchronize with a GPU.
+  // Like write() if `condition`, a bool scalar on the tensors' device, is true; changes nothing otherwise. Does not synchronize with a GPU.
   void write_if(const torch::Tensor& condition, const torch::Tensor& bytes) const {
     if (!empty()) write(at::where(condition, bytes, read()));
   }

@@ -49,7 +49,7 @@ ProcessGroups::~ProcessGroups() {
     try {
       group->abort();
     } catch (const std::exception&) {
-      // NCCL reports again the failure that ended the run.
+      // NCCL throws the failure that ended the run, which has already been reported.
     }
   }
 }
@@ -58,7 +58,7 @@ std::shared_ptr<ProcessGroup> ProcessGroups::add_group(std::vector<int> ranks, t
   std::ranges::sort(ranks);
   const bool is_valid =
       !ranks.empty() && ranks.front() >= 0 && ranks.back() < world_->size() && std::ranges::adjacent_find(ranks) == ranks.end();
-  TORCH_CHECK(is_valid, "invalid group of ranks ", ranks, " in a world of ", world_->size());
+  TORCH_CHECK(is_valid, "invalid group of ranks ", ranks, "; list at least one rank, each once, from 0 to ", world_->size() - 1);
   if (world_->c10d_group() == nullptr) return world_;
   return make_group(std::move(ranks), device);
 }

@@ -48,17 +48,18 @@ void claim(c10d::Store& store, const world::RankEnv& rank_env, const world::Rend
                   rank_env.rank, holder, point.host, point.port));
 }
 
-// "2, 3", and under Slurm "2, 3 on n02, 5 on n04".
+// "ranks 2, 3", and under Slurm "ranks 2, 3 on n02, 5 on n04".
 std::string list_ranks(const std::vector<int>& ranks, const world::RankEnv& rank_env) {
+  const auto* noun = ranks.size() == 1 ? "rank" : "ranks";
   const auto& hosts = rank_env.slurm_hosts;
-  if (hosts.empty()) return fmt::format("{}", fmt::join(ranks, ", "));
+  if (hosts.empty()) return fmt::format("{} {}", noun, fmt::join(ranks, ", "));
   std::string text;
   for (size_t i = 0; i < ranks.size(); ++i) {
     const auto& host = hosts[static_cast<size_t>(ranks[i])];
     const bool is_last = i + 1 == ranks.size() || hosts[static_cast<size_t>(ranks[i + 1])] != host;
     text += fmt::format("{}{}{}", text.empty() ? "" : ", ", ranks[i], is_last ? " on " + host : "");
   }
-  return text;
+  return fmt::format("{} {}", noun, text);
 }
 
 // "1 of 2 nodes have joined; waiting for node 1 (ranks 2, 3)".
@@ -70,14 +71,14 @@ std::string describe_waiting(const std::vector<int>& missing, const world::RankE
   }
   std::set<int> nodes;
   for (const int rank : missing) nodes.insert(rank / rank_env.local_world_size);
-  return fmt::format("{} of {} nodes have joined; waiting for node {} (ranks {})", rank_env.num_nodes - static_cast<int>(nodes.size()),
+  return fmt::format("{} of {} nodes have joined; waiting for node {} ({})", rank_env.num_nodes - static_cast<int>(nodes.size()),
                      rank_env.num_nodes, fmt::join(nodes, ", "), ranks);
 }
 
 // Attempts that share a store use different prefixes.
 std::string prefix_of(const world::RankEnv& rank_env, const world::RendezvousAddress& point) {
-  // In the other case, rank 0 creates a new store for each attempt, and a node that was restarted by hand does not know the attempt's
-  // number.
+  // If rank 0 serves a TCP store, it creates a new one for each attempt. The prefix must then be the same in all attempts, because a node
+  // that was restarted by hand does not know the attempt's number.
   const bool is_kept = rank_env.launcher_serves_store || point.kind == world::RendezvousAddress::Kind::kFile;
   return fmt::format("trainer/{}", is_kept ? rank_env.restart_attempt : 0);
 }
@@ -150,7 +151,7 @@ void check_equal(const std::vector<Hello>& ranks, const DescribeDifferences& des
   }
 }
 
-// Rank 0's decision: returns all ranks if they may continue together, and throws if not.
+// Called on rank 0: waits for all ranks, and returns them if they may continue together; throws if not.
 Json decide(c10d::Store& store, SecretCheck& secret_check, const world::RankEnv& rank_env, milliseconds timeout, RendezvousStop& stop,
             Logger& logger, const DescribeDifferences& describe_differences) {
   const auto hellos = collect(store, secret_check, rank_env, timeout, stop, logger);
@@ -177,9 +178,9 @@ void open_stores(Rendezvous& rendezvous, const c10::intrusive_ptr<c10d::Store>& 
   rendezvous.store = c10::make_intrusive<SealedStore>(store, own_prefix, seal, [&logger](const std::string& key, int64_t count) {
     const auto what =
         count == 1
-            ? fmt::format("a value in the store ({}) that was not sealed with this run's secret; further such values will be ignored too",
-                          key)
-            : fmt::format("{} values in the store that were not sealed with this run's secret, most recently {}", count, key);
+            ? fmt::format(
+                  "a value in the store ({}) that was not encrypted with this run's secret; further such values will be ignored too", key)
+            : fmt::format("{} values in the store that were not encrypted with this run's secret, most recently {}", count, key);
     logger.warn("ignored {}; a program outside this run can write to the store: see \"Trust\" in docs/running.md", what);
   });
 }
@@ -266,7 +267,8 @@ Rendezvous join_run(const world::RankEnv& rank_env, const world::RendezvousAddre
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    throw PeerError(fmt::format("rank {} {} during the rendezvous: {}", rank_env.rank, kLostRank0, first_line(error)));
+    throw PeerError(
+        fmt::format("rank {} {} during the rendezvous: {}; see the message of rank 0", rank_env.rank, kLostRank0, first_line(error)));
   }
   count_local_ranks(rendezvous, rank_env);
   rendezvous.address = reachable_address(rendezvous.ranks, mine.rank);

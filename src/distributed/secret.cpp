@@ -121,7 +121,8 @@ void SecretCheck::report(const std::vector<int>& missing, Logger& logger) {
   for (const int rank : missing) {
     if (!open_store_->check({kind_key(rank)})) continue;
     const auto kind = read_kind(*open_store_, rank);
-    logger.warn("{}, so they cannot connect", describe_difference(rank, kind.value_or(Source::kNone), own_));
+    logger.warn("{}, so they cannot connect; start both with the same secret",
+                describe_difference(rank, kind.value_or(Source::kNone), own_));
   }
 }
 

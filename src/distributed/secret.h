@@ -69,10 +69,11 @@ class Seal {
   std::string name_;
 };
 
-// A store in which only ranks that have the run's secret can read and write values. Other programs cannot guess its keys, and values that
-// they write are ignored: a value that is not sealed counts as missing. Reading it waits for a valid value, except that multiGet() returns
-// the last valid value that was read or compared; compareSet() replaces it. Not protected are the counters of add(), which the underlying
-// store must be able to read, and the existence of keys, which anyone can list and delete. An earlier value of a key can be replayed.
+// A store in which only ranks that have the run's secret can read and write values. Other programs cannot guess its keys, and a value that
+// they write counts as missing, because it is not sealed: get() and wait() wait for a sealed value, multiGet() returns the last sealed
+// value that it or compareSet() has read, and compareSet() replaces the value. The counters of add() are not protected, because the
+// underlying store must be able to read them, and neither is the existence of keys, which anyone can list and delete. An earlier value of a
+// key can be replayed.
 class SealedStore final : public c10d::Store {
  public:
   // Called on any thread with the key of an invalid value and the number of invalid values that this object and all its clones have read;

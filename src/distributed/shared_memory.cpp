@@ -218,7 +218,7 @@ void SharedMemory::wait_for(int rank, Counter counter, uint32_t value) const {
   const auto deadline = std::chrono::steady_clock::now() + timeout_;
   while (!has_reached(rank, counter, value)) {
     if (has_left_) throw std::runtime_error("the group was aborted on this rank");
-    // It may have advanced its counter just before it left.
+    // The rank may have advanced its counter just before it left.
     if (!mapping_->is_locked(rank) && !has_reached(rank, counter, value))
       throw std::runtime_error(fmt::format("rank {} has left the group", rank));
     if (std::chrono::steady_clock::now() > deadline) {
@@ -254,7 +254,7 @@ void SharedMemorySum::begin(const torch::Tensor& tensor) {
   end_ += SharedMemory::align(static_cast<int64_t>(tensor.nbytes()));
   TORCH_CHECK(end_ <= memory_->num_bytes(), "no room to sum ", tensor.nbytes(), " bytes");
   for (int rank = 0; rank < memory_->size(); ++rank) {
-    if (rank != memory_->rank()) shared(memory_->rank(), rank, pending).copy_(share_of(rank, pending.tensor));
+    if (rank != memory_->rank()) shared(memory_->rank(), rank, pending).copy_(shard_for(rank, pending.tensor));
   }
   pending_.push_back(pending);
   memory_->set(SharedMemory::kWritten, before_ + static_cast<uint32_t>(pending_.size()));
@@ -289,7 +289,7 @@ bool SharedMemorySum::is_ready(SharedMemory::Counter counter, size_t index, bool
 void SharedMemorySum::add_own_share(const Pending& pending) {
   const int own = memory_->rank();
   const int size = memory_->size();
-  const auto share = share_of(own, pending.tensor);
+  const auto share = shard_for(own, pending.tensor);
   const auto sum = shared(own, own, pending);
   const auto summand = [&](int i) {
     const int rank = (own - 1 - i + size) % size;
@@ -301,12 +301,12 @@ void SharedMemorySum::add_own_share(const Pending& pending) {
 
 void SharedMemorySum::read_other_shares(const Pending& pending) {
   for (int rank = 0; rank < memory_->size(); ++rank) {
-    if (rank != memory_->rank()) share_of(rank, pending.tensor).copy_(shared(rank, rank, pending));
+    if (rank != memory_->rank()) shard_for(rank, pending.tensor).copy_(shared(rank, rank, pending));
   }
 }
 
-torch::Tensor SharedMemorySum::share_of(int rank, const torch::Tensor& tensor) const {
-  // As in gloo, which sends at least two segments per rank, of at most this size.
+torch::Tensor SharedMemorySum::shard_for(int rank, const torch::Tensor& tensor) const {
+  // The parts are those of gloo, which sends at least two segments per rank, of at most this size.
   constexpr int64_t kLargestSegment = 1024 * 1024;
   const int64_t size = memory_->size();
   const auto num_bytes = static_cast<int64_t>(tensor.nbytes());
@@ -318,7 +318,7 @@ torch::Tensor SharedMemorySum::share_of(int rank, const torch::Tensor& tensor) c
 
 torch::Tensor SharedMemorySum::shared(int writer, int rank, const Pending& pending) const {
   const auto& tensor = pending.tensor;
-  return share_of(rank, torch::from_blob(memory_->part_of(writer) + pending.offset, tensor.sizes(), tensor.options()));
+  return shard_for(rank, torch::from_blob(memory_->part_of(writer) + pending.offset, tensor.sizes(), tensor.options()));
 }
 
 }  // namespace trainer::distributed

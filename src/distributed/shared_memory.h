@@ -1,5 +1,5 @@
 #pragma once
-// Collectives over shared memory for ranks on one host. They avoid sockets and their threads, which would dominate the cost.
+// Collectives over shared memory for ranks on one host. They avoid sockets and their threads, which would take most of the time.
 
 #include <torch/types.h>
 
@@ -13,10 +13,9 @@
 
 namespace trainer::distributed {
 
-// Memory that the ranks of one host share: one part per rank, and counters with which the ranks wait for each other.
-
 class ProcessGroup;
 
+// Memory that the ranks of one host share: one part per rank, and counters with which the ranks wait for each other.
 class SharedMemory {
  public:
   // Alignment of each rank's part in bytes: a cache line.
@@ -69,7 +68,7 @@ void add_in_order(torch::Tensor total, int size, const std::function<torch::Tens
 
 class SharedMemoryGroup {
  public:
-  // Collective; null as SharedMemory::make.
+  // Collective; returns null like SharedMemory::make.
   static std::unique_ptr<SharedMemoryGroup> make(const ProcessGroup& group, int64_t num_bytes, std::chrono::milliseconds timeout);
 
   bool has_room_for(std::span<const torch::Tensor> tensors) const;
@@ -96,10 +95,9 @@ class SharedMemoryGroup {
 };
 
 // Sums large tensors over the ranks of one host in shared memory while the caller computes. begin() and finish() perform a reduce-scatter
-// and an all-gather without extra threads, which would need a core. Each rank adds one part of every tensor. The parts and the order of
-// additions are the same as in gloo's ring (gloo/allreduce.cc), so that the result is bitwise the same whether or not the ranks share a
-// host.
-
+// and an all-gather on the calling thread, because extra threads would need a core. Each rank adds one part of every tensor. The parts and
+// the order of additions are the same as in gloo's ring (gloo/allreduce.cc), so that the result is bitwise the same whether or not the
+// ranks share a host.
 class SharedMemorySum {
  public:
   // Collective; returns null like SharedMemory::make. `num_bytes`: the total size of the tensors between two calls of finish(), each
@@ -124,7 +122,7 @@ class SharedMemorySum {
 
   explicit SharedMemorySum(std::unique_ptr<SharedMemory> memory) : memory_(std::move(memory)) {}
   // The part of the tensor that `rank` adds.
-  torch::Tensor share_of(int rank, const torch::Tensor& tensor) const;
+  torch::Tensor shard_for(int rank, const torch::Tensor& tensor) const;
   // The memory of `writer` for the part that `rank` adds.
   torch::Tensor shared(int writer, int rank, const Pending& pending) const;
   // Adds and reads, in order, the parts that other ranks have made ready; if `waits` is set, waits for all parts.

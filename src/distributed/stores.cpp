@@ -26,7 +26,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kNone{0};
 constexpr milliseconds kFirstAttempt{3000};
 constexpr milliseconds kPollInterval{200};
-// The time that an attempt may take beyond its timeout.
+// How much longer than its timeout an attempt may take.
 constexpr milliseconds kGrace{1000};
 // The pause between attempts that fail immediately, and the interval between reports of failed attempts.
 constexpr milliseconds kPause{1000};
@@ -141,8 +141,7 @@ StorePointer open_tcp(const world::RankEnv& rank_env, const world::RendezvousAdd
   }
   throw PeerError(
       fmt::format("rank {} could not reach rank 0 at {}:{} within {} ({}); check that rank 0 is running there, that MASTER_ADDR and "
-                  "MASTER_PORT are correct, "
-                  "and that no firewall blocks the port",
+                  "MASTER_PORT are correct, and that no firewall blocks the port",
                   rank_env.rank, point.host, point.port, format_duration(timeout), reason));
 }
 
@@ -157,7 +156,8 @@ StorePointer open_file(const world::RankEnv& rank_env, const world::RendezvousAd
   try {
     return c10::make_intrusive<c10d::FileStore>(point.path, rank_env.world_size);
   } catch (const std::exception& error) {
-    throw PeerError(fmt::format("rank {} cannot use init_method file://{}: {}", rank_env.rank, point.path, first_line(error)));
+    throw PeerError(fmt::format("rank {} cannot use init_method file://{}: {}; use a file that all ranks can write to", rank_env.rank,
+                                point.path, first_line(error)));
   }
 }
 
@@ -187,8 +187,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// How long the other ranks wait for rank 0's decision beyond its timeout, and how long rank 0 waits for them to read that the start has
-// failed.
+// The other ranks wait for rank 0's decision this much longer than its timeout. If the start has failed, rank 0 waits up to this time until
+// they have read that.
 constexpr std::chrono::seconds kDecisionGrace{10};
 constexpr std::chrono::seconds kSecond{1};
 
@@ -243,7 +243,7 @@ Json share_decision(c10d::Store& store, const std::function<std::string(int rank
   if (!decision.contains("error")) return decision["result"];
 
   store.set(received_key(rank), std::vector<uint8_t>{1});
-  // The store may end with rank 0.
+  // Rank 0 may serve the store, so it must not exit before the other ranks have read the error.
   for (int other = 1; rank == 0 && other < world_size; ++other) {
     if (store.check({key_of(other)})) wait_for(store, received_key(other), kDecisionGrace);
   }

@@ -22,8 +22,9 @@ namespace trainer::distributed {
 // Time until the missing ranks are first reported.
 constexpr std::chrono::milliseconds kFirstWaitReport{5000};
 
-// This or another rank received a stop request before all ranks had joined. The exit code is not ExitCode::kStopped, which makes schedulers
-// restart all ranks: a scheduler also stops the joined ranks when another rank has failed, and would then restart them forever.
+// This or another rank received a stop request before all ranks had joined. The exit code is not ExitCode::kStopped, because schedulers
+// restart all ranks after that code: if one rank fails at its start, a scheduler stops the ranks that have joined, and would then restart
+// the run forever.
 struct StoppedDuringRendezvous : PeerError {
   // `state`: which ranks have not joined.
   explicit StoppedDuringRendezvous(const std::string& state);
@@ -45,22 +46,14 @@ class RendezvousStop {
   bool is_logged_ = false;
 };
 
-// Opens the store at the rendezvous address. Rank 0 serves it unless the launcher does. The other ranks wait up to `timeout` for it. They
-// log a warning with the reason after some seconds, or, while attempts fail immediately (for example because a name cannot be resolved
-// yet), at once and then every 30 s. Throws StoppedDuringRendezvous, and PeerError if the port is in use, the host cannot be reached, the
-// server is not a store, or the file cannot be used.
+// Opens the store at the rendezvous address. Rank 0 serves it unless the launcher does. The other ranks wait up to `timeout` for it, and
+// log a warning with the reason after some seconds. While attempts fail immediately (for example because a name cannot be resolved yet),
+// they log it at once and then every 30 s. Throws StoppedDuringRendezvous, and PeerError if the port is in use, the host cannot be reached,
+// the server is not a store, or the file cannot be used.
 c10::intrusive_ptr<c10d::Store> open_store(const world::RankEnv& rank_env, const world::RendezvousAddress& point,
                                            std::chrono::milliseconds timeout, RendezvousStop& stop, Logger& logger);
 
-}  // namespace trainer::distributed
-
-namespace c10d {
-
 // Exchange of JSON through a store, and decisions that rank 0 makes for all ranks.
-class Store;
-}  // namespace c10d
-
-namespace trainer::distributed {
 
 std::vector<uint8_t> to_bytes(const nlohmann::json& json);
 nlohmann::json from_bytes(const std::vector<uint8_t>& bytes);

@@ -61,7 +61,7 @@ class ScriptNetwork : public ExportedNetwork {
     try {
       output = module_.forward({input});
     } catch (const std::exception& error) {
-      throw Error(fmt::format("{}: {} cannot run it: {}", file_.string(), engine(), reason_of(error)));
+      throw Error(fmt::format("{}: {} cannot run this network: {}", file_.string(), engine(), reason_of(error)));
     }
     if (output.isTuple() && !output.toTupleRef().elements().empty()) {
       // trainer export returns the probabilities after the logits.
@@ -96,7 +96,7 @@ FileDescription read_description(const std::string& json, const std::string& sou
   } catch (const std::exception&) {  // thrown by nlohmann-json, or because of an empty list
     throw UsageError(
         fmt::format("{}: its description does not state its input and outputs, because an earlier version of trainer export wrote it; "
-                    "export it again",
+                    "export the network again",
                     source));
   }
 }

@@ -17,8 +17,8 @@ struct FileDescription {
   bool takes_images = false;
   bool gives_answers = false;
 };
-// `json`: the content of trainer.json, or of the metadata `trainer`; may be empty. `source`: the file, for messages. Throws UsageError if
-// trainer export has written the description, but it does not state the network's input and outputs.
+// `json`: the content of trainer.json in a TorchScript file, or of the metadata `trainer` in an ONNX file; may be empty. `source`: the
+// file, for messages. Throws UsageError if trainer export has written the description, but without the network's input and outputs.
 FileDescription read_description(const std::string& json, const std::string& source);
 
 class ExportedNetwork {
@@ -32,11 +32,11 @@ class ExportedNetwork {
   virtual torch::ScalarType input_dtype() const = 0;
   // Whether run() returns probabilities or numbers in the unit of the targets, not logits.
   virtual bool gives_answers() const = 0;
-  // The checksum of the checkpoint from which it was exported; empty if another program has written the file.
+  // The checksum of the checkpoint from which the network was exported; empty if another program has written the file.
   virtual const std::string& checkpoint_sha256() const = 0;
   // The library that runs the network: "ONNX Runtime 1.20.1".
   virtual std::string engine() const = 0;
-  // `input`: contiguous, on the CPU. Returns [batch, classes] in a floating-point type, on the CPU. Throws Error, which names the file.
+  // `input`: contiguous, on the CPU. Returns [batch, outputs] in a floating-point type, on the CPU. Throws Error with the file.
   virtual torch::Tensor run(const torch::Tensor& input) = 0;
 };
 

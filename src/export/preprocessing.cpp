@@ -41,9 +41,8 @@ Preprocessing read_preprocessing(const std::vector<ComponentConfig>& transforms,
       result.steps.emplace_back(CropStep{size.height(), size.width(), size.height() > least.height || size.width() > least.width});
     } else {
       throw UsageError(fmt::format(
-          "dataset.validation_transforms[{}]: {} cannot be part of an exported network; only resize, letterbox, pad with "
-          "padding_mode constant, center_crop and normalize can. Change it, or add --input tensor to export the network without "
-          "its transforms",
+          "dataset.validation_transforms[{}]: {} cannot be part of an exported network; use only resize, letterbox, pad with "
+          "padding_mode constant, center_crop and normalize, or add --input tensor to export the network without its transforms",
           i + num_given - transforms.size(), transforms[i].name));
     }
     if (image != nullptr) least = image->plan(least);

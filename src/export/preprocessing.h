@@ -16,7 +16,7 @@ struct ResizeStep {
     kExact,
     kShorter,  // `height` is the length of the shorter edge
     kLonger,   // `height` is the length of the longer edge
-    kInside,   // the largest size with the image's proportions that is not greater
+    kInside,   // the largest size with the image's proportions that fits into height x width
   };
   Fit fit = Fit::kExact;
   int64_t height = 0;
@@ -31,8 +31,8 @@ struct CropStep {
   bool may_pad = false;  // whether an image can be smaller
 };
 
-// Adds pixels of one value around the image: a number for each side, or as many on opposite sides as needed to fill a frame that is not
-// smaller.
+// Adds pixels of one value around the image. Margins: the number of pixels on each side. Frame: the image is centred in a frame of this
+// size, which is not smaller than the image.
 struct PadStep {
   struct Margins {
     int64_t left = 0;
@@ -58,7 +58,7 @@ struct Preprocessing {
 };
 
 // `transforms`: for images of any size, which `info` describes; the last `num_given` of them are dataset.validation_transforms. Throws
-// UsageError, which names the first transform that is random or not supported.
+// UsageError with the first transform that is random or not supported.
 Preprocessing read_preprocessing(const std::vector<ComponentConfig>& transforms, size_t num_given, const data::DatasetInfo& info);
 
 }  // namespace trainer::exported

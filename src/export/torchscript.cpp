@@ -201,7 +201,10 @@ std::string to_torchscript(models::Model& model, const std::vector<int64_t>& sam
     const bool same_shape = actual.sizes() == expected.sizes();
     // The traced network may use different kernels, whose results differ by a few float32 rounding errors.
     if (!same_shape || (actual - expected).abs().max().item<double>() > 1e-5 * expected.abs().max().item<double>()) {
-      throw Error(fmt::format("the outputs of the traced network differ from those of the network for a batch of {}", batch_size));
+      throw Error(
+          fmt::format("for a batch of {} the outputs of the traced network differ from those of the network; make the network's forward() "
+                      "independent of the batch size and of the values of its input",
+                      batch_size));
     }
   }
   if (const auto& preprocessing = interface.preprocessing) {

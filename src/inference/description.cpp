@@ -151,12 +151,13 @@ device::PlacementOptions placement_options(const config::RuntimeSection& runtime
 
 Description read_description(const state::Tree& checkpoint, const std::string& source) {
   const state::View file(checkpoint, source);
-  if (!file.find("config")) file.fail("it holds weights but no experiment; give a checkpoint of trainer");
+  if (!file.find("config")) file.fail("it holds weights but no experiment; give a checkpoint written by trainer");
   const auto tree = config::parse_yaml(file.at("config").text(), source + ": config");
   const auto* task_name = config::find_value(tree, "task.name");
   const std::string task = task_name == nullptr ? "classification" : task_name->text;
   if (task != "classification" && task != "multi_label" && task != "regression") {
-    file.fail(fmt::format("its network was trained for the task {}; give a network that classifies images", task));
+    file.fail(fmt::format(
+        "its network was trained for the task {}; give a checkpoint of the task classification, multi_label or regression", task));
   }
   if (const auto* plugins = config::find_value(tree, "plugins"); plugins != nullptr && !plugins->items.empty()) {
     file.fail("its experiment uses plug-ins, which this library does not load; predict with `trainer predict --plugin`");
@@ -182,7 +183,7 @@ Description read_description(const state::Tree& checkpoint, const std::string& s
   samples.class_names = read_class_names(checkpoint, source);
   samples.target_names = read_target_names(checkpoint, source);
   if (static_cast<int64_t>(samples.class_names.size()) != samples.num_classes) samples.class_names.clear();
-  // This is the only data set of the program whose samples can have three dimensions but are not images.
+  // Only the data set synthetic has samples that can have three dimensions but are not images.
   samples.is_image = description.dataset != "synthetic";
   description.transforms = std::move(settings.transforms);
   description.tta = settings.validation.tta;

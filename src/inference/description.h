@@ -22,16 +22,16 @@ struct Description {
   device::PlacementOptions placement = {};
 };
 
-// Read what a checkpoint states about the samples on which its network was trained; empty if it does not state it. `source`: its file, for
-// messages. Throw CheckpointError.
+// Return the names of the classes or targets, or the shape, of the samples on which a checkpoint's network was trained; empty if the
+// checkpoint does not contain them. `source`: the checkpoint's file, for messages. Throw CheckpointError.
 std::vector<std::string> read_class_names(const state::Tree& file, const std::string& source);
 std::vector<std::string> read_target_names(const state::Tree& file, const std::string& source);
 std::vector<int64_t> read_sample_shape(const state::Tree& file, const std::string& source);
-// Reads how the files of the samples were decoded. For a checkpoint of an earlier version that does not state it, returns the decoding of
-// that version.
+// Returns how the files of the samples were decoded. If the checkpoint does not contain it, an earlier version wrote the checkpoint, and
+// the result is the decoding of that version.
 data::ImageDecoding read_decoding(const state::View& file);
 state::Dict tree_of(const data::ImageDecoding& decoding);
-// Sets the kind of targets from the name of a built-in task and its number of outputs.
+// Sets the kind of targets from the name of a built-in task and the network's number of outputs.
 void set_targets(data::DatasetInfo& samples, const std::string& task, int64_t num_outputs);
 // Returns nullopt if the task does not need a summary, or an earlier version wrote the checkpoint.
 std::optional<data::TargetSummary> read_target_summary(const state::View& file);
@@ -42,8 +42,8 @@ device::PlacementOptions placement_options(const config::RuntimeSection& runtime
                                            std::optional<bool> pin_memory = {});
 
 // Reads the description from the experiment in a checkpoint that checkpoint::load() returned. Reads only the parts that predictions need,
-// so that other components need not be registered. `source`: its file, for messages. Throws CheckpointError if the checkpoint does not
-// contain an experiment, or was written by a version that did not store the shape of the samples.
+// so other components need not be registered. `source`: the checkpoint's file, for messages. Throws CheckpointError if the checkpoint does
+// not contain an experiment, or was written by a version that did not store the shape of the samples.
 Description read_description(const state::Tree& checkpoint, const std::string& source);
 
 }  // namespace trainer::inference

@@ -32,7 +32,7 @@ struct OperatingPoint {
   std::vector<double> mean = {};
   // For kClass, stored by `trainer calibrate`.
   double temperature = 1;   // the outputs are divided by it before the softmax
-  double reject_below = 0;  // an image is rejected if its class is less probable than this, unless it is the threshold's class
+  double reject_below = 0;  // an image is rejected if the probability of its class is below this, unless `threshold` chose the class
   // An image belongs to this class if and only if the class has at least this probability, even if other classes are more probable.
   struct Threshold {
     int64_t label = 0;
@@ -48,10 +48,11 @@ struct Decision {
   int64_t label = 0;
   bool is_rejected = false;
 };
-// For kClass. A decision by the threshold is never rejected. An image with a probability that is not finite is rejected.
+// For kClass. An image whose class is chosen by the threshold is never rejected. An image with a probability that is not finite is
+// rejected.
 Decision decide(const OperatingPoint& point, std::span<const double> probabilities);
 
-// The key in a checkpoint, for its parameters or for their moving averages.
+// The key of the operating point in a checkpoint: that of the parameters or, if `averaged`, of their moving averages.
 const char* operating_point_key(bool averaged);
 state::Dict tree_of(const OperatingPoint& point);
 // Reads the operating point from the checkpoint of a network for such samples. If there is none, outputs are not changed and thresholds are

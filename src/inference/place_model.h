@@ -10,7 +10,8 @@
 
 namespace trainer::inference {
 
-// Returns `placement`, with the memory format that the network prefers if the network may choose it.
+// Returns `placement`, changed to the contiguous memory format and direct convolutions if the network may choose the format and does not
+// prefer channels_last.
 device::Placement placement_for(const models::Model& model, device::Placement placement);
 // Moves the network to its device. `placement`: a result of placement_for().
 void place_model(models::Model& model, const device::Placement& placement);

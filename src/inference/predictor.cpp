@@ -34,7 +34,7 @@ const Description& require_images(const Description& description) {
 }
 
 std::shared_ptr<models::Model> make_model(const Description& description, const device::Placement& placement) {
-  // The initial values are replaced, and no random numbers are drawn.
+  // The seeds do not matter: the initial values are replaced, and predictions do not use dropout.
   const models::BuildContext context{.init_generator = at::make_generator<at::CPUGeneratorImpl>(0),
                                      .dropout_generator = at::globalContext().defaultGenerator(placement.device).clone(),
                                      .norm = nn::local_batch_norm()};

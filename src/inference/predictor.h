@@ -22,15 +22,15 @@ struct ImageFileInput {
   data::DatasetInfo samples;  // images of any size
   std::vector<ComponentConfig> transforms;
 };
-// `samples`: the samples on which the network was trained. Files are decoded like theirs, in grey if they have one 8-bit channel. If they
-// have a fixed size, images are resized to it before the transforms. Throws UsageError unless they are images with 1 or 3 channels or with
-// float pixels.
+// `samples`: the samples on which the network was trained. Files are decoded like the files of these samples, in grey if the samples have
+// one 8-bit channel. If the samples have a fixed size, images are resized to that size before the transforms. Throws UsageError unless the
+// samples are images with 1 or 3 channels or with float pixels.
 ImageFileInput input_of_image_files(data::DatasetInfo samples, std::vector<ComponentConfig> transforms);
 
-// Immutable and thread-safe.
+// Converts images to the input of a network. Immutable and thread-safe.
 class ImageReader {
  public:
-  // Has the same arguments as input_of_image_files(). Throws like it and like data::Pipeline.
+  // The first two arguments are those of input_of_image_files(). Throws like that function and like data::Pipeline.
   ImageReader(const data::DatasetInfo& samples, std::vector<ComponentConfig> transforms, data::BatchLayout layout);
 
   // The shape of one input.
@@ -43,12 +43,13 @@ class ImageReader {
     std::vector<uint8_t> pixels;
     data::PictureMemory picture;
   };
-  // Write an image to `out`, which must have room for one input. Throw std::runtime_error with only the reason, or UsageError in a build
-  // without support for image files.
+  // read_file() and read_encoded() write the image to `out`, which must have room for one input. They throw std::runtime_error with only
+  // the reason, or UsageError in a build without support for image files.
   void read_file(const std::string& path, Memory& memory, void* out) const;
   void read_encoded(std::span<const uint8_t> file, Memory& memory, void* out) const;
   const data::ImageDecoding& decoding() const { return decoding_; }
-  // Reads the pixels in memory.pixels, [height][width][3], and may change them. Throws UsageError if the network does not use 8-bit pixels.
+  // Writes the image in memory.pixels, [height][width][3], to `out`, and may change memory.pixels. Throws UsageError if the network does
+  // not use 8-bit pixels.
   void read_pixels(int height, int width, Memory& memory, void* out) const;
 
  private:
@@ -78,8 +79,9 @@ struct Outputs {
 
 class Predictor {
  public:
-  // Builds the network and loads its weights from the tree of its file. `averaged`: loads the moving averages of its parameters. Throws
-  // UsageError if its answers are not classes or numbers for images, and CheckpointError if the weights do not fit.
+  // Builds the network and loads its weights from `file`, the content of its checkpoint. `averaged`: loads the moving averages of its
+  // parameters. Throws UsageError if the network does not return classes or numbers for images, and CheckpointError if the weights do not
+  // fit.
   Predictor(const Description& description, const state::Tree& file, bool averaged, const device::Placement& placement);
 
   int64_t num_outputs() const { return samples_.num_outputs(); }
@@ -87,16 +89,16 @@ class Predictor {
   const std::vector<std::string>& output_names() const { return samples_.output_names(); }
   const data::DatasetInfo& samples() const { return samples_; }
   const ImageReader& reader() const { return reader_; }
-  // The operating point in the file. Its temperature is applied to probabilities.
+  // The operating point in the file. Its temperature is already applied to the probabilities of compute() and predict().
   const OperatingPoint& operating_point() const { return point_; }
   void set_reject_below(double probability) { point_.reject_below = probability; }
   // Whether the network provides its features, the input of the last layer.
   bool has_features() const { return backbone() != nullptr; }
 
-  // Returns an uninitialized batch of inputs in the memory format of reader(), on the CPU.
+  // Returns a batch of inputs that are all 0, in the memory format of reader(), on the CPU.
   torch::Tensor make_batch(int64_t num_images) const;
-  // Computes the outputs of such a batch. If runtime.convolution is auto, a batch of fewer than eight images uses direct convolutions.
-  // Throws std::logic_error if features are requested that the network does not provide.
+  // Computes the outputs of a batch from make_batch(). If runtime.convolution is auto, a batch of fewer than eight images uses direct
+  // convolutions. Throws std::logic_error if features are requested that the network does not provide.
   Outputs compute(const torch::Tensor& images, bool with_features);
   // Returns the `num_best` most probable classes or the numbers of each file. The files form one batch and are read by up to `num_threads`
   // threads.
@@ -112,7 +114,7 @@ class Predictor {
   task::TestTimeAugmentation tta_;
   OperatingPoint point_;
   ImageReader reader_;
-  bool chooses_convolution_;  // by the size of each batch
+  bool chooses_convolution_;  // whether the size of each batch determines the algorithm of convolutions
   bool uses_winograd_ = false;
 };
 

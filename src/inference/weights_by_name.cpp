@@ -81,7 +81,7 @@ std::string misfit(const state::Tree& value, const torch::Tensor& destination) {
   const auto* tensor = std::get_if<torch::Tensor>(&value.value());
   if (tensor == nullptr) return "not a tensor";
   const bool fits = tensor->sizes() == destination.sizes() && tensor->is_floating_point() == destination.is_floating_point();
-  return fits ? "" : fmt::format("{}, not {}", state::describe(*tensor), state::describe(destination));
+  return fits ? "" : fmt::format("{} in the file, {} in the model", state::describe(*tensor), state::describe(destination));
 }
 
 // Returns "missing a, b and 110 more", or an empty string for no names.
@@ -131,7 +131,7 @@ std::string describe_origin(const std::string& source, const Part& part, const s
   if (!prefix.empty()) removed.push_back(prefix);
   std::vector<std::string> details;
   if (!part.path.empty()) details.push_back(part.path);
-  if (!removed.empty()) details.push_back("names without " + join(removed, ", "));
+  if (!removed.empty()) details.push_back("removed from names: " + join(removed, ", "));
   return details.empty() ? source : fmt::format("{} ({})", source, join(details, ", "));
 }
 
@@ -192,7 +192,10 @@ void copy_fitting(const Match& found) {
 void load_weights(const state::Tree& file, const std::string& source, torch::nn::Module& model) {
   const auto found = best_match(file, source, model);
   const auto differences = found.differences();
-  if (!differences.empty()) throw CheckpointError(fmt::format("{}: does not fit the model: {}", found.origin, differences));
+  if (!differences.empty()) {
+    throw CheckpointError(
+        fmt::format("{}: does not fit the model: {}; choose the model for which the file was made", found.origin, differences));
+  }
   copy_fitting(found);
 }
 
@@ -208,7 +211,7 @@ std::string head_of(const models::Model& model) {
 namespace {
 
 // If the file has different class names, removes the last layer's tensors from `found`, and copies the rows of the classes with equal
-// names. Returns a sentence about it, or an empty string if nothing was done.
+// names. Returns a text about this for the log, or an empty string if nothing was done.
 std::string take_rows_by_class(const state::Tree& file, const std::vector<std::string>& class_names, const models::Model& model,
                                Match& found) {
   const auto* root = std::get_if<state::Dict>(&file.value());
@@ -251,8 +254,7 @@ std::string take_rows_by_class(const state::Tree& file, const std::vector<std::s
   if (num_taken == 0)
     return fmt::format("; the last layer ({}) starts with random values, because none of its classes is in the file", head);
   return fmt::format(
-      "; the last layer ({}) starts with the rows of {} of its {}, which have the same names in the file, and the others with random "
-      "values",
+      "; in the last layer ({}), {} of {} start with the values of the class of the same name in the file, the others with random values",
       head, num_taken, counted(class_names.size(), "class", "classes"));
 }
 

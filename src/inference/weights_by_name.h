@@ -18,7 +18,7 @@ namespace trainer::inference {
 // `source`: the origin of `file`, for messages.
 void load_weights(const state::Tree& file, const std::string& source, torch::nn::Module& model);
 
-// The same; with `averaged`, loads the moving averages in the checkpoint of a run with training.ema.
+// The same; if `averaged`, loads the moving averages, which only the checkpoint of a run with training.ema contains.
 void load_weights(const state::Tree& file, const std::string& source, bool averaged, torch::nn::Module& model);
 
 // Messages for the log.
@@ -38,8 +38,8 @@ InitReport init_model(const state::Tree& file, const std::string& source, bool s
 // The same, for a file that checkpoint::load() can read.
 InitReport init_model(const std::string& file, bool strict, torch::nn::Module& model, const std::vector<std::string>& class_names = {});
 
-// The same, but the network's last layer keeps its values if only its number of outputs differs from the file's. Throws CheckpointError if
-// anything else does not fit.
+// Like init_model() without `strict`, but throws CheckpointError if any entry is missing, unexpected or does not fit. Only the network's
+// last layer may differ from the file's in its number of outputs; it then keeps its values.
 InitReport init_all_but_head(const state::Tree& file, const std::string& source, models::Model& model,
                              const std::vector<std::string>& class_names = {});
 

@@ -21,7 +21,7 @@ namespace {
 constexpr size_t kKeptLines = 5;
 // Longer lines are forwarded in pieces.
 constexpr size_t kLongestLine = size_t{64} * 1024;
-// The most bytes that are read before the launcher handles its other processes and stop requests.
+// The most bytes that are read from one process before the launcher handles other processes and stop requests.
 constexpr size_t kReadAtOnce = size_t{64} * 1024;
 // The largest capacity of a pipe, unless root has raised the limit.
 constexpr size_t kMostInPipe = size_t{1} << 20;
@@ -151,7 +151,7 @@ SignalQueue::SignalQueue() : sigpipe_before_(signal(SIGPIPE, SIG_IGN)) {
   }
   sigprocmask(SIG_BLOCK, &signals, &mask_before_);
   queue_ = Descriptor(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (descriptor() < 0) throw Error("signalfd: " + std::generic_category().message(errno));
+  if (descriptor() < 0) throw Error("cannot receive signals through signalfd: " + std::generic_category().message(errno));
 }
 
 SignalQueue::~SignalQueue() {

@@ -30,7 +30,7 @@ pid_t start_process(const ChildProcess& child);
 // Forwards whole lines to stderr, each with `prefix` unless it already begins with it, and keeps the last lines.
 class Output {
  public:
-  // `pipe`: the non-blocking read end; may be empty, then nothing is read.
+  // `pipe`: the non-blocking read end; if it is empty, nothing is read.
   Output(Descriptor pipe, std::string prefix);
 
   // -1 after the end of the output.
@@ -53,11 +53,10 @@ class Output {
   std::deque<std::string> last_lines_;
 };
 
-// Receives signals one after the other instead of handling them asynchronously.
-
-// While it exists, collects SIGCHLD and the stop signals (SIGINT, SIGTERM, SIGHUP, SIGUSR1) of this process. SIGHUP stays ignored if it
-// was, as under nohup. Ignores SIGPIPE, because the reader of this process's stderr, or a process that reads its messages, may exit at any
-// time. To be created while no other thread runs.
+// Receives signals one after the other instead of handling them asynchronously. While it exists, collects SIGCHLD and the stop signals
+// (SIGINT, SIGTERM, SIGHUP, SIGUSR1) of this process; SIGHUP stays ignored if it was ignored before, as under nohup. Ignores SIGPIPE,
+// because the reader of this process's stderr, or a process that reads its messages, may exit at any time. To be created while no other
+// thread runs.
 class SignalQueue {
  public:
   SignalQueue();

@@ -32,7 +32,8 @@ constexpr int kPeer = static_cast<int>(ExitCode::kPeer);
 // Both ends are close-on-exec.
 std::pair<Descriptor, Descriptor> make_pipe() {
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) throw Error("pipe: " + std::generic_category().message(errno));
+  if (pipe2(ends, O_CLOEXEC) != 0)
+    throw Error("cannot create a pipe: " + std::generic_category().message(errno) + "; raise the limit on open files");
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
@@ -91,7 +92,7 @@ class Launcher {
     fcntl(messages_in.number(), F_SETFL, O_NONBLOCK);
     child.environment.push_back(fmt::format("{}={}", world::kLauncherMessagesVariable, messages_out.number()));
     child.kept_descriptors.push_back(messages_out.number());
-    // The progress bar of rank 0 needs the terminal itself.
+    // The progress bar of rank 0 must be written to the terminal directly.
     Descriptor stderr_out, stderr_in;
     if (rank != 0 || isatty(STDERR_FILENO) == 0) {
       std::tie(stderr_out, stderr_in) = make_pipe();
@@ -182,8 +183,8 @@ class Launcher {
     logger_.error("{}", describe_failure(child.rank, child.process, child.status, child.output.last_lines()));
   }
 
-  // Logs the cause after an exit with code 4: the failure that the ranks have reported, else a rank that never continued, else the first
-  // rank that gave up.
+  // Logs the cause if the exit code is 4 (a peer was lost): the failure that the ranks have reported, else a rank that was killed while it
+  // was suspended, else the first rank that ended with code 4.
   void log_cause() {
     for (const auto& child : children_) {
       const auto cause = exit_code_of(child.status) == kPeer ? reported_cause(child.output.last_lines()) : "";

@@ -22,7 +22,7 @@ struct TimeLimits {
   // After a failure: how long the other processes may run before SIGTERM, and from then until SIGKILL.
   std::chrono::milliseconds after_failure = std::chrono::seconds(4);
   std::chrono::milliseconds after_sigterm = std::chrono::seconds(1);
-  // How long the other processes may run once one has stopped on request: they may be writing checkpoints.
+  // How long the other processes may run after one has stopped on request, because they may be writing checkpoints.
   std::chrono::milliseconds after_stop = std::chrono::minutes(10);
   // A SIGINT or SIGTERM counts as a second request only if it arrives this long after the first, because the terminal and a script may both
   // send the first.
@@ -32,8 +32,8 @@ struct TimeLimits {
 struct Outcome {
   // - 0 when all processes exit with 0.
   // - The exit code of the first process that fails, or 128 + n when signal n killed it. The failure is logged with the process's last
-  //   lines, and the other processes are ended. Any other failure replaces code 4 (a peer was lost), because that process is a victim and
-  //   not the cause.
+  //   lines, and the other processes are ended. Any other failure replaces code 4 (a peer was lost), because a process that exits with
+  //   4 is not the cause.
   // - 75 (stopped on request) when a process exits with 75 and none fails; the launcher waits for the others.
   // - 130 or 143 after a second SIGINT or SIGTERM, which kills all processes.
   int exit_code = 0;

@@ -22,7 +22,7 @@ struct LauncherMessage {
   std::string detail = {};  // of kEnded: "was killed by signal 9 (Killed)"
 };
 
-// The end of the line in which a rank reports, before it exits, which rank has failed. The launcher repeats the part before it.
+// The end of the line in which a rank reports, before it exits, which rank has failed. The launcher repeats the line without this end.
 inline constexpr std::string_view kThisRankExits = "; this rank exits";
 
 // One line, with its newline.
@@ -43,12 +43,10 @@ class LauncherMessageReader {
   std::thread thread_;
 };
 
-// How a process has ended, for the log and for exit codes. `status`: from waitpid.
-
-// The exit code that a shell would report: 128 + n when signal n killed the process.
+// The exit code that a shell would report: 128 + n when signal n killed the process. `status`: from waitpid.
 int exit_code_of(int status);
 
-// Includes the last lines of the process's output, unless they are known to contain the reason already.
+// Describes for the log how a process has ended, with the last lines of its output, unless the process has already printed the reason.
 std::string describe_failure(int rank, pid_t process, int status, const std::deque<std::string>& last_lines);
 
 // Which rank has failed according to the last of these lines that ends with kThisRankExits; empty if there is none.

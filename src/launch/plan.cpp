@@ -17,6 +17,7 @@
 #include <system_error>
 
 #include "base/random.h"
+#include "base/text.h"
 #include "trainer/error.h"
 
 namespace trainer::launch {
@@ -45,7 +46,7 @@ std::vector<std::string> parse_gpus(const std::string& text) {
     }
   }
   if (std::set<std::string>(gpus.begin(), gpus.end()).size() < gpus.size()) {
-    throw UsageError(fmt::format("--gpus {}: a GPU is listed twice", text));
+    throw UsageError(fmt::format("--gpus {}: a GPU is listed twice; list each GPU once", text));
   }
   return gpus;
 }
@@ -101,8 +102,8 @@ bool is_foreign(std::string_view name) {
          std::ranges::any_of(kForeignPrefixes, [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
-// Below the range of ephemeral ports: otherwise a connection of a parallel run could get the port after this object is destroyed and before
-// its number is used.
+// The ports are below the range of ephemeral ports, because a connection of a parallel run could otherwise get the port between the end of
+// this object and the use of its number.
 constexpr int kFirstPort = 15000;
 constexpr int kLastPort = 32000;
 constexpr int kPortTries = 200;
@@ -162,7 +163,7 @@ int num_processes(const Choice& choice, const world::Environment& environment, c
   if (num_listed && count > *num_listed) {
     throw UsageError(fmt::format(
         "--nproc-per-node {} is more than the {} of --gpus {}, but each process needs its own GPU; list more GPUs or start fewer processes",
-        count, *num_listed, choice.gpus));
+        count, counted(*num_listed, "GPU"), choice.gpus));
   }
   return count;
 }
@@ -175,7 +176,7 @@ std::vector<std::string> inherited_environment() {
 
 namespace {
 
-// The part of a GPU list that a process sees: of MIG devices only its own, because CUDA uses only the first one.
+// The part of a GPU list that a process sees. From a list of MIG devices it sees only its own, because CUDA uses only the first one.
 std::string gpus_of(const std::string& list, int local_rank) {
   const auto names = split_at_commas(list);
   const bool is_mig = std::ranges::all_of(names, [](const std::string& name) { return name.starts_with("MIG-"); });
@@ -222,7 +223,8 @@ FreePort::FreePort() : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     number_ = ports(random);
     if (bind_to(descriptor(), number_)) return;
   }
-  throw Error("no free port on 127.0.0.1: " + std::generic_category().message(errno));
+  throw Error(
+      fmt::format("cannot bind a port from {} to {} on 127.0.0.1: {}", kFirstPort, kLastPort, std::generic_category().message(errno)));
 }
 
 }  // namespace trainer::launch

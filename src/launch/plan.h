@@ -1,5 +1,5 @@
 #pragma once
-// What `trainer launch` starts: its split arguments, the number of processes, the environment of each, and a port.
+// Determines what `trainer launch` starts: the arguments of its processes, their number, the environment of each, and a port.
 
 #include <filesystem>
 #include <span>

@@ -66,7 +66,7 @@ function coOccurrencePanel(evaluation) {
   const table = matrixTable(evaluation, evaluation.co_occurrence, "Images that belong to two classes: a row and a column for each class",
                             (row, index) => row[index],
                             (one, other, count, whole, share) => `${count} of ${whole} images of ${one} (${formatPercent(share)}) are also of ${other}`);
-  return panel("Classes together", element("p", { class: "muted small" }, "Images of both classes. Colour: share of the images of the row's class."), table);
+  return panel("Classes that occur together", element("p", { class: "muted small" }, "Number of images that belong to both classes. Colour: share of the images of the row's class."), table);
 }
 
 function pairsPanel(evaluation) {
@@ -93,7 +93,7 @@ function classPanel(evaluation) {
   const state = isLong ? { sorted: { column: columns.length - 1, direction: 1 }, limit: MANY_CLASSES } : { sorted: null };
   const box = element("div");
   const show = () => {
-    box.replaceChildren(sortableTable("A click on a title sorts", columns, evaluation.classes, state, show));
+    box.replaceChildren(sortableTable("Click a column title to sort by it", columns, evaluation.classes, state, show));
     if (state.limit) {
       const more = element("button", { type: "button" }, `Show all ${evaluation.classes.length} classes`);
       more.addEventListener("click", () => {
@@ -105,7 +105,7 @@ function classPanel(evaluation) {
     return box;
   };
   show();
-  const note = areIndependent ? element("p", { class: "muted small" }, "Recall, precision and F1 with the threshold of the probability that gives the best F1 here.") : null;
+  const note = areIndependent ? element("p", { class: "muted small" }, "Recall, precision and F1 at the threshold of the probability with the best F1 on these images.") : null;
   return panel("Classes", note, box);
 }
 
@@ -141,7 +141,7 @@ function squareDiagram(label) {
 // A short number for an axis.
 const axisNumber = (value) => String(Number(value.toPrecision(3)));
 
-// Predictions (upwards) over targets, both on the same scale; correct ones are on the diagonal.
+// A scatter plot of predictions (vertical) against targets (horizontal), on the same scale; correct ones are on the diagonal.
 function scatterDiagram(number) {
   const values = number.pairs.flat();
   const least = Math.min(...values), greatest = Math.max(...values);
@@ -169,7 +169,7 @@ function numbersPanel(evaluation) {
   const show = () => box.replaceChildren(scatterDiagram(numbers[Number(choice.value)]));
   choice.addEventListener("change", show);
   show();
-  return panel("Predicted and actual numbers", element("p", { class: "muted small" }, `Predicted (upwards) over actual (to the right) of ${numbers[0].pairs.length.toLocaleString("en")} images. Correct predictions lie on the dashed line.`),
+  return panel("Predicted and actual numbers", element("p", { class: "muted small" }, `Vertical: predicted; horizontal: actual; for ${numbers[0].pairs.length.toLocaleString("en")} images. Correct predictions lie on the dashed line.`),
                numbers.length > 1 ? element("label", { class: "controls" }, "Number ", choice) : null, box,
                dataTable("Errors of each number", ["Number", "Mean absolute error", "RMSE", "R²"], rows, { numbersFrom: 1 }));
 }
@@ -194,7 +194,7 @@ function reliabilityTable(bins) {
 }
 
 function calibrationPanel(evaluation) {
-  return panel("Calibration", element("p", { class: "muted small" }, "Accuracy (upwards) of the predictions of each confidence (to the right). Bars below the dashed line: predictions that are too confident."),
+  return panel("Calibration", element("p", { class: "muted small" }, "Vertical: accuracy; horizontal: confidence of the predictions. Where a bar ends below the dashed line, the predictions are too confident."),
                reliabilityDiagram(evaluation.calibration),
                element("details", {}, element("summary", {}, "As a table"), reliabilityTable(evaluation.calibration)));
 }
@@ -208,7 +208,7 @@ function operatingPointPanel(calibration) {
   const threshold = calibration.threshold;
   if (threshold) {
     rows.push([`Class ${threshold.class}`, `assigned if its probability is at least ${Number((100 * threshold.probability).toPrecision(4))}%`],
-              ["… its images that are missed", withInterval(threshold.misses)], ["… others that are falsely assigned to it", withInterval(threshold.false_alarms)]);
+              ["Its images that are missed", withInterval(threshold.misses)], ["Other images that are assigned to it", withInterval(threshold.false_alarms)]);
   }
   if (calibration.reject_below > 0) rows.push([`Rejected, less than ${formatPercent(calibration.reject_below)} probable`, withInterval(calibration.rejected)]);
   rows.push([calibration.reject_below > 0 ? "Accuracy of the others" : "Accuracy", withInterval(calibration.accuracy)]);
@@ -235,11 +235,11 @@ function precisionRecallPanel(calibration) {
     const rows = one.points.map((point) => [formatPercent(point.threshold), formatPercent(point.recall), formatPercent(point.precision)]);
     box.replaceChildren(picture, element("p", { class: "small" }, `${one.num_samples.toLocaleString("en")} images; average precision ${formatPercent(one.average_precision)}`),
                         element("details", {}, element("summary", {}, "As a table"),
-                                dataTable("What a threshold finds", ["At least", "Recall", "Precision"], rows, { numbersFrom: 0 })));
+                                dataTable("Recall and precision at each threshold", ["Threshold", "Recall", "Precision"], rows, { numbersFrom: 0 })));
   };
   choice.addEventListener("change", show);
   show();
-  return panel("Precision and recall", element("p", { class: "muted small" }, "For the images that a threshold assigns to the class: how many are correct (upwards), and how many of the class are found (to the right)."),
+  return panel("Precision and recall", element("p", { class: "muted small" }, "Each point is a threshold. Vertical: precision, the share of correct ones among the images assigned to the class; horizontal: recall, the share of the class that is found."),
                element("label", { class: "controls" }, "Class ", choice), box);
 }
 
@@ -250,7 +250,7 @@ function mistakesPanel(evaluation) {
       ? element("img", { src: mistake.image, alt: `Image ${mistake.index}`, width: 96, height: 96, loading: "lazy" })
       : null;
     return element("li", {}, element("figure", {}, picture, element(
-      "figcaption", {}, element("strong", {}, predicted), ` ${formatPercent(mistake.confidence)}`, element("br"), `is ${label}`, element("br"),
+      "figcaption", {}, element("strong", {}, predicted), ` ${formatPercent(mistake.confidence)}`, element("br"), `actual: ${label}`, element("br"),
       element("span", { class: "muted", title: mistake.name }, mistake.name ?? `sample ${mistake.index}`))));
   });
   const note = evaluation.images_note ? element("p", { class: "muted small" }, evaluation.images_note) : null;

@@ -5,7 +5,8 @@
 const CHART_ORDER = ["loss", "top1", "top5", "macro_f1", "balanced_accuracy", "mcc", "lr", "images_per_second", "data_wait", "memory_bytes"];
 // Measurements of the training process, which are folded by default.
 const DIAGNOSTICS = new Set(["lr", "images_per_second", "data_wait", "queue_depth", "memory_bytes", "grad_scale", "skipped_steps", "grad_norm"]);
-// A largest value of more than this many times the median flattens the rest of a linear axis.
+// If the largest value is more than this many times the median, the axis is logarithmic by default, because a linear one would flatten the
+// rest.
 const SPIKE = 20;
 const POWERS_OF_TWO = Array.from({ length: 50 }, (_, exponent) => 2 ** exponent);
 
@@ -80,7 +81,7 @@ class Chart {
     }).observe(this.plotBox);
   }
 
-  // Reads the curves again. A chart whose curves are the same keeps the visible range.
+  // Shows the current data. The visible range is kept if the chart still has the same curves.
   update() {
     const curves = curvesOf(this.metric);
     const isSame = () => this.plot && this.isLog === wasLog && JSON.stringify(curves.map((curve) => curve.label)) === JSON.stringify(labels);
@@ -127,7 +128,7 @@ class Chart {
     return joined;
   }
 
-  // The value at this position, or the latest one before it, because validations are rarer than training intervals.
+  // The value at this position, or the latest one before it, because validations have fewer points than training.
   valueAt(plot, column, index) {
     if (index === null || index === undefined) return this.latest[column];
     for (let i = index; i >= 0; --i) {

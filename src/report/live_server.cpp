@@ -46,7 +46,7 @@ std::string_view header(std::string_view request, std::string_view name) {
   }
 }
 
-// The port may differ, if the request comes through a tunnel from a user's computer.
+// The port is not compared, because it differs if the request comes through a tunnel from a user's computer.
 bool names_this_computer(std::string_view request) {
   const auto host = header(request, "Host");
   const auto name = host.substr(0, host.find(':'));
@@ -134,7 +134,7 @@ void LiveServer::advance(Connection& connection) const {
     connection.num_sent += static_cast<size_t>(length);
     connection.deadline = Clock::now() + kAnswerLimit;
     if (connection.num_sent < connection.answer.size()) continue;
-    // Closing the socket at once could discard the answer if the client still sends.
+    // Closing the socket at once could discard the answer if the client is still sending.
     ::shutdown(connection.socket.number(), SHUT_WR);
     connection.deadline = Clock::now() + kCloseLimit;
   }
@@ -162,10 +162,10 @@ std::string LiveServer::answer(const std::string& request) const {
   const auto path = target.substr(0, target.find(' '));
   if (!names_this_computer(request)) return refuse("403 Forbidden", "only requests to 127.0.0.1 or localhost are answered");
   if (!path.starts_with(path_)) return refuse("403 Forbidden", "open the complete address that trainer report printed");
-  if (!line.starts_with("GET ")) return refuse("405 Method Not Allowed", "only GET is answered");
+  if (!line.starts_with("GET ")) return refuse("405 Method Not Allowed", "only GET requests are answered");
   try {
     if (path == path_) return make_answer("200 OK", "text/html; charset=utf-8", content_.page());
-    if (path != path_ + "data") return refuse("404 Not Found", "there is only the page");
+    if (path != path_ + "data") return refuse("404 Not Found", "this address does not exist; open the one that trainer report printed");
     const auto tag = '"' + content_.version() + '"';
     const auto headers = fmt::format("ETag: {}\r\n", tag);
     const auto* type = "application/json";

@@ -15,7 +15,7 @@ struct LiveContent {
   std::function<std::string()> data;     // JSON
 };
 
-// Listens on 127.0.0.1 from its construction on. Because all users of this computer can reach that address, it answers only requests for
+// Listens on 127.0.0.1 once constructed. Because all users of this computer can reach that address, it answers only requests for
 // the page (path()) and its data (path() + "data"), whose addresses begin with a random token, and only requests that name this computer as
 // their host: a page of another site whose name an attacker has pointed to 127.0.0.1 cannot read them. A client that is slow or sends
 // without end does not delay others and is disconnected.

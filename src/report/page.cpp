@@ -6,7 +6,7 @@
 namespace trainer::report {
 namespace {
 
-// Text as JSON within a script element, which would end at any "</script" in it.
+// Returns JSON text for a script element, without "<", because the element would end at any "</script" in the text.
 std::string json_in_html(const history::Json& data) {
   const auto text = data.dump(-1, ' ', false, history::Json::error_handler_t::replace);
   std::string result;

@@ -1,8 +1,8 @@
-// Draws the report from the data; in a served page, again whenever there is newer data.
+// Draws the report from the data. A page of `trainer report --live` is drawn again whenever there is newer data.
 "use strict";
 
 const POLL_MILLISECONDS = 2000;
-// Further runs are only in the table.
+// With more runs, the page shows only the table.
 const MOST_CARDS = 4;
 // Keys that may differ between runs of the same experiment.
 const NAMES_OF_RUNS = new Set(["experiment", "output_dir"]);
@@ -67,10 +67,10 @@ function showRunTable() {
     { title: "Time", key: ({ run }) => run.seconds, cell: ({ run }) => formatDuration(run.seconds), isNumber: true },
   ];
   const show = () => {
-    box.replaceChildren(sortableTable("A click on a title sorts", columns, rows, runTableState, show));
+    box.replaceChildren(sortableTable("Click a column title to sort by it", columns, rows, runTableState, show));
     const groups = repetitions();
     if (groups.length > 0) {
-      box.append(dataTable("Over the seeds: mean ± standard deviation of the best values", ["Runs", "Number", "Best"], groups.map(({ indices, mean, deviation }) => {
+      box.append(dataTable("Runs that differ only in the seed: mean ± standard deviation of their best values", ["Runs", "Number", "Best"], groups.map(({ indices, mean, deviation }) => {
         const format = formatterOf(data.runs[indices[0]].best.metric);
         return [indices.map((index) => data.runs[index].name).join(", "), String(indices.length), `${format(mean)} ± ${format(deviation)}`];
       }), { numbersFrom: 1 }));
@@ -107,8 +107,8 @@ function runCard(run, index) {
 // `trouble`: the reason why the page receives no newer data.
 function showSubtitle(trouble = null) {
   const time = formatTime(data.generated);
-  const state = data.live ? `Updated live; read ${time}` : `Report of ${time}`;
-  byId("subtitle").textContent = trouble === null ? state : `Not connected: ${trouble}. Read ${time}.`;
+  const state = data.live ? `Live; last update ${time}` : `Report of ${time}`;
+  byId("subtitle").textContent = trouble === null ? state : `Not connected: ${trouble}. Last update ${time}.`;
 }
 
 function showRuns() {
@@ -133,7 +133,7 @@ function valueTable(box, rows, what) {
   const all = element("details", { open: false }, element("summary", {}, `All values of the ${what}`), table(`The ${what}`, rows, names.length > 1));
   if (names.length === 1) return box.replaceChildren(all);
   const different = rows.filter((row) => row.differs);
-  box.replaceChildren(different.length > 0 ? table("Differences", different, false) : element("p", {}, `The ${what} does not differ.`), all);
+  box.replaceChildren(different.length > 0 ? table("Differences", different, false) : element("p", {}, `All runs have the same ${what}.`), all);
 }
 
 // Parts that have not changed are kept, with everything that the user has opened and chosen in them.

@@ -19,13 +19,13 @@ namespace {
 using history::Json;
 using history::RunRecord;
 
-// The limit for each measurement of all runs together; a single run has at most kMostPoints.
+// The most points of one measurement, over all runs together. Each run gets an equal share, within the two limits below.
 constexpr size_t kMostPointsOfAll = 6000;
 constexpr size_t kMostPoints = 1500;
 constexpr size_t kFewestPoints = 100;
 constexpr size_t kMostWarnings = 50;
 
-// With the number of digits that a chart can show.
+// Rounds to the number of digits that a chart can show.
 Json rounded(double value) {
   if (!std::isfinite(value)) return {};
   return std::strtod(fmt::format("{:.5g}", value).c_str(), nullptr);
@@ -205,7 +205,7 @@ Json known_classes(const Json& given) {
                        {"recall", optional("recall")},
                        {"precision", optional("precision")},
                        {"f1", optional("f1")}});
-    // Only for samples that belong to any number of classes.
+    // Only multi-label evaluations have these two.
     for (const auto* name : {"average_precision", "threshold"}) {
       if (const auto value = number_of(one, name)) classes.back()[name] = *value;
     }
@@ -234,7 +234,7 @@ Json pairs_of(const Matrix& matrix) {
   return result;
 }
 
-// The elements of the array that have all of these numbers, reduced to these numbers.
+// Of the first `most` elements that have all the numbers in `names`, returns these numbers; other elements are skipped.
 Json with_numbers(const Json& elements, const std::vector<const char*>& names, size_t most) {
   auto result = Json::array();
   if (!elements.is_array()) return result;

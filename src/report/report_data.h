@@ -11,11 +11,11 @@
 
 namespace trainer::report {
 
-// The pictures of wrongly classified samples.
+// The images of wrongly classified samples.
 struct Pictures {
-  std::vector<std::string> data_urls = {};  // of each sample; empty: it has no picture
+  std::vector<std::string> data_urls = {};  // the image of each sample; empty: it cannot be shown
   std::vector<std::string> names = {};      // of each sample's file; empty: the sample has only an index
-  std::string note = {};                    // why pictures are missing; empty: none is missing
+  std::string note = {};                    // why images are missing; empty: none is missing
 };
 // Called with a run and the indices of samples of its validation set. Does not throw.
 using PictureReader = std::function<Pictures(const history::RunRecord& run, const std::vector<int64_t>& samples)>;
@@ -32,7 +32,7 @@ struct DataOptions {
 history::Json make_data(std::span<const history::RunRecord> runs, const DataOptions& options);
 
 // Reduces the series to about `max_points` points or fewer: the first, the last, and the least and the greatest value of each of equally
-// long parts, so that no peak is lost. NaNs are kept only in parts without other values.
+// long parts, so that the peaks stay visible. A NaN is kept only in a part without other values.
 history::Series shortened(const history::Series& series, size_t max_points);
 
 // The results of each class for the page, from evaluation.json or, for runs of earlier versions, from the confusion matrix in summary.json.

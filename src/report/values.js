@@ -7,7 +7,7 @@ const LABELS = {
   lr: "Learning rate", images_per_second: "Images per second", data_wait: "Time spent waiting for data", queue_depth: "Batches ready",
   memory_bytes: "Memory", grad_scale: "Gradient scale", skipped_steps: "Skipped steps", grad_norm: "Gradient norm",
 };
-// In addition to the metrics that the runs declare as percentages.
+// Values shown as percentages, in addition to the metrics that the runs declare as such.
 const FRACTIONS = new Set(["macro_f1", "data_wait", "calibration_error", "recall", "precision", "f1", "confidence", "accuracy"]);
 const NUM_COLOURS = 8;
 

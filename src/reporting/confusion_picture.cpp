@@ -26,7 +26,7 @@ struct Layout {
   int top;
 };
 
-// As small as the text allows, because TensorBoard scales wide pictures down.
+// The cells are as small as the text allows, because TensorBoard scales wide pictures down.
 Layout make_layout(const std::vector<int64_t>& confusion, const std::vector<std::string>& row_names) {
   constexpr size_t kMostWithCounts = 12;
   const size_t num_classes = row_names.size();
@@ -61,7 +61,7 @@ void draw_row(drawing::RgbImage& image, const Layout& layout, int row, const int
   for (int column = 0; column < layout.num_classes; ++column) {
     const int left = layout.left + column * layout.cell_width;
     const double fraction = static_cast<double>(counts[column]) / static_cast<double>(total);
-    // A pixel without colour separates the cells.
+    // One pixel of the grid's colour separates the cells.
     fill_box(image, top, left, layout.cell_height - 1, layout.cell_width - 1, shade_of(fraction));
     if (!layout.shows_counts) continue;
     draw_centred(image, top + (layout.cell_height - drawing::kTextHeight) / 2, left, layout.cell_width - 1, std::to_string(counts[column]),

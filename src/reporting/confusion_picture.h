@@ -8,7 +8,7 @@
 
 namespace trainer::reporting {
 
-// In a picture of more classes, no class could be found.
+// With more classes, the picture would be too large to find a class in it.
 inline constexpr size_t kMostClassesOfPicture = 50;
 
 // Draws the confusion matrix, [actual][predicted] row by row, of 1 to kMostClassesOfPicture classes. A darker cell stands for a greater

@@ -10,7 +10,7 @@
 
 namespace trainer::reporting {
 
-// If the class has no samples or no predictions, a fraction of them is 0.
+// A score is 0 if its denominator is 0, because the class has no samples or no predictions.
 struct ClassScores {
   int64_t num_samples = 0;
   double recall = 0;     // of the samples of the class
@@ -35,7 +35,7 @@ std::string name_of_class(const std::vector<std::string>& class_names, int64_t l
 
 Json to_json(const std::vector<CalibrationBin>& bins);
 
-// If there are no classes, their members are omitted.
+// The members for classes are omitted if there are no classes. `with_confusion`: whether to include the confusion matrix.
 Json to_json(const Evaluation& evaluation, bool with_confusion = true);
 // The same as one line.
 std::string to_json_text(const Evaluation& evaluation, bool with_confusion = true);

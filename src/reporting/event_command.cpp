@@ -49,7 +49,7 @@ std::string reason_of(int error) { return std::generic_category().message(error)
 // Both ends are close-on-exec.
 std::pair<Descriptor, Descriptor> make_pipe() {
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) throw Error("pipe: " + reason_of(errno));
+  if (pipe2(ends, O_CLOEXEC) != 0) throw Error("cannot create a pipe: " + reason_of(errno) + "; raise the limit on open files");
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
@@ -90,7 +90,7 @@ void EventCommand::send(std::string_view line) {
       waiting_ += line;
       waiting_ += '\n';
     } else if (!std::exchange(has_dropped_, true)) {
-      logger_.warn("{}: {} reads more slowly than events occur: when {} are waiting, further events are dropped; training continues",
+      logger_.warn("{}: {} reads events more slowly than they occur; while {} are waiting, further events are dropped; training continues",
                    options_.place, options_.command.front(), format_bytes(options_.most_bytes));
     }
   }
@@ -246,7 +246,7 @@ bool EventCommand::has_ended() {
   int status = 0;
   if (status_) return true;
   const auto ended = waitpid(process_, &status, WNOHANG);
-  // ECHILD: another part of this process has already read its status.
+  // ECHILD: another part of this process has already read the program's status.
   if (ended == process_ || (ended < 0 && errno == ECHILD)) status_ = status;
   return status_.has_value();
 }
@@ -258,7 +258,7 @@ bool EventCommand::has_ended_within(std::chrono::milliseconds duration) {
 }
 
 void EventCommand::terminate() {
-  logger_.warn("{}: {} has not ended {} after the end of the run; terminating it", options_.place, options_.command.front(),
+  logger_.warn("{}: {} is still running {} after the end of the run; terminating it", options_.place, options_.command.front(),
                format_duration(options_.patience));
   has_warned_ = true;
   for (const int signal_number : {SIGTERM, SIGKILL}) {

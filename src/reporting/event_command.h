@@ -22,7 +22,7 @@ struct EventCommandOptions {
   std::vector<std::string> command;                               // the program, which is found as by a shell, and its arguments; not empty
   std::string place;                                              // the beginning of messages: "x.yaml:3:14: logging.command"
   std::chrono::milliseconds patience = std::chrono::seconds(60);  // how long finish() waits for the program's end
-  size_t most_bytes = size_t{16} << 20;                           // of lines that wait for the program to read
+  size_t most_bytes = size_t{16} << 20;                           // of lines that the program has not read yet
 };
 
 // Throws UsageError, which begins with `place`, if the program cannot be found or executed. Returns its path.

@@ -15,15 +15,14 @@
 
 namespace trainer::reporting {
 
-// The values of one TensorBoard event: tensorflow/core/framework/summary.proto in protobuf's wire format, filled like by
-// torch.utils.tensorboard. A tag names a value; TensorBoard groups tags by the part before the first slash.
-
 // A hyperparameter: one value of the configuration.
 struct HParam {
   std::string name;
   std::variant<double, bool, std::string> value;
 };
 
+// The values of one TensorBoard event: tensorflow/core/framework/summary.proto in protobuf's wire format, with the same fields as
+// torch.utils.tensorboard writes. A tag names a value; TensorBoard groups tags by the part before the first slash.
 class EventValues {
  public:
   // Written as float32.

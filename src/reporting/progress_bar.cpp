@@ -107,7 +107,7 @@ std::vector<EpochTable::Column> EpochTable::columns_of(const EpochEvent& event) 
   std::vector<Column> columns;
   const auto total = std::to_string(event.num_epochs);
   columns.push_back({"", "epoch", std::max<size_t>(2 * total.size() + 1, 5), kAlways, fmt::format("{}/{}", event.epoch + 1, total)});
-  // `first` and `second`: the importances of the first two metrics, because the second is often interesting too; `further`: of the others.
+  // `first`, `second` and `further`: the importance of the first metric, of the second, and of the others.
   const auto add = [&](const char* group, const std::vector<MetricInfo>& infos, const Metrics* metrics, int first, int second,
                        int further) {
     int number = 0;
@@ -157,7 +157,7 @@ std::string EpochTable::lines(const EpochEvent& event, size_t width) {
     return sum;
   };
   while (width_of_all() > width) {
-    // Of equal ones the last is chosen, because the search goes backwards.
+    // The search is backwards in order to find the last of equally important columns.
     const auto least = std::min_element(columns.rbegin(), columns.rend(),
                                         [](const Column& one, const Column& other) { return one.importance < other.importance; });
     if (least->importance == kAlways) break;

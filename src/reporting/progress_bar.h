@@ -1,5 +1,5 @@
 #pragma once
-// The output on a terminal that is redrawn during training: the progress bar in one line, and above it the table of the epochs.
+// The output of training on a terminal: the table of the epochs, and below it the progress bar, a line that is redrawn.
 
 #include <chrono>
 #include <cstddef>
@@ -47,7 +47,6 @@ class ProgressBar {
 };
 
 // The table of the finished epochs on a terminal: a heading, and a row for each epoch.
-
 class EpochTable {
  public:
   // `metrics`: the measured metrics; details have no column, and without validation metrics no epoch is the best. `with_ema`: whether there

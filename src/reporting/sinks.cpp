@@ -50,7 +50,7 @@ void add_classes(Json& object, const std::vector<ClassMetrics>& classes, const s
   object["confusion"] = std::move(rows);
 }
 
-// Indented for people; a list of numbers, such as a row of the confusion matrix, is on one line.
+// Indented JSON for people to read; a list of numbers, such as a row of the confusion matrix, is on one line.
 std::string to_indented_text(const Json& value, const std::string& indent = "") {
   if (!value.is_structured() || value.empty()) return to_text(value);
   std::vector<std::string> parts;
@@ -173,8 +173,8 @@ class Jsonl : public Sink {
 
   void on_start(const StartEvent& event) override {
     const auto begin = event.resume.value_or(Resume{});
-    // The events before a checkpoint do not include its own, which is known only after the file is on the disk. So it is written here
-    // again.
+    // The file was truncated to its size at the checkpoint, which does not include the checkpoint's own event, because that is written only
+    // once the checkpoint is on the disk. So it is written again.
     if (begin.own_checkpoint) on_checkpoint(*begin.own_checkpoint);
     Json line = make_line(event.resume ? "resume" : "start", begin);
     if (event.resume) line["checkpoint"] = begin.checkpoint;

@@ -31,9 +31,9 @@ struct ConsoleOptions {
   bool colour = false;         // of the bar and the table
   MetricColumns metrics = {};  // of the table; without validation metrics if nothing is validated
   bool with_ema = false;       // whether the table has columns for the averaged parameters
-  bool is_quiet = false;       // stderr shows only the end
+  bool is_quiet = false;       // stderr shows only the lines at the end of the run
   bool is_verbose = false;     // stderr shows the checkpoints with kBar too
-  // Lines that follow those of the end and tell the user what to do next.
+  // Returns lines to print at the end, after the results, which tell the user what to do next.
   std::function<std::vector<std::string>(const EndEvent& event)> what_next = {};
 };
 
@@ -49,13 +49,13 @@ std::unique_ptr<Sink> make_jsonl(const std::filesystem::path& file, EventCommand
 // Writes a header and one row per epoch; cells without a value are empty. A new file has `columns`; an existing file keeps the columns of
 // its header.
 std::unique_ptr<Sink> make_csv(const std::filesystem::path& file, const MetricColumns& columns);
-// Writes the final and best metrics, seconds, images per second and the reason for the end; written once, atomically. `class_names`: as
-// below.
+// Writes the final and best metrics, seconds, images per second and the reason for the end; written once, atomically. `class_names`: of
+// each class; empty: the classes have no names.
 std::unique_ptr<Sink> make_summary(const std::filesystem::path& file, std::vector<std::string> class_names = {});
 enum class Validations { kAll, kBest };
-// Writes the result of the latest of these validations with classes (evaluation.h), replaced atomically; without the confusion matrix if
-// there are more than 200 classes. `output_names`: of each class or number; empty: they have no names. If the file cannot be written,
-// `logger`, which must outlive the sink, receives a warning.
+// Writes the result of the latest of these validations (evaluation.h) for classes, labels or numbers, replaced atomically; without the
+// confusion matrix if there are more than 200 classes. `output_names`: of each class or number; empty: they have no names. If the file
+// cannot be written, `logger`, which must outlive the sink, receives a warning.
 std::unique_ptr<Sink> make_evaluation(const std::filesystem::path& file, Validations which, std::vector<std::string> output_names,
                                       Logger& logger);
 
@@ -63,7 +63,7 @@ std::unique_ptr<Sink> make_evaluation(const std::filesystem::path& file, Validat
 struct TensorboardRun {
   std::string config_text = {};                       // the resolved configuration
   std::vector<HParam> hparams = {};                   // the same, flat
-  bool has_new_config = true;                         // false: if `folder` has event files, these two are in them
+  bool has_new_config = true;                         // whether to write these two even if `folder` already has files
   std::optional<drawing::RgbImage> first_batch = {};  // images of the first training batch
   std::vector<std::string> class_names = {};          // of each class; empty: the classes have no names
 };

@@ -51,7 +51,7 @@ void add_scalars(EventValues& values, const std::string& prefix, const Metrics& 
   }
 }
 
-// A Markdown code block, indented, because the text may contain any other end mark.
+// An indented code block of Markdown. The text could contain the end mark of a fenced one.
 std::string to_code_block(const std::string& text) {
   std::string block;
   std::istringstream lines(text);

@@ -64,7 +64,7 @@ std::string to_line(const Fields& fields) {
 
 Fields fitted(Fields fields, size_t width) {
   while (to_line(fields).size() > width) {
-    // Of equal ones the last is chosen, because the search goes backwards.
+    // The search is backwards in order to find the last of equally important fields.
     const auto least = std::min_element(fields.rbegin(), fields.rend(),
                                         [](const Field& one, const Field& other) { return one.importance < other.importance; });
     if (least->importance == Field::kAlways) break;

@@ -42,8 +42,8 @@ Fields fitted(Fields fields, size_t width);
 // Has no line break at the end.
 std::string wrapped(const Fields& fields, size_t width);
 
-// The number of columns to use if `stream` is a terminal: all but the last, because many terminals wrap when it is written; 79 if the width
-// of the terminal is unknown.
+// The number of columns to use if `stream` is a terminal, else nullopt: all but the last, because many terminals wrap when it is written;
+// 79 if the width of the terminal is unknown.
 std::optional<size_t> line_width(std::FILE* stream);
 
 inline double unix_seconds() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
@@ -73,8 +73,8 @@ inline void add_scores(Json& object, const ValidationEvent& event) {
 }
 
 // On one line, or with `indent` spaces for each level. Numbers are read back as the same doubles. Always valid JSON: numbers that are not
-// finite become null, and bytes that are not UTF-8 (of a path in a message) the replacement character. Safe for a terminal, because all
-// control characters are escaped.
+// finite become null, and bytes that are not UTF-8 (as in the path of a message) become the replacement character. Safe for a terminal,
+// because all control characters are escaped.
 std::string to_text(const Json& value, int indent = -1);
 
 }  // namespace trainer::reporting

@@ -51,7 +51,7 @@ void refuse_link(const std::filesystem::path& run_directory, const std::filesyst
   std::error_code no_link;
   const auto target = std::filesystem::read_symlink(file, no_link);
   if (no_link) return;
-  fail(run_directory, fmt::format("{} is a symbolic link to {}, which is not followed: remove it; {}",
+  fail(run_directory, fmt::format("{} is a symbolic link to {}, which is not followed; remove the link, or {}",
                                   file.lexically_relative(run_directory).string(), target.string(), kRemedy));
 }
 
@@ -81,7 +81,7 @@ bool is_checkpoint(std::string_view name) {
   return name.size() >= kLeastLength && name.starts_with("step_") && name.ends_with(".pt") && is_number(name.substr(5, name.size() - 8));
 }
 
-// The same for event files. TensorBoard's own writers append another number after the process.
+// The same for event files. Those of other TensorBoard writers have one more number at the end.
 bool is_event_file(std::string_view name) {
   constexpr std::string_view kPrefix = "events.out.tfevents.";
   const auto process = name.rfind('.');

@@ -33,7 +33,7 @@ class RunDirectory {
   RunDirectory& operator=(const RunDirectory&) = delete;
 
   // To be called before anything is written: throws UsageError when another run has taken the folder, which is possible after the folder or
-  // the lock file was removed. If the folder is only missing, writing fails anyway.
+  // the lock file was removed. Accepts a missing folder, because writing into it fails.
   void check_lock() const;
 
   const std::filesystem::path& path() const { return path_; }

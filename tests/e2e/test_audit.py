@@ -106,7 +106,7 @@ class AuditTest(FolderCase):
                       "    (they make the results of that part too good; remove them from one part, or keep copies together (dataset.split.group))\n"
                       "    validation sample 2, data/val/cat/copy.png (cat)\n      matches training sample 1, data/train/cat/1.png (cat), the same pixels\n"
                       "    validation sample 5, data/val/dog/larger.png (dog)\n      matches training sample 6, data/train/dog/2.png (dog), similarity 0.9", run.out)
-        self.assertTrue(run.out.endswith("\nthis data set damages results; --json lists all, and --page shows the images\n"), run.out)
+        self.assertTrue(run.out.endswith("\nthis data set has problems that damage results; --json lists all findings, and --page shows the images\n"), run.out)
         found = self.findings(code=3)
         self.assertEqual(self.names(found["leaks"]), [("val/cat/copy.png", "train/cat/1.png"), ("val/dog/larger.png", "train/dog/2.png")])
         self.assertEqual([(one["same_pixels"], one["part"], one["same_as"]["part"]) for one in found["leaks"]],

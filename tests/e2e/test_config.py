@@ -189,7 +189,7 @@ class ConfigTest(FolderCase):
 
     def test_init_where_no_data_set_is(self):
         run = self.init("--data", self.folder / "absent", code=2)
-        self.assertEqual(run.err, f"error: --data {self.folder}/absent: there is no such folder\n")
+        self.assertEqual(run.err, f"error: --data {self.folder}/absent: there is no such file or folder; correct the path\n")
         run = self.init("--data", self.folder, code=3)
         self.assertTrue(run.err.startswith(f"error: --data {self.folder}: no data set is recognised there: it has neither folders of images "), run.err)
         self.assertFalse(self.file.exists())

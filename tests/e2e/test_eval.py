@@ -278,7 +278,7 @@ class PredictTest(ImageExperiment):
 
     def test_long_arguments(self):
         no_image = "no image to classify; name image files, folders, or - for a list on stdin"
-        bad_image = "1 path cannot be used, as named above; no image was classified"
+        bad_image = "1 path cannot be used, for the reasons above; no image was classified"
         for argument, code, message in (("a.b=" + "x" * 100_000, 2, no_image), ("a." + "b." * 50_000 + "c=1", 3, bad_image),
                                         ("x" * 100_000, 3, bad_image)):
             refusal = self.refusal("predict", "--checkpoint", self.checkpoint, argument, code=code)
@@ -447,7 +447,7 @@ class PredictTest(ImageExperiment):
                 (["runtime.device=cpu"], 2, "no image to classify; name image files, folders, or - for a list on stdin"),
                 (["a.png", "runtime.devise=cpu"], 2, 'command line: runtime.devise: unknown key; did you mean "device"?'),
                 (["a.png", "--top-k", "0"], 2, "--top-k"),
-                (["images"], 3, "error: 1 path cannot be used, as named above; no image was classified"),
+                (["images"], 3, "error: 1 path cannot be used, for the reasons above; no image was classified"),
                 (["a.png", "--config", "none.yaml"], 2, "none.yaml")):
             with self.subTest(args):
                 self.assertIn(message, self.refusal("predict", "--checkpoint", self.checkpoint, *args, code=code))

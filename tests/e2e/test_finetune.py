@@ -47,11 +47,11 @@ WRONG = [
     ([CACHED, "dataset.batch_transforms=[mixup]"], f"dataset.batch_transforms: batch transforms mix images, but only features are cached; remove them, {OFF}"),
     ([CACHED, "dataset.distribution=scatter"], f"dataset.distribution: features can be cached only if each process reads its own samples; set local, {OFF}"),
     ([CACHED, "dataset.on_error=skip"], f"dataset.on_error: an image that cannot be read has no features; set fail, {OFF}"),
-    ([CACHED, "validation.tta=flip"], f"validation.tta: views need the image, but only its features are cached; set none, {OFF}"),
+    ([CACHED, "validation.tta=flip"], f"validation.tta: test-time augmentation needs the images, but only their features are cached; set none, {OFF}"),
     ([CACHED, "training.unfreeze_after=1"],
      "training.unfreeze_after: given together with training.cache_features; train the frozen network first, then start another run with model.init_from"),
     (["training.unfreeze_after=3"], "training.unfreeze_after: has no effect, because it is not less than training.epochs; choose fewer epochs"),
-    (["training.unfreeze_after=1", "model.freeze=[]"], "training.unfreeze_after: has no effect without model.freeze; remove it"),
+    (["training.unfreeze_after=1", "model.freeze=[]"], "training.unfreeze_after: has no effect without model.freeze; set model.freeze, or remove this key"),
     (["training.unfreeze_after=0"], "training.unfreeze_after: expected an integer >= 1"),
     (["optimizer.layer_decay=0"], "optimizer.layer_decay: expected a number from 0 to 1 (0 excluded) or null, got 0"),
     (["optimizer.layer_decay=1.1"], "optimizer.layer_decay: expected"),
@@ -116,7 +116,7 @@ class CachedFeaturesTest(FinetuneCase):
         self.assertEqual(equal_runs.results_of(computed)[0], equal_runs.results_of(cached)[0])
         self.assertEqual(equal_runs.tensors(computed), equal_runs.tensors(cached))
         log = self.log(cached)
-        self.assertRegex(log, r"computing the features of 120 training images took [\d.]+ s, saved in each further epoch; kept in \S+/home/features/")
+        self.assertRegex(log, r"computing the features of 120 training images took [\d.]+ s, which later epochs save; stored in \S+/home/features/")
         # The checkpoint is that of a network for images.
         evaluated = trainer("eval", "--checkpoint", cached / "checkpoints" / "last.pt")
         self.assertEqual(evaluated.returncode, 0, evaluated.err)
@@ -202,7 +202,7 @@ class CachedFeaturesTest(FinetuneCase):
         synthetic = ["dataset={name: synthetic, shape: [3, 32, 32], num_classes: 10, num_train: 64, num_validation: 16}", "dataset.train_transforms=[]",
                      "dataset.validation_transforms=[]"]
         run_dir = self.train("run", CACHED, *synthetic)
-        self.assertRegex(self.log(run_dir), r"computing the features of 64 training images took [\d.]+ s, saved in each further epoch\n")
+        self.assertRegex(self.log(run_dir), r"computing the features of 64 training images took [\d.]+ s, which later epochs save\n")
         self.assertEqual(self.features(), [])
 
 

@@ -169,7 +169,7 @@ class LaunchTest(unittest.TestCase):
             (["--"], 2, "", "nothing to start"),
             (["--nproc-per-node"], 2, "", "--nproc-per-node: its value is missing"),
             (["--nproc-per-node", "0", "list", "models"], 2, "", "--nproc-per-node 0: expected auto or a number"),
-            (["--gpus", "0,0", "list", "models"], 2, "", "--gpus 0,0: a GPU is listed twice"),
+            (["--gpus", "0,0", "list", "models"], 2, "", "--gpus 0,0: a GPU is listed twice; list each GPU once"),
             (["list", "modells"], 2, "", "modells"),
             (["list", "models", "--nproc-per-node", "1"], 2, "",
              "error: trainer launch: --nproc-per-node is an option of the launcher; put it before list\n"),

@@ -273,8 +273,8 @@ class LmdbTest(unittest.TestCase):
         self.refuse(2, f"--output: {self.packed}/train exists already; name another folder, or remove it")
         (self.packed / "unfinished").touch()
         (self.packed / "val").mkdir()
-        self.refuse(2, f"{self.packed} was begun with validation images, which image_folder does not have now; continue as it was begun, or remove "
-                    "that folder")
+        self.refuse(2, f"{self.packed}: this unfinished copy was begun with validation images, which image_folder does not have now; add them again, or "
+                    "remove the folder")
         self.packed = self.data / "cat" / "00000.png"
         self.refuse(1, f"cannot create {self.packed}: Not a directory")
 

@@ -133,7 +133,7 @@ class PluginsTest(unittest.TestCase):
         refuse("libnone.so", 'there is no plug-in "libnone.so" in this folder or in the library path (LD_LIBRARY_PATH); build it, or correct the path')
         (self.folder / "text.so").write_text("no library")
         refuse(self.folder / "text.so", f'the plug-in "{self.folder}/text.so" cannot be loaded: {self.folder}/text.so: file too short; build it again with the library')
-        refuse(PREFIX / "lib/trainer/libtrainer_images.so", f'"{PREFIX}/lib/trainer/libtrainer_images.so" is not a plug-in for trainer; it defines no TRAINER_PLUGIN()')
+        refuse(PREFIX / "lib/trainer/libtrainer_images.so", f'"{PREFIX}/lib/trainer/libtrainer_images.so" is not a plug-in for trainer, because it has no TRAINER_PLUGIN(); correct the path, or add this macro')
         self.refused("plugins: expected a list", "validate", *MOBILENET, "model={name: resnet20}", "plugins=5")
         # The same components twice.
         shutil.copy(NETWORK, self.folder / "libcopy.so")

@@ -167,7 +167,7 @@ class PredictLibraryTest(ImageExperiment):
         weights = self.folder / "weights.pt"
         self.printed("export", "--checkpoint", self.checkpoint, "--format", "state_dict", "--output", weights)
         for args, text in ((("none.pt",), "none.pt: there is no such file; check the path"), ((empty,), f"{empty}: "), ((self.checkpoint, b"tpu"), 'the device "tpu" is neither cpu nor cuda'),
-                           ((weights,), f"{weights}: it holds weights but no experiment; give a checkpoint of trainer"),
+                           ((weights,), f"{weights}: it holds weights but no experiment; give a checkpoint written by trainer"),
                            ((self.checkpoint, None, 6), "the flags 6 are neither 0 nor TRAINER_AVERAGED")):
             found = self.library.open(*args)
             self.assertIsInstance(found, str)

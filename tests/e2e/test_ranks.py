@@ -184,7 +184,7 @@ class RanksTest(unittest.TestCase):
     def test_a_missing_rank_is_named(self, row):
         zero = self.together([start_rank(0, 3, free_port(), *RANDOM, "distributed.timeout_seconds=1", "--run-dir", self.folder / "run")])[0]
         row.check(self, zero.err, zero.returncode)
-        self.assertIn("2 of 3 ranks did not join within 1.0s: 1, 2", zero.err)
+        self.assertIn("2 of 3 ranks did not join within 1.0s: ranks 1, 2", zero.err)
 
     @plants("A rank is late", "Rank 0 is late")
     def test_a_late_rank_is_waited_for(self, late, late_0):
@@ -233,10 +233,10 @@ class RanksTest(unittest.TestCase):
         # A rank reports once more when the reason changes ("no answer" of a slow connection becomes "no connection").
         again = "(rank 1: warning: rank 1 is waiting up to .* for rank 0 at .*\n)*"
         stopped = "error: stopped on request before all ranks had joined: "
-        for waiting, asked, after, expected in (((0,), 0, "waiting for", [stopped + "1 of 3 ranks have joined; waiting for 1, 2\n"]),
-                                                ((0,), 0, "rank 0 of 3", [soon + stopped + "1 of 3 ranks have joined; waiting for 1, 2\n"]),
+        for waiting, asked, after, expected in (((0,), 0, "waiting for", [stopped + "1 of 3 ranks have joined; waiting for ranks 1, 2\n"]),
+                                                ((0,), 0, "rank 0 of 3", [soon + stopped + "1 of 3 ranks have joined; waiting for ranks 1, 2\n"]),
                                                 ((1,), 1, "is waiting up to", [again + f"(rank 1: {soon})?" + again + stopped + "rank 0 could not be reached\n"]),
-                                                ((0, 1), 1, "waiting for", [stopped + "2 of 3 ranks have joined; waiting for 2\n", again + f"(rank 1: {soon})?" + again + f"rank 1: {now}"])):
+                                                ((0, 1), 1, "waiting for", [stopped + "2 of 3 ranks have joined; waiting for rank 2\n", again + f"(rank 1: {soon})?" + again + f"rank 1: {now}"])):
             with self.subTest(waiting=waiting, asked=asked, after=after):
                 port = free_port()
                 ranks = {rank: start_rank(rank, 3, port, *RANDOM, "--run-dir", self.folder / "run") for rank in waiting}

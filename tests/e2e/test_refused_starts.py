@@ -33,7 +33,7 @@ class RefusedStartsTest(ProgramCase):
         self.assertEqual(run.returncode, 2)
         self.assertEqual(run.err.splitlines(), [
             f"{config}:3:15: model.name: demo_conv takes samples of shape 3x32x32, but synthetic has 3x28x28 after "
-            "dataset.train_transforms",
+            "dataset.train_transforms; change these transforms, or choose another network",
             f"{config}:3:39: model.num_classes: demo_conv has 7 outputs, but synthetic has 10 classes",
             f"{config}:5:19: optimizer.name: sam processes each batch twice, so it cannot accumulate 2 micro-steps; set "
             "training.accumulation_steps: 1",
@@ -51,12 +51,12 @@ class RefusedStartsTest(ProgramCase):
             (["--resume", empty], 2,
              f"error: --resume {empty}: this folder contains no checkpoint; give the folder of a run that has saved one, or a file"),
             (["dataloader.batch_size=2000"], 2,
-             "error: command line: dataloader.batch_size: 1024 training images are fewer than one batch of 2000; lower it, or set "
+             "error: command line: dataloader.batch_size: 1024 training samples are fewer than one batch of 2000; lower it, or set "
              "dataloader.drop_last: false"),
             (["model={name: resnet18}", "dataset={name: synthetic, num_train: 15}", "loss={name: cross_entropy}", "dataloader.batch_size=7",
               "dataloader.drop_last=false"], 2,
-             "error: command line: dataloader.drop_last: the last batch of an epoch is one image, and the batch normalisation layer4.0.bn1 "
-             "cannot train on it, because it has one value per channel there; set dataloader.drop_last: true, or another "
+             "error: command line: dataloader.drop_last: the last batch of an epoch has only one image, so the batch normalisation "
+             "layer4.0.bn1 would get one value per channel, whose variance is undefined; set dataloader.drop_last: true, or another "
              "dataloader.batch_size"),
         ):
             with self.subTest(args=args):
@@ -79,7 +79,7 @@ class RefusedStartsTest(ProgramCase):
             (["seed=7"], 2, "belongs to another run (seed: 7, not 42)"),
             (["model.freeze=[fc.bias]"], 2, "belongs to another run (model.freeze: [fc.bias], not [])"),
             (["optimizer.groups=[{parameters: [fc.bias]}]"], 2, "belongs to another run (optimizer.groups: [{parameters: [fc.bias]"),
-            (["dataloader.batch_size=2000"], 2, "1024 training images are fewer than one batch of 2000"),
+            (["dataloader.batch_size=2000"], 2, "1024 training samples are fewer than one batch of 2000"),
             (["lr_scheduler={warmup_steps: 200}"], 2, "the warm-up of 200 steps must be shorter than the training run of 160 steps"),
         ):
             with self.subTest(args=args):
@@ -99,11 +99,11 @@ class RefusedStartsTest(ProgramCase):
         settings = ["--config", config, "checkpoint.mode=min", "training.accumulation_steps=3", f"model.init_from={weights}",
                     "model.init_strict=false"]
         of_the_file = [
-            f"warning: {config}:6:45: lr_scheduler.milestones: epoch 9 is not reached in 2 epochs of training",
+            f"warning: {config}:6:45: lr_scheduler.milestones: epoch 9 is not reached in 2 epochs of training; remove it, or raise training.epochs",
             "warning: command line: checkpoint.mode: min keeps the checkpoint with the lowest validation/top1 as the best one, but a higher value is better; remove mode",
         ]
         of_the_run = [
-            "warning: command line: training.accumulation_steps: an epoch has fewer than 3 micro-steps, so each epoch is one step of 2",
+            "warning: command line: training.accumulation_steps: an epoch has fewer than 3 micro-steps, so each epoch is one step of 2 micro-steps",
             f"warning: command line: model.init_from: only 1 of the 4 tensors of the network are in {weights}; the others start with random values",
         ]
         shown = trainer("config", "show", *settings)

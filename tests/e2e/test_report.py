@@ -283,7 +283,7 @@ class ReportTest(unittest.TestCase):
         view.wait_for("document.querySelector('#run-table table') !== null")
         text = view.evaluate("document.querySelector('#run-table').textContent")
         self.assertIn("50.00%", text)
-        self.assertNotIn("Over the seeds", text)
+        self.assertNotIn("Runs that differ only in the seed", text)
 
     def test_a_long_run_makes_a_small_page(self):
         folder = self.folder / "long"
@@ -369,9 +369,9 @@ class ReportTest(unittest.TestCase):
             view.wait_for("data.runs[0].state === 'stopped'")
             # From here on all answers are 304.
             view.evaluate("window.realFetch = fetch; window.fetch = () => Promise.reject(); null")
-            view.wait_for(f"{subtitle}.startsWith('Not connected: trainer report has ended, or cannot be reached. Read ')")
+            view.wait_for(f"{subtitle}.startsWith('Not connected: trainer report has ended, or cannot be reached. Last update ')")
             view.evaluate("window.fetch = realFetch; null")
-            view.wait_for(f"{subtitle}.startsWith('Updated live; read ')")
+            view.wait_for(f"{subtitle}.startsWith('Live; last update ')")
         unchanged, body = self.request(port, path=f"{path}data", **{"If-None-Match": answer.getheader("ETag")})
         self.assertEqual((unchanged.status, body), (304, ""))
         many_ranges = "bytes=" + ",".join(["0-"] * 2600)

@@ -97,12 +97,12 @@ class SlurmTest(EqualRunsCase):
         """The rank fails before the ranks meet; otherwise the others would wait ten minutes for it."""
         trainer = self.folder / "all_but_3"
         # Slurm ends the others by a signal, which they must be there to catch: its job has the highest code of all tasks.
-        others_wait = f"grep -q '3 of 4 ranks have joined; waiting for 3' {self.folder}/all_but_3.log"
+        others_wait = f"grep -q '3 of 4 ranks have joined; waiting for rank 3' {self.folder}/all_but_3.log"
         trainer.write_text(f'#!/bin/sh\ntest "$SLURM_PROCID" != 3 && exec {BINARY} "$@"\nuntil {others_wait}; do sleep 0.1; done\nexit 1\n')
         trainer.chmod(0o755)
         job = self.submit("all_but_3", TWO_NODES, trainer=trainer)
         self.wait_for_text("task 3: Exited with exit code 1", job)
-        self.assertIn("3 of 4 ranks have joined; waiting for 3 on 127.0.0.2", self.output())
+        self.assertIn("3 of 4 ranks have joined; waiting for rank 3 on 127.0.0.2", self.output())
         begin = time.monotonic()
         self.assertEqual(self.rig.end(job), ("FAILED", 4), self.output())
         self.assertLess(time.monotonic() - begin, 10)

@@ -131,9 +131,9 @@ class SplitTest(FolderCase):
     def test_what_does_not_fit_is_refused(self):
         for override, text in (
             ("dataset.split={validation: 0}", "dataset.split.validation: must be greater than 0; to hold out nothing, remove dataset.split"),
-            ("dataset.split={validation: 0.6, test: 0.4}", "dataset.split.validation: leaves no training samples, together with test; lower one of them"),
+            ("dataset.split={validation: 0.6, test: 0.4}", "dataset.split.validation: the sum of validation and test must be less than 1; lower one of them"),
             ("dataset.split={fold: 1}", "dataset.split.fold: has no effect without folds; set folds, or remove it"),
-            ("dataset.split={folds: 3, fold: 3}", "dataset.split.fold: must be less than folds; the first is 0"),
+            ("dataset.split={folds: 3, fold: 3}", "dataset.split.fold: must be less than folds, because folds are counted from 0"),
             ("dataset.split={folds: 1}", "dataset.split.folds: expected an integer from 2 to 1000 or null, got 1"),
             ('dataset.split={group: "("}', 'dataset.split.group: "(" is not a regular expression'),
             ('dataset.split={group: "zz"}', 'dataset.split.group: "zz" does not match "bad/p0_0.png"; change it so that each image has a group'),
@@ -190,7 +190,7 @@ class SplitTest(FolderCase):
             self.assertEqual(view.messages, [])
         (self.folder / "cv/crossval.json").write_text("{")
         report = trainer("report", "cv", cwd=self.folder)
-        self.assertEqual((report.returncode, report.err), (3, "error: cv/crossval.json: it is damaged; `trainer crossval` writes it again\n"))
+        self.assertEqual((report.returncode, report.err), (3, "error: cv/crossval.json: the file is damaged; run `trainer crossval` again, which writes it\n"))
         # The same as without an interruption.
         shutil.rmtree(self.folder / "cv")
         self.run_ok(*command)

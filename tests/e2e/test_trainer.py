@@ -225,7 +225,7 @@ class TrainerTest(ProgramCase):
         self.assertTrue(replayed.out.endswith(f"\nfirst not finite: {first}, as in the run\n"), replayed.out)
         finite = trainer("replay", folder, "runtime.dtype=float64", "amp.enabled=false")
         self.assertEqual(finite.returncode, 1, finite.out)
-        self.assertEqual(finite.err.splitlines()[-1], f"error: step {step} is finite this time; in the run {first} was not")
+        self.assertEqual(finite.err.splitlines()[-1], f"error: step {step} is finite in this repetition, but in the run {first} was not finite")
         nothing = trainer("replay", self.folder)
         self.assertEqual(nothing.returncode, 3)
         self.assertIn(f"{self.folder}/step.json: there is no such file; use the folder named in the run's message", nothing.err)
@@ -235,7 +235,7 @@ class TrainerTest(ProgramCase):
         # With these weights the first step is not finite; with initial weights it would be finite.
         write_safetensors(weights, {"fc.weight": ([10, 10], [3e38] * 100), "fc.bias": ([3], [0] * 3)})
         run = self.train("--config", LINEAR, f"model.init_from={weights}", "model.init_strict=false")
-        self.assertIn(f"the model starts with 1 tensor of {weights}; skipped: not fitting fc.bias (Float[3], not Float[10])\n", run.err)
+        self.assertIn(f"the model starts with 1 tensor of {weights}; skipped: not fitting fc.bias (Float[3] in the file, Float[10] in the model)\n", run.err)
         self.assertIn("step 0 is not finite", run.err)
         missing = trainer("--config", LINEAR, f"model.init_from={self.folder}/absent.pt", "--run-dir", self.folder / "again")
         self.assertEqual((missing.returncode, f"{self.folder}/absent.pt" in missing.err), (5, True), missing.err)

@@ -98,7 +98,7 @@ class ValidateTest(unittest.TestCase):
         args = ["--config", LINEAR, "optimizer.lrr=1", "dataloader.batch_size=2000", "loss={name: mse, reduction: 3}"]
         run = validate(*args)
         self.assertEqual((run.returncode, run.stdout), (2, ""))
-        for text in ("optimizer.lrr: unknown key", "loss.reduction: unknown key", "1024 training images are fewer than one batch of 2000"):
+        for text in ("optimizer.lrr: unknown key", "loss.reduction: unknown key", "1024 training samples are fewer than one batch of 2000"):
             self.assertIn(text, run.stderr)
         run = validate(*args, "--json")
         self.assertEqual(run.returncode, 2)

@@ -227,11 +227,11 @@ class WeightsTest(FolderCase):
             self.assertIn(message, run.err)
         for model, message in (
                 ("{name: resnet20, weights: default}", "model.weights: there are no published weights of resnet20; `trainer weights list` shows"),
-                ("{name: resnet50, weights: v1}", 'model.weights: "v1" is not one of imagenet1k_v2, imagenet1k_v1, or the address of a file (https://… or file:///…); model.init_from reads a file by its path'),
+                ("{name: resnet50, weights: v1}", 'model.weights: "v1" is neither one of imagenet1k_v2, imagenet1k_v1 nor the URL of a file (https://… or file:///…); model.init_from reads a file by its path'),
                 ("{name: resnet50, weights: default, init_from: x.pt}", "model.weights: given together with model.init_from; keep one of them"),
-                ("{name: resnet50, weights: default, weights_mirror: /x}", 'model.weights_mirror: "/x" is not an address; write https://'),
-                ("{name: resnet50, weights: https://x.invalid/}", 'model.weights: the address "https://x.invalid/" does not end with the name of a file'),
-                ("{name: resnet50, weights: https://x.invalid/x.pth, weights_mirror: file:///x}", "model.weights_mirror: has no effect if model.weights is an address"),
+                ("{name: resnet50, weights: default, weights_mirror: /x}", 'model.weights_mirror: "/x" is not a URL; write https://'),
+                ("{name: resnet50, weights: https://x.invalid/}", 'model.weights: the URL "https://x.invalid/" does not end with the name of a file; add the name'),
+                ("{name: resnet50, weights: https://x.invalid/x.pth, weights_mirror: file:///x}", "model.weights_mirror: has no effect if model.weights is a URL"),
                 ("{name: resnet50, weights: default, in_channels: 1}", "model.weights: published weights need images with 3 channels, but those of synthetic have 1; remove this key"),
                 ("{name: resnet50, weights_mirror: file:///x}", "model.weights_mirror: has no effect without model.weights; set model.weights, or remove it")):
             config = self.folder / "x.yaml"

@@ -176,7 +176,7 @@ class CalibrateTest(unittest.TestCase):
         text = self.trainer("eval", "--checkpoint", self.checkpoint, "--data", others)
         self.assertIn("; there are no images of it, ", text)
         if found["accuracy"] is None:
-            self.assertIn("accuracy           unknown, because no image is left\n", text)
+            self.assertIn("accuracy           unknown, because all images are rejected\n", text)
 
     def test_what_the_report_gets(self):
         """Reliability before and after, and the curve of each class, which are those of torchmetrics."""

@@ -241,7 +241,7 @@ class ExportImagesTest(unittest.TestCase):
             self.assertIn(text, self.trainer(*args, *flags, code=2))
         state = torch.load(self.checkpoint, weights_only=True)
         torch.save({**state, "config": config.replace("center_crop", "random_crop")}, self.checkpoint)
-        self.assertIn("dataset.validation_transforms[1]: random_crop cannot be part of an exported network; only resize, letterbox, pad with padding_mode constant, center_crop and normalize can. Change it, or add --input tensor to export the network without its transforms", self.trainer(*args, code=2))
+        self.assertIn("dataset.validation_transforms[1]: random_crop cannot be part of an exported network; use only resize, letterbox, pad with padding_mode constant, center_crop and normalize, or add --input tensor to export the network without its transforms", self.trainer(*args, code=2))
         self.trainer(*args, "--input", "tensor")
         # Images of one size are resized to it first, which is not one of the experiment's transforms.
         self.make("one size")
@@ -255,7 +255,7 @@ class ExportImagesTest(unittest.TestCase):
         state = torch.load(self.checkpoint, weights_only=True)
         state["model"]["bn1.running_var"][3] = 1e6
         torch.save(state, self.checkpoint)
-        self.assertIn("--fp16: bn1.running_var has values above 65504", self.trainer(*args, "--fp16", code=2))
+        self.assertIn("--fp16: bn1.running_var has values beyond 65504", self.trainer(*args, "--fp16", code=2))
         for form, flag in (("safetensors", "--input=images"), ("state_dict", "--outputs=logits"), ("torchscript", "--fp16"), ("torchscript", "--batch-size=2")):
             text = self.trainer("export", "--checkpoint", self.checkpoint, "--format", form, "--output", self.folder / "y", flag, code=2)
             self.assertIn(f"{flag.split('=')[0]} is for --format onnx", text)

@@ -334,7 +334,7 @@ class ImageDepthsTest(FolderCase):
         files = [(".npy", RNG.integers(0, 65536, (9, 8, 2), dtype=np.uint16)), (".npy", RNG.normal(size=(9, 8, 2)).astype(np.float32))]
         process = trainer("data", "check", "--config", self.configured(files))
         self.assertEqual(process.returncode, 3, process.err)
-        self.assertEqual(process.out.count("it has numbers, but the first image of the data set has values of 16 bits; save all images with the same type of values"), 2)
+        self.assertEqual(process.out.count("it has signed or floating-point values, but the first image of the data set has values of 16 bits; save all images with the same type of values"), 2)
 
     def test_arrays_that_cannot_be_read_are_named(self):
         config = self.configured([(".npy", np.zeros((9, 8), np.int64))])

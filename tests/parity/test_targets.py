@@ -232,7 +232,7 @@ class TargetsTest(unittest.TestCase):
             ("numbers", ["task.name=multi_label", "loss={name: bce}"], "task.name: multi_label needs targets with any number of classes per image, but csv has numbers; remove the task section"),
             ("numbers", ["loss={name: huber, delta: 0}"], "loss.delta: expected a number > 0, got 0"),
             ("numbers", ["checkpoint.monitor=validation/map"], "checkpoint.monitor: the task regression does not measure validation/map; choose validation/loss"),
-            ("numbers", ["dataset.columns=[height]"], 'has no column "height", but length, weight; correct it, or dataset.columns'),
+            ("numbers", ["dataset.columns=[height]"], 'has no column "height", only length, weight; correct that line or dataset.columns'),
         ):
             self.assertIn(text, self.refusal("--config", f"{name}.yaml", "--run-dir", "refused", *overrides))
         self.assertIn("--reject-below: the network does not choose one class for each image",
@@ -305,7 +305,7 @@ class TargetsTest(unittest.TestCase):
         swapped = [line.split(",") for line in (self.folder / "train_numbers.csv").read_text().splitlines()]
         (self.folder / "swapped.csv").write_text("".join(f"{a},{c},{b}\n" for a, b, c in swapped))
         text = self.refusal("--config", "numbers.yaml", "--run-dir", "run_swapped", "--resume", str(self.checkpoint("numbers")), "training.epochs=4", "dataset.train=swapped.csv")
-        self.assertIn("this network was trained on the numbers length, weight, but those of the data are weight, length now", text)
+        self.assertIn("this network was trained on the targets length, weight, but the targets of the data are weight, length now", text)
 
     def test_validate_needs_no_data(self):
         for name in ("classes", "numbers"):

@@ -30,7 +30,7 @@ struct Node {
 
   Kind kind = Kind::kNull;
   std::string text;     // of a scalar
-  bool quoted = false;  // it is text, even if it looks like a number
+  bool quoted = false;  // the scalar is text, even if it looks like a number
   Position position;
   std::vector<Node> items;      // of a list
   std::vector<Member> members;  // of a map, in the order of the file, names unique
@@ -53,8 +53,8 @@ struct Node::Member {
 // One described key, bound to the struct member that it fills.
 struct Key {
   std::string name;
-  std::string type;   // for people: "integer", "number or null", "list of numbers", "cpu | cuda | auto"
-  std::string range;  // for people: ">= 1", "0 to 1", or empty
+  std::string type;   // for messages and documentation: "integer", "number or null", "list of numbers", "cpu | cuda | auto"
+  std::string range;  // for messages and documentation: ">= 1", "0 to 1", or empty
   std::string unit;
   std::string doc;
   bool required = false;
@@ -87,7 +87,7 @@ struct Key {
 struct Check {
   std::string key;
   bool is_warning = false;
-  std::function<std::string()> find;  // what is wrong; empty: nothing
+  std::function<std::string()> find;  // returns what is wrong; empty: the check has passed
 };
 
 }  // namespace trainer

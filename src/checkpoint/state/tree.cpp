@@ -187,8 +187,10 @@ void load_state_of(torch::nn::Module& module, const View& view) {
   for (const auto& key : view.keys()) {
     if (state.find(key) == nullptr) unexpected.push_back(to_string(key));
   }
-  if (!missing.empty()) view.fail("the network also has " + list_names(std::move(missing)));
-  if (!unexpected.empty()) view.fail("the network does not have " + list_names(std::move(unexpected)));
+  constexpr const char* kFix = "; use the network of the run that saved this state";
+  if (!missing.empty()) view.fail(fmt::format("does not contain {}, which the network has{}", list_names(std::move(missing)), kFix));
+  if (!unexpected.empty())
+    view.fail(fmt::format("contains {}, which the network does not have{}", list_names(std::move(unexpected)), kFix));
   for (const auto& item : state.items()) {
     auto tensor = std::get<torch::Tensor>(item.value.value());
     const auto value = view.at(item.key);

@@ -23,7 +23,7 @@ Argument read_argument(const CLI::Option& option) {
   Argument argument;
   for (const auto& name : option.get_snames()) argument.names.push_back("-" + name);
   for (const auto& name : option.get_lnames()) {
-    // torchrun's spelling.
+    // Names with underscores are torchrun's spelling of the same options.
     if (name.find('_') == std::string::npos) argument.names.push_back("--" + name);
   }
   argument.doc = option.get_description();

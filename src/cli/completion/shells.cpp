@@ -8,7 +8,7 @@
 namespace trainer::completion {
 namespace {
 
-// COMP_WORDS is not used because bash splits words at "=", which keys contain.
+// Splits the line itself, because bash splits COMP_WORDS at "=", which key=value contains.
 constexpr const char* kFunction = R"bash(
 _trainer_complete() {
   local line=${COMP_LINE:0:COMP_POINT}
@@ -27,7 +27,7 @@ _trainer_complete() {
     fi
   done
   if [[ -z $command && ${#words[@]} -gt 1 ]]; then command=train; fi
-  # What the launcher starts is a command line of its own.
+  # The arguments of `launch` end with a complete command line, usually of `train`.
   local other=
   [[ $command == launch ]] && other=train
   local help=
@@ -62,7 +62,7 @@ _trainer_complete() {
     COMPREPLY+=("${names[@]}")
     compopt -o filenames 2>/dev/null
   fi
-  # What stands before "=" is already there, unless "=" is no break of words.
+  # If "=" is in COMP_WORDBREAKS, bash keeps the text before it; otherwise each candidate has to repeat that text.
   if [[ -n $prefix && $COMP_WORDBREAKS != *=* ]]; then COMPREPLY=("${COMPREPLY[@]/#/$prefix}"); fi
   if [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *= ]]; then compopt -o nospace 2>/dev/null; fi
 }
@@ -116,7 +116,7 @@ std::string bash_completion(const Program& program) {
 
 namespace {
 
-// Only these two characters are special in fish's single quotes.
+// In single quotes, fish interprets only the backslash and the single quote.
 std::string fish_quoted(const std::string& text) { return "'" + std::regex_replace(text, std::regex(R"([\\'])"), R"(\$&)") + "'"; }
 
 std::string condition(const Command& command) {
@@ -192,7 +192,7 @@ std::string fish_completion(const Program& program) {
 
 namespace {
 
-// _describe and _arguments interpret ":" and brackets.
+// _describe and _arguments of zsh interpret ":" and brackets.
 std::string escaped(const std::string& text) { return std::regex_replace(text, std::regex(R"([:\[\]\\])"), R"(\$&)"); }
 
 std::string action(const Argument& argument) {
@@ -241,7 +241,7 @@ std::string function(const Program& program, const Command& command) {
   }
   text += "  _arguments -s";
   for (const auto& argument : command.arguments) text += " \\\n    " + specification(argument);
-  // The launcher is followed by a complete command line of its own.
+  // The arguments of `launch` end with a complete command line, usually of `train`.
   if (command.name == "launch") text += " \\\n    '*:: :_trainer_train'";
   return text + "\n}\n\n";
 }

@@ -54,7 +54,7 @@ std::vector<Finding> check_nccl(const Subject& subject) {
 std::vector<Finding> check_other_runs(const Subject&) {
   const auto text = world::describe_other_runs(world::processes_of_other_runs({}), world::available_cpus());
   if (text.empty()) return {ok("none")};
-  return {warning(text, "wait until it ends, or give each run only its share of the cores")};
+  return {warning(text, "wait until the other runs end, or give each run only its share of the cores")};
 }
 
 using FindingList = std::vector<Finding>;
@@ -79,7 +79,7 @@ constexpr auto kChecks = std::to_array<Check>({
     {"network", kShort, [](const Subject&) { return FindingList{judge_network(read_network())}; }},
     {"output_dir", kMeasurementLimit, [](const Subject& subject) { return FindingList{judge_disk(read_disk(subject.output_dir))}; }},
     {"image files", kShort, [](const Subject&) { return FindingList{judge_images(try_images())}; }},
-    // Their processes have the limit; the check needs a little longer to end them.
+    // The processes of the measurement have kMeasurementLimit, and the check then needs some time to end them.
     {"all_reduce", kMeasurementLimit + kShort, check_gloo},
     {"GPU all_reduce", kMeasurementLimit + kShort, check_nccl},
 });
@@ -96,7 +96,7 @@ std::vector<Finding> run(const Check& check, const Subject& subject) {
         fmt::format("no result within {}", format_duration(check.limit)),
         "look for a file server (`df`) or a name server (`getent hosts NAME`) that does not respond, or a hanging driver (`dmesg`)")};
   } catch (const std::exception& error) {
-    return {failed(error.what(), "correct what this message names")};
+    return {failed(error.what(), "fix the problem that the message names")};
   }
 }
 

@@ -62,7 +62,7 @@ Finding judge_shared_memory(std::optional<uint64_t> capacity, int num_gpus) {
 }
 
 Finding judge_open_files(std::optional<uint64_t> limit) {
-  // A rank has, for each group, a connection to each other rank, and its files; a shuffled LMDB or image folder needs few more.
+  // A rank needs one descriptor for each other rank in each process group, and one for each of its own files. Data sets add only a few.
   constexpr uint64_t kNeeded = 256;
   constexpr uint64_t kEnough = 1024;
   auto text = to_text(limit) + " (ulimit -n)";
@@ -92,14 +92,15 @@ Finding judge_locked_memory(std::optional<uint64_t> limit, bool has_infiniband) 
 }
 
 Finding judge_launch(const Launch& launch, int num_gpus) {
-  if (!launch.problem.empty()) return failed(launch.problem, "correct or unset these variables, which each run in this shell reads");
-  auto text = launch.decision;
+  if (!launch.problem.empty())
+    return failed(launch.problem, "correct or unset these environment variables; each run that is started in this shell reads them");
+  auto text = launch.description;
   if (!launch.slurm_job.empty()) text += fmt::format("; Slurm job {}", launch.slurm_job);
   if (launch.is_container) text += "; in a container";
   if (launch.slurm_gpus.value_or(0) > 0 && num_gpus == 0) {
     return warning(
         fmt::format("{}; Slurm has allocated {} on this node, but this program finds none", text, counted(*launch.slurm_gpus, "GPU")),
-        "start the container with access to GPUs, as by apptainer's --nv");
+        "start the container with access to GPUs, for example with apptainer's --nv");
   }
   return ok(std::move(text));
 }
@@ -175,7 +176,7 @@ std::vector<Finding> judge_links(const Gpus& gpus) {
       if (device < other) pairs.push_back(fmt::format("{}-{}", device, other));
     }
   }
-  if (pairs.empty()) return {ok("each GPU reads the memory of each other one directly")};
+  if (pairs.empty()) return {ok("each GPU can read the memory of every other GPU directly")};
   return {warning(fmt::format("no direct access between GPUs {}: NCCL copies through the memory of the host", join(pairs, ", ")),
                   "see `nvidia-smi topo -m`; in virtual machines and with IOMMU the direct path may be switched off")};
 }
@@ -198,8 +199,8 @@ double bytes_per_second(const Measurement& measurement) { return static_cast<dou
 Finding judge_host_name(const std::string& name, const std::vector<std::string>& addresses) {
   if (addresses.empty()) {
     return warning(fmt::format("{} has no address", name),
-                   "add it to /etc/hosts or to the name server; runs on one host do not need it, and runs on several hosts need a numeric "
-                   "MASTER_ADDR");
+                   "add this name to /etc/hosts or to the name server, or set MASTER_ADDR to a numeric address for runs on several hosts; "
+                   "runs on one host do not need the name");
   }
   const auto text = fmt::format("{} is {}", name, join(addresses, ", "));
   if (std::ranges::all_of(addresses, distributed::is_loopback)) {
@@ -234,7 +235,7 @@ Finding judge_network(const Network& network) {
   }
   const auto text = fmt::format("{}; gloo uses {} on one host", all, loopback->name);
   if (source == network.interfaces.end()) return ok(text + "; there is no route to other hosts");
-  return ok(fmt::format("{}, and with several the one that leads to MASTER_ADDR ({} by default)", text, source->name));
+  return ok(fmt::format("{}, and on several hosts the interface that leads to MASTER_ADDR ({} by default)", text, source->name));
 }
 
 Finding judge_gloo(const Measurement& measurement) {
@@ -242,7 +243,7 @@ Finding judge_gloo(const Measurement& measurement) {
   constexpr double kSlow = 0.1e9;
   if (!measurement.problem.empty()) {
     return failed("two processes cannot train together: " + measurement.problem,
-                  "correct what this message names; check for a firewall on the loopback interface, and check GLOO_SOCKET_IFNAME");
+                  "fix the problem that the message names; check for a firewall on the loopback interface, and check GLOO_SOCKET_IFNAME");
   }
   const auto text = "gloo: " + to_text(measurement);
   if (measurement.latency > kSlowLatency || bytes_per_second(measurement) < kSlow) {

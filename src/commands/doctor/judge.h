@@ -1,5 +1,5 @@
 #pragma once
-// Judges what the state of a host means for training. The results depend only on the arguments.
+// Judges whether the state of a host is suitable for training. The results depend only on the arguments.
 
 #include <cstdint>
 #include <optional>
@@ -31,7 +31,7 @@ struct Cpus {
   int installed = 1;
   int allowed = 1;           // by the affinity mask
   std::optional<int> quota;  // of the cgroups
-  int available = 1;         // to this program, by default: the least of these limits and Slurm's
+  int available = 1;         // by default for this program: the least of these limits and Slurm's
 };
 Finding judge_cpus(const Cpus& cpus);
 
@@ -51,9 +51,9 @@ Finding judge_processes(std::optional<uint64_t> limit);
 Finding judge_locked_memory(std::optional<uint64_t> limit, bool has_infiniband);
 
 struct Launch {
-  std::string decision;   // how the rank and the world size were found
-  std::string problem;    // why they cannot be found; empty: they can
-  std::string slurm_job;  // its number; empty: none
+  std::string description;  // how the rank and the world size were found
+  std::string problem;      // why they cannot be found; empty: they can
+  std::string slurm_job;    // its number; empty: none
   bool is_container = false;
   std::optional<int> slurm_gpus;  // allocated by Slurm to the tasks of this host
 };
@@ -70,7 +70,7 @@ Finding judge_disk(const Disk& disk);
 // `problem`: why image files cannot be read; empty: they can.
 Finding judge_images(const std::string& problem);
 
-// Judges what the GPUs of a host mean for training. The results depend only on the arguments.
+// The GPUs of a host.
 
 struct Gpus {
   bool has_driver = false;
@@ -86,7 +86,7 @@ std::vector<Finding> judge_gpus(const Gpus& gpus);
 // Empty with fewer than two GPUs.
 std::vector<Finding> judge_links(const Gpus& gpus);
 
-// Judges what the network of a host and the measurements by two processes mean for training. The results depend only on the arguments.
+// The network of a host, and the measurements (measure.h).
 
 // `addresses`: the numeric addresses of the name; empty: it has none.
 Finding judge_host_name(const std::string& name, const std::vector<std::string>& addresses);

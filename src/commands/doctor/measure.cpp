@@ -31,7 +31,7 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-// Collects what the processes write to it, until all of them have closed it.
+// A pipe that collects what processes write, until all of them have closed their end.
 class Pipe {
  public:
   Pipe() {
@@ -97,7 +97,8 @@ void start(Processes& processes, const std::string& backend, int num_processes, 
   }
 }
 
-// A rank other than 0 that lost rank 0 cannot know the reason: if rank 0 has reported one, even later, it is used.
+// The first error in the messages of the ranks. Errors about the loss of rank 0 are used only if there is no other error, because the
+// message of rank 0, which may come later, has the reason.
 std::string first_error(const std::string& messages) {
   constexpr std::string_view kMark = "error: ";
   std::string first;

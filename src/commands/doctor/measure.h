@@ -1,5 +1,5 @@
 #pragma once
-// A measurement by two processes that this program starts on its host: they meet and create their process groups as in training.
+// A measurement by one or two processes that this program starts on its host. They connect and create process groups as in training.
 
 #include <chrono>
 #include <cstdint>
@@ -10,13 +10,13 @@
 
 namespace trainer::doctor {
 
-// The results of processes of this host over the process groups of training.
+// What these processes measured over their process group.
 struct Measurement {
   std::string problem = {};          // why there is no result; empty: the rest is set
   double latency = 0;                // seconds of an all_reduce of one number
   double seconds = 0;                // of an all_reduce of num_bytes
   int64_t num_bytes = 0;             // of each process
-  double shared_memory_seconds = 0;  // of the same sum in shared memory, as of gradients on the CPU; 0: there is none
+  double shared_memory_seconds = 0;  // of the same sum in shared memory, as for gradients on the CPU; 0: not measured
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Measurement, problem, latency, seconds, num_bytes, shared_memory_seconds)
 

@@ -95,7 +95,7 @@ Launch read_launch() {
   Launch launch;
   try {
     const auto rank_env = world::find_rank_env({}, environment);
-    launch.decision = rank_env.decision;
+    launch.description = rank_env.description;
     launch.slurm_gpus = rank_env.slurm_gpus;
   } catch (const UsageError& error) {
     launch.problem = error.what();

@@ -13,10 +13,10 @@ namespace trainer::data {
 
 // The interface of transforms that mix the samples of a batch, and their registry. New transforms belong in mix.cpp.
 
-// Samples, each mixed with the previous sample of the batch.
+// The result of BatchTransform::apply(): samples, each mixed with the previous sample of the batch.
 struct Mix {
   torch::Tensor images;
-  double weight = 1;  // of each sample's own label; the label of the previous sample has the rest
+  double weight = 1;  // weight of each sample's own label; the previous sample's label has 1 - weight
 };
 
 // A transform of batches and its keys.
@@ -24,8 +24,8 @@ class BatchTransform {
  public:
   // Whether it needs samples with height and width.
   virtual bool needs_images() const { return false; }
-  // Mixes each of `images`, [N, channels, height, width] or [N, features] with N >= 0 on any device, with the previous one, and the first
-  // one with the last. The result is a new tensor of the same dtype and memory format. Draws the same random numbers from `generator`, on
+  // Mixes each of `images`, [N, channels, height, width] or [N, features] with N >= 0 on any device, with the previous image, and the first
+  // image with the last. The result is a new tensor of the same dtype and memory format. Draws the same random numbers from `generator`, on
   // the CPU, as torchvision's transform. Does not synchronize with the device.
   virtual Mix apply(const torch::Tensor& images, at::Generator& generator) const = 0;
 };
@@ -56,7 +56,7 @@ class BatchMixer {
   BatchMixer(const std::vector<ComponentConfig>& components, int64_t num_classes, uint64_t seed);
 
   struct Mixed {
-    torch::Tensor images;   // a new tensor, as returned by BatchTransform::apply(), or the images that are not mixed
+    torch::Tensor images;   // a new tensor of mixed images; from apply_nothing(), the given tensor
     torch::Tensor targets;  // the probability of each class: [N, num_classes], float32, or float64 if the images are float64
   };
 

@@ -1,4 +1,3 @@
-
 #include <algorithm>
 #include <cmath>
 
@@ -28,7 +27,6 @@ class Mixup : public BatchTransform {
   double alpha_ = 1;
 };
 
-// Like torchvision.transforms.v2.CutMix.
 struct Span {
   int64_t begin;
   int64_t end;
@@ -42,15 +40,17 @@ Span draw_span(int64_t length, double half_size, at::Generator& generator) {
   return {std::max(center - half, int64_t{0}), std::min(center + half, length)};
 }
 
+// Like torchvision.transforms.v2.CutMix.
 class Cutmix : public BatchTransform {
  public:
   void describe(KeyTable& keys) {
-    keys.add("alpha", alpha_,
-             {.min = 0,
-              .max = 1000,
-              .min_excluded = true,
-              .doc = "Before the pasted box is clipped at the image's edges, the fraction of an image's area outside the box is drawn from "
-                     "Beta(alpha, alpha)."});
+    keys.add(
+        "alpha", alpha_,
+        {.min = 0,
+         .max = 1000,
+         .min_excluded = true,
+         .doc = "The fraction of each image that is kept has the distribution Beta(alpha, alpha). A larger fraction is kept if the pasted "
+                "box extends beyond the image's edges."});
   }
 
   bool needs_images() const override { return true; }

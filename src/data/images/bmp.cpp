@@ -16,7 +16,7 @@ namespace {
 
 enum Compression : uint32_t { kNone = 0, kRunLength8 = 1, kRunLength4 = 2, kMasks = 3 };
 constexpr uint32_t kFileHeaderBytes = 14;
-constexpr uint32_t kShortHeaderBytes = 12;  // the header of OS/2
+constexpr uint32_t kShortHeaderBytes = 12;  // the header of OS/2 bitmaps
 constexpr size_t kMasksOffset = 54;
 
 using Rgb = std::array<uint8_t, 3>;
@@ -34,7 +34,7 @@ struct Header {
   uint32_t compression = kNone;
   uint32_t num_colours = 0;  // in the palette
   uint32_t colour_bytes = 4;
-  uint32_t offset = 0;  // of the pixels
+  uint32_t offset = 0;  // where the pixels begin in the file
 };
 
 Header read_header(std::span<const uint8_t> file) {
@@ -61,7 +61,9 @@ Header read_header(std::span<const uint8_t> file) {
   if (header.bits > 8) return header;
   if (header.bits != 1 && header.bits != 4 && header.bits != 8) refuse_form(fmt::format("a BMP image of {} bits", header.bits));
   if (header.num_colours == 0) header.num_colours = 1U << header.bits;
-  if (header.num_colours > 256) throw std::runtime_error("it is damaged: it has too many colours");
+  if (header.num_colours > 256) {
+    throw std::runtime_error(fmt::format("it is damaged: its palette has {} colours, but at most 256 are possible", header.num_colours));
+  }
   // Some programs store the end of the header as the offset of the pixels, although the palette is between them.
   const auto palette = kFileHeaderBytes + header.size;
   if (header.offset == palette || header.offset == 0) header.offset = palette + header.colour_bytes * header.num_colours;
@@ -140,7 +142,7 @@ class Runs {
   Runs(std::span<const uint8_t> file, const Header& header)
       : file_(file), header_(header), offset_(header.offset), indices_(size_t{header.width} * header.height) {}
 
-  // Returns the indices of all pixels, from the bottom row to the top row. Pixels that the data skip have index 0.
+  // Returns the indices of all pixels, from the bottom row to the top row. Skipped pixels have index 0.
   std::vector<uint8_t> read() {
     while (next_ < indices_.size()) {
       const auto pair = take(2);
@@ -171,7 +173,7 @@ class Runs {
     return bytes;
   }
 
-  // Indices have four bits, two per byte, or eight bits.
+  // Appends one index: the upper or lower four bits of `byte`, depending on `position`, or all eight bits.
   void put(uint8_t byte, size_t position) {
     if (next_ >= indices_.size()) return;
     const auto nibble = static_cast<uint8_t>(position % 2 == 0 ? byte >> 4 : byte & 15);
@@ -196,7 +198,7 @@ class Runs {
   size_t x_ = 0;
 };
 
-// Two bytes encode at most 255 pixels. Steps can skip more pixels, which is accepted for images that need little memory.
+// Two bytes encode at most 255 pixels, unless they skip pixels. Images with few pixels are not checked, because they need little memory.
 void check_length(std::span<const uint8_t> file, const Header& header) {
   constexpr uint64_t kFewPixels = uint64_t{1} << 22;
   const uint64_t num_bytes = file.size() - std::min<size_t>(header.offset, file.size());

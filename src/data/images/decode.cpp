@@ -31,7 +31,7 @@ cv::Mat read_by_opencv(std::span<const uint8_t> file, int flags = kColour) {
 }
 
 cv::Mat require(cv::Mat pixels) {
-  if (pixels.empty()) throw std::runtime_error("it is damaged");
+  if (pixels.empty()) throw std::runtime_error("it is damaged: its pixels cannot be decoded");
   return pixels;
 }
 
@@ -87,7 +87,9 @@ void decode_grey_16(std::span<const uint8_t> file, data::ValueImage& image) {
   decode_tiff_values(file, image);
 }
 
-const char* describe_values(float maximum) { return maximum == 0 ? "numbers" : maximum < 256 ? "values of 8 bits" : "values of 16 bits"; }
+const char* describe_values(float maximum) {
+  return maximum == 0 ? "signed or floating-point values" : maximum < 256 ? "values of 8 bits" : "values of 16 bits";
+}
 
 void decode_raw(std::span<const uint8_t> file, const data::ImageDecoding& decoding, data::ValueImage& image) {
   if (is_npy(file)) {
@@ -99,8 +101,9 @@ void decode_raw(std::span<const uint8_t> file, const data::ImageDecoding& decodi
         "dataset.mode: raw supports only TIFF and .npy files; convert it to one of these formats, or choose a different mode");
   }
   if (decoding.channels != 0 && image.channels != decoding.channels) {
-    throw std::runtime_error(fmt::format("it has {} channel{}, but the first image of the data set has {}", image.channels,
-                                         image.channels == 1 ? "" : "s", decoding.channels));
+    throw std::runtime_error(
+        fmt::format("it has {} channel{}, but the first image of the data set has {}; save all images with the same number of channels",
+                    image.channels, image.channels == 1 ? "" : "s", decoding.channels));
   }
   // Values are divided by their maximum, so images with different maximums would be scaled differently.
   if (decoding.channels != 0 && image.maximum != decoding.maximum) {
@@ -132,7 +135,7 @@ bool is_webp(std::span<const uint8_t> file) { return has_text(file, 0, "RIFF") &
 
 void check_webp(std::span<const uint8_t> file) {
   bytes_at(file, 8, little_endian(file, 4, 4));
-  if (!has_text(file, 12, "VP8X")) return;  // the other forms have at most 16384 pixels in each direction
+  if (!has_text(file, 12, "VP8X")) return;  // other kinds of WebP have at most 16384 pixels in each direction
   if ((bytes_at(file, 20, 1)[0] & 0x02) != 0) refuse_form("an animation");
   check_size(uint64_t{little_endian(file, 24, 3)} + 1, uint64_t{little_endian(file, 27, 3)} + 1);
 }

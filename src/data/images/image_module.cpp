@@ -93,7 +93,7 @@ extern "C" __attribute__((visibility("default"))) const trainer::data::ImageModu
   static constexpr trainer::data::ImageModule kModule{
       &encode, &decode, &decode_values, &find_size, &decode_part, &encode_jpeg, &trainer::images::read_traits, &resize_linear};
   cv::utils::logging::setLogLevel(cv::utils::logging::LOG_LEVEL_SILENT);
-  // Each of the caller's threads processes its own image.
+  // More threads would not help, because each of the caller's threads processes its own image.
   cv::setNumThreads(1);
   return &kModule;
 }

@@ -19,7 +19,8 @@
 namespace trainer::images {
 namespace {
 
-// A scan costs time for every pixel, even if it has only a few bytes. Programs that write JPEG files make about ten scans.
+// The largest number of scans that is accepted. Decoding a scan takes time for every pixel, even if the scan has only a few bytes. Programs
+// that write JPEG files make about ten scans.
 int max_scans(const jpeg_decompress_struct& info) {
   constexpr uint64_t kMaxPixelsInAllScans = uint64_t{1} << 32;
   return static_cast<int>(std::min<uint64_t>(100, kMaxPixelsInAllScans / (uint64_t{info.image_width} * info.image_height)));
@@ -29,7 +30,8 @@ int max_scans(const jpeg_decompress_struct& info) {
 // missing data.
 class Decompressor {
  public:
-  // Calls libjpeg and throws its errors. Errors jump over the frames of `function` by longjmp, so these must not own anything.
+  // Calls libjpeg and throws its errors. An error leaves `function` by longjmp, which runs no destructors, so `function` must not own
+  // anything.
   template <class Function>
   auto call(Function function) {
     if (setjmp(on_error_) != 0) {
@@ -99,7 +101,7 @@ void read_header(Decompressor& jpeg, size_t num_bytes) {
   check_size(info.image_width, info.image_height);
   check_length(info, num_bytes);
   if (info.num_components != 1 && info.num_components != 3 && info.num_components != 4) {
-    throw std::runtime_error(fmt::format("it has {} colour components, not 1, 3 or 4", info.num_components));
+    throw std::runtime_error(fmt::format("it has {} colour components, not 1, 3 or 4; save it with RGB colours", info.num_components));
   }
   info.out_color_space = info.num_components == 4 ? JCS_CMYK : JCS_RGB;
 }
@@ -120,7 +122,7 @@ void start(Decompressor& jpeg, size_t num_bytes) {
   if (!jpeg.call([](j_decompress_ptr info) { return jpeg_start_decompress(info); })) throw_truncated();
 }
 
-// Reads the next `height` rows, with the output width that is set.
+// Reads the next `height` rows of the columns that libjpeg is set to decode.
 void read_rows(Decompressor& jpeg, JDIMENSION height, data::RgbImage& image) {
   const size_t width = jpeg.info().output_width;
   const bool is_cmyk = jpeg.info().out_color_space == JCS_CMYK;
@@ -159,7 +161,7 @@ data::Box find_jpeg_size(std::span<const uint8_t> file) {
 data::Box decode_jpeg_part(std::span<const uint8_t> file, const data::Box& part, data::RgbImage& image) {
   Decompressor jpeg(file);
   start(jpeg, file.size());
-  // Colours are interpolated between groups of blocks, but not at the edges of the decoded part. So one more group is decoded on each side.
+  // Colours are interpolated between groups of blocks, but not at the edges of the decoded part, so one more group is decoded on each side.
   const auto group = static_cast<JDIMENSION>(jpeg.info().max_h_samp_factor * DCTSIZE);
   const auto begin = static_cast<JDIMENSION>(part.left);
   const auto end = static_cast<JDIMENSION>(part.left + part.width);

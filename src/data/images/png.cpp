@@ -15,7 +15,7 @@ constexpr std::string_view kSignature = "\x89PNG\r\n\x1a\n";
 // A chunk consists of its length, its name of four letters, its content, and a checksum of name and content.
 constexpr size_t kNameOffset = 4;
 constexpr size_t kContentOffset = 8;
-constexpr size_t kFrame = 12;
+constexpr size_t kFrame = 12;  // bytes of a chunk besides its content
 
 struct Part {
   std::string_view name;

@@ -39,7 +39,7 @@ class Text {
     }
     if (digits.empty()) throw_truncated();
     if (!std::ranges::all_of(digits, [](char digit) { return digit >= '0' && digit <= '9'; })) {
-      throw std::runtime_error("it is damaged: it has other characters where a number is expected");
+      throw std::runtime_error("it is damaged: it has characters other than digits where a number is expected");
     }
     uint32_t number = 0;
     const auto error = std::from_chars(digits.data(), digits.data() + digits.size(), number).ec;
@@ -138,7 +138,7 @@ void require_values(const Text& text, const Header& header) {
   if (text.rest().size() < (header.is_plain() ? 2 * num_values - 1 : value_bytes * num_values)) throw_truncated();
 }
 
-// Calls `use` with each value, none of which is above the maximum.
+// Calls `use` with each value; binary values above the maximum are replaced by the maximum.
 template <class Use>
 void read_values(Text& text, const Header& header, const Use& use) {
   const auto maximum = header.maximum;

@@ -20,7 +20,7 @@ struct Format {
   const char* name;
 };
 
-// Formats that published data sets contain under the names of image files.
+// Formats that are not supported, but that published data sets contain in files with the extension of an image.
 constexpr std::array kFormats{
     Format{0, "GIF87a"sv, "a GIF image"},
     Format{0, "GIF89a"sv, "a GIF image"},
@@ -61,7 +61,8 @@ void refuse_grey_16() {
 }
 
 void refuse_no_grey_16() {
-  throw std::runtime_error("it is not a 16-bit grey image (PNG, TIFF or PGM), which dataset.mode: grey16 requires; convert it");
+  throw std::runtime_error(
+      "it is not a 16-bit grey image (PNG, TIFF or PGM), which dataset.mode: grey16 requires; convert it, or choose a different mode");
 }
 
 void refuse_but_in_raw(std::string_view form) {
@@ -79,14 +80,15 @@ void refuse_format(std::span<const uint8_t> file) {
   for (const auto& format : kFormats) {
     if (has_text(file, format.offset, format.bytes)) refuse_form(format.name);
   }
-  throw std::runtime_error("it is not a supported image file (JPEG, PNG, WebP, BMP, TIFF, PBM, PGM or PPM), or its beginning is damaged");
+  throw std::runtime_error(
+      "it is not a supported image file (JPEG, PNG, WebP, BMP, TIFF, PBM, PGM or PPM), or its beginning is damaged; convert or replace it");
 }
 
 namespace {
 
 thread_local bool is_quiet = false;
 
-// Passes on what threads without QuietErrors write.
+// Discards the output of threads that have an object of QuietErrors, and forwards that of all others.
 class Filter final : public std::streambuf {
  public:
   explicit Filter(std::streambuf* target) : target_(target) {}
@@ -103,7 +105,7 @@ class Filter final : public std::streambuf {
   std::streambuf* target_;
 };
 
-// Never destroyed: std::cerr is used until the process ends.
+// The filter is never destroyed, because std::cerr is used until the process ends.
 void install_filter() { [[maybe_unused]] static const auto* const previous = std::cerr.rdbuf(new Filter(std::cerr.rdbuf())); }
 
 }  // namespace

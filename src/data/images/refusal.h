@@ -14,13 +14,13 @@ namespace trainer::images {
 // Throws std::runtime_error: the file is a 16-bit grey image, but 8 bits are needed.
 [[noreturn]] void refuse_grey_16();
 
-// Throws std::runtime_error: the file is not a 16-bit grey image, which is needed.
+// Throws std::runtime_error: the file is not a 16-bit grey image, but dataset.mode: grey16 needs one.
 [[noreturn]] void refuse_no_grey_16();
 
 // Throws std::runtime_error: the file is `form` ("a TIFF image of …"), whose values only dataset.mode: raw can represent.
 [[noreturn]] void refuse_but_in_raw(std::string_view form);
 
-// Throws std::runtime_error with the kind of the file if its first bytes show it. For files in formats that are not supported.
+// Throws std::runtime_error for a file in a format that is not supported. The message names the format if the first bytes show it.
 [[noreturn]] void refuse_format(std::span<const uint8_t> file);
 
 // While an object exists, the output of its thread to std::cerr is discarded, because OpenCV writes some errors there at any log level.

@@ -70,7 +70,7 @@ void check_compression(const TiffReader& reader) {
   }
 }
 
-// Each scan costs time for every pixel of a strip or tile, even if all of them share the same few bytes.
+// Each scan costs time for every pixel of a strip or tile, even if all strips or tiles share the same few bytes.
 void check_scans(const TiffReader& reader) {
   if (reader.field<uint16_t>(TIFFTAG_COMPRESSION, COMPRESSION_NONE) != COMPRESSION_JPEG) return;
   for (uint32_t block = 0; block < reader.num_blocks(); ++block) {
@@ -191,7 +191,7 @@ void set_colours(const TiffReader& reader, uint16_t photometric, Form& form) {
   suits_raw ? refuse_but_in_raw(description) : refuse_form(description);
 }
 
-// Extra samples besides the colours: transparency, or samples whose meaning the file does not state.
+// Checks the samples of a pixel besides its colours. They contain transparency, or the file does not define their meaning.
 void check_extra_samples(const TiffReader& reader, Form& form) {
   uint16_t num_extra = 0;
   uint16_t* kinds = nullptr;
@@ -306,8 +306,8 @@ class Blocks {
     const bool is_too_long = uint64_t{width_} * height_ > kMaxTileBytes / (uint64_t{form.samples} * ((form.bits + 7U) / 8));
     if (width_ == 0 || height_ == 0 || uint64_t{width_} * height_ > kMaxTilePixels || is_too_long ||
         padded(form.width, width_) > kMaxPixels / padded(form.height, height_)) {
-      throw std::runtime_error(
-          fmt::format("its tiles of {} x {} pixels are too large; save it with tiles of 256 x 256 pixels, or as PNG", width_, height_));
+      throw std::runtime_error(fmt::format(
+          "its tiles of {} x {} pixels are too large or empty; save it with tiles of 256 x 256 pixels, or as PNG", width_, height_));
     }
   }
 
@@ -455,8 +455,8 @@ std::span<const uint8_t> TiffReader::stored(uint32_t block) const {
 }
 
 void TiffReader::fail() const {
-  throw std::runtime_error(
-      fmt::format("it is damaged, or a kind of TIFF that is not supported: {}", error_.empty() ? "its header contradicts itself" : error_));
+  throw std::runtime_error(fmt::format("it is damaged, or a kind of TIFF that is not supported: {}",
+                                       error_.empty() ? "its header has values that do not fit together" : error_));
 }
 
 int TiffReader::on_error(TIFF*, void* self, const char*, const char* format, va_list arguments) {

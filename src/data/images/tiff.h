@@ -19,7 +19,7 @@ bool is_tiff(std::span<const uint8_t> file);
 // Decodes the first image of the file and applies the file's orientation, like Pillow. Throws std::runtime_error with the reason, also for
 // kinds of TIFF whose pixels would differ from Pillow's.
 void decode_tiff(std::span<const uint8_t> file, data::RgbImage& image);
-// Decodes all samples of that image, which must be uint8, uint16, int16 or floating-point. Otherwise like decode_tiff().
+// Decodes all samples of the first image, which must be uint8, uint16, int16 or floating-point. Otherwise like decode_tiff().
 void decode_tiff_values(std::span<const uint8_t> file, data::ValueImage& image);
 
 // Reads the number of bits and the mode that preserves all values. Throws std::runtime_error with the reason.
@@ -38,7 +38,7 @@ class TiffReader {
 
   // The number of strips or tiles.
   uint32_t num_blocks() const { return TIFFIsTiled(get()) != 0 ? TIFFNumberOfTiles(get()) : TIFFNumberOfStrips(get()); }
-  // The bytes in the file of a strip or tile.
+  // Returns the bytes of a strip or tile as they are stored in the file.
   std::span<const uint8_t> stored(uint32_t block) const;
 
   template <class T>

@@ -114,7 +114,7 @@ void transform_affine(const PixelArray& pixels, const AffineMatrix& matrix, uint
   const auto& [a, b, c, d, e, f] = matrix;
   const int height = pixels.height;
   const int width = pixels.width;
-  const bool scales_only = b == 0 && d == 0;  // ImagingScaleAffine, without fixed-point numbers
+  const bool scales_only = b == 0 && d == 0;  // Pillow then uses ImagingScaleAffine, without fixed-point numbers
   if (!scales_only && fits_fixed_point(matrix, 0, 0) && fits_fixed_point(matrix, width, height) && fits_fixed_point(matrix, 0, height) &&
       fits_fixed_point(matrix, width, 0)) {
     const std::array<int, 6> fixed = {fixed_point(a), fixed_point(b), fixed_point(c + a * 0.5 + b * 0.5),

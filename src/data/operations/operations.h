@@ -82,8 +82,8 @@ struct BlurShape {
 // Buffers that grow as needed and are reused between calls; each thread needs its own.
 struct BlurMemory {
   std::vector<float> weights;
-  std::vector<float> padded;        // one row
-  std::vector<float> blurred_rows;  // along x
+  std::vector<float> padded;        // one row with its reflected edges
+  std::vector<float> blurred_rows;  // rows after the filter along x
 };
 
 // Like torchvision's gaussian_blur of a PIL image, which reflects the image at its edges. torchvision applies a two-dimensional kernel in

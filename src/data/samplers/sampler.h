@@ -36,8 +36,8 @@ struct SamplerOptions {
 struct SamplerContext {
   const Dataset& dataset;  // the training set
   const Dataset& files;    // the training set before a part of it was held out
-  uint64_t seed = 0;       // of the configuration
-  // Returns the place and path of a key of the sampler, with which a message begins.
+  uint64_t seed = 0;       // the seed of the configuration
+  // Returns the place and path of a key of the sampler, for the beginning of a message.
   std::function<std::string(const std::string& key)> place_of = [](const std::string& key) { return key; };
 };
 
@@ -58,7 +58,7 @@ void check_can_be_weighted(const SamplerContext& context);
 std::vector<int64_t> draw_permutation(int64_t count, uint64_t seed);
 
 struct WeightedDraws {
-  std::vector<double> weights;  // of each sample of the training set, finite and at least 0
+  std::vector<double> weights;  // one for each sample of the training set, finite and at least 0
   int64_t num_samples = 0;
   bool replacement = true;
 };

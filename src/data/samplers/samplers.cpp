@@ -42,8 +42,7 @@ struct WeightedOptions : SamplerOptions {
   void describe(KeyTable& keys) {
     keys.add("weights", weights,
              {.doc = "A text file with one number >= 0 per line, one line per training image in the order of the data set's files, "
-                     "including images "
-                     "that dataset.validation_split holds out. The numbers need not add up to 1.",
+                     "including images that dataset.validation_split holds out. The numbers need not add up to 1.",
               .required = true,
               .is_path = true,
               .may_be_empty = false});
@@ -65,7 +64,7 @@ std::vector<double> read_weights(const std::string& file) {
   try {
     text = read_file(file);
   } catch (const Error& error) {
-    throw DataError(fmt::format("{}; set it to a file with one weight per line", error.what()));
+    throw DataError(fmt::format("{}; set weights to a file with one weight per line", error.what()));
   }
   std::vector<double> weights;
   for (auto rest = without_byte_order_mark(text); !rest.empty();) {
@@ -128,12 +127,12 @@ struct SubsetOptions : SamplerOptions {
   std::optional<int64_t> count;
 
   void describe(KeyTable& keys) {
-    keys.add(
-        "fraction", fraction,
-        {.min = 0,
-         .max = 1,
-         .min_excluded = true,
-         .doc = "Fraction of the training images, chosen by `seed`. A larger fraction contains all smaller ones. Set this or `count`."});
+    keys.add("fraction", fraction,
+             {.min = 0,
+              .max = 1,
+              .min_excluded = true,
+              .doc = "Fraction of the training images, chosen by `seed`. A larger fraction contains all images of a smaller one. Set this "
+                     "or `count`."});
     keys.add("count", count, {.min = 1, .unit = "images", .doc = "Number of training images, instead of `fraction`."});
     keys.refuse("fraction", [this] { return fraction || count ? "" : "missing; give this or dataloader.sampler.count"; });
     keys.refuse("count", [this] { return fraction && count ? "given together with dataloader.sampler.fraction; keep one of them" : ""; });
@@ -173,9 +172,9 @@ std::unique_ptr<Sampler> make_subset(const SubsetOptions& options, const Sampler
   return std::make_unique<SubsetSampler>(std::move(chosen), context.seed);
 }
 
-// Repeats each sample several times in a row in the order that all ranks share, so that a batch contains several augmentations of it: the
-// order of RASampler (vision/references/classification/sampler.py); Hoffer et al., "Augment your batch" (CVPR 2020). An epoch is about as
-// long as the training set, so it contains only some of the samples.
+// Repeats each sample several times in a row in the order that all ranks share, so that a step uses several augmentations of the sample.
+// The order is that of RASampler (vision/references/classification/sampler.py); Hoffer et al., "Augment your batch" (CVPR 2020). An epoch
+// is about as long as the training set, so it contains only some of the samples.
 struct RepeatedAugmentationOptions : SamplerOptions {
   int64_t repeats = 3;
 
@@ -188,7 +187,7 @@ class RepeatedAugmentation : public Sampler {
  public:
   RepeatedAugmentation(int64_t repeats, int64_t size, uint64_t seed) : repeats_(repeats), size_(size), seed_(seed) {}
 
-  // RASampler rounds down to a multiple of 256, which would leave nothing of a smaller set.
+  // RASampler rounds down to a multiple of 256. A smaller set is not rounded, because no samples would be left.
   int64_t num_samples() const override { return size_ < 256 ? size_ : size_ / 256 * 256; }
   bool repeats() const override { return true; }
   std::vector<int64_t> order(int64_t epoch) const override {

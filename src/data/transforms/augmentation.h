@@ -39,7 +39,7 @@ enum class MagnitudeRange { kNormal, kWide };
 // Returns magnitude number `bin` of `num_bins` >= 2 for an image of the given size, or 0 for operations without magnitudes.
 double magnitude_of(Augmentation augmentation, MagnitudeRange range, int bin, int num_bins, int height, int width);
 
-// Draws the sign of the magnitude for the operations for which torchvision does. Returns the magnitude with its sign.
+// Returns the magnitude with a random sign if torchvision draws a sign for this operation, otherwise the unchanged magnitude.
 double draw_sign(Augmentation augmentation, double magnitude, SampleRandom& random);
 
 // Bitwise equal to torchvision's _apply_op. The image has 1 or 3 channels.

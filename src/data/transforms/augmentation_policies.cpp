@@ -153,7 +153,8 @@ class RandAugment : public ImageTransform {
     keys.add("num_magnitude_bins", num_magnitude_bins_, {.min = 2, .max = 1000, .doc = "Number of magnitudes."});
     keys.refuse("magnitude", [this]() -> std::string {
       if (magnitude_ < num_magnitude_bins_) return "";
-      return fmt::format("{} is not less than num_magnitude_bins, which is {}", magnitude_, num_magnitude_bins_);
+      return fmt::format("{} is not less than num_magnitude_bins, which is {}; choose a smaller magnitude", magnitude_,
+                         num_magnitude_bins_);
     });
   }
 

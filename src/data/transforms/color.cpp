@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -120,13 +121,13 @@ class GaussianBlur : public ImageTransform {
              {.min = 1,
               .max = kMaxPixels,
               .unit = "pixels",
-              .doc = "One odd number for both width and height, or two: [width, height].",
+              .doc = "One odd number for both width and height, or two odd numbers [width, height].",
               .required = true,
               .may_be_one = true});
     keys.refuse("kernel_size", [this]() -> std::string {
       const bool is_odd = std::ranges::all_of(kernel_size_, [](int64_t size) { return size % 2 == 1; });
       if (is_odd && (kernel_size_.size() == 1 || kernel_size_.size() == 2)) return "";
-      return "set it to one odd number, or to two: [width, height]";
+      return fmt::format("[{}] is not valid; set one odd number, or two odd numbers [width, height]", fmt::join(kernel_size_, ", "));
     });
     keys.add("sigma", sigma_,
              {.min = 0,
@@ -140,7 +141,9 @@ class GaussianBlur : public ImageTransform {
   Frame plan(Frame frame) const override {
     if (kernel_size_.front() / 2 < frame.width && kernel_size_.back() / 2 < frame.height) return frame;
     throw UsageError(
-        fmt::format("transform gaussian_blur: half of kernel_size must be smaller than the image, which has {}", to_string(frame)));
+        fmt::format("transform gaussian_blur: half of kernel_size [{}] must be smaller than the image, which has {}; choose a smaller "
+                    "kernel_size, or add resize before it",
+                    fmt::join(kernel_size_, ", "), to_string(frame)));
   }
 
   void apply(Picture& picture, SampleRandom& random) const override {

@@ -10,10 +10,10 @@ class RandomHorizontalFlip : public ImageTransform {
  public:
   void describe(KeyTable& keys) {
     keys.add("p", p_, {.min = 0, .max = 1, .doc = "Probability that an image is mirrored."});
-    keys.add("alternate", alternate_,
-             {.doc = "Mirror each image in every second epoch, so that of two successive epochs, one uses the original image and one the "
-                     "mirrored image; "
-                     "p is the probability that it is mirrored in the first epoch."});
+    keys.add(
+        "alternate", alternate_,
+        {.doc = "Mirror each image in every second epoch: of two successive epochs, one uses the original image and the other one uses the "
+                "mirrored image. p is the probability that the first epoch uses the mirrored image."});
   }
 
   Frame plan(Frame frame) const override { return frame; }

@@ -15,7 +15,7 @@ void Normalize::describe(KeyTable& keys) {
   keys.add("std", std,
            {.min = 0,
             .min_excluded = true,
-            .doc = "Standard deviation that is divided by: one value per channel, for pixel values from 0 to 1.",
+            .doc = "Standard deviation by which the difference is divided: one value per channel, for pixel values from 0 to 1.",
             .required = true});
   const auto warn_above_one = [&keys](const char* key, const std::vector<double>& values) {
     keys.warn(key, [&values]() -> std::string {

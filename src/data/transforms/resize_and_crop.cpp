@@ -23,7 +23,7 @@ void describe_interpolation(KeyTable& keys, Interpolation& interpolation) {
 // Like Python's round(), rounds half to even.
 int rounded(double value) { return static_cast<int>(std::nearbyint(value)); }
 
-// The position of the first of the middle `size` pixels of an edge.
+// The position at which the middle `size` pixels of an edge begin; at most 0 if the edge is shorter than `size`.
 int begin_of_middle(int extent, int size) {
   if (size > extent) return -((size - extent) / 2);
   return rounded((extent - size) / 2.0);
@@ -133,9 +133,10 @@ Frame Pad::plan(Frame frame) const {
   const auto [left, top, right, bottom] = margins();
   const bool reaches_too_far = std::max(top, bottom) >= frame.height || std::max(left, right) >= frame.width;
   if (mode_ == Padding::kReflect && reaches_too_far) {
-    throw UsageError(
-        fmt::format("transform pad: padding [{}, {}, {}, {}] with padding_mode reflect must be smaller than the image, which has {}", left,
-                    top, right, bottom, to_string(frame)));
+    throw UsageError(fmt::format(
+        "transform pad: padding [{}, {}, {}, {}] with padding_mode reflect must be smaller than the image, which has {}; choose "
+        "less padding, or add resize before it",
+        left, top, right, bottom, to_string(frame)));
   }
   frame.height += top + bottom;
   frame.width += left + right;
@@ -179,9 +180,10 @@ class RandomCrop : public ImageTransform {
 
   Frame plan(Frame frame) const override {
     if (padding_mode_ == Padding::kReflect && padding_ >= std::min(frame.height, frame.width)) {
-      throw UsageError(
-          fmt::format("transform random_crop: padding {} with padding_mode reflect must be smaller than the image, which has {}", padding_,
-                      to_string(frame)));
+      throw UsageError(fmt::format(
+          "transform random_crop: padding {} with padding_mode reflect must be smaller than the image, which has {}; choose less "
+          "padding, or add resize before it",
+          padding_, to_string(frame)));
     }
     if (size_.height() > frame.height + 2 * padding_ || size_.width() > frame.width + 2 * padding_) {
       if (!frame.is_exact) {
@@ -200,8 +202,9 @@ class RandomCrop : public ImageTransform {
 
   std::string warning(const Frame& frame) const override {
     if (padding_ < std::min(frame.height, frame.width)) return "";
-    return fmt::format("padding {} is not smaller than the image, which has {}; a crop may contain little or nothing of the image",
-                       padding_, to_string(frame));
+    return fmt::format(
+        "padding {} is not smaller than the image, which has {}, so a crop may contain little or nothing of the image; choose less padding",
+        padding_, to_string(frame));
   }
 
   void apply(Picture& picture, SampleRandom& random) const override {

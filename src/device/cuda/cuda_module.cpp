@@ -21,7 +21,7 @@ int device_count() { return c10::cuda::device_count(); }
 std::string refusal() {
   int count = 0;
   const auto error = cudaGetDeviceCount(&count);
-  // Clears the error, which would otherwise stay with the thread.
+  // Clears the error, which later calls of this thread would otherwise return.
   cudaGetLastError();
   return error == cudaSuccess || error == cudaErrorNoDevice ? "" : cudaGetErrorString(error);
 }
@@ -34,7 +34,7 @@ std::string device_refusal(int device) {
     // This is the first kernel; it fails on a device for which LibTorch has no code.
     const auto two = at::ones({2}, place).sum().item<float>();
     if (two == 2) return "";
-    return fmt::format("it computes 1 + 1 = {}", two);
+    return fmt::format("a test computed 1 + 1 = {}", two);
   } catch (const std::exception& error) {
     const auto* properties = at::cuda::getDeviceProperties(static_cast<c10::DeviceIndex>(device));
     const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
@@ -71,7 +71,7 @@ class RecordedGraph final : public trainer::device::CudaGraph {
       try {
         graph_.capture_end();
       } catch (const std::exception&) {
-        // The first failure has the reason.
+        // The exception of `work`, which is thrown again, has the reason.
       }
       throw;
     }

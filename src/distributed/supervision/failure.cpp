@@ -10,7 +10,7 @@
 namespace trainer::supervision {
 namespace {
 
-// Longer than the time that all ranks need to end.
+// Added to the time of a failure that another rank caused; longer than all ranks need to end.
 constexpr std::chrono::seconds kConsequenceDelay{10};
 
 }  // namespace
@@ -23,17 +23,20 @@ std::string to_string(const Failure& failure) {
     case Failure::Kind::kEnded:
       return fmt::format("{} {} in {}", who, failure.detail.empty() ? "exited without reporting an error" : failure.detail, failure.where);
     case Failure::Kind::kSilent:
-      return fmt::format("{} has not answered for more than {}, last seen in {}; it is stopped, or its host or network is lost", who,
-                         failure.detail, failure.where);
+      return fmt::format(
+          "{} has not answered for more than {}, last seen in {}; check whether its process is suspended, or its host or network is down",
+          who, failure.detail, failure.where);
     case Failure::Kind::kStuck:
-      return fmt::format("{} is stuck: no progress for {} in {}", who, failure.detail, failure.where);
+      return fmt::format("{} is stuck: no progress for {} in {}; if that may take longer, raise distributed.hang_seconds", who,
+                         failure.detail, failure.where);
     case Failure::Kind::kLate:
       return fmt::format(
           "{} has not finished its part of the {} within {}; see its output, or raise distributed.timeout_seconds if it needs longer", who,
           failure.where, failure.detail);
     case Failure::Kind::kAllWait:
-      return fmt::format("all ranks have been waiting for each other for {} in {}; they do not run the same collectives in the same order",
-                         failure.detail, failure.where);
+      return fmt::format(
+          "all ranks have been waiting for each other for {} in {}; check that they run the same collectives in the same order",
+          failure.detail, failure.where);
   }
   return "";
 }

@@ -23,7 +23,7 @@ const std::string kFailureKey = "failure_detector/failure";  // null until there
 const std::string kDigestKey = "failure_detector/digest";
 // The number of ranks that have read the failure.
 const std::string kConfirmedKey = "failure_detector/confirmed";
-// Each rank costs the store about three messages per interval: 2,500 per second with 1,024 ranks.
+// Each rank sends about three messages to the store per interval; with 1,024 ranks these are 2,500 per second.
 constexpr milliseconds kLongestInterval{200};
 constexpr milliseconds kIntervalPerRank{1};
 // The number of intervals after which a rank without a heartbeat counts as ended, once any rank is known to have ended.
@@ -104,7 +104,7 @@ std::optional<Failure> FailureDetector::first_failure() {
   return failure_;
 }
 
-// Rank 0 waits until the others have read the failure, because the store ends with it.
+// Rank 0 waits until the others have read the failure, because it may serve the store.
 void FailureDetector::wait_until_known(std::unique_lock<std::mutex>& lock, Clock::duration timeout) {
   changed_.wait_for(lock, timeout, [&] { return is_finished_ || (failure_ && all_know_); });
 }
@@ -117,7 +117,7 @@ void FailureDetector::suspect(const Failure& failure) {
 }
 
 Failure FailureDetector::describe(Failure::Kind kind, int rank, Clock::duration duration) const {
-  // The phase of another rank is read only when that rank is reported: last_seen_in().
+  // The digest has only the phase of rank 0; last_seen_in() reads that of another rank before the failure is reported.
   auto where = rank == 0 ? describe_place(kind, knowledge_.digest.rank0) : kUnknownPhase;
   if (rank == options_.rank) where = describe_place(kind, activity_->read());
   return {.kind = kind,
@@ -236,7 +236,7 @@ void FailureDetector::diagnose_until_finished() {
     if (!failure_) {
       knowledge_.has_lost_connection = is_asked_;
       if (const auto found = diagnose(knowledge_, limits_, now)) suspect(describe(found->kind, found->rank, found->duration));
-      // The store does not answer.
+      // The store does not answer, so the other ranks cannot be told.
       if (suspected_ && now - suspected_at_ > limits_.missed + kConfirmTimeout) {
         failure_ = suspected_;
         all_know_ = true;

@@ -89,8 +89,8 @@ class FailureDetector {
   std::optional<Failure> suspected_;  // this rank's own diagnosis
   Clock::time_point suspected_at_;
   std::optional<Failure> failure_;  // the failure that all ranks report
-  bool all_know_ = false;
-  bool is_asked_ = false;
+  bool all_know_ = false;           // on rank 0, whether all other ranks have read failure_
+  bool is_asked_ = false;           // this rank is ending already, so on_failure_ must not be called
   bool is_finished_ = false;
 
   std::thread exchanger_;

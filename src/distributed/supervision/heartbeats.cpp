@@ -9,8 +9,8 @@ using distributed::ActivityState;
 using distributed::Phase;
 using std::chrono::milliseconds;
 
-// Whether a rank that stays in this phase too long counts as failed. At the start and at the end, where ranks wait for others and download
-// files, this is so only while the rank is using a file.
+// Whether a rank that stays in this phase too long counts as failed. At the start and at the end, where ranks may wait long for other ranks
+// or downloads, this requires that the rank is using a file.
 bool is_timed(const ActivityState& state) { return (state.phase != Phase::kStartUp && state.phase != Phase::kEnd) || !state.file.empty(); }
 
 void keep_longest(Digest::Longest& longest, int rank, milliseconds duration) {
@@ -63,7 +63,7 @@ std::optional<Diagnosis> diagnose(const Knowledge& knowledge, const DiagnosisLim
   }
   // An old digest does not show the current state of the ranks; a delay of rank 0 or the store must not be attributed to another rank.
   if (now - knowledge.last_digest > limits.missed) return std::nullopt;
-  // In a run without a secret, anyone who reaches the store can write to it.
+  // The digest may contain any number, because everyone who reaches the store of a run without a secret can write to it.
   const auto is_rank = [&](int rank) { return rank >= 0 && rank < limits.num_ranks; };
   const auto& [rank, duration] = digest.silent;
   if (is_rank(rank) && rank != limits.rank && duration > silence_limit) return silent(rank, duration);

@@ -10,7 +10,8 @@ namespace {
 
 using distributed::OwnSeconds;
 
-// As a fraction of the interval. A smaller excess is not worth fixing, and would cause false alarms when steps take microseconds.
+// The least excess that is reported, as a fraction of the interval. A smaller one is not worth fixing, and would cause false alarms when
+// steps take microseconds.
 constexpr double kLeastExcess = 0.1;
 constexpr double kLeastSeconds = 1;
 
@@ -49,7 +50,7 @@ std::string to_string(const Straggler& straggler, const std::string& process, in
   const auto per_step = [num_steps](double seconds) { return fmt::format("{:.3g} s", seconds / static_cast<double>(num_steps)); };
   const bool by_data = straggler.cause == Straggler::Cause::kData;
   return fmt::format(
-      "rank {} ({}) is slow: its own work takes {} per step, but that of the other ranks {} (median), so they wait {} for it; "
+      "rank {} ({}) is slow: its own work takes {} per step, while the median of the other ranks is {}, so they wait {} for it; "
       "the largest difference is in its {} time ({}, other ranks {}); {}",
       straggler.rank, process, per_step(straggler.total.own), per_step(straggler.total.others), per_step(straggler.total.excess()),
       by_data ? "data" : "compute", per_step(straggler.part.own), per_step(straggler.part.others),

@@ -24,7 +24,7 @@ struct Straggler {
   int rank = 0;
   Work total;
   Cause cause = Cause::kData;  // the part with the larger excess
-  Work part;                   // that part
+  Work part;                   // the times of the part that is the cause
 };
 
 // `ranks`: own work of two or more ranks in an interval of `seconds`. A rank is a straggler if its own work takes more than `ratio` times

@@ -25,7 +25,8 @@ constexpr milliseconds kInterval{100};
 constexpr milliseconds kAskInterval{200};
 // The longest time between the exit of a rank and the launcher's message about it.
 constexpr seconds kMessageTimeout{2};
-// After the rendezvous, the failure detector of all ranks should report a rank that hangs before each rank reports its own timeout.
+// Added to the limit for files, so that after the rendezvous the failure detector reports a rank that hangs to all ranks before that rank
+// ends itself.
 constexpr seconds kLater{5};
 
 // Uses the same text as the failure detector does after the rendezvous. The launcher reports only about ranks on this host.
@@ -51,8 +52,8 @@ std::optional<Ending> judge(const SupervisionLimits& limits, const MainThreadSta
     return Ending{.text = fmt::format("stopped on request in {}", place()), .exit_code = ExitCode::kStopped};
   }
   if (limits.file > milliseconds(0) && thread.with_file > limits.file) {
-    return Ending{.text = fmt::format("{} is stuck: no progress for {} in {}{}", mine, format_duration(thread.with_file), place(),
-                                      launch::kThisRankExits),
+    return Ending{.text = fmt::format("{} is stuck: no progress for {} in {}; if that may take longer, raise distributed.hang_seconds{}",
+                                      mine, format_duration(thread.with_file), place(), launch::kThisRankExits),
                   .is_cause = true};
   }
   return std::nullopt;
@@ -150,7 +151,7 @@ void Supervisor::begin(const distributed::Rendezvous& rendezvous) {
   detector_ = std::move(detector);
 }
 
-// explain() is called on this thread, because it waits for information from other events.
+// Calls explain() on the calling thread, because explain() waits for other events, which the supervising thread must handle.
 void Supervisor::lose_connection(const std::string& error) { add(Ending{.text = explain(PeerError(error))}); }
 
 void Supervisor::add(Event event) {
@@ -218,7 +219,7 @@ void Supervisor::look_at_main_thread() {
 void Supervisor::end_with(const Ending& ending) {
   const bool is_stopped = ending.exit_code == ExitCode::kStopped;
   report(ending.text, ending.is_cause ? ExitCode::kFailure : ending.exit_code);
-  // The store may end with rank 0. The other ranks, which also received the stop request, would report that as a failure.
+  // Rank 0 may serve the store. The other ranks, which also received the stop request, would report the end of the store as a failure.
   if (is_stopped && rank_ == 0 && world_size_ > 1) std::this_thread::sleep_for(seconds(1));
   leave(ending.exit_code);
 }

@@ -69,7 +69,7 @@ class StartUpJudge {
 };
 
 // Calls `error` several times a second on another thread until its destruction, and calls `on_lost` there once with the first text that is
-// not empty. This is needed because a GPU waits forever after its connection broke, and so does a thread that synchronizes with it.
+// not empty. This is needed because a GPU waits forever after its connection breaks, and so does a thread that synchronizes with it.
 class ConnectionWatch {
  public:
   ConnectionWatch(std::function<std::string()> error, std::function<void(const std::string&)> on_lost);

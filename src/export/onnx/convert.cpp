@@ -23,7 +23,7 @@ void check_operators(const torch::jit::Graph& graph) {
   }
   if (missing.empty()) return;
   throw UsageError(
-      fmt::format("--format onnx: the network uses operators that cannot be converted: {}; export it as torchscript, or add conversions to "
+      fmt::format("--format onnx: the network uses operators that cannot be converted: {}; use --format torchscript, or add conversions to "
                   "src/export/onnx/operators.cpp",
                   join(std::vector<std::string>(missing.begin(), missing.end()), ", ")));
 }

@@ -109,7 +109,7 @@ std::string to_file(const Model& model) {
   }
   if (out.size() < kMostBytes) return out;
   throw Error(
-      fmt::format("the network has {}, but a .onnx file can have at most 2 GiB; export it as torchscript", format_bytes(out.size())));
+      fmt::format("the network has {}, but a .onnx file can have at most 2 GiB; use --format torchscript", format_bytes(out.size())));
 }
 
 }  // namespace trainer::onnx

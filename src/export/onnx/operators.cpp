@@ -51,7 +51,7 @@ class Arguments {
     return result;
   }
   [[noreturn]] void refuse(const std::string& form) const {
-    throw UsageError(fmt::format("--format onnx: the network uses {} {}, which cannot be converted; export it as torchscript",
+    throw UsageError(fmt::format("--format onnx: the network uses {} {}, which cannot be converted; use --format torchscript",
                                  node_.kind().toQualString(), form));
   }
 
@@ -66,7 +66,7 @@ class Arguments {
   Graph& graph_;
 };
 
-// Repeats the padding for both sides of each dimension; ONNX lists all beginnings, then all ends.
+// LibTorch's padding is the same on both sides of each dimension; ONNX lists the padding at all beginnings, then at all ends.
 Ints both_sides(const Ints& padding) {
   auto result = padding;
   result.insert(result.end(), padding.begin(), padding.end());
@@ -133,7 +133,7 @@ std::string permute(const Arguments& arguments, Graph& graph) {
   return graph.add_node("Transpose", {arguments.tensor(0)}, {{"perm", arguments.integers(1)}});
 }
 
-// Reshapes to the shape of the traced result; the first dimension remains that of the batch.
+// Reshapes to the shape of the traced result; 0 stands for the input's first dimension, which is the batch.
 std::string reshape(const Arguments& arguments, Graph& graph) {
   auto shape = arguments.result_shape();
   shape.at(0) = 0;
@@ -242,7 +242,7 @@ std::string max_pool2d(const Arguments& arguments, Graph& graph) {
 
 std::string avg_pool2d(const Arguments& arguments, Graph& graph) {
   constexpr size_t kRank = 2;
-  if (!arguments.is_none(6)) arguments.refuse("with another divisor");
+  if (!arguments.is_none(6)) arguments.refuse("with divisor_override");
   const auto kernel = arguments.integers(1, kRank);
   const auto strides = arguments.integers(2, kRank);
   return graph.add_node("AveragePool", {arguments.tensor(0)},
@@ -335,7 +335,7 @@ const std::unordered_map<std::string, Conversion>& conversions() {
 Tensor to_constant(std::string name, const torch::Tensor& tensor, bool is_half) {
   const bool is_float = tensor.is_floating_point();
   if (is_half && is_float && tensor.isfinite().ne(tensor.to(torch::kHalf).isfinite()).any().item<bool>()) {
-    throw UsageError(fmt::format("--fp16: {} has values above 65504, the maximum of float16; remove this option", name));
+    throw UsageError(fmt::format("--fp16: {} has values beyond 65504, the maximum of float16; remove --fp16", name));
   }
   const auto stored = tensor.detach().to(!is_float ? torch::kLong : is_half ? torch::kHalf : torch::kFloat).contiguous();
   return {.name = std::move(name),

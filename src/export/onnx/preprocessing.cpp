@@ -27,7 +27,7 @@ class Preprocessor {
     const auto [height, width] = size_after(step);
     const auto of_columns = weights(width_, width, step.interpolation);
     const auto of_rows = weights(height_, height, step.interpolation);
-    // Pillow's choice of the first pass (data/resample.cpp).
+    // The pass that comes first is chosen like in Pillow (data/resample.cpp).
     const auto less_height = node("Sub", {height_, height});
     const auto less_width = node("Mul", {node("Sub", {width_, width}), number(2)});
     const auto begins_with_columns = node("And", {node("Greater", {less_height, number(0)}), node("Greater", {less_height, less_width})});
@@ -108,7 +108,7 @@ class Preprocessor {
     pixels_ = node("Pad", {pixels_, concatenate({none, list(top), list(left), none, list(bottom), list(right)}), real(fill)});
   }
 
-  // Returns the numbers of pixels before and after an edge so that it has length `size`; the first is half of their sum, rounded like
+  // Returns how many pixels to add before and after an edge to get the length `size`. The first number is half of their sum, rounded like
   // Python's round().
   std::pair<std::string, std::string> margins(const std::string& extent, const std::string& size) {
     const auto before = half_of_difference(size, extent);
@@ -135,7 +135,7 @@ class Preprocessor {
     return sum;
   }
 
-  // Returns (2i + 1) * `factor` for each pixel i of an edge of `size` pixels: the positions of the pixels' middles.
+  // Returns (2i + 1) * `factor` for each pixel i of an edge of `size` pixels: the positions of the pixels' centres.
   std::string middles(const std::string& size, const std::string& factor) {
     const auto indices = node("Range", {number(0), size, number(1)});
     return node("Mul", {node("Add", {node("Mul", {indices, number(2)}), number(1)}), factor});
@@ -166,7 +166,7 @@ class Preprocessor {
     return {cast(high, ElementType::kFloat), cast(low, ElementType::kFloat)};
   }
 
-  // Accumulates the steps like Pillow.
+  // Computes the positions as sums of steps, because Pillow does so and rounding errors add up.
   Weights nearest(const std::string& before, const std::string& after) {
     const auto step = node("Div", {to_double(before), to_double(after)});
     const auto rest = node("Expand", {step, list(node("Sub", {after, number(1)}))});

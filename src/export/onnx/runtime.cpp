@@ -86,7 +86,7 @@ class Network : public exported::ExportedNetwork {
  public:
   Network(const fs::path& file, const fs::path& runtime, int num_threads) : file_(file), base_(load_runtime(runtime)) {
     functions_ = base_.get_functions(api::kApiVersion);
-    if (functions_ == nullptr) throw UsageError(fmt::format("{} is too old; install 1.2 or later", engine()));
+    if (functions_ == nullptr) throw UsageError(fmt::format("{} is too old; install version 1.2 or later", engine()));
     env_ = create<api::Env>(&api::Functions::release_env,
                             [&](api::Env** out) { return functions_->create_env(api::kLogFatal, "trainer", out); });
     memory_ = create<api::MemoryInfo>(&api::Functions::release_memory_info, [&](api::MemoryInfo** out) {
@@ -127,7 +127,9 @@ class Network : public exported::ExportedNetwork {
     int type = 0;
     check(functions_->get_tensor_element_type(info.get(), &type));
     const auto dtype = dtype_of(type);
-    if (!dtype) throw Error(fmt::format("{}: its output {} does not consist of floating-point numbers", file_.string(), output_name_));
+    if (!dtype)
+      throw Error(fmt::format("{}: its output {} does not consist of floating-point numbers; give a file with such an output",
+                              file_.string(), output_name_));
     void* data = nullptr;
     check(functions_->get_tensor_mutable_data(output.get(), &data));
     return torch::from_blob(data, shape_of(info.get()), *dtype).clone();
@@ -149,7 +151,7 @@ class Network : public exported::ExportedNetwork {
     if (status == nullptr) return;
     const auto message = printable_line(functions_->get_error_message(status));
     functions_->release_status(status);
-    const auto text = fmt::format("{}: {} cannot run it: {}", file_.string(), engine(), message);
+    const auto text = fmt::format("{}: {} cannot run this network: {}", file_.string(), engine(), message);
     if (session_ == nullptr) throw UsageError(text);
     throw Error(text);
   }
@@ -187,7 +189,8 @@ class Network : public exported::ExportedNetwork {
     const auto dtype = dtype_of(type);
     if (!dtype) {
       throw UsageError(
-          fmt::format("{}: its input {} consists neither of pixels (uint8) nor of floating-point numbers", file_.string(), input_name_));
+          fmt::format("{}: its input {} consists neither of pixels (uint8) nor of floating-point numbers; give a file with such an input",
+                      file_.string(), input_name_));
     }
     input_dtype_ = *dtype;
     input_shape_ = shape_of(info);

@@ -118,8 +118,9 @@ void visit_with_parents(const fs::path& mount, fs::path group, const std::functi
 }
 
 // Calls `visit` with the folder of this process's group and with those of its ancestors, whose limits apply too. A line of files.groups is
-// "0::/path" for version 2, and "4:cpu,cpuacct:/path" for `controller` of version 1, which has its own mount. A container may see the path
-// from outside the container and its own group at the mount: then no folder of that path exists, and its ancestor is the mount.
+// "0::/path" for version 2, and "4:cpu,cpuacct:/path" for `controller` of version 1, which has its own mount. In a container, the path may
+// be that of the host, while the container's own group is at the mount: then none of the visited folders exists except the mount, the last
+// one.
 void for_each_group(const CgroupFiles& files, const std::string& controller, const std::function<void(const fs::path& folder)>& visit) {
   std::istringstream lines(read_system_file(files.groups));
   for (std::string line; std::getline(lines, line);) {
@@ -145,7 +146,7 @@ class Least {
   std::optional<Number> least_;
 };
 
-// Empty for "max", for the number with which version 1 marks "no limit", and for a file that does not exist.
+// Empty for "max", for the number that means "no limit" in version 1, and for a file that does not exist.
 std::optional<uint64_t> parse_limit(const std::string& text) {
   constexpr uint64_t kUnlimited = uint64_t{1} << 60;
   std::istringstream stream(text);
@@ -210,7 +211,7 @@ std::string describe_process_limits() {
     limits.push_back(fmt::format("user {} may have {} processes and threads together (ulimit -u)", geteuid(), user.rlim_cur));
   }
   if (const auto group = cgroup_processes()) limits.push_back(fmt::format("this control group may have {} (pids.max)", *group));
-  return limits.empty() ? "the limit is the system's (threads-max, or its memory)" : join(limits, ", and ");
+  return limits.empty() ? "the limit is that of the whole system (kernel.threads-max, or its memory)" : join(limits, ", and ");
 }
 
 void check_threads(int count) {
@@ -286,8 +287,8 @@ std::string describe_other_runs(const std::vector<int64_t>& others, int num_thre
   for (size_t i = 0; i < std::min(others.size(), kShown); ++i) shown.push_back(std::to_string(others[i]));
   if (others.size() > kShown) shown.emplace_back("...");
   return fmt::format(
-      "other runs also use the cores of this host (process {}), but each rank here uses {} as if they did not; set runtime.threads to "
-      "change the number",
+      "other runs also use the cores of this host (process {}), but that does not reduce the threads of this run ({} for each rank); set "
+      "runtime.threads to change the number",
       join(shown, ", "), counted(num_threads, "thread"));
 }
 

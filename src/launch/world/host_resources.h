@@ -24,7 +24,7 @@ int available_cpus(int num_sharing = 1);
 // How many threads compute, and one line for the user with the reason: "2 compute threads: OMP_NUM_THREADS=2".
 struct ComputeThreads {
   int count = 1;
-  std::string decision = {};
+  std::string description = {};
 };
 
 // The default when the configuration does not set the number: OMP_NUM_THREADS if the user has set it, else available_cpus(). torchrun sets
@@ -41,15 +41,13 @@ std::string describe_small_shared_memory(const std::filesystem::path& folder = "
 // The name of this host.
 std::string host_name();
 
-// False when NO_COLOR is set (no-color.org) or the terminal is dumb.
+// False if NO_COLOR is set (no-color.org), or if TERM is dumb, empty or not set.
 bool wants_colour();
 
 // Whether stderr is a terminal on which a line can be erased and drawn again; not if TERM is dumb, empty or not set.
 bool can_redraw_lines();
 
-// The limits that a container, Slurm or systemd sets through cgroups.
-
-// Where the kernel shows a process its cgroups.
+// Where the kernel shows a process its cgroups, through which a container, Slurm or systemd limits resources.
 struct CgroupFiles {
   std::filesystem::path groups = "/proc/self/cgroup";
   std::filesystem::path mount = "/sys/fs/cgroup";
@@ -63,15 +61,14 @@ std::optional<uint64_t> cgroup_processes(const CgroupFiles& files = {});
 // "200000 100000" (quota and period of cgroup v2's cpu.max) as whole cores, at least 1; empty for "max" and for malformed text.
 std::optional<int> parse_cpu_max(std::string_view text);
 
-// The limits on threads; the system's errors do not name them.
-
+// Describes the limits on threads, because the system's errors do not name them:
 // "user 1000 may have 64 processes and threads together (ulimit -u), and this control group may have 200 (pids.max)".
 std::string describe_process_limits();
 
 // Throws an Error that names the limits if `count` more threads cannot run at the same time.
 void check_threads(int count);
 
-// The same text for the error of a std::thread that could not be started; empty for other errors.
+// The text of that Error if `error` means that a std::thread could not be started; empty for other errors.
 std::string explain_thread_limit(const std::exception& error);
 
 // The content of a system file, such as one in /proc; empty if it cannot be read, because a process may end and not every system has every
@@ -83,14 +80,13 @@ inline std::string read_system_file(const std::filesystem::path& path) {
   return std::move(text).str();
 }
 
-// Processes of other runs on this host.
-
-// The ids of the processes with this process's program name that may use a core of this process, without those in `own`, this process and
-// launchers (`trainer launch` and `crossval`), in ascending order. Finds the processes that `proc` shows: in a container, only its own.
+// The ids, in ascending order, of processes of other runs on this host: those that have this process's program name and may use one of its
+// cores, except `own`, this process and launchers (`trainer launch` and `crossval`). Finds the processes that `proc` shows: in a container,
+// only the container's.
 std::vector<int64_t> processes_of_other_runs(std::span<const int64_t> own, const std::filesystem::path& proc = "/proc");
 
-// A line for the user about `others`, which share cores with the ranks of this host although each rank uses `num_threads` threads; empty if
-// there are none.
+// A line for the user about `others`, which share cores with the ranks of this host; each rank uses `num_threads` threads. Empty if there
+// are no others.
 std::string describe_other_runs(const std::vector<int64_t>& others, int num_threads);
 
 }  // namespace trainer::world

@@ -137,8 +137,8 @@ Claim join(const Claim& flags, const VariableReader& variables) {
   }
   if (!flags.local_rank) return claim;
   if (!has_names(flags) && claim.names.rank != kRank.rank) {
-    throw UsageError(
-        fmt::format("{} without --rank and --world-size, or RANK and WORLD_SIZE: set them too, or omit it", flags.local_rank->text));
+    throw UsageError(fmt::format("{} is set without --rank and --world-size, or RANK and WORLD_SIZE; set these too, or omit --local-rank",
+                                 flags.local_rank->text));
   }
   check_agreement(flags.local_rank, claim.local_rank);
   claim.local_rank = flags.local_rank;
@@ -146,25 +146,25 @@ Claim join(const Claim& flags, const VariableReader& variables) {
 }
 
 void check_pair(const std::optional<Setting>& one, const std::optional<Setting>& other, std::string_view other_name) {
-  if (one && !other) throw UsageError(fmt::format("{} without {}: set both, or neither", one->text, other_name));
+  if (one && !other) throw UsageError(fmt::format("{} is set, but {} is not; set both or neither", one->text, other_name));
 }
 
 void check_rank(const Setting& rank, const Setting& size) {
   if (rank.value >= size.value) {
-    throw UsageError(
-        fmt::format("{} of {}: ranks count from 0, so the last one is {}; correct one of them", rank.text, size.text, size.value - 1));
+    throw UsageError(fmt::format("{} with {}: ranks are numbered from 0, so the last one is {}; correct one of the two", rank.text,
+                                 size.text, size.value - 1));
   }
 }
 
-// Checks that the claim is complete and consistent; returns the ranks, the sizes and the beginning of `decision`.
+// Checks that the claim is complete and consistent; sets the ranks, the sizes and the beginning of RankEnv::description.
 RankEnv to_place(const Claim& claim) {
   const auto& [names, rank, world_size, local_rank, local_world_size] = claim;
   check_pair(rank, world_size, names.world_size);
   check_pair(world_size, rank, names.rank);
   if (!rank)
-    throw UsageError(fmt::format("SLURM_STEP_ID is set, but {} and {} are not: unset it, or set them", names.rank, names.world_size));
+    throw UsageError(fmt::format("SLURM_STEP_ID is set, but {} and {} are not; unset it, or set them", names.rank, names.world_size));
   if (world_size->value > kMostRanks)
-    throw UsageError(fmt::format("{}: at most {} ranks are possible; correct it", world_size->text, kMostRanks));
+    throw UsageError(fmt::format("{}: at most {} ranks are possible; set a smaller number", world_size->text, kMostRanks));
   check_rank(*rank, *world_size);
   RankEnv rank_env{.rank = rank->value, .world_size = world_size->value};
   auto local = fmt::format("0 of 1: {} is not set", names.local_rank);
@@ -182,7 +182,7 @@ RankEnv to_place(const Claim& claim) {
     throw UsageError(fmt::format("{} is more than {}: a host cannot have more processes than the run; correct one of them",
                                  local_world_size->text, world_size->text));
   }
-  rank_env.decision =
+  rank_env.description =
       fmt::format("rank {} of {} (local rank {}), from {} and {}", rank_env.rank, rank_env.world_size, local, names.rank, names.world_size);
   return rank_env;
 }
@@ -190,7 +190,8 @@ RankEnv to_place(const Claim& claim) {
 // "; ignored: SLURM_PROCID=0 of SLURM_NTASKS=1": the variables of the launchers that were not used.
 std::string describe_ignored(const VariableReader& variables, std::string_view chosen_rank) {
   std::string text;
-  for (const auto& names : {kOpenMpi, kPmi, slurm_names(variables)}) {  // RANK is used, or equal to the flags
+  // RANK is not listed: if it is set, it is used or equal to the flag.
+  for (const auto& names : {kOpenMpi, kPmi, slurm_names(variables)}) {
     if (names.rank == chosen_rank || !variables.text(names.rank)) continue;
     text += fmt::format("{}{} of {}", text.empty() ? "; ignored: " : ", ", variables.show(names.rank), variables.show(names.world_size));
     if (names.rank == kSlurmStep.rank && !is_slurm_step(variables)) text += " (not inside an srun step)";
@@ -210,7 +211,7 @@ std::vector<std::string> read_slurm_hosts(const VariableReader& variables, const
   if (!list || !counts || !node) return {};
   const auto distribution = variables.text("SLURM_DISTRIBUTION").value_or("");
   auto hosts = hosts_of_tasks(*list, *counts, distribution, static_cast<size_t>(rank_env.world_size));
-  // A cluster may have another default distribution.
+  // The result is used only if it has the right node for this rank, because a cluster may have another default distribution.
   const auto names = host_names(*list, static_cast<size_t>(node->value) + 1);
   const bool agrees =
       !hosts.empty() && names.size() == static_cast<size_t>(node->value) + 1 && hosts[static_cast<size_t>(rank_env.rank)] == names.back();
@@ -241,7 +242,7 @@ void read_master(const VariableReader& variables, bool is_slurm, RankEnv& rank_e
     rank_env.port_source = fmt::format("computed from SLURM_JOB_ID={} and SLURM_STEP_ID={}", *job, *step);
     derived += fmt::format("; MASTER_PORT={} is computed from SLURM_JOB_ID and SLURM_STEP_ID", rank_env.master_port);
   }
-  rank_env.decision += derived;
+  rank_env.description += derived;
 }
 
 // Reads RankEnv::slurm_gpus; 0 if Slurm reports none. With --gpus-per-task Slurm gives each task its own GPUs.
@@ -288,11 +289,11 @@ RankEnv find_rank_env(const RankFlags& flags, const Environment& environment) {
     }
   } else if (init_method) {
     throw UsageError(
-        fmt::format("--init-method {} without --rank and --world-size, and no launcher's variables are set: set them too, or "
-                    "omit it for a single process",
+        fmt::format("--init-method {} is set, but neither --rank and --world-size nor the variables of a launcher are; set them too, or "
+                    "omit --init-method for a single process",
                     *init_method));
   } else {
-    rank_env.decision = "one process: no launcher's variables are set";
+    rank_env.description = "one process: no launcher's variables are set";
   }
   if (variables.text(kRank.rank)) {
     if (const auto nodes = variables.number("GROUP_WORLD_SIZE", 1, kMostRanks)) rank_env.num_nodes = nodes->value;
@@ -304,7 +305,7 @@ RankEnv find_rank_env(const RankFlags& flags, const Environment& environment) {
   }
   rank_env.secret = read_secret(variables, claim.names.rank);
   rank_env.gloo_interface = variables.text("GLOO_SOCKET_IFNAME").value_or("");
-  rank_env.decision += describe_ignored(variables, claim.names.rank);
+  rank_env.description += describe_ignored(variables, claim.names.rank);
   return rank_env;
 }
 

@@ -33,7 +33,7 @@ Environment process_environment();
 
 inline constexpr int kMostRanks = 100'000;
 
-// A text that all ranks of one run have and that others do not have, or would have to guess.
+// A text that all ranks of one run have and that other programs do not have, or would have to guess.
 struct RunSecret {
   enum class Source {
     kNone,
@@ -65,13 +65,13 @@ struct RankEnv {
   int launcher_messages_descriptor = -1;        // where `trainer launch` reports how other ranks have ended; -1: none
   int listen_descriptor = -1;                   // rank 0: a socket that `trainer launch` has bound to master_port; -1: none
   RunSecret secret = {};                        // from a launcher
-  std::string decision = {};                    // one line for the user: the source with its values, and what was ignored
+  std::string description = {};                 // one line for the user: the source with its values, and what was ignored
 };
 
 // Uses the first source that is set: flags; RANK and WORLD_SIZE (torchrun, `trainer launch`, Kubernetes); Open MPI's variables; those of
 // MPICH and Intel MPI; Slurm's inside an srun step; else a world of one process.
 // Throws UsageError for an incomplete or impossible set within one source and for flags that contradict RANK, WORLD_SIZE or
-// LOCAL_RANK; the message names the variables with their values and a remedy.
+// LOCAL_RANK; the message names the variables with their values, and what to do.
 RankEnv find_rank_env(const RankFlags& flags, const Environment& environment);
 
 // A host as given by MASTER_ADDR or --master-addr, without the brackets around an IPv6 address ("[::1]").
@@ -89,8 +89,6 @@ struct RendezvousAddress {
 // Takes the address from the flag, else from the configuration (`distributed.init_method`); env:// stands for master_addr and master_port.
 // kAlone for a world of one process. Throws UsageError that names what is missing or malformed.
 RendezvousAddress rendezvous_address(const RankEnv& rank_env, const std::string& configured_init_method);
-
-// Reads numbers from flags and from the variables of an environment.
 
 // A number, and the text that set it: "RANK=4", "--rank 4".
 struct Setting {

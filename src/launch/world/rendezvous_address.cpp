@@ -19,9 +19,9 @@ RendezvousAddress at_master(const RankEnv& rank_env) {
                         : rank_env.master_port != 0   ? "MASTER_ADDR is"
                                                       : "MASTER_ADDR and MASTER_PORT are";
   throw UsageError(fmt::format(
-      "rank {} of {} needs MASTER_ADDR and MASTER_PORT to join the others, but {} not set: set them to the host of rank 0 and "
-      "a free port there, the same for all ranks (`mpirun -x MASTER_ADDR -x MASTER_PORT` passes them on), or give --init-method "
-      "tcp://HOST:PORT or, on a disk that all hosts share, --init-method file:///PATH",
+      "rank {} of {} cannot join the other ranks, because {} not set; set MASTER_ADDR to the host of rank 0 and MASTER_PORT to a free port "
+      "there, the same for all ranks (`mpirun -x MASTER_ADDR -x MASTER_PORT` passes them on), or give --init-method tcp://HOST:PORT, or "
+      "--init-method file:///PATH on a disk that all hosts share",
       rank_env.rank, rank_env.world_size, missing));
 }
 
@@ -54,8 +54,10 @@ RendezvousAddress rendezvous_address(const RankEnv& rank_env, const std::string&
   const std::string& init_method = rank_env.init_method ? *rank_env.init_method : configured_init_method;
   const std::string source = (rank_env.init_method ? "--init-method " : "distributed.init_method: ") + init_method;
   if (init_method.find('?') != std::string::npos) {
-    throw UsageError(source +
-                     ": an experiment file is the same for all ranks; set the rank and the world size with --rank and --world-size");
+    throw UsageError(
+        source +
+        ": the rank and the world size cannot be set here, because an experiment file is the same for all ranks; set them with "
+        "--rank and --world-size");
   }
   constexpr std::string_view kTcp = "tcp://";
   constexpr std::string_view kFile = "file://";
@@ -65,7 +67,7 @@ RendezvousAddress rendezvous_address(const RankEnv& rank_env, const std::string&
     auto point = parse_host_and_port(view.substr(kTcp.size()));
     point.port_source = rank_env.init_method ? "--init-method" : "distributed.init_method";
     if (point.kind == RendezvousAddress::Kind::kTcp) return point;
-    throw UsageError(source + ": expected tcp://HOST:PORT (tcp://[::1]:PORT for IPv6), the port from 1 to 65535");
+    throw UsageError(source + ": expected tcp://HOST:PORT (tcp://[::1]:PORT for IPv6) with a port from 1 to 65535");
   }
   if (view.starts_with(kFile)) {
     const auto path = view.substr(kFile.size());

@@ -17,16 +17,16 @@ std::optional<int> tasks_on_node(std::string_view counts, int64_t node);
 std::vector<std::string> host_names(std::string_view hosts, size_t limit);
 
 // The node of each task of a step, by rank, from its node list, its tasks on each node and SLURM_DISTRIBUTION (empty: not set). Empty if
-// the tasks are not distributed in blocks (Slurm's default), the only distribution that follows from these variables, or if they are
-// malformed.
+// these are malformed, or if the tasks are not distributed in blocks (Slurm's default), because other distributions do not follow from
+// these variables.
 std::vector<std::string> hosts_of_tasks(std::string_view hosts, std::string_view counts, std::string_view distribution, size_t num_tasks);
 
-// The problem and its remedy if a step has more tasks than GPUs, or GPUs without a task, on a host; else empty. `num_gpus` is 0 if Slurm
+// The problem and what to do if a step has more tasks than GPUs, or GPUs without a task, on a host; else empty. `num_gpus` is 0 if Slurm
 // reports none; the host may still have GPUs that Slurm does not manage.
 std::string too_few_gpus(int num_tasks, int num_gpus);
 std::string idle_gpus(int num_tasks, int num_gpus);
 
-// A port on which all tasks of a step agree: 20000 + (61 job + step) mod 12768, which is 20000 to 32767, below Linux's ephemeral ports.
+// A port on which all tasks of a step agree: 20000 + (61 job + step) mod 12768. The ports 20000 to 32767 are below Linux's ephemeral ports.
 // Steps of one job and successive jobs get different ports.
 int step_port(uint64_t job, uint64_t step);
 

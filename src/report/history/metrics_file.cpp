@@ -82,7 +82,7 @@ class MetricsReader {
 
  private:
   void read_line(std::string_view line) {
-    // Only the last training event of a session is needed, and only the times of the others, so these need not be parsed.
+    // An overview needs the last training event of a session, and only the times of the earlier ones, which are therefore not parsed.
     if (const auto time = detail_ == Detail::kOverview ? time_of_train(line) : std::nullopt) {
       pending_ = line;
       advance_to(*time);
@@ -100,7 +100,7 @@ class MetricsReader {
   void on_event(const Json& event) {
     if (event.is_discarded()) return;
     const auto kind = text_of(event, "event");
-    // The event of the checkpoint from which the next line resumes; it is recorded again.
+    // A resumed run repeats the event of its checkpoint, without its durations (Jsonl::on_start); it is not a new event.
     if (kind == "checkpoint" && member_of(event, "seconds").is_null()) return;
     const auto now = number_of(event, "time").value_or(run_.updated);
     if (kind == "start" || kind == "resume") {
@@ -126,7 +126,7 @@ class MetricsReader {
   }
 
   void advance_to(double now) {
-    // A clock that was set back does not reduce the time.
+    // The clock may have been set back.
     if (run_.updated > 0) run_.seconds += std::max(now - run_.updated, 0.0);
     run_.updated = now;
   }

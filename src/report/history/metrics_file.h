@@ -15,7 +15,7 @@ namespace trainer::history {
 // Detail::kOverview only the latest training event of a session is used, and the times of the others. A missing file changes nothing.
 void read_metrics_file(const std::filesystem::path& file, Detail detail, RunRecord& run);
 
-// JSON of a run directory, to which other programs may have written: values of objects may be missing or have another type.
+// The functions below read JSON of a run directory, to which other programs may have written: values may be missing or have another type.
 
 // Returns a discarded value if the text is not JSON. Throws a DataError that names `file`, the source of the text, if it is nested so
 // deeply that copying or printing the value, which is recursive, could overflow the stack.

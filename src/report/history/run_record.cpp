@@ -34,7 +34,8 @@ Json read_json(const std::filesystem::path& file) {
   return value.is_discarded() ? Json() : value;
 }
 
-// The file names the process that holds the lock, also after that process was killed. Only if it names one is a shared lock tried, briefly.
+// The file names the process that holds the lock, and still does after that process was killed. The lock of an empty file is not tried,
+// because even a brief shared lock could make a run that is just starting fail.
 bool is_locked(const std::filesystem::path& file) {
   if (read_if_there(file).empty()) return false;
   const auto descriptor = open_regular_file(file, O_RDONLY);
@@ -60,7 +61,7 @@ std::optional<Best> find_best(const RunRecord& run) {
   const auto metric = monitor.substr(monitor.find('/') + 1);
   const auto found = run.validation.find(metric);
   if (found == run.validation.end()) return std::nullopt;
-  // Files of earlier versions do not have the direction, so it is guessed.
+  // Files of earlier versions do not say whether higher is better, so that is guessed.
   const auto mode = checkpoint_key(run.config, "mode");
   const bool is_loss = metric.ends_with("loss") || metric.ends_with("error");
   const bool higher_is_better = run.higher_is_better.value_or(mode == "max" || (mode != "min" && !is_loss));
@@ -121,7 +122,7 @@ RunRecord read_run(const std::filesystem::path& folder, Detail detail) {
   }
   RunRecord run;
   run.folder = folder;
-  // Checked first, so that a run that ends in the meantime counts as running and not as failed.
+  // The lock is checked before the files are read, so that a run that ends in between counts as running and not as failed.
   const bool is_running = is_locked(folder / ".lock");
   run.config = read_if_there(folder / "config.yaml");
   run.environment = read_json(folder / "environment.json");

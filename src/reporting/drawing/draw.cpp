@@ -120,7 +120,7 @@ std::string rows_of(const RgbImage& image) {
 std::string compress(const std::string& bytes) {
   const std::unique_ptr<libdeflate_compressor, decltype(&libdeflate_free_compressor)> compressor(
       libdeflate_alloc_compressor(kCompressionLevel), &libdeflate_free_compressor);
-  if (!compressor) throw Error("out of memory for the compression of an image");
+  if (!compressor) throw Error("out of memory while an image is compressed");
   std::string compressed(libdeflate_zlib_compress_bound(compressor.get(), bytes.size()), '\0');
   compressed.resize(libdeflate_zlib_compress(compressor.get(), bytes.data(), bytes.size(), compressed.data(), compressed.size()));
   return compressed;

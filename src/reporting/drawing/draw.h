@@ -1,5 +1,5 @@
 #pragma once
-// Draws rectangles and small text into an image. Unlike OpenCV's functions, which only the image module loads, these need no library.
+// Draws rectangles and small text into an image, without OpenCV, which only the image module loads.
 
 #include <array>
 #include <cstdint>
@@ -43,7 +43,6 @@ std::optional<std::string> drawable(std::string_view text);
 int count_characters(std::string_view text);
 
 // The ASCII characters in 5 x 8 pixels, as on character displays; the last row is for descenders.
-
 inline constexpr int kGlyphWidth = 5;
 inline constexpr int kGlyphHeight = 8;
 // The five columns from left to right; the lowest bit is the upper pixel.

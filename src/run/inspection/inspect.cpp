@@ -27,7 +27,7 @@
 namespace trainer::inspection {
 namespace {
 
-// The assumed number of samples if it is unknown, to compute batch sizes.
+// The number of samples that is assumed if it is unknown, because batch sizes are computed from it.
 constexpr int64_t kManySamples = int64_t{1} << 40;
 
 // A data set whose files are missing but whose numbers of samples are known.
@@ -102,7 +102,7 @@ class Inspector {
       // Files that exist but cannot be used are a problem.
       const bool is_there = !dataset.sizes && dataset.missing.empty();
       if (is_there && has_model) throw;
-      result_.notes.push_back(fmt::format("steps, learning rates and the ranks' samples are skipped: {}", error.what()));
+      result_.notes.push_back(fmt::format("steps, learning rates and the samples of each rank are unknown: {}", error.what()));
       return std::nullopt;
     }
   }
@@ -112,7 +112,7 @@ class Inspector {
       // Without files there are no paths in which a group could be found.
       if (experiment.dataset.split) experiment.dataset.split->group.clear();
       auto info = dataset.info;
-      // So that it is not compared with the network's outputs again.
+      // With 0, open_samples() does not compare the number of classes with the network's outputs.
       if (!has_model || info.num_classes == data::kUnknownClasses) info.num_classes = 0;
       dataset.open = [info, sizes = *dataset.sizes](data::Split split, Logger&) {
         return std::make_unique<DescribedDataset>(info, split == data::Split::kTrain ? sizes.train : sizes.validation);
@@ -155,7 +155,7 @@ class Inspector {
     }
   }
 
-  // The CPU, but with the precision of the device for training.
+  // Chooses the CPU, but with the precision that training uses on its device.
   device::Placement choose_placement(const config::Experiment& experiment) {
     device::configure_cpu_allocator();
     auto options = session::placement_options(experiment);

@@ -105,10 +105,10 @@ struct LrPoint {
 };
 
 struct Inspection {
-  std::vector<std::string> problems;  // errors that training would report; all that could be found
+  std::vector<std::string> problems;  // the errors that training would report, as far as they can be found without the data
   std::vector<std::string> warnings;
   std::vector<std::string> notes;     // what was skipped or assumed, and why
-  config::Experiment experiment;      // valid if there are no problems, like the members below; those that need missing data are empty
+  config::Experiment experiment;      // valid if there are no problems, like all members below, which are empty if they need missing data
   std::vector<int64_t> sample_shape;  // of a transformed training sample
   std::optional<LayerTable> layers;
   int64_t batch_size = 0;         // the largest of a micro-step on one rank

@@ -11,12 +11,12 @@ namespace {
 
 constexpr double kSmoothing = 0.98;
 constexpr double kMostGrowth = 4;
-// Points that are skipped: at first the average is over few losses, at the end the loss may diverge.
+// Points that are skipped at the beginning, where the average is over few losses, and at the end, where the loss may diverge.
 constexpr size_t kSkipFirst = 10;
 constexpr size_t kSkipLast = 5;
 // A fall of at most this many standard deviations is attributed to noise: in 99 of 100 curves, the average of pure noise falls by less.
 constexpr double kMostNoise = 9;
-// Learning rates that differ by more than this factor contradict each other.
+// No learning rate is suggested if `least` and `rise` differ by more than this factor.
 constexpr double kFar = 10;
 
 }  // namespace

@@ -1,6 +1,6 @@
 #pragma once
-// The learning-rate range test (Smith 2015, https://arxiv.org/abs/1506.01186), implemented as lr_find of PyTorch Lightning and fastai: the
-// learning rate grows exponentially from step to step, and the loss is smoothed by a moving average with bias correction.
+// The learning-rate range test (Smith 2015, https://arxiv.org/abs/1506.01186), implemented like lr_find of PyTorch Lightning and fastai:
+// the learning rate grows exponentially from step to step, and the loss is smoothed by a moving average with bias correction.
 
 #include <cstdint>
 #include <optional>
@@ -35,8 +35,9 @@ class LrRangeTest {
 
   // The result of the curve.
   struct Advice {
-    double least = 0;            // the learning rate with the smallest smoothed loss
-    std::optional<double> rise;  // after half of the fall, the first one at which the mean of three losses is above the start of the fall
+    double least = 0;  // the learning rate with the smallest smoothed loss
+    // After the loss has fallen by half, the first learning rate from which on the mean of three losses is above the loss before the fall.
+    std::optional<double> rise;
     // For sgd and sam a third of `rise`; for other optimizers, whose steps do not grow with the gradient, a tenth of `least` (fastai's
     // advice for Adam). Empty without a rise, or if `least` and `rise` differ by more than a factor of 10.
     std::optional<double> suggestion(bool is_sgd) const;

@@ -14,10 +14,10 @@
 namespace trainer::inspection {
 namespace {
 
-// A limit for all samples of a measured step, so that it takes a fraction of a second.
+// The most FLOPs of the forward and backward pass of a measured step, which then takes a fraction of a second.
 constexpr int64_t kMostFlops = 4'000'000'000;
 constexpr int64_t kLargestBatch = 16;
-// The timed step takes about a second at most, but has enough samples that each takes about as long as in a whole batch.
+// The timed step takes about a second at most, but has enough samples for each to take about as long as in a whole batch.
 constexpr int64_t kTimedFlops = 20'000'000'000;
 constexpr int64_t kFewestTimed = 4;
 constexpr int kTimedSteps = 2;
@@ -113,7 +113,7 @@ MeasuredMemory::MeasuredMemory(engine::Network& network, const MemorySetup& setu
   const auto parameters = network.model->parameters();
   parameter_bytes_ = bytes_of(parameters);
   model_bytes_ = parameter_bytes_ + bytes_of(network.model->buffers());
-  // FLOPs that are not counted: use the smallest batches.
+  // If the network's FLOPs are not counted, the smallest batches are used.
   if (flops == 0) flops = kMostFlops;
   // A step costs about three forward passes. The first step below is not measured, because it fills the caches of the libraries.
   large_size_ = std::clamp(kMostFlops / std::max<int64_t>(1, 3 * flops), int64_t{3}, kLargestBatch);
@@ -131,7 +131,7 @@ MeasuredMemory::MeasuredMemory(engine::Network& network, const MemorySetup& setu
   const auto train = [&](const RandomBatch& batch) {
     if (!keeps_gradients(setup)) optimizer.zero_grad();
     const auto allocations = trace_passes(network, batch);
-    // This restores the perturbed parameters.
+    // The first pass has perturbed the parameters; this step restores them.
     if (optimizer.needs_second_pass()) optimizer.step(0);
     return allocations;
   };
@@ -182,8 +182,8 @@ MemoryEstimate MeasuredMemory::estimate(const MemorySetup& setup, int64_t batch_
   int64_t exchange_bytes = setup.world_size > 1 && !experiment.distributed.data_parallel.gradient_as_bucket_view ? gradient_bytes_ : 0;
   if (setup.world_size > 1 && compresses) exchange_bytes += gradient_bytes_ / 2;
   if (setup.world_size > 1 && !compresses && !setup.on_gpu) {
-    // The shared memory of a host's ranks holds all gradients of all ranks, or this rank's gradients and the parts that it reads of the
-    // others.
+    // Ranks of a host exchange gradients in shared memory: small ones of all ranks at once, otherwise this rank's gradients and as much of
+    // those of the others.
     const int64_t all = gradient_bytes_ * setup.world_size;
     exchange_bytes += all <= kSmallExchangeBytes ? all : 2 * gradient_bytes_;
   }

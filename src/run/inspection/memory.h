@@ -28,8 +28,8 @@ struct Allocations {
   int64_t at_end() const;
 };
 
-// During its lifetime, records the allocations of this thread. These include those of a backward pass on
-// the CPU, which runs on the calling thread.
+// Records the allocations of this thread during the object's lifetime, including those of a backward pass on the CPU, which runs on the
+// calling thread.
 class AllocationTrace {
  public:
   AllocationTrace();
@@ -46,8 +46,8 @@ class AllocationTrace {
   c10::DebugInfoGuard guard_;
 };
 
-// Extrapolates the allocations of two smaller batches to a batch of `size` samples: the order of allocations is the same, and each one is a
-// constant plus a multiple of the batch size. If the orders differ, only the peak and the value at the mark are extrapolated.
+// Extrapolates the allocations of two smaller batches to a batch of `size` samples. Assumes that their order is the same and that each one
+// is a constant plus a multiple of the batch size. If the orders differ, only the peak and the value at the mark are extrapolated.
 Allocations extrapolate(const Allocations& small, int64_t small_size, const Allocations& large, int64_t large_size, int64_t size);
 
 struct MemoryItem {
@@ -84,8 +84,8 @@ class MeasuredMemory {
  public:
   // Runs forward, backward and optimizer on batches of random numbers, which changes the weights. `flops`: of the forward pass of one
   // sample; the more, the fewer samples are used. `batch_size`: of a micro-step on one rank. `num_joined`: number of samples in a
-  // micro-step that share batch statistics; a step on one sample is run only if it is 1. Throws the errors that training would throw, such
-  // as UsageError of batch normalisation.
+  // micro-step that share batch statistics; a step on one sample is run only if `num_joined` is 1. Throws the errors that training would
+  // throw, such as UsageError of batch normalisation.
   MeasuredMemory(engine::Network& network, const MemorySetup& setup, int64_t flops, int64_t batch_size, int64_t num_joined);
 
   const StepTime& step_time() const { return step_time_; }

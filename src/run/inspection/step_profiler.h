@@ -15,8 +15,9 @@ namespace trainer::inspection {
 
 // Profiles the steps from number `first` to `last`, exclusive, counted from 0: operations of the training thread and of the backward pass,
 // and GPU kernels if `uses_gpu`. Then it writes `trace_file` in Chrome's format and logs a table of the ten most expensive operations. A
-// resumed run profiles those of these steps that it trains. The profile includes what happens between the steps, such as a validation. If
-// the file cannot be written, a warning is logged. The training's results do not change; only one profiler can be used at a time.
+// resumed run profiles only those steps of this range that it trains itself. The profile includes what happens between the steps, such as a
+// validation. If the file cannot be written, a warning is logged. The training's results do not change; only one profiler can be used at a
+// time.
 class StepProfiler final : public engine::TrainingHook {
  public:
   // `logger` must outlive this object.

@@ -132,7 +132,7 @@ void check_batch_norm_counts(const config::Experiment& experiment, engine::Netwo
   const std::string size_key = is_global ? "dataloader.global_batch_size" : "dataloader.batch_size";
   const bool is_of_rank = plan.world_size > 1 && !experiment.distributed.sync_batch_norm;
   throw UsageError(fmt::format(
-      "{}: the {} is one image{}, and the batch normalisation {} cannot train on it, because it has one value per channel there; {}",
+      "{}: the {} has only one image{}, so the batch normalisation {} would get one value per channel, whose variance is undefined; {}",
       experiment.place_of(single->is_last ? "dataloader.drop_last" : size_key), single->is_last ? "last batch of an epoch" : "batch",
       is_of_rank ? fmt::format(" on rank {}", single->rank) : "", name,
       single->is_last ? "set dataloader.drop_last: true, or another " + size_key : "set a larger " + size_key + ", or use larger images"));
@@ -170,7 +170,7 @@ std::string_view content_of(const data::Sample& sample) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-std::string are(int64_t count, int64_t num_all) { return fmt::format("{} of {}", count, counted(num_all, "image")); }
+std::string some_of(int64_t count, int64_t num_all) { return fmt::format("{} of {}", count, counted(num_all, "image")); }
 
 }  // namespace
 
@@ -212,7 +212,7 @@ void ImageNotes::add_traits(std::vector<std::string>& sentences) const {
     const auto count = std::ranges::count(images_, true, property);
     if (count == 0) return;
     sentences.push_back(
-        fmt::format("{} {}; the first is {}", are(count, num_all), text, describe(*std::ranges::find(images_, true, property))));
+        fmt::format("{} {}; the first is {}", some_of(count, num_all), text, describe(*std::ranges::find(images_, true, property))));
   };
   const bool is_upright = !parts_.empty() && parts_.front().dataset->info().decoding.is_turned_upright;
   add(&Image::is_turned, is_upright
@@ -252,13 +252,13 @@ void ImageNotes::add_duplicates(std::vector<std::string>& sentences) const {
   const auto num_all = static_cast<int64_t>(images.size());
   if (in_classes) {
     sentences.push_back(fmt::format("{} have the same content as an image of another class; the first is {}, the same as {}",
-                                    are(num_in_classes, num_all), describe(in_classes->first), describe(in_classes->second)));
+                                    some_of(num_in_classes, num_all), describe(in_classes->first), describe(in_classes->second)));
   }
   if (in_parts) {
     sentences.push_back(
         fmt::format("{} are validation images with the same content as training images, so the validation results are too good; the first "
                     "is {}, the same as {}",
-                    are(num_in_parts, num_all), describe(in_parts->second), describe(in_parts->first)));
+                    some_of(num_in_parts, num_all), describe(in_parts->second), describe(in_parts->first)));
   }
 }
 

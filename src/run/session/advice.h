@@ -15,8 +15,8 @@
 namespace trainer::session {
 
 // Returns a warning if amp.enabled: true makes the network at least twice as slow on the CPU, because the processor has no fast arithmetic
-// in autocast's type; empty otherwise. Not collective. Measures some passes of a small batch, which take about a second or two passes;
-// changes nothing.
+// in autocast's type; empty otherwise. Not collective. Times passes of a small batch for about a second, or two passes if these take
+// longer; changes nothing.
 std::string warning_of_autocast(const config::Experiment& experiment, engine::Network& network, const std::vector<int64_t>& sample_shape);
 
 // Throws UsageError if in training a batch normalisation would get a single value per channel, whose variance is undefined. This happens

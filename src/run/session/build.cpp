@@ -220,7 +220,8 @@ SampleSplit divide_training_files(const config::Experiment& experiment, const da
         is_test ? " (dataset.split.test)" : ", smaller groups (dataset.split.group), fewer folds, another seed, or stratify: true"));
   }
   if (!is_test && num_others == 0 && experiment.dataset.split->test > 0) {
-    logger.warn("{}: the test part has no images; choose a larger fraction, or another seed", experiment.place_of("dataset.split"));
+    logger.warn("{}: the test part has no images; raise dataset.split.test, or choose another dataset.split.seed",
+                experiment.place_of("dataset.split"));
   }
   logger.info("of {}, {} are for training, {} for {} and {} for {} (dataset.split)", counted(files.size(), "image"), result.second.size(),
               result.first.size(), is_test ? "the test" : "validation", num_others, is_test ? "validation" : "a test");

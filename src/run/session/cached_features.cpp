@@ -305,7 +305,7 @@ void compute(RankContext& context, const engine::Network& network, const Request
   barrier.on_all_ranks([&] {
     if (path.empty()) return;
     if (context.rank() == host.first) write_at(file, header_of(request.samples.size(), shape, seconds), 0, path);
-    // So that the file is complete when a later run finds it under its final name, even after a power failure.
+    // Flushed so that the file is complete when a later run finds it under its final name, even after a power failure.
     if (::fdatasync(file.number()) != 0) throw DataError(explain_refusal(path, {errno, std::generic_category()}));
   });
 }
@@ -383,8 +383,8 @@ engine::Samples cache(RankContext& context, const engine::Network& network, cons
   if (context.rank() == 0) {
     const auto what = fmt::format("the features of {}", counted(request.samples.size(), request.kind + " image"));
     if (partial) {
-      logger.info("computing {} took {:.1f} s, saved in each further epoch{}", what, features->seconds(),
-                  target.empty() ? "" : "; kept in " + target.string());
+      logger.info("computing {} took {:.1f} s, which later epochs save{}", what, features->seconds(),
+                  target.empty() ? "" : "; stored in " + target.string());
     } else {
       logger.info("{} were found in {}, which saves the {:.1f} s of computing them", what, place, features->seconds());
     }

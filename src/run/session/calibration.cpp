@@ -61,7 +61,7 @@ std::optional<Outputs> compute_outputs(RankContext& context, const NetworkFile& 
   };
   const auto result = evaluate(context, file, request);
   if (!result) return std::nullopt;
-  if (result->measured.num_samples == 0) throw DataError(fmt::format("{} holds no images", result->name));
+  if (result->measured.num_samples == 0) throw DataError(fmt::format("{} has no images; use data that has some", result->name));
   if (logits.empty())
     throw UsageError(fmt::format("{}: the task passes no outputs to the loss, so there is nothing to calibrate", file.path()));
   Outputs outputs{{torch::cat(logits), torch::cat(labels)}, result->output_names, result->name};

@@ -103,8 +103,9 @@ bool check_inputs(const config::Experiment& experiment, const models::ModelOptio
   const auto wanted = model.input_shape();
   if (inference::takes_shape(wanted, shape)) return true;
   findings.refuse("model.name",
-                  fmt::format("{} takes samples of shape {}, but {} has {} after {}", experiment.model.component.name,
-                              inference::input_shape_text(wanted), experiment.dataset.component.name, fmt::join(shape, "x"), key));
+                  fmt::format("{} takes samples of shape {}, but {} has {} after {}; change these transforms, or choose another network",
+                              experiment.model.component.name, inference::input_shape_text(wanted), experiment.dataset.component.name,
+                              fmt::join(shape, "x"), key));
   return false;
 }
 
@@ -170,7 +171,8 @@ void check_cached_features(const config::Experiment& experiment, const data::Dat
     findings.refuse("dataset.on_error", fmt::format("an image that cannot be read has no features; set fail, or {}", kOff));
   }
   if (experiment.validation.tta != task::TestTimeAugmentation::kNone) {
-    findings.refuse("validation.tta", fmt::format("views need the image, but only its features are cached; set none, or {}", kOff));
+    findings.refuse("validation.tta",
+                    fmt::format("test-time augmentation needs the images, but only their features are cached; set none, or {}", kOff));
   }
   if (info.has_masks) findings.refuse("training.cache_features", "needs a target for each image instead of a mask; remove this key");
 }
@@ -202,8 +204,8 @@ void check_lr_schedule(const config::Experiment& experiment, config::Findings& f
   }
   const auto& epochs = experiment.training.epochs;
   if (findings.are_readable({"training"}) && epochs && traits.last_drop >= static_cast<double>(*epochs)) {
-    findings.warn("lr_scheduler.milestones",
-                  fmt::format("epoch {} is not reached in {} of training", traits.last_drop, counted(*epochs, "epoch")));
+    findings.warn("lr_scheduler.milestones", fmt::format("epoch {} is not reached in {} of training; remove it, or raise training.epochs",
+                                                         traits.last_drop, counted(*epochs, "epoch")));
   }
 }
 
@@ -228,12 +230,12 @@ void check_weights(const config::Experiment& experiment, config::Findings& findi
   if (!findings.are_readable({"model"}) || section.weights.empty()) return;
   const auto& mirror = section.weights_mirror;
   if (!mirror.empty() && !is_address(mirror)) {
-    findings.refuse("model.weights_mirror", fmt::format("\"{}\" is not an address; write https://…, http://… or file:///…", mirror));
+    findings.refuse("model.weights_mirror", fmt::format("\"{}\" is not a URL; write https://…, http://… or file:///…", mirror));
   }
   if (is_address(section.weights)) {
     const auto problem = problem_of_address(section.weights);
     if (!problem.empty()) findings.refuse("model.weights", problem);
-    if (!mirror.empty()) findings.refuse("model.weights_mirror", "has no effect if model.weights is an address; remove it");
+    if (!mirror.empty()) findings.refuse("model.weights_mirror", "has no effect if model.weights is a URL; remove it");
     return;
   }
   const auto& model = section.component.name;
@@ -246,7 +248,7 @@ void check_weights(const config::Experiment& experiment, config::Findings& findi
                         "model.init_from reads a file",
                         model)
           : fmt::format(
-                "\"{}\" is not one of {}, or the address of a file (https://… or file:///…); model.init_from reads a file by its path",
+                "\"{}\" is neither one of {} nor the URL of a file (https://… or file:///…); model.init_from reads a file by its path",
                 section.weights, join(names, ", ")));
 }
 
@@ -340,7 +342,7 @@ void check_components(config::Experiment& experiment, config::Findings& findings
     return;
   }
   if (info.num_classes == 1 && !info.is_multi_label)
-    findings.warn("dataset.name", fmt::format("{} has only one class; there is nothing to learn", experiment.dataset.component.name));
+    findings.warn("dataset.name", fmt::format("{} has only one class, so there is nothing to learn", experiment.dataset.component.name));
   if (experiment.dataset.split && dataset.has_validation && dataset.missing.empty()) {
     findings.warn("dataset.split", fmt::format("{} has its own validation images, which are not used", experiment.dataset.component.name));
   }

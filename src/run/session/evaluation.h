@@ -54,7 +54,7 @@ EvaluationData find_evaluation_data(const config::Experiment& experiment, const 
 
 struct EvaluationResult {
   task::Measurement measured;
-  std::vector<std::string> output_names;  // names of the network's classes or numbers; on rank 0
+  std::vector<std::string> output_names;  // names of the network's classes or targets; on rank 0
   bool is_image = true;                   // whether the samples are images
   bool is_all = false;                    // as in EvaluationData; on rank 0
   std::string name;                       // as in EvaluationData; on rank 0

@@ -45,7 +45,7 @@ class NetworkFile {
                                      const config::Registries& registries) const;
   // The names of a checkpoint's classes; empty if the file does not contain them.
   std::vector<std::string> class_names() const;
-  // The names of the numbers that the network computes; empty if they have none.
+  // The names of the targets of a regression; empty if they have none.
   std::vector<std::string> target_names() const;
   // The shape of the samples that the network was trained on; empty if the file does not contain it.
   std::vector<int64_t> sample_shape() const;
@@ -69,7 +69,7 @@ class NetworkFile {
 // the network's file if it has them.
 data::DatasetInfo samples_of(const config::Experiment& experiment, const NetworkFile& file);
 
-// Throws UsageError for a file of weights whose network learned normalised numbers, because the file lacks their mean.
+// Throws UsageError for a file of weights whose network learned normalised targets, because the file lacks their mean.
 void require_target_summary(const config::Experiment& experiment, const NetworkFile& file);
 
 // The information needed to predict with the network. Throws like require_target_summary().

@@ -27,8 +27,9 @@ class Frozen {
     if (std::ranges::find(names_, kBackbone) == names_.end() || model.named_children().contains(kBackbone)) return;
     head_ = inference::head_of(model);
     if (!head_.empty()) return;
-    throw UsageError(fmt::format("{}: the network {} has no last layer for its {} outputs, so its backbone is unknown; name layers instead",
-                                 experiment.place_of("model.freeze"), experiment.model.component.name, model.num_outputs()));
+    throw UsageError(
+        fmt::format("{}: the network {} has no last layer for its {} outputs, so [backbone] cannot be used; list names of layers instead",
+                    experiment.place_of("model.freeze"), experiment.model.component.name, model.num_outputs()));
   }
 
   bool is_backbone(const std::string& name) const { return name == kBackbone && !head_.empty(); }
@@ -93,10 +94,10 @@ class NameCheck {
     for (const auto& known : known_) {
       if (known.find('.') == std::string::npos) layers.push_back(known);
     }
-    return "its outermost names are " + join(layers, ", ");
+    return "its outermost layers and parameters are " + join(layers, ", ");
   }
 
-  // Checks that parameters are left to train, in each group.
+  // Checks that parameters are trained, in the whole network and in each item of optimizer.groups.
   void check_rest() {
     const auto& groups = experiment_.optimizer.groups;
     std::vector<bool> is_used(groups.size());

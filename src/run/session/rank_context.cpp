@@ -31,7 +31,7 @@
 namespace trainer::session {
 namespace {
 
-// The number of GPUs that Slurm has allocated to the tasks of this host; empty on the CPU, and on all tasks of the host but one.
+// The number of GPUs that Slurm has allocated to the tasks of this host. Empty with runtime.device: cpu, and unless the local rank is 0.
 std::optional<int> slurm_gpus_to_check(const world::RankEnv& rank_env, const config::Experiment& experiment) {
   const bool checks = rank_env.local_rank == 0 && experiment.runtime.device != device::DeviceChoice::kCpu;
   return checks ? rank_env.slurm_gpus : std::nullopt;
@@ -51,8 +51,8 @@ void warn_of_hidden_gpus(const world::RankEnv& rank_env, const config::Experimen
   const auto num_gpus = slurm_gpus_to_check(rank_env, experiment);
   if (!num_gpus || *num_gpus == 0) return;
   logger.warn(
-      "Slurm has allocated {} to this node (SLURM_GPUS_ON_NODE), but this program finds none on {} and trains on the CPU; start containers "
-      "with access to GPUs, as by apptainer's --nv",
+      "Slurm has allocated {} to this node (SLURM_GPUS_ON_NODE), but this program finds none on {} and trains on the CPU; if it runs in a "
+      "container, start the container with access to GPUs, as by apptainer's --nv",
       counted(*num_gpus, "GPU"), world::host_name());
 }
 
@@ -70,8 +70,8 @@ void refuse_shared_gpus(const std::vector<distributed::RankInfo>& ranks) {
   }
 }
 
-// Other runs do not change the default number of threads, because it would then depend on the time of the start. To be called on one rank
-// of each host.
+// Other runs on the host are only reported: if they changed the default number of threads, it would depend on when a run starts. To be
+// called on one rank of each host.
 void report_other_runs(const std::vector<distributed::RankInfo>& ranks, int num_threads, Logger& logger) {
   std::vector<int64_t> own;
   for (const auto& rank : ranks) own.push_back(rank.process_id);
@@ -88,7 +88,7 @@ void warn_of_small_shared_memory(const std::vector<distributed::RankInfo>& ranks
   if (!text.empty()) logger.warn("{}", text);
 }
 
-// On ranks other than 0, which may not have access to the data set: the check completes the experiment from the data set.
+// The check of ranks other than 0. It reads the data set, to which these ranks may have no access unless each reads its own samples.
 void check_unless_read_elsewhere(config::Experiment& experiment, config::Findings& findings) {
   if (experiment.dataset.distribution == engine::Distribution::kLocal) check_components(experiment, findings);
 }
@@ -138,7 +138,7 @@ RankContext::RankContext(RankProcess& process, const Load& load) : process_(&pro
   const auto point = world::rendezvous_address(rank_env, section.init_method);
   distributed::Rendezvous rendezvous{.store = {}, .group_store = {}, .ranks = {distributed::this_process()}, .address = "127.0.0.1"};
   if (point.kind != world::RendezvousAddress::Kind::kAlone) {
-    logger_->info("{}", rank_env.decision);
+    logger_->info("{}", rank_env.description);
     const auto version = fmt::format("trainer {} ({}) with LibTorch {}", trainer_version(), git_revision(), libtorch_version());
     distributed::Hello mine{.rank = rendezvous.ranks.front(), .version = version, .problem = problem};
     if (problem.text.empty()) {
@@ -184,8 +184,8 @@ void RankContext::choose_placement(const device::HostShare& share) {
   placement_ = device::choose_placement(options, share, cuda);
   auto& num_workers = experiment_.dataloader.num_workers.value;
   if (!num_workers) num_workers = default_num_workers(placement_);
-  // Checked here because OpenMP would end the process without a reason. The other threads are those of two loaders, and those that write
-  // checkpoints, watch other ranks and so on.
+  // Checked here because OpenMP would end the process without a message. Two loaders have their own threads, and others write checkpoints,
+  // watch other ranks and so on.
   constexpr int64_t kOthers = 4;
   world::check_threads(static_cast<int>(placement_.num_threads + 2 * *num_workers + kOthers));
   device::apply_placement(placement_, options);
@@ -199,7 +199,7 @@ void RankContext::choose_placement_together(distributed::Rendezvous& rendezvous)
     choose_placement({.num_threads = threads.count, .local_rank = local_rank_});
     if (placement_.device.is_cpu()) {
       const auto by_key = fmt::format("{}: runtime.threads", counted(placement_.num_threads, "compute thread"));
-      threads_source_ = experiment_.runtime.threads.value ? by_key : threads.decision;
+      threads_source_ = experiment_.runtime.threads.value ? by_key : threads.description;
     }
     if (placement_.cuda == nullptr) warn_of_hidden_gpus(rank_env, experiment_, *logger_);
     auto& mine = rendezvous.ranks[static_cast<size_t>(rank_env.rank)];
@@ -318,7 +318,7 @@ std::shared_ptr<Logger> set_up_process(const world::RankEnv& rank_env) {
   c10::initLogging();
   install_crash_handlers();
   install_stop_handlers();
-  // So that training continues when the reader of the output exits.
+  // Ignored so that training continues when the reader of the output exits.
   std::signal(SIGPIPE, SIG_IGN);
   // Only rank 0 has a progress bar.
   return make_console_logger(rank_env.rank, rank_env.rank != 0 && world::can_redraw_lines());

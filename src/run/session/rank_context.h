@@ -43,7 +43,7 @@ class RankProcess {
 
 class RankContext {
  public:
-  // Changes a checked experiment as a command needs.
+  // Changes an experiment after its check, for a command that needs other values.
   using Adapt = std::function<void(config::Experiment& experiment)>;
   // Collective: loads the configuration, connects to the other ranks, chooses the device and creates the process groups. A rank with an
   // invalid configuration connects too, so that one rank reports the error and all end. From then on, `process` watches for failures of the
@@ -84,7 +84,7 @@ class RankContext {
 
  private:
   void choose_placement(const device::HostShare& share);
-  // Collective: ranks that do not read the data cannot complete the experiment (run/session/check.h).
+  // Collective: ranks without access to the data set cannot complete the experiment from it (run/session/check.h).
   void take_experiment_of_rank0();
   void choose_placement_together(distributed::Rendezvous& rendezvous);
   void make_groups(const distributed::Rendezvous& rendezvous);
@@ -99,7 +99,7 @@ class RankContext {
   device::Placement placement_;
   std::string threads_source_;
   std::unique_ptr<distributed::ProcessGroups> groups_;
-  std::unique_ptr<supervision::ConnectionWatch> connection_watch_;  // with NCCL
+  std::unique_ptr<supervision::ConnectionWatch> connection_watch_;  // only with NCCL
   engine::Ranks ranks_;
   std::optional<std::filesystem::path> checkpoint_folder_;  // set by begin_run()
 };

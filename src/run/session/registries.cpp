@@ -22,8 +22,6 @@
 #include "trainer/nn.h"
 #include "trainer/registry.h"
 
-// Declares the registries again.
-
 namespace trainer::session {
 namespace {
 
@@ -99,7 +97,7 @@ void load_plugin(const std::string& file) {
   static std::set<void*> loaded;
   std::error_code unreadable;
   const bool exists = fs::exists(file, unreadable);
-  // It is never closed, because components have functions in it.
+  // The library is never closed, because the registered components use its code.
   void* const library = dlopen(exists ? fs::absolute(file).c_str() : file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const std::string reason = dlerror();
@@ -114,7 +112,8 @@ void load_plugin(const std::string& file) {
   const auto version = function_of<const char* (*)()>(library, "trainer_plugin_version");
   const auto add_components = function_of<void (*)()>(library, "trainer_plugin_register");
   if (version == nullptr || add_components == nullptr) {
-    throw UsageError(fmt::format("\"{}\" is not a plug-in for trainer; it defines no TRAINER_PLUGIN()", file));
+    throw UsageError(
+        fmt::format("\"{}\" is not a plug-in for trainer, because it has no TRAINER_PLUGIN(); correct the path, or add this macro", file));
   }
   if (interface_of(version()) != interface_of(TRAINER_PLUGIN_VERSION)) {
     throw UsageError(fmt::format("the plug-in \"{}\" was built for trainer {}, and this is trainer {}; build it again with this version",

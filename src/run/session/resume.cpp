@@ -33,7 +33,8 @@ namespace fs = std::filesystem;
 // Whether the difference is in a key whose change makes a checkpoint useless.
 bool prevents_resume(const config::Difference& difference) {
   const auto& key = difference.key;
-  // Initial values no longer matter, and an image size that matters also changes the shapes of tensors.
+  // Initial weights are not used again, check_sampler_digest() compares the content of the sampler's weights, and an image size that
+  // matters changes the shapes of tensors.
   if (key.starts_with("model.init") || key.starts_with("model.weights") || key == "model.image_size" ||
       key == "dataloader.sampler.weights") {
     return false;
@@ -44,7 +45,8 @@ bool prevents_resume(const config::Difference& difference) {
          key == "optimizer.layer_decay" || key == "training.unfreeze_after" || key == "task.name";
 }
 
-// The configuration that a run wrote. Keys that did not exist in its version of this program get the equivalent values.
+// `text`: the configuration that a run wrote. Keys that did not exist in the run's version of this program get the values that match its
+// behaviour.
 Node parse_configuration(const std::string& text, const std::string& source) {
   try {
     const auto registries = all_registries();
@@ -112,8 +114,8 @@ Checkpoint read_chosen(const fs::path& choice, Logger& logger) {
   return newest_readable(folder, logger);
 }
 
-// A run that begins at the end of another would have nothing to train and would report the other's results. `context`: the beginning of the
-// message.
+// Throws UsageError if the training of the checkpoint is complete, because a run that resumes from it would train nothing and report the
+// results of the other run. `context`: the beginning of the message.
 void refuse_complete_training(const Checkpoint& checkpoint, const config::TrainingSection& training, const std::string& context) {
   const auto view = state::View(checkpoint.tree, checkpoint.file.string());
   const auto stored = view.find("early_stopping");
@@ -244,7 +246,7 @@ fs::path find_best(const Checkpoint& checkpoint, Logger& logger) {
 void discard_later_files(const run::RunDirectory& directory, const RunStart& start) {
   if (start.decision == ResumeDecision::kStartAgain) directory.clear();
   if (!start.checkpoint) return;
-  // Otherwise the next start would take the longer run for finished too.
+  // Otherwise the next start would treat the extended run as finished.
   if (directory.earlier_run() == run::RunDirectory::EarlierRun::kFinished) fs::remove(directory.summary_file());
   truncate_event_files(directory, *start.checkpoint);
   directory.remove_later_evaluations(state::View(start.checkpoint->tree, start.checkpoint->file.string()).at("step").integer());
@@ -283,7 +285,7 @@ void check_target_names(const Checkpoint& checkpoint, const std::vector<std::str
 void check_target_names(const std::string& file, const std::vector<std::string>& trained, const std::vector<std::string>& target_names,
                         const std::string& remedy) {
   if (trained.empty() || target_names.empty() || trained == target_names) return;
-  throw UsageError(fmt::format("{}: this network was trained on the numbers {}, but those of the data are {} now; {}", file,
+  throw UsageError(fmt::format("{}: this network was trained on the targets {}, but the targets of the data are {} now; {}", file,
                                join(trained, ", "), join(target_names, ", "), remedy));
 }
 

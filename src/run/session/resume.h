@@ -57,13 +57,13 @@ struct RunRequest {
 };
 
 // To be called on the rank that holds the lock of the run directory, which is not changed. Decides, reads the checkpoint, checks that it
-// belongs to a run with this configuration and logs allowed differences. Throws UsageError as decide_resume(), if the checkpoint belongs to
-// another run, and if a new or an extended run would have nothing to train; CheckpointError if no checkpoint can be read.
+// belongs to a run with this configuration and logs allowed differences. Throws UsageError like decide_resume(), if the checkpoint belongs
+// to another run, and if a new or an extended run would have nothing to train; CheckpointError if no checkpoint can be read.
 RunStart choose_run_start(const run::RunDirectory& directory, const RunRequest& request, Logger& logger);
 // The folder of the checkpoint, even if the file has been removed meanwhile. Throws std::filesystem::filesystem_error.
 std::filesystem::path folder_of(const Checkpoint& checkpoint);
-// The file of the best validation so far of a checkpoint in another folder: the checkpoint itself, or another file in its folder. Empty if
-// there was no validation, or if no such file can be read. Throws std::filesystem::filesystem_error.
+// For a checkpoint of another folder: the file with the parameters of the best validation until then, which is the checkpoint itself or
+// another file in its folder. Empty if there was no validation, or if no such file can be read. Throws std::filesystem::filesystem_error.
 std::filesystem::path find_best(const Checkpoint& checkpoint, Logger& logger);
 // To be called on the same rank after all checks: removes what the earlier run wrote after the start's checkpoint.
 void discard_later_files(const run::RunDirectory& directory, const RunStart& start);
@@ -72,9 +72,9 @@ void discard_later_files(const run::RunDirectory& directory, const RunStart& sta
 // results on a CPU depend on it. `ranks`: of this run, by rank.
 void warn_of_other_threads(const Checkpoint& checkpoint, const std::vector<distributed::RankInfo>& ranks, Logger& logger);
 
-// Throws UsageError if the names of the checkpoint's classes differ from these; checkpoints without names are accepted.
+// Throws UsageError if the names of the checkpoint's classes differ from `class_names`; checkpoints without names are accepted.
 void check_class_names(const Checkpoint& checkpoint, const std::vector<std::string>& class_names);
-// The same for the names of the numbers of a regression.
+// The same for the names of the targets of a regression.
 void check_target_names(const Checkpoint& checkpoint, const std::vector<std::string>& target_names);
 void check_target_names(const std::string& file, const std::vector<std::string>& trained, const std::vector<std::string>& target_names,
                         const std::string& remedy);
@@ -85,9 +85,9 @@ void check_class_names(const std::string& file, const std::vector<std::string>& 
 // A digest of the file that the sampler uses, such as weights; empty: the sampler has none. Throws Error if it cannot be read.
 std::string sampler_digest(const config::Experiment& experiment);
 // Throws UsageError if dataset.split has divided other samples, or divided them differently, when the checkpoint was saved. `digest`: of
-// the present table.
+// the current split_table().
 void check_split_digest(const Checkpoint& checkpoint, const std::string& digest);
-// Throws UsageError if the run of the checkpoint used another content of this file; checkpoints without a digest are accepted.
+// Throws UsageError if the run of the checkpoint used another content of the sampler's file; checkpoints without a digest are accepted.
 void check_sampler_digest(const Checkpoint& checkpoint, const config::Experiment& experiment, const std::string& digest);
 
 // Collective: sends the checkpoint of rank 0 to all ranks. Only rank 0 reads `file` and passes `mine`.

@@ -48,7 +48,7 @@ std::string environment_json(const std::vector<std::string>& command_line, const
       {"world_size", ranks.size()},
       {"ranks", std::move(entries)},
   };
-  // Replaces invalid bytes, because names of files are not always UTF-8.
+  // File names may not be UTF-8, so invalid bytes are replaced.
   return environment.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
 }
 
@@ -196,7 +196,8 @@ void Session::warn_of_plan(const engine::Plan& plan) const {
   }
   if (plan.accumulation_steps <= plan.batches_per_epoch) return;
   context_.logger().warn("{}: an epoch has fewer than {} micro-steps, so each epoch is one step of {}",
-                         experiment.place_of("training.accumulation_steps"), plan.accumulation_steps, plan.batches_per_epoch);
+                         experiment.place_of("training.accumulation_steps"), plan.accumulation_steps,
+                         counted(plan.batches_per_epoch, "micro-step"));
 }
 
 void Session::warn_of_autocast(engine::Network& network, const std::vector<int64_t>& sample_shape) const {
@@ -211,7 +212,8 @@ void Session::report_frozen(const engine::Network& network) const {
   if (directory_ && experiment.optimizer.layer_decay) {
     double smallest = 1;
     for (size_t i = 0; i < optimizer.num_groups(); ++i) smallest = std::min(smallest, optimizer.lr_factor(i));
-    if (smallest < 1) context_.logger().info("the first layers learn at {:.3g} times optimizer.lr (optimizer.layer_decay)", smallest);
+    if (smallest < 1)
+      context_.logger().info("the learning rate of the first layers is {:.3g} times optimizer.lr (optimizer.layer_decay)", smallest);
   }
   if (!directory_ || experiment.model.freeze.empty()) return;
   int64_t num_trained = 0;
@@ -270,8 +272,8 @@ void Session::open_saver() {
   saver_.emplace(std::move(store), context_.placement().pin_memory);
 }
 
-// A run that resumes from a checkpoint of another folder copies the best one of that folder, so that best.pt is the best validation that
-// the run reports.
+// A run that resumes from a checkpoint of another folder copies the best checkpoint of that folder, so that best.pt belongs to the best
+// validation that the run reports.
 void Session::bring_best(const checkpoint::Store& store) const {
   auto& logger = context_.logger();
   const auto& file = start_.checkpoint->file;

@@ -63,14 +63,14 @@ class Session {
   // On rank 0.
   void begin_run_directory(const device::Placement& placement, const std::vector<std::string>& class_names, const std::string& split);
   void open_log();
-  // The data set of the experiment, copied to a disk of this host if dataset.stage_to is set.
+  // Returns the data set of the experiment, copied to a disk of this host if dataset.stage_to is set.
   data::DatasetFactory place_dataset();
   engine::Data open_data(engine::Network& network);
   void warn_of_plan(const engine::Plan& plan) const;
   void warn_of_autocast(engine::Network& network, const std::vector<int64_t>& sample_shape) const;
   void report_frozen(const engine::Network& network) const;
   void init_weights(engine::Network& network, const engine::Data& data) const;
-  // Collective: with training.cache_features, replaces the images by their features.
+  // Collective: returns `images`, or with training.cache_features their features.
   engine::Data take_features(engine::Network& network, engine::Data images);
   void open_saver();
   void bring_best(const checkpoint::Store& store) const;

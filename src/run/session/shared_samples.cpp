@@ -161,7 +161,7 @@ void add_parts(const data::Dataset& files, const std::string& kind, std::vector<
                        }});
 }
 
-// The parts of an evaluation; its samples may be of any kind.
+// The parts of an evaluation. Their nouns are only "image" or "sample", because the samples may be of any split.
 std::vector<Part> parts_of(const engine::Samples& samples) {
   std::vector<Part> parts;
   add_parts(samples.files(), "", parts);

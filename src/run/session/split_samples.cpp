@@ -30,7 +30,8 @@ std::vector<int64_t> shuffled(std::vector<int64_t> all, uint64_t seed) {
   return all;
 }
 
-// The share of each class. Classes with equal remainders are preferred in the order of their first samples in `order`, so by the seed.
+// The share of each class. Classes with equal remainders are preferred in the order of their first samples in `order`, which depends on the
+// seed.
 std::vector<ClassShare> class_shares(const std::vector<int64_t>& labels, const std::vector<int64_t>& order, int64_t count) {
   std::vector<ClassShare> shares(labels.empty() ? 0 : static_cast<size_t>(std::ranges::max(labels)) + 1);
   std::vector<ClassShare*> classes;
@@ -86,7 +87,7 @@ SampleSplit split_by_class(const std::vector<int64_t>& labels, int64_t count, ui
 
 namespace {
 
-// Independent of each other, so that another fraction for the test does not change the folds.
+// The streams are independent of each other, so that another fraction for the test does not change the folds.
 enum HashStream : uint64_t { kTestStream = 1, kValidationStream };
 
 // Maps a name to [0, 1).
@@ -99,8 +100,8 @@ struct Group {
       : name(of), in_test(place_of(of, seed, kTestStream)), in_validation(place_of(of, seed, kValidationStream)) {}
 
   std::string_view name;
-  double in_test;        // its place in [0, 1) in the order for the test
-  double in_validation;  // the same for the validation
+  double in_test;        // hash of the name in [0, 1), which decides about the test part
+  double in_validation;  // the same for the validation part
   std::map<int64_t, int64_t> num_of_class = {};
   data::Split part = data::Split::kTrain;
 

@@ -29,7 +29,7 @@ std::vector<data::Split> divide(const std::vector<std::string>& groups, const st
 
 // The key, group and part of each training file, as comma-separated values. dataset.split must be set. Throws UsageError.
 std::string split_table(const config::Experiment& experiment, const data::Dataset& files);
-// A digest of such a table.
+// A digest of a split_table().
 std::string digest_of(const std::string& table);
 
 // The group of each sample. Throws UsageError for an invalid regular expression, and for one that does not match the path of a sample.

@@ -120,14 +120,14 @@ void check_parts(const TrainerParts& parts) {
   require(!parts.validation || parts.validation->size() > 0, "samples in TrainerParts::validation, or null");
 }
 
-// Whether network, task, optimizer, schedule and data can be used together.
+// Throws UsageError if network, task, optimizer, schedule and data cannot be used together.
 void check_fit(const TrainerParts& parts, const TrainerOptions& options, const engine::Network& network, const engine::Data& data) {
   const auto& info = data.train.samples.info();
   const auto check_shape = [&](const engine::DataSource& source, const char* which) {
     const auto& wanted = network.model->input_shape();
     const auto& shape = source.pipeline.output_shape();
     if (inference::takes_shape(wanted, shape)) return;
-    throw UsageError(fmt::format("the network needs samples of shape {}, but those of {} have {} after its transforms",
+    throw UsageError(fmt::format("the network needs samples of shape {}, but those of {} have {} after their transforms",
                                  inference::input_shape_text(wanted), which, fmt::join(shape, "x")));
   };
   check_shape(data.train, "TrainerParts::train");
@@ -148,7 +148,12 @@ void check_fit(const TrainerParts& parts, const TrainerOptions& options, const e
     throw OptionError("accumulation_steps", "the optimizer processes each batch twice, so it cannot accumulate micro-steps; set 1");
   }
   const auto traits = optim::traits_of(parts.lr_schedule);
-  if (traits.needs_validations && !data.validation) throw UsageError("the schedule " + parts.lr_schedule.name + " needs validations");
+  if (traits.needs_validations && !data.validation) {
+    throw UsageError(
+        fmt::format("the schedule {} needs validations; set TrainerParts::validation and loop.validation.every_epochs, or choose another "
+                    "schedule",
+                    parts.lr_schedule.name));
+  }
   if (traits.has_own_warmup && (options.warmup.steps > 0 || options.warmup.epochs > 0)) {
     throw OptionError("warmup", parts.lr_schedule.name + " has its own warm-up; remove this one");
   }

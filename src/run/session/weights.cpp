@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The last part of an address, without query and fragment.
+// The last part of a URL, without query and fragment.
 std::string file_of(const std::string& address) {
   const auto path = address.substr(0, address.find_first_of("?#"));
   return path.substr(path.rfind('/') + 1);
@@ -47,7 +47,7 @@ bool is_address(const std::string& text) {
 }
 
 std::string problem_of_address(const std::string& address) {
-  return file_of(address).empty() ? fmt::format("the address \"{}\" does not end with the name of a file", address) : "";
+  return file_of(address).empty() ? fmt::format("the URL \"{}\" does not end with the name of a file; add the name", address) : "";
 }
 
 WeightsSource weights_source(const std::string& model, const std::string& weights, const std::string& mirror) {
@@ -56,7 +56,7 @@ WeightsSource weights_source(const std::string& model, const std::string& weight
     source.url = weights;
     source.file = file_of(weights);
     source.checksum = checksum_in_name(source.file);
-    // Many addresses have the same file name, such as model.safetensors.
+    // Files of different URLs may have the same name, such as model.safetensors.
     if (source.checksum.digits.empty()) source.file = fmt::format("{:016x}-{}", fnv1a(weights), source.file);
     return source;
   }

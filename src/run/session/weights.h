@@ -14,26 +14,26 @@ namespace trainer::session {
 
 struct WeightsSource {
   std::string url;
-  std::string file;  // its name
+  std::string file;  // the file's name in weights_folder()
   datasets::Checksum checksum;
 };
 
 // The first digits of the SHA-256 checksum at the end of a file's name, as in resnet18-f37072fd.pth; none: nothing is compared.
 datasets::Checksum checksum_in_name(const std::string& file);
-// Whether the text is an address (URL) and not a name.
+// Whether the text is a URL and not a name.
 bool is_address(const std::string& text);
-// The reason why the address cannot be that of a file; empty if it can.
+// The reason why the URL cannot be that of a file; empty if it can.
 std::string problem_of_address(const std::string& address);
-// `weights`: a name of models::find_published_weights(), or an address. The name of the address's file may end with the first digits of its
-// SHA-256 checksum, as in torch.hub; if not, the name in the cache begins with a hash of the address. `mirror`: the address of a folder to
-// use instead of torchvision's; empty: none.
+// `weights`: a name of models::find_published_weights(), or the URL of a file. The file's name may end with the first digits of its SHA-256
+// checksum, as in torch.hub; if not, its name in the cache begins with a hash of the URL. `mirror`: the URL of a folder to use instead of
+// torchvision's; empty: none.
 WeightsSource weights_source(const std::string& model, const std::string& weights, const std::string& mirror);
 
 // ${TRAINER_HOME}/weights, or ~/.cache/trainer/weights.
 std::filesystem::path weights_folder();
 
-// Returns the file in that folder, and downloads it if it is missing; other processes that need it wait. An incomplete download is kept and
-// continued by the next one. Throws DataError with what to do, and Error with ExitCode::kStopped after a stop request.
+// Returns the file in weights_folder(), and downloads it if it is missing; other processes that need it wait. An incomplete download is
+// kept and continued by the next one. Throws DataError with what to do, and Error with ExitCode::kStopped after a stop request.
 std::filesystem::path fetch_weights(const WeightsSource& source, Logger& logger);
 
 // Loads the weights into the network. If the file's last layer has another number of classes, the network's keeps its initial values,

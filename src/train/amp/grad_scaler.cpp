@@ -18,19 +18,20 @@ torch::Tensor GradScaler::scale(const torch::Tensor& loss) const { return option
 
 void GradScaler::unscale(const std::vector<torch::Tensor>& parameters) {
   if (!options_.enabled) return;
-  TORCH_CHECK(!is_unscaled_, "GradScaler::unscale: called twice since the last update()");
+  TORCH_CHECK(!is_unscaled_, "GradScaler::unscale: called twice since the last update(); call update() at the end of each step");
   const torch::NoGradGuard no_grad;
   std::map<c10::ScalarType, std::vector<torch::Tensor>> grads_by_dtype;
   for (const auto& param : parameters) {
     const auto& grad = param.grad();
     if (!grad.defined()) continue;
-    TORCH_CHECK(grad.scalar_type() != torch::kFloat16, "GradScaler::unscale: float16 gradients; keep the parameters in float32");
+    TORCH_CHECK(grad.scalar_type() != torch::kFloat16,
+                "GradScaler::unscale: a gradient has the dtype float16; keep the parameters in float32");
     grads_by_dtype[grad.scalar_type()].push_back(grad);
   }
-  TORCH_CHECK(!grads_by_dtype.empty(), "GradScaler::unscale: no parameter has a gradient");
+  TORCH_CHECK(!grads_by_dtype.empty(), "GradScaler::unscale: no parameter has a gradient; call backward() on the scaled loss first");
 
   found_inf_.zero_();
-  // In float64, as in PyTorch: float32 division can be imprecise on some devices.
+  // Computed in float64, as in PyTorch, because float32 division can be imprecise on some devices.
   const auto inv_scale = scale_.to(torch::kFloat64).reciprocal().to(torch::kFloat32);
   for (const auto& [dtype, grads] : grads_by_dtype) at::_amp_foreach_non_finite_check_and_unscale_(grads, found_inf_, inv_scale);
   is_unscaled_ = true;

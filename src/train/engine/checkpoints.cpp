@@ -77,12 +77,14 @@ state::Dict Checkpoints::make_tree(const torch::Tensor& sums) const {
 void Checkpoints::load(const state::View& view) {
   const auto version = view.at("format_version");
   if (version.integer() != kFormatVersion) {
-    version.fail(fmt::format("is {}, and this program reads {}; use the program that wrote it", version.integer(), kFormatVersion));
+    version.fail(fmt::format("is {}, but this program reads only {}; use the version of the program that wrote the checkpoint",
+                             version.integer(), kFormatVersion));
   }
   const auto num_train = view.at("num_train");
   const int64_t size = parts_.train.samples.size();
   if (num_train.integer() != size) {
-    num_train.fail(fmt::format("was trained on {} images, but the data set has {}; use the same data set", num_train.integer(), size));
+    num_train.fail(
+        fmt::format("the run was trained on {} samples, but the data set has {}; use the same data set", num_train.integer(), size));
   }
   // With `mode: auto` a data set takes the mode from its first image, which may have changed.
   const auto files = view.find("image_files");
@@ -99,7 +101,7 @@ void Checkpoints::load(const state::View& view) {
   if (auto& plateau = parts_.lr_schedule.plateau) plateau->load_state(view.at("lr_scheduler"));
   run_ = read_run_state(view);
 
-  // One row for each rank. If the number of ranks has changed, rank 0 gets the sum of the rows.
+  // The sums have one row for each rank. If the number of ranks has changed, rank 0 gets the sum of the rows.
   const auto& world = *parts_.ranks.world;
   auto sums = view.at("meters").at("sums").tensor();
   if (sums.dim() != 2) view.at("meters").at("sums").fail("does not have one row for each rank");

@@ -28,9 +28,9 @@ class Checkpoints {
   // Loads the parts and the run from a checkpoint, which may have been written by another number of ranks. Must be called on each rank with
   // the same tree. Throws CheckpointError.
   void load(const state::View& view);
-  // To be called after load(). If `file` is a checkpoint of this run's own store, completes what follows the writing of a file (its links,
-  // the removal of old files), which a killed process may not have done, and returns its event, in which the durations are unknown.
-  // Otherwise returns nothing. Throws CheckpointError.
+  // To be called after load(). If `file` is a checkpoint of this run's own store, creates its links and removes old checkpoints, because a
+  // process that was killed after it wrote the file may not have done so, and returns the event of this checkpoint with NaN for the unknown
+  // durations. Returns nullopt for other files. Throws CheckpointError.
   std::optional<reporting::CheckpointEvent> adopt(const std::filesystem::path& file);
 
   // Collective: saves the run between two steps; the file is written while training continues.

@@ -9,14 +9,14 @@ namespace trainer::engine {
 
 namespace {
 
-// The whole message, because that of a TorchScript module ends with the reason; but only the first line of CUDA's and NCCL's messages.
+// Returns the first line of messages of CUDA and NCCL, and other messages whole, because those of TorchScript modules end with the reason.
 std::string text_of(const std::exception& error) {
   const bool is_of_gpu =
       dynamic_cast<const c10::AcceleratorError*>(&error) != nullptr || dynamic_cast<const c10::DistBackendError*>(&error) != nullptr;
   return is_of_gpu ? distributed::first_line(error) : distributed::message_of(error);
 }
 
-// The error that the device itself reports, because later calls fail with other messages; empty if the device works.
+// Returns the error that the device itself reports, because the error of a later call has another message; empty if the device works.
 std::string failure_of(const torch::Device& device) {
   if (device.is_cpu()) return "";
   try {

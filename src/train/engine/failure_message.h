@@ -34,7 +34,8 @@ inline bool is_out_of_memory(const std::exception& error) {
   return std::ranges::any_of(kTexts, [&](std::string_view text) { return message.find(text) != message.npos; });
 }
 
-// Whether a size chosen by the user is more than memory can ever hold: is_out_of_memory(), or the number of bytes overflows.
+// Whether an exception means that a size chosen by the user is more than memory can hold: is_out_of_memory(), or the number of bytes
+// overflows.
 inline bool is_too_large(const std::exception& error) {
   if (is_out_of_memory(error) || dynamic_cast<const std::length_error*>(&error) != nullptr) return true;
   const auto* general = dynamic_cast<const c10::Error*>(&error);

@@ -20,10 +20,10 @@ std::optional<reporting::Histogram> make_histogram(const std::string& name, cons
   constexpr int64_t kIntervals = 64;
   const torch::NoGradGuard no_grad;
   if (tensor.numel() == 0) return std::nullopt;
-  // In float64, so that the sums of large tensors are exact enough.
+  // Converted to float64, so that the sums of large tensors are exact enough.
   auto values = tensor.detach().to(torch::kFloat64).flatten();
   auto histogram = totals_of(name, values);
-  // NaN makes both limits NaN.
+  // If an element is NaN, both limits are NaN.
   if (!std::isfinite(histogram.min) || !std::isfinite(histogram.max)) {
     values = values.masked_select(values.isfinite());
     if (values.numel() == 0) return std::nullopt;
@@ -34,7 +34,7 @@ std::optional<reporting::Histogram> make_histogram(const std::string& name, cons
     histogram.counts = {values.numel()};
     return histogram;
   }
-  // On the CPU, because the GPU kernel is not allowed under runtime.deterministic.
+  // Computed on the CPU, because the GPU kernel is not allowed under runtime.deterministic.
   const auto counts = torch::histc(values.cpu(), kIntervals, histogram.min, histogram.max);
   const double width = (histogram.max - histogram.min) / kIntervals;
   for (int64_t i = 0; i < kIntervals; ++i) {

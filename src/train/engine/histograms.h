@@ -13,8 +13,8 @@
 
 namespace trainer::engine {
 
-// A histogram of the finite elements: 64 bins of equal width from the smallest to the largest one; one bin if they are all equal. nullopt:
-// there are none. Waits for the device.
+// A histogram of the finite elements: 64 bins of equal width from the smallest to the largest one; one bin if they are all equal. Returns
+// nullopt if no element is finite. Waits for the device.
 std::optional<reporting::Histogram> make_histogram(const std::string& name, const torch::Tensor& tensor);
 
 // After the last step of every `every_epochs`-th epoch, reports histograms of the parameters after this step and of its gradients, summed

@@ -103,7 +103,8 @@ std::string NonFiniteSteps::describe(const StepRecord& record, int64_t seen_at) 
   text += "; the step is skipped" + save(record);
   if (num_in_row_ >= kMostInRow) text += fmt::format(", the {}th in a row", num_in_row_);
   if (policy_ == OnNonFinite::kSkip && num_in_row_ < kMostInRow) return text;
-  if (!record.repeats) return text + "; a value that does not repeat indicates a fault of the memory or the GPU of that host";
+  if (!record.repeats)
+    return text + "; a value that is not finite only once indicates a fault of the memory or the GPU of that host; test them";
   return text + "; lower optimizer.lr, add lr_scheduler.warmup_steps, or set training.max_grad_norm";
 }
 
@@ -114,7 +115,7 @@ std::string NonFiniteSteps::save(const StepRecord& record) {
     ++num_saved_;
     return fmt::format(" and saved for `trainer replay {}`", folder);
   } catch (const std::exception& error) {
-    return fmt::format(" (it could not be saved: {})", error.what());
+    return fmt::format(" (but could not be saved: {})", error.what());
   }
 }
 
@@ -211,7 +212,7 @@ void observe_pass(Parts& parts, TrainStep& train_step, const torch::Tensor& imag
   }
 }
 
-// Separate from the backward pass, after which the gradients of this rank alone are observed.
+// The gradients are summed here and not during the backward pass, because the gradients of this rank alone are observed first.
 void sum_gradients(const optim::Optimizer& optimizer, const distributed::ProcessGroup& world) {
   for (const auto& parameter : optimizer.parameters()) {
     auto& gradient = parameter.mutable_grad();

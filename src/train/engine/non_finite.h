@@ -1,6 +1,6 @@
 #pragma once
 // Handles steps whose loss or gradients are not finite: finds the first non-finite value, undoes and saves the step, and ends the run if
-// its policy or too many such steps require it. Also the files of such a step, which `trainer replay` reads.
+// its policy or too many such steps require it. Also writes and reads the files of such a step, for `trainer replay`.
 
 #include <cstdint>
 #include <filesystem>
@@ -33,7 +33,7 @@ struct StepRecord {
   // The occurrences of the same samples in the order of the epoch; empty for a micro-step in which all are 0.
   std::vector<std::vector<uint32_t>> occurrences;
   std::string first_non_finite = {};  // such as "the output of layer1.0.conv1"; empty: only the sum over the ranks is not finite
-  bool repeats = true;                // false: it was finite when the step was repeated
+  bool repeats = true;                // false: the value was finite when the step was repeated
 };
 
 // Creates the folder, with step.json, model.pt (the parameters and buffers by their names, which Python's torch.load can read) and
@@ -44,12 +44,12 @@ std::filesystem::path step_config_file(const std::filesystem::path& folder);
 // All files that write_step() writes.
 std::vector<std::filesystem::path> step_files(const std::filesystem::path& folder);
 
-// These throw DataError if a file is missing or invalid.
+// read_step() and read_model() throw DataError if a file is missing or invalid.
 StepRecord read_step(const std::filesystem::path& folder);
 // Loads the saved state into `model`, which must have the same configuration.
 void read_model(const std::filesystem::path& folder, torch::nn::Module& model);
 
-// Handles such steps in a run.
+// Handles non-finite steps in a run.
 
 class NonFiniteSteps {
  public:
@@ -70,7 +70,7 @@ class NonFiniteSteps {
 
  private:
   struct Finding;
-  // Repeats this rank's part of a step.
+  // Repeats this rank's part of a step, and returns its first non-finite value.
   Finding examine(const EpochPart& part, int64_t step);
   std::string describe(const StepRecord& record, int64_t seen_at);
   StepRecord make_record(const EpochPart& part, int64_t step);
@@ -91,8 +91,8 @@ class NonFiniteSteps {
 struct Observation {
   std::string what;  // such as "the output of layer1.0.conv1"
   std::vector<int64_t> shape;
-  double largest = 0;          // absolute value of its finite values
-  int64_t num_non_finite = 0;  // of its values
+  double largest = 0;          // the largest absolute value of its finite elements
+  int64_t num_non_finite = 0;  // number of its non-finite elements
 };
 
 // Collective like TrainStep::run: repeats the passes of one micro-step with an observer. Returns, in order, non-finite parameters, the

@@ -152,7 +152,7 @@ namespace {
 std::shared_ptr<models::Model> build_model(const MakeModel& make_model, const at::Generator& dropout_generator,
                                            const NetworkOptions& options, const Ranks& ranks) {
   const auto seed = mix_seed(options.seed, kInitStream);
-  // For LibTorch's own layers, which use the default generator.
+  // LibTorch's own layers use the default generator.
   torch::manual_seed(seed);
   auto model = make_model({.init_generator = at::make_generator<at::CPUGeneratorImpl>(seed),
                            .dropout_generator = dropout_generator,

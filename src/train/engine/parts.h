@@ -44,15 +44,15 @@ struct Ranks {
 };
 
 struct RankOptions {
-  bool synchronises_statistics = true;  // whether batch statistics need a group, whose connections cost memory on a GPU
+  bool synchronises_statistics = true;  // whether Ranks::batch_norm is a separate group, which needs memory on a GPU
   Distribution distribution = Distribution::kLocal;
   std::optional<int64_t> group_size = {};  // number of consecutive ranks that share a reader; not set: the ranks of each host
 };
-// Collective. `groups` must live as long as what is made here. Throws OptionError if `group_size` does not divide the number of ranks.
+// Collective. `groups` must outlive the result. Throws OptionError if `group_size` does not divide the number of ranks.
 Ranks make_ranks(distributed::ProcessGroups& groups, const RankOptions& options = {});
 
-// The groups that share a reader, their first rank. Each rank of the run is in one group; groups and their ranks are in ascending order.
-// `ranks`: all ranks of the run, by rank. Throws like make_ranks().
+// The groups of ranks that share a reader, which is the first rank of a group. Each rank of the run is in one group; groups and their ranks
+// are in ascending order. `ranks`: all ranks of the run, by rank. Throws like make_ranks().
 std::vector<std::vector<int>> reading_groups(const std::optional<int64_t>& group_size, const std::vector<distributed::RankInfo>& ranks);
 
 // Independent streams of random numbers: the second argument of mix_seed(), after the seed of the run.
@@ -81,7 +81,7 @@ class Samples {
   // The shape of a stored sample. The network's input may have another shape: that of cached features.
   const std::vector<int64_t>& stored_shape() const { return files_ ? files_->info().shape : info_.shape; }
   const data::ImageDecoding& stored_decoding() const { return files_ ? files_->info().decoding : info_.decoding; }
-  // Only on a rank that reads the samples: all samples that were opened, and the ones that are used.
+  // To be called only on a rank that reads the samples. files() are all samples that were opened, dataset() those that are used.
   const data::Dataset& files() const { return *files_; }
   const data::Dataset& dataset() const { return *used_; }
 
@@ -161,7 +161,8 @@ struct Data {
 
   // The samples of a rank from the first batch of step `step` to the end of `part`. Only on a rank that reads the data.
   RankShard shard_for(int rank, const EpochPart& part, int64_t step);
-  // Starts to load these samples. Like next(), collective over the ranks that share a reader.
+  // Starts to load the batches of this rank from step `step` to the end of `part`. Like next(), collective over the ranks that share a
+  // reader.
   void begin(const EpochPart& part, int64_t step);
   // The next batch, valid until the next call. Throws like BatchSource::next(), and std::logic_error naming the epoch when all batches have
   // been taken.
@@ -208,7 +209,7 @@ struct Parts : Network, Data {
   Ranks ranks;
   distributed::DataParallelOptions data_parallel_options;
   std::unique_ptr<distributed::DataParallel> data_parallel;  // of the model
-  std::unique_ptr<optim::Ema> ema;                           // null without one
+  std::unique_ptr<optim::Ema> ema;                           // null without averaged parameters
 };
 
 // The learning rate of step `step` of `part`.

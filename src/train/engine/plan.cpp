@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kDefaultBatchSize = 128;
 
-// A limit for samples in a step and for steps, above those of any real training. Sums of such numbers do not overflow.
+// The largest number of samples in a step, and of steps. It is above those of any real training, and sums of such numbers do not overflow.
 constexpr int64_t kMost = int64_t{1} << 50;
 
 int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
@@ -28,17 +28,19 @@ std::optional<int64_t> product_of(std::initializer_list<int64_t> factors) {
   return product;
 }
 
-// The member that sets the size of a batch.
+// The option that sets the batch size.
 const char* size_member(const PlanOptions& options) { return options.global_batch_size ? "global_batch_size" : "batch_size"; }
 
 [[noreturn]] void refuse_step_size(const PlanOptions& options, int64_t batch_size, int world_size) {
   const int64_t micro_steps = options.accumulation_steps;
-  throw OptionError(micro_steps > batch_size ? "accumulation_steps" : size_member(options),
-                    fmt::format("batches of {} x {} ranks x training.accumulation_steps = {} are more than {} samples in a step; lower it",
-                                batch_size, world_size, micro_steps, kMost));
+  throw OptionError(
+      micro_steps > batch_size ? "accumulation_steps" : size_member(options),
+      fmt::format(
+          "a batch of {} samples x {} ranks x {} accumulation steps is more than the {} samples that a step may have; lower this value",
+          batch_size, world_size, micro_steps, kMost));
 }
 
-// The number of samples of an epoch in its batches (of all ranks) before number `batch`. If a step cannot be divided equally among its
+// The number of samples in the batches of all ranks before batch number `batch` of an epoch. If a step cannot be divided equally among its
 // micro-steps, the first ones have one more sample.
 int64_t samples_before(const Plan& plan, int64_t batch) {
   const int64_t micro_steps = plan.accumulation_steps;
@@ -107,16 +109,16 @@ Plan make_plan(const PlanOptions& options, int64_t samples_per_epoch, int world_
   plan.steps_per_epoch = ceil_div(plan.batches_per_epoch, plan.accumulation_steps);
   if (plan.batches_per_epoch == 0) {
     if (plan.shards == data::Shards::kDrop && end_of_epoch(plan, 0) == 0) {
-      throw OptionError("shards",
-                        fmt::format("drop leaves no image for an epoch, because {} training images are fewer than the {} ranks; set it to "
-                                    "pad, which repeats images, or to exact",
-                                    samples_per_epoch, world_size));
+      throw OptionError(
+          "shards", fmt::format("drop leaves no sample for an epoch, because {} training samples are fewer than the {} ranks; set it to "
+                                "pad, which repeats samples, or to exact",
+                                samples_per_epoch, world_size));
     }
     const bool is_global = options.global_batch_size.has_value();
     const auto ranks = world_size == 1 || is_global ? "" : fmt::format(" on each of {} ranks", world_size);
     const auto size = is_global ? ceil_div(plan.global_batch_size, plan.accumulation_steps) : plan.batch_size;
     throw OptionError(size_member(options),
-                      fmt::format("{} training images are fewer than one batch of {}{}; {}set dataloader.drop_last: false",
+                      fmt::format("{} training samples are fewer than one batch of {}{}; {}set dataloader.drop_last: false",
                                   samples_per_epoch, size, ranks, size > 1 ? "lower it, or " : ""));
   }
   plan.num_epochs = options.epochs;

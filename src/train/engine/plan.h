@@ -1,5 +1,5 @@
 #pragma once
-// The numbers of batches and steps, computed from the options and the number of samples in an epoch.
+// The numbers of batches and steps of a run, computed from the options and the number of samples in an epoch.
 
 #include <cstdint>
 #include <optional>
@@ -11,14 +11,14 @@ namespace trainer::engine {
 
 struct Plan {
   int world_size = 1;
-  int64_t batch_size = 0;         // the largest of a micro-step on one rank: sizes differ by one if a batch cannot be divided equally
+  int64_t batch_size = 0;         // largest number of samples in a micro-step on one rank; full micro-steps differ by at most one sample
   int64_t global_batch_size = 0;  // samples of an optimizer step on all ranks together
   int64_t accumulation_steps = 1;
   int64_t batches_per_epoch = 0;      // the same on every rank
   int64_t steps_per_epoch = 0;        // the last one may have fewer micro-steps
   std::optional<int64_t> num_epochs;  // not set: training ends after total_steps, perhaps within an epoch
   int64_t total_steps = 0;
-  int64_t samples_per_epoch = 0;  // length of the order that all ranks share, before it is padded or cut
+  int64_t samples_per_epoch = 0;  // length of the order of samples that all ranks share, before it is padded or cut
   data::Shards shards = data::Shards::kPad;
   bool drop_last = true;
 };
@@ -28,13 +28,13 @@ struct Plan {
 struct EpochPart {
   int64_t epoch = 0;
   int64_t first_step = 0;           // number of its first step since the start of the run
-  int64_t first_step_in_epoch = 0;  // as if these ranks had trained the whole epoch
+  int64_t first_step_in_epoch = 0;  // counted as if the present number of ranks had trained the whole epoch
   int64_t first_sample = 0;         // position
   int64_t end_sample = 0;           // position, padded or cut
   int64_t num_batches = 0;          // micro-steps on each rank
   int64_t num_steps = 0;
   bool ends_epoch = true;  // false: training ends after these steps, before the end of the epoch
-  int64_t num_epochs = 0;  // of the whole training, if these ranks train the rest of it
+  int64_t num_epochs = 0;  // of the whole training, if the present number of ranks trains the rest
 
   bool is_last() const { return epoch + 1 == num_epochs; }
 };
@@ -61,8 +61,8 @@ Plan make_plan(const PlanOptions& options, int64_t samples_per_epoch, int world_
 // The rest of an epoch from step number `next_step` on, after `num_taken` of its samples were trained by any number of ranks.
 EpochPart rest_of_epoch(const Plan& plan, int64_t epoch, int64_t next_step = 0, int64_t num_taken = 0);
 
-// The number of samples in a rank's batches of the part before number `batch`. The batches of all ranks together cover the same positions
-// for any number of ranks.
+// The number of samples in the batches of a rank in `part` before batch number `batch`. The batches of all ranks together cover the same
+// positions for any number of ranks.
 int64_t samples_before_batch(const Plan& plan, const EpochPart& part, int rank, int64_t batch);
 
 // Properties of a step in `part`, by its number since the start of the run.

@@ -70,7 +70,7 @@ Interval read_interval(const state::View& view) {
   return interval;
 }
 
-// Of the results per label, predictions need only the thresholds.
+// Saves only the thresholds, because predictions need no other results per label.
 void add_thresholds(state::Dict& dict, const char* key, const reporting::LabelResults& labels) {
   if (labels.classes.empty()) return;
   state::List thresholds;
@@ -152,7 +152,7 @@ void write_run_state(const RunState& run, const torch::Tensor& sums, state::Dict
 
 RunState read_run_state(const state::View& view) {
   const auto meters = view.at("meters");
-  // Checkpoints of earlier versions lack it.
+  // Checkpoints of earlier versions lack this entry.
   const auto early_stopping = view.find("early_stopping");
   return {.progress = {.epoch = view.at("epoch").integer(),
                        .step = view.at("step").integer(),

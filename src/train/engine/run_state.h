@@ -30,7 +30,7 @@ struct Progress {
   int64_t epoch = 0;             // the epoch of the next step, from 0
   int64_t step = 0;              // updates attempted since the start of the run
   int64_t samples_seen = 0;      // since the start of the run
-  int64_t samples_in_epoch = 0;  // position in the order that all ranks share
+  int64_t samples_in_epoch = 0;  // position in the order of samples that all ranks share
   bool operator==(const Progress&) const = default;
   // The epoch of the latest step; 0 before the first one.
   int64_t epoch_of_step() const { return samples_in_epoch == 0 && epoch > 0 ? epoch - 1 : epoch; }
@@ -46,7 +46,7 @@ struct Interval {
 
 struct RunState {
   Progress progress;
-  Interval open;   // the open logging interval: its durations; its measurements are in the meter
+  Interval open;   // durations of the open logging interval; its measurements are in the meter
   Interval epoch;  // all intervals of the epoch so far
   Interval whole;  // of the run so far
   std::optional<reporting::ValidationEvent> last_validation;
@@ -59,10 +59,10 @@ struct RunState {
 void write_run_state(const RunState& run, const torch::Tensor& sums, state::Dict& tree);
 RunState read_run_state(const state::View& view);
 
-// Times the open logging interval, and how long training waited for batches in it.
+// Measures the duration of the open logging interval, and how long training waited for batches in it.
 class IntervalClock {
  public:
-  // `batches` must outlive it.
+  // `batches` must outlive this object.
   explicit IntervalClock(const BatchSource& batches) : batches_(batches) {}
 
   // Starts an interval at step number `step`; `so_far`: its durations before the run was resumed.

@@ -33,7 +33,7 @@ torch::Tensor view_of(const torch::Tensor& bytes, int64_t offset, const torch::T
 SharedBatches::SharedBatches(std::shared_ptr<distributed::ProcessGroup> group, Distribution distribution, const data::BatchTensors& format,
                              const data::LoaderOptions& options, data::DataLoader* loader)
     : group_(std::move(group)), distribution_(distribution), loader_(loader), batch_size_(format.images.size(0)) {
-  // One is in use and one is being received; the device may still copy from a third.
+  // One buffer is in use and one is being received; the device may still copy from a third one.
   const int num_buffers = options.make_copy_event ? 3 : 2;
   for (int i = 0; i < num_buffers; ++i) {
     buffers_.push_back(make_buffer(scatters() ? 1 : group_->size(), format, options.pin_memory));
@@ -107,8 +107,9 @@ const data::Batch* SharedBatches::open(const Message& message, const Header& hea
   switch (header.content) {
     case Content::kFailure:
       if (failure_) std::rethrow_exception(failure_);
-      throw PeerError(fmt::format("rank {}: its samples are read by rank {}, which cannot prepare a batch",
-                                  group_->ranks()[static_cast<size_t>(group_->rank())], group_->ranks().front()));
+      throw PeerError(
+          fmt::format("rank {0}: rank {1}, which reads the samples of this rank, cannot prepare a batch; see the message of rank {1}",
+                      group_->ranks()[static_cast<size_t>(group_->rank())], group_->ranks().front()));
     case Content::kNothing:
       return nullptr;
     case Content::kBatch:

@@ -1,6 +1,6 @@
 #pragma once
 // The sources of a rank's batches: its own loader, or the loader of the first rank of its group, called the reader, which reads and
-// prepares the samples of the whole group (dataset.distribution). Also the copies of batches on the device.
+// prepares the samples of the whole group (dataset.distribution). Also copies batches to the device.
 
 #include <c10/core/Event.h>
 
@@ -63,9 +63,9 @@ class LocalBatches final : public BatchSource {
 // While a rank uses a batch, the next one is sent to it. All buffers are allocated in the constructor.
 class SharedBatches final : public BatchSource {
  public:
-  // `group`: two or more ranks. `format`: the tensors of a full batch of one rank, with or without
-  // memory. `options`: of these batches; only make_copy_event and pin_memory are used. `loader`: on the reader, makes batches of the same
-  // format without copy events, and must outlive this object; null on the other ranks.
+  // `group`: two or more ranks. `format`: the tensors of a full batch of one rank, with or without memory. `options`: of these batches;
+  // only make_copy_event and pin_memory are used. `loader`: on the reader, makes batches of the same format without copy events, and must
+  // outlive this object; null on the other ranks.
   SharedBatches(std::shared_ptr<distributed::ProcessGroup> group, Distribution distribution, const data::BatchTensors& format,
                 const data::LoaderOptions& options, data::DataLoader* loader);
 
@@ -113,15 +113,15 @@ class SharedBatches final : public BatchSource {
   std::chrono::duration<double> waited_{0};
   int64_t num_rounds_begun_ = 0;            // since construction
   c10::intrusive_ptr<c10d::Work> pending_;  // of the round that has begun
-  bool is_over_ = true;                     // no round of the epoch is left
+  bool is_over_ = true;                     // whether no round of the epoch is left
 
-  // On the reader.
+  // Used only on the reader.
   std::vector<int64_t> batches_left_;  // of each rank of the group, in the epoch
   std::exception_ptr failure_;         // of the round that has begun
 };
 
-// An event after copies on the current stream of a GPU. While it waits, the rank counts as waiting for other ranks, because the device may
-// be waiting for their gradients.
+// An event on the current stream of a GPU, after the copies of a batch. During wait(), the rank counts as waiting for other ranks, because
+// the device may be waiting for their gradients.
 class DeviceCopyEvent final : public data::CopyEvent {
  public:
   // `activity` may be null.
@@ -142,7 +142,7 @@ struct DeviceBatch {
   torch::Tensor targets;
 };
 
-// Enqueues the copies, and records the batch's event.
+// Enqueues the copies of a batch to the device, and records the batch's copy event, if it has one.
 DeviceBatch copy_to_device(const data::Batch& batch, torch::Device device);
 
 }  // namespace trainer::engine

@@ -12,7 +12,7 @@
 namespace trainer::engine {
 namespace {
 
-// In the first steps, optimizers allocate their state and cuDNN searches for its fastest algorithms.
+// The first steps are not recorded, because in them optimizers allocate their state and cuDNN searches for its fastest algorithms.
 constexpr int64_t kFirstSteps = 3;
 
 // The condition for a graph that this run does not meet; empty if a graph is possible.
@@ -87,7 +87,7 @@ void StepGraph::run(const DeviceBatch& batch, const std::function<void(const Dev
 
 void StepGraph::record(const std::function<void(const DeviceBatch& batch)>& compute) {
   const auto& placement = parts_.placement;
-  // So that a failure of earlier steps is not reported as one of the recording.
+  // Without this wait, a failure of earlier steps would be reported as a failure of the recording.
   c10::impl::VirtualGuardImpl(placement.device.type()).synchronizeDevice(placement.device.index());
   try {
     graph_ = placement.cuda->record_graph({parts_.dropout_generator}, [&] { compute(*batch_); });

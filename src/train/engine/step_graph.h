@@ -14,13 +14,13 @@
 namespace trainer::engine {
 
 // Computes training steps that have one micro-step. The first ones run without a graph, the next one is recorded, and later steps with a
-// batch of the same shape replay the graph. A graph repeats addresses and constants. So all that changes from step to step (the learning
-// rate, the number of the step, the state that one step passes to the next) must be in tensors that keep their addresses, and the host code
-// of a step runs only during recording.
+// batch of the same shape replay the graph. A graph repeats addresses and constants. Therefore everything that changes from step to step
+// (the learning rate, the number of the step, the state that one step passes to the next) must be in tensors that keep their addresses, and
+// the host code of a step runs only during recording.
 class StepGraph {
  public:
-  // Null if this run cannot use a graph, or is not to use one. Throws UsageError if it cannot under runtime.cuda_graph: on. `parts` must
-  // outlive this object.
+  // Returns null under runtime.cuda_graph: off, and under auto if this run cannot use a graph. Throws UsageError if the run cannot use a
+  // graph under on. `parts` must outlive this object.
   static std::unique_ptr<StepGraph> make_if_possible(Parts& parts);
   // During its lifetime the current thread uses a separate stream, because a graph cannot be recorded on the default stream.
   explicit StepGraph(Parts& parts);
@@ -38,7 +38,7 @@ class StepGraph {
 
   Parts& parts_;
   c10::Stream previous_stream_;
-  std::optional<DeviceBatch> batch_;  // the one that the graph reads
+  std::optional<DeviceBatch> batch_;  // the batch that the graph reads
   int64_t num_computed_ = 0;          // batches of this shape so far
   std::unique_ptr<device::CudaGraph> graph_;
 };

@@ -122,7 +122,7 @@ void TrainStep::restart() {
   graph_.reset();
   graph_ = StepGraph::make_if_possible(parts_);
   if (graph_) parts_.optimizer->use_lr_tensors();
-  // Only with one rank: with several ranks, gradients are sent while others are still being computed.
+  // With several ranks, weights are not cast in advance, because gradients are sent while others are still being computed.
   const auto& placement = parts_.placement;
   const bool casts = !placement.device.is_cpu() && placement.autocast_dtype && parts_.ranks.world->size() == 1;
   if (casts) cast_weights_ = nn::trained_weights(*parts_.model);
@@ -145,7 +145,7 @@ void TrainStep::run(const std::vector<MicroStep>& micro_steps, const NextBatch& 
     compute(
         micro_steps, [&](const MicroStep&) { return used; }, lr, readers);
   };
-  // A whole batch needs no factor for its loss; a graph would repeat the factor of the recorded step.
+  // A graph repeats the loss factor of the recorded step, so it is used only for whole batches, which need no factor.
   const bool is_whole = batch.images.size(0) == first.num_group_samples;
   if (is_whole && readers.empty()) {
     set_random_numbers(first);
@@ -204,7 +204,7 @@ DeviceBatch TrainStep::prepare(const data::Batch& batch, const MicroStep& micro_
 void TrainStep::set_random_numbers(const MicroStep& micro_step) {
   const auto seed = mix_seed(seed_, static_cast<uint64_t>(micro_step.step), static_cast<uint64_t>(micro_step.stream));
   parts_.dropout_generator.set_current_seed(seed);
-  // For LibTorch's own layers, which a plug-in's network may have; they use the default generator.
+  // LibTorch's own layers, which a plug-in's network may have, use the default generator.
   set_default_seed(parts_.placement.device, mix_seed(seed, kDefaultStream));
 }
 
@@ -219,8 +219,7 @@ task::Task::Pass TrainStep::forward(const torch::Tensor& images, const torch::Te
   return pass;
 }
 
-// Weights each micro-step and rank by its number of samples, so that the sum of the gradients is the mean over all samples. This is the
-// only division.
+// Weights each micro-step and rank by its number of samples, so that the sum of the gradients is the mean over all samples.
 torch::Tensor TrainStep::weighted(const task::Task::Pass& pass, int64_t size, const MicroStep& micro_step) const {
   const auto& loss = pass.loss;
   const auto num_group_samples = static_cast<double>(micro_step.num_group_samples);
@@ -231,7 +230,7 @@ torch::Tensor TrainStep::weighted(const task::Task::Pass& pass, int64_t size, co
 }
 
 void TrainStep::divide_by_weights(int64_t num_group_samples) {
-  // Done at the end, because the weights of later micro-steps are unknown during the first backward pass.
+  // The gradients are divided at the end, because the weights of later micro-steps are unknown during the first backward pass.
   const torch::NoGradGuard no_grad;
   parts_.ranks.world->all_reduce(step_weight_);
   const auto factor = static_cast<double>(num_group_samples) / step_weight_;

@@ -70,7 +70,7 @@ class NonFiniteGuard {
   torch::Tensor step_;              // int64: the current step
   torch::Tensor non_finite_step_;   // int64; kNone: none
   torch::Tensor none_;              // int64: kNone
-  torch::Tensor is_stopped_;        // bool: whether there is such a step
+  torch::Tensor is_stopped_;        // bool: whether non_finite_step_ is set
   torch::Tensor non_finite_scale_;  // float32
   torch::Tensor finite_losses_;     // float32: 1, or NaN once a loss was not finite
   torch::Tensor zero_;              // float32: 0

@@ -44,7 +44,7 @@ bool TrainingLoop::run() {
     } else if (!done) {
       end_together("stopped", "");
     } else if (validations_.end_training()) {
-      // Also after the last planned step, because a run with more steps would have stopped here too.
+      // Reported also if the training ended early at the last planned step, because a run with more steps would have stopped here too.
       end_together("early", validations_.reason_of_end());
     } else {
       end_together("done", "");
@@ -88,7 +88,7 @@ void TrainingLoop::report_failure(const std::string& message) {
   try {
     finish("failed", message);
   } catch (const std::exception&) {
-    // The cause of the first error, such as a full disk, may also prevent this report; the first error matters.
+    // The cause of the first error, such as a full disk, may also prevent this report. The caller throws the first error.
   }
 }
 
@@ -144,7 +144,7 @@ bool TrainingLoop::run_epoch() {
   advise_on_data();
   const bool is_last = part_.is_last() || validations_.end_training();
   const bool is_best = validates && run_.last_validation->is_best;
-  // A run that ends within an epoch can be resumed with more steps.
+  // A run that ends within an epoch keeps its position there, so that it can be resumed with more steps.
   if (part_.ends_epoch && is_at_end) {
     progress.epoch = number;
     progress.samples_in_epoch = 0;
@@ -172,7 +172,7 @@ bool TrainingLoop::train() {
   lr_ = lr_at(parts_, part_, std::max<int64_t>(progress.step - 1, 0));
   parts_.begin(part_, progress.step);
   clock_.begin(progress.step, run_.open);
-  // A stop request may have arrived between a step and its validation.
+  // A resumed run may have to validate first, if a stop request arrived between a step and its validation.
   if (!validate_within_epoch()) return false;
   while (progress.step < end_step && !validations_.end_training()) {
     if (stop_agreed()) return false;

@@ -76,7 +76,7 @@ std::string Validations::reason_of_failure() const {
   if (!run_.last_validation || std::isfinite(best_value().value_or(NAN))) return "";
   return fmt::format(
       "validation/{} was not finite in any validation, so there is no best checkpoint; lower optimizer.lr, set training.max_grad_norm, or "
-      "check the validation images",
+      "check the validation set",
       monitored_.name);
 }
 
@@ -92,7 +92,8 @@ reporting::MetricInfo monitored_metric(const MonitorOptions& options, const task
   const auto name = options.metric == "auto" ? task.default_metric() : options.metric.substr(options.metric.find('/') + 1);
   const auto metrics = task.metrics().validation;
   const auto info = std::ranges::find(metrics, name, &reporting::MetricInfo::name);
-  if (info == metrics.end()) throw OptionError("monitor.metric", fmt::format("the task measures no {}", name));
+  if (info == metrics.end())
+    throw OptionError("monitor.metric", fmt::format("the task does not measure {}; choose one of its validation metrics, or auto", name));
   auto metric = *info;
   if (options.mode != MonitorMode::kAuto) metric.higher_is_better = options.mode == MonitorMode::kMax;
   return metric;

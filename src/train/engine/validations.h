@@ -1,6 +1,6 @@
 #pragma once
-// Validation: measuring a network on a validation set, when a run does so, and what depends on the results: the best validation, early
-// stopping, and a learning rate that is reduced on a plateau.
+// The validations of a run: when they are due, how a network is measured, and what depends on the results (the best validation, early
+// stopping, and a learning rate that is reduced on a plateau).
 
 #include <functional>
 #include <optional>
@@ -25,17 +25,17 @@ class Validations {
   bool is_current() const;
   // Whether the end of the training still needs a validation, which a stop request may have prevented.
   bool is_missing_at_end() const { return !options_.is_off() && !is_current(); }
-  // Whether validation.every_steps requires a validation after the current step; false after the last step of `part`, and if it is
-  // validated already.
+  // Whether validation.every_steps requires a validation after the current step; false after the last step of `part`, and if the current
+  // step is validated already.
   bool is_due_within(const EpochPart& part) const;
   // Whether there is a validation after the last step of `part`.
   bool is_due_after(const EpochPart& part) const;
-  // Collective: validates and reports. Returns false after a stop request; then nothing has changed.
+  // Collective: validates and reports. Returns false after a stop request; in this case nothing has changed.
   bool validate(const EpochPart& part, bool is_within_epoch);
 
   // Whether training.early_stopping has ended the training.
   bool end_training() const { return run_.early_stopping.is_over(early_stopping_); }
-  // The reason; empty if it has not.
+  // Why training.early_stopping has ended the training; empty if it has not.
   std::string reason_of_end() const;
   // Why a run that has reached its end still counts as failed: no validation measured a finite value. Empty if it has not failed.
   std::string reason_of_failure() const;
@@ -64,9 +64,9 @@ struct Evaluation {
 };
 
 // Collective: the metrics of the model in eval mode, over every sample of `source` once. The batches are the same for any number of ranks,
-// and each batch is evaluated by one rank, so that the metrics do not depend on the number of ranks, to the last digit. Outputs are
-// averaged over the views of `tta`. Uses autocast if training does. Calls `should_stop`, which must return the same value on all ranks,
-// before each round of batches, and returns nothing if it returns true. Leaves the model in train mode.
+// and each batch is evaluated by one rank, so the metrics are bitwise equal for any number of ranks. Outputs are averaged over the views of
+// `tta`. Uses autocast if training does. Calls `should_stop`, which must return the same value on all ranks, before each round of batches;
+// if it returns true, the result is nullopt. Leaves the model in train mode.
 std::optional<task::Measurement> evaluate_model(Network& network, const Ranks& ranks, DataSource& source, task::TestTimeAugmentation tta,
                                                 const std::function<bool()>& should_stop);
 

@@ -119,7 +119,7 @@ class Adam final : public Optimizer {
   }
 
   AdamOptions options_;
-  std::vector<std::vector<AdamState>> states_;  // like groups_
+  std::vector<std::vector<AdamState>> states_;  // indexed like groups_
 };
 
 }  // namespace

@@ -236,7 +236,7 @@ void Plateau::observe(double value, bool higher_is_better) {
 }
 
 void Plateau::add_state(state::Dict& state) const {
-  // If "best" is missing, Python keeps its initial value, the worst number.
+  // If "best" is missing, Python's scheduler keeps its initial value, an infinity that is worse than any number.
   if (best_) state.add("best", *best_);
   state.add("num_bad_epochs", num_bad_);
   state.add("cooldown_counter", cooldown_left_);

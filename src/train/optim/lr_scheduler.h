@@ -1,6 +1,6 @@
 #pragma once
-// Learning-rate schedules as pure functions of the step, so that they have no state to save or to step; only reduce_on_plateau also depends
-// on validations (Plateau). Values are those of torch.optim.lr_scheduler, stepped once per update. With W steps of warm-up:
+// Learning-rate schedules. They are pure functions of the step and have no state, except reduce_on_plateau, which also depends on
+// validations (Plateau). Their values are those of torch.optim.lr_scheduler, stepped once per update. With W steps of warm-up:
 //   - warm-up (LinearLR): at step s < W, warmup_start_factor + (1 - warmup_start_factor) * s / W, so that the first update uses the
 //     start factor and update W uses the schedule's first value;
 //   - cosine, linear, polynomial (CosineAnnealingLR, LinearLR, PolynomialLR): cover the steps from W and reach their final factor at
@@ -27,7 +27,7 @@ namespace trainer::optim {
 // The part of a learning-rate schedule that depends on validations: torch.optim.lr_scheduler.ReduceLROnPlateau without its `eps`.
 
 struct PlateauOptions {
-  double factor = 0.1;      // what a reduction multiplies the learning rate by
+  double factor = 0.1;      // by which a reduction multiplies the learning rate
   int64_t patience = 10;    // consecutive validations without improvement that are tolerated; one more reduces the learning rate
   double threshold = 1e-4;  // minimum improvement over the best validation
   bool is_relative = true;  // whether `threshold` is a fraction of the best value, or in the metric's unit
@@ -48,7 +48,7 @@ class Plateau {
   int64_t num_observed() const { return num_observed_; }
   // Adds the entries of ReduceLROnPlateau's state_dict() except `last_epoch` and the options, and the factor.
   void add_state(state::Dict& state) const;
-  // `state`: these entries and `last_epoch`. The state of another schedule is ignored.
+  // `state`: the entries of add_state(), and `last_epoch`. The state of another schedule is ignored.
   void load_state(const state::View& state);
 
  private:

@@ -1,7 +1,8 @@
 // Muon for the weights of convolutions (Jordan et al., "Muon: An optimizer for hidden layers in neural networks", 2024), and SGD with
 // Nesterov momentum for all other parameters, as in Jordan's CIFAR-10 recipe airbench94_muon. torch.optim has Muon since version 2.9, but
 // only for parameters with two dimensions.
-// The original orthogonalises in bfloat16, for speed on GPUs. This code uses the parameter's type, because most CPUs are slow in bfloat16.
+// The original implementation orthogonalises in bfloat16, for speed on GPUs. This code uses the parameter's type, because most CPUs are
+// slow in bfloat16.
 
 #include <cmath>
 #include <map>
@@ -70,7 +71,7 @@ constexpr double kEpsilon = 1e-7;
 // Moves the singular values of matrices, [n, rows, columns], towards 1 and keeps their singular vectors. Each step applies
 // a x + b x^3 + c x^5 to the singular values; Jordan et al. chose the coefficients for a steep slope at 0 rather than for convergence to 1.
 torch::Tensor orthogonalise(const torch::Tensor& matrices, int64_t num_steps) {
-  const bool is_tall = matrices.size(1) > matrices.size(2);  // the products below have the size of the rows
+  const bool is_tall = matrices.size(1) > matrices.size(2);  // then they are transposed, because the products are [rows, rows]
   auto x = (is_tall ? matrices.mT() : matrices) / (at::linalg_vector_norm(matrices, 2, {1, 2}, /*keepdim=*/true) + kEpsilon);
   for (int64_t step = 0; step < num_steps; ++step) {
     const auto square = at::bmm(x, x.mT());
@@ -80,8 +81,8 @@ torch::Tensor orthogonalise(const torch::Tensor& matrices, int64_t num_steps) {
   return is_tall ? x.mT() : x;
 }
 
-// The weight of a convolution as a matrix, whose rows belong to the output channels, and the reverse. The columns are in the order of the
-// memory, on which the singular vectors do not depend.
+// Convert the weight of a convolution to a matrix with one row for each output channel, and back. The columns are in memory order, which
+// does not affect the orthogonalisation.
 torch::Tensor to_matrix(const torch::Tensor& weight) {
   return weight.is_contiguous() ? weight.flatten(1) : weight.permute({0, 2, 3, 1}).flatten(1);
 }
@@ -143,7 +144,7 @@ class Muon final : public Optimizer {
     at::_foreach_sub_(params, orthogonal_updates(directions), lr);
   }
 
-  // Those of the same size are orthogonalised together.
+  // Directions of the same size are orthogonalised together, as one batch of matrices.
   std::vector<torch::Tensor> orthogonal_updates(const std::vector<torch::Tensor>& directions) const {
     std::map<std::pair<int64_t, int64_t>, std::vector<size_t>> by_size;
     for (size_t i = 0; i < directions.size(); ++i) by_size[{directions[i].size(0), directions[i].numel()}].push_back(i);
@@ -192,7 +193,8 @@ class Muon final : public Optimizer {
   }
 
   MuonOptions options_;
-  std::vector<std::vector<torch::Tensor>> momentum_buffers_;  // like groups_; undefined until needed
+  std::vector<std::vector<torch::Tensor>>
+      momentum_buffers_;  // indexed like groups_; undefined before the first update and without momentum
 };
 
 }  // namespace

@@ -76,7 +76,7 @@ void change_unless(const std::optional<torch::Tensor>& found_inf, const std::vec
       before.emplace_back(std::move(packed), std::move(bytes));
     }
     change();
-    // Multiplying by a flag instead would keep infinities and NaN.
+    // The old values are written back, because infinities and NaN cannot be removed by multiplying them by a flag.
     for (const auto& [packed, bytes] : before) packed.write_if(skip, bytes);
   }
 }

@@ -31,7 +31,7 @@ bool same_layout(const torch::Tensor& a, const torch::Tensor& b) {
   return true;
 }
 
-// The gradient in the parameter's memory layout; undefined if the parameter has none.
+// The gradient in the parameter's memory layout; undefined if the parameter has no gradient.
 torch::Tensor aligned_grad(const torch::Tensor& param) {
   const auto& grad = param.grad();
   if (!grad.defined() || same_layout(grad, param)) return grad;
@@ -178,7 +178,10 @@ void Optimizer::drop_zeros(std::vector<Gradients>& all) {
   }
 }
 
-void Optimizer::perturb_parameters() { TORCH_CHECK(false, "Optimizer::perturb_parameters: this optimizer needs no second pass"); }
+void Optimizer::perturb_parameters() {
+  TORCH_CHECK(false,
+              "Optimizer::perturb_parameters: this optimizer needs no second pass; call it only if needs_second_pass() returns true");
+}
 
 state::Tree Optimizer::state(double lr, const state::Dict& scheduler_options) const {
   state::Dict states;
@@ -207,19 +210,20 @@ state::Tree Optimizer::state(double lr, const state::Dict& scheduler_options) co
 void Optimizer::check_groups(const state::View& param_groups) const {
   const auto elements = param_groups.elements();
   if (elements.size() != groups_.size()) {
-    param_groups.fail(
-        fmt::format("has {} instead of {}", counted(elements.size(), "group of parameters", "groups of parameters"), groups_.size()));
+    param_groups.fail(fmt::format("has {}, but the optimizer has {}; use the groups of the run that saved this state",
+                                  counted(elements.size(), "group of parameters", "groups of parameters"), groups_.size()));
   }
   int64_t number = 0;
   for (size_t group = 0; group < groups_.size(); ++group) {
     const auto params = elements[group].at("params");
     const auto numbers = params.elements();
     if (numbers.size() != groups_[group].params.size()) {
-      params.fail(fmt::format("has {} instead of {}", counted(numbers.size(), "parameter"), groups_[group].params.size()));
+      params.fail(fmt::format("has {}, but the optimizer has {} in this group; use the groups of the run that saved this state",
+                              counted(numbers.size(), "parameter"), groups_[group].params.size()));
     }
     for (const auto& element : numbers) {
       if (element.integer() != number)
-        element.fail(fmt::format("is {}, but parameters are numbered in order: {}", element.integer(), number));
+        element.fail(fmt::format("is {} instead of {}, but parameters must be numbered in order", element.integer(), number));
       ++number;
     }
   }
@@ -238,8 +242,8 @@ void Optimizer::load_state(const state::View& view) {
     }
   }
   if (num_found != states.keys().size()) {
-    states.fail(fmt::format("has {} more than the {} of the model", counted(states.keys().size() - num_found, "entry", "entries"),
-                            counted(number, "parameter")));
+    states.fail(fmt::format("has {} without a parameter in the model, which has {}; use the model of the run that saved this state",
+                            counted(states.keys().size() - num_found, "entry", "entries"), counted(number, "parameter")));
   }
 }
 
@@ -342,7 +346,7 @@ class AdamFormat : public Format {
                                             const OptimizerOptions& options) const override {
     auto state = std::make_unique<ParamState>();
     const auto step = view.at("step");
-    if (step.tensor().numel() != 1) step.fail("is not one number");
+    if (step.tensor().numel() != 1) step.fail("does not have exactly one element");
     state->step(static_cast<int64_t>(step.tensor().template item<double>()));
     state->exp_avg(read_like(view.at("exp_avg"), parameter));
     state->exp_avg_sq(read_like(view.at("exp_avg_sq"), parameter));
@@ -402,7 +406,8 @@ void load_state_of(torch::optim::Optimizer& optimizer, const state::View& view) 
   auto& own = optimizer.param_groups();
   if (groups.size() != own.size()) {
     view.at("param_groups")
-        .fail(fmt::format("has {} instead of {}", counted(groups.size(), "group of parameters", "groups of parameters"), own.size()));
+        .fail(fmt::format("has {}, but the optimizer has {}; use the groups of the run that saved this state",
+                          counted(groups.size(), "group of parameters", "groups of parameters"), own.size()));
   }
   const torch::NoGradGuard no_grad;
   int64_t number = 0;
@@ -410,7 +415,8 @@ void load_state_of(torch::optim::Optimizer& optimizer, const state::View& view) 
     const auto params = groups[i].at("params");
     const auto& parameters = own[i].params();
     if (params.elements().size() != parameters.size()) {
-      params.fail(fmt::format("has {} instead of {}", counted(params.elements().size(), "parameter"), parameters.size()));
+      params.fail(fmt::format("has {}, but the optimizer has {} in this group; use the groups of the run that saved this state",
+                              counted(params.elements().size(), "parameter"), parameters.size()));
     }
     own[i].options().set_lr(groups[i].at("lr").number());
     for (const auto& parameter : parameters) {

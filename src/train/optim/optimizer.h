@@ -17,13 +17,13 @@ class Module;
 
 namespace trainer::optim {
 
-// Divides the parameters that require gradients into groups: first those that no item of `sections` names, then those of each item that no
-// earlier item names. Unless `decay_norm_and_bias`, parameters with fewer than two dimensions (norm weights, biases) form a separate group
-// without weight decay after the others, except those of an item with its own weight decay. With a `layer_decay` below 1, each group is
-// divided further by layers, in their order, and the learning rate of a layer is multiplied by layer_decay for each layer after it, as in
-// timm's param_groups_layer_decay. A layer is a direct child of the network, of its lists or of its plain torch::nn::Modules; a
-// normalisation belongs to the layer before it. Parameters of the network itself, such as a class token, belong to the first layer. Groups
-// without parameters are omitted.
+// Divides the parameters that require gradients into groups: first the parameters that no item of `sections` names, then for each item
+// those that no earlier item names. Unless `decay_norm_and_bias` is set or the item has its own weight decay, each of these groups is
+// followed by a separate one without weight decay for its parameters with fewer than two dimensions (norm weights, biases). With a
+// `layer_decay` below 1, each group is divided further by layers, in their order, and the learning rate of a layer is multiplied by
+// layer_decay for each layer after it, as in timm's param_groups_layer_decay. A layer is a direct child of the network, of its lists or of
+// its plain torch::nn::Modules; a normalisation belongs to the layer before it. Parameters of the network itself, such as a class token,
+// belong to the first layer. Groups without parameters are omitted.
 std::vector<ParamGroup> group_parameters(const torch::nn::Module& model, bool decay_norm_and_bias,
                                          const std::vector<ParameterGroupOptions>& sections = {}, double layer_decay = 1);
 
@@ -33,7 +33,8 @@ std::unique_ptr<Optimizer> make_optimizer(const ComponentConfig& component, std:
 // Returns 1 if any gradient has an infinite or NaN element, else 0, as a float32 scalar on the parameters' device: the `found_inf` of
 // step(). Does not wait for the device.
 torch::Tensor find_non_finite(const std::vector<torch::Tensor>& parameters);
-// Runs `change`, which modifies `tensors`, unless `found_inf` is given and not 0; then they keep their values. Does not wait for a GPU.
+// Runs `change`, which modifies `tensors`, unless `found_inf` is given and not 0. If it is not 0, the tensors keep their values. Does not
+// wait for a GPU.
 void change_unless(const std::optional<torch::Tensor>& found_inf, const std::vector<torch::Tensor>& tensors,
                    const std::function<void()>& change);
 // The 2-norm of all elements of all tensors (at least one), as a scalar tensor on their device. Does not wait for the device.

@@ -1,4 +1,5 @@
-// torch.optim.RMSprop. LibTorch has no fused kernel for it, so it uses operations over lists of tensors, as Python does with foreach=True.
+// torch.optim.RMSprop. LibTorch has no fused kernel for this optimizer, so an update uses operations over lists of tensors, as Python does
+// with foreach=True.
 
 #include "train/optim/optimizer.h"
 #include "trainer/torch.h"
@@ -27,7 +28,7 @@ struct RmspropOptions {
 
 // The state of one parameter; undefined before its first gradient.
 struct RmspropState {
-  torch::Tensor step;  // float32 scalar on the parameter's device; only for Python
+  torch::Tensor step;  // float32 scalar on the parameter's device; only Python uses it
   torch::Tensor square_avg;
   torch::Tensor momentum_buffer;  // undefined without momentum
   torch::Tensor grad_avg;         // undefined unless centered
@@ -140,7 +141,7 @@ class Rmsprop final : public Optimizer {
   }
 
   RmspropOptions options_;
-  std::vector<std::vector<RmspropState>> states_;  // like groups_
+  std::vector<std::vector<RmspropState>> states_;  // indexed like groups_
 };
 
 }  // namespace

@@ -1,10 +1,10 @@
 // Sharpness-aware minimization (Foret et al. 2021): an SGD step with the gradient at the nearby point of highest loss, w + rho g / ||g||,
 // where g is the gradient of the first pass over all parameters together.
-// With several ranks, all ascend along the gradient of the whole batch, so that the result is that of one process. With `perturbation:
-// rank`, as in the paper, each rank ascends along the gradient of its own part (m-sharpness), so that the first pass needs no
+// With several ranks, each rank perturbs its parameters along the gradient of the whole batch, so the result is that of one process. With
+// `perturbation: rank`, as in the paper (m-sharpness), each rank uses the gradient of its own samples, and the first pass needs no
 // communication; the parameters then differ between ranks until step() restores the old values. With amp::GradScaler, both losses are
-// scaled and only the second gradient is unscaled, because the scale of the first cancels. Only the first pass updates the running
-// statistics of batch normalisation, because the second one uses the same samples with temporary parameters.
+// scaled and only the second gradient is unscaled, because the first one is divided by its norm, which has the same scale. Only the first
+// pass updates the running statistics of batch normalisation, because the second one uses the same samples with temporary parameters.
 
 #include "train/optim/sgd.h"
 #include "trainer/torch.h"
@@ -43,7 +43,7 @@ class Sam final : public Sgd {
   bool needs_first_pass_summed() const override { return perturbation_ == Perturbation::kGlobal; }
 
   void perturb_parameters() override {
-    TORCH_CHECK(!is_perturbed_, "Sam::perturb_parameters: called twice since the last step()");
+    TORCH_CHECK(!is_perturbed_, "Sam::perturb_parameters: called twice since the last step(); call step() after each second pass");
     const torch::NoGradGuard no_grad;
     at::_foreach_copy_(originals_, parameters());
     add_perturbation();
@@ -62,8 +62,8 @@ class Sam final : public Sgd {
     if (grads.empty()) return;
     const auto norm = total_norm(grads);
     at::_foreach_mul_(grads, rho_ / (norm + 1e-12));
-    // The gradient of a scaled loss may overflow. NaN parameters would corrupt state that outlives the second pass, such as the running
-    // statistics of batch normalisation. Without the ascent, the second pass overflows like the first and the step is skipped.
+    // The gradient of a scaled loss may overflow, and a perturbation by it would make all parameters NaN. Without the perturbation, the
+    // second pass overflows like the first, and the step is skipped.
     const auto is_not_finite = norm.isfinite().logical_not().to(torch::kFloat32);
     at::_fused_sgd_(params, grads, /*momentum_buffers=*/{}, /*weight_decay=*/0, /*momentum=*/0, /*lr=*/1.0, /*dampening=*/0,
                     /*nesterov=*/false, /*maximize=*/true, /*is_first_step=*/false, /*grad_scale=*/{}, is_not_finite);
@@ -75,7 +75,8 @@ class Sam final : public Sgd {
     is_perturbed_ = false;
   }
 
-  // No CUDA graph: in a graph, the second pass of a step could not draw the random numbers of the first again.
+  // False, because steps with this optimizer cannot use a CUDA graph: in a graph, the second pass of a step could not draw the random
+  // numbers of the first pass again.
   bool takes_lr_tensors() const override { return false; }
 
   void add_options(size_t group, state::Dict& options) const override {

@@ -1,5 +1,5 @@
 #pragma once
-// torch.optim.SGD, also the base class of sam.cpp.
+// The optimizer torch.optim.SGD. The optimizer of sam.cpp derives from it.
 
 #include "train/optim/optimizer.h"
 
@@ -15,7 +15,7 @@ struct SgdOptions {
   void describe(KeyTable& keys);
 };
 
-// With dampening, the host reads `found_inf` in each step in which a parameter has not had its first update.
+// With dampening, a step in which a parameter may get its first update waits for the device, because the host reads `found_inf`.
 class Sgd : public Optimizer {
  public:
   Sgd(const SgdOptions& options, std::vector<ParamGroup> groups);
@@ -32,7 +32,8 @@ class Sgd : public Optimizer {
   bool has_dampened_first_step(const std::vector<torch::Tensor>& momentum_buffers, const Gradients& gradients) const;
 
   SgdOptions options_;
-  std::vector<std::vector<torch::Tensor>> momentum_buffers_;  // like groups_; undefined until needed
+  std::vector<std::vector<torch::Tensor>>
+      momentum_buffers_;  // indexed like groups_; undefined before the first update and without momentum
 };
 
 }  // namespace trainer::optim

@@ -51,7 +51,7 @@ double matthews_correlation(const torch::Tensor& confusion) {
   return product > 0 ? covariance / std::sqrt(product) : 0;
 }
 
-// The label of a sample mixed from several is that of its largest part.
+// The label of a sample mixed from several samples is that of its largest part.
 torch::Tensor count_top1(const torch::Tensor& outputs, const torch::Tensor& targets) {
   return outputs.argmax(1).eq(targets.is_floating_point() ? targets.argmax(1) : targets).sum();
 }
@@ -178,13 +178,12 @@ class Classification : public Task {
   std::vector<Mismatch> mismatches(const Setup& setup) const override {
     std::vector<Mismatch> found;
     if (setup.has_masks) {
-      found.push_back(
-          {"task.name",
-           fmt::format("classification needs one class label per image, but {} has one per pixel; choose a plug-in's task that takes masks",
-                       setup.dataset)});
+      found.push_back({"task.name", fmt::format("classification needs one class label per image, but {} has one per pixel; set task.name "
+                                                "to a task for masks, which a plug-in must provide",
+                                                setup.dataset)});
     }
     if (setup.is_multi_label) {
-      // With bce, the default task is multi_label, so the experiment sets the task.
+      // With bce, the default task is multi_label, so only a task section can have chosen this task.
       found.push_back(
           setup.loss == "bce"
               ? Mismatch{"task.name", fmt::format("classification needs exactly one class per image, but images of {} can have any number "
@@ -196,7 +195,9 @@ class Classification : public Task {
                                 setup.loss, setup.dataset)});
     }
     if (setup.num_classes == 0) {
-      found.push_back({"loss.name", fmt::format("{} needs class labels, but {} has floating-point targets", setup.loss, setup.dataset)});
+      found.push_back(
+          {"loss.name", fmt::format("{} needs class labels, but {} has floating-point targets; choose a loss for numbers, such as mse",
+                                    setup.loss, setup.dataset)});
     }
     for (const auto& metric : class_metrics()) {
       if (setup.monitor != "validation/" + metric.info.name || setup.num_classes >= metric.min_classes) continue;

@@ -10,7 +10,7 @@
 
 namespace trainer::task {
 
-// Calibration: how far the probabilities of a network's predictions are from the fractions that are correct.
+// Calibration: how far the confidence of a network's predictions is from their accuracy.
 
 inline constexpr int64_t kCalibrationBins = 15;
 
@@ -24,17 +24,17 @@ class CalibrationMeter {
   // Collective: sums over the ranks of `group`, and waits for the device. To be called once.
   void reduce(const distributed::ProcessGroup& group);
 
-  // After reduce(). The mean over the samples of |accuracy - mean confidence| of their bin, that of torchmetrics'
+  // To be called after reduce(). The mean over the samples of |accuracy - mean confidence| of their bin, as in torchmetrics'
   // MulticlassCalibrationError(n_bins=15, norm="l1"): bins include their lower limit, and samples with confidence 1 form a separate bin.
   double expected_error() const;
-  // After reduce(). kCalibrationBins bins; confidence 1 belongs to the last one.
+  // To be called after reduce(). Returns kCalibrationBins bins; confidence 1 belongs to the last one.
   std::vector<reporting::CalibrationBin> bins() const;
 
  private:
   torch::Tensor sums_;  // int64 [3][kCalibrationBins + 1]: samples, hits, confidences in units of 2^-32
 };
 
-// The metrics of a validation without the loss: the built-in ones and those that were added.
+// The metrics of a validation without the loss: the built-in ones and those of add_class_metric().
 const std::vector<ClassMetric>& class_metrics();
 
 // Throws UsageError for a loss that does not take class labels.
@@ -44,15 +44,15 @@ std::unique_ptr<Task> make_classification(std::unique_ptr<nn::Loss> loss);
 
 inline constexpr int64_t kMostMistakes = 64;
 
-// Keeps the kMostMistakes most confident ones on the device. Of equally confident ones it keeps those with the smallest index, so that the
-// result does not depend on the order of the samples.
+// Keeps the kMostMistakes wrong predictions with the highest confidence on the device. If confidences are equal, those with the smallest
+// index are kept, so the result does not depend on the order of the samples.
 class MistakeList {
  public:
   explicit MistakeList(torch::Device device);
   // `confidence`, float32 or float64 [N], is compared as float32. `predicted`, `labels`: int64 [N]. `first_index`: index of the first
   // sample; the others follow it. At most 2^32 samples.
   void add(const torch::Tensor& confidence, const torch::Tensor& predicted, const torch::Tensor& labels, int64_t first_index);
-  // Collective: the most confident ones of all ranks of `group`, the most confident first. Waits for the device.
+  // Collective: the wrong predictions of all ranks of `group` with the highest confidence, in descending order. Waits for the device.
   std::vector<reporting::Mistake> read(const distributed::ProcessGroup& group) const;
 
  private:

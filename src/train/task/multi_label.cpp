@@ -42,7 +42,7 @@ reporting::LabelResult measure_label(const float* scores, const bool* is_of_clas
     result.f1 = f1;
     result.precision = found / num_taken;
     result.recall = found / num_samples;
-    // Halfway between two scores, so that rounding, which differs between batch sizes, moves no sample across the threshold.
+    // The threshold is halfway between two scores, because rounding differs between batch sizes and must not move a sample across it.
     result.threshold = (static_cast<double>(scores[i]) + (is_last ? 0 : static_cast<double>(scores[i + 1]))) / 2;
   }
   return result;

@@ -68,7 +68,7 @@ class RegressionMeter : public ValidationMeter {
       const double squares = value[num_numbers + i];
       const double sum = value[2 * num_numbers + i];
       const double variation = value[3 * num_numbers + i] - sum * sum / num_samples;
-      // If all targets are equal, as torchmetrics.
+      // If all targets are equal, the result is that of torchmetrics.
       const double explained = variation > 0 ? 1 - squares / variation : squares == 0 ? 1 : 0;
       measured.numbers.numbers.push_back({of_number / num_samples, std::sqrt(squares / num_samples), explained});
       absolute += of_number;
@@ -102,10 +102,10 @@ class RegressionMeter : public ValidationMeter {
   }
 
   torch::Tensor offset_;
-  int64_t stride_ = 1;          // from a batch with points to the next
+  int64_t stride_ = 1;          // number of batches from one with points to the next
   torch::Tensor sums_;          // float64 [batches][|error|, error², shifted target, its square][numbers]
   torch::Tensor points_;        // float32 [every stride_-th batch][some of its samples][target, prediction][numbers]
-  torch::Tensor point_counts_;  // int64, of these batches
+  torch::Tensor point_counts_;  // int64 [every stride_-th batch]: its number of points
 };
 
 class Regression : public Task {
@@ -134,7 +134,10 @@ class Regression : public Task {
 
   std::vector<Mismatch> mismatches(const Setup& setup) const override {
     if (setup.num_classes == 0) return {};
-    return {{"loss.name", fmt::format("{} needs floating-point targets, but {} has class labels", setup.loss, setup.dataset)}};
+    return {{"loss.name",
+             fmt::format(
+                 "{} needs floating-point targets, but {} has class labels; choose a loss for class labels, such as cross_entropy or bce",
+                 setup.loss, setup.dataset)}};
   }
 
   bool needs_target_summary() const override { return normalize_targets_; }
@@ -148,7 +151,8 @@ class Regression : public Task {
     used_deviation_ = deviation_ = torch::tensor(summary.deviation, torch::kFloat64);
     constexpr size_t kMostShown = 2;
     if (summary.mean.size() > kMostShown) {
-      return fmt::format("{} numbers are normalised over {} training samples", summary.mean.size(), summary.num_samples);
+      return fmt::format("targets are normalised: each of the {} numbers with its mean and deviation over {} training samples",
+                         summary.mean.size(), summary.num_samples);
     }
     return fmt::format("targets are normalised: mean {:.6g}, deviation {:.6g}", fmt::join(summary.mean, ", "),
                        fmt::join(summary.deviation, ", "));
@@ -158,7 +162,7 @@ class Regression : public Task {
   Pass pass_of(torch::Tensor outputs, const torch::Tensor& targets) const {
     if (!mean_.defined()) return with_loss(std::move(outputs), targets);
     if (used_mean_.device() != targets.device() || used_mean_.scalar_type() != targets.scalar_type()) {
-      // Not inference tensors, because steps that record gradients will use them too.
+      // Copied outside inference mode, because steps that record gradients use the copies too.
       const torch::InferenceMode off(false);
       used_mean_ = mean_.to(targets.options());
       used_deviation_ = deviation_.to(targets.options());
@@ -171,7 +175,7 @@ class Regression : public Task {
   bool normalize_targets_;
   torch::Tensor mean_;  // float64 [numbers], on the CPU; undefined: targets are not normalised
   torch::Tensor deviation_;
-  // The same on the device, in the type of the targets, because a CUDA graph cannot copy from the host.
+  // Copies of mean_ and deviation_ on the device, in the type of the targets, because a CUDA graph cannot copy from the host.
   mutable torch::Tensor used_mean_;
   mutable torch::Tensor used_deviation_;
 };

@@ -117,7 +117,8 @@ reporting::MetricInfo loss_info() { return {.name = "loss"}; }
 
 namespace {
 
-// The number of sums of classification. Other tasks may leave one unused; checkpoints of all versions have this layout.
+// The number of sums of the task classification. Other tasks have at least as many, of which one may be unused, because checkpoints of all
+// versions have this layout.
 constexpr size_t kFewestSums = 3;
 
 }  // namespace

@@ -128,13 +128,13 @@ TEST(File, SymbolicLinksAreNotFollowedForWriting) {
   const auto link = folder.path() / "link";
   std::filesystem::create_symlink(target, link);
   EXPECT_EQ(message_of([&] { const LineFile file(link); }),
-            "cannot write " + link.string() + ": it is a symbolic link, which is not followed");
+            "cannot write " + link.string() + ": it is a symbolic link, which is not followed; remove the link");
   EXPECT_LT(lock_file(link, 0644).number(), 0);
   // The temporary file of an atomic write; the file itself is replaced.
   const auto temporary = folder.path() / ("file.tmp" + std::to_string(::getpid()));
   std::filesystem::create_symlink(target, temporary);
   EXPECT_EQ(message_of([&] { write_file_atomically(folder.path() / "file", "x"); }),
-            "cannot write " + temporary.string() + ": it is a symbolic link, which is not followed");
+            "cannot write " + temporary.string() + ": it is a symbolic link, which is not followed; remove the link");
   std::filesystem::remove(temporary);
   write_file_atomically(link, "new");
   EXPECT_FALSE(std::filesystem::is_symlink(link));

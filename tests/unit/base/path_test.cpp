@@ -27,7 +27,7 @@ TEST(Path, HomeFolderAndVariablesAreReplaced) {
   EXPECT_EQ(expanded("runs/~/$HOME/a"), "runs/~/$HOME/a");
   EXPECT_EQ(expanded(""), "");
   EXPECT_EQ(expanded("~bob/runs"), "~ must be followed by / or nothing; write the path of another user's folder in full");
-  EXPECT_EQ(expanded("a/${TRAINER_TEST_ABSENT}"), "the environment variable TRAINER_TEST_ABSENT is not set");
+  EXPECT_EQ(expanded("a/${TRAINER_TEST_ABSENT}"), "the environment variable TRAINER_TEST_ABSENT is not set; set it");
   EXPECT_EQ(expanded("${}"), "${} contains no variable name");
   EXPECT_EQ(expanded("${TRAINER_TEST_DATA"), "a ${ has no closing }");
 }

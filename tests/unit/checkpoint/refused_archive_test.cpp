@@ -36,7 +36,7 @@ TEST_F(RefusedArchive, Truncated) {
 
 TEST_F(RefusedArchive, WithAWrongEndRecord) {
   const auto end = file_.size() - kEndSize;
-  const auto no_sense = damaged("the record at its end is not valid: it describes an archive in several parts");
+  const auto no_sense = damaged("the record at its end is not valid: it describes an archive with a comment or in several parts");
   EXPECT_EQ(pytorch_file_refusal(replaced(file_, end + 4, "\1")), no_sense);
   EXPECT_EQ(pytorch_file_refusal(replaced(file_, end + 8, "\1")), no_sense);
   EXPECT_EQ(pytorch_file_refusal(replaced(file_, end + 20, "\1")), no_sense);
@@ -62,17 +62,17 @@ TEST_F(RefusedArchive, WithAWrongDirectory) {
   EXPECT_EQ(pytorch_file_refusal(replaced(file_, first, "X")), damaged("entry 0 of its directory is not a valid entry"));
   EXPECT_EQ(pytorch_file_refusal(replaced(file_, first + 33, "\xff")), damaged("entry 0 of its directory is longer than the directory"));
   EXPECT_EQ(pytorch_file_refusal(replaced(file_, first + 34, "\1")),
-            damaged("\"archive/data.pkl\" in it has no size or place in the directory"));
+            damaged("entry \"archive/data.pkl\" has no valid size or offset in the directory"));
   EXPECT_EQ(pytorch_file_refusal(replaced(file_, first + 42, std::string(4, '\xff'))),
-            damaged("\"archive/data.pkl\" in it has no size or place in the directory"));
+            damaged("entry \"archive/data.pkl\" has no valid size or offset in the directory"));
   EXPECT_THAT(pytorch_file_refusal(replaced(file_, first + 45, "\x10")),
-              StartsWith("a.pt: \"archive/data.pkl\" in it has 141 bytes at byte 268435456, which is outside the archive; "));
+              StartsWith("a.pt: entry \"archive/data.pkl\" has 141 bytes at byte 268435456, which is outside the archive; "));
   EXPECT_EQ(pytorch_file_refusal(replaced(file_, first + 42, "\1")),
-            damaged("\"archive/data.pkl\" in it is not at byte 1, where the directory places it"));
+            damaged("entry \"archive/data.pkl\" is not at byte 1, where the directory places it"));
 }
 
 TEST_F(RefusedArchive, WithHeadersThatDisagree) {
-  const auto message = damaged("\"archive/data.pkl\" in it has a local header that contradicts the directory");
+  const auto message = damaged("entry \"archive/data.pkl\" has a local header that contradicts the directory");
   // Flags, method, checksum and the two sizes.
   for (const size_t field : {6U, 8U, 14U, 18U, 22U}) EXPECT_EQ(pytorch_file_refusal(replaced(file_, field, "\x44")), message) << field;
   EXPECT_EQ(pytorch_file_refusal(replaced(file_, "archive/data.pkl", "archive/data.pkx")), message);
@@ -83,7 +83,7 @@ TEST_F(RefusedArchive, OfPythonWithAWrongDescriptor) {
   const auto descriptor = file.find("PK\7\10");
   for (const size_t field : {0U, 4U, 8U, 12U}) {
     EXPECT_EQ(pytorch_file_refusal(replaced(file, descriptor + field, "\x7f")),
-              damaged("\"torch_save/data.pkl\" in it has a data descriptor that contradicts the directory"));
+              damaged("entry \"torch_save/data.pkl\" has a data descriptor that contradicts the directory"));
   }
 }
 
@@ -91,13 +91,13 @@ TEST_F(RefusedArchive, WithChangedBytes) {
   const auto values = file_.find(std::string_view("\0\0\0\0\1\0\0\0\2\0\0\0", 12));
   EXPECT_EQ(
       pytorch_file_refusal(replaced(file_, values + 4, "\3")),
-      damaged(fmt::format("\"archive/data/0\" in it has changed: the checksum of bytes {} to {} does not match", values, values + 12)));
+      damaged(fmt::format("entry \"archive/data/0\" has changed: the checksum of bytes {} to {} does not match", values, values + 12)));
   EXPECT_THAT(pytorch_file_refusal(replaced(file_, "IntStorage", "IxtStorage")),
-              StartsWith("a.pt: \"archive/data.pkl\" in it has changed: the checksum of bytes 64 to "));
+              StartsWith("a.pt: entry \"archive/data.pkl\" has changed: the checksum of bytes 64 to "));
 }
 
 TEST_F(RefusedArchive, WithTwoOfOneName) {
-  EXPECT_EQ(pytorch_file_refusal(make_zip({{"data.pkl", "1"}, {"data.pkl", "1"}})), damaged("\"archive/data.pkl\" in it occurs twice"));
+  EXPECT_EQ(pytorch_file_refusal(make_zip({{"data.pkl", "1"}, {"data.pkl", "1"}})), damaged("entry \"archive/data.pkl\" occurs twice"));
 }
 
 // The second entry's header is inside the first one's bytes, so that the same bytes would be read twice.
@@ -108,7 +108,7 @@ TEST_F(RefusedArchive, WithOverlappingEntries) {
   const auto last = file.rfind("PK\1\2");
   std::string offset;
   append(offset, static_cast<uint32_t>(inner_header));
-  EXPECT_EQ(pytorch_file_refusal(replaced(file, last + 42, offset)), damaged("\"archive/inner\" in it overlaps \"archive/outer\""));
+  EXPECT_EQ(pytorch_file_refusal(replaced(file, last + 42, offset)), damaged("entry \"archive/inner\" overlaps \"archive/outer\""));
 }
 
 TEST_F(RefusedArchive, CompressedOrEncrypted) {
@@ -117,8 +117,8 @@ TEST_F(RefusedArchive, CompressedOrEncrypted) {
     return pytorch_file_refusal(replaced(replaced(file_, in_local, bytes), directory() + in_central, bytes));
   };
   const std::string cure = "; PyTorch does not compress or encrypt entries: unpack the archive and give the file that torch.save wrote";
-  EXPECT_EQ(with(8, 10, '\10'), "a.pt: \"archive/data.pkl\" in it is compressed" + cure);
-  EXPECT_EQ(with(6, 8, '\1'), "a.pt: \"archive/data.pkl\" in it is encrypted" + cure);
+  EXPECT_EQ(with(8, 10, '\10'), "a.pt: entry \"archive/data.pkl\" is compressed" + cure);
+  EXPECT_EQ(with(6, 8, '\1'), "a.pt: entry \"archive/data.pkl\" is encrypted" + cure);
 }
 
 TEST_F(RefusedArchive, OfAnotherProgram) {

@@ -79,8 +79,8 @@ TEST(RefusedProgram, WithOtherObjects) {
   EXPECT_EQ(program_refusal("](NNu."), at(4, "sets items of a list"));
   EXPECT_EQ(program_refusal("}(Nu."), at(3, "sets an item of a dictionary without a value"));
   EXPECT_EQ(program_refusal("})Ns."), at(4, "makes a dictionary with a tuple as a key"));
-  EXPECT_EQ(program_refusal("}(K\1NK\1Nu."), at(9, "makes a dictionary with two items 1"));
-  EXPECT_EQ(program_refusal("}(" + text("a") + "N" + text("a") + "Nu."), at(17, "makes a dictionary with two items \"a\""));
+  EXPECT_EQ(program_refusal("}(K\1NK\1Nu."), at(9, "makes a dictionary with the key 1 twice"));
+  EXPECT_EQ(program_refusal("}(" + text("a") + "N" + text("a") + "Nu."), at(17, "makes a dictionary with the key \"a\" twice"));
   EXPECT_EQ(program_refusal("}}b."), at(2, "sets attributes of a plain dictionary"));
   EXPECT_EQ(program_refusal("]}b."), at(2, "sets attributes of a list"));
   EXPECT_EQ(program_refusal("NQ."), at(1, "refers to an external object that is not a storage"));
@@ -92,9 +92,9 @@ TEST(RefusedProgram, WithOtherObjects) {
   EXPECT_EQ(program_refusal("ctorch.nn.parameter\nParameter\nN\x85R."), at(32, "calls a function with None where it expects a tensor"));
   EXPECT_THAT(program_refusal(tensor(2, 0, {2}, {1}) + "Nb."), ::testing::HasSubstr(": sets attributes of a tensor; "));
   EXPECT_THAT(program_refusal(tensor(2, 0, {2}, {1}) + "(\x88\x89]tb."), ::testing::HasSubstr(": makes a tensor with hooks; "));
-  EXPECT_EQ(program_refusal("ctorch\nSize\n."), at(12, "makes a function or type, which is not data"));
+  EXPECT_EQ(program_refusal("ctorch\nSize\n."), at(12, "contains a function or type, which is not data"));
   EXPECT_EQ(program_refusal("(" + text("storage") + "ctorch\nIntStorage\n" + text("0") + text("cpu") + "K\2tQ."),
-            at(49, "makes a storage without a tensor"));
+            at(49, "contains a storage that is not part of a tensor"));
 }
 
 TEST(RefusedProgram, WithTensorsLargerThanTheirStorage) {
@@ -120,8 +120,11 @@ TEST(RefusedProgram, WithTensorsLargerThanTheirStorage) {
   EXPECT_EQ(message({1, 1}, {1}, 0), beyond("offset 0, sizes [1, 1], strides [1]"));
   EXPECT_EQ(message({3}, {kMax}, 0), beyond(fmt::format("offset 0, sizes [3], strides [{}]", kMax)));
   EXPECT_EQ(message({2, 2}, {kMax, kMax}, 0), beyond(fmt::format("offset 0, sizes [2, 2], strides [{}, {}]", kMax, kMax)));
-  EXPECT_EQ(message({1000, 1000}, {0, 0}, 0), "makes a tensor of sizes [1000, 1000] by repeating few bytes");
-  EXPECT_EQ(message({kMax, kMax}, {0, 0}, 0), fmt::format("makes a tensor of sizes [{}, {}] by repeating few bytes", kMax, kMax));
+  EXPECT_EQ(message({1000, 1000}, {0, 0}, 0),
+            "makes a tensor of sizes [1000, 1000] by repeating few bytes, and a copy of it would need too much memory");
+  EXPECT_EQ(
+      message({kMax, kMax}, {0, 0}, 0),
+      fmt::format("makes a tensor of sizes [{}, {}] by repeating few bytes, and a copy of it would need too much memory", kMax, kMax));
 }
 
 TEST(RefusedProgram, WithMissingStorages) {

@@ -86,7 +86,7 @@ TEST(SafetensorsFile, IsRefusedWhenItsLengthIsWrong) {
   EXPECT_EQ(safetensors_refusal(""), damaged_safetensors("is empty"));
   EXPECT_EQ(safetensors_refusal("1234567"), damaged_safetensors("is too short to contain the length of a header"));
   EXPECT_EQ(safetensors_refusal(file.substr(0, file.size() / 2)),
-            damaged_safetensors(fmt::format("states a header of 54 bytes, but ends {} bytes into it", file.size() / 2 - 8)));
+            damaged_safetensors(fmt::format("states a header of 54 bytes, but only {} bytes follow", file.size() / 2 - 8)));
   EXPECT_EQ(safetensors_refusal(file.substr(0, file.size() - 1)),
             damaged_safetensors("its tensors need 8 bytes, but 7 bytes follow the header"));
   EXPECT_EQ(safetensors_refusal(file + "9"), damaged_safetensors("its tensors need 8 bytes, but 9 bytes follow the header"));

@@ -37,9 +37,9 @@ TEST(Aliases, MergeKeysAddWhatIsNotGiven) {
 
 TEST(Aliases, Mistakes) {
   EXPECT_EQ(parsed("a: *x\n"), "x.yaml:1:4: invalid YAML: the referenced anchor is not defined");
-  EXPECT_EQ(parsed("a: &x [1, *x]\n"), "x.yaml:1:11: this alias (*name) is inside the value that it refers to");
+  EXPECT_EQ(parsed("a: &x [1, *x]\n"), "x.yaml:1:11: this alias (*name) is inside the value that it refers to; remove the alias");
   EXPECT_EQ(parsed("&x a: 1\n"), "x.yaml:1:1: an anchor (&name) is not allowed before a key; write it before a value");
-  EXPECT_EQ(parsed("a: &x 1\n*x : 2\n"), "x.yaml:2:1: a key must be plain text");
+  EXPECT_EQ(parsed("a: &x 1\n*x : 2\n"), "x.yaml:2:1: a key must be a name, not null, a list, a section or an alias");
   EXPECT_EQ(parsed("a: {<<: {}, <<: {}}\n"), "x.yaml:1:13: \"<<\" is given a second time (first on line 1); keep one");
 }
 
@@ -58,7 +58,7 @@ TEST(Aliases, CopiesAreLimited) {
   // Each nested in the next one.
   std::string deep = "a0: &a0 [x]\n";
   for (int i = 1; i < 40; ++i) deep += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [*a" + std::to_string(i - 1) + "]\n";
-  EXPECT_EQ(parsed(deep), "x.yaml:32:12: with this alias, values are nested too deeply");
+  EXPECT_EQ(parsed(deep), "x.yaml:32:12: with this alias, values are nested more than 32 levels deep; use fewer levels");
 }
 
 TEST(Aliases, ProblemsAreReportedAtTheAnchorsValue) {

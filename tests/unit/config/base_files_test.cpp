@@ -90,7 +90,7 @@ TEST_F(BaseFiles, PositionsNameTheirFile) {
   EXPECT_EQ(error_of("x.yaml", {"seed=x"}),
             "base.yaml:1:20: model.deep: unknown key\n"
             "base.yaml:4:16: logging.every_steps: expected an integer >= 1, got 0\n"
-            "x.yaml:1:1: training.epochs: missing; give this or training.steps\n"
+            "x.yaml:1:1: training.epochs: missing; set training.epochs or training.steps\n"
             "x.yaml:3:11: logging.tensorbord: unknown key; did you mean \"tensorboard\"?\n"
             "command line: seed: expected an integer >= 0, got x");
   write("good.yaml", "base: base.yaml\nexperiment: a\nmodel: {name: bare}\nlogging: {every_steps: 3}\n");
@@ -109,11 +109,12 @@ TEST_F(BaseFiles, FilesThatCannotBeABase) {
   EXPECT_EQ(error("[]"), "x.yaml:2:7: base: expected the path of an experiment file, or a list of paths, got []");
   EXPECT_EQ(error(""), "x.yaml:2:1: base: expected the path of an experiment file, or a list of paths, got null");
   EXPECT_EQ(error("[{a: 1}]"), "x.yaml:2:8: base: expected the path of an experiment file, or a list of paths, got {a: 1}");
-  EXPECT_EQ(error("${TRAINER_TEST_ABSENT}/a.yaml"), "x.yaml:2:7: base: the environment variable TRAINER_TEST_ABSENT is not set");
+  EXPECT_EQ(error("${TRAINER_TEST_ABSENT}/a.yaml"), "x.yaml:2:7: base: the environment variable TRAINER_TEST_ABSENT is not set; set it");
   write("list.yaml", "- a\n");
-  EXPECT_EQ(error("list.yaml"), "x.yaml:2:7: base: list.yaml is not an experiment file, which has sections of keys and values");
+  EXPECT_EQ(error("list.yaml"),
+            "x.yaml:2:7: base: list.yaml is not an experiment file, because it has no sections of keys and values; correct the path");
   write("empty.yaml", "# nothing\n");
-  EXPECT_EQ(error("empty.yaml"), "x.yaml:2:7: base: empty.yaml is empty");
+  EXPECT_EQ(error("empty.yaml"), "x.yaml:2:7: base: empty.yaml is empty; remove it from `base`, or write keys into it");
   write("broken.yaml", "a: 1\nb: [\n");
   EXPECT_TRUE(error("broken.yaml").starts_with("broken.yaml:3:1: invalid YAML")) << error("broken.yaml");
   ASSERT_EQ(::mkfifo((folder_.path() / "pipe").c_str(), 0600), 0);

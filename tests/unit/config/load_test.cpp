@@ -60,10 +60,10 @@ TEST(Load, ReportsAllProblemsTogetherInOrder) {
 
 TEST(Load, MissingRequiredKeys) {
   const auto error = load_error("seed: 1\n");
-  EXPECT_NE(error.find("x.yaml:1:1: experiment: missing; it has no default (text)"), std::string::npos) << error;
-  EXPECT_NE(error.find("model.name: missing; it has no default (net | bare)"), std::string::npos) << error;
+  EXPECT_NE(error.find("x.yaml:1:1: experiment: missing, and has no default; expected text"), std::string::npos) << error;
+  EXPECT_NE(error.find("model.name: missing, and has no default; expected net | bare"), std::string::npos) << error;
   EXPECT_NE(error.find("dataset.name: missing"), std::string::npos) << error;
-  EXPECT_NE(error.find("x.yaml:1:1: training.epochs: missing; give this or training.steps"), std::string::npos) << error;
+  EXPECT_NE(error.find("x.yaml:1:1: training.epochs: missing; set training.epochs or training.steps"), std::string::npos) << error;
 }
 
 TEST(Load, UnknownKindGetsASuggestionAndItsKeysAreNotChecked) {
@@ -99,7 +99,7 @@ TEST(Load, ListsOfParts) {
   EXPECT_EQ(error("5"), "command line: dataset.train_transforms: expected a list of components such as [crop], got 5");
   EXPECT_EQ(error("[crap]"), "command line: dataset.train_transforms[0]: \"crap\" is not one of crop, flip; did you mean \"crop\"?");
   EXPECT_EQ(error("[flip, {crop: {size: 0}}]"), "command line: dataset.train_transforms[1].crop.size: expected an integer >= 1, got 0");
-  EXPECT_EQ(error("[crop]"), "command line: dataset.train_transforms[0].crop.size: missing; it has no default (integer)");
+  EXPECT_EQ(error("[crop]"), "command line: dataset.train_transforms[0].crop.size: missing, and has no default; expected integer");
   EXPECT_NE(error("[{crop: {size: 1}, flip: {}}]").find("expected one component"), std::string::npos);
   EXPECT_NE(error("[[]]").find("expected one component"), std::string::npos);
 }
@@ -132,9 +132,9 @@ TEST(Load, AMissingValueIsReportedAtItsKey) {
   const auto error = [](const std::string& model, const std::string& end) {
     return load_error("experiment: a\n" + model + "dataset: {name: data}\ntraining: {epochs: 2}\n" + end);
   };
-  EXPECT_EQ(error("model:\n", ""), "x.yaml:2:1: model.name: missing; it has no default (net | bare)");
-  EXPECT_EQ(error("model:\n  # name: net\n", ""), "x.yaml:2:1: model.name: missing; it has no default (net | bare)");
-  EXPECT_EQ(error("model:\n  num_classes:\n", ""), "x.yaml:3:3: model.name: missing; it has no default (net | bare)");
+  EXPECT_EQ(error("model:\n", ""), "x.yaml:2:1: model.name: missing, and has no default; expected net | bare");
+  EXPECT_EQ(error("model:\n  # name: net\n", ""), "x.yaml:2:1: model.name: missing, and has no default; expected net | bare");
+  EXPECT_EQ(error("model:\n  num_classes:\n", ""), "x.yaml:3:3: model.name: missing, and has no default; expected net | bare");
   EXPECT_EQ(error("model: {name: net}\n", "seed:\n\n"), "x.yaml:5:1: seed: expected an integer >= 0, got null");
   EXPECT_EQ(error("model:\n  name: net\n  num_classes:\n", ""), "x.yaml:4:3: model.num_classes: expected an integer >= 1, got null");
 }
@@ -222,7 +222,8 @@ TEST(Load, AllBadOverridesAreReportedWithTheProblemsOfTheFile) {
                        {"epochs", "logging.every_steps=[1", "experiment.x=1", "optimizer.lr.x=1", "traning.epochs=1", "model[0]=net"}),
             "x.yaml:5:7: seed: expected an integer >= 0, got x\n"
             "command line: \"epochs\" is not an override; write key.path=value, such as optimizer.lr=0.05\n"
-            "command line: logging.every_steps: the value is not YAML (command line:1:1: a key must be plain text)\n"
+            "command line: logging.every_steps: the value is not valid YAML (command line:1:1: a key must be a name, not null, a list, a "
+            "section or an alias)\n"
             "command line: experiment.x: experiment is not a section; set the whole value, as in experiment=...\n"
             "command line: model[0]: model is not a list; to set a whole list, write model=[...]\n"
             "command line: optimizer.lr: expected a number > 0, got {x: 1}\n"
@@ -244,7 +245,7 @@ TEST(Load, OverridesEnterListsOfParts) {
             "command line: dataset.train_transforms[0].crop.size: expected an integer >= 1, got 0");
   EXPECT_EQ(error("dataset.train_transforms[1].flip.p=0.5"), "command line: dataset.train_transforms[1].flip.p: unknown key");
   EXPECT_EQ(error("dataset.train_transforms[1]=crop"),
-            "command line: dataset.train_transforms[1].crop.size: missing; it has no default (integer)");
+            "command line: dataset.train_transforms[1].crop.size: missing, and has no default; expected integer");
 }
 
 TEST(Load, ContradictionsOfASectionAreReportedAtTheirKey) {
@@ -312,7 +313,7 @@ TEST(Load, ContradictionsBetweenSections) {
        "it "
        "or train longer"},
       {"runtime: {dtype: float64}\namp: {enabled: true}",
-       "x.yaml:6:16: amp.enabled: autocast lowers the precision that runtime.dtype: float64 sets; choose one of them"},
+       "x.yaml:6:16: amp.enabled: true contradicts runtime.dtype: float64, because autocast computes in 16 bits; remove one of them"},
       {"runtime: {dtype: float64}\namp: {enabled: auto}", "no error"},
       // The check needs both sections.
       {"runtime: {dtype: float64}\namp: {enabled: true, dtype: x}",
@@ -360,7 +361,7 @@ TEST(Load, PathsMayHaveAHomeFolderAndVariables) {
   EXPECT_EQ(experiment.output_dir, "/home/ada/runs");
   EXPECT_EQ(experiment.model.init_from, "/data/net.pt");
   EXPECT_EQ(load_error(std::string(kMinimal) + "output_dir: ${TRAINER_TEST_ABSENT}/runs\n"),
-            "x.yaml:5:13: output_dir: expected a path (the environment variable TRAINER_TEST_ABSENT is not set), got "
+            "x.yaml:5:13: output_dir: expected a path (the environment variable TRAINER_TEST_ABSENT is not set; set it), got "
             "\"${TRAINER_TEST_ABSENT}/runs\"");
   EXPECT_EQ(load_error(kMinimal, {"output_dir="}), "command line: output_dir: expected a path, got null");
   EXPECT_EQ(load_error(kMinimal, {"output_dir=''"}), "command line: output_dir: expected a path, got \"\"");

@@ -255,7 +255,7 @@ TEST_F(ImageFile, DamagedAndUnusualBmpsAreRefused) {
   for (const auto& [mask, name] : std::map<Bytes, std::string>{{{0, 0, 0x0F, 0x0F}, "F0F0000"}, {{0xFF, 0, 0, 0}, "FF"}}) {
     expect_refused(changed("masks_32_bits.bmp", 54, mask), "it is a BMP image with the colour masks " + name + ", FF00 and FF, which");
   }
-  expect_refused(changed("palette.bmp", 46, {1, 2}), "it is damaged: it has too many colours");
+  expect_refused(changed("palette.bmp", 46, {1, 2}), "it is damaged: its palette has 513 colours, but at most 256 are possible");
 }
 
 TEST_F(ImageFile, DamagedAndUnusualPnmsAreRefused) {
@@ -268,7 +268,7 @@ TEST_F(ImageFile, DamagedAndUnusualPnmsAreRefused) {
   refuse("P5 1 1 65536\nxx", "it is damaged: its maximum value is 65536");
   refuse("P2 2 1 9\n9 10", "it is damaged: a pixel has the value 10, but its header gives 9 as the maximum");
   for (const auto* number : {"-1", "x", "1.5", "1234567890x"}) {
-    refuse("P2 1 1 255\n" + std::string(number), "it is damaged: it has other characters where a number is expected");
+    refuse("P2 1 1 255\n" + std::string(number), "it is damaged: it has characters other than digits where a number is expected");
   }
   for (const std::string number : {"9999999999", "12345678901"}) {
     refuse("P2 1 1 255\n" + number, "it is damaged: the number that begins with " + number + " is too large or has too many digits");
@@ -513,7 +513,8 @@ TEST_F(ImageFile, OtherDepthsThanThoseOfTheModeAreRefused) {
   expect(files_of("refused_images").at("lzma.tif"), raw, "a TIFF image with the compression LZMA; save it with LZW or Deflate");
   const ImageDecoding numbers{.mode = ImageMode::kRaw, .channels = 1};
   expect(golden_file("grey_16_bits.tif"), numbers,
-         "it has values of 16 bits, but the first image of the data set has numbers; save all images with the same type of values");
+         "it has values of 16 bits, but the first image of the data set has signed or floating-point values; save all images with the same "
+         "type of values");
 }
 
 // A .npy file of that type and shape, as NumPy writes their text.

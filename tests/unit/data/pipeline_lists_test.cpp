@@ -23,30 +23,35 @@ TEST(PipelineLists, ListsThatCannotBeAppliedAreRefused) {
        "padding"},
       {"[random_crop: {size: 24}, random_crop: {size: 25}]", "size 25 does not fit into the image of 24 x 24 pixels with padding 0"},
       {"[random_crop: {size: 8, padding: 24, padding_mode: reflect}]",
-       "transform random_crop: padding 24 with padding_mode reflect must be smaller than the image, which has 32 x 24 pixels"},
+       "transform random_crop: padding 24 with padding_mode reflect must be smaller than the image, which has 32 x 24 pixels; choose less "
+       "padding, or add resize before it"},
       {"[normalize: {mean: [0, 0, 0], std: [1, 1, 1]}, random_horizontal_flip]",
-       "transform normalize: it is number 1 of 2 in its list, but it must be the last, except for transforms that erase, such as "
-       "random_erasing and cutout"},
-      {"[normalize: {mean: [0, 0, 0], std: [1, 1, 1]}, normalize: {mean: [0, 0, 0], std: [1, 1, 1]}]", "it must be the last"},
+       "transform normalize: it is number 1 of 2 in its list, but only transforms that erase, such as random_erasing and cutout, may "
+       "follow it; move the other transforms before it"},
+      {"[normalize: {mean: [0, 0, 0], std: [1, 1, 1]}, normalize: {mean: [0, 0, 0], std: [1, 1, 1]}]",
+       "may follow it; move the other transforms before it"},
       {"[normalize: {mean: [0.5], std: [1, 1]}]",
        "transform normalize: mean has 1 value and std 2, but the images have 3 channels; give one value for each channel"},
       {"[normalize: {mean: [0, 0, 0], std: [1, 1e-60, 1]}]",
-       "transform normalize: mean 0 and std 1e-60 result in values outside the range of float32; pixel values are between 0 and 1"},
+       "transform normalize: mean 0 and std 1e-60 result in values outside the range of float32; choose a mean and a std for pixel values "
+       "between 0 and 1"},
       {"[cutout: {size: 4}, random_horizontal_flip]",
        "transform cutout: it is number 1 of 2 in its list, but only transforms that erase, such as random_erasing and cutout, may follow "
-       "it"},
+       "it; move the other transforms before it"},
       {"[random_erasing, normalize: {mean: [0, 0, 0], std: [1, 1, 1]}]",
        "transform random_erasing: it is number 1 of 2 in its list, but only transforms that erase, such as random_erasing and cutout, may "
-       "follow it"},
+       "follow it; move the other transforms before it"},
       {"[random_crop: {size: 8}, gaussian_blur: {kernel_size: [3, 17]}]",
-       "transform gaussian_blur: half of kernel_size must be smaller than the image, which has 8 x 8 pixels"},
+       "transform gaussian_blur: half of kernel_size [3, 17] must be smaller than the image, which has 8 x 8 pixels; choose a smaller "
+       "kernel_size, or add resize before it"},
   };
   for (const auto& [yaml, message] : refused) {
     EXPECT_THAT([&] { make_pipeline(yaml, info); }, ThrowsMessage<UsageError>(HasSubstr(message))) << yaml;
   }
-  EXPECT_THAT([&] { make_pipeline("[random_vertical_flip, color_jitter: {hue: 0.1}]", image_info(4, 8, 8)); },
-              ThrowsMessage<UsageError>(
-                  "transform color_jitter: the images have 4 channels, but it can be applied only to images with 1 or 3 channels"));
+  EXPECT_THAT(
+      [&] { make_pipeline("[random_vertical_flip, color_jitter: {hue: 0.1}]", image_info(4, 8, 8)); },
+      ThrowsMessage<UsageError>(
+          "transform color_jitter: the images have 4 channels, but it can be applied only to images with 1 or 3 channels; remove it"));
   EXPECT_THAT([&] { make_pipeline("[random_horizontal_flip]", {.shape = {8}, .is_image = false}); },
               ThrowsMessage<UsageError>(
                   "transform random_horizontal_flip: this data set does not contain images; leave its list of transforms empty"));
@@ -60,7 +65,8 @@ TEST(PipelineLists, TheFirstThatCannotBeAppliedIsFoundAndTheWarningsBeforeIt) {
     }
     return lines;
   };
-  const std::string large = " is not smaller than the image, which has 32 x 24 pixels; a crop may contain little or nothing of the image";
+  const std::string large =
+      " is not smaller than the image, which has 32 x 24 pixels, so a crop may contain little or nothing of the image; choose less padding";
   const std::vector<std::pair<std::string, std::vector<std::string>>> lists = {
       {"[]", {}},
       {"[random_crop: {size: 8, padding: 23}, normalize: {mean: [0, 0, 0], std: [1, 1, 1]}]", {}},
@@ -74,18 +80,19 @@ TEST(PipelineLists, TheFirstThatCannotBeAppliedIsFoundAndTheWarningsBeforeIt) {
        {"error 0: transform random_crop: size 33 does not fit into the image of 32 x 24 pixels with padding 0; choose a smaller size or "
         "more padding"}},
       {"[random_crop: {size: 8, padding: 24, padding_mode: reflect}]",
-       {"error 0: transform random_crop: padding 24 with padding_mode reflect must be smaller than the image, which has 32 x 24 pixels"}},
+       {"error 0: transform random_crop: padding 24 with padding_mode reflect must be smaller than the image, which has 32 x 24 pixels; "
+        "choose less padding, or add resize before it"}},
       {"[pad: {padding: [0, 32, 0, 0], padding_mode: reflect}]",
        {"error 0: transform pad: padding [0, 32, 0, 0] with padding_mode reflect must be smaller than the image, which has 32 x 24 "
-        "pixels"}},
+        "pixels; choose less padding, or add resize before it"}},
       {"[pad: {padding: 30000}, pad: {padding: 3000}]",
        {"error 0: transform pad: the image would have 60032 x 60024 pixels, which is more than 32768 in one direction; choose less "
         "padding"}},
       {"[random_horizontal_flip, normalize: {mean: [0], std: [1]}]",
        {"error 1: transform normalize: mean has 1 value and std 1, but the images have 3 channels; give one value for each channel"}},
       {"[normalize: {mean: [0, 0, 0], std: [1, 1, 1]}, random_horizontal_flip]",
-       {"error 0: transform normalize: it is number 1 of 2 in its list, but it must be the last, except for transforms that erase, such as "
-        "random_erasing and cutout"}},
+       {"error 0: transform normalize: it is number 1 of 2 in its list, but only transforms that erase, such as random_erasing and cutout, "
+        "may follow it; move the other transforms before it"}},
   };
   for (const auto& [yaml, lines] : lists) EXPECT_EQ(findings_of(yaml, image_info(3, 32, 24)), lines) << yaml;
   const DatasetInfo vectors{.shape = {8}, .is_image = false};

@@ -89,8 +89,9 @@ TEST(Samplers, WeightsThatCannotBeUsedAreRefused) {
          "num_samples: 3 samples cannot be drawn without replacement, because only 2 have a weight other than 0; choose at most 2, or set "
          "replacement: true",
          ", replacement: false");
-  EXPECT_THAT([&] { make_sampler("{name: weighted, weights: /no/such/file}", three); },
-              ThrowsMessage<DataError>("cannot read /no/such/file: No such file or directory; set it to a file with one weight per line"));
+  EXPECT_THAT(
+      [&] { make_sampler("{name: weighted, weights: /no/such/file}", three); },
+      ThrowsMessage<DataError>("cannot read /no/such/file: No such file or directory; set weights to a file with one weight per line"));
 }
 
 TEST(Samplers, TooManyWeightsAreRefused) {

@@ -134,23 +134,22 @@ TEST_F(Cifar10, DescribesItsSamples) {
 
 TEST_F(Cifar10, CutFileIsRefused) {
   std::filesystem::resize_file(file("data_batch_4.bin"), 4 * 3073 - 1);
-  EXPECT_EQ(
-      cifar10_train_error(root()),
-      file("data_batch_4.bin").string() +
-          ": its size of 12291 bytes is not a multiple of the 3073-byte records of CIFAR-10; copy the file of "
-          "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz there, or set dataset.root to a new folder and dataset.download=true");
+  EXPECT_EQ(cifar10_train_error(root()),
+            file("data_batch_4.bin").string() +
+                ": its size of 12291 bytes is not a multiple of the 3073-byte records of CIFAR-10; copy this file from the archive "
+                "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz, or set dataset.root to a new folder and dataset.download=true");
 }
 
 TEST_F(Cifar10, EmptyFileIsRefused) {
   std::filesystem::resize_file(file("data_batch_5.bin"), 0);
   EXPECT_THAT(cifar10_train_error(root()),
-              StartsWith(file("data_batch_5.bin").string() + ": the file is empty; copy the file of https://"));
+              StartsWith(file("data_batch_5.bin").string() + ": the file is empty; copy this file from the archive https://"));
 }
 
 TEST_F(Cifar10, MissingFileIsNamed) {
   std::filesystem::remove(file("data_batch_3.bin"));
   EXPECT_THAT(cifar10_train_error(root()),
-              StartsWith(file("data_batch_3.bin").string() + ": the file is missing; copy the file of https://"));
+              StartsWith(file("data_batch_3.bin").string() + ": the file is missing; copy this file from the archive https://"));
 }
 
 TEST_F(Cifar10, MissingFileOfRootItselfIsNamed) {
@@ -191,7 +190,8 @@ TEST(Cifar10Root, ErrorForAMissingFolderStatesTheRemedy) {
   const auto root = (folder.path() / "data").string();
   EXPECT_EQ(cifar10_train_error(root), "dataset.root: " + root + " does not contain CIFAR-10 (there is no " + root +
                                            "/cifar-10-batches-bin); set dataset.download=true, or unpack "
-                                           "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz in that folder");
+                                           "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz in " +
+                                           root);
   EXPECT_FALSE(std::filesystem::exists(root));
 }
 

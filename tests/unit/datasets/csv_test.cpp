@@ -185,8 +185,8 @@ TEST_F(CsvTest, PathsReferToTheRootOrToTheFile) {
 }
 
 TEST_F(CsvTest, MalformedTrainingFilesAreExplained) {
-  EXPECT_EQ(what_is_wrong_with(""), "it has no images; add a line path,label for each");
-  EXPECT_EQ(what_is_wrong_with("image,class\n\n"), "it has no images; add a line path,label for each");
+  EXPECT_EQ(what_is_wrong_with(""), "it lists no images; add a line path,label for each image");
+  EXPECT_EQ(what_is_wrong_with("image,class\n\n"), "it lists no images; add a line path,label for each image");
   EXPECT_EQ(what_is_wrong_with("1.jpg,a\n\n2.jpg\n"),
             "line 3 has 1 field instead of path,label; put paths that contain commas in quotation marks");
   EXPECT_EQ(what_is_wrong_with("1.jpg,a\n2,b.jpg,a\n"),
@@ -199,7 +199,7 @@ TEST_F(CsvTest, MalformedTrainingFilesAreExplained) {
   EXPECT_EQ(what_is_wrong_with("\"1\n.jpg\",a\n\"\",a\n"), "line 3 has no path; add it");
   EXPECT_EQ(what_is_wrong_with("1.jpg,a\n\"2.jpg,a\n3.jpg,a\n"), "line 2 has an opening quotation mark without a closing one; add it");
   EXPECT_EQ(what_is_wrong_with("1.jpg,a\n\"2\".jpg,a\n"),
-            "line 2 has text after a closing quotation mark; double quotation marks that belong to the field");
+            "line 2 has text after a closing quotation mark; write \"\" for a quotation mark inside a field");
   EXPECT_EQ(what_is_wrong_with(std::string("1\0.\0", 4)), "it is not valid UTF-8; save it as UTF-8");
 }
 
@@ -231,9 +231,11 @@ TEST_F(CsvTest, LabelsThatAppearAfterTheStartAreNoticed) {
   write_train("1.jpg,cat\n");
   const auto made = factory();
   write_train("1.jpg,cat\n2.jpg,dog\n");
-  EXPECT_EQ(failure_of(made, data::Split::kTrain),
-            path("train.csv") +
-                ": line 2 has the label \"dog\", which no line had when the program started; start again when the file no longer changes");
+  EXPECT_EQ(
+      failure_of(made, data::Split::kTrain),
+      path("train.csv") +
+          ": line 2 has the label \"dog\", which no line had when the program started; start the program again when the file no longer "
+          "changes");
 }
 
 TEST_F(CsvTest, ItsImagesCanBeCopied) {
@@ -318,7 +320,7 @@ TEST_F(CsvTargetsTest, AColumnOfLabelsIsChosenByItsName) {
   options_.columns = {"kind"};
   EXPECT_THAT(images_of("image,patient,kind\n1.jpg,p1,cat\n2.jpg,p2,dog\n"), ElementsAre("0 1.jpg", "1 2.jpg"));
   EXPECT_EQ(problem_with("image,patient,label\n1.jpg,p1,cat\n"),
-            "line 1 has no column \"kind\", but patient, label; correct it, or dataset.columns");
+            "line 1 has no column \"kind\", only patient, label; correct that line or dataset.columns");
   EXPECT_EQ(problem_with("1.jpg,p1,cat\n"),
             "line 1 is an image, but dataset.columns needs a header with the names of the columns, such as path,cat,dog; add it");
   EXPECT_EQ(problem_with("image,patient,kind\n1.jpg,p1\n"),
@@ -326,7 +328,7 @@ TEST_F(CsvTargetsTest, AColumnOfLabelsIsChosenByItsName) {
   EXPECT_EQ(problem_with("image,patient,kind\n1.jpg,p1,\n"), "line 2 has no label; add it");
   options_.columns = {"kind", "patient"};
   EXPECT_EQ(problem_with("image,patient,kind\n1.jpg,p1,cat\n"),
-            "it has 2 target columns, but dataset.targets: class needs one; choose it with dataset.columns, or set dataset.targets to "
+            "it has 2 target columns, but dataset.targets: class needs one; choose one with dataset.columns, or set dataset.targets to "
             "classes or numbers");
 }
 
@@ -338,7 +340,8 @@ TEST_F(CsvTargetsTest, AColumnOfGroupsIsNoTarget) {
   EXPECT_EQ(dataset->key(1), "2.jpg");
   EXPECT_EQ(problem_with("image,patient,kind\n1.jpg,,cat\n"),
             "line 2 has an empty value in the column patient of dataset.group_column; add it");
-  EXPECT_EQ(problem_with("image,kind\n1.jpg,cat\n"), "line 1 has no column \"patient\", but kind; correct it, or dataset.group_column");
+  EXPECT_EQ(problem_with("image,kind\n1.jpg,cat\n"),
+            "line 1 has no column \"patient\", only kind; correct that line or dataset.group_column");
   EXPECT_EQ(problem_with("1.jpg,p1,cat\n"),
             "line 1 is an image, but dataset.group_column needs a header with the names of the columns, such as path,cat,dog; add it");
   options_.targets = CsvTargets::kNumbers;
@@ -360,7 +363,7 @@ TEST_F(CsvTargetsTest, SeveralClassesHaveAColumnEach) {
   EXPECT_EQ(problem_with("path,dog,cat\n1.jpg,1,2\n"), "line 2 has \"2\" in the column cat; write 1 for an image of that class, else 0");
   EXPECT_EQ(problem_with("path,dog,dog\n1.jpg,1,0\n"), "line 1 has two columns named \"dog\"; rename one of them");
   EXPECT_EQ(problem_with("1.jpg,1,0\n"),
-            "line 1 is an image, but several classes need a header with the names of the columns, such as path,cat,dog; add it");
+            "line 1 is an image, but columns of classes need a header with the names of the columns, such as path,cat,dog; add it");
 }
 
 TEST_F(CsvTargetsTest, SeveralClassesAreAList) {

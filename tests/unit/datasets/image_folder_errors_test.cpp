@@ -74,7 +74,8 @@ TEST_F(ImageFolderErrorsTest, FoldersThatChangeAfterTheStartAreNoticed) {
   const auto made = factory();
   write({"train/dog/1.jpg"});
   EXPECT_EQ(failure_of(made, data::Split::kTrain),
-            path("train") + " has 2 class folders now, but had 1 when the program started; start again when they no longer change");
+            path("train") +
+                " has 2 class folders, but had 1 when the program started; start the program again when the folder no longer changes");
   std::filesystem::remove_all(path("train"));
   EXPECT_EQ(failure_of(made, data::Split::kTrain), "dataset.root: " + path() + " has no class folders" + kRootRemedy);
 }
@@ -131,7 +132,7 @@ TEST_F(ImageFolderErrorsTest, SaysWhyAFileCannotBeRead) {
   const auto file = path("cat/1.jpg");
   EXPECT_EQ(dataset->name(0), file);
   std::filesystem::resize_file(file, (uintmax_t{1} << 30) + 1);
-  EXPECT_EQ(read_failure(*dataset), "cannot be read: it has more than 1.0 GiB");
+  EXPECT_EQ(read_failure(*dataset), "cannot be read: it has more than 1.0 GiB; make the file smaller");
   std::filesystem::resize_file(file, 0);
   EXPECT_EQ(read_failure(*dataset), "cannot be read: the file is empty");
   std::filesystem::remove(file);

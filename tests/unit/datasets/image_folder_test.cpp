@@ -57,9 +57,9 @@ TEST_F(ImageFolderTest, FoldersThatLookLikeSplitsAreNoClasses) {
   for (const std::string name : {"Train", "val", "TEST"}) {
     write({name + "/cat/1.jpg", "dog/1.jpg"});
     EXPECT_EQ(what_is_missing(),
-              path() + " has the folder \"" + name +
-                  "\", which does not look like a class, but no folder train; name the folder of training images train and that of "
-                  "validation images val, or set dataset.root to the folder that contains the class folders");
+              path() + " has no folder train, but the folder \"" + name +
+                  "\", which is probably not a class; name the folder of training images train and that of validation images val, or "
+                  "set dataset.root to the folder that contains the class folders");
     std::filesystem::remove_all(path(name));
   }
 }

@@ -159,7 +159,7 @@ TEST_F(LmdbTest, AnotherSourceOrOtherOptionsDoNotContinue) {
   EXPECT_EQ(refusal_of([](PackSource& source) {
               source.pack.samples.shape = {3, 8, 8};
             }),
-            message("images of another shape, not with this one"));
+            message("images of another shape, not with images of the present shape"));
   EXPECT_EQ(refusal_of([](PackSource& source) {
               source.pack.samples.class_names.emplace_back("owl");
               source.pack.samples.num_classes = 3;
@@ -172,7 +172,8 @@ TEST_F(LmdbTest, AnotherSourceOrOtherOptionsDoNotContinue) {
               source.pack.num_samples = 4;
             }),
             message("3 samples, not with 4 samples"));
-  EXPECT_EQ(refusal_of([](PackSource& source) { source.names[1] = "bb.jpg"; }), message("another sample 1, not with sample 1, bb.jpg"));
+  EXPECT_EQ(refusal_of([](PackSource& source) { source.names[1] = "bb.jpg"; }),
+            message("another sample at index 1, not with sample 1, bb.jpg"));
   EXPECT_EQ(refusal_of([](PackSource& source) { source.labels[2] = 0; }), message("another label of sample 2, c d.jpg, not with 0"));
 }
 
@@ -307,7 +308,7 @@ TEST_F(LmdbTest, EntriesThatAreMissingAreNoticed) {
   const auto dataset = open();
   data::Scratch scratch;
   EXPECT_NO_THROW(dataset->read(1, scratch));
-  EXPECT_THAT([&] { dataset->read(2, scratch); }, ThrowsMessage<std::runtime_error>("it is not in the data set"));
+  EXPECT_THAT([&] { dataset->read(2, scratch); }, ThrowsMessage<std::runtime_error>("it is damaged: its entry is missing"));
   dataset->prefetch(2);
   EXPECT_EQ(dataset->describe(2), "sample 2");
   write(std::string(3 * 8 - 1, '\0'));
@@ -354,10 +355,9 @@ TEST_F(LmdbTest, SplitsOfDifferentDataSetsAreRefused) {
   const auto made = factory();
   EXPECT_TRUE(made.has_validation);
   EXPECT_EQ(failure_of(made, data::Split::kValidation),
-            "dataset.root: " + root().string() +
-                " has other classes or numbers, or images of another shape, mode or orientation, than train had "
-                "when the program started; start it again, or pack the data "
-                "set again");
+            "dataset.root: the images in " + (root() / "val").string() +
+                " differ in classes, targets, shape, mode or orientation from those that " + (root() / "train").string() +
+                " contained when the program started; start the program again, or pack the data set again");
 }
 
 TEST_F(LmdbTest, WhatWasWrittenBeforeAFullDiskStays) {
@@ -370,7 +370,8 @@ TEST_F(LmdbTest, WhatWasWrittenBeforeAFullDiskStays) {
     writer.add(file_entry_of(std::string(2 << 20, '2')));
     EXPECT_THAT([&] { writer.commit(); },
                 ThrowsMessage<Error>("cannot write " + data_file() +
-                                     ": Input/output error (the disk may be full); when this is fixed, the same command continues"));
+                                     ": Input/output error (the disk may be full); fix this, and run the same command again to "
+                                     "continue"));
   }
   EXPECT_EQ(PackWriter(root() / "train", source.pack, source).num_written(), 1);
 }

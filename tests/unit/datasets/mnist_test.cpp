@@ -55,8 +55,7 @@ class MnistTest : public FetchArchive {
   // The text of the failure between the file's name and the remedy.
   std::string failure_in(const fs::path& file) const {
     const auto text = failure();
-    const auto remedy =
-        "; copy the file of " + layout_.source.url + " there, or set dataset.root to a new folder and dataset.download=true";
+    const auto remedy = "; copy this file from " + layout_.source.url + ", or set dataset.root to a new folder and dataset.download=true";
     EXPECT_THAT(text, StartsWith(file.string() + ": "));
     EXPECT_THAT(text, EndsWith(remedy));
     const auto begin = file.string().size() + 2;
@@ -137,9 +136,9 @@ TEST_F(MnistTest, RootMayHoldTheFiles) {
 }
 
 TEST_F(MnistTest, SaysWhatTheRootLacks) {
-  EXPECT_EQ(failure(), "dataset.root: " + root().string() + " does not contain MNIST (there is no train-images-idx3-ubyte in " +
-                           own().string() +
-                           "); set dataset.download=true, or copy the files of https://ossci-datasets.s3.amazonaws.com/mnist/ there");
+  EXPECT_EQ(failure(),
+            "dataset.root: " + root().string() + " does not contain MNIST (there is no train-images-idx3-ubyte in " + own().string() +
+                "); set dataset.download=true, or copy the files from https://ossci-datasets.s3.amazonaws.com/mnist/ to " + own().string());
   write();
   fs::remove(own() / kTrainLabels);
   EXPECT_EQ(failure_in(own() / kTrainLabels), "the file is missing, with and without .gz");
@@ -154,8 +153,8 @@ TEST_F(MnistTest, DamagedFilesAreRefused) {
     write_bytes(images, content);
     return failure_in(images);
   };
-  EXPECT_EQ(failure_with(""), "its 0 bytes are fewer than the 16 bytes of a header");
-  EXPECT_EQ(failure_with(idx_images(3).substr(0, 15)), "its 15 bytes are fewer than the 16 bytes of a header");
+  EXPECT_EQ(failure_with(""), "it has 0 bytes, fewer than the 16 bytes of a header");
+  EXPECT_EQ(failure_with(idx_images(3).substr(0, 15)), "it has 15 bytes, fewer than the 16 bytes of a header");
   EXPECT_EQ(failure_with(idx_header({0x801, 3, 28, 28})), "its magic number is 0x00000801 instead of 0x00000803");
   EXPECT_EQ(failure_with(idx_header({0x803, 3, 32, 28})), "its images have 32 rows instead of 28");
   EXPECT_EQ(failure_with(idx_header({0x803, 3, 28, 32})), "its images have 32 columns instead of 28");
@@ -176,8 +175,11 @@ TEST_F(MnistTest, DamagedCompressedFilesAreRefused) {
   const auto failure_with = [&](const std::string& content) {
     write_bytes(file, content);
     const auto text = failure();
+    const std::string remedy = "; replace the file with an undamaged copy";
     EXPECT_THAT(text, StartsWith("cannot read " + file.string() + ": "));
-    return text.substr(file.string().size() + 14);
+    EXPECT_THAT(text, EndsWith(remedy));
+    const auto begin = file.string().size() + 14;
+    return text.substr(begin, text.size() - begin - remedy.size());
   };
   const auto whole = gzip(idx_images(3));
   EXPECT_EQ(failure_with(whole.substr(0, whole.size() / 2)), "the compressed data ends too early");

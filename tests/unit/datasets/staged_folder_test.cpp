@@ -143,7 +143,7 @@ TEST_F(StagedFolderTest, OnlyThisUserMayEnterItsFolderAndOthersMayHaveTheirs) {
   const auto expect_refused = [&] {
     EXPECT_EQ(error_of([&] { stage(); }),
               "dataset.stage_to: " + copies().string() +
-                  " does not belong to this user, so its content cannot be trusted; remove it, or choose another folder");
+                  " is not a folder of this user, so its content cannot be trusted; remove it, or choose another folder");
   };
   if (::geteuid() == 0) {
     ASSERT_EQ(::chown(copies().c_str(), 12345, 12345), 0);

@@ -59,7 +59,7 @@ class TinyImagenetTest : public FetchArchive {
     return lines;
   }
   std::string without_remedy(const std::string& text) const {
-    const auto remedy = "; unpack " + archive_.url + " there, or set dataset.root to a new folder and dataset.download=true";
+    const auto remedy = "; unpack " + archive_.url + " again, or set dataset.root to a new folder and dataset.download=true";
     EXPECT_THAT(text, EndsWith(remedy));
     return text.substr(0, text.size() - std::min(text.size(), remedy.size()));
   }
@@ -107,7 +107,8 @@ TEST_F(TinyImagenetTest, WithoutFilesTheClassesAreKnownIfTheyWillBeDownloaded) {
   const auto made = factory();
   EXPECT_EQ(made.info.num_classes, data::kUnknownClasses);
   EXPECT_EQ(made.missing, root().string() + " does not contain Tiny ImageNet (there is no " + own().string() +
-                              "); set dataset.download=true, or unpack http://cs231n.stanford.edu/tiny-imagenet-200.zip in that folder");
+                              "); set dataset.download=true, or unpack http://cs231n.stanford.edu/tiny-imagenet-200.zip in " +
+                              root().string());
   EXPECT_EQ(failure_of(made, data::Split::kTrain), "dataset.root: " + made.missing);
   options_.download = true;
   EXPECT_EQ(factory().info.num_classes, 200);

@@ -175,7 +175,8 @@ TEST(Rendezvous, MissingRanksAreNamedEverywhere) {
   auto first = std::async(std::launch::async, [&] { return attempt(place_of(0, 4), point, hello(), seconds(1)); });
   auto other = std::async(std::launch::async, [&] { return attempt(place_of(2, 4), point, hello()); });
   const auto outcome = first.get();
-  EXPECT_THAT(outcome.error, AllOf(HasSubstr("2 of 4 ranks did not join within 1.0s: 1, 3"), HasSubstr("distributed.timeout_seconds")));
+  EXPECT_THAT(outcome.error,
+              AllOf(HasSubstr("2 of 4 ranks did not join within 1.0s: ranks 1, 3"), HasSubstr("distributed.timeout_seconds")));
   EXPECT_EQ(outcome.exit_code, ExitCode::kPeer);
   const auto silent = other.get();
   EXPECT_THAT(silent.error, IsEmpty());
@@ -186,7 +187,7 @@ TEST(Rendezvous, MissingRanksAreNamedWithTheirSlurmNodes) {
   auto rank_env = place_of(0, 5);
   rank_env.slurm_hosts = {"n1", "n1", "n2", "n2", "m"};
   const auto outcome = attempt(rank_env, tcp_point(), hello(), seconds(1));
-  EXPECT_THAT(outcome.error, HasSubstr("4 of 5 ranks did not join within 1.0s: 1 on n1, 2, 3 on n2, 4 on m; check why"));
+  EXPECT_THAT(outcome.error, HasSubstr("4 of 5 ranks did not join within 1.0s: ranks 1 on n1, 2, 3 on n2, 4 on m; check why"));
 }
 
 TEST(Rendezvous, AnotherConfigurationIsRefusedWithTheDifference) {

@@ -28,7 +28,7 @@ TEST(Checks, OneThatHangsHasAFinding) {
 
 TEST(Checks, AnExceptionIsAFinding) {
   const Check throwing{"a file", std::chrono::seconds(10), [](const Subject&) -> std::vector<Finding> { throw Error("too many files"); }};
-  EXPECT_THAT(run(throwing, {}), ElementsAre(IsFailed("too many files", "correct what this message names")));
+  EXPECT_THAT(run(throwing, {}), ElementsAre(IsFailed("too many files", "fix the problem that the message names")));
 }
 
 TEST(ReadDisk, AFolderThatDoesNotExistIsNotMade) {

@@ -45,7 +45,7 @@ TEST(JudgeGpus, EachGpu) {
 
 TEST(JudgeGpus, Links) {
   EXPECT_THAT(judge_links(host_with({gpu(79)})), IsEmpty());
-  EXPECT_THAT(judge_links(host_with({gpu(79), gpu(79)})), ElementsAre(IsOk("reads the memory of each other one directly")));
+  EXPECT_THAT(judge_links(host_with({gpu(79), gpu(79)})), ElementsAre(IsOk("can read the memory of every other GPU directly")));
   auto gpus = std::vector{gpu(79), gpu(79), gpu(79)};
   gpus[0].unreachable = {2};
   gpus[2].unreachable = {0};

@@ -52,13 +52,13 @@ TEST(JudgeHost, Limits) {
 }
 
 TEST(JudgeHost, Launcher) {
-  const Launch plain{.decision = "one process", .problem = "", .slurm_job = "7", .is_container = true, .slurm_gpus = 2};
+  const Launch plain{.description = "one process", .problem = "", .slurm_job = "7", .is_container = true, .slurm_gpus = 2};
   EXPECT_THAT(judge_launch(plain, 2), IsOk("one process; Slurm job 7; in a container"));
   EXPECT_THAT(judge_launch(plain, 0),
               IsWarning("Slurm has allocated 2 GPUs on this node, but this program finds none", "apptainer's --nv"));
-  EXPECT_THAT(
-      judge_launch({.decision = "", .problem = "RANK=1 without WORLD_SIZE", .slurm_job = "", .is_container = false, .slurm_gpus = {}}, 0),
-      IsFailed("RANK=1 without WORLD_SIZE", "unset these variables"));
+  EXPECT_THAT(judge_launch(
+                  {.description = "", .problem = "RANK=1 without WORLD_SIZE", .slurm_job = "", .is_container = false, .slurm_gpus = {}}, 0),
+              IsFailed("RANK=1 without WORLD_SIZE", "unset these environment variables"));
 }
 
 TEST(JudgeHost, Disk) {

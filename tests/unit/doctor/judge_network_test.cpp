@@ -11,12 +11,13 @@ const std::vector<Interface> kInterfaces = {{"lo", "127.0.0.1", true}, {"eth0", 
 TEST(JudgeNetwork, HostName) {
   EXPECT_THAT(judge_host_name("node1", {"10.0.0.5"}), IsOk("node1 is 10.0.0.5"));
   EXPECT_THAT(judge_host_name("node1", {"127.0.1.1"}), IsOk("node1 is 127.0.1.1, a loopback address: for runs on several hosts"));
-  EXPECT_THAT(judge_host_name("node1", {}), IsWarning("node1 has no address", "add it to /etc/hosts"));
+  EXPECT_THAT(judge_host_name("node1", {}), IsWarning("node1 has no address", "add this name to /etc/hosts"));
 }
 
 TEST(JudgeNetwork, Interfaces) {
-  EXPECT_THAT(judge_network({.interfaces = kInterfaces, .chosen_interface = "", .master_addr = "", .source = "10.0.0.5"}),
-              IsOk("lo 127.0.0.1, eth0 10.0.0.5; gloo uses lo on one host, and with several the one that leads to MASTER_ADDR (eth0"));
+  EXPECT_THAT(
+      judge_network({.interfaces = kInterfaces, .chosen_interface = "", .master_addr = "", .source = "10.0.0.5"}),
+      IsOk("lo 127.0.0.1, eth0 10.0.0.5; gloo uses lo on one host, and on several hosts the interface that leads to MASTER_ADDR (eth0"));
   EXPECT_THAT(judge_network({.interfaces = kInterfaces, .chosen_interface = "", .master_addr = "", .source = ""}),
               IsOk("gloo uses lo on one host; there is no route to other hosts"));
   EXPECT_THAT(judge_network({.interfaces = {{"eth0", "10.0.0.5", false}}, .chosen_interface = "", .master_addr = "", .source = ""}),

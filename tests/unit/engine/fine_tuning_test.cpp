@@ -155,8 +155,9 @@ TEST(FineTuning, RowsOfTheLastLayerFollowTheNamesOfClasses) {
   };
   const auto before = row(other, 1);
   const auto text = inference::init_model(file, "a.pt", /*strict=*/false, *other.parts().model, {"class 7", "new", "class 0"}).text;
-  EXPECT_THAT(text, ::testing::HasSubstr("; the last layer (fc) starts with the rows of 2 of its 3 classes, which have the same names in "
-                                         "the file, and the others with random values"));
+  EXPECT_THAT(text,
+              ::testing::HasSubstr("; in the last layer (fc), 2 of 3 classes start with the values of the class of the same name in the "
+                                   "file, the others with random values"));
   EXPECT_TRUE(torch::equal(row(other, 0), row(trained, 7)));
   EXPECT_TRUE(torch::equal(row(other, 1), before));
   EXPECT_TRUE(torch::equal(row(other, 2), row(trained, 0)));

@@ -48,10 +48,10 @@ TEST(Plan, NumbersThatAreTooLargeAreNamed) {
   constexpr int64_t kLarge = 9'000'000'000'000'000'000;
   const auto starts_with = [](const std::string& text, const std::string& begin) { return text.substr(0, begin.size()) == begin; };
   EXPECT_EQ(error_of(options_of(10, std::nullopt, kLarge, true)),
-            "accumulation_steps: batches of 10 x 2 ranks x training.accumulation_steps = 9000000000000000000 are more than "
-            "1125899906842624 samples in a step; lower it");
-  EXPECT_TRUE(starts_with(error_of(options_of(kLarge, std::nullopt, 1, false)), "batch_size: batches of 9000000000000000000 x"));
-  EXPECT_TRUE(starts_with(error_of(options_of(std::nullopt, kLarge, 1, false)), "global_batch_size: batches of 4500000000000"));
+            "accumulation_steps: a batch of 10 samples x 2 ranks x 9000000000000000000 accumulation steps is more than "
+            "the 1125899906842624 samples that a step may have; lower this value");
+  EXPECT_TRUE(starts_with(error_of(options_of(kLarge, std::nullopt, 1, false)), "batch_size: a batch of 9000000000000000000 samples x"));
+  EXPECT_TRUE(starts_with(error_of(options_of(std::nullopt, kLarge, 1, false)), "global_batch_size: a batch of 4500000000000"));
   auto long_training = options_of(10, std::nullopt, 1, true);
   long_training.epochs = kLarge;
   EXPECT_TRUE(starts_with(error_of(long_training), "epochs: 9000000000000000000 epochs of 100 steps are more than "));
@@ -191,7 +191,7 @@ TEST(Plan, TooFewImagesForABatch) {
     FAIL();
   } catch (const UsageError& error) {
     EXPECT_STREQ(error.what(),
-                 "batch_size: 5 training images are fewer than one batch of 32; lower it, or set dataloader.drop_last: false");
+                 "batch_size: 5 training samples are fewer than one batch of 32; lower it, or set dataloader.drop_last: false");
   }
 }
 

@@ -286,8 +286,8 @@ TEST(Resume, RejectsCheckpointsThatDoNotFit) {
   const auto expect = [&](const Overrides& overrides, const std::string& what) {
     EXPECT_THAT([&] { resume(overrides); }, ThrowsMessage<CheckpointError>(HasSubstr("step_00000002.pt: " + what)));
   };
-  expect({"dataset.num_train=51"}, "num_train: was trained on 50 images, but the data set has 51; use the same data set");
-  expect({"model={name: resnet20}"}, "model: the network also has conv1.weight, bn1.weight");
+  expect({"dataset.num_train=51"}, "num_train: the run was trained on 50 samples, but the data set has 51; use the same data set");
+  expect({"model={name: resnet20}"}, "model: does not contain conv1.weight, bn1.weight");
   expect({"runtime.dtype=float64"}, "model.conv.weight: is Float");
 }
 

@@ -163,7 +163,8 @@ TEST(SharedBatches, AnErrorIsThrownInPlaceOfItsBatchOnEveryRank) {
     } else {
       EXPECT_THAT(
           [&] { source.batches->next(); },
-          ThrowsMessage<PeerError>(fmt::format("rank {}: its samples are read by rank 0, which cannot prepare a batch", group->rank())));
+          ThrowsMessage<PeerError>(fmt::format(
+              "rank {}: rank 0, which reads the samples of this rank, cannot prepare a batch; see the message of rank 0", group->rank())));
     }
   });
 }

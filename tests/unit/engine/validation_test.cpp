@@ -147,7 +147,7 @@ TEST(Validation, OnlyNaNIsAFailure) {
     const auto run = train_with_nan_at({5, 10, 15}, overrides);
     EXPECT_EQ(run.error,
               "validation/loss was not finite in any validation, so there is no best checkpoint; lower optimizer.lr, set "
-              "training.max_grad_norm, or check the validation images");
+              "training.max_grad_norm, or check the validation set");
     EXPECT_EQ(run.events.end.reason, "failed");
     EXPECT_EQ(run.events.end.message, run.error);
     EXPECT_EQ(run.events.end.step, 15);

@@ -68,12 +68,12 @@ TEST(InitFrom, ReadsAStateDictInEveryFormThatPythonUsersSave) {
       {as("model", make_state()), " (model)"},
       {as("model_state_dict", make_state()), " (model_state_dict)"},
       {as("ema_state_dict", make_state()), " (ema_state_dict)"},
-      {as("network", make_state(3, "net.")), " (network, names without net.)"},
+      {as("network", make_state(3, "net.")), " (network, removed from names: net.)"},
       {as("checkpoint", std::get<state::Dict>(as("state_dict", make_state()).value())), " (checkpoint.state_dict)"},
-      {make_state(3, "module."), " (names without module.)"},
-      {make_state(3, "_orig_mod."), " (names without _orig_mod.)"},
-      {make_state(3, "module._orig_mod.model."), " (names without _orig_mod., module.model.)"},
-      {as("state_dict", make_state(3, "model.net.")), " (state_dict, names without model.net.)"},
+      {make_state(3, "module."), " (removed from names: module.)"},
+      {make_state(3, "_orig_mod."), " (removed from names: _orig_mod.)"},
+      {make_state(3, "module._orig_mod.model."), " (removed from names: _orig_mod., module.model.)"},
+      {as("state_dict", make_state(3, "model.net.")), " (state_dict, removed from names: model.net.)"},
   };
   for (const auto& [tree, origin] : forms) {
     Net net;
@@ -88,7 +88,7 @@ TEST(InitFrom, TakesThePartThatFitsBest) {
   root.add("model", make_state(4));
   root.add("ema_state_dict", make_state(3, "module."));
   Net net;
-  EXPECT_EQ(init_from(root, net), "the model starts with 7 tensors of a.pt (ema_state_dict, names without module.)");
+  EXPECT_EQ(init_from(root, net), "the model starts with 7 tensors of a.pt (ema_state_dict, removed from names: module.)");
   expect_filled(net);
 }
 
@@ -125,17 +125,16 @@ TEST(InitFrom, StrictReportsAllMismatchesAndChangesNothing) {
   EXPECT_THAT(
       [&] { init_from(dict, net); },
       ThrowsMessage<CheckpointError>("a.pt: does not fit the model: missing extra; unexpected head.weight, step; not fitting fc.weight "
-                                     "(Float[5, 2], not Float[3, 2]), fc.bias (Float[5], not Float[3]); set model.init_strict: false "
-                                     "to load only what fits (5 entries)"));
+                                     "(Float[5, 2] in the file, Float[3, 2] in the model), fc.bias (Float[5] in the file, Float[3] in the "
+                                     "model); set model.init_strict: false to load only what fits (5 entries)"));
   EXPECT_TRUE(torch::equal(weight, before));
 }
 
 TEST(InitFrom, OtherwiseLoadsWhatFitsAndNamesWhatWasSkipped) {
   Net net;
-  EXPECT_EQ(
-      init_from(make_state(5), net, /*strict=*/false),
-      "the model starts with 5 tensors of a.pt; skipped: not fitting fc.weight (Float[5, 2], not Float[3, 2]), fc.bias (Float[5], not "
-      "Float[3])");
+  EXPECT_EQ(init_from(make_state(5), net, /*strict=*/false),
+            "the model starts with 5 tensors of a.pt; skipped: not fitting fc.weight (Float[5, 2] in the file, Float[3, 2] in the model), "
+            "fc.bias (Float[5] in the file, Float[3] in the model)");
   EXPECT_EQ(net.named_parameters()["bn.weight"][0].item<float>(), 7);
 }
 
@@ -166,8 +165,8 @@ TEST(InitFrom, AFileOfWhichNothingFitsIsRejected) {
   entries.add("fc.bias", torch::zeros({3}, torch::kInt64));
   entries.add("fc.weight", "text");
   EXPECT_THAT([&] { init_from(entries, net, false); },
-              ThrowsMessage<CheckpointError>(::testing::EndsWith("not fitting fc.weight (not a tensor), fc.bias (Long[3], not Float[3]); "
-                                                                 "choose the model for which the file was made")));
+              ThrowsMessage<CheckpointError>(::testing::EndsWith("not fitting fc.weight (not a tensor), fc.bias (Long[3] in the file, "
+                                                                 "Float[3] in the model); choose the model for which the file was made")));
 }
 
 TEST(InitFrom, ReadsAFile) {

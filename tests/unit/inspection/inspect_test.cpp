@@ -60,7 +60,7 @@ TEST(Inspect, NeedsNoFilesOfAPublishedDataSet) {
 TEST(Inspect, ReportsEverythingThatTrainingWouldRefuseTogether) {
   const auto problems = problems_of({"optimizer.lr=-1", "dataloader.batch_size=60000", "logging.everysteps=3"});
   EXPECT_THAT(problems, AllOf(HasSubstr("optimizer.lr: "), HasSubstr("logging.everysteps: unknown key"),
-                              HasSubstr("dataloader.batch_size: 50000 training images are fewer than one batch of 60000")));
+                              HasSubstr("dataloader.batch_size: 50000 training samples are fewer than one batch of 60000")));
   EXPECT_THAT(problems_of({"model.num_classes=11", "dataloader.batch_size=60000"}),
               AllOf(HasSubstr("demo_conv has 11 outputs"), HasSubstr("are fewer than one batch")));
 }
@@ -69,7 +69,7 @@ TEST(Inspect, FindsWhatOnlyBuildingAndRunningTheNetworkShows) {
   EXPECT_THAT(problems_of({"lr_scheduler={name: cosine, warmup_epochs: 4}"}), HasSubstr("lr_scheduler.warmup_epochs"));
   const std::vector<std::string> one_pixel = {"model={name: resnet18}", "dataset={name: synthetic, shape: [3, 1, 1]}",
                                               "dataloader.batch_size=1"};
-  EXPECT_THAT(problems_of(one_pixel), HasSubstr("dataloader.batch_size: the batch is one image, and the batch normalisation "));
+  EXPECT_THAT(problems_of(one_pixel), HasSubstr("dataloader.batch_size: the batch has only one image, so the batch normalisation "));
   EXPECT_THAT(problems_of(one_pixel, 2), "");
   EXPECT_THAT(problems_of({"model.init_from=missing.pt"}), HasSubstr("missing.pt"));
   EXPECT_THAT(problems_of({"distributed.secret_file=missing"}), "");
@@ -85,8 +85,8 @@ TEST(Inspect, FindsALastBatchOfOneImageOnWhichBatchNormalisationCannotTrain) {
     overrides.insert(overrides.end(), more.begin(), more.end());
     return problems_of(overrides, world_size);
   };
-  EXPECT_THAT(problems({}), HasSubstr("dataloader.drop_last: the last batch of an epoch is one image, and the batch normalisation "
-                                      "layer4.0.bn1 cannot train on it, because it has one value per channel there; set "
+  EXPECT_THAT(problems({}), HasSubstr("dataloader.drop_last: the last batch of an epoch has only one image, so the batch normalisation "
+                                      "layer4.0.bn1 would get one value per channel, whose variance is undefined; set "
                                       "dataloader.drop_last: true, or another dataloader.batch_size"));
   EXPECT_THAT(problems({"dataset.num_train=16"}), "");
   EXPECT_THAT(problems({"dataset.shape=[3, 64, 64]"}), "");  // four pixels
@@ -96,8 +96,8 @@ TEST(Inspect, FindsALastBatchOfOneImageOnWhichBatchNormalisationCannotTrain) {
   // Two ranks: the last batch has one image on each of them, or one in all.
   const std::vector<std::string> one_each = {"dataset.num_train=16", "dataloader.shards=exact"};
   EXPECT_THAT(problems(one_each, 2), "");
-  EXPECT_THAT(problems({one_each[0], one_each[1], "distributed.sync_batch_norm=false"}, 2), HasSubstr("is one image on rank 0, and"));
-  EXPECT_THAT(problems({"dataloader.shards=exact"}, 2), HasSubstr("is one image, and"));
+  EXPECT_THAT(problems({one_each[0], one_each[1], "distributed.sync_batch_norm=false"}, 2), HasSubstr("has only one image on rank 0, so"));
+  EXPECT_THAT(problems({"dataloader.shards=exact"}, 2), HasSubstr("has only one image, so"));
 }
 
 TEST(Inspect, LeavesOutWhatAFolderThatIsNotThereWouldTell) {
@@ -105,8 +105,9 @@ TEST(Inspect, LeavesOutWhatAFolderThatIsNotThereWouldTell) {
                                           "dataset={name: image_folder, root: nowhere, train_transforms: [{center_crop: {size: 32}}], "
                                           "validation_transforms: [{center_crop: {size: 32}}]}"});
   EXPECT_THAT(found.problems, IsEmpty());
-  EXPECT_THAT(found.notes, ElementsAre(AllOf(HasSubstr("the number of classes is unknown, so 10 are assumed"), HasSubstr("nowhere")),
-                                       AllOf(HasSubstr("steps, learning rates and the ranks' samples are skipped"), HasSubstr("nowhere"))));
+  EXPECT_THAT(found.notes,
+              ElementsAre(AllOf(HasSubstr("the number of classes is unknown, so 10 are assumed"), HasSubstr("nowhere")),
+                          AllOf(HasSubstr("steps, learning rates and the samples of each rank are unknown"), HasSubstr("nowhere"))));
   EXPECT_TRUE(found.layers);
   EXPECT_TRUE(found.memory);
   EXPECT_EQ(found.global_batch_size, 100);

@@ -140,7 +140,7 @@ TEST(NumProcesses, InvalidValuesAreRefused) {
       {{.num_processes = "auto", .gpus = "0,,2"}, "--gpus 0,,2: expected a list as in CUDA_VISIBLE_DEVICES, such as 0,2"},
       {{.num_processes = "auto", .gpus = "0, 2"}, "--gpus 0, 2: expected a list"},
       {{.num_processes = "auto", .gpus = "-1"}, "--gpus -1: expected a list"},
-      {{.num_processes = "auto", .gpus = "1,0,1"}, "--gpus 1,0,1: a GPU is listed twice"},
+      {{.num_processes = "auto", .gpus = "1,0,1"}, "--gpus 1,0,1: a GPU is listed twice; list each GPU once"},
   };
   for (const auto& row : rows) {
     SCOPED_TRACE(row.error);
@@ -159,7 +159,7 @@ TEST(NumProcesses, MoreThanTheChosenGpusAreRefused) {
     num_processes({.num_processes = "3", .gpus = "0,2"}, visible({}), driver_of_three(folder.path()));
     ADD_FAILURE() << "not refused";
   } catch (const UsageError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("--nproc-per-node 3 is more than the 2 of --gpus 0,2"));
+    EXPECT_THAT(error.what(), HasSubstr("--nproc-per-node 3 is more than the 2 GPUs of --gpus 0,2"));
   }
 }
 
@@ -237,7 +237,7 @@ TEST(ChildEnvironment, IsReadBackByTheStartedProcess) {
     }
     return std::nullopt;
   });
-  EXPECT_EQ(found.decision, "rank 3 of 6 (local rank 1 of 2), from RANK and WORLD_SIZE");
+  EXPECT_EQ(found.description, "rank 3 of 6 (local rank 1 of 2), from RANK and WORLD_SIZE");
   EXPECT_EQ(found.num_nodes, 3);
   EXPECT_EQ(found.master_addr, "127.0.0.1");
   EXPECT_EQ(found.master_port, 4711);

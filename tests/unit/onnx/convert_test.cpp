@@ -37,13 +37,13 @@ std::string refusal_of(const std::string& body, const std::vector<int64_t>& samp
 
 TEST(ConvertToOnnx, NamesAllOperatorsWithoutConversion) {
   EXPECT_EQ(refusal_of("torch.softmax(torch.cos(torch.relu(x)), 1)"),
-            "--format onnx: the network uses operators that cannot be converted: aten::cos, aten::softmax; export it as torchscript, or "
+            "--format onnx: the network uses operators that cannot be converted: aten::cos, aten::softmax; use --format torchscript, or "
             "add conversions to src/export/onnx/operators.cpp");
 }
 
 TEST(ConvertToOnnx, NamesFormsWithoutConversion) {
   const auto expect = [](const std::string& body, const std::string& text) {
-    EXPECT_EQ(refusal_of(body), "--format onnx: the network uses " + text + ", which cannot be converted; export it as torchscript");
+    EXPECT_EQ(refusal_of(body), "--format onnx: the network uses " + text + ", which cannot be converted; use --format torchscript");
   };
   expect("torch.gelu(x, approximate='tanh')", "aten::gelu with an approximation");
   expect("torch.add(x, x, alpha=2)", "aten::add with a factor");

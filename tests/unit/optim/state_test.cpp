@@ -166,9 +166,11 @@ void expect_refused(const std::string& yaml, std::vector<ParamGroup> groups, con
 TEST(OptimizerState, RefusesTheStateOfAnotherModelOrOptimizer) {
   const std::string sgd = "{name: sgd, momentum: 0.9}";
   OptimizerProblem problem;
-  expect_refused(sgd, problem.one_group(), sgd, "a.pt: param_groups: has 1 group of parameters instead of 2");
+  expect_refused(sgd, problem.one_group(), sgd,
+                 "a.pt: param_groups: has 1 group of parameters, but the optimizer has 2; use the groups of the run that saved this state");
   expect_refused(sgd, {{.params = {problem.weight}}, {.params = {problem.bias}}}, sgd,
-                 "a.pt: param_groups[1].params: has 1 parameter instead of 2");
+                 "a.pt: param_groups[1].params: has 1 parameter, but the optimizer has 2 in this group; use the groups of the run that "
+                 "saved this state");
   expect_refused(sgd, {{.params = {problem.weight}}, {.params = {problem.unused, problem.bias}}}, sgd,
                  "a.pt: state.1.momentum_buffer: is Double[2], but Double[3] is expected");
   expect_refused("{name: adam}", problem.two_groups(), sgd, "a.pt: state.0: has no \"step\"");
@@ -199,8 +201,11 @@ TEST(OptimizerState, RefusesWrongParameterNumbers) {
   const auto expect_message = [&](const state::Tree& tree, const std::string& message) {
     EXPECT_THAT([&] { training.optimizer->load_state(state::View(tree, "a.pt")); }, ThrowsMessage<CheckpointError>(message));
   };
-  expect_message(numbered({{0}, {2, 1}}, {}), "a.pt: param_groups[1].params[0]: is 2, but parameters are numbered in order: 1");
-  expect_message(numbered({{0}, {1, 2}}, {3}), "a.pt: state: has 1 entry more than the 3 parameters of the model");
+  expect_message(numbered({{0}, {2, 1}}, {}),
+                 "a.pt: param_groups[1].params[0]: is 2 instead of 1, but parameters must be numbered in order");
+  expect_message(
+      numbered({{0}, {1, 2}}, {3}),
+      "a.pt: state: has 1 entry without a parameter in the model, which has 3 parameters; use the model of the run that saved this state");
 }
 
 }  // namespace

@@ -113,9 +113,9 @@ TEST(EventCommand, AProgramThatDoesNotReadDoesNotBlockAndIsTerminated) {
   EXPECT_EQ(std::ranges::count(log, '\n'), 2) << log;
   // It would sleep for a thousand seconds.
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 60s);
-  EXPECT_THAT(log, StartsWith("warning: x.yaml:3:4: logging.command: sh reads more slowly than events occur: when 1.0 MiB are waiting, "
-                              "further events are dropped; training continues\n"));
-  EXPECT_THAT(log, EndsWith("\nwarning: x.yaml:3:4: logging.command: sh has not ended 0.3s after the end of the run; terminating it\n"));
+  EXPECT_THAT(log, StartsWith("warning: x.yaml:3:4: logging.command: sh reads events more slowly than they occur; while 1.0 MiB are "
+                              "waiting, further events are dropped; training continues\n"));
+  EXPECT_THAT(log, EndsWith("\nwarning: x.yaml:3:4: logging.command: sh is still running 0.3s after the end of the run; terminating it\n"));
 }
 
 TEST(EventCommand, OfAProgramThatPrintsWithoutPauseAPartIsLogged) {
@@ -130,7 +130,8 @@ TEST(EventCommand, OfAProgramThatPrintsWithoutPauseAPartIsLogged) {
   EXPECT_THAT(log, StartsWith("info: sh: y\n"));
   EXPECT_THAT(log, HasSubstr("\nwarning: x.yaml:3:4: logging.command: sh prints more than can be logged: "));
   EXPECT_THAT(log, HasSubstr(" lines skipped\n"));
-  EXPECT_THAT(log, HasSubstr("\nwarning: x.yaml:3:4: logging.command: sh has not ended 1.5s after the end of the run; terminating it\n"));
+  EXPECT_THAT(log,
+              HasSubstr("\nwarning: x.yaml:3:4: logging.command: sh is still running 1.5s after the end of the run; terminating it\n"));
 }
 
 TEST(EventCommand, TheEndOfAProgramIsNoticedWhereAnotherTakesItsStatus) {

@@ -180,7 +180,7 @@ TEST(RunDirectory, SymbolicLinksAreNotFollowed) {
     std::filesystem::create_symlink(elsewhere, path / name);
     EXPECT_EQ(message_of_opening<Error>(path), "cannot use the run directory " + path.string() + ": " + name + " is a symbolic link to " +
                                                    elsewhere.string() +
-                                                   ", which is not followed: remove it; choose another with --run-dir");
+                                                   ", which is not followed; remove the link, or choose another with --run-dir");
     EXPECT_FALSE(std::filesystem::exists(elsewhere)) << name;
     std::filesystem::remove_all(path);
   }

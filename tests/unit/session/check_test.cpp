@@ -85,7 +85,7 @@ TEST(CheckComponents, RefusesContradictions) {
        "command line: dataloader.global_batch_size: 1 images cannot be divided into training.accumulation_steps = 2 micro-steps; choose at "
        "least that many images"},
       {{"runtime.dtype=float64", "amp.enabled=true"},
-       "command line: amp.enabled: autocast lowers the precision that runtime.dtype: float64 sets; choose one of them"},
+       "command line: amp.enabled: true contradicts runtime.dtype: float64, because autocast computes in 16 bits; remove one of them"},
       {{"dataloader.sampler.name=class_balanced", "dataset.num_classes=0", "loss.name=mse"},
        "command line: dataloader.sampler.name: class_balanced needs one class per sample, but the targets of synthetic are numbers; choose "
        "another sampler"},
@@ -111,7 +111,7 @@ TEST(CheckComponents, RefusesContradictions) {
       {{"logging.profile_steps=[10]"},
        "command line: logging.profile_steps: expected two numbers, the first less than the second, as in [10, 20]"},
       {{"training.steps=9"}, "command line: training.steps: given together with training.epochs; set one of them to null"},
-      {{"training.epochs=null"}, "command line: training.epochs: missing; give this or training.steps"},
+      {{"training.epochs=null"}, "command line: training.epochs: missing; set training.epochs or training.steps"},
       {{"training.epochs=null", "training.steps=0"}, "command line: training.steps: expected an integer >= 1 or null, got 0"},
       // How many epochs these are is not known yet.
       {{"training.epochs=null", "training.steps=9", "lr_scheduler={name: multistep, milestones: [50], warmup_epochs: 7}"}, ""},
@@ -120,16 +120,19 @@ TEST(CheckComponents, RefusesContradictions) {
        "command line: model.depth: 11 is not of the form 6n + 4; choose a depth of that form, for example 16, 22, 28 or 40"},
       {{"model.num_classes=20"}, "command line: model.num_classes: demo_conv has 20 outputs, but synthetic has 10 classes"},
       {{"model={name: demo_linear}"},
-       "command line: model.name: demo_linear takes samples of shape 10, but synthetic has 3x32x32 after dataset.train_transforms"},
+       "command line: model.name: demo_linear takes samples of shape 10, but synthetic has 3x32x32 after dataset.train_transforms; change "
+       "these transforms, or choose another network"},
       {{"dataset.shape=[3, 28, 28]"},
-       "x.yaml:2:15: model.name: demo_conv takes samples of shape 3x32x32, but synthetic has 3x28x28 after dataset.train_transforms"},
+       "x.yaml:2:15: model.name: demo_conv takes samples of shape 3x32x32, but synthetic has 3x28x28 after dataset.train_transforms; "
+       "change these transforms, or choose another network"},
       {{"dataset.shape=[3, 28]"}, "command line: dataset.shape: has 2 dimensions; give [channels, height, width] or [features]"},
       {{"dataset.shape=[65536, 65536, 65536]"},
        "command line: dataset.shape: 281474976710656 values are too many for one sample; use at most 268435456"},
       {{"dataset.num_targets=2"},
-       "command line: dataset.num_targets: 2 contradicts dataset.num_classes=10; for targets that are numbers set num_classes=0"},
+       "command line: dataset.num_targets: 2 contradicts dataset.num_classes=10; for targets that are numbers, set dataset.num_classes=0"},
       {{"dataset={name: synthetic, num_classes: 0, labels: zero}"},
-       "command line: dataset.labels: zero contradicts dataset.num_classes=0; without classes, remove labels"},
+       "command line: dataset.labels: zero contradicts dataset.num_classes=0, because samples without classes have no labels; remove this "
+       "key"},
       {{"dataset={name: cifar10, root: \"\"}"}, "command line: dataset.root: it is empty; set it to a folder, or to . for the current one"},
       {{"dataset.train_transforms=[random_horizontal_flip]"},
        "command line: dataset.train_transforms[0]: transform random_horizontal_flip: this data set does not contain images; leave its list "
@@ -151,9 +154,12 @@ TEST(CheckComponents, RefusesContradictions) {
        "command line: training.mixup_off_epochs: is more than training.epochs; choose fewer epochs"},
       {{"dataset.batch_transforms=[mixup]", "training={steps: 3, mixup_off_epochs: 1}"},
        "command line: training.mixup_off_epochs: needs training.epochs instead of training.steps"},
-      {{"loss={name: mse}"}, "command line: loss.name: mse needs floating-point targets, but synthetic has class labels"},
+      {{"loss={name: mse}"},
+       "command line: loss.name: mse needs floating-point targets, but synthetic has class labels; choose a loss for class labels, "
+       "such as cross_entropy or bce"},
       {{"loss={name: mse}", "model.num_classes=100"},
-       "command line: loss.name: mse needs floating-point targets, but synthetic has class labels\ncommand line: model.num_classes: "
+       "command line: loss.name: mse needs floating-point targets, but synthetic has class labels; choose a loss for class labels, "
+       "such as cross_entropy or bce\ncommand line: model.num_classes: "
        "demo_conv has 100 outputs, but synthetic has 10 classes"},
       {{"checkpoint.monitor=validation/top5", "dataset.num_classes=4", "model.num_classes=4"},
        "command line: checkpoint.monitor: validation/top5 needs 5 classes, but synthetic has 4; choose validation/top1"},
@@ -180,17 +186,20 @@ TEST(CheckComponents, ReportsAllContradictionsAtTheirPositions) {
       "amp: {enabled: true}\n"
       "runtime: {dtype: float64}\n"
       "loss: {name: mse}\n";
-  EXPECT_EQ(findings_of({"checkpoint.monitor=validation/top1"}, file),
-            "x.yaml:1:13: experiment: \"a/b\" is not a valid folder name; use letters, digits, - and _\n"
-            "x.yaml:2:15: model.name: demo_conv takes samples of shape 3x32x32, but synthetic has 3x28x28 after dataset.train_transforms\n"
-            "x.yaml:2:39: model.num_classes: demo_conv has 7 outputs, but synthetic has 10 classes\n"
-            "x.yaml:4:48: dataloader.global_batch_size: given together with dataloader.batch_size; keep one of them\n"
-            "x.yaml:5:19: optimizer.name: sam processes each batch twice, so it cannot accumulate 2 micro-steps; set "
-            "training.accumulation_steps: 1\n"
-            "x.yaml:6:46: lr_scheduler.warmup_steps: onecycle has its own warm-up; remove this key\n"
-            "x.yaml:8:16: amp.enabled: autocast lowers the precision that runtime.dtype: float64 sets; choose one of them\n"
-            "x.yaml:10:14: loss.name: mse needs floating-point targets, but synthetic has class labels\n"
-            "command line: checkpoint.monitor: the task regression does not measure validation/top1; choose validation/loss");
+  EXPECT_EQ(
+      findings_of({"checkpoint.monitor=validation/top1"}, file),
+      "x.yaml:1:13: experiment: \"a/b\" is not a valid folder name; use letters, digits, - and _\n"
+      "x.yaml:2:15: model.name: demo_conv takes samples of shape 3x32x32, but synthetic has 3x28x28 after dataset.train_transforms; "
+      "change these transforms, or choose another network\n"
+      "x.yaml:2:39: model.num_classes: demo_conv has 7 outputs, but synthetic has 10 classes\n"
+      "x.yaml:4:48: dataloader.global_batch_size: given together with dataloader.batch_size; keep one of them\n"
+      "x.yaml:5:19: optimizer.name: sam processes each batch twice, so it cannot accumulate 2 micro-steps; set "
+      "training.accumulation_steps: 1\n"
+      "x.yaml:6:46: lr_scheduler.warmup_steps: onecycle has its own warm-up; remove this key\n"
+      "x.yaml:8:16: amp.enabled: true contradicts runtime.dtype: float64, because autocast computes in 16 bits; remove one of them\n"
+      "x.yaml:10:14: loss.name: mse needs floating-point targets, but synthetic has class labels; choose a loss for class labels, such "
+      "as cross_entropy or bce\n"
+      "command line: checkpoint.monitor: the task regression does not measure validation/top1; choose validation/loss");
 }
 
 TEST(CheckComponents, ASectionWithProblemsIsNotComparedWithOthers) {
@@ -229,20 +238,24 @@ TEST(CheckComponents, TransformsThatCannotBeAppliedAreReportedAtTheirPlace) {
   EXPECT_EQ(findings_of({fits}, kImages), "");
   EXPECT_EQ(findings_of({fits, "validation.tta=flip_and_shift"}, kImages), "");
   const std::vector<Finding> findings = {
-      {{}, "x.yaml:2:15: model.name: demo_conv takes samples of shape 3x32x32, but cifar10 has 3x28x28 after dataset.train_transforms"},
+      {{},
+       "x.yaml:2:15: model.name: demo_conv takes samples of shape 3x32x32, but cifar10 has 3x28x28 after dataset.train_transforms; change "
+       "these transforms, or choose another network"},
       {{"dataset.train_transforms[1].random_crop.size=41"},
        "x.yaml:8:7: dataset.train_transforms[1]: transform random_crop: size 41 does not fit into the image of 32 x 32 pixels with padding "
        "4; choose a smaller size or more padding"},
       {{fits, "dataset.train_transforms[0]={normalize: {mean: [0.5, 0.5, 0.5], std: [0.5, 0.5, 0.5]}}"},
-       "command line: dataset.train_transforms[0]: transform normalize: it is number 1 of 2 in its list, but it must be the last, except "
-       "for transforms that erase, such as random_erasing and cutout"},
+       "command line: dataset.train_transforms[0]: transform normalize: it is number 1 of 2 in its list, but only transforms that erase, "
+       "such as random_erasing and cutout, may follow it; move the other transforms before it"},
       {{fits, "dataset.validation_transforms=[{normalize: {mean: [0.5], std: [0.5, 0.5]}}]"},
        "command line: dataset.validation_transforms[0]: transform normalize: mean has 1 value and std 2, but the images have 3 channels; "
        "give one value for each channel"},
       {{fits, "dataset.validation_transforms=[{random_crop: {size: 30}}]"},
-       "x.yaml:2:15: model.name: demo_conv takes samples of shape 3x32x32, but cifar10 has 3x30x30 after dataset.validation_transforms"},
+       "x.yaml:2:15: model.name: demo_conv takes samples of shape 3x32x32, but cifar10 has 3x30x30 after dataset.validation_transforms; "
+       "change these transforms, or choose another network"},
       {{"dataset.validation_transforms=[{random_crop: {size: 33}}]"},
-       "x.yaml:2:15: model.name: demo_conv takes samples of shape 3x32x32, but cifar10 has 3x28x28 after dataset.train_transforms\n"
+       "x.yaml:2:15: model.name: demo_conv takes samples of shape 3x32x32, but cifar10 has 3x28x28 after dataset.train_transforms; change "
+       "these transforms, or choose another network\n"
        "command line: dataset.validation_transforms[0]: transform random_crop: size 33 does not fit into the image of 32 x 32 pixels with "
        "padding 0; choose a smaller size or more padding"},
   };
@@ -252,7 +265,8 @@ TEST(CheckComponents, TransformsThatCannotBeAppliedAreReportedAtTheirPlace) {
 TEST(CheckComponents, NetworksOfAnySizeNeedTheChannelsOfTheImages) {
   EXPECT_EQ(findings_of({"model={name: resnet20}"}, kImages), "");
   EXPECT_EQ(findings_of({"model={name: resnet20, in_channels: 1}"}, kImages),
-            "command line: model.name: resnet20 takes samples of shape 1xHxW, but cifar10 has 3x28x28 after dataset.train_transforms");
+            "command line: model.name: resnet20 takes samples of shape 1xHxW, but cifar10 has 3x28x28 after dataset.train_transforms; "
+            "change these transforms, or choose another network");
 }
 
 TEST(CheckComponents, OnlyAFolderCanBeCopied) {
@@ -270,9 +284,9 @@ TEST(CheckComponents, WarnsOfWhatIsHardlyMeant) {
        "large for pixel values from 0 to 1; if the values are for pixels from 0 to 255, divide them by 255"},
       {{images + "[{random_crop: {size: 32, padding: 40}}]}"},
        "command line: dataset.train_transforms[0]: transform random_crop: padding 40 is not smaller than the image, which has 32 x 32 "
-       "pixels; a crop may contain little or nothing of the image"},
+       "pixels, so a crop may contain little or nothing of the image; choose less padding"},
       {{"lr_scheduler={name: multistep, milestones: [1, 5]}"},
-       "command line: lr_scheduler.milestones: epoch 5 is not reached in 3 epochs of training"},
+       "command line: lr_scheduler.milestones: epoch 5 is not reached in 3 epochs of training; remove it, or raise training.epochs"},
       {{"checkpoint={monitor: validation/loss, mode: max}"},
        "command line: checkpoint.mode: max keeps the checkpoint with the highest validation/loss as the best one, but a lower value is "
        "better; remove mode"},
@@ -289,9 +303,9 @@ TEST(CheckComponents, WarnsOfWhatIsHardlyMeant) {
       {{"checkpoint={monitor: validation/top5, mode: max}"}, ""},
       {{"lr_scheduler={name: multistep, milestones: [1, 2.75]}"}, ""},
       {{"lr_scheduler={name: multistep, milestones: [3]}"},
-       "command line: lr_scheduler.milestones: epoch 3 is not reached in 3 epochs of training"},
+       "command line: lr_scheduler.milestones: epoch 3 is not reached in 3 epochs of training; remove it, or raise training.epochs"},
       {{"lr_scheduler={name: multistep, milestones: [1, 3.5]}"},
-       "command line: lr_scheduler.milestones: epoch 3.5 is not reached in 3 epochs of training"},
+       "command line: lr_scheduler.milestones: epoch 3.5 is not reached in 3 epochs of training; remove it, or raise training.epochs"},
       {{images + "[{normalize: {mean: [1, 0.5, 0], std: [1, 1, 1]}}]}"}, ""},
       {{images + "[{normalize: {mean: [0.5, 0.5, 0.5], std: [0.5, 0.5, 1.5]}}]}"},
        "command line: dataset.train_transforms[0].normalize.std: [0.5, 0.5, 1.5] is too large for pixel values from 0 to 1; if the values "
@@ -309,8 +323,8 @@ TEST(CheckComponents, WarningsAreListedAtTheirPositions) {
                          "dataset.validation_transforms=[{normalize: {mean: [2, 0, 0], std: [1, 1, 1]}}]"},
                         kImages + lines),
             "x.yaml:8:7: dataset.train_transforms[1]: transform random_crop: padding 32 is not smaller than the image, which has 32 x 32 "
-            "pixels; a crop may contain little or nothing of the image\n"
-            "x.yaml:10:45: lr_scheduler.milestones: epoch 9 is not reached in 3 epochs of training\n"
+            "pixels, so a crop may contain little or nothing of the image; choose less padding\n"
+            "x.yaml:10:45: lr_scheduler.milestones: epoch 9 is not reached in 3 epochs of training; remove it, or raise training.epochs\n"
             "x.yaml:11:20: checkpoint.mode: min keeps the checkpoint with the lowest validation/top1 as the best one, but a higher value "
             "is better; remove mode\n"
             "command line: dataset.validation_transforms[0].normalize.mean: [2, 0, 0] is too large for pixel values from 0 to 1; if the "

@@ -99,7 +99,7 @@ TEST(Freeze, RefusesUnknownNamesTogether) {
             "x.yaml:6:7: model.freeze[1]: the network resnet18 has neither a layer nor a parameter \"layr1\"; did you mean \"layer1\"?\n"
             "x.yaml:7:7: model.freeze[2]: the network resnet18 has neither a layer nor a parameter \"layer2.\"; did you mean \"layer2\"?\n"
             "command line: optimizer.groups[1].parameters[0]: the network resnet18 has neither a layer nor a parameter \"classifier\"; its "
-            "outermost names are conv1, bn1, layer1, layer2, layer3, layer4, fc");
+            "outermost layers and parameters are conv1, bn1, layer1, layer2, layer3, layer4, fc");
 }
 
 TEST(Freeze, RefusesWhatHasNoParameters) {

@@ -156,8 +156,9 @@ TEST(TrainerOfParts, WhatCannotBeTrainedIsRefused) {
     parts.validation = nullptr;
     chosen.warmup.steps = 0;
   });
-  refused("monitor.metric: the task measures no iou", [](auto&, auto& chosen) { chosen.loop.monitor.metric = "validation/iou"; });
-  refused("the network needs samples of shape 3x32x32, but those of TrainerParts::train have 3x24x24 after its transforms",
+  refused("monitor.metric: the task does not measure iou; choose one of its validation metrics, or auto",
+          [](auto&, auto& chosen) { chosen.loop.monitor.metric = "validation/iou"; });
+  refused("the network needs samples of shape 3x32x32, but those of TrainerParts::train have 3x24x24 after their transforms",
           [](auto& parts, auto&) {
             parts.model = [](const auto& build) { return make(models::model_registry(), "demo_conv", build); };
             parts.train_transforms = read_components(data::transform_registry(), "[center_crop: {size: 24}]");
@@ -171,7 +172,7 @@ TEST(TrainerOfParts, WhatCannotBeTrainedIsRefused) {
   });
   refused("the function that makes the network returned null",
           [](auto& parts, auto&) { parts.model = [](const auto&) { return std::shared_ptr<models::Model>(); }; });
-  refused("batch_size: 2000 training images are fewer than one batch of 2001", [](auto&, auto& chosen) { chosen.plan.batch_size = 2001; });
+  refused("batch_size: 2000 training samples are fewer than one batch of 2001", [](auto&, auto& chosen) { chosen.plan.batch_size = 2001; });
   const auto text_refused = [](const std::string& yaml, const std::string& message) {
     EXPECT_THAT([&] { read_component(optim::lr_scheduler_registry(), yaml); }, ThrowsMessage<UsageError>(HasSubstr(message)));
   };

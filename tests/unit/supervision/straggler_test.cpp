@@ -76,10 +76,9 @@ TEST(Straggler, DescriptionHasSecondsPerStepAndARemedy) {
   const auto by_data = find({{0.1, 2}, {0.1, 2}, {2.5, 2}});
   EXPECT_EQ(
       to_string(by_data.value(), "process 31 on host-b, cuda:1", 10),
-      "rank 2 (process 31 on host-b, cuda:1) is slow: its own work takes 0.45 s per step, but that of the other ranks 0.21 s (median), so "
-      "they "
-      "wait 0.24 s for it; the largest difference is in its data time (0.25 s, other ranks 0.01 s); check the disk and memory of that "
-      "host, or raise dataloader.num_workers");
+      "rank 2 (process 31 on host-b, cuda:1) is slow: its own work takes 0.45 s per step, while the median of the other ranks is "
+      "0.21 s, so they wait 0.24 s for it; the largest difference is in its data time (0.25 s, other ranks 0.01 s); check the disk and "
+      "memory of that host, or raise dataloader.num_workers");
   const auto by_compute = find({{0, 6}, {0, 2}});
   EXPECT_THAT(to_string(by_compute.value(), "process 7 on host-a, cpu", 4),
               ::testing::MatchesRegex(

@@ -72,7 +72,9 @@ TEST(Supervisor, AFileThatTakesTooLongEndsIt) {
   MainThreadState thread{.activity = {.phase = Phase::kStartUp, .file = "reading a.bin"}, .with_file = 2s};
   EXPECT_EQ(judged(thread), "nothing");
   thread.with_file = 3s;
-  EXPECT_EQ(judged(thread), "rank 1 (process 5 on a) is stuck: no progress for 3.0s in start-up, reading a.bin; this rank exits (4)");
+  EXPECT_EQ(judged(thread),
+            "rank 1 (process 5 on a) is stuck: no progress for 3.0s in start-up, reading a.bin; if that may take longer, raise "
+            "distributed.hang_seconds; this rank exits (4)");
   EXPECT_TRUE(judge(kLimits, thread, "")->is_cause);
   EXPECT_EQ(judged(thread, {.stop = 8s, .slow_file = 20s, .file = 0s}), "nothing");
 }

@@ -153,16 +153,21 @@ TEST(Task, NamesTheProblemsOfASetup) {
   setup.has_masks = true;
   EXPECT_THAT(classification->mismatches(setup),
               ElementsAre(Task::Mismatch{"task.name",
-                                         "classification needs one class label per image, but images has one per pixel; choose a "
-                                         "plug-in's task that takes masks"}));
+                                         "classification needs one class label per image, but images has one per pixel; set "
+                                         "task.name to a task for masks, which a plug-in must provide"}));
   setup = {.loss = "cross_entropy", .dataset = "vectors", .num_classes = 0, .monitor = "auto"};
   EXPECT_THAT(classification->mismatches(setup),
-              ElementsAre(Task::Mismatch{"loss.name", "cross_entropy needs class labels, but vectors has floating-point targets"}));
+              ElementsAre(Task::Mismatch{
+                  "loss.name",
+                  "cross_entropy needs class labels, but vectors has floating-point targets; choose a loss for numbers, such as mse"}));
 
   const auto regression = make_regression(nullptr);
   setup = {.loss = "mse", .dataset = "images", .num_classes = 10, .monitor = "auto"};
-  EXPECT_THAT(regression->mismatches(setup),
-              ElementsAre(Task::Mismatch{"loss.name", "mse needs floating-point targets, but images has class labels"}));
+  EXPECT_THAT(
+      regression->mismatches(setup),
+      ElementsAre(Task::Mismatch{
+          "loss.name",
+          "mse needs floating-point targets, but images has class labels; choose a loss for class labels, such as cross_entropy or bce"}));
   setup = {.loss = "mse", .dataset = "vectors", .num_classes = 0, .monitor = "validation/loss"};
   EXPECT_THAT(regression->mismatches(setup), ElementsAre());
 }

@@ -39,20 +39,21 @@ TEST(HostResources, TheUserChoosesTheComputeThreads) {
   };
   const auto by_cores = choose();
   EXPECT_EQ(by_cores.count, available_cpus());
-  EXPECT_TRUE(by_cores.decision.ends_with("this process's share of the cores that the run may use on this host")) << by_cores.decision;
+  EXPECT_TRUE(by_cores.description.ends_with("this process's share of the cores that the run may use on this host"))
+      << by_cores.description;
 
   variables = {{"OMP_NUM_THREADS", "7"}};
   EXPECT_EQ(choose().count, 7);
-  EXPECT_EQ(choose().decision, "7 compute threads: OMP_NUM_THREADS=7");
+  EXPECT_EQ(choose().description, "7 compute threads: OMP_NUM_THREADS=7");
   variables = {{"OMP_NUM_THREADS", "3,2"}};
   EXPECT_EQ(choose().count, 3);
   variables = {{"OMP_NUM_THREADS", "many"}};
-  EXPECT_EQ(choose().decision, by_cores.decision);
+  EXPECT_EQ(choose().description, by_cores.description);
 
   // torchrun sets it for several processes, and leaves what the user has set.
   variables = {{"OMP_NUM_THREADS", "1"}, {"TORCHELASTIC_RUN_ID", "none"}, {"LOCAL_WORLD_SIZE", "2"}};
   EXPECT_EQ(choose().count, by_cores.count);
-  EXPECT_TRUE(choose().decision.ends_with(
+  EXPECT_TRUE(choose().description.ends_with(
       "; OMP_NUM_THREADS=1 is ignored, because torchrun sets it by default: set runtime.threads=1 to use one thread"));
   variables["LOCAL_WORLD_SIZE"] = "1";
   EXPECT_EQ(choose().count, 1);

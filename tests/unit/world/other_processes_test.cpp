@@ -41,12 +41,12 @@ TEST(ProcessesOfOtherRuns, AreDescribedInOneLine) {
   EXPECT_EQ(describe_other_runs({}, 2), "");
   EXPECT_EQ(
       describe_other_runs({7}, 1),
-      "other runs also use the cores of this host (process 7), but each rank here uses 1 thread as if they did not; set runtime.threads "
-      "to change the number");
+      "other runs also use the cores of this host (process 7), but that does not reduce the threads of this run (1 thread for each rank); "
+      "set runtime.threads to change the number");
   EXPECT_EQ(
       describe_other_runs({1, 2, 3, 4, 5, 6, 7, 8, 9}, 2),
-      "other runs also use the cores of this host (process 1, 2, 3, 4, 5, 6, 7, 8, ...), but each rank here uses 2 threads as if they "
-      "did not; set runtime.threads to change the number");
+      "other runs also use the cores of this host (process 1, 2, 3, 4, 5, 6, 7, 8, ...), but that does not reduce the threads of this "
+      "run (2 threads for each rank); set runtime.threads to change the number");
 }
 
 }  // namespace

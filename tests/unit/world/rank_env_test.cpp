@@ -17,7 +17,7 @@ struct Found {
   int rank, world_size, local_rank, local_world_size;
   const char* master_addr;
   int master_port;
-  const char* decision;
+  const char* description;
 };
 
 const std::vector<Found> kFound = {
@@ -267,7 +267,7 @@ TEST(RankEnv, IsFound) {
     EXPECT_EQ(rank_env.local_world_size, row.local_world_size);
     EXPECT_EQ(rank_env.master_addr, row.master_addr);
     EXPECT_EQ(rank_env.master_port, row.master_port);
-    EXPECT_EQ(rank_env.decision, row.decision);
+    EXPECT_EQ(rank_env.description, row.description);
   }
 }
 

@@ -77,21 +77,21 @@ std::string refusal(const RankEnv& rank_env, const std::string& configured) {
 TEST(RendezvousAddress, MissingMaster) {
   auto rank_env = two_processes();
   const auto both = refusal(rank_env, "env://");
-  EXPECT_THAT(both, HasSubstr("rank 1 of 2 needs MASTER_ADDR and MASTER_PORT to join the others, but MASTER_ADDR and MASTER_PORT are not"));
+  EXPECT_THAT(both, HasSubstr("rank 1 of 2 cannot join the other ranks, because MASTER_ADDR and MASTER_PORT are not set; set MASTER_ADDR"));
   EXPECT_THAT(both, HasSubstr("mpirun -x MASTER_ADDR -x MASTER_PORT"));
   EXPECT_THAT(both, HasSubstr("--init-method file:///PATH"));
   rank_env.master_addr = "h0";
-  EXPECT_THAT(refusal(rank_env, "env://"), HasSubstr("but MASTER_PORT is not set"));
+  EXPECT_THAT(refusal(rank_env, "env://"), HasSubstr("because MASTER_PORT is not set"));
   rank_env.master_addr = "";
   rank_env.master_port = 1;
-  EXPECT_THAT(refusal(rank_env, "env://"), HasSubstr("but MASTER_ADDR is not set"));
+  EXPECT_THAT(refusal(rank_env, "env://"), HasSubstr("because MASTER_ADDR is not set"));
 }
 
 TEST(RendezvousAddress, OtherFormsAreRefusedByTheirPlace) {
   for (const char* bad : {"tcp://h", "tcp://:1", "tcp://h:", "tcp://h:x", "tcp://h:0", "tcp://h:65536", "tcp://::1:5", "tcp://[]:5",
                           "tcp://h:1/", "tcp://"}) {
     EXPECT_EQ(refusal(two_processes(bad), "env://"),
-              std::string("--init-method ") + bad + ": expected tcp://HOST:PORT (tcp://[::1]:PORT for IPv6), the port from 1 to 65535");
+              std::string("--init-method ") + bad + ": expected tcp://HOST:PORT (tcp://[::1]:PORT for IPv6) with a port from 1 to 65535");
   }
   for (const char* bad : {"file://relative", "file://", "file:///", "file:///folder/"}) {
     EXPECT_THAT(refusal(two_processes(), bad), HasSubstr(std::string("distributed.init_method: ") + bad + ": expected file:///PATH"));
@@ -101,7 +101,7 @@ TEST(RendezvousAddress, OtherFormsAreRefusedByTheirPlace) {
                 HasSubstr(std::string("--init-method ") + bad + ": expected env://, tcp://HOST:PORT"));
   }
   EXPECT_THAT(refusal(two_processes(), "tcp://h:1?rank=0&world_size=2"),
-              HasSubstr("distributed.init_method: tcp://h:1?rank=0&world_size=2: an experiment file is the same for all ranks"));
+              HasSubstr("distributed.init_method: tcp://h:1?rank=0&world_size=2: the rank and the world size cannot be set here"));
 }
 
 }  // namespace
