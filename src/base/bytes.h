@@ -56,7 +56,7 @@ inline void append_float(std::string& out, unsigned field, float value) {
   little_endian::append(out, std::bit_cast<uint32_t>(value));
 }
 
-// Also used for a nested message.
+// Appends a field of bytes, of text or of a nested message, which all have this encoding.
 inline void append_bytes(std::string& out, unsigned field, std::string_view bytes) {
   append_key(out, field, Wire::kBytes);
   append_varint(out, bytes.size());

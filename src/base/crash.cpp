@@ -173,7 +173,7 @@ void install_crash_handlers() {
   // The first call of backtrace() loads a library, which a signal handler must not do.
   std::array<void*, 1> frame;
   backtrace(frame.data(), 1);
-  // Lets the handler run after a stack overflow.
+  // The handler gets its own stack, so that it can run after a stack overflow.
   static std::array<char, 64 * 1024> handler_stack;
   const stack_t stack{.ss_sp = handler_stack.data(), .ss_flags = 0, .ss_size = handler_stack.size()};
   sigaltstack(&stack, nullptr);

@@ -9,9 +9,9 @@
 
 namespace trainer {
 
-// Installs handlers that report a crash to stderr and append the report to the crash file: the description of the process, its last log
-// lines, the stack of the crashed thread and, if a mapped file could not be read, the name of that file. Then the signal ends the process.
-// Process-wide; to be called once, by main.
+// Installs handlers that print a report of a crash to stderr and append it to the crash file; then the signal ends the process. The report
+// contains the description of the process, its last log lines, the stack of the crashed thread and, if a mapped file could not be read, the
+// name of that file. Process-wide; to be called once, by main.
 void install_crash_handlers();
 
 // Sets the beginning of the report ("rank 2 of 4, step 12"), at most 255 bytes. May be called at any time, by one thread.

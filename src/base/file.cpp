@@ -269,11 +269,15 @@ std::string explain_refusal(const std::filesystem::path& path, const std::error_
   const auto first = remedy.empty() ? "" : remedy + "; ";
   struct stat status {};
   if (error == std::errc::read_only_file_system) {
-    return fmt::format("{}: {} ({}a container needs a folder mounted there: --volume FOLDER:{})", error.message(), present.string(), first,
+    return fmt::format("{}: {} ({}in a container, mount a folder there: --volume FOLDER:{})", error.message(), present.string(), first,
                        present.string());
   }
   if (error != std::errc::permission_denied || stat(present.c_str(), &status) != 0) {
     return error.message() + (remedy.empty() ? "" : "; " + remedy);
+  }
+  if (status.st_uid == geteuid()) {
+    return fmt::format("{}: {} belongs to this user, but its permissions do not allow writing ({}chmod -R u+rwX {} allows it)",
+                       error.message(), present.string(), first, present.string());
   }
   return fmt::format(
       "{}: {} belongs to user {}, but this process runs as user {} ({}chown -R {} {} gives it to this user; to run a container as its "

@@ -1,6 +1,7 @@
 #pragma once
-// Files: whole reads, atomic writes, appends, and read-only memory maps. Every failure throws an Error that names the path and the
-// system's reason. Only regular files are used: opening anything else (a folder, pipe, socket or device) fails without waiting for it.
+// Files: whole reads, atomic writes, appends, and read-only memory maps. Every failure throws an Error that names the path and the system's
+// reason. Unless a comment says otherwise, only regular files are opened: for anything else (a folder, pipe, socket or device) the
+// functions fail without waiting.
 
 #include <sys/types.h>
 #include <unistd.h>
@@ -68,8 +69,8 @@ std::span<const uint8_t> read_bytes(const std::string& path, std::vector<uint8_t
 // an Error with ExitCode::kStopped.
 std::string read_file_or_pipe(const std::filesystem::path& path, size_t max_bytes);
 
-// Writes a temporary file beside `path`, flushes it to the disk, renames it to `path` and flushes the folder: a reader sees the old file
-// or the new one, never a part.
+// Writes a temporary file beside `path`, flushes it to the disk, renames it to `path` and flushes the folder: other processes see the old
+// file or the new one, never a part.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
 // Receives the bytes of a file that is written in parts; each call continues where the last one ended.
@@ -170,7 +171,8 @@ std::string explain_refusal(const std::filesystem::path& path, const std::error_
 
 // Writes a result to `path`:
 // - A new or a regular file is written atomically (AtomicFile); a link to a regular file stays a link.
-// - A pipe (once it has a reader), a terminal, /dev/null and other character devices are written directly. /dev/stdout, /dev/stderr and any
+// - A pipe (once a program has opened it for reading), a terminal, /dev/null and other character devices are written directly. /dev/stdout,
+// /dev/stderr and any
 //   other path that names the standard output are written from their current position.
 // The constructor throws UsageError for anything else (a folder, a socket, a block device). Failures throw an Error that names `path`.
 class OutputFile final : public Output {

@@ -1,5 +1,5 @@
 #pragma once
-// Programs that the user names.
+// Finds and starts programs that the user names (logging.command).
 
 #include <sys/types.h>
 

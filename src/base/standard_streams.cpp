@@ -63,7 +63,7 @@ void print_text(std::string_view text) {
 void flush_standard_output() {
   if (is_lost) return;
   if (std::fflush(stdout) != 0) return lose();
-  // A network file system writes a file's data when any descriptor of it is closed.
+  // A network file system writes a file's data, and reports errors, when any descriptor of the file is closed, so a copy is closed here.
   const int copy = ::dup(STDOUT_FILENO);
   if (copy < 0 || ::close(copy) != 0) lose();
 }

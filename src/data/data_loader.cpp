@@ -36,7 +36,8 @@ struct Slot : BatchTensors {
   std::unique_ptr<CopyEvent> copied;
 };
 
-// `out`: a target of make_batch_tensors(). If targets are masks, the mask has already been written.
+// `out`: the sample's entry in batch.targets. If targets are masks, the pipeline has already written the mask there, and only its labels
+// are checked.
 void write_target(const Target& target, const DatasetInfo& info, const BatchTensors& batch, void* out) {
   if (info.has_masks) {
     const auto refusal =
@@ -170,7 +171,7 @@ class DataLoader::State {
   int64_t batch_size(int64_t number) const { return begins_[static_cast<size_t>(number) + 1] - begins_[static_cast<size_t>(number)]; }
   Slot& slot_of(int64_t number) { return slots_[static_cast<size_t>(number) % slots_.size()]; }
 
-  // Returns the number of batches whose memory may be overwritten.
+  // Returns how many of the batches that next() has returned may be overwritten, after waiting until the device has copied them.
   int64_t wait_for_copies() {
     if (!options_.make_copy_event || next_ == 0) return next_;
     // Does not wait for the last batch, because the device needs some work in its queue while the host prepares more.
@@ -235,7 +236,9 @@ class DataLoader::State {
       if (slot.error) return;
     }
     if (size >= kLargerBatch && static_cast<int64_t>(slot.skipped.size()) == size) {
-      slot.error = fmt::format("none of the {} samples of a batch can be read; the first error is: {}", size, slot.skipped.front().second);
+      slot.error = fmt::format(
+          "none of the {} samples of a batch can be read; check whether the data set's files are accessible; the first error is: {}", size,
+          slot.skipped.front().second);
     }
   }
 

@@ -44,7 +44,7 @@ struct BatchTensors {
 struct LoaderOptions {
   int64_t batch_size = 1;
   int64_t num_workers = 0;  // if 0, next() prepares the batch itself, and nothing is prefetched
-  int64_t prefetch = 4;     // batches kept ready besides the one in use; at least one per thread
+  int64_t prefetch = 4;     // number of batches to keep ready besides the one that next() has returned; at least one per worker
   bool pin_memory = false;
   torch::ScalarType target_dtype = torch::kFloat32;  // the type of floating-point targets
   uint64_t seed = 0;

@@ -90,7 +90,7 @@ class Subset : public Dataset {
 // Reads the targets of all samples. Throws std::logic_error if the targets are masks, and the errors of label() and target_values().
 TargetSummary summarize_targets(const Dataset& dataset);
 
-// The samples of an epoch, in the order in which they are used.
+// The samples of an epoch, in the order in which they are loaded.
 struct SampleList {
   std::vector<int64_t> indices;
   std::vector<uint32_t> occurrences;  // the occurrence of each index; if empty, all are 0

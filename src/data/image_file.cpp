@@ -20,8 +20,10 @@ const ImageModule& load_image_module() {
   void* library = dlopen("libtrainer_images.so", RTLD_NOW | RTLD_LOCAL);
   const auto entry = library == nullptr ? nullptr : reinterpret_cast<ImageModuleEntry>(dlsym(library, kImageModuleEntry));
   if (entry != nullptr) return *entry();
-  throw UsageError(fmt::format(
-      "image files need OpenCV, but the module that reads them cannot be loaded: {}; build with -DTRAINER_WITH_OPENCV=ON", dlerror()));
+  throw UsageError(
+      fmt::format("image files need OpenCV, but the module that reads them cannot be loaded: {}; unpack the bundle again, or build with "
+                  "-DTRAINER_WITH_OPENCV=ON",
+                  dlerror()));
 }
 
 // Loads the module in the first call, and never closes it.

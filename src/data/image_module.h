@@ -12,7 +12,7 @@
 
 namespace trainer::data {
 
-// [height][width][channels]
+// An image of the modes kGrey16 and kRaw; `values` are [height][width][channels].
 struct ValueImage {
   int height = 0;
   int width = 0;

@@ -11,8 +11,8 @@
 namespace trainer::data {
 
 // Returns the output for each of the 256 pixel values of each channel, [channels][256]: (pixel / 255 - mean) / std, computed like
-// torchvision's ToTensor and Normalize, in float with mean and std rounded to float, or in double. bfloat16 is the float value rounded to
-// nearest even. `mean` and `std` have one value per channel.
+// torchvision's ToTensor and Normalize. Outputs of type double are computed in double, others in float, with mean and std rounded to float;
+// bfloat16 is the float value rounded to nearest even. `mean` and `std` have one value per channel.
 template <class T>
 std::vector<T> make_pixel_table(std::span<const double> mean, std::span<const double> std);
 

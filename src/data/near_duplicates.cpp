@@ -22,10 +22,10 @@ constexpr size_t kSide = kThumbnailSide;
 constexpr size_t kNumPixels = kSide * kSide;
 using Grey = std::array<float, kNumPixels>;
 
-// Grey values with a smaller deviation are noise.
+// The minimum standard deviation of the grey values, 0 to 255; images with a smaller one have no structure besides noise.
 constexpr float kLeastDeviation = 2.5F;
-// The minimum similarity of near duplicates. Copies of photographs that were saved as JPEG with quality 30 or cropped by up to a twentieth
-// at each edge have more than 0.94; other pairs seldom have more than 0.85.
+// The minimum similarity of near duplicates. Copies of photographs that were saved as JPEG with quality 30, or cropped by up to a twentieth
+// of the edge on each side, have more than 0.94; other pairs seldom have more than 0.85.
 constexpr float kLeastSimilarity = 0.88F;
 
 // Filters with [1 2 1] / 4 in both directions; the edges are repeated.
@@ -45,7 +45,7 @@ Grey blur(const Grey& image) {
   return result;
 }
 
-// Blurs the thumbnail and normalises it to mean 0 and deviation 1. Returns false if the image has no structure.
+// Blurs the thumbnail and normalises it to mean 0 and standard deviation 1. Returns false if the image has no structure.
 bool normalise(const Thumbnail& thumbnail, Grey& grey) {
   std::ranges::copy(thumbnail, grey.begin());
   grey = blur(grey);
@@ -120,7 +120,8 @@ Moments moments_of(const Grey& a, const Grey& b, const Grey& weights) {
   return {aa - sum_a * sum_a / weight, bb - sum_b * sum_b / weight, ab - sum_a * sum_b / weight};
 }
 
-// Maps pixels of one image to another, which was cropped differently: (1 + stretch) * x + shift, measured from the middle.
+// Maps positions in one image to positions in another, which was cropped differently: x to (1 + stretch) * x + shift, both measured from
+// the middle of the image.
 struct Placement {
   float shift_y = 0, shift_x = 0, stretch_y = 0, stretch_x = 0;
 
@@ -130,7 +131,7 @@ struct Placement {
   }
 };
 
-// The position of a row or column in another image.
+// Where a row or column of one image is in another image: between two of its rows or columns, whose values are interpolated.
 struct Position {
   size_t first = 0;     // index of the lower of the two neighbours
   float part = 0;       // fraction of the way from the first to the second
@@ -158,10 +159,10 @@ float value_at(const Grey& grey, const Position& y, const Position& x) {
   return above + y.part * (below - above);
 }
 
-// Finds the placement of an image in other images.
+// Aligns an image with others: find() returns the shift and stretch that map its pixels to the same content in the other image.
 class Aligner {
  public:
-  // `grey` must outlive it.
+  // `grey` must outlive this object.
   explicit Aligner(const Grey& grey) : grey_(grey) {
     for (size_t i = 0; i < kNumPoints; ++i) {
       const size_t y = row(i), x = column(i), at = y * kSide + x;
@@ -214,7 +215,8 @@ class Aligner {
 
   static std::array<float, kNumUnknowns> solve(std::array<Equation, kNumUnknowns> equations) {
     for (size_t k = 0; k < kNumUnknowns; ++k) {
-      // If the image has no gradient in one direction, an unknown is not determined; it then stays unchanged.
+      // The added terms keep the change of an unknown at about 0 if the image does not determine it, for example because it has no gradient
+      // in one direction.
       equations[k][k] = equations[k][k] * 1.001F + 1e-3F;
       for (size_t i = 0; i < kNumUnknowns; ++i) {
         if (i == k) continue;
@@ -249,7 +251,7 @@ Placed place(const Grey& grey, const Placement& placement) {
   return placed;
 }
 
-// Subtracts the component of `other` from `image`.
+// Subtracts from `image` the multiple of `other` that fits it best (least squares).
 Grey without(const Grey& image, const Grey& other, const Grey& weights) {
   const auto moments = moments_of(image, other, weights);
   const float gain = moments.covariance / (moments.variance_b + 1);
@@ -291,7 +293,7 @@ class CommonStructure {
     return hash;
   }
 
-  // The mean of the images of the same kind.
+  // The mean of the images of the kind that is nearest to `grey`; 0 if that kind has too few images.
   const Grey& mean_for(const Grey& grey) const { return means_.empty() ? none_ : means_[nearest(centres_, transform_(grey))]; }
 
  private:
@@ -315,7 +317,7 @@ class CommonStructure {
     }
   }
 
-  // Uses k-means.
+  // Divides the images into kinds by k-means, and computes the mean image of each kind.
   void find_kinds(const std::vector<Grey>& greys, const std::vector<Waves>& waves) {
     constexpr size_t kMostKinds = 16, kLeastOfKind = 32, kUsualOfKind = 256;
     constexpr int kNumRounds = 12;
@@ -363,11 +365,11 @@ class Reference {
   }
 
  private:
-  // If the similarity without a placement is at least kCertain or at most kHopeless, the images need not be aligned.
+  // Images whose similarity before alignment is above kCertain or below kHopeless are not aligned, to save time.
   static constexpr float kCertain = 0.97F, kHopeless = 0.2F;
 
   float similarity_in(Placed placed) const {
-    // The edge of the image must not count as structure.
+    // Where `placed` has no pixels, it gets those of this image, because the filters would show its edge as structure otherwise.
     for (size_t i = 0; i < kNumPixels; ++i) placed.grey[i] += (1 - placed.weights[i]) * (grey_[i] - placed.grey[i]);
     for (size_t i = 0; i < kNumPixels; ++i) placed.weights[i] *= common_.weights[i];
     const auto rest = without(grey_, common_.grey, placed.weights), other_rest = without(placed.grey, common_.grey, placed.weights);
@@ -465,7 +467,8 @@ class Nearest {
   size_t count_ = 0;
 };
 
-// Calls work(begin, end) for parts of 0 to `size` on several threads.
+// Calls work(begin, end) for parts of the range from 0 to `size` on several threads, until the calling thread's `may_continue` returns
+// false.
 void run_in_threads(size_t size, int num_threads, const std::function<bool()>& may_continue,
                     const std::function<void(size_t, size_t)>& work) {
   constexpr size_t kPart = 256;

@@ -35,7 +35,7 @@ Box Picture::visible_part() const {
 
 void Picture::decode(ImageView& image, const Box& part) {
   if (file_.empty()) return;
-  // If only padding is visible, one pixel is decoded.
+  // decode_part() needs a part that is not empty, so one pixel is decoded if only padding is visible.
   const bool is_empty = part.height == 0 || part.width == 0;
   const auto needed = is_empty ? Box{0, 0, 1, 1} : part;
   const auto decoded = decode_part(file_, needed, decoding_, memory_.decoded.pixels);

@@ -105,7 +105,7 @@ struct Pipeline::State {
   PixelTable table;
   std::vector<ChannelArithmetic> arithmetic;
   std::vector<TransformFinding> warnings;
-  size_t num_planned = 0;  // number of transforms that can be applied
+  size_t num_planned = 0;  // number of transforms that plan_images() has accepted
 
   State(const std::vector<ComponentConfig>& components, const DatasetInfo& dataset_info, BatchLayout batch_layout)
       : info(dataset_info), layout(batch_layout), output_shape(dataset_info.shape) {

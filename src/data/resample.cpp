@@ -50,7 +50,7 @@ Filter filter_of(Interpolation interpolation) {
   return {nullptr, 0};
 }
 
-// The input pixels of one output, before their weights are rounded.
+// The range of input pixels from which one output is computed.
 struct Support {
   int begin = 0;
   int num = 0;
@@ -117,7 +117,8 @@ void compute_taps(int in_size, int out_size, int first, int num_outputs, const F
   }
 }
 
-// Shifts the taps so that the first pixel that is needed has index 0. Returns the number of pixels that are needed.
+// Shifts the taps so that the first pixel that is needed has index 0, and sets `first` to its previous index. Returns the number of pixels
+// that are needed.
 int drop_unused(Taps& taps, int& first) {
   first = taps.begin.front();
   for (int& begin : taps.begin) begin -= first;
@@ -152,7 +153,7 @@ void resample_row(const Pixels& pixels, const uint8_t* row, int channels, const 
   }
 }
 
-// Writes `num_rows` rows, whose width is the number of taps. `end`: end of the memory that may be read.
+// Writes `num_rows` rows, each with one pixel per output of `taps`. `end`: end of the memory that may be read.
 void resample_rows(const Pixels& pixels, const uint8_t* end, int num_rows, int channels, const Taps& taps, uint8_t* out) {
   const auto num_outputs = static_cast<int>(taps.begin.size());
   const ptrdiff_t row_bytes = static_cast<ptrdiff_t>(num_outputs) * channels;

@@ -34,7 +34,7 @@ Box prepare_resample(const ImageView& source, int height, int width, const Box& 
 // [part.height][part.width][channels]. `needed` is the result of prepare_resample(); the stored image must contain at least that part of
 // the window. The window must be neither mirrored nor flipped; pixels outside it are not used.
 void resample(const ImageView& source, int height, int width, const Box& part, const Box& needed, ResampleMemory& memory, uint8_t* out);
-// The same for an image with values: like Pillow's modes "I;16" (but results above 65535 are clipped to it) and "F", for each channel
+// The same for an image with values: like Pillow's modes "I;16" (but results above 65535 are clipped to 65535) and "F", for each channel
 // separately.
 void resample_values(const ImageView& source, int height, int width, const Box& part, const Box& needed, ResampleMemory& memory,
                      float* out);

@@ -32,7 +32,7 @@ HWY_INLINE void WeighPixel(const uint8_t* HWY_RESTRICT pixel, ptrdiff_t stride, 
     }
   }
 #else
-  // A pixel and the first byte of the next one.
+  // Four lanes: the three channels of a pixel, and the first byte of the next one, whose result is not used.
   const hn::FixedTag<uint8_t, 4> bytes;
   const hn::FixedTag<int32_t, 4> sums;
   hn::Vec<decltype(sums)> sum[kRows];
@@ -60,7 +60,7 @@ void WeighPixels(const uint8_t* HWY_RESTRICT rows, ptrdiff_t stride, const int32
                  const int32_t* HWY_RESTRICT weights, int count, int num_outputs, uint8_t* HWY_RESTRICT out) {
   const ptrdiff_t out_stride = ptrdiff_t{3} * num_outputs;
   const auto pixel_of = [&](int i) { return rows + begins[i] * ptrdiff_t{3}; };
-  // The next output overwrites the fourth byte.
+  // The fourth byte is overwritten by the next output; the last output has no next one.
   int i = 0;
   for (; i + 1 < num_outputs; ++i, weights += count, out += 3) {
     WeighPixel<kRows, kCount, 4>(pixel_of(i), stride, weights, count, out, out_stride);

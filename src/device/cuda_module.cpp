@@ -15,7 +15,8 @@ CudaAccess open_cuda_module() {
   if (library == nullptr)
     return {.refusal = fmt::format("{}; for GPUs use the -cuda bundle, or run scripts/setup.sh --cuda and build again", dlerror())};
   const auto entry = reinterpret_cast<CudaModuleEntry>(dlsym(library, kCudaModuleEntry));
-  if (entry == nullptr) return {.refusal = "libtrainer_cuda.so is of another version than this program; build both again"};
+  if (entry == nullptr)
+    return {.refusal = "libtrainer_cuda.so is of another version than this program; unpack the bundle again, or build both again"};
   const CudaModule* module = entry();
   if (const auto refusal = module->refusal(); !refusal.empty()) {
     return {.refusal = refusal + "; nvidia-smi shows the driver's version and whether it works"};
@@ -26,7 +27,8 @@ CudaAccess open_cuda_module() {
 GpuReport read_gpu_report() {
   void* library = dlopen("libtrainer_cuda.so", RTLD_NOW | RTLD_NOLOAD);
   const auto entry = library == nullptr ? nullptr : reinterpret_cast<GpuReportEntry>(dlsym(library, kGpuReportEntry));
-  if (entry == nullptr) throw Error("libtrainer_cuda.so is of another version than this program; build both again");
+  if (entry == nullptr)
+    throw Error("libtrainer_cuda.so is of another version than this program; unpack the bundle again, or build both again");
   GpuReport report;
   entry(report);
   return report;

@@ -34,7 +34,7 @@ struct CudaModule {
   // The CUDA runtime's reason why CUDA cannot be used, such as an outdated driver; empty if it can be used, or if there is no GPU.
   std::string (*refusal)() = nullptr;
   int (*compute_capability_major)(int device) = nullptr;
-  // Why LibTorch cannot use this device, such as an architecture that it was not built for; empty if it can. The text names the device.
+  // Why LibTorch cannot use this device, such as a GPU architecture for which it was not built; empty if it can be used.
   std::string (*device_refusal)(int device) = nullptr;
   // Peak number of bytes that the caching allocator has allocated for tensors.
   uint64_t (*peak_memory)(int device) = nullptr;

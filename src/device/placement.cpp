@@ -42,8 +42,8 @@ ConvolutionChoice choose_convolution(const PlacementOptions& options, const Plac
                            placement.memory_format == torch::MemoryFormat::ChannelsLast && !options.deterministic;
   if (!is_possible) return ConvolutionChoice::kDirect;
   if (options.convolution != ConvolutionChoice::kAuto) return options.convolution;
-  // Networks trained with the larger tiles are as accurate (docs/results.md). With AMX, direct convolutions in bfloat16 are faster than any
-  // other algorithm.
+  // Networks trained with kWinograd4 are as accurate, although its larger tiles increase rounding errors (docs/results.md). With AMX,
+  // direct convolutions in bfloat16 are faster than any other algorithm.
   return is_bfloat16 && cpu_has_amx() ? ConvolutionChoice::kDirect : ConvolutionChoice::kWinograd4;
 }
 

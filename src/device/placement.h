@@ -1,5 +1,5 @@
 #pragma once
-// Where and how tensors are stored: device, memory format, dtypes. Chosen and printed once, then passed to all parts.
+// Where and how tensors are stored: device, memory format, dtypes. Chosen and printed once, then passed to all parts of the program.
 
 #include <torch/types.h>
 
@@ -40,8 +40,8 @@ Placement choose_placement(const PlacementOptions& options, const HostShare& sha
 // One line for the log: "cpu, 2 threads, bfloat16 autocast, channels_last".
 std::string to_string(const Placement& placement);
 
-// Makes the C library keep freed memory for the next step, because page faults would cost up to a third of a small network's step. Must be
-// called before the first tensor is created.
+// Makes the C library keep freed memory for the next step, because page faults would take up to a third of the time of a small network's
+// step. Must be called before the first tensor is created.
 void configure_cpu_allocator();
 
 // Sets LibTorch's number of threads, determinism and cuDNN options. To be called once per process.

@@ -22,7 +22,7 @@ struct Mix {
 // A transform of batches and its keys.
 class BatchTransform {
  public:
-  // Whether it needs samples with height and width.
+  // Whether apply() needs images, [N, channels, height, width].
   virtual bool needs_images() const { return false; }
   // Mixes each of `images`, [N, channels, height, width] or [N, features] with N >= 0 on any device, with the previous image, and the first
   // image with the last. The result is a new tensor of the same dtype and memory format. Draws the same random numbers from `generator`, on

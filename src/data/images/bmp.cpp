@@ -198,7 +198,8 @@ class Runs {
   size_t x_ = 0;
 };
 
-// Two bytes encode at most 255 pixels, unless they skip pixels. Images with few pixels are not checked, because they need little memory.
+// Refuses a file that is too short for its number of pixels: two bytes encode at most 255 pixels, unless they skip pixels. Images with few
+// pixels are not checked, because they need little memory.
 void check_length(std::span<const uint8_t> file, const Header& header) {
   constexpr uint64_t kFewPixels = uint64_t{1} << 22;
   const uint64_t num_bytes = file.size() - std::min<size_t>(header.offset, file.size());

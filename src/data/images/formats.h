@@ -46,12 +46,13 @@ struct PngParts {
 // Throws std::runtime_error with the reason if the file is truncated, a checksum is wrong, or the image is too large.
 PngParts read_png(std::span<const uint8_t> file);
 
-// JPEG files, read with libjpeg-turbo and Pillow's settings: the accurate inverse transform, and interpolated colours.
+// JPEG files, read with libjpeg-turbo and Pillow's settings: the accurate inverse transform (JDCT_ISLOW), and interpolated chroma ("fancy
+// upsampling").
 
 bool is_jpeg(std::span<const uint8_t> file);
 
-// Whether the image is progressive, or stores its colours in separate scans. Reads only the header; the tables may be missing. Throws like
-// decode_jpeg().
+// Whether the image is progressive, or stores its colour components in separate scans. Reads only the header; the tables may be missing.
+// Throws like decode_jpeg().
 bool has_several_scans(std::span<const uint8_t> file);
 
 // Throws std::runtime_error with the reason. Like Pillow, rejects files with missing data and ignores libjpeg's warnings.

@@ -35,10 +35,11 @@ class Decompressor {
   template <class Function>
   auto call(Function function) {
     if (setjmp(on_error_) != 0) {
-      throw std::runtime_error(has_too_many_scans_
-                                   ? fmt::format("it has more than {} scans, the limit for {} x {} pixels; save it as baseline JPEG or PNG",
-                                                 max_scans(info_), info_.image_width, info_.image_height)
-                                   : fmt::format("it is damaged, or a kind of JPEG that is not supported: {}", message_.data()));
+      throw std::runtime_error(
+          has_too_many_scans_
+              ? fmt::format("it has more than {} scans, the limit for {} x {} pixels; save it as baseline JPEG or PNG", max_scans(info_),
+                            info_.image_width, info_.image_height)
+              : fmt::format("it is damaged, or a kind of JPEG that is not supported: {}; convert or replace it", message_.data()));
     }
     return function(&info_);
   }
@@ -88,7 +89,8 @@ class Decompressor {
   std::array<char, JMSG_LENGTH_MAX> message_{};
 };
 
-// Every group of blocks needs at least one bit, unless the file is arithmetically coded.
+// Refuses a file that is too short for its number of pixels: every group of blocks (MCU) needs at least one bit, unless the file is
+// arithmetically coded.
 void check_length(const jpeg_decompress_struct& info, size_t num_bytes) {
   const auto groups = [](JDIMENSION pixels, int blocks) { return (pixels - 1) / static_cast<unsigned>(blocks * DCTSIZE) + uint64_t{1}; };
   const auto num_groups = groups(info.image_width, info.max_h_samp_factor) * groups(info.image_height, info.max_v_samp_factor);
@@ -110,8 +112,8 @@ void read_row(Decompressor& jpeg, uint8_t* row) {
   if (jpeg.call([&](j_decompress_ptr info) { return jpeg_read_scanlines(info, &row, 1); }) != 1) throw_truncated();
 }
 
-// Like Pillow, assumes that the inks of every file are inverted, as Adobe's programs write them.
-void convert_inks(const std::vector<uint8_t>& row, uint8_t* rgb) {
+// Like Pillow, assumes that the CMYK values of every file are inverted, as Adobe's programs write them.
+void convert_cmyk(const std::vector<uint8_t>& row, uint8_t* rgb) {
   for (size_t i = 0; i < row.size(); i += 4) {
     for (size_t c = 0; c < 3; ++c) *rgb++ = static_cast<uint8_t>((row[i + c] * row[i + 3] + 127) / 255);
   }
@@ -127,11 +129,11 @@ void read_rows(Decompressor& jpeg, JDIMENSION height, data::RgbImage& image) {
   const size_t width = jpeg.info().output_width;
   const bool is_cmyk = jpeg.info().out_color_space == JCS_CMYK;
   allocate(jpeg.info().output_width, height, image);
-  std::vector<uint8_t> inks(is_cmyk ? 4 * width : 0);
+  std::vector<uint8_t> cmyk(is_cmyk ? 4 * width : 0);
   for (size_t y = 0; y < height; ++y) {
     uint8_t* const row = image.pixels.data() + 3 * width * y;
-    read_row(jpeg, is_cmyk ? inks.data() : row);
-    if (is_cmyk) convert_inks(inks, row);
+    read_row(jpeg, is_cmyk ? cmyk.data() : row);
+    if (is_cmyk) convert_cmyk(cmyk, row);
   }
 }
 
@@ -161,7 +163,8 @@ data::Box find_jpeg_size(std::span<const uint8_t> file) {
 data::Box decode_jpeg_part(std::span<const uint8_t> file, const data::Box& part, data::RgbImage& image) {
   Decompressor jpeg(file);
   start(jpeg, file.size());
-  // Colours are interpolated between groups of blocks, but not at the edges of the decoded part, so one more group is decoded on each side.
+  // Chroma is interpolated between groups of blocks (MCUs), but not at the edges of the decoded part, so one more group is decoded on each
+  // side.
   const auto group = static_cast<JDIMENSION>(jpeg.info().max_h_samp_factor * DCTSIZE);
   const auto begin = static_cast<JDIMENSION>(part.left);
   const auto end = static_cast<JDIMENSION>(part.left + part.width);

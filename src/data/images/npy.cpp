@@ -66,7 +66,7 @@ Array read_array(std::span<const uint8_t> file) {
   const auto end = type.find('\'', 1);
   if (type.empty() || type[0] != '\'' || end == std::string_view::npos) {
     throw std::runtime_error(
-        "it is a structured array (several named fields); save them as the channels of an array [height, width, channels]");
+        "it is a structured array (several named fields); save the fields as the channels of an array [height, width, channels]");
   }
   Array array{.type = std::string(type.substr(1, end - 1)),
               .is_column_major = value_of(header, "'fortran_order'").starts_with("True"),

@@ -130,7 +130,7 @@ void read_bits(Text& text, const Header& header, data::RgbImage& image) {
 
 size_t num_values_of(const Header& header) { return size_t{header.width} * header.height * (header.is_grey() ? 1 : 3); }
 
-// Called before memory is allocated for the values.
+// Refuses a file that is too short for its number of values, before memory is allocated for them.
 void require_values(const Text& text, const Header& header) {
   const auto num_values = num_values_of(header);
   const size_t value_bytes = header.maximum > 255 ? 2 : 1;

@@ -22,7 +22,7 @@ namespace {
 
 using Rgb = std::array<uint8_t, 3>;
 
-enum class Colours { kTable, kRgb, kInks };
+enum class Colours { kTable, kRgb, kCmyk };
 
 struct Form {
   uint32_t width = 0;
@@ -31,7 +31,7 @@ struct Form {
   uint16_t samples = 0;  // per pixel
   bool has_planes = false;
   uint16_t num_planes = 1;     // number of planes that are read
-  bool is_multiplied = false;  // whether the colours are multiplied by the transparency
+  bool is_multiplied = false;  // whether the colours are multiplied by alpha
   Colours colours = Colours::kTable;
   std::vector<Rgb> table = {};  // the colour of each value, for kTable
 };
@@ -79,7 +79,7 @@ void check_scans(const TiffReader& reader) {
   }
 }
 
-// The maximum number of bytes to which one byte of a strip or tile is decompressed. `row_bytes`: size of its rows.
+// The maximum number of bytes to which one byte of a strip or tile is decompressed. `row_bytes`: size of a decompressed row.
 uint64_t max_expansion(uint16_t compression, uint64_t row_bytes) {
   switch (compression) {
     case COMPRESSION_NONE:
@@ -174,7 +174,7 @@ void set_colours(const TiffReader& reader, uint16_t photometric, Form& form) {
       if (bits == 8 || (bits == 16 && !form.has_planes)) return;
       break;
     case PHOTOMETRIC_SEPARATED:
-      form.colours = Colours::kInks;
+      form.colours = Colours::kCmyk;
       if ((bits == 8 || bits == 16) && !form.has_planes) return;
       break;
     case PHOTOMETRIC_YCBCR:
@@ -191,12 +191,12 @@ void set_colours(const TiffReader& reader, uint16_t photometric, Form& form) {
   suits_raw ? refuse_but_in_raw(description) : refuse_form(description);
 }
 
-// Checks the samples of a pixel besides its colours. They contain transparency, or the file does not define their meaning.
+// Checks the samples of a pixel besides its colours: alpha, or samples whose meaning the file does not define.
 void check_extra_samples(const TiffReader& reader, Form& form) {
   uint16_t num_extra = 0;
   uint16_t* kinds = nullptr;
   TIFFGetFieldDefaulted(reader.get(), TIFFTAG_EXTRASAMPLES, &num_extra, &kinds);
-  const int num_colours = form.colours == Colours::kRgb ? 3 : form.colours == Colours::kInks ? 4 : 1;
+  const int num_colours = form.colours == Colours::kRgb ? 3 : form.colours == Colours::kCmyk ? 4 : 1;
   form.is_multiplied = num_extra > 0 && kinds[0] == EXTRASAMPLE_ASSOCALPHA;
   constexpr uint16_t kMaxSamples = 6;
   const bool is_known = num_colours + num_extra == form.samples && form.samples <= kMaxSamples;
@@ -258,7 +258,7 @@ void convert(const Form& form, const uint8_t* row, size_t count, uint8_t* rgb) {
         }
         break;
       }
-      case Colours::kInks: {
+      case Colours::kCmyk: {
         const int light = 255 - sample(first + 3);
         for (size_t c = 0; c < 3; ++c) {
           const int product = sample(first + c) * light + 128;
@@ -311,7 +311,7 @@ class Blocks {
     }
   }
 
-  // Called before memory is allocated for the pixels.
+  // Refuses a file that is too short for its number of pixels, before memory is allocated for them.
   void check_length(const Form& form) const {
     const auto num_blocks = [](uint64_t size, uint64_t block) { return (size + block - 1) / block; };
     const auto num_rows = num_blocks(form.width, width_) * num_blocks(form.height, height_) * height_ * form.num_planes;
@@ -329,7 +329,8 @@ class Blocks {
   std::vector<uint8_t> samples_;
 };
 
-// Calls `use` with the samples of each row of the blocks, the index of its first pixel and the number of its pixels.
+// Calls use(samples, index, count) for each row of each block, with its samples, the index of its first pixel in the image, and the number
+// of its pixels.
 template <class Use>
 void read_rows(Blocks& blocks, const Form& form, uint16_t plane, const Use& use) {
   for (uint32_t top = 0; top < form.height; top += blocks.height()) {
@@ -455,7 +456,7 @@ std::span<const uint8_t> TiffReader::stored(uint32_t block) const {
 }
 
 void TiffReader::fail() const {
-  throw std::runtime_error(fmt::format("it is damaged, or a kind of TIFF that is not supported: {}",
+  throw std::runtime_error(fmt::format("it is damaged, or a kind of TIFF that is not supported: {}; convert or replace it",
                                        error_.empty() ? "its header has values that do not fit together" : error_));
 }
 

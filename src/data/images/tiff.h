@@ -1,6 +1,5 @@
 #pragma once
-// TIFF files, read with libtiff, because OpenCV multiplies colours by their transparency and converts inks and 16-bit values differently
-// from Pillow.
+// TIFF files, read with libtiff, because OpenCV multiplies colours by alpha, and converts CMYK and 16-bit values differently from Pillow.
 
 #include <tiffio.h>
 

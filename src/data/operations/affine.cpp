@@ -48,7 +48,7 @@ void copy_pixel(const PixelArray& pixels, int y, int x, uint8_t* out) {
   for (int c = 0; c < channels; ++c) out[c] = from[c];
 }
 
-// `index(place)` returns the row or column of a place. Places are accumulated from pixel to pixel, as in Pillow.
+// `index` converts a coordinate to the number of a row or column. Coordinates are accumulated from pixel to pixel, as in Pillow.
 template <int kChannels, class Place, class Index>
 void copy_along_lines(const PixelArray& pixels, const std::array<Place, 6>& matrix, Index index, uint8_t* out) {
   const int channels = kChannels > 0 ? kChannels : pixels.channels;

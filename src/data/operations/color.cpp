@@ -23,7 +23,7 @@ int grey_mean(const PixelArray& pixels) {
   return static_cast<int>(static_cast<double>(sum) / static_cast<double>(count) + 0.5);
 }
 
-// A table of blends of `degenerate` with each value.
+// The blend of the value `degenerate` with each pixel value.
 ByteTable blend_table(int degenerate, float factor) {
   ByteTable table;
   for (int value = 0; value < 256; ++value) table[static_cast<size_t>(value)] = blend(degenerate, value, factor);
@@ -42,7 +42,7 @@ struct Hsv {
 
 uint8_t scaled_to_byte(float part) { return static_cast<uint8_t>(std::clamp(static_cast<int>(part * 255.0), 0, 255)); }
 
-// rgb2hsv_row
+// Like rgb2hsv_row() in Convert.c.
 Hsv to_hsv(const uint8_t* rgb) {
   const uint8_t most = std::max(rgb[0], std::max(rgb[1], rgb[2]));
   const uint8_t least = std::min(rgb[0], std::min(rgb[1], rgb[2]));
@@ -68,7 +68,7 @@ Hsv to_hsv(const uint8_t* rgb) {
 // `value` is 0 to 255. Equals round() for all hues, saturations and values, but is faster.
 uint8_t rounded_to_byte(double value) { return static_cast<uint8_t>(static_cast<int>(value + 0.5)); }
 
-// hsv2rgb
+// Like hsv2rgb() in Convert.c.
 void write_rgb(const Hsv& hsv, uint8_t* rgb) {
   if (hsv.saturation == 0) {
     std::memset(rgb, hsv.value, 3);

@@ -8,7 +8,7 @@
 namespace trainer::data {
 namespace {
 
-// _get_gaussian_kernel1d in torchvision/transforms/_functional_tensor.py.
+// Like _get_gaussian_kernel1d() in torchvision/transforms/_functional_tensor.py.
 void compute_weights(int size, double sigma, std::vector<float>& weights) {
   weights.resize(static_cast<size_t>(size));
   double sum = 0;

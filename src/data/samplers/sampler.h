@@ -24,7 +24,7 @@ class Sampler {
   virtual std::vector<int64_t> order(int64_t epoch) const = 0;
 };
 
-// Options of a sampler.
+// Base class of the structs in samplers.cpp that hold the keys of a sampler.
 struct SamplerOptions {
   // Whether the sampler needs a data set with classes.
   virtual bool needs_classes() const { return false; }

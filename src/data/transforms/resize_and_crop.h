@@ -17,7 +17,7 @@ class Resize : public ImageTransform {
   bool fits_all_depths() const override { return true; }
   void apply(Picture& picture, SampleRandom& random) const override;
 
-  // One number is the length of the shorter edge. If not given, longest() is the length of the longer edge.
+  // If size() is one number, it is the length of the shorter edge. If size() is not set, longest() is the length of the longer edge.
   const SizeKey& size() const { return size_; }
   const std::optional<int64_t>& longest() const { return longest_; }
   Interpolation interpolation() const { return interpolation_; }

@@ -61,9 +61,10 @@ class RecordedGraph final : public trainer::device::CudaGraph {
  public:
   RecordedGraph(const std::vector<at::Generator>& generators, const std::function<void()>& work) {
     for (const auto& generator : generators) graph_.register_generator_state(generator);
-    // The graph has its own memory and cannot use the memory that is cached now.
+    // The graph allocates memory of its own and cannot use the memory that is cached now, so the cache is emptied.
     c10::cuda::CUDACachingAllocator::emptyCache();
-    // Other threads may wait for their own copies during the capture.
+    // Thread-local, because in the global mode, CUDA calls of other threads that are not allowed during a capture, such as waiting for
+    // their own copies, would fail and invalidate the graph.
     graph_.capture_begin({}, cudaStreamCaptureModeThreadLocal);
     try {
       work();
@@ -71,7 +72,7 @@ class RecordedGraph final : public trainer::device::CudaGraph {
       try {
         graph_.capture_end();
       } catch (const std::exception&) {
-        // The exception of `work`, which is thrown again, has the reason.
+        // Ignored, because the exception of `work`, which is thrown again, has the reason.
       }
       throw;
     }

@@ -77,8 +77,8 @@ TEST(DataLoaderErrors, ALargerBatchWithoutReadableSamplesIsAnError) {
   EXPECT_EQ(small.next()->size, 0);
   DataLoader large(dataset, pipeline, {.batch_size = 8, .report_skipped = ignore});
   large.start_epoch(0, first_indices(8));
-  EXPECT_THAT([&] { large.next(); },
-              ThrowsMessage<DataError>("none of the 8 samples of a batch can be read; the first error is: sample 0: the file is damaged"));
+  EXPECT_THAT([&] { large.next(); }, ThrowsMessage<DataError>("none of the 8 samples of a batch can be read; check whether the data set's "
+                                                              "files are accessible; the first error is: sample 0: the file is damaged"));
 }
 
 TEST(DataLoaderErrors, RefusesIndicesThatTheDataSetDoesNotHave) {

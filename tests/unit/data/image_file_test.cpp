@@ -506,7 +506,7 @@ TEST_F(ImageFile, OtherDepthsThanThoseOfTheModeAreRefused) {
   }
   expect({}, grey16, "it is empty");
   const ImageDecoding raw{.mode = ImageMode::kRaw, .channels = 2};
-  expect(golden_file("mode_rgb.png"), raw, "dataset.mode: raw supports only TIFF and .npy files");
+  expect(golden_file("mode_rgb.png"), raw, "it is not a TIFF or .npy file, which dataset.mode: raw requires");
   expect(golden_file("grey_16_bits.tif"), raw, "it has 1 channel, but the first image of the data set has 2");
   expect(golden_file("one_bit.tif"), raw, "a TIFF image of unsigned integers with 1 bits each");
   expect(files_of("refused_images").at("signed_32_bits.tif"), raw, "a TIFF image of signed integers with 32 bits each");
@@ -533,7 +533,7 @@ TEST_F(ImageFile, ArraysOfNumPyAreReadOrRefused) {
       {npy("'<u4'", "(1, 1)", {1, 2, 3, 4}),
        "its array has the unsupported data type <u4; save it as uint8, uint16, int16, float32 or float64"},
       {npy("'<u2'", "(2,)", {1, 2, 3, 4}), "its array has 1 dimensions; save it as [height, width] or [height, width, channels]"},
-      {npy("[('a', '<u2')]", "(1, 1)", {1, 2}), "it is a structured array (several named fields); save them as the channels"},
+      {npy("[('a', '<u2')]", "(1, 1)", {1, 2}), "it is a structured array (several named fields); save the fields as the channels"},
       {npy("'<u2'", "(1, 1, 0)", {}), "it has 0 channels of 1 x 1 pixels, but 1 to 268 million values in total are supported"},
       {npy("'<u2'", "(0, 1)", {}), "its size is 1 x 0 pixels"},
       {npy("'|u1'", "(40000, 40000)", {}), "its size of 40000 x 40000 pixels is too large"},
