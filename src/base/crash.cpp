@@ -139,7 +139,7 @@ std::string name_of_thread(long thread) {
   return name;
 }
 
-// Threads of libraries, such as those of the CUDA driver, often block all signals.
+// A thread that blocks the signal cannot record its stack. Threads of libraries, such as those of the CUDA driver, often block all signals.
 bool blocks_stack_signal(long thread) {
   constexpr std::string_view kField = "SigBlk:";
   std::ifstream status("/proc/self/task/" + std::to_string(thread) + "/status");

@@ -1,5 +1,5 @@
 #pragma once
-// Internal helpers for data sets (trainer/dataset.h).
+// Helpers for data sets that are not part of the public interface (trainer/dataset.h).
 
 #include <algorithm>
 #include <array>

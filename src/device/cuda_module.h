@@ -58,7 +58,7 @@ struct CudaAccess {
   std::string refusal = {};            // if there is an NVIDIA driver: why no GPU can be used, and how to fix it
 };
 
-// Opens the module if there is an NVIDIA driver, which makes CUDA available to LibTorch. Must be called before any other use of LibTorch,
+// If there is an NVIDIA driver, opens the module, and so makes CUDA available to LibTorch. Must be called before any other use of LibTorch,
 // which searches for its CUDA libraries once and caches the result. The module is never closed.
 CudaAccess open_cuda_module();
 

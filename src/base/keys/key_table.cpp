@@ -16,7 +16,7 @@
 namespace trainer {
 namespace {
 
-// The shortest text that every YAML reader reads back as the same number.
+// The shortest text that every YAML parser reads back as the same number.
 template <class T>
 std::string number_text(T value) {
   char buffer[32];

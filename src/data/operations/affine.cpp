@@ -40,7 +40,7 @@ AffineMatrix inverse_matrix(double center_x, double center_y, double right, doub
 
 int index_of(double place) { return place < 0 ? kOutside : static_cast<int>(place); }
 
-// If kChannels is 0, the image's number of channels is used.
+// kChannels: the number of channels if it is known at compile time, otherwise 0.
 template <int kChannels>
 void copy_pixel(const PixelArray& pixels, int y, int x, uint8_t* out) {
   const int channels = kChannels > 0 ? kChannels : pixels.channels;

@@ -133,7 +133,7 @@ class GaussianBlur : public ImageTransform {
              {.min = 0,
               .min_excluded = true,
               .unit = "pixels",
-              .doc = "Minimum and maximum standard deviation, or one number.",
+              .doc = "Minimum and maximum standard deviation of the filter, or one number.",
               .may_be_one = true});
     require_number_or_range(keys, "sigma", sigma_);
   }
