@@ -30,7 +30,7 @@ T load(const uint8_t* bytes) {
 namespace trainer::protobuf {
 
 // Writes messages in protobuf's wire format. Google's library is not used because LibTorch exports the functions of an old version of that
-// library to the whole process, where they would replace those of a newer version.
+// library to the whole process, where they could conflict with those of another version.
 
 enum class Wire : uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
 
