@@ -70,8 +70,8 @@ int64_t first_batch_of(const Plan& plan, const EpochPart& part, int64_t step);
 int64_t end_sample_of(const Plan& plan, const EpochPart& part, int64_t step);
 int64_t samples_in_step(const Plan& plan, const EpochPart& part, int64_t step);
 std::vector<MicroStep> micro_steps_of(const Plan& plan, const EpochPart& part, int rank, int64_t step);
-// The position of the step in the whole training: the argument of the learning-rate schedule. If the training has a number of epochs, it
-// counts steps with the present number of ranks.
+// The position of the step in the whole training: the argument of the learning-rate schedule. If the training has a number of epochs, the
+// position is counted as if the present number of ranks had trained all earlier epochs.
 int64_t schedule_step_of(const Plan& plan, const EpochPart& part, int64_t step);
 
 }  // namespace trainer::engine

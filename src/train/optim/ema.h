@@ -26,8 +26,8 @@ class Ema {
   // Swaps the parameters' values and the averages. A second call restores both bit for bit.
   void swap();
 
-  // AveragedModel's state_dict(): "n_averaged", and the parameters' averages and the model's buffers as "module.<name>". Shares memory
-  // with them.
+  // AveragedModel's state_dict(): "n_averaged", and the parameters' averages and the model's buffers as "module.<name>". Shares memory with
+  // the averages and the buffers.
   state::Tree state() const;
   // Loads what state() or AveragedModel's state_dict() returned; the model's buffers do not change. Throws CheckpointError when an entry is
   // missing or has another shape or dtype; some entries may have been loaded by then.

@@ -146,9 +146,9 @@ TEST(Task, NamesTheProblemsOfASetup) {
     EXPECT_THAT(classification->mismatches(setup), ElementsAre()) << monitor;
   }
   setup.monitor = "validation/top5";
-  EXPECT_THAT(
-      classification->mismatches(setup),
-      ElementsAre(Task::Mismatch{"checkpoint.monitor", "validation/top5 needs 5 classes, but images has 4; choose validation/top1"}));
+  EXPECT_THAT(classification->mismatches(setup),
+              ElementsAre(Task::Mismatch{"checkpoint.monitor",
+                                         "validation/top5 needs at least 5 classes, but images has 4; choose validation/top1"}));
   setup = ten_classes;
   setup.has_masks = true;
   EXPECT_THAT(classification->mismatches(setup),
