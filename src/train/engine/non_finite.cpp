@@ -104,7 +104,7 @@ std::string NonFiniteSteps::describe(const StepRecord& record, int64_t seen_at) 
   text += save(record);
   if (policy_ == OnNonFinite::kSkip && num_in_row_ < kMostInRow) return text;
   if (!record.repeats)
-    return text + "; a value that is not finite only once indicates a fault of the memory or the GPU of that host; test them";
+    return text + "; a different result of the same computation indicates a fault of the memory or the GPU of that host; test them";
   return text + "; lower optimizer.lr, add lr_scheduler.warmup_steps, or set training.max_grad_norm";
 }
 

@@ -14,7 +14,8 @@ namespace {
 
 constexpr int64_t kDefaultBatchSize = 128;
 
-// The largest number of samples in a step, and of steps. It is above those of any real training, and sums of such numbers do not overflow.
+// The largest number of samples in a step, and of steps. Larger than in any real training, but small enough that sums of such numbers do
+// not overflow.
 constexpr int64_t kMost = int64_t{1} << 50;
 
 int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0 ? 1 : 0); }

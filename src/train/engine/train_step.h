@@ -31,7 +31,7 @@ class TrainingHook {
   virtual void after_step(int64_t /*step*/) {}
 };
 
-// Makes sure that a step whose loss or gradients are not finite on any rank changes nothing. On a GPU only step(), scale() and
+// Makes sure that a step whose loss or gradients are not finite on at least one rank changes nothing. On a GPU only step(), scale() and
 // had_non_finite_loss() wait for the device.
 class NonFiniteGuard {
  public:
@@ -52,8 +52,8 @@ class NonFiniteGuard {
   // changed), and the meter does not count a loss that is not finite.
   torch::Tensor found_inf();
 
-  // The first step since the construction or undo() whose loss or gradients were not finite on any rank; the same on all ranks. With
-  // float16, only steps at a loss scale of at most 1 count, because above it the GradScaler lowers the scale.
+  // The first step since the construction or undo() whose loss or gradients were not finite on at least one rank; the result is the same on
+  // all ranks. With float16, only steps at a loss scale of at most 1 count, because above it the GradScaler lowers the scale.
   std::optional<int64_t> step() const;
   // The loss scale of that step; empty without a GradScaler.
   std::optional<double> scale() const;

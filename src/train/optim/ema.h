@@ -1,8 +1,8 @@
 #pragma once
-// The exponential moving average of a model's parameters over its updates: torch.optim.swa_utils.AveragedModel with
-// get_ema_multi_avg_fn. The first update copies the parameters; each later one computes decay * average + (1 - decay) * parameters. With
-// warm-up, decay is min(decay, (1 + n) / (10 + n)) for n = 0, 1, …, as in TensorFlow's ExponentialMovingAverage with num_updates. Buffers
-// are not averaged; the model's buffers are used.
+// The exponential moving average of a model's parameters over its updates: torch.optim.swa_utils.AveragedModel with get_ema_multi_avg_fn.
+// The first update copies the parameters; each later one computes decay * average + (1 - decay) * parameters. With warm-up, decay is
+// min(decay, (1 + n) / (10 + n)) for n = 0, 1, …, as in TensorFlow's ExponentialMovingAverage with num_updates. Buffers are not averaged:
+// the averaged model has the model's current buffers.
 
 #include <optional>
 #include <vector>

@@ -28,7 +28,7 @@ struct RmspropOptions {
 
 // The state of one parameter; undefined before its first gradient.
 struct RmspropState {
-  torch::Tensor step;  // float32 scalar on the parameter's device; only Python uses it
+  torch::Tensor step;  // float32 scalar on the parameter's device; for Python's RMSprop, not used here
   torch::Tensor square_avg;
   torch::Tensor momentum_buffer;  // undefined without momentum
   torch::Tensor grad_avg;         // undefined unless centered

@@ -76,7 +76,7 @@ std::vector<ClassMetric>& modifiable_class_metrics() {
   return metrics;
 }
 
-// The probability of the most probable class of each sample, at least in float32; 0 if an output is not a number.
+// The probability of the most probable class of each sample, in float32 or float64; 0 if an output is NaN.
 torch::Tensor confidence_of(const torch::Tensor& outputs) {
   const auto dtype = c10::promoteTypes(outputs.scalar_type(), torch::kFloat32);
   return outputs.to(dtype).softmax(1).amax(1).nan_to_num(/*nan=*/0);

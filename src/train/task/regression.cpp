@@ -102,7 +102,7 @@ class RegressionMeter : public ValidationMeter {
   }
 
   torch::Tensor offset_;
-  int64_t stride_ = 1;          // number of batches from one with points to the next
+  int64_t stride_ = 1;          // only every stride_-th batch has points
   torch::Tensor sums_;          // float64 [batches][|error|, error², shifted target, its square][numbers]
   torch::Tensor points_;        // float32 [every stride_-th batch][some of its samples][target, prediction][numbers]
   torch::Tensor point_counts_;  // int64 [every stride_-th batch]: its number of points
