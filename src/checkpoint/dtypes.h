@@ -16,7 +16,7 @@ namespace trainer::checkpoint {
 struct Dtype {
   torch::ScalarType type;
   const char* name;         // torch.float32
-  const char* storage;      // torch.FloatStorage; without one, tensors view a storage of bytes and name their dtype
+  const char* storage;      // torch.FloatStorage; nullptr: tensors view a storage of bytes and name their dtype
   const char* safetensors;  // F32
 };
 

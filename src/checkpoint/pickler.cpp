@@ -113,7 +113,8 @@ class Pickler {
   // Like Tensor.__reduce_ex__ in torch/_tensor.py.
   void value(const torch::Tensor& tensor) {
     TORCH_CHECK(tensor.defined() && tensor.is_cpu() && tensor.layout() == torch::kStrided && !tensor.is_conj() && !tensor.is_neg(),
-                "only plain tensors on the CPU can be written");
+                "only dense (strided) tensors on the CPU without a conjugate or negative bit can be written; convert them with to_dense(), "
+                "cpu(), resolve_conj() or resolve_neg()");
     const auto* dtype = find_dtype(tensor.scalar_type());
     TORCH_CHECK(dtype != nullptr, "tensors of ", tensor.scalar_type(), " cannot be written");
     global("torch._utils", dtype->storage != nullptr ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3");
@@ -136,7 +137,8 @@ class Pickler {
     const auto& memory = tensor.storage();
     const auto [entry, is_new] =
         storages_.try_emplace(memory.unsafeGetStorageImpl(), StorageEntry{result_.storages.size(), tensor.scalar_type()});
-    TORCH_CHECK(entry->second.dtype == tensor.scalar_type(), "tensors of different dtypes that share memory cannot be written");
+    TORCH_CHECK(entry->second.dtype == tensor.scalar_type(),
+                "tensors of different dtypes that share memory cannot be written; write a clone() of one of them");
     const auto num_elements = memory.nbytes() / tensor.itemsize();
     const auto size = num_elements * tensor.itemsize();
     if (is_new) result_.storages.push_back({memory.data(), size});

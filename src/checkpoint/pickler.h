@@ -12,7 +12,7 @@
 namespace trainer::checkpoint {
 
 struct Pickle {
-  // Memory that tensors of the tree view; the tree must outlive this.
+  // Memory that tensors of the tree view; the tree must outlive the Storage.
   struct Storage {
     const void* data;
     size_t size;  // bytes

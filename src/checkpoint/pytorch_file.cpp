@@ -124,7 +124,7 @@ state::Tree read_pytorch_file(std::span<const uint8_t> bytes, const std::string&
   return TorchZip(bytes, source).read();
 }
 
-// Values are written in native byte order.
+// write_pytorch_file() writes the storages unchanged, and states that they are little-endian.
 static_assert(std::endian::native == std::endian::little);
 
 // Writes the entries of torch.save, in its order.

@@ -48,7 +48,7 @@ state::Tree load(std::span<const uint8_t> bytes, const std::string& source) {
   if (text.starts_with(kLegacyMagic)) return read_legacy_file(bytes, source);
   if (text.front() == kPickle) {
     refuse(source, "is a Python pickle, which can execute arbitrary code, and is not in the format of torch.save",
-           "save it with torch.save");
+           "save its content with torch.save");
   }
   refuse(source, "is neither a file of torch.save nor a safetensors file: it begins with the bytes " + in_quotes(text.substr(0, 16)),
          "give a file of one of these formats");
@@ -108,7 +108,7 @@ class LegacyFile {
     }
   }
 
-  // The content of the storages follows the pickle programs, so the rest of the file limits their size.
+  // The content of the storages follows the pickle programs, so none of them can be larger than the rest of the file.
   torch::Storage find_storage(std::string_view key, uint64_t num_elements, uint64_t size) {
     const auto known = storages_.find(key);
     if (known != storages_.end()) {

@@ -51,7 +51,7 @@ Budget::Budget(size_t file_size, std::string source) : source_(std::move(source)
 void Budget::take(size_t bytes) {
   if (bytes > left_) {
     refuse(source_, "would need more than " + format_bytes(limit_) + " of memory, which is too much for a file of its size",
-           "if you trust its source, save it again without large lists of numbers");
+           "if you trust its source, save it again with tensors instead of long lists of numbers");
   }
   left_ -= bytes;
 }

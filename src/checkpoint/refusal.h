@@ -24,11 +24,11 @@ MappedFile map_file(const std::filesystem::path& path);
 
 // Limits the memory that reading a file may allocate, because a few bytes of a damaged or hostile file can request a lot of memory.
 
-// The limit in bytes: four times the file's size, plus 64 times its size but at most 16 MiB, because many small values need more memory
-// than their part of the file.
+// The limit in bytes: 4 * file_size + min(64 * file_size, 16 MiB). The second term is for files with many small values, each of which needs
+// more memory than bytes in the file.
 size_t max_allocation(size_t file_size);
 
-// Counts what a reader is about to allocate.
+// Counts the bytes that are allocated while one file is read.
 class Budget {
  public:
   Budget(size_t file_size, std::string source);

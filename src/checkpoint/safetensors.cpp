@@ -37,8 +37,8 @@ std::vector<Named> sorted(const state::Dict& tensors) {
     TORCH_CHECK(name != nullptr && tensor != nullptr && tensor->is_cpu(), "a safetensors file can contain only named tensors on the CPU");
     const auto* dtype = find_dtype(tensor->scalar_type());
     if (dtype == nullptr || dtype->safetensors == nullptr) {
-      throw CheckpointError(fmt::format("{}: safetensors files cannot contain tensors of {}; write PyTorch's format instead", *name,
-                                        toString(tensor->scalar_type())));
+      throw CheckpointError(fmt::format("{}: safetensors files cannot contain tensors of {}; use PyTorch's format (--format state_dict)",
+                                        *name, toString(tensor->scalar_type())));
     }
     result.push_back({*name, *tensor, dtype});
   }
@@ -64,7 +64,7 @@ void check_not_shared(const std::vector<Named>& tensors) {
       order, [](const Named* left, const Named* right) { return range_of(right->tensor).first < range_of(left->tensor).second; });
   if (overlap == order.end()) return;
   throw CheckpointError(
-      fmt::format("{} and {} share memory, which a safetensors file cannot represent; omit one of them, or write PyTorch's format instead",
+      fmt::format("{} and {} share memory, which a safetensors file cannot represent; use PyTorch's format (--format state_dict)",
                   overlap[0]->name, overlap[1]->name));
 }
 
@@ -89,7 +89,7 @@ void write_safetensors(const Safetensors& content, Output& output) {
   check_not_shared(tensors);
   const auto header = header_of(tensors, content.metadata);
   TORCH_CHECK(header.size() <= kMaxSafetensorsHeader, "the header of a safetensors file would have ", header.size(), " bytes, but at most ",
-              kMaxSafetensorsHeader, " are allowed; write PyTorch's format instead");
+              kMaxSafetensorsHeader, " are allowed; use PyTorch's format (--format state_dict)");
   std::string start;
   append(start, uint64_t{header.size()});
   start += header;
@@ -243,8 +243,8 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
   Tensor& tensor() { return header_.tensors.back(); }
 
   [[noreturn]] void unexpected(const std::string& what) const {
-    refuse(source_, fmt::format("its header contains {} where the format does not allow it, at {}", what, in_quotes(key_)),
-           "save it again with the safetensors package");
+    refuse(source_, fmt::format("its header contains {} at {}, which the format does not allow", what, in_quotes(key_)),
+           "save it again with Python's safetensors package");
   }
 
   const std::string& source_;

@@ -22,20 +22,20 @@ struct Safetensors {
   std::map<std::string, std::string> metadata;
 };
 
-// Tensors must be on the CPU; tensors that are not contiguous are copied, one at a time. Values are written in the order of the Python
-// package: widest dtype first, then by name. Throws CheckpointError if tensors share memory, as that package does, and for a dtype that the
-// format does not support.
+// Tensors must be on the CPU; tensors that are not contiguous are copied, one at a time. Values are written in the order of Python's
+// safetensors package: widest dtype first, then by name. Throws CheckpointError if tensors share memory (which that package refuses too),
+// and for a dtype that the format does not support.
 void write_safetensors(const Safetensors& content, Output& output);
 
-// Tensors are in the order of the header and own their memory. Throws CheckpointError, which names the file, if it is not a
-// complete safetensors file. Allocates at most max_allocation() (refusal.h).
+// Tensors are in the order of the header and own their memory. Throws CheckpointError, which names the file, if the file is not a complete
+// safetensors file. Allocates at most max_allocation() (refusal.h).
 Safetensors read_safetensors(const std::filesystem::path& path);
 // Reads the same from memory; `source` states in messages where the bytes came from.
 Safetensors read_safetensors(std::span<const uint8_t> bytes, const std::string& source);
 
 // The header of a safetensors file.
 
-// The format's limit for the header's length in bytes, which keeps readers from parsing for minutes.
+// The format's limit for the header's length in bytes, which limits the time for parsing it.
 inline constexpr uint64_t kMaxSafetensorsHeader = 100'000'000;
 
 struct SafetensorsHeader {

@@ -26,7 +26,7 @@ class Saver::Copy {
   explicit Copy(bool pin_memory) : pin_memory_(pin_memory) {}
 
   // Allocates a buffer for each of `tensors` unless fitting buffers exist. `touch`: also writes to new buffers, so that the system provides
-  // their pages.
+  // their pages now and not during the first copy.
   void fit(const std::vector<torch::Tensor>& tensors, bool touch) {
     if (std::ranges::equal(tensors, buffers_, have_same_format)) return;
     buffers_.clear();

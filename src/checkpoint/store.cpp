@@ -100,7 +100,7 @@ std::vector<fs::path> Store::link_written(int64_t step, bool is_best) {
     return remove_old(step);
   } catch (const fs::filesystem_error& error) {
     throw CheckpointError(
-        fmt::format("cannot create links to {} or remove old checkpoints: {}; check the permissions and the file system of this folder",
+        fmt::format("cannot create links to {} or remove old checkpoints: {}; check the permissions and the file system of its folder",
                     file_of(step).string(), error.code().message()));
   }
 }

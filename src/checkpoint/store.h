@@ -28,21 +28,21 @@ struct Written {
 class Store {
  public:
   // Creates the folder if needed, and removes incomplete files that a killed process has left. Throws CheckpointError if the folder is not
-  // writable. `files` must outlive the store: the name of each file that the store writes is added to it, and only checkpoints that it
-  // contains are removed. If it is null, all checkpoints in the folder may be removed.
+  // writable. `files` must outlive the store, which adds the name of each file that it writes to `files`, and removes only checkpoints that
+  // `files` contains. If `files` is null, all checkpoints in the folder may be removed.
   Store(std::filesystem::path folder, int64_t keep_last, WrittenFiles* files = nullptr);
 
   // "<folder>/step_00001950.pt".
   std::filesystem::path file_of(int64_t step) const;
   // Writes step_….pt durably and links last.pt to it, and also best.pt if `is_best`. Then removes older checkpoints except the best one, so
-  // that `keep_last` complete ones remain. Checkpoints of later steps, which a run could not read and therefore resumed from an earlier
-  // one, are neither counted nor removed. The tensors must be on the CPU. If this throws Error, the previous checkpoints still exist.
+  // that `keep_last` complete ones remain. Checkpoints of later steps are neither counted nor removed: a run that could not read them has
+  // resumed from an earlier one. The tensors must be on the CPU. If this throws Error, the previous checkpoints still exist.
   Written write(const state::Tree& tree, int64_t step, bool is_best);
-  // Links to the file of that step as write() does, and removes and returns older checkpoints. Used after the file was written by a process
+  // Links to the file of that step as write() does, and removes and returns older checkpoints. For a file that was written by a process
   // that may have been killed before it created the links. Throws CheckpointError.
   std::vector<std::filesystem::path> link_written(int64_t step, bool is_best);
-  // Returns false if best.pt exists. If not, makes it a hard link to `file`, which is in another folder, or a copy if that is not possible.
-  // Throws std::filesystem::filesystem_error.
+  // Returns false if best.pt exists. Otherwise creates best.pt as a hard link to `file`, which is in another folder, or as a copy if a hard
+  // link is not possible. Throws std::filesystem::filesystem_error.
   bool set_first_best(const std::filesystem::path& file) const;
 
  private:

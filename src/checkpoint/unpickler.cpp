@@ -97,7 +97,7 @@ class Unpickler {
     return ids;
   }
 
-  // If the instruction makes an object from the program's bytes alone, returns it; nullopt for other instructions.
+  // If the instruction makes an object from the program's bytes alone, returns the object; nullopt for other instructions.
   std::optional<ObjectId> constant(Opcode opcode) {
     switch (opcode) {
       case Opcode::kNone:
@@ -146,7 +146,7 @@ class Unpickler {
     return static_cast<int64_t>(value);
   }
 
-  // If the instruction makes or finds an object using earlier objects, returns it; nullopt for other instructions.
+  // If the instruction makes an object from earlier objects or finds one, returns the object; nullopt for other instructions.
   std::optional<ObjectId> derived(Opcode opcode) {
     switch (opcode) {
       case Opcode::kTuple:
@@ -230,7 +230,8 @@ class Unpickler {
     }
   }
 
-  // Pickle programs number memo entries from 0 and need at least two bytes for each entry, which limits the index.
+  // Pickle programs number memo entries from 0 and need at least two bytes for each entry, so a larger index is not valid and would only
+  // request memory.
   void put(size_t index) {
     if (index >= program_.size() / 2) throw PickleError(fmt::format("stores an object under the index {}, which is too large", index));
     while (memo_.size() <= index) push(memo_, kNothing, budget_);
@@ -269,8 +270,7 @@ Unpickled unpickle(std::span<const uint8_t> bytes, const std::string& source, St
   } catch (const PickleEndError& error) {
     refuse_damaged(where(), error.what());
   } catch (const PickleError& error) {
-    refuse(where(), error.what(),
-           "save a dictionary of tensors, numbers, strings, lists and dictionaries with torch.save, such as a state_dict");
+    refuse(where(), error.what(), error.fix());
   }
 }
 
@@ -327,7 +327,7 @@ Storage load_storage(const Objects& objects, ObjectId id, StorageIds ids, const 
   const size_t element_size = type.dtype != nullptr ? c10::elementSize(type.dtype->type) : 1;
   int64_t size = 0;
   if (num_elements < 0 || __builtin_mul_overflow(num_elements, element_size, &size)) {
-    throw PickleError(fmt::format("refers to a storage of {} elements", num_elements));
+    throw PickleError(fmt::format("refers to a storage of {} elements, which is not possible", num_elements));
   }
   int64_t first = 0;
   int64_t count = num_elements;
@@ -517,11 +517,15 @@ class Caller {
     return *value;
   }
 
-  // Refuses attributes that plain tensors do not have.
-  void expect_empty(ObjectId id, const char* what) const {
+  // Refuses a tensor with attributes that a state::Tree cannot contain. `what`: their name.
+  void expect_empty(ObjectId id, const char* what, const char* fix = PickleError::kSaveData) const {
     const auto* dict = std::get_if<Dict>(&objects_[id]);
     if (id != Objects::kNone && (dict == nullptr || !dict->contents.empty()))
-      throw PickleError(fmt::format("makes a tensor with {}", what));
+      throw PickleError(fmt::format("makes a tensor with {}", what), fix);
+  }
+
+  void expect_no_metadata(ObjectId id) const {
+    expect_empty(id, "metadata, such as a conjugate or negative bit", "call resolve_conj() and resolve_neg() on it before torch.save");
   }
 
   // Arguments: none, or, from Python 2, one list of [key, value] pairs.
@@ -531,7 +535,8 @@ class Caller {
     if (arguments.size() == 1) {
       for (const auto item : get<List>(arguments[0]).elements) {
         const auto& pair = get<List>(item).elements;
-        if (pair.size() != 2) throw PickleError(fmt::format("makes an OrderedDict with an item of {} parts", pair.size()));
+        if (pair.size() != 2)
+          throw PickleError(fmt::format("makes an OrderedDict with an item of {} elements, not a key and a value", pair.size()));
         for (const auto id : pair) push(dict.contents, id, budget_);
       }
     }
@@ -552,7 +557,7 @@ class Caller {
     expect_count(arguments, 7, 8);
     const auto dtype = get<Global>(arguments[6]);
     if (dtype.kind != Global::Kind::kDtype) throw PickleError("makes a tensor without a dtype");
-    if (arguments.size() == 8) expect_empty(arguments[7], "metadata");
+    if (arguments.size() == 8) expect_no_metadata(arguments[7]);
     return rebuild_tensor_v2(arguments.first(6), dtype.dtype);
   }
 
@@ -561,7 +566,7 @@ class Caller {
     expect_count(arguments, 6, 7);
     get<bool>(arguments[4]);
     expect_empty(arguments[5], "hooks");
-    if (arguments.size() == 7) expect_empty(arguments[6], "metadata, such as that of conjugated tensors");
+    if (arguments.size() == 7) expect_no_metadata(arguments[6]);
     return make_tensor(arguments.first(4), dtype);
   }
 
@@ -593,7 +598,8 @@ class Caller {
 
   std::vector<int64_t> integers(ObjectId id) {
     const auto& elements = get<Tuple>(id).elements;
-    if (elements.size() > kMaxDimensions) throw PickleError(fmt::format("makes a tensor of {} dimensions", elements.size()));
+    if (elements.size() > kMaxDimensions)
+      throw PickleError(fmt::format("makes a tensor of {} dimensions, but at most {} are possible", elements.size(), kMaxDimensions));
     std::vector<int64_t> values;
     for (const auto element : elements) values.push_back(get<int64_t>(element));
     return values;
@@ -622,8 +628,10 @@ class Caller {
   void check_copy(const std::vector<int64_t>& sizes, size_t element_size) const {
     const auto num_bytes = num_bytes_of(sizes, element_size);
     if (!num_bytes || *num_bytes > budget_.limit()) {
-      throw PickleError(fmt::format("makes a tensor of sizes [{}] by repeating few bytes, and a copy of it would need too much memory",
-                                    fmt::join(sizes, ", ")));
+      throw PickleError(fmt::format("makes a tensor of sizes [{}] whose elements share memory (as after expand()), and a copy of it would "
+                                    "need too much memory",
+                                    fmt::join(sizes, ", ")),
+                        "call contiguous() on it before torch.save");
     }
   }
 

@@ -125,7 +125,7 @@ using StorageLoader = std::function<torch::Storage(std::string_view key, uint64_
 // Throws PickleError if the id is not that of a storage, or if a view reaches beyond its storage.
 Storage load_storage(const Objects& objects, ObjectId id, StorageIds ids, const StorageLoader& load);
 
-// Allocates uninitialized memory, and takes it and the memory of an entry in a map of storages from `budget`.
+// Allocates uninitialized memory. Takes this memory, and that of an entry in the caller's map of storages, from `budget`.
 torch::Storage allocate_storage(uint64_t size, Budget& budget);
 
 struct Unpickled {
@@ -140,10 +140,18 @@ Unpickled unpickle(std::span<const uint8_t> bytes, const std::string& source, St
 
 // The functions and classes that a pickle program may use, and their effects.
 
-// States what is wrong in a pickle program. The caller that runs the program adds the position.
+// States what is wrong in a pickle program, and what the user can do. unpickle() adds the position in the program.
 class PickleError : public std::runtime_error {
  public:
-  using std::runtime_error::runtime_error;
+  static constexpr const char* kSaveData =
+      "save a dictionary of tensors, numbers, strings, lists and dictionaries with torch.save, such as a state_dict";
+
+  explicit PickleError(const std::string& what, const char* fix = kSaveData) : std::runtime_error(what), fix_(fix) {}
+
+  const char* fix() const { return fix_; }
+
+ private:
+  const char* fix_;
 };
 
 // The end of a pickle program is missing.

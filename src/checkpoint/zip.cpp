@@ -101,7 +101,7 @@ void ZipReader::read_directory(const Directory& directory, Budget& budget) {
   check_overlaps(budget);
 }
 
-// Returns the header's size.
+// Adds the entry whose header is at the beginning of `rest`, and returns the header's size.
 size_t ZipReader::read_central_header(std::span<const uint8_t> rest, const Directory& directory) {
   const auto here = fmt::format("entry {} of its directory", entries_.size());
   if (rest.size() < kCentralHeaderSize || load<uint32_t>(rest.data()) != kCentralHeader)

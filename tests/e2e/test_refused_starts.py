@@ -51,8 +51,8 @@ class RefusedStartsTest(ProgramCase):
             (["--resume", empty], 2,
              f"error: --resume {empty}: this folder contains no checkpoint; give the folder of a run that has saved one, or a file"),
             (["dataloader.batch_size=2000"], 2,
-             "error: command line: dataloader.batch_size: 1024 training samples are fewer than one batch of 2000; lower it, or set "
-             "dataloader.drop_last: false"),
+             "error: command line: dataloader.batch_size: 1024 training samples are fewer than one batch of 2000; lower batch_size, or "
+             "set dataloader.drop_last: false"),
             (["model={name: resnet18}", "dataset={name: synthetic, num_train: 15}", "loss={name: cross_entropy}", "dataloader.batch_size=7",
               "dataloader.drop_last=false"], 2,
              "error: command line: dataloader.drop_last: the last batch of an epoch has only one image, so the batch normalisation "

@@ -60,7 +60,7 @@ class TrainingTest(FakeGpuCase):
             with self.subTest(text):
                 run = self.call("--config", CONFIG, "--run-dir", self.folder / "refused", *SMALL, *overrides, "runtime.cuda_graph=on")
                 self.assertEqual(run.returncode, 2, run.stderr)
-                self.assertIn(f"error: runtime.cuda_graph: on needs {text}; change these settings, or set runtime.cuda_graph: auto\n", run.stderr)
+                self.assertIn(f"error: runtime.cuda_graph: on needs {text}; change this, or set runtime.cuda_graph: auto\n", run.stderr)
                 self.assertNotIn("cudaGraphLaunch", self.count(*SMALL, *overrides, "runtime.cuda_graph=auto")[0]["counts"])
 
     def test_cudnn_does_not_search_for_a_last_batch_that_is_smaller(self):

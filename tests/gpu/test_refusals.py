@@ -42,8 +42,8 @@ class RefusalsTest(GpuCase):
     def test_out_of_memory(self):
         run = self.start(*LARGE_OUTPUTS)
         self.assertEqual((run.status, run.devices()), (1, ["cuda:0"]), run.err)
-        self.assertIn("error: out of memory in step 0 at batch_size 1000000; lower dataloader.batch_size and raise "
-                      "training.accumulation_steps by the same factor\n", run.err)
+        self.assertIn("error: out of memory in step 0 at batch_size 1000000; raise training.accumulation_steps, and unless "
+                      "dataloader.global_batch_size is set, lower dataloader.batch_size by the same factor\n", run.err)
 
 
 if __name__ == "__main__":

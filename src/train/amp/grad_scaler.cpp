@@ -47,7 +47,9 @@ bool GradScaler::step(torch::optim::Optimizer& optimizer) {
     optimizer.step();
     return true;
   }
-  TORCH_CHECK(!has_stepped_, "GradScaler::step: called twice since the last update(); each optimizer needs a scaler of its own");
+  TORCH_CHECK(!has_stepped_,
+              "GradScaler::step: called twice since the last update(); call update() after each step, and use a separate GradScaler for "
+              "each optimizer");
   has_stepped_ = true;
   if (!is_unscaled_) {
     std::vector<torch::Tensor> parameters;

@@ -15,7 +15,7 @@ namespace trainer::engine {
 
 class Checkpoints {
  public:
-  // Set on the rank that writes checkpoints.
+  // The members are set only on the rank that writes checkpoints.
   struct Target {
     checkpoint::Saver* saver = nullptr;  // null: nothing is written
     // Adds the entries that come from outside the engine.
@@ -29,8 +29,8 @@ class Checkpoints {
   // the same tree. Throws CheckpointError.
   void load(const state::View& view);
   // To be called after load(). If `file` is a checkpoint of this run's own store, creates its links and removes old checkpoints, because a
-  // process that was killed after it wrote the file may not have done so, and returns the event of this checkpoint with NaN for the unknown
-  // durations. Returns nullopt for other files. Throws CheckpointError.
+  // process that was killed after it wrote the file may not have done so. Then returns the event of this checkpoint, with NaN for its
+  // unknown durations; returns nullopt for other files. Throws CheckpointError.
   std::optional<reporting::CheckpointEvent> adopt(const std::filesystem::path& file);
 
   // Collective: saves the run between two steps; the file is written while training continues.

@@ -16,7 +16,8 @@ std::string text_of(const std::exception& error) {
   return is_of_gpu ? distributed::first_line(error) : distributed::message_of(error);
 }
 
-// Returns the error that the device itself reports, because the error of a later call has another message; empty if the device works.
+// Returns the error that the device itself reports; empty if the device works. A call after the failure, such as one of cuDNN, may throw an
+// error with another message.
 std::string failure_of(const torch::Device& device) {
   if (device.is_cpu()) return "";
   try {
@@ -44,13 +45,14 @@ std::string describe_failure(const std::exception& error, const Parts& parts) {
   }
   if (activity.phase == distributed::Phase::kStartUp) {
     return fmt::format(
-        "out of memory during start-up, with {} training samples and batch_size {}; lower dataloader.batch_size, or choose a smaller data "
-        "set",
+        "out of memory during start-up, with {} training samples and batch_size {}; lower dataloader.batch_size (or "
+        "dataloader.global_batch_size), or choose a smaller data set",
         parts.train.samples.size(), parts.plan.batch_size);
   }
   return fmt::format(
-      "out of memory in {} at batch_size {}; lower dataloader.batch_size and raise training.accumulation_steps by the same factor", where,
-      parts.plan.batch_size);
+      "out of memory in {} at batch_size {}; raise training.accumulation_steps, and unless dataloader.global_batch_size is set, lower "
+      "dataloader.batch_size by the same factor",
+      where, parts.plan.batch_size);
 }
 
 }  // namespace trainer::engine

@@ -17,9 +17,9 @@ namespace trainer::engine {
 // nullopt if no element is finite. Waits for the device.
 std::optional<reporting::Histogram> make_histogram(const std::string& name, const torch::Tensor& tensor);
 
-// After the last step of every `every_epochs`-th epoch, reports histograms of the parameters after this step and of its gradients, summed
-// over the ranks and unscaled, before they are clipped. They are the same on all ranks, so only one rank needs this hook. Does not change
-// training.
+// After the last step of every `every_epochs`-th epoch, reports histograms of the parameters after this step, and of the gradients of this
+// step (summed over the ranks and unscaled, but not yet clipped). The histograms are the same on all ranks, so only one rank needs this
+// hook. Does not change training.
 class Histograms final : public TrainingHook {
  public:
   // All arguments must outlive this object. `part`: the part of an epoch that is being trained at the time of a call.

@@ -100,11 +100,11 @@ std::string NonFiniteSteps::describe(const StepRecord& record, int64_t seen_at) 
           (record.first_non_finite.empty() ? "a sum of gradients that are finite on each rank" : record.first_non_finite);
   if (record.world_size > 1 && !record.first_non_finite.empty()) text += fmt::format(" on rank {}", record.rank);
   if (!record.repeats) text += ", which was finite when the step was repeated";
-  text += "; the step is skipped" + save(record);
-  if (num_in_row_ >= kMostInRow) text += fmt::format(", the {}th in a row", num_in_row_);
+  text += num_in_row_ >= kMostInRow ? fmt::format("; the step, the {}th in a row, is skipped", num_in_row_) : "; the step is skipped";
+  text += save(record);
   if (policy_ == OnNonFinite::kSkip && num_in_row_ < kMostInRow) return text;
   if (!record.repeats)
-    return text + "; a value that is not finite only once indicates a fault of the memory or the GPU of that host; test them";
+    return text + "; a different result of the same computation indicates a fault of the memory or the GPU of that host; test them";
   return text + "; lower optimizer.lr, add lr_scheduler.warmup_steps, or set training.max_grad_norm";
 }
 

@@ -59,8 +59,8 @@ class NonFiniteSteps {
   // `parts` and `train_step` must outlive this object. If `save` is empty, steps are not saved.
   NonFiniteSteps(OnNonFinite policy, Parts& parts, TrainStep& train_step, Save save);
 
-  // Whether check() must be called after every step. If not (on a GPU), a call at the end of each logging interval is enough, because the
-  // steps after a non-finite one change nothing.
+  // Whether check() must be called after every step. If not (on a GPU with OnNonFinite::kStop), a call at the end of each logging interval
+  // is enough, because the steps after a non-finite one change nothing.
   bool checks_each_step() const;
 
   // Collective, to be called after the update of step `step` of `part`; waits for the device. If a step was not finite, undoes it, and

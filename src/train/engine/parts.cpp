@@ -74,7 +74,8 @@ DataSource::DataSource(Samples those, const SourceOptions& options, const device
   auto of_loader = of_batches;
   if (group) {
     of_loader.prefetch *= group->size();
-    // The loader's batches are copied into the messages that are sent.
+    // SharedBatches copies the loader's batches into messages before the device gets them, so only the messages need pinned memory and copy
+    // events.
     of_loader.pin_memory = false;
     of_loader.make_copy_event = {};
   }
@@ -88,9 +89,10 @@ DataSource::DataSource(Samples those, const SourceOptions& options, const device
     }
   } catch (const std::exception& error) {
     if (!is_out_of_memory(error)) throw;
-    throw Error(fmt::format("out of memory for {} of batch_size {}; lower dataloader.batch_size or dataloader.prefetch",
-                            counted(data::num_buffers(of_loader.num_workers, of_loader.prefetch), "batch", "batches"),
-                            of_batches.batch_size));
+    throw Error(
+        fmt::format("out of memory for {} of batch_size {}; lower dataloader.prefetch or the batch size (dataloader.batch_size, "
+                    "dataloader.global_batch_size or validation.batch_size)",
+                    counted(data::num_buffers(of_loader.num_workers, of_loader.prefetch), "batch", "batches"), of_batches.batch_size));
   }
 }
 

@@ -81,7 +81,8 @@ class Samples {
   // The shape of a stored sample. The network's input may have another shape: that of cached features.
   const std::vector<int64_t>& stored_shape() const { return files_ ? files_->info().shape : info_.shape; }
   const data::ImageDecoding& stored_decoding() const { return files_ ? files_->info().decoding : info_.decoding; }
-  // To be called only on a rank that reads the samples. files() are all samples that were opened, dataset() those that are used.
+  // To be called only on a rank that reads the samples. files(): all samples that were opened. dataset(): those of them that belong to this
+  // part (training or validation), or their cached features.
   const data::Dataset& files() const { return *files_; }
   const data::Dataset& dataset() const { return *used_; }
 
@@ -136,9 +137,9 @@ struct DataSource {
 struct DataOptions {
   PlanOptions plan = {};
   SourceOptions train = {};       // without the batch size, which follows from the plan
-  SourceOptions validation = {};  // with the largest batch size
+  SourceOptions validation = {};  // with the batch size, which is lowered to the number of samples
   std::vector<ComponentConfig> batch_transforms = {};
-  int64_t num_unmixed_epochs = 0;  // at the end of the run: epochs without batch transforms
+  int64_t num_unmixed_epochs = 0;  // number of epochs without batch transforms, at the end of the run
 };
 
 // Makes the schedule of a run.
@@ -156,7 +157,7 @@ struct Data {
   std::optional<DataSource> validation;           // empty if the run does not validate
   std::unique_ptr<data::ShardedSampler> sampler;  // null where another rank reads
   std::unique_ptr<data::BatchMixer> batch_mixer;  // null without batch transforms
-  int64_t num_unmixed_epochs = 0;                 // at the end of the run: epochs without mixing
+  int64_t num_unmixed_epochs = 0;                 // number of epochs without batch transforms, at the end of the run
   int64_t loaded_epoch = 0;                       // the epoch of the batches that begin() has started to load
 
   // The samples of a rank from the first batch of step `step` to the end of `part`. Only on a rank that reads the data.

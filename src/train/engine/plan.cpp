@@ -14,7 +14,8 @@ namespace {
 
 constexpr int64_t kDefaultBatchSize = 128;
 
-// The largest number of samples in a step, and of steps. It is above those of any real training, and sums of such numbers do not overflow.
+// The largest number of samples in a step, and of steps. Larger than in any real training, but small enough that sums of such numbers do
+// not overflow.
 constexpr int64_t kMost = int64_t{1} << 50;
 
 int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0 ? 1 : 0); }
@@ -79,7 +80,7 @@ int64_t total_steps_of(const PlanOptions& options, int64_t steps_per_epoch) {
   if (total) return *total;
   throw OptionError(
       steps ? "steps" : "epochs",
-      fmt::format("{} more than {} steps; lower it, and limit the time of a run with training.max_minutes",
+      fmt::format("{} more than {} steps; lower this value, and limit the time of a run with training.max_minutes",
                   steps ? fmt::format("{} is", *steps) : fmt::format("{} epochs of {} steps are", *epochs, steps_per_epoch), kMost));
 }
 
@@ -109,17 +110,17 @@ Plan make_plan(const PlanOptions& options, int64_t samples_per_epoch, int world_
   plan.steps_per_epoch = ceil_div(plan.batches_per_epoch, plan.accumulation_steps);
   if (plan.batches_per_epoch == 0) {
     if (plan.shards == data::Shards::kDrop && end_of_epoch(plan, 0) == 0) {
-      throw OptionError(
-          "shards", fmt::format("drop leaves no sample for an epoch, because {} training samples are fewer than the {} ranks; set it to "
-                                "pad, which repeats samples, or to exact",
-                                samples_per_epoch, world_size));
+      throw OptionError("shards",
+                        fmt::format("drop leaves no sample for an epoch, because {} training samples are fewer than the {} ranks; choose "
+                                    "pad, which repeats samples, or exact",
+                                    samples_per_epoch, world_size));
     }
     const bool is_global = options.global_batch_size.has_value();
     const auto ranks = world_size == 1 || is_global ? "" : fmt::format(" on each of {} ranks", world_size);
     const auto size = is_global ? ceil_div(plan.global_batch_size, plan.accumulation_steps) : plan.batch_size;
     throw OptionError(size_member(options),
                       fmt::format("{} training samples are fewer than one batch of {}{}; {}set dataloader.drop_last: false",
-                                  samples_per_epoch, size, ranks, size > 1 ? "lower it, or " : ""));
+                                  samples_per_epoch, size, ranks, size > 1 ? fmt::format("lower {}, or ", size_member(options)) : ""));
   }
   plan.num_epochs = options.epochs;
   plan.total_steps = total_steps_of(options, plan.steps_per_epoch);

@@ -30,7 +30,7 @@ struct EpochPart {
   int64_t first_step = 0;           // number of its first step since the start of the run
   int64_t first_step_in_epoch = 0;  // counted as if the present number of ranks had trained the whole epoch
   int64_t first_sample = 0;         // position
-  int64_t end_sample = 0;           // position, padded or cut
+  int64_t end_sample = 0;           // position (exclusive), after padding or cutting the order
   int64_t num_batches = 0;          // micro-steps on each rank
   int64_t num_steps = 0;
   bool ends_epoch = true;  // false: training ends after these steps, before the end of the epoch
@@ -70,8 +70,8 @@ int64_t first_batch_of(const Plan& plan, const EpochPart& part, int64_t step);
 int64_t end_sample_of(const Plan& plan, const EpochPart& part, int64_t step);
 int64_t samples_in_step(const Plan& plan, const EpochPart& part, int64_t step);
 std::vector<MicroStep> micro_steps_of(const Plan& plan, const EpochPart& part, int rank, int64_t step);
-// The position of the step in the whole training: the argument of the learning-rate schedule. If the training has a number of epochs, it
-// counts steps with the present number of ranks.
+// The position of the step in the whole training: the argument of the learning-rate schedule. If the training has a number of epochs, the
+// position is counted as if the present number of ranks had done the whole training.
 int64_t schedule_step_of(const Plan& plan, const EpochPart& part, int64_t step);
 
 }  // namespace trainer::engine

@@ -33,8 +33,8 @@ class BatchSource {
   virtual ~BatchSource() = default;
   // Drops the batches of an earlier epoch that were not taken.
   virtual void start_epoch(int64_t epoch, const ShardFor& shard_for) = 0;
-  // This rank's next batch, valid until the next call of next() or start_epoch(); nullptr after its last one. Its copy events are used as
-  // documented at data::DataLoader::next(). Throws DataError on the rank that cannot prepare a sample, and PeerError on the others.
+  // This rank's next batch, valid until the next call of next() or start_epoch(); nullptr after its last one. See data::DataLoader::next()
+  // for its copy event. Throws DataError on the rank that cannot prepare a sample, and PeerError on the others.
   virtual const data::Batch* next() = 0;
   // The number of samples in a full batch of this rank.
   virtual int64_t batch_size() const = 0;
@@ -63,8 +63,8 @@ class LocalBatches final : public BatchSource {
 // While a rank uses a batch, the next one is sent to it. All buffers are allocated in the constructor.
 class SharedBatches final : public BatchSource {
  public:
-  // `group`: two or more ranks. `format`: the tensors of a full batch of one rank, with or without memory. `options`: of these batches;
-  // only make_copy_event and pin_memory are used. `loader`: on the reader, makes batches of the same format without copy events, and must
+  // `group`: two or more ranks. `format`: the tensors of a full batch of one rank, with or without memory. `options`: of these batches
+  // (only make_copy_event and pin_memory matter). `loader`: on the reader, makes batches of the same format without copy events, and must
   // outlive this object; null on the other ranks.
   SharedBatches(std::shared_ptr<distributed::ProcessGroup> group, Distribution distribution, const data::BatchTensors& format,
                 const data::LoaderOptions& options, data::DataLoader* loader);

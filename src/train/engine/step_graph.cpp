@@ -43,7 +43,7 @@ std::unique_ptr<StepGraph> StepGraph::make_if_possible(Parts& parts) {
   if (choice == device::CudaGraphChoice::kOff) return nullptr;
   const auto needed = refusal(parts);
   if (!needed.empty() && choice == device::CudaGraphChoice::kOn) {
-    throw UsageError(fmt::format("runtime.cuda_graph: on needs {}; change these settings, or set runtime.cuda_graph: auto", needed));
+    throw UsageError(fmt::format("runtime.cuda_graph: on needs {}; change this, or set runtime.cuda_graph: auto", needed));
   }
   return needed.empty() ? std::make_unique<StepGraph>(parts) : nullptr;
 }

@@ -122,7 +122,8 @@ void TrainStep::restart() {
   graph_.reset();
   graph_ = StepGraph::make_if_possible(parts_);
   if (graph_) parts_.optimizer->use_lr_tensors();
-  // With several ranks, weights are not cast in advance, because gradients are sent while others are still being computed.
+  // Not with several ranks: with nn::WeightCasts, all gradients are complete only at the end of the backward pass, so none could be sent
+  // while others are still being computed.
   const auto& placement = parts_.placement;
   const bool casts = !placement.device.is_cpu() && placement.autocast_dtype && parts_.ranks.world->size() == 1;
   if (casts) cast_weights_ = nn::trained_weights(*parts_.model);

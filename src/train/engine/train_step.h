@@ -31,7 +31,7 @@ class TrainingHook {
   virtual void after_step(int64_t /*step*/) {}
 };
 
-// Makes sure that a step whose loss or gradients are not finite on any rank changes nothing. On a GPU only step(), scale() and
+// Makes sure that a step whose loss or gradients are not finite on at least one rank changes nothing. On a GPU only step(), scale() and
 // had_non_finite_loss() wait for the device.
 class NonFiniteGuard {
  public:
@@ -42,8 +42,9 @@ class NonFiniteGuard {
   void set_step(int64_t step) { step_.fill_(step); }
   // To be called before a step. Saves the meter. Also saves the model's buffers, except while a non-finite step still has to be undone.
   void begin_step();
-  // Returns the weighted loss of a pass. If a loss of this rank was not finite in this step or, without a GradScaler, in an earlier one,
-  // the result is NaN, and so are the gradients and their sum over the ranks, from which the other ranks detect it.
+  // Returns `weighted_loss`; or NaN if a `loss` of this rank was not finite since the construction or undo(), except in steps for which
+  // found_inf() let the GradScaler lower its scale. NaN makes the gradients and their sum over the ranks NaN, by which the other ranks
+  // detect the failure.
   torch::Tensor mark(const torch::Tensor& weighted_loss, const torch::Tensor& loss);
   // To be called when the gradients are summed and unscaled. Returns 1 if the update must be skipped, else 0, for Optimizer::step. After a
   // step that was not finite, returns 1 for all later steps too, until undo(). But while the GradScaler can still lower its scale, returns
@@ -51,14 +52,14 @@ class NonFiniteGuard {
   // changed), and the meter does not count a loss that is not finite.
   torch::Tensor found_inf();
 
-  // The first step since the construction or undo() whose loss or gradients were not finite on any rank; the same on all ranks. With
-  // float16, only steps at a loss scale of at most 1 count, because above it the GradScaler lowers the scale.
+  // The first step since the construction or undo() whose loss or gradients were not finite on at least one rank; the result is the same on
+  // all ranks. With float16, only steps at a loss scale of at most 1 count, because above it the GradScaler lowers the scale.
   std::optional<int64_t> step() const;
   // The loss scale of that step; empty without a GradScaler.
   std::optional<double> scale() const;
   // Whether a loss of this rank was not finite since the construction or undo().
   bool had_non_finite_loss() const;
-  // Restores the meter to before the last step, and the model's buffers to before step number step().
+  // Restores the state of the meter before the last step, and that of the model's buffers before step number step().
   void undo();
 
  private:

@@ -1,5 +1,5 @@
 #pragma once
-// The validations of a run: when they are due, how a network is measured, and what depends on the results (the best validation, early
+// The validations of a run: when they are due, how a network is evaluated, and what depends on the results (the best validation, early
 // stopping, and a learning rate that is reduced on a plateau).
 
 #include <functional>

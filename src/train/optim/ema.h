@@ -1,8 +1,8 @@
 #pragma once
-// The exponential moving average of a model's parameters over its updates: torch.optim.swa_utils.AveragedModel with
-// get_ema_multi_avg_fn. The first update copies the parameters; each later one computes decay * average + (1 - decay) * parameters. With
-// warm-up, decay is min(decay, (1 + n) / (10 + n)) for n = 0, 1, …, as in TensorFlow's ExponentialMovingAverage with num_updates. Buffers
-// are not averaged; the model's buffers are used.
+// The exponential moving average of a model's parameters over its updates: torch.optim.swa_utils.AveragedModel with get_ema_multi_avg_fn.
+// The first update copies the parameters; each later one computes decay * average + (1 - decay) * parameters. With warm-up, decay is
+// min(decay, (1 + n) / (10 + n)) for n = 0, 1, …, as in TensorFlow's ExponentialMovingAverage with num_updates. Buffers are not averaged:
+// the averaged model has the model's current buffers.
 
 #include <optional>
 #include <vector>
@@ -26,8 +26,8 @@ class Ema {
   // Swaps the parameters' values and the averages. A second call restores both bit for bit.
   void swap();
 
-  // AveragedModel's state_dict(): "n_averaged", and the parameters' averages and the model's buffers as "module.<name>". Shares memory
-  // with them.
+  // AveragedModel's state_dict(): "n_averaged", and the parameters' averages and the model's buffers as "module.<name>". Shares memory with
+  // the averages and the buffers.
   state::Tree state() const;
   // Loads what state() or AveragedModel's state_dict() returned; the model's buffers do not change. Throws CheckpointError when an entry is
   // missing or has another shape or dtype; some entries may have been loaded by then.

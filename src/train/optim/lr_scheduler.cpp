@@ -203,8 +203,9 @@ LrSchedule make_lr_schedule(const ComponentConfig& component, const WarmupOption
   const std::shared_ptr<const Schedule> schedule = schedules().make(component);
   const int64_t warmup = options.length(steps_per_epoch);
   if (warmup >= total_steps) {
-    throw OptionError("warmup", fmt::format("the warm-up of {} must be shorter than the training run of {}; shorten it or train longer",
-                                            counted(warmup, "step"), counted(total_steps, "step")));
+    throw OptionError("warmup",
+                      fmt::format("the warm-up of {} must be shorter than the training run of {}; shorten the warm-up or train longer",
+                                  counted(warmup, "step"), counted(total_steps, "step")));
   }
   const auto factor = [schedule, warmup, start = options.start_factor, total_steps, steps_per_epoch](int64_t step) {
     if (step < warmup) return interpolate(start, 1, static_cast<double>(step) / static_cast<double>(warmup));

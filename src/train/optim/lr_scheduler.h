@@ -46,7 +46,7 @@ class Plateau {
 
   // The number of observe() calls so far: `last_epoch` of the scheduler in Python.
   int64_t num_observed() const { return num_observed_; }
-  // Adds the entries of ReduceLROnPlateau's state_dict() except `last_epoch` and the options, and the factor.
+  // Adds the factor, and the entries of ReduceLROnPlateau's state_dict() except `last_epoch` and the options.
   void add_state(state::Dict& state) const;
   // `state`: the entries of add_state(), and `last_epoch`. The state of another schedule is ignored.
   void load_state(const state::View& state);

@@ -71,7 +71,7 @@ constexpr double kEpsilon = 1e-7;
 // Moves the singular values of matrices, [n, rows, columns], towards 1 and keeps their singular vectors. Each step applies
 // a x + b x^3 + c x^5 to the singular values; Jordan et al. chose the coefficients for a steep slope at 0 rather than for convergence to 1.
 torch::Tensor orthogonalise(const torch::Tensor& matrices, int64_t num_steps) {
-  const bool is_tall = matrices.size(1) > matrices.size(2);  // then they are transposed, because the products are [rows, rows]
+  const bool is_tall = matrices.size(1) > matrices.size(2);  // tall matrices are transposed, because the products are [rows, rows]
   auto x = (is_tall ? matrices.mT() : matrices) / (at::linalg_vector_norm(matrices, 2, {1, 2}, /*keepdim=*/true) + kEpsilon);
   for (int64_t step = 0; step < num_steps; ++step) {
     const auto square = at::bmm(x, x.mT());

@@ -33,8 +33,7 @@ std::unique_ptr<Optimizer> make_optimizer(const ComponentConfig& component, std:
 // Returns 1 if any gradient has an infinite or NaN element, else 0, as a float32 scalar on the parameters' device: the `found_inf` of
 // step(). Does not wait for the device.
 torch::Tensor find_non_finite(const std::vector<torch::Tensor>& parameters);
-// Runs `change`, which modifies `tensors`, unless `found_inf` is given and not 0. If it is not 0, the tensors keep their values. Does not
-// wait for a GPU.
+// Runs `change`, which modifies `tensors`. If `found_inf` is given and not 0, the tensors keep their values. Does not wait for a GPU.
 void change_unless(const std::optional<torch::Tensor>& found_inf, const std::vector<torch::Tensor>& tensors,
                    const std::function<void()>& change);
 // The 2-norm of all elements of all tensors (at least one), as a scalar tensor on their device. Does not wait for the device.

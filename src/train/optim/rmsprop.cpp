@@ -22,13 +22,13 @@ struct RmspropOptions {
     keys.add("eps", eps, {.min = 0, .min_excluded = true, .doc = "Added to the denominator."});
     keys.add("weight_decay", weight_decay, {.min = 0, .doc = "L2 penalty: this fraction of the parameter is added to its gradient."});
     keys.add("momentum", momentum, {.min = 0, .max = 1, .max_excluded = true, .doc = "Fraction of the last update that is kept."});
-    keys.add("centered", centered, {.doc = "Divide by the running variance of the gradient instead of the running mean of its square."});
+    keys.add("centered", centered, {.doc = "Use the running variance of the gradient instead of the running mean of its square."});
   }
 };
 
 // The state of one parameter; undefined before its first gradient.
 struct RmspropState {
-  torch::Tensor step;  // float32 scalar on the parameter's device; only Python uses it
+  torch::Tensor step;  // float32 scalar on the parameter's device; for Python's RMSprop, not used here
   torch::Tensor square_avg;
   torch::Tensor momentum_buffer;  // undefined without momentum
   torch::Tensor grad_avg;         // undefined unless centered

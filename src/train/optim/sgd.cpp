@@ -18,7 +18,7 @@ void SgdOptions::describe(KeyTable& keys) {
   keys.refuse("nesterov", [this]() -> std::string {
     if (!nesterov || (momentum > 0 && dampening == 0)) return "";
     return fmt::format(
-        "true needs momentum above 0 and dampening 0, but momentum is {} and dampening {}; change those or set nesterov to "
+        "true needs momentum above 0 and dampening 0, but momentum is {} and dampening {}; change these values or set nesterov to "
         "false",
         momentum, dampening);
   });

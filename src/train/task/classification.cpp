@@ -76,7 +76,7 @@ std::vector<ClassMetric>& modifiable_class_metrics() {
   return metrics;
 }
 
-// The probability of the most probable class of each sample, at least in float32; 0 if an output is not a number.
+// The probability of the most probable class of each sample, in float32 or float64; 0 if an output is NaN.
 torch::Tensor confidence_of(const torch::Tensor& outputs) {
   const auto dtype = c10::promoteTypes(outputs.scalar_type(), torch::kFloat32);
   return outputs.to(dtype).softmax(1).amax(1).nan_to_num(/*nan=*/0);
@@ -202,7 +202,7 @@ class Classification : public Task {
     for (const auto& metric : class_metrics()) {
       if (setup.monitor != "validation/" + metric.info.name || setup.num_classes >= metric.min_classes) continue;
       found.push_back({"checkpoint.monitor",
-                       fmt::format("{} needs {}, but {} has {}; choose validation/{}", setup.monitor,
+                       fmt::format("{} needs at least {}, but {} has {}; choose validation/{}", setup.monitor,
                                    counted(metric.min_classes, "class", "classes"), setup.dataset, setup.num_classes, default_metric())});
     }
     return found;
@@ -235,7 +235,7 @@ std::unique_ptr<Task> make_classification(std::unique_ptr<nn::Loss> loss) {
 
 namespace {
 
-// Precise enough for float32 confidences, and 2^31 samples can be added without overflow.
+// The unit of the summed confidences: precise enough for float32 confidences, and 2^31 samples can be added without overflow.
 constexpr double kUnit = 0x1p-32;
 
 reporting::CalibrationBin make_bin(int64_t count, int64_t hits, int64_t confidence) {
@@ -291,7 +291,7 @@ namespace {
 constexpr int64_t kIndexBits = 32;
 constexpr int64_t kLargestIndex = (int64_t{1} << kIndexBits) - 1;
 
-// The columns of `rows`, [3][any number], with the largest sort keys.
+// The columns of `rows`, [3][any number], with the largest sort keys (row 0).
 torch::Tensor first_ones(const torch::Tensor& rows) {
   const auto order = std::get<1>(rows[0].topk(std::min(kMostMistakes, rows.size(1))));
   return rows.index_select(1, order);
@@ -303,7 +303,7 @@ MistakeList::MistakeList(torch::Device device)
     : kept_(torch::zeros({3, kMostMistakes}, torch::TensorOptions(device).dtype(torch::kInt64))) {}
 
 void MistakeList::add(const torch::Tensor& confidence, const torch::Tensor& predicted, const torch::Tensor& labels, int64_t first_index) {
-  // Non-negative floats have the same order as their bits.
+  // Non-negative floats have the same order as their bits, read as integers.
   const auto bits = confidence.to(torch::kFloat32).contiguous().view(torch::kInt32).to(torch::kInt64);
   const auto complements = at::arange(kLargestIndex - first_index, kLargestIndex - first_index - labels.size(0), -1, labels.options());
   const auto keys = (bits * (kLargestIndex + 1) + complements) * predicted.ne(labels);

@@ -24,8 +24,9 @@ class CalibrationMeter {
   // Collective: sums over the ranks of `group`, and waits for the device. To be called once.
   void reduce(const distributed::ProcessGroup& group);
 
-  // To be called after reduce(). The mean over the samples of |accuracy - mean confidence| of their bin, as in torchmetrics'
-  // MulticlassCalibrationError(n_bins=15, norm="l1"): bins include their lower limit, and samples with confidence 1 form a separate bin.
+  // To be called after reduce(). The mean over the samples of |accuracy(bin) - mean confidence(bin)|, where bin is the sample's, as in
+  // torchmetrics' MulticlassCalibrationError(n_bins=15, norm="l1"): bins include their lower limit, and samples with confidence 1 form a
+  // separate bin.
   double expected_error() const;
   // To be called after reduce(). Returns kCalibrationBins bins; confidence 1 belongs to the last one.
   std::vector<reporting::CalibrationBin> bins() const;

@@ -27,7 +27,7 @@ reporting::LabelResult measure_label(const float* scores, const bool* is_of_clas
   if (result.num_samples == 0) return result;
   const auto num_samples = static_cast<double>(result.num_samples);
   int64_t hits = 0;
-  int64_t hits_before = 0;  // at a greater threshold
+  int64_t hits_before = 0;  // at the previous, greater threshold
   for (int64_t i = 0; i < count; ++i) {
     hits += is_of_class[i] ? 1 : 0;
     // Samples with the same score have one threshold.

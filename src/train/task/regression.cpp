@@ -23,7 +23,7 @@ torch::Tensor sum_of_absolute_errors(const torch::Tensor& outputs, const torch::
   return (outputs.to(torch::kFloat64) - targets.to(torch::kFloat64)).abs().mean(1).sum();
 }
 
-// Sums the errors of each batch, and keeps a sample of the predictions for a plot.
+// Sums the errors of each batch, and keeps some of the predictions for a plot.
 class RegressionMeter : public ValidationMeter {
  public:
   // `offset`: approximate mean of the targets, float64 [numbers] on the device, which is subtracted for precision.
@@ -102,7 +102,7 @@ class RegressionMeter : public ValidationMeter {
   }
 
   torch::Tensor offset_;
-  int64_t stride_ = 1;          // number of batches from one with points to the next
+  int64_t stride_ = 1;          // only every stride_-th batch has points
   torch::Tensor sums_;          // float64 [batches][|error|, error², shifted target, its square][numbers]
   torch::Tensor points_;        // float32 [every stride_-th batch][some of its samples][target, prediction][numbers]
   torch::Tensor point_counts_;  // int64 [every stride_-th batch]: its number of points
@@ -151,10 +151,10 @@ class Regression : public Task {
     used_deviation_ = deviation_ = torch::tensor(summary.deviation, torch::kFloat64);
     constexpr size_t kMostShown = 2;
     if (summary.mean.size() > kMostShown) {
-      return fmt::format("targets are normalised: each of the {} numbers with its mean and deviation over {} training samples",
+      return fmt::format("targets are normalised: each of the {} numbers with its mean and standard deviation over {} training samples",
                          summary.mean.size(), summary.num_samples);
     }
-    return fmt::format("targets are normalised: mean {:.6g}, deviation {:.6g}", fmt::join(summary.mean, ", "),
+    return fmt::format("targets are normalised: mean {:.6g}, standard deviation {:.6g}", fmt::join(summary.mean, ", "),
                        fmt::join(summary.deviation, ", "));
   }
 

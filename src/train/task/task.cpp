@@ -43,7 +43,9 @@ void check_metric_name(const std::string& name) {
   constexpr std::array kReserved = {"confusion",   "epoch",   "event", "is_best", "lr",
                                     "num_samples", "seconds", "step",  "time",    "waited_seconds"};
   if (!name.empty() && std::ranges::all_of(name, is_plain) && std::ranges::find(kReserved, name) == kReserved.end()) return;
-  throw std::logic_error("a metric cannot be called \"" + name + "\"; choose another name of lower-case letters, digits and underscores");
+  throw std::logic_error(
+      "a metric cannot be called \"" + name +
+      "\", which is empty, reserved or has characters other than lower-case letters, digits and underscores; choose another name");
 }
 
 reporting::MetricColumns Task::metrics() const {

@@ -27,7 +27,8 @@ TEST(ReadAny, DistinguishesTheFormats) {
 TEST(ReadAny, NamesOtherFormats) {
   EXPECT_EQ(any_refusal(""), "a.pt: is empty" + std::string(kDamaged));
   EXPECT_EQ(any_refusal("\x80\x04\x95"),
-            "a.pt: is a Python pickle, which can execute arbitrary code, and is not in the format of torch.save; save it with torch.save");
+            "a.pt: is a Python pickle, which can execute arbitrary code, and is not in the format of torch.save; save its content with "
+            "torch.save");
   EXPECT_EQ(
       any_refusal("lr: 0.1\nmomentum: 0.9\n"),
       "a.pt: is neither a file of torch.save nor a safetensors file: it begins with the bytes \"lr: 0.1\\x0amomentum\"; give a file of one "

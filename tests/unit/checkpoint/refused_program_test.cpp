@@ -88,7 +88,8 @@ TEST(RefusedProgram, WithOtherObjects) {
   EXPECT_EQ(program_refusal("ctorch\nfloat32\n)R."), at(16, "calls a type that is not a function"));
   EXPECT_EQ(program_refusal("ctorch\nSize\n)R."), at(13, "calls a function with 0 arguments, which it does not accept"));
   EXPECT_EQ(program_refusal("ctorch\nSize\nN\x85R."), at(14, "calls a function with None where it expects a tuple"));
-  EXPECT_EQ(program_refusal("ccollections\nOrderedDict\n](](NNNee\x85R."), at(35, "makes an OrderedDict with an item of 3 parts"));
+  EXPECT_EQ(program_refusal("ccollections\nOrderedDict\n](](NNNee\x85R."),
+            at(35, "makes an OrderedDict with an item of 3 elements, not a key and a value"));
   EXPECT_EQ(program_refusal("ctorch.nn.parameter\nParameter\nN\x85R."), at(32, "calls a function with None where it expects a tensor"));
   EXPECT_THAT(program_refusal(tensor(2, 0, {2}, {1}) + "Nb."), ::testing::HasSubstr(": sets attributes of a tensor; "));
   EXPECT_THAT(program_refusal(tensor(2, 0, {2}, {1}) + "(\x88\x89]tb."), ::testing::HasSubstr(": makes a tensor with hooks; "));
@@ -120,11 +121,15 @@ TEST(RefusedProgram, WithTensorsLargerThanTheirStorage) {
   EXPECT_EQ(message({1, 1}, {1}, 0), beyond("offset 0, sizes [1, 1], strides [1]"));
   EXPECT_EQ(message({3}, {kMax}, 0), beyond(fmt::format("offset 0, sizes [3], strides [{}]", kMax)));
   EXPECT_EQ(message({2, 2}, {kMax, kMax}, 0), beyond(fmt::format("offset 0, sizes [2, 2], strides [{}, {}]", kMax, kMax)));
-  EXPECT_EQ(message({1000, 1000}, {0, 0}, 0),
-            "makes a tensor of sizes [1000, 1000] by repeating few bytes, and a copy of it would need too much memory");
   EXPECT_EQ(
-      message({kMax, kMax}, {0, 0}, 0),
-      fmt::format("makes a tensor of sizes [{}, {}] by repeating few bytes, and a copy of it would need too much memory", kMax, kMax));
+      message({1000, 1000}, {0, 0}, 0),
+      "makes a tensor of sizes [1000, 1000] whose elements share memory (as after expand()), and a copy of it would need too much memory");
+  EXPECT_EQ(message({kMax, kMax}, {0, 0}, 0),
+            fmt::format("makes a tensor of sizes [{}, {}] whose elements share memory (as after expand()), and a copy of it would need too "
+                        "much memory",
+                        kMax, kMax));
+  EXPECT_THAT(program_refusal(tensor(2, 0, {1000, 1000}, {0, 0}) + "."),
+              ::testing::HasSubstr("; call contiguous() on it before torch.save"));
 }
 
 TEST(RefusedProgram, WithMissingStorages) {

@@ -73,11 +73,11 @@ TEST(SafetensorsFile, RefusesToWriteWhatTheFormatCannotHold) {
   EXPECT_EQ(refusal([&] { write(content); }), "");
   content.tensors.add("c", memory.slice(0, 4, 6));
   EXPECT_EQ(refusal([&] { write(content); }),
-            "a and c share memory, which a safetensors file cannot represent; omit one of them, or write PyTorch's format instead");
+            "a and c share memory, which a safetensors file cannot represent; use PyTorch's format (--format state_dict)");
   content = {};
   content.tensors.add("a", torch::ones({1}, torch::kComplexDouble));
   EXPECT_EQ(refusal([&] { write(content); }),
-            "a: safetensors files cannot contain tensors of ComplexDouble; write PyTorch's format instead");
+            "a: safetensors files cannot contain tensors of ComplexDouble; use PyTorch's format (--format state_dict)");
 }
 
 TEST(SafetensorsFile, IsRefusedWhenItsLengthIsWrong) {
@@ -130,7 +130,7 @@ TEST(SafetensorsFile, IsRefusedWhenItsHeaderIsNone) {
   EXPECT_EQ(refusal_of("{\"a\":"), damaged_safetensors("its header is not valid JSON (error at byte 6)"));
   const auto has = [](const std::string& what, const std::string& key) {
     return fmt::format(
-        "a.safetensors: its header contains {} where the format does not allow it, at \"{}\"; save it again with the safetensors package",
+        "a.safetensors: its header contains {} at \"{}\", which the format does not allow; save it again with Python's safetensors package",
         what, key);
   };
   EXPECT_EQ(refusal_of("[]"), has("a list", ""));

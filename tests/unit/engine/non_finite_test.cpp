@@ -165,7 +165,7 @@ TEST(NonFinite, TenInARowEndTheRun) {
   EXPECT_EQ(outcome.warnings.size(), 9U);
   EXPECT_EQ(outcome.saved.size(), 3U);
   EXPECT_THAT(outcome.error, StartsWith("step 12 is not finite"));
-  EXPECT_THAT(outcome.error, HasSubstr("the step is skipped, the 10th in a row; lower optimizer.lr"));
+  EXPECT_THAT(outcome.error, HasSubstr("the step, the 10th in a row, is skipped; lower optimizer.lr"));
 }
 
 TEST(NonFinite, MicroStepsAreSaved) {

@@ -58,8 +58,8 @@ TEST(Plan, NumbersThatAreTooLargeAreNamed) {
   long_training.epochs = std::nullopt;
   long_training.steps = kLarge;
   EXPECT_EQ(error_of(long_training),
-            "steps: 9000000000000000000 is more than 1125899906842624 steps; lower it, and limit the time of a run with "
-            "training.max_minutes");
+            "steps: 9000000000000000000 is more than 1125899906842624 steps; lower this value, and limit the time of a run "
+            "with training.max_minutes");
   // The largest numbers of samples and micro-steps that are accepted.
   const auto plan = make_plan(options_of(int64_t{1} << 24, std::nullopt, int64_t{1} << 25, false), 2000, 2);
   EXPECT_EQ(plan.steps_per_epoch, 1);
@@ -191,7 +191,7 @@ TEST(Plan, TooFewImagesForABatch) {
     FAIL();
   } catch (const UsageError& error) {
     EXPECT_STREQ(error.what(),
-                 "batch_size: 5 training samples are fewer than one batch of 32; lower it, or set dataloader.drop_last: false");
+                 "batch_size: 5 training samples are fewer than one batch of 32; lower batch_size, or set dataloader.drop_last: false");
   }
 }
 

@@ -162,7 +162,7 @@ TEST(LrSchedule, RemainsValidAfterItsOptionsAreDestroyed) {
 
 TEST(LrSchedule, AWarmupIsShorterThanTheTraining) {
   EXPECT_EQ(refusal_of("{warmup_steps: 24}"),
-            "warmup: the warm-up of 24 steps must be shorter than the training run of 24 steps; shorten it or train longer");
+            "warmup: the warm-up of 24 steps must be shorter than the training run of 24 steps; shorten the warm-up or train longer");
   EXPECT_EQ(refusal_of("{warmup_steps: 23}"), "accepted");
 }
 

@@ -32,7 +32,7 @@ TEST(Plan, MessagesBeginWithThePositionOfTheKey) {
     }
     return "no error";
   };
-  const std::string remedy = "; lower it, or set dataloader.drop_last: false";
+  const std::string remedy = "; lower batch_size, or set dataloader.drop_last: false";
   EXPECT_EQ(error({}, 5, 1), "x.yaml:4:26: dataloader.batch_size: 5 training samples are fewer than one batch of 32" + remedy);
   EXPECT_EQ(error({}, 5, 2),
             "x.yaml:4:26: dataloader.batch_size: 5 training samples are fewer than one batch of 32 on each of 2 ranks" + remedy);
@@ -42,12 +42,14 @@ TEST(Plan, MessagesBeginWithThePositionOfTheKey) {
   for (const auto* drop_last : {"dataloader.drop_last=true", "dataloader.drop_last=false"}) {
     EXPECT_EQ(error({"dataloader.batch_size=1", "dataloader.shards=drop", drop_last}, 2, 3),
               "command line: dataloader.shards: drop leaves no sample for an epoch, because 2 training samples are fewer than the 3 ranks; "
-              "set it to pad, which repeats samples, or to exact");
+              "choose pad, which repeats samples, or exact");
   }
   EXPECT_EQ(error({"dataloader.batch_size=64"}, 40, 1),
             "command line: dataloader.batch_size: 40 training samples are fewer than one batch of 64" + remedy);
-  EXPECT_EQ(error({"dataloader={global_batch_size: 101}"}, 100, 2),
-            "command line: dataloader.global_batch_size: 100 training samples are fewer than one batch of 101" + remedy);
+  EXPECT_EQ(
+      error({"dataloader={global_batch_size: 101}"}, 100, 2),
+      "command line: dataloader.global_batch_size: 100 training samples are fewer than one batch of 101; lower global_batch_size, or set "
+      "dataloader.drop_last: false");
   EXPECT_EQ(error({"training.accumulation_steps=9000000000000000000"}, 100, 2),
             "command line: training.accumulation_steps: a batch of 32 samples x 2 ranks x 9000000000000000000 accumulation steps is "
             "more than the 1125899906842624 samples that a step may have; lower this value");

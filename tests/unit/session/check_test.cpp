@@ -59,7 +59,8 @@ TEST(CheckComponents, RefusesContradictions) {
        "as in \"optimizer={name: adamw}\""},
       {{"optimizer={name: adam, betas: [0.9]}"}, "command line: optimizer.betas: [0.9] has 1 number; give two"},
       {{"optimizer.nesterov=true", "optimizer.momentum=0"},
-       "command line: optimizer.nesterov: true needs momentum above 0 and dampening 0, but momentum is 0 and dampening 0; change those or "
+       "command line: optimizer.nesterov: true needs momentum above 0 and dampening 0, but momentum is 0 and dampening 0; change these "
+       "values or "
        "set nesterov to false"},
       {{"optimizer.nesterov=true", "optimizer.dampening=0.1"},
        "command line: optimizer.nesterov: true needs momentum above 0 and dampening 0, but momentum is 0.9 and dampening 0.1; change those "
@@ -162,7 +163,7 @@ TEST(CheckComponents, RefusesContradictions) {
        "such as cross_entropy or bce\ncommand line: model.num_classes: "
        "demo_conv has 100 outputs, but synthetic has 10 classes"},
       {{"checkpoint.monitor=validation/top5", "dataset.num_classes=4", "model.num_classes=4"},
-       "command line: checkpoint.monitor: validation/top5 needs 5 classes, but synthetic has 4; choose validation/top1"},
+       "command line: checkpoint.monitor: validation/top5 needs at least 5 classes, but synthetic has 4; choose validation/top1"},
       {{"checkpoint.monitor=validation/top1", "loss={name: mse}", "dataset={name: synthetic, num_classes: 0, num_targets: 10}"},
        "command line: checkpoint.monitor: the task regression does not measure validation/top1; choose validation/loss"},
       {{"task.name=regression"},

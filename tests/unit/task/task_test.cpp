@@ -79,8 +79,10 @@ TEST(Task, RefusesMetricsThatCannotBeMeasured) {
     refused({.info = {.name = name}, .from_confusion = zero}, "metric " + name + " is already registered");
   }
   for (const std::string name : {"", "top 1", "F1", "confusion", "seconds"}) {
-    refused({.info = {.name = name}, .from_confusion = zero},
-            "a metric cannot be called \"" + name + "\"; choose another name of lower-case letters, digits and underscores");
+    refused(
+        {.info = {.name = name}, .from_confusion = zero},
+        "a metric cannot be called \"" + name +
+            "\", which is empty, reserved or has characters other than lower-case letters, digits and underscores; choose another name");
   }
   const std::string one = "metric zero: set exactly one of count, from_confusion and from_calibration";
   refused({.info = {.name = "zero"}}, one);
@@ -146,9 +148,9 @@ TEST(Task, NamesTheProblemsOfASetup) {
     EXPECT_THAT(classification->mismatches(setup), ElementsAre()) << monitor;
   }
   setup.monitor = "validation/top5";
-  EXPECT_THAT(
-      classification->mismatches(setup),
-      ElementsAre(Task::Mismatch{"checkpoint.monitor", "validation/top5 needs 5 classes, but images has 4; choose validation/top1"}));
+  EXPECT_THAT(classification->mismatches(setup),
+              ElementsAre(Task::Mismatch{"checkpoint.monitor",
+                                         "validation/top5 needs at least 5 classes, but images has 4; choose validation/top1"}));
   setup = ten_classes;
   setup.has_masks = true;
   EXPECT_THAT(classification->mismatches(setup),
