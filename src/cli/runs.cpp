@@ -113,7 +113,7 @@ bool has_better_metric(const RunRecord& one, const RunRecord& other) {
 
 constexpr const char* kMetric = "metric";
 
-// A stable sort.
+// Runs with equal values keep their order.
 void sort_runs(std::vector<RunRecord>& runs, const std::string& by) {
   if (by == kMetric) {
     std::ranges::stable_sort(runs, has_better_metric);

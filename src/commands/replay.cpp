@@ -37,7 +37,7 @@ config::Experiment load_experiment(const std::filesystem::path& folder, const en
   // The parameters are read from the folder of the step.
   experiment.model.init_from.clear();
   experiment.model.weights.clear();
-  // Cached features belong to other weights.
+  // Cached features were computed with other parameters.
   experiment.training.cache_features = false;
   if (record.loss_scale) experiment.amp.scaler.init_scale = *record.loss_scale;
   return experiment;
@@ -91,7 +91,10 @@ std::string repeat_step(const engine::StepRecord& record, const config::Experime
 }  // namespace
 
 ExitCode replay(const std::vector<std::string>& args) {
-  CLI::App app("Repeats a saved non-finite step in one process, with the same parameters and samples.", "trainer replay");
+  CLI::App app(
+      "Repeats a saved step whose loss or gradients were not finite, with the same parameters and samples, in one process. Prints the "
+      "largest value of each tensor of the step, and the first tensor that is not finite.",
+      "trainer replay");
   std::filesystem::path folder;
   std::vector<std::string> overrides;
   app.add_option("folder", folder, "the folder in which the run saved the step")->required()->type_name("DIR");

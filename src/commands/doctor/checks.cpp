@@ -103,7 +103,9 @@ std::vector<Finding> run(const Check& check, const Subject& subject) {
 Gpus find_gpus() {
   auto gpus = within(kDriverLimit, read_gpus);
   if (gpus) return std::move(*gpus);
-  return {.has_driver = true, .refusal = fmt::format("it has not responded within {}", format_duration(kDriverLimit)), .report = {}};
+  return {.has_driver = true,
+          .refusal = fmt::format("it has not responded within {}; `dmesg` may show why", format_duration(kDriverLimit)),
+          .report = {}};
 }
 
 }  // namespace trainer::doctor

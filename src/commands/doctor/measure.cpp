@@ -157,7 +157,7 @@ double seconds_of(int count, const torch::Device& device, const std::function<vo
 
 void check_sum(const torch::Tensor& sum, int size) {
   if ((sum == static_cast<float>(size)).all().item<bool>()) return;
-  throw Error("the sum over the processes is wrong: the memory or the network of this host damages data");
+  throw Error("the sum over the processes is wrong: data are damaged in the memory of this host, or on the way between the processes");
 }
 
 Measurement measure_over(distributed::ProcessGroup& group, const torch::Device& device) {
