@@ -89,9 +89,10 @@ ExportArguments parse_export_arguments(const std::vector<std::string>& args) {
                  "normalizes them like dataset.validation_transforms) or tensor (the network's input); default: images, if the network was "
                  "trained on images")
       ->check(CLI::IsMember({"images", "tensor"}));
-  app.add_option("--outputs", arguments.outputs,
-                 "the output of an onnx or torchscript file: probabilities (for a regression: values, its numbers), logits, or both; "
-                 "default: probabilities with --input images, logits with --input tensor, values for a regression")
+  app.add_option(
+         "--outputs", arguments.outputs,
+         "the output of an onnx or torchscript file: probabilities (for a regression: values, the predicted numbers), logits, or both; "
+         "default: probabilities with --input images, logits with --input tensor, values for a regression")
       ->check(CLI::IsMember({"probabilities", "values", "logits", "both"}));
   app.add_flag("--fp16", arguments.half, "onnx: store and compute the network in float16; input and outputs keep their types");
   app.add_option("--batch-size", arguments.batch_size, "onnx: accept only batches of this size; default: any size")

@@ -296,11 +296,11 @@ std::string class_name(const DatasetFacts& facts, size_t label) {
   return label < names.size() ? config::to_inline_yaml(Node::scalar(names[label])) : std::to_string(label);
 }
 
-// Joins the parts in lines of comments.
+// The parts, separated by commas, in comment lines of the experiment file.
 std::string wrapped(const std::vector<std::string>& parts) {
   constexpr size_t kWidth = 100;
   std::string text = "#  ";
-  size_t line = 0;  // its beginning
+  size_t line = 0;  // where the last line begins
   for (size_t i = 0; i < parts.size(); ++i) {
     if (text.size() - line > 3 && text.size() - line + parts[i].size() > kWidth) {
       text += "\n#  ";

@@ -145,7 +145,7 @@ class Printer {
     if (arguments.csv) print_csv_header();
   }
 
-  // `prediction` may have a problem; the table omits such files.
+  // A file that could not be classified (prediction.problem) is omitted in a table.
   void print_answers(const std::string& file, const inference::Prediction& prediction) const {
     if (arguments_.json) return print_json(file, prediction);
     if (arguments_.csv) return print_csv(file, prediction);

@@ -59,7 +59,8 @@ void print_observations(const std::vector<engine::Observation>& observations) {
   }
 }
 
-// Repeats the step and prints the observations of each micro-step. Returns the name of the first non-finite one, or an empty text.
+// Repeats the step and prints the observations of each micro-step. Returns the name of the first observation that is not finite; empty if
+// there is none.
 std::string repeat_step(const engine::StepRecord& record, const config::Experiment& experiment, engine::Parts& parts) {
   if (parts.unfreeze && record.epoch >= parts.unfreeze_after) parts.unfreeze();
   auto meter = parts.task->make_train_meter(parts.placement.device);

@@ -84,10 +84,10 @@ VerifyArguments parse_verify_arguments(const std::vector<std::string>& args) {
          "the largest accepted difference of a probability, or of a number in units of the standard deviation of the training targets")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  app.add_option(
-         "--runtime", arguments.runtime,
-         "the library that runs onnx files, libonnxruntime.so; default: that of the system, else that of the package onnxruntime of "
-         "python3")
+  app.add_option("--runtime", arguments.runtime,
+                 "the library that runs onnx files, libonnxruntime.so; default: the library of the system, or else that in the package "
+                 "onnxruntime of "
+                 "python3")
       ->type_name("FILE");
   app.add_flag("--ema", request.averaged, "compare with the averaged parameters (training.ema)");
   app.add_flag("--json", arguments.json, "print one JSON object instead of a table (docs/evaluation.md)");
@@ -214,8 +214,8 @@ class Comparison {
                                  fmt::join(shape, ", "), fmt::join(wanted, ", "), kOtherCheckpoint));
   }
 
-  // Differences of numbers, in units of the deviation of the targets, so that one tolerance fits all; differences of probabilities are
-  // unchanged.
+  // Differences of numbers, in units of the standard deviation of the targets, so that one tolerance fits all; differences of probabilities
+  // are unchanged.
   torch::Tensor in_deviations(const torch::Tensor& differences) const {
     const auto& deviation = predictor_.operating_point().deviation;
     return deviation.empty() ? differences : differences / torch::tensor(deviation, torch::kFloat64);

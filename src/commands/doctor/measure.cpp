@@ -36,7 +36,7 @@ class Pipe {
  public:
   Pipe() {
     int ends[2];
-    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) throw Error("cannot create a pipe; too many files are open");
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) throw Error("cannot create a pipe, because too many files are open; raise `ulimit -n`");
     out_ = Descriptor(ends[0]);
     in_ = Descriptor(ends[1]);
   }
