@@ -21,7 +21,7 @@ namespace {
 
 constexpr const char* kConfig = "--config";
 
-// Set by visit_definition().
+// Set by visit_definition(); parse() then passes the command to this function instead of parsing.
 const std::function<void(const CLI::App&)>* visitor = nullptr;
 
 const CLI::App& selected_command(const CLI::App& app) {
@@ -82,7 +82,7 @@ std::string reworded(const CLI::App& command, const std::string& message) {
     const auto* option = command.get_option_no_throw(option_name);
     const bool is_flag = option != nullptr && option->get_expected_max() == 0;
     if (is_flag) return fmt::format("{} takes no value, got {}", option_name, value);
-    // accept_plain_numbers_only() has checked the format of numbers.
+    // Only the range can be wrong, because accept_plain_numbers_only() has checked the format.
     return fmt::format("{}: {} is out of range", option_name, value);
   }
   const auto colon = std::min(message.find(": "), message.size());

@@ -56,10 +56,11 @@ LaunchArguments parse_launch_arguments(const std::vector<std::string>& args) {
   app.add_option("--node-rank,--node_rank", arguments.node_rank, "number of this host, from 0")->check(CLI::NonNegativeNumber);
   app.add_option("--master-addr,--master_addr", arguments.master_addr, "name or address of host 0; needed with more than one host");
   app.add_option("--master-port,--master_port", arguments.master_port,
-                 "port of host 0; needed with more than one host; default: a free port")
+                 "port of host 0; needed with more than one host; default on one host: a free port")
       ->check(CLI::Range(1, 65535));
-  app.add_option("--max-restarts,--max_restarts", arguments.max_restarts,
-                 "how many times to restart all processes after a failure, except after errors in the configuration or the data")
+  app.add_option(
+         "--max-restarts,--max_restarts", arguments.max_restarts,
+         "how many times to restart all processes after a failure, except after errors in the configuration, the data or a checkpoint")
       ->check(CLI::NonNegativeNumber);
   std::vector<std::string> flags;
   for (const auto* option : app.get_options([&](const CLI::Option* option) { return option != app.get_help_ptr(); })) {

@@ -14,7 +14,7 @@ namespace trainer::cli {
 namespace {
 
 int report_error(const std::string& message, ExitCode exit_code) {
-  // Another rank reports the error.
+  // An error without a message is reported by another rank.
   if (message.empty()) return static_cast<int>(exit_code);
   // The problems of a configuration have one line each and begin with their positions.
   const bool is_list = message.find('\n') != std::string::npos;

@@ -88,7 +88,7 @@ std::vector<history::Row> rows_of_keys(const std::vector<RunRecord>& runs, const
   return rows;
 }
 
-// The text as a number; empty if it is not one.
+// The text as a number; nullopt if the text is not a number.
 std::optional<double> number_in(const std::string& text) {
   char* end = nullptr;
   const double number = std::strtod(text.c_str(), &end);
@@ -113,7 +113,7 @@ bool has_better_metric(const RunRecord& one, const RunRecord& other) {
 
 constexpr const char* kMetric = "metric";
 
-// A stable sort.
+// Runs with equal values keep their order.
 void sort_runs(std::vector<RunRecord>& runs, const std::string& by) {
   if (by == kMetric) {
     std::ranges::stable_sort(runs, has_better_metric);
@@ -148,7 +148,7 @@ std::string to_csv(const std::vector<RunRecord>& runs, const std::vector<history
 
 // If there are `keys`, columns with their values replace STARTED, TIME and WHERE.
 std::string to_text(const std::vector<RunRecord>& runs, const std::vector<history::Row>& keys) {
-  // The columns of least importance are omitted first in a narrow terminal.
+  // The number of a column is its importance: in a narrow terminal, the least important columns are omitted first; 0: never omitted.
   std::vector<Column> columns = {{"RUN", {}, 0}, {"STATE", {}, 0}, {"EPOCH", {}, 4}, {"BEST", {}, 5}};
   if (keys.empty()) columns.insert(columns.end(), {{"STARTED", {}, 3}, {"TIME", {}, 2}, {"WHERE", {}, 1}});
   for (const auto& row : keys) columns.push_back({row.name, {}, 0});
@@ -212,8 +212,8 @@ constexpr size_t kWidthWithoutTerminal = 80;
 
 std::string shown(const std::optional<std::string>& value) { return value ? printable_line(*value) : "-"; }
 
-// The text after `prefix`, in lines of at most `width` columns; continuation lines are indented like the first. A line ends after a space,
-// if it has one.
+// The text after `prefix`, in lines of at most `width` columns; continuation lines are indented like the first. Lines are broken after a
+// space, or within a word that is longer than a line.
 std::string folded(const std::string& prefix, std::string text, size_t width) {
   const auto indent = text_width(prefix);
   const auto room = std::max<size_t>(width - std::min(width, indent), 20);

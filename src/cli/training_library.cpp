@@ -8,7 +8,7 @@
 namespace trainer::cli {
 
 TrainingLibraryEntry load_training_library() {
-  // RTLD_GLOBAL makes the symbols global, as linking would; LibTorch's libraries need that.
+  // RTLD_GLOBAL makes the symbols global, as linking would; LibTorch's libraries need global symbols.
   void* library = dlopen(TRAINER_LIBRARY, RTLD_LAZY | RTLD_GLOBAL);
   const auto entry = library == nullptr ? nullptr : reinterpret_cast<TrainingLibraryEntry>(dlsym(library, kTrainingLibraryEntry));
   if (entry != nullptr) return entry;

@@ -50,8 +50,8 @@ double parse_part(const std::string& text) {
 CalibrateArguments parse_calibrate_arguments(const std::vector<std::string>& args) {
   CalibrateArguments arguments;
   CLI::App app(
-      "Fits the temperature of a network's probabilities, and thresholds, to images that it was not trained on: the validation set, or "
-      "--data. Stores them in the checkpoint, for predict, exported files and libtrainer_predict.\n"
+      "Fits the temperature of a network's probabilities, and thresholds, to images on which the network was not trained: the validation "
+      "set, or --data. Stores them in the checkpoint, for predict, exported files and libtrainer_predict.\n"
       "No threshold can detect an image that shows none of the classes.",
       "trainer calibrate");
   auto& request = arguments.request;
@@ -132,7 +132,7 @@ struct Result {
   session::DecisionResult decisions;
 };
 
-// How well each class can be distinguished from the others by its probability at this temperature.
+// The precision and recall of each class for all thresholds of its probability.
 reporting::Json classes_of(const session::Outputs& outputs, const torch::Tensor& probabilities) {
   // The curves of more classes would make a file of many megabytes.
   constexpr int64_t kMostClasses = 200;
@@ -187,7 +187,7 @@ ExitCode calibrate(const std::vector<std::string>& args) {
   session::RankProcess process;
   if (process.rank_env().world_size > 1) throw UsageError("calibrate runs in one process; start it without a launcher");
   return process.run([&] {
-    // best.pt and last.pt are links to the checkpoint of a step.
+    // best.pt and last.pt are links: store() must replace the checkpoint to which they point, not the link.
     std::error_code missing;
     const auto given = session::checkpoint_of(arguments.checkpoint);
     auto path = std::filesystem::canonical(given, missing);

@@ -102,7 +102,7 @@ void write_average(const std::vector<fs::path>& files, const fs::path& output) {
   refuse_file_of_run(output);
   std::vector<state::Tree> models;
   std::optional<std::string> config;
-  // The names of a regression's numbers, and the normalisation of its targets.
+  // Keys of a regression: the names of the targets, and their normalisation.
   constexpr std::array kOfTargets = {"target_names", "target_summary"};
   state::Dict of_targets;
   for (const auto& path : files) {
@@ -115,8 +115,8 @@ void write_average(const std::vector<fs::path>& files, const fs::path& output) {
     if (models.empty()) of_targets = here;
     if (!state::differences(of_targets, here).empty()) {
       throw UsageError(
-          fmt::format("{}: the names or the means of its targets differ from those of {}, so an average of the networks is meaningless; "
-                      "average checkpoints of one run",
+          fmt::format("{}: the names or the normalisation of the regression targets differ from those in {}, so an average of the networks "
+                      "is meaningless; average checkpoints of one run",
                       path.string(), files[0].string()));
     }
     if (const auto text = state::View(tree, path.string()).find("config")) config = text->text();
@@ -125,7 +125,9 @@ void write_average(const std::vector<fs::path>& files, const fs::path& output) {
   std::vector<state::View> views;
   for (size_t i = 0; i < files.size(); ++i) {
     views.emplace_back(models[i], files[i].string());
-    if (views[i].keys().size() != views[0].keys().size()) views[i].fail("does not have the same tensors as " + files[0].string());
+    if (views[i].keys().size() != views[0].keys().size()) {
+      views[i].fail(fmt::format("does not have the same tensors as {}; average checkpoints of one network", files[0].string()));
+    }
   }
   state::Dict average;
   average.add("model", mean_of(views));

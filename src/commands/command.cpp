@@ -29,7 +29,7 @@ namespace {
 constexpr std::array kCommands = {
     Command{"train", "train as described in an experiment file; the default command", &train},
     Command{"validate", "check an experiment file, and show what it would train, without data or GPU", &validate},
-    Command{"eval", "measure the network of a checkpoint on the validation set", &eval},
+    Command{"eval", "evaluate the network of a checkpoint on the validation set", &eval},
     Command{"calibrate", "fit the temperature of a network's probabilities, and thresholds, to labelled images", &calibrate},
     Command{"predict", "print the classes that the network of a checkpoint predicts for image files", &predict},
     Command{"launch", "train with one process per GPU, or several on the CPU", &cli::launch},
@@ -46,7 +46,7 @@ constexpr std::array kCommands = {
     Command{"report", "write a page with the curves and results of runs, or serve it", &report},
     Command{"runs", "list the runs of a folder with their state and their best result", &cli::runs},
     Command{"compare", "show how runs differ: configuration, environment, result", &cli::compare},
-    Command{"replay", "re-run a saved non-finite step in one process", &replay},
+    Command{"replay", "repeat a saved step whose loss or gradients were not finite, and show where this begins", &replay},
     Command{"doctor", "check whether this host is ready for training, and print how to fix problems", &doctor},
     Command{"list", "list the models, datasets, transforms and other components", &list},
 };
@@ -59,7 +59,8 @@ void print_help() {
   for (const auto& command : kCommands) text += fmt::format("  {:<14} {}\n", command.name, command.doc);
   text +=
       "\n`trainer COMMAND --help` or `trainer help COMMAND` shows its arguments. Exit codes: 0 done, 1 failure while running, "
-      "2 command line or configuration, 3 data, 4 another rank, the network or a timeout, 5 a checkpoint, 75 stopped on request.\n";
+      "2 command line or configuration, 3 data, 4 another rank, a connection between ranks, or a timeout, 5 a checkpoint, 75 stopped on "
+      "request.\n";
   print_text(cli::wrap_help(text));
 }
 

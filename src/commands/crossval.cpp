@@ -154,8 +154,10 @@ Json evaluation_of(const CrossvalArguments& arguments, int64_t fold) {
   const auto run = history::read_run(folder_of(arguments, fold).string(), history::Detail::kAll);
   const auto& evaluation = run.best_evaluation.is_object() ? run.best_evaluation : run.evaluation;
   if (evaluation.is_object() && evaluation.contains("metrics")) return evaluation;
-  throw DataError(fmt::format("{}: best_evaluation.json is missing, so the folds cannot be combined; remove the folder, and start again",
-                              folder_of(arguments, fold).string()));
+  throw DataError(
+      fmt::format("{}: best_evaluation.json is missing, so the folds cannot be combined; remove the folder, and start the same "
+                  "command again",
+                  folder_of(arguments, fold).string()));
 }
 
 // Checks that each sample outside the test part was validated on exactly once, and that all folds had the same samples.
@@ -173,15 +175,17 @@ void check_samples(const CrossvalArguments& arguments) {
     }
     if (fold == 0) samples = of_fold;
     if (of_fold == samples) continue;
-    throw DataError(fmt::format("{} was trained on other images than {}; remove the older one, and start the same command again",
-                                folder_of(arguments, fold).string(), folder_of(arguments, 0).string()));
+    throw DataError(
+        fmt::format("{} and {} did not use the same data set, because their files split.csv list different images; remove the older of "
+                    "these folders, and start the same command again",
+                    folder_of(arguments, fold).string(), folder_of(arguments, 0).string()));
   }
-  // The first line is the header.
+  // Samples of the test part were counted num_folds times in each fold. The first line is the header.
   const auto is_wrong = [&](int count) { return count != 1 && count != arguments.num_folds * arguments.num_folds; };
   if (times.empty() || std::none_of(times.begin() + 1, times.end(), is_wrong)) return;
   throw DataError(
-      fmt::format("{}: its folds were divided in different ways, so some images were used for validation twice or never; remove it, and "
-                  "start the same command again",
+      fmt::format("{}: the images were divided into folds in different ways, so some were used for validation twice or never; remove the "
+                  "folder, and start the same command again",
                   arguments.run_directory.string()));
 }
 

@@ -162,9 +162,9 @@ ExitCode data(const std::vector<std::string>& args) {
   AuditArguments audit_arguments;
   auto* audits = app.add_subcommand(
       "audit",
-      "read all samples, and find problems that make results wrong: the same image in two parts or with two labels, even if it was saved "
-      "again, resized or slightly cropped; classes without training images; samples that cannot be read. The exit code is 3 if there are "
-      "any. Unusual images and images that occur twice in one part are only noted");
+      "read all samples, and find problems that make results wrong: the same image in two parts or with two labels, even if one copy was "
+      "saved again, resized or slightly cropped; classes without training images; samples that cannot be read. The exit code is 3 if there "
+      "are any. Unusual images and images that occur twice in one part are only noted");
   cli::add_experiment(*audits, source);
   add_audit_options(*audits, audit_arguments);
   PackArguments pack_arguments;
@@ -173,7 +173,8 @@ ExitCode data(const std::vector<std::string>& args) {
   cli::add_experiment(*packs, source);
   add_pack_options(*packs, pack_arguments);
   for (auto* command : {checks, audits, packs}) {
-    command->add_option("--threads", num_threads, "number of reading threads; default: one for each processor")->check(CLI::Range(1, 1024));
+    command->add_option("--threads", num_threads, "number of reading threads; default: one for each CPU thread")
+        ->check(CLI::Range(1, 1024));
   }
   DownloadArguments download_arguments;
   auto* downloads = app.add_subcommand("download", "download public data sets, unless they already exist");

@@ -54,9 +54,9 @@ struct AuditedPart {
 };
 
 struct AuditedPicture {
-  uint64_t pixels = 0;  // a hash of its size and pixels
-  uint64_t target = 0;  // the label, or a hash of the values
-  int32_t height = 0;   // 0: it cannot be read
+  uint64_t pixels = 0;  // a hash of the image's size and pixels
+  uint64_t target = 0;  // the label, or a hash of the target's values
+  int32_t height = 0;   // 0: the image cannot be read
   int32_t width = 0;
   uint8_t part = 0;
   bool is_constant = false;
@@ -66,8 +66,8 @@ struct AuditedPicture {
 
 struct Finding {
   uint32_t picture = kNoPicture;
-  uint32_t same_as = kNoPicture;  // an earlier image
-  float similarity = 0;           // to that image; 1: the same pixels
+  uint32_t same_as = kNoPicture;  // the number of an earlier image
+  float similarity = 0;           // to same_as; 1: the same pixels
   int64_t label = 0;              // a class, if the finding is not about an image
   std::string text = {};          // a description, if needed
 };
@@ -126,7 +126,7 @@ AuditedPicture examine(const data::Sample& sample, const data::ImageView& image,
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-// Finds the most similar earlier image of each image, separately for each kind of earlier image.
+// Keeps the most similar earlier image of each image, separately for each kind; Audit uses the part of the earlier image as its kind.
 class BestMatches {
  public:
   // `kind` must be below 4.
@@ -174,10 +174,10 @@ class Audit {
     logger_.info("compared in {:.1f}s", seconds_since(begin));
     const bool has_numbers = info().has_values() && !info().is_multi_label;
     kinds_ = {{"leaks", "images that are also in another part",
-               "they make the results of that part too good; remove them from one part, or keep copies together (dataset.split.group)",
+               "they make validation or test results too good; remove them from one part, or keep copies together (dataset.split.group)",
                true, leaks_.findings()},
               {"label_conflicts", fmt::format("images that also occur with {}", has_numbers ? "other numbers" : "another label"),
-               "correct one of them, or remove both", true, conflicts_.findings()},
+               "correct the wrong one, or remove both images", true, conflicts_.findings()},
               {"classes_without_training", "classes without training images",
                "no network can learn them; add training images, or remove the class", true},
               {"unreadable", "images that cannot be read", "repair or remove them, or skip them in training with dataset.on_error: skip",
@@ -190,7 +190,7 @@ class Audit {
     add_pictures("constant", "images of a single colour", "they contain no information", &AuditedPicture::is_constant);
     add_pictures("turned", "images with an EXIF orientation",
                  info().decoding.is_turned_upright ? "they are turned upright, unlike in torchvision's ImageFolder"
-                                                   : "it is ignored; dataset.exif_orientation: apply turns them upright",
+                                                   : "the orientation is ignored; dataset.exif_orientation: apply turns them upright",
                  &AuditedPicture::is_turned);
     add_pictures("bits_16", "images with 16 bits per channel",
                  "only the upper 8 bits are used; dataset.mode: raw keeps all bits of TIFF files", &AuditedPicture::has_16_bits);
@@ -237,7 +237,7 @@ class Audit {
       if (of_files[static_cast<size_t>(i)] == data::Split::kTest) indices.push_back(i);
     }
     if (indices.empty()) return;
-    // The training samples own the files.
+    // Not owned, because opened_ owns `files` and lives longer than test_.
     const std::shared_ptr<const data::Dataset> not_owned(std::shared_ptr<void>(), &files);
     test_.emplace(not_owned, std::move(indices));
     add_part("test", *test_);
@@ -309,7 +309,7 @@ class Audit {
     }
   }
 
-  // Adds a finding for each of `pictures` and the first of `others` in each part and with each target.
+  // Relates each of `pictures` to the earlier ones of `others`, but only to the first of those with the same part and target.
   void relate(const std::vector<uint32_t>& pictures, const std::vector<uint32_t>& others, float similarity) {
     std::map<std::pair<uint8_t, uint64_t>, uint32_t> firsts;
     for (const auto other : others) firsts.try_emplace({pictures_[other].part, pictures_[other].target}, other);
@@ -424,8 +424,8 @@ class Audit {
   std::vector<AuditedPart> parts_;
   std::vector<AuditedPicture> pictures_;
   std::vector<data::Thumbnail> thumbnails_;
-  std::mutex mutex_;                                // guards the counts
-  std::vector<std::vector<int64_t>> class_counts_;  // of each part, of each class
+  std::mutex mutex_;                                // guards class_counts_
+  std::vector<std::vector<int64_t>> class_counts_;  // [part][class]
   BestMatches leaks_, conflicts_, repeats_;
   std::vector<FindingKind> kinds_;
 };
@@ -479,7 +479,7 @@ void print_findings(const Audit& audit) {
                       : "nothing was found that damages results");
 }
 
-// The page.
+// The HTML page (--page).
 
 constexpr size_t kMostOnPage = 60;  // findings of each kind
 
@@ -505,7 +505,7 @@ std::string figure_of(const Audit& audit, uint32_t picture) {
     const auto sample = audit.read_sample(picture, scratch);
     image = fmt::format(R"(<img alt="" src="{}">)", to_data_url(sample, audit.parts().front().dataset->info().decoding, kLongestEdge));
   } catch (const std::exception&) {
-    // The image was readable during the audit; the page shows the text instead.
+    // The audit could read this file, which may have changed since then; the page says that the image cannot be shown.
   }
   return fmt::format("<figure>{}<b>{}</b> {}</figure>", image, audit.title_of_part(picture), report::escaped(audit.describe(picture)));
 }
@@ -586,7 +586,7 @@ ExitCode audit(const config::Experiment& experiment, const config::ExperimentSou
   Audit audit(experiment, *logger);
   if (!arguments.page.empty()) {
     for (const auto& part : audit.parts()) refuse_picture_over(*part.dataset, arguments.page, kPage);
-    // Opened before the images are read, which may take an hour.
+    // Opened now, so that a file that cannot be written is reported before all images are read, which may take an hour.
     page.emplace(arguments.page);
   }
   audit.run(num_threads);

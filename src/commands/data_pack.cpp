@@ -46,7 +46,7 @@ Descriptor begin_output(const fs::path& output) {
   if (!fs::exists(marker)) {
     for (const char* name : {datasets::kPackedTrain, datasets::kPackedValidation}) {
       if (fs::exists(output / name)) {
-        throw UsageError(fmt::format("--output: {} exists already; name another folder, or remove it", (output / name).string()));
+        throw UsageError(fmt::format("--output: {} exists already; name another folder, or remove this one", (output / name).string()));
       }
     }
   }
@@ -54,10 +54,12 @@ Descriptor begin_output(const fs::path& output) {
   fs::create_directories(output, error);
   if (error) throw Error(fmt::format("cannot create {}: {}", output.string(), explain_refusal(output, error)));
   auto lock = lock_file(marker, 0666);
-  // The marker of this program is empty, and is removed at the end.
+  // A marker of this program is empty. Another file must be kept, but the marker is removed at the end.
   if (lock.number() >= 0 && fs::file_size(marker) > 0) {
     throw UsageError(
-        fmt::format("--output: {} was not written by this program to mark an unfinished data set; name another folder", marker.string()));
+        fmt::format("--output: {} was not written by this program, which marks unfinished data sets with an empty file of this name; name "
+                    "another folder",
+                    marker.string()));
   }
   if (lock.number() >= 0) return lock;
   if (errno == EWOULDBLOCK)
@@ -197,7 +199,7 @@ void pack(const config::Experiment& experiment, const PackArguments& arguments, 
                     "the folder",
                     output.string(), experiment.dataset.component.name));
   }
-  // Both parts are compared with an unfinished output before any sample is read.
+  // The constructors compare the data set with an unfinished output, so that a difference is reported before any sample is read.
   std::vector<std::unique_ptr<datasets::PackWriter>> writers;
   for (const auto& part : parts) {
     writers.push_back(
@@ -253,7 +255,7 @@ class EntryMaker {
   const data::ImageTransform* resize_;
   const data::ImageDecoding& decoding_;
   data::PictureMemory memory_;
-  // A resize uses no random numbers.
+  // Arguments of resize_->apply(), which uses no random numbers.
   data::EpochSeeds seeds_{0, 0};
   data::SampleRandom random_{seeds_, {}};
 };

@@ -28,9 +28,9 @@ struct PackArguments {
 // Adds --output, --raw and --resize.
 void add_pack_options(CLI::App& app, PackArguments& arguments);
 
-// Copies the training and validation samples of the experiment's data set into the folder `output`, or continues that after an
-// interruption, and compares all checksums. Throws UsageError, DataError naming a sample that cannot be read (dataset.on_error: fail), and
-// Error, with ExitCode::kStopped after a stop request.
+// Copies the training and validation samples of the experiment's data set into the folder `output`, or continues an interrupted copy, and
+// compares all checksums. Throws UsageError, DataError naming a sample that cannot be read (dataset.on_error: fail), and Error, with
+// ExitCode::kStopped after a stop request.
 void pack(const config::Experiment& experiment, const PackArguments& arguments, int num_threads);
 
 // Prepares the entries of a packed data set in several threads, a few ahead, and returns them in the order of the samples.

@@ -42,7 +42,7 @@ EvalArguments parse_eval_arguments(const std::vector<std::string>& args) {
       ->type_name("DIR|FILE");
   std::string split;
   app.add_option("--split", split,
-                 "the part of the images to evaluate: validation (default), train, or test (held out by dataset.split); all of them with "
+                 "the part of the images to evaluate: validation (default), train, or test (held out by dataset.split); each part with "
                  "dataset.validation_transforms")
       ->check(CLI::IsMember({"validation", "train", "test"}));
   cli::add_tta(app, request.tta);

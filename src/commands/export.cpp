@@ -26,8 +26,8 @@
 namespace trainer::commands {
 namespace {
 
-// The experiment, with settings under which the network uses only operators that exported files can hold for any device: those of one
-// process, on the CPU, in float32.
+// The experiment, with the settings of one process on the CPU in float32, because a network for other settings has operators that an
+// exported file cannot hold, or that do not run on every device.
 config::Experiment load_experiment(const session::NetworkFile& file) {
   auto experiment = file.load_experiment({}, session::all_registries());
   experiment.runtime.device = device::DeviceChoice::kCpu;
@@ -89,9 +89,10 @@ ExportArguments parse_export_arguments(const std::vector<std::string>& args) {
                  "normalizes them like dataset.validation_transforms) or tensor (the network's input); default: images, if the network was "
                  "trained on images")
       ->check(CLI::IsMember({"images", "tensor"}));
-  app.add_option("--outputs", arguments.outputs,
-                 "the output of an onnx or torchscript file: probabilities (for a regression: values, its numbers), logits, or both; "
-                 "default: probabilities with --input images, logits with --input tensor, values for a regression")
+  app.add_option(
+         "--outputs", arguments.outputs,
+         "the output of an onnx or torchscript file: probabilities (for a regression: values, the predicted numbers), logits, or both; "
+         "default: probabilities with --input images, logits with --input tensor, values for a regression")
       ->check(CLI::IsMember({"probabilities", "values", "logits", "both"}));
   app.add_flag("--fp16", arguments.half, "onnx: store and compute the network in float16; input and outputs keep their types");
   app.add_option("--batch-size", arguments.batch_size, "onnx: accept only batches of this size; default: any size")
@@ -140,7 +141,8 @@ exported::Outputs outputs_of(const ExportArguments& arguments, const exported::I
   using exported::Outputs;
   const auto& given = arguments.outputs;
   if (has_masks && !given.empty() && given != "logits") {
-    throw UsageError(fmt::format("--outputs {}: the network does not classify and has no probabilities; remove it", given));
+    throw UsageError(
+        fmt::format("--outputs {}: the network predicts masks, for which only logits can be exported; remove this option", given));
   }
   const std::string answers = exported::name_of_answers(interface);
   if (exported::are_answers(given) && given != answers) {
@@ -161,9 +163,12 @@ exported::Interface interface_of(const ExportArguments& arguments, const config:
   const bool has_values = samples.decoding.has_float_pixels();
   const bool can_be_images = samples.is_image && !has_values && (samples.shape.at(0) == 1 || samples.shape.at(0) == 3);
   if (has_values && arguments.input == "images") {
-    throw UsageError(
-        fmt::format("--input images: such images have 8 bits, but the network takes images of dataset.mode: {}; choose --input tensor",
-                    data::name_of(samples.decoding.mode)));
+    throw UsageError(fmt::format(
+        "--input images: this input has 8 bits per channel, but the network takes images of dataset.mode: {}; choose --input tensor",
+        data::name_of(samples.decoding.mode)));
+  }
+  if (arguments.input == "images" && !can_be_images) {
+    throw UsageError("--input images: the network was not trained on grey or RGB images; choose --input tensor");
   }
   if (arguments.input.empty() ? can_be_images : arguments.input == "images") {
     const auto input = inference::input_of_image_files(samples, experiment.dataset.validation_transforms);
@@ -199,7 +204,7 @@ std::string describe_interface(const exported::Interface& interface, const std::
 std::string read_license(const std::filesystem::path& file) {
   if (file.empty()) return "";
   auto text = read_file(file);
-  if (!is_utf8(text)) throw UsageError(fmt::format("--license {}: it is not text in UTF-8; save it as UTF-8", file.string()));
+  if (!is_utf8(text)) throw UsageError(fmt::format("--license {}: the file is not text in UTF-8; save it as UTF-8", file.string()));
   return text;
 }
 

@@ -32,8 +32,8 @@ struct Unreadable {
 // Makes the function of one thread, which gets samples and their positions in the list of indices.
 using MakeReader = std::function<std::function<void(const data::Sample&, size_t position)>()>;
 
-// Passes the samples to readers, one for each processor. A sample is unreadable if its reader throws a std::runtime_error that is not an
-// Error.
+// Reads the samples on one thread per CPU thread, each with its own function of `make_reader`. Returns the unreadable ones: those for which
+// Dataset::read() or that function throws a std::runtime_error that is not an Error. Other exceptions are rethrown.
 Unreadable read_samples(const data::Dataset& dataset, const std::vector<int64_t>& indices, const std::string& what, Logger& logger,
                         const MakeReader& make_reader) {
   std::atomic<size_t> next = 0;

@@ -1,5 +1,5 @@
 #pragma once
-// Surveys images: their sizes and the values of their pixels.
+// Statistics of the images of a data set: their sizes and the values of their pixels.
 
 #include <cstdint>
 #include <string>
@@ -27,7 +27,7 @@ struct ImageSizes {
 // Statistics of each channel, for pixels from 0 to 1.
 struct PixelStatistics {
   std::vector<double> mean = {};
-  std::vector<double> std = {};  // the population's
+  std::vector<double> std = {};  // of the population
   int64_t num_images = 0;        // that could be read
 };
 
@@ -38,8 +38,8 @@ inline constexpr size_t kWorthShowing = 500;
 // Reads in several threads. Skips images that cannot be read; other errors throw Error.
 ImageSizes find_sizes(const data::Dataset& dataset, const std::vector<int64_t>& indices, session::ImageNotes& notes, Logger& logger);
 
-// The statistics of these samples after `transforms`, without normalize. They are exact and do not depend on the order of the additions.
-// Throws like find_sizes(), and DataError if no image can be read.
+// The statistics of these samples after `transforms`, which must not contain normalize. Uses all pixels, and adds them in an order that
+// does not depend on the threads. Throws like find_sizes(), and DataError if no image can be read.
 PixelStatistics measure_pixels(const data::Dataset& dataset, const std::vector<int64_t>& indices,
                                const std::vector<ComponentConfig>& transforms, Logger& logger);
 

@@ -34,7 +34,7 @@ namespace {
 namespace fs = std::filesystem;
 using data::Split;
 
-// More images would hardly change the mean of the pixels.
+// More images would hardly change the statistics of sizes and pixels.
 constexpr int64_t kMostMeasured = 2000;
 
 Node section_of(const std::string& dataset, const std::string& key, const fs::path& path) {
@@ -91,7 +91,7 @@ struct FoundData {
   std::unique_ptr<data::Dataset> train;
 };
 
-// Whether the labels of a CSV file are lists of several classes, or measured numbers (at least one of them with a fraction).
+// Whether the labels of a CSV file are lists of several classes, or numbers of a regression (at least one with a fraction).
 bool are_other_targets(const data::DatasetInfo& info) {
   const auto& names = info.class_names;
   const auto is_number = [](const std::string& name) {
@@ -105,7 +105,7 @@ bool are_other_targets(const data::DatasetInfo& info) {
   return has(';') || (has('.') && std::ranges::all_of(names, is_number));
 }
 
-// Whether the targets that the section sets are likely to be those of the CSV file.
+// Whether the section's key `targets` (if missing: one class) is likely to fit the CSV file.
 bool may_have_targets(const Node& section, const data::DatasetInfo& info) {
   const auto* given = section.find("targets");
   const fs::path file = section.find("train")->value.text;
@@ -137,7 +137,7 @@ FoundData find_data(const fs::path& data, Logger& logger) {
   }
   if (is_csv) throw DataError(fmt::format("--data {}: {}", data.string(), problem));
   throw DataError(
-      fmt::format("--data {}: no data set is recognised there: it has neither folders of images (CLASS/..., or train/CLASS/... and "
+      fmt::format("--data {}: no data set is recognised there: the path has neither folders of images (CLASS/..., or train/CLASS/... and "
                   "val/CLASS/...) nor train.csv nor the files of lmdb, cifar10, cifar100, mnist, fashion_mnist or tiny_imagenet",
                   data.string()));
 }
@@ -161,7 +161,8 @@ ImageSizes survey(const char* part, const data::Dataset& dataset, DatasetFacts& 
   facts.num_read += static_cast<int64_t>(indices.size());
   facts.num_unreadable += sizes.num_unreadable;
   if (sizes.num_unreadable > 0) {
-    logger.warn("{} of {} {} images cannot be read, the first is {}", sizes.num_unreadable, indices.size(), part, sizes.first_unreadable);
+    logger.warn("{} of {} {} images cannot be read, and training will skip them (dataset.on_error: skip); the first is {}",
+                sizes.num_unreadable, indices.size(), part, sizes.first_unreadable);
   }
   return sizes;
 }
@@ -179,7 +180,7 @@ std::string file_for(const fs::path& data, Logger& logger) {
   facts.targets = data::summarize_targets(train);
   const auto indices = data::evenly_spaced(train.size(), kMostMeasured);
   if (indices.size() >= kWorthShowing && !world::can_redraw_lines()) {
-    logger.info("measuring the sizes and the pixels of {} training images", indices.size());
+    logger.info("reading {} training images to determine their sizes and the statistics of their pixels", indices.size());
   }
   session::ImageNotes notes;
   facts.sizes = survey("training", train, facts, notes, logger);
@@ -245,14 +246,14 @@ void print_next_steps(const std::string& path, bool has_data) {
 
 ExitCode init(const std::vector<std::string>& args) {
   CLI::App app(
-      "Writes an experiment file to start from, with comments. With --data it is made for these images, whose classes, sizes and pixels "
-      "are measured.",
+      "Writes an experiment file to start from, with comments. With --data, the file suits these images: the program reads them to "
+      "determine their classes, sizes and pixel statistics.",
       "trainer init");
   fs::path data;
   fs::path output = "experiment.yaml";
   app.add_option("--data", data,
                  "a folder with a folder of images for each class, or with train/ and val/ that hold such folders; a CSV file; or a folder "
-                 "with the files of a known data set; default: CIFAR-10, which is downloaded")
+                 "with the files of a known data set; default: an experiment for CIFAR-10, which training downloads")
       ->type_name("DIR");
   app.add_option("--output", output, "the file, which must not exist yet; default: experiment.yaml")->type_name("FILE");
   cli::parse(app, args);
@@ -295,11 +296,11 @@ std::string class_name(const DatasetFacts& facts, size_t label) {
   return label < names.size() ? config::to_inline_yaml(Node::scalar(names[label])) : std::to_string(label);
 }
 
-// Joins the parts in lines of comments.
+// The parts, separated by commas, in comment lines of the experiment file.
 std::string wrapped(const std::vector<std::string>& parts) {
   constexpr size_t kWidth = 100;
   std::string text = "#  ";
-  size_t line = 0;  // its beginning
+  size_t line = 0;  // where the last line begins
   for (size_t i = 0; i < parts.size(); ++i) {
     if (text.size() - line > 3 && text.size() - line + parts[i].size() > kWidth) {
       text += "\n#  ";
@@ -470,7 +471,7 @@ std::string describe_dataset(const DatasetFacts& facts, const ImagePreparation& 
   auto std = pixels.std;
   // The values of such images may all be small: a camera may use only few of 16 bits, and float pixels have any range.
   const bool is_exact = facts.info.decoding.has_float_pixels();
-  // The standard deviation is 0 if all images have a single colour.
+  // If all images have the same single colour, the standard deviation is 0, and normalize could not divide by it.
   for (double& value : std) value = value < (is_exact ? 1e-12 : 0.00005) ? 1 : value;
   // Four significant digits of the standard deviation.
   std::vector<int> digits(std.size(), 4);
@@ -494,7 +495,7 @@ ImagePreparation choose_preparation(const DatasetFacts& facts) {
   const auto edge = median_edge(facts.sizes.sizes);
   const auto is_square = [&](const ImageSize& size) { return size.height == edge && size.width == edge; };
   ImagePreparation chosen;
-  // Moving or scaling an image may change what was measured in it.
+  // For a regression, moving, scaling or mirroring an image may change its targets, such as a position or a length.
   const bool are_numbers = facts.info.num_classes == 0;
   const auto add_flip = [&] {
     if (!is_digits(facts) && !are_numbers)
@@ -508,7 +509,7 @@ ImagePreparation choose_preparation(const DatasetFacts& facts) {
       chosen.validation.push_back(same);
     }
     const auto crop = fmt::format("    - random_crop: {{size: {}, padding: {}}}", edge, std::max<int64_t>(edge / 8, 1));
-    if (!are_numbers) chosen.train.push_back(fmt::format("{:<54} # shifted at random by up to an eighth", crop));
+    if (!are_numbers) chosen.train.push_back(fmt::format("{:<54} # shifted at random by up to an eighth of the edge", crop));
     add_flip();
     return chosen;
   }
@@ -521,8 +522,8 @@ ImagePreparation choose_preparation(const DatasetFacts& facts) {
   const auto crop_middle = fmt::format("    - center_crop: {{size: {}}}", chosen.size);
   chosen.validation.push_back(
       is_elongated(facts.sizes.sizes)
-          ? fmt::format("{:<54} # cuts off the ends; `letterbox: {{size: {}}}` instead of these two keeps the whole image", crop_middle,
-                        chosen.size)
+          ? fmt::format("{:<54} # cuts off the ends; `letterbox: {{size: {}}}` instead of resize and center_crop keeps the whole image",
+                        crop_middle, chosen.size)
           : crop_middle);
   if (are_numbers) chosen.train = chosen.validation;
   return chosen;
@@ -565,8 +566,9 @@ std::string starting_file(const DatasetFacts& facts, const ImagePreparation& pre
   text += fmt::format("{}\n{}\n\n", why, model);
   text += describe_dataset(facts, preparation, has_weights ? kImagenet : pixels) + '\n';
   text += fmt::format(
-      "# The batch size of all processes together, so that the result does not depend on their number. With less memory, lower it{}.\n",
-      has_weights ? "" : " and lr\n# by the same factor");
+      "# The batch size of all processes together, so that the result does not depend on their number. If memory runs out, lower this\n"
+      "# value{}.\n",
+      has_weights ? "" : " and lr by the same factor");
   text += describe_dataloader(facts, schedule, decodes) + '\n' + describe_loss(facts);
   if (has_weights) {
     return text +
@@ -602,7 +604,7 @@ dataset:
   root: data                                     # the folder that holds cifar-10-batches-bin/
   download: true                                 # downloaded to root when missing
   train_transforms:
-    - random_crop: {size: 32, padding: 4}          # shifted at random by up to an eighth
+    - random_crop: {size: 32, padding: 4}          # shifted at random by up to an eighth of the edge
     - random_horizontal_flip: {p: 0.5}
     - normalize: {mean: [0.4914, 0.4822, 0.4465], std: [0.2470, 0.2435, 0.2616]}
   validation_transforms:

@@ -31,11 +31,11 @@ struct ImagePreparation {
 };
 ImagePreparation choose_preparation(const DatasetFacts& facts);
 
-// Whether the file for that data set begins with published weights; if so, the pixels of its images need not be measured.
+// Whether the file for that data set begins with published weights; if so, the statistics of its pixels are not needed.
 bool begins_with_weights(const DatasetFacts& facts, const ImagePreparation& preparation);
 // A file for that data set.
 std::string starting_file(const DatasetFacts& facts, const ImagePreparation& preparation, const PixelStatistics& pixels);
-// A file for CIFAR-10, which is downloaded.
+// A file for CIFAR-10, which training downloads.
 std::string starting_file_without_data();
 
 }  // namespace trainer::commands

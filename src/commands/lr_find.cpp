@@ -56,7 +56,7 @@ class LossReader : public reporting::Sink {
 void adapt(config::Experiment& experiment, int64_t num_steps) {
   auto& training = experiment.training;
   training.epochs.reset();
-  // Ranks may stop up to two steps later than requested.
+  // More steps than the test has, because ranks may stop up to two steps later than requested.
   training.steps = num_steps + 10;
   training.on_non_finite = engine::OnNonFinite::kSkip;
   training.ema.reset();
@@ -75,7 +75,9 @@ bool run_test(session::RankContext& context, LrRangeTest& test, int64_t num_step
   session::Session session(context);
   auto& parts = session.parts();
   const double base_lr = parts.optimizer->base_lr();
-  if (base_lr == 0) throw UsageError(context.experiment().place_of("optimizer.lr") + ": 0 cannot be scaled; set it to 1");
+  if (base_lr == 0)
+    throw UsageError(context.experiment().place_of("optimizer.lr") +
+                     ": the test scales the learning rate, which must not be 0; set it to 1");
   parts.lr_schedule = {.factor = [&test, base_lr](int64_t step) { return test.lr_at(step) / base_lr; }, .group_factors = {}};
   LossReader reader(test, num_steps, context.rank() == 0 && world::can_redraw_lines());
   session.train(reader, [&] { return test.is_done() || stop_signal() != 0; });
@@ -99,7 +101,9 @@ void print_text(const LrRangeTest& test, bool is_sgd, const inspection::LrRange&
   const auto& points = test.points();
   if (points.empty())
     throw Error(
-        fmt::format("the loss of the first step, at a learning rate of {:g}, is not finite; nothing can be suggested", range.min_lr));
+        fmt::format("the loss or the gradients of the first step, at a learning rate of {:g}, are not finite, so nothing can be suggested; "
+                    "start the training, which saves such a step for `trainer replay`",
+                    range.min_lr));
   std::vector<reporting::PlotPoint> curve;
   for (const auto& point : points) curve.push_back({.x = point.lr, .y = point.smoothed});
   const auto advice = test.advice();
@@ -121,15 +125,15 @@ void print_text(const LrRangeTest& test, bool is_sgd, const inspection::LrRange&
     return;
   }
   print("the loss is lowest at a learning rate of {:.2g}{}\n", advice->least,
-        advice->rise ? fmt::format("; above {:.2g} it exceeds the level from which it began to fall", *advice->rise) : "");
+        advice->rise ? fmt::format("; above {:.2g} the loss exceeds the level from which it began to fall", *advice->rise) : "");
   if (!advice->rise) {
     print("No suggestion: the loss does not rise again; try a higher --max-lr.\n");
     return;
   }
   if (!suggestion) {
     print(
-        "No suggestion: these two learning rates differ by more than a factor of 10. Look at the curve, or try more --steps or a larger "
-        "batch.\n");
+        "No suggestion: the two learning rates in the line above differ by more than a factor of 10. Choose a learning rate from the "
+        "curve, or try more --steps or a larger batch.\n");
     return;
   }
   print("suggestion (^), {}: {:.2g}\n",

@@ -180,7 +180,7 @@ FirstBatch read(const config::Experiment& experiment, const data::Dataset& datas
       pipeline.write(sample, seeds, which, memory, batch.images[i].data_ptr<float>());
       if (data::refusal_of_label(sample.target, dataset.info()).empty()) batch.targets[i] = sample.target.label;
     } catch (const std::exception&) {
-      // The training reports the sample or skips it.
+      // The image stays grey, without an error, because training reports the sample or skips it.
     }
   }
   return batch;
@@ -288,9 +288,10 @@ report::Pictures read_sample_pictures(const history::RunRecord& run, const std::
   try {
     const auto logger = make_quiet_logger();
     const auto experiment = load_experiment(run);
-    if (experiment.training.overfit_batches) return {.note = "With training.overfit_batches no wrongly classified images are shown."};
+    if (experiment.training.overfit_batches)
+      return {.note = "With training.overfit_batches, validation uses training images, so no wrongly classified images are shown."};
     const auto opened = session::open_samples(experiment, *logger);
-    if (!opened.validation) return {.note = "This experiment does not validate."};
+    if (!opened.validation) return {.note = "This experiment has no validation set, so no images can be shown."};
     const auto& dataset = opened.validation->dataset();
     if (!dataset.info().is_image) return {.note = "The samples of this data set are not images."};
     data::Scratch scratch;

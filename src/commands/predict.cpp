@@ -131,7 +131,7 @@ std::vector<std::string> find_files(const PredictArguments& arguments, data::Ima
 // Prints predictions as lines of a table, of JSON or of comma-separated values.
 class Printer {
  public:
-  // The table's first column is wide enough for these files. Prints the header of comma-separated values.
+  // `files`: the names for which the first column of a table must be wide enough. With --csv, prints the header.
   Printer(const inference::Predictor& predictor, const PredictArguments& arguments, int64_t num_best, const std::vector<std::string>& files)
       : names_(predictor.output_names()),
         num_outputs_(predictor.num_outputs()),
@@ -145,7 +145,7 @@ class Printer {
     if (arguments.csv) print_csv_header();
   }
 
-  // `prediction` may have a problem; the table omits such files.
+  // A file that could not be classified (prediction.problem) is omitted in a table.
   void print_answers(const std::string& file, const inference::Prediction& prediction) const {
     if (arguments_.json) return print_json(file, prediction);
     if (arguments_.csv) return print_csv(file, prediction);
@@ -327,7 +327,7 @@ ExitCode predict(const std::vector<std::string>& args) {
   const session::NetworkFile file(arguments.checkpoint);
   if (file.path() != arguments.checkpoint) logger->info("network of {}", file.path());
   auto registries = session::all_registries();
-  // A checkpoint's experiment is complete, and its data set need not be on this machine.
+  // The experiment of a checkpoint is not checked again, because it is complete and its data set need not be on this machine.
   if (arguments.config.empty()) registries.check = {};
   const int num_threads = world::default_compute_threads().count;
   auto experiment = file.load_experiment(arguments.config, arguments.overrides, registries);

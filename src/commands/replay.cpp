@@ -37,7 +37,7 @@ config::Experiment load_experiment(const std::filesystem::path& folder, const en
   // The parameters are read from the folder of the step.
   experiment.model.init_from.clear();
   experiment.model.weights.clear();
-  // Cached features belong to other weights.
+  // Cached features were computed with other parameters.
   experiment.training.cache_features = false;
   if (record.loss_scale) experiment.amp.scaler.init_scale = *record.loss_scale;
   return experiment;
@@ -59,7 +59,8 @@ void print_observations(const std::vector<engine::Observation>& observations) {
   }
 }
 
-// Repeats the step and prints the observations of each micro-step. Returns the name of the first non-finite one, or an empty text.
+// Repeats the step and prints the observations of each micro-step. Returns the name of the first observation that is not finite; empty if
+// there is none.
 std::string repeat_step(const engine::StepRecord& record, const config::Experiment& experiment, engine::Parts& parts) {
   if (parts.unfreeze && record.epoch >= parts.unfreeze_after) parts.unfreeze();
   auto meter = parts.task->make_train_meter(parts.placement.device);
@@ -91,7 +92,10 @@ std::string repeat_step(const engine::StepRecord& record, const config::Experime
 }  // namespace
 
 ExitCode replay(const std::vector<std::string>& args) {
-  CLI::App app("Repeats a saved non-finite step in one process, with the same parameters and samples.", "trainer replay");
+  CLI::App app(
+      "Repeats a saved step whose loss or gradients were not finite, with the same parameters and samples, in one process. Prints the "
+      "largest value of each tensor of the step, and the first tensor that is not finite.",
+      "trainer replay");
   std::filesystem::path folder;
   std::vector<std::string> overrides;
   app.add_option("folder", folder, "the folder in which the run saved the step")->required()->type_name("DIR");

@@ -84,7 +84,7 @@ void replace_crossvals(ReportArguments& arguments) {
     }
     auto crossval = history::Json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
     if (!crossval.is_object() || !is_number_of_folds(crossval.value("num_folds", history::Json())) || !crossval["mean"].is_object()) {
-      throw DataError(fmt::format("{}: the file is damaged; run `trainer crossval` again, which writes it", file.string()));
+      throw DataError(fmt::format("{}: the file is damaged; start the same `trainer crossval` command again to write it", file.string()));
     }
     const auto num_folds = crossval["num_folds"].get<int64_t>();
     for (int64_t fold = 0; fold < num_folds; ++fold) {

@@ -22,7 +22,7 @@ class SampleProgress {
   void clear() {
     if (bar_) bar_->clear();
   }
-  // Calls `log`, which logs a line.
+  // Calls `log`, which must log a line, so that the line appears above the bar.
   void log_above(const std::function<void()>& log);
 
  private:

@@ -94,7 +94,7 @@ reporting::ConsoleOptions console_options(session::RankContext& context, session
                         directory](const reporting::EndEvent& event) { return lines_after_run(event, start, *directory); }};
 }
 
-// Ends a profile that the training has not completed, before the console's last lines.
+// Ends a profile whose last step was not reached, so that its message comes before the console's last lines.
 class EndOfProfile : public reporting::Sink {
  public:
   explicit EndOfProfile(inspection::StepProfiler& profiler) : profiler_(profiler) {}
@@ -145,7 +145,7 @@ ExitCode train(const std::vector<std::string>& args) {
       log_experiment(context);
       try {
         check_event_command(context);
-        // After a restart by a launcher, resume from the newest checkpoint of the first attempt.
+        // After a restart by a launcher, the run continues from the newest checkpoint of the earlier attempts, whatever --resume says.
         const auto resume = process.rank_env().restart_attempt > 0 ? "auto" : arguments.resume;
         session::Session session(context,
                                  {.run_directory = run_directory_of(arguments, experiment), .resume = resume, .command_line = args});
@@ -154,7 +154,7 @@ ExitCode train(const std::vector<std::string>& args) {
         reporting::Reporter reporter;
         if (profiler) reporter.add(std::make_unique<EndOfProfile>(*profiler));
         reporter.add(reporting::make_console(context.logger(), console_options(context, session, arguments, process.rank_env())));
-        // Destroyed before the console, because its thread logs.
+        // Declared after `reporter`, because the command's thread logs, so it must end before the console in `reporter` does.
         const auto command = start_event_command(context);
         const auto* directory = session.directory();
         if (directory != nullptr) add_files(reporter, context, session, *directory, command.get());

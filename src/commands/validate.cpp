@@ -162,7 +162,7 @@ void print_time(const inspection::Inspection& inspection) {
     add("training", plan->total_steps);
   }
   print_table(rows, {false, true});
-  print("  Reading the data and validation are not included.\n");
+  print("  Without the time for reading the data and for validation.\n");
 }
 
 void print_text(const inspection::Inspection& inspection, int world_size, bool lists_layers) {

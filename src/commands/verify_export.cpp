@@ -84,10 +84,10 @@ VerifyArguments parse_verify_arguments(const std::vector<std::string>& args) {
          "the largest accepted difference of a probability, or of a number in units of the standard deviation of the training targets")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  app.add_option(
-         "--runtime", arguments.runtime,
-         "the library that runs onnx files, libonnxruntime.so; default: that of the system, else that of the package onnxruntime of "
-         "python3")
+  app.add_option("--runtime", arguments.runtime,
+                 "the library that runs onnx files, libonnxruntime.so; default: the library of the system, or else that in the package "
+                 "onnxruntime of "
+                 "python3")
       ->type_name("FILE");
   app.add_flag("--ema", request.averaged, "compare with the averaged parameters (training.ema)");
   app.add_flag("--json", arguments.json, "print one JSON object instead of a table (docs/evaluation.md)");
@@ -200,8 +200,9 @@ class Comparison {
       : predictor_(predictor), network_(network), file_(std::move(file)), checkpoint_(std::move(checkpoint)) {
     const auto& decoding = predictor_.reader().decoding();
     if (decoding.has_float_pixels()) {
-      throw UsageError(fmt::format("{}: its network takes images of dataset.mode: {}, but this command compares only images of 8 bits",
-                                   checkpoint_, data::name_of(decoding.mode)));
+      throw UsageError(
+          fmt::format("{}: its network takes images of dataset.mode: {}, but this command compares only images of 8 bits per channel",
+                      checkpoint_, data::name_of(decoding.mode)));
     }
     const auto& shape = network_.input_shape();
     if (shape.empty()) return;
@@ -213,8 +214,8 @@ class Comparison {
                                  fmt::join(shape, ", "), fmt::join(wanted, ", "), kOtherCheckpoint));
   }
 
-  // Differences of numbers, in units of the deviation of the targets, so that one tolerance fits all; differences of probabilities are
-  // unchanged.
+  // Differences of numbers, in units of the standard deviation of the targets, so that one tolerance fits all; differences of probabilities
+  // are unchanged.
   torch::Tensor in_deviations(const torch::Tensor& differences) const {
     const auto& deviation = predictor_.operating_point().deviation;
     return deviation.empty() ? differences : differences / torch::tensor(deviation, torch::kFloat64);
@@ -227,8 +228,8 @@ class Comparison {
     torch::Tensor values;     // probabilities of the classes, or numbers: float64 [outputs]
     double milliseconds = 0;  // from pixels to values
   };
-  // Both throw std::runtime_error with only the reason if the image cannot be used, and Error if a value is not a number. `image`: its
-  // name.
+  // by_checkpoint() and by_file() throw std::runtime_error with only the reason if the image cannot be used, and Error if a value is not a
+  // number. `image`: the name of the image.
   Answer by_checkpoint(const data::Frame& size, const std::vector<uint8_t>& pixels, const std::string& image) {
     const auto answer = timed([&] { return predictor_.compute(prepare(size, pixels), false).answers[0]; });
     return require_numbers(answer, checkpoint_, image);
@@ -470,7 +471,7 @@ void print_difference(const VerifyArguments& arguments, const Difference& differ
 
 config::Experiment load_experiment(const VerifyArguments& arguments, const session::NetworkFile& file) {
   auto registries = session::all_registries();
-  // The data set of the training need not exist on this machine.
+  // With --data, the data set of the training need not exist on this machine, so it is not checked.
   if (!arguments.data.empty()) registries.check = {};
   auto experiment = arguments.data.empty() ? session::load_evaluation(file, arguments.request, /*rank=*/0, registries)
                                            : file.load_experiment(arguments.request.overrides, registries);
@@ -491,7 +492,7 @@ Images open_images(const VerifyArguments& arguments, const config::Experiment& e
 enum class SameCheckpoint { kYes, kNo, kUnknown };
 
 std::string advice(const VerifyArguments& arguments, SameCheckpoint is_same) {
-  if (arguments.preprocess != "none") return "this is the effect of --preprocess " + arguments.preprocess;
+  if (arguments.preprocess != "none") return "the reason is the resizing with --preprocess " + arguments.preprocess;
   if (is_same == SameCheckpoint::kNo) return "export it again from this checkpoint";
   if (is_same == SameCheckpoint::kYes) return "if the file uses float16, set a larger --tolerance";
   return "use the checkpoint from which it was exported";
@@ -517,8 +518,8 @@ ExitCode verify_export(const std::vector<std::string>& args) {
   }
   if (is_same == SameCheckpoint::kNo) {
     logger->warn(
-        "{} was exported from another checkpoint than {}, or before that one was changed, for example by trainer calibrate; export it "
-        "again",
+        "{0} was exported from another checkpoint than {1}, or {1} was changed after the export, for example by trainer calibrate; export "
+        "it again",
         arguments.file.string(), file.path());
   }
   Comparison comparison(predictor, *network, arguments.file.string(), file.path());

@@ -48,8 +48,8 @@ class StepCounter : public engine::TrainingHook {
   int64_t num_steps = 0;
 };
 
-// Collective: trains `num_steps` steps, from the first step or from `checkpoint`, and sets `checkpoint`, which is used on rank 0 only, to
-// the newest checkpoint. Returns false if a stop request ended the training before the last step.
+// Collective: trains `num_steps` steps, from the first step or from `checkpoint`, and then sets `checkpoint` to the newest one;
+// `checkpoint` has a value on rank 0 only. Returns false if a stop request ended the training before the last step.
 bool train(session::RankContext& context, int64_t num_steps, std::optional<session::Checkpoint>& checkpoint, const fs::path& folder) {
   session::Session session(context, {.checkpoint_folder = folder, .checkpoint = std::move(checkpoint)});
   StepCounter counter;

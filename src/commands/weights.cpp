@@ -25,7 +25,7 @@ void list_weights() {
           fmt::format("{}{}", weights.name, is_default ? " (default)" : ""), weights.top1, weights.size, weights.crop,
           fs::exists(file_of(weights)) ? "yes" : "no");
   }
-  print("\ntop1: percent on ImageNet, as torchvision publishes it, for images of that size. The cache is {}.\n",
+  print("\ntop1: percent on ImageNet, as torchvision publishes it, for images of the size in the column images. The cache is {}.\n",
         session::weights_folder().string());
 }
 
@@ -69,7 +69,8 @@ ExitCode verify_weights() {
     const bool is_good = datasets::has_checksum(file, checksum);
     print("{}: {}\n", is_good ? checksum.digits.empty() ? "no checksum in its name" : "good" : "bad", file.string());
     if (is_good) continue;
-    print("     its SHA-256 checksum does not begin with {}; remove it, and `trainer weights fetch` downloads it again\n", checksum.digits);
+    print("     its SHA-256 checksum does not begin with {}; remove the file, and `trainer weights fetch` downloads it again\n",
+          checksum.digits);
     exit_code = ExitCode::kData;
   }
   print("{} in {}\n", counted(num_files, "file"), folder.string());
@@ -84,8 +85,11 @@ ExitCode weights(const std::vector<std::string>& args) {
   std::vector<std::string> names;
   std::string mirror;
   const auto* list = app.add_subcommand("list", "show the networks that have published weights");
-  auto* fetch = app.add_subcommand("fetch", "download files, for example for hosts without a network, to which the folder is then copied");
-  fetch->add_option("names", names, "networks, as in resnet50 or resnet50:imagenet1k_v1, or URLs")->required()->type_name("NAME");
+  auto* fetch =
+      app.add_subcommand("fetch",
+                         "download weights into the cache (default: ~/.cache/trainer/weights), for example to copy this folder to "
+                         "hosts without internet access");
+  fetch->add_option("names", names, "names of weights, such as resnet50 or resnet50:imagenet1k_v1, or URLs")->required()->type_name("NAME");
   fetch->add_option("--mirror", mirror, "the URL of a folder with the files, to use instead of torchvision's server")->type_name("URL");
   const auto* verify = app.add_subcommand("verify", "compare the files with the checksums in their names");
   cli::parse(app, args);

@@ -103,7 +103,7 @@ class AuditTest(FolderCase):
         self.add("val/dog/larger.png", scene(102, width=61, height=57, brightness=1.1))
         run = self.audit(code=3)
         self.assertIn("  images that are also in another part: 2 (1 with the same pixels)\n"
-                      "    (they make the results of that part too good; remove them from one part, or keep copies together (dataset.split.group))\n"
+                      "    (they make validation or test results too good; remove them from one part, or keep copies together (dataset.split.group))\n"
                       "    validation sample 2, data/val/cat/copy.png (cat)\n      matches training sample 1, data/train/cat/1.png (cat), the same pixels\n"
                       "    validation sample 5, data/val/dog/larger.png (dog)\n      matches training sample 6, data/train/dog/2.png (dog), similarity 0.9", run.out)
         self.assertTrue(run.out.endswith("\nthis data set has problems that damage results; --json lists all findings, and --page shows the images\n"), run.out)
@@ -122,7 +122,7 @@ class AuditTest(FolderCase):
         found = self.findings(code=3)
         pairs = [("train/dog/same.png", "train/cat/2.png"), ("train/dog/darker.png", "train/cat/3.png")]
         self.assertEqual((self.names(found["label_conflicts"]), self.names(found["duplicates"]), found["leaks"]), (pairs, pairs, []))
-        self.assertIn("  images that also occur with another label: 2 (1 with the same pixels)\n    (correct one of them, or remove both)\n", self.audit(code=3).out)
+        self.assertIn("  images that also occur with another label: 2 (1 with the same pixels)\n    (correct the wrong one, or remove both images)\n", self.audit(code=3).out)
 
     def test_copies_in_one_part_are_a_note(self):
         for i in range(5):

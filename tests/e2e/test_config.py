@@ -138,7 +138,7 @@ class ConfigTest(FolderCase):
         write_images(data / "val", ("cat", "dog"), 2, first=20)
         (data / "train/dog/00003.png").write_bytes(b"")
         run = self.init("--data", data)
-        self.assertIn(f"warning: 1 of 16 training images cannot be read, the first is sample 11, {data}/train/dog/00003.png: ", run.err)
+        self.assertIn(f"warning: 1 of 16 training images cannot be read, and training will skip them (dataset.on_error: skip); the first is sample 11, {data}/train/dog/00003.png: ", run.err)
         self.assertRegex(run.out, rf"(?m)^  trainer data show --config '{self.file}' --output images.png ")
         text = self.file.read_text()
         self.assertRegex(text, r"(?m)^experiment: my_photos +# the run directory is runs/my_photos$")
@@ -157,7 +157,7 @@ class ConfigTest(FolderCase):
         write_images(data / "val", ("cat", "dog"), 2, first=20)
         (data / "val/dog/00001.png").write_bytes(b"")
         run = self.init("--data", data)
-        self.assertIn(f"warning: 1 of 4 validation images cannot be read, the first is sample 3, {data}/val/dog/00001.png: ", run.err)
+        self.assertIn(f"warning: 1 of 4 validation images cannot be read, and training will skip them (dataset.on_error: skip); the first is sample 3, {data}/val/dog/00001.png: ", run.err)
         self.assertRegex(self.file.read_text(), "\n  on_error: skip +# 1 of 20 images cannot be read; `trainer data check` lists all\n")
         self.train_one_step()
 
@@ -169,7 +169,7 @@ class ConfigTest(FolderCase):
         run = self.init("--data", data)
         # One line, since this is no terminal.
         self.assertEqual([line for line in run.err.splitlines() if not line.startswith("warning: ")],
-                         ["measuring the sizes and the pixels of 520 training images"])
+                         ["reading 520 training images to determine their sizes and the statistics of their pixels"])
         text = self.file.read_text()
         self.assertRegex(text, r"(?m)^dataloader: \{global_batch_size: \d+, num_workers: 4, drop_last: false\}$")
         self.assertRegex(text, r"(?m)^  validation_split: 0.2 +# of each class")
@@ -191,7 +191,7 @@ class ConfigTest(FolderCase):
         run = self.init("--data", self.folder / "absent", code=2)
         self.assertEqual(run.err, f"error: --data {self.folder}/absent: there is no such file or folder; correct the path\n")
         run = self.init("--data", self.folder, code=3)
-        self.assertTrue(run.err.startswith(f"error: --data {self.folder}: no data set is recognised there: it has neither folders of images "), run.err)
+        self.assertTrue(run.err.startswith(f"error: --data {self.folder}: no data set is recognised there: the path has neither folders of images "), run.err)
         self.assertFalse(self.file.exists())
 
 

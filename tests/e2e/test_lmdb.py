@@ -269,10 +269,10 @@ class LmdbTest(unittest.TestCase):
             fcntl.flock(lock, fcntl.LOCK_EX)
             self.refuse(1, f"another process is packing into {self.packed}; wait for it, or name another folder")
         (self.packed / "unfinished").write_text("notes of somebody")
-        self.refuse(2, f"--output: {self.packed}/unfinished was not written by this program to mark an unfinished data set; name another folder")
+        self.refuse(2, f"--output: {self.packed}/unfinished was not written by this program, which marks unfinished data sets with an empty file of this name; name another folder")
         (self.packed / "unfinished").unlink()
         self.pack()
-        self.refuse(2, f"--output: {self.packed}/train exists already; name another folder, or remove it")
+        self.refuse(2, f"--output: {self.packed}/train exists already; name another folder, or remove this one")
         (self.packed / "unfinished").touch()
         (self.packed / "val").mkdir()
         self.refuse(2, f"{self.packed}: this unfinished copy was begun with validation images, which image_folder does not have now; add them again, or "

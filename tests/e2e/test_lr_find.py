@@ -40,7 +40,7 @@ class LrFindTest(FolderCase):
         run = self.lr_find("--max-lr", "1e6", "optimizer={name: sgd, lr: 0.01}")
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertRegex(run.stdout, r"(?m)^\d\d steps from 1e-07 to \S+; then the loss diverged$")
-        self.assertRegex(run.stdout, r"(?m)^the loss is lowest at a learning rate of \S+; above \S+ it exceeds the level from which it began to fall$")
+        self.assertRegex(run.stdout, r"(?m)^the loss is lowest at a learning rate of \S+; above \S+ the loss exceeds the level from which it began to fall$")
         self.assertRegex(run.stdout, r"(?m)^To train: trainer --config \S+demo_linear.yaml .* 'optimizer={name: sgd, lr: 0.01}' optimizer.lr=\S+$")
 
     def test_shows_a_bar_and_when_interrupted_the_curve_so_far(self):
@@ -57,7 +57,7 @@ class LrFindTest(FolderCase):
     def test_mistakes(self):
         run = self.lr_find("optimizer.lr=0")
         self.assertEqual((run.returncode, run.stdout), (2, ""))
-        self.assertIn("optimizer.lr: 0 cannot be scaled; set it to 1", run.stderr)
+        self.assertIn("optimizer.lr: the test scales the learning rate, which must not be 0; set it to 1", run.stderr)
 
 
 if __name__ == "__main__":

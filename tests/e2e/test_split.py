@@ -190,7 +190,7 @@ class SplitTest(FolderCase):
             self.assertEqual(view.messages, [])
         (self.folder / "cv/crossval.json").write_text("{")
         report = trainer("report", "cv", cwd=self.folder)
-        self.assertEqual((report.returncode, report.err), (3, "error: cv/crossval.json: the file is damaged; run `trainer crossval` again, which writes it\n"))
+        self.assertEqual((report.returncode, report.err), (3, "error: cv/crossval.json: the file is damaged; start the same `trainer crossval` command again to write it\n"))
         # The result is the same as without an interruption.
         shutil.rmtree(self.folder / "cv")
         self.run_ok(*command)
@@ -214,7 +214,7 @@ class SplitTest(FolderCase):
         self.add_patient(70)
         run = trainer("crossval", "--config", "x.yaml", "--folds", "2", "--run-dir", "cv", "dataset.validation_split=0.2", "dataset.split=null", cwd=self.folder)
         self.assertEqual(run.returncode, 3, run.err)
-        self.assertIn("cv/fold_1 was trained on other images than cv/fold_0; remove the older one", run.err)
+        self.assertIn("cv/fold_1 and cv/fold_0 did not use the same data set, because their files split.csv list different images; remove the older of these folders", run.err)
         run = trainer("crossval", "--config", "x.yaml", "--folds", "1", cwd=self.folder)
         self.assertEqual(run.returncode, 2)
         self.assertIn("--folds", run.err)

@@ -251,7 +251,7 @@ class ExportImagesTest(unittest.TestCase):
         self.make("shorter edge")
         latin = self.folder / "latin.txt"
         latin.write_bytes(b"\xa9 1990")
-        self.assertIn(f"--license {latin}: it is not text in UTF-8; save it as UTF-8", self.trainer(*args, "--license", latin, code=2))
+        self.assertIn(f"--license {latin}: the file is not text in UTF-8; save it as UTF-8", self.trainer(*args, "--license", latin, code=2))
         state = torch.load(self.checkpoint, weights_only=True)
         state["model"]["bn1.running_var"][3] = 1e6
         torch.save(state, self.checkpoint)

@@ -298,7 +298,7 @@ class ImageDepthsTest(FolderCase):
         process = trainer("--config", self.configured(files), "--run-dir", self.run_dir)
         self.assertEqual(process.returncode, 0, process.err)
         target = ["export", "--checkpoint", self.run_dir, "--format", "onnx", "--output", self.folder / "x.onnx"]
-        self.assertIn("--input images: such images have 8 bits, but the network takes images of dataset.mode: grey16; choose --input tensor",
+        self.assertIn("--input images: this input has 8 bits per channel, but the network takes images of dataset.mode: grey16; choose --input tensor",
                       self.refused(*target, "--input", "images"))
         exported = trainer(*target)
         self.assertEqual(exported.returncode, 0, exported.err)

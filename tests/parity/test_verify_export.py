@@ -140,7 +140,7 @@ class VerifyExportTest(unittest.TestCase):
                 with self.subTest(name, way=way):
                     run = self.verify(file, "--data", self.images, "--preprocess", way, "--json", checkpoint=cubic, code=1)
                     found = json.loads(run.stdout)
-                    self.assertIn(f"more than --tolerance 0.001, from that of {cubic}; this is the effect of --preprocess {way}", run.stderr)
+                    self.assertIn(f"more than --tolerance 0.001, from that of {cubic}; the reason is the resizing with --preprocess {way}", run.stderr)
                     differences = []
                     for path in self.images.glob("*/*"):
                         with torch.no_grad():
@@ -164,7 +164,7 @@ class VerifyExportTest(unittest.TestCase):
             other.fc.bias.copy_(self.network.fc.bias.roll(1, 0))
         file = self.export("other.onnx", checkpoint=self.save("other.pt", other))
         run = self.verify(file, "--data", self.images, code=1)
-        self.assertIn(f"warning: {file} was exported from another checkpoint than {self.checkpoint}, or before that one was changed", run.stderr)
+        self.assertIn(f"warning: {file} was exported from another checkpoint than {self.checkpoint}, or {self.checkpoint} was changed after the export", run.stderr)
         self.assertRegex(run.stderr, r"error: .*other\.onnx: a probability differs by \d\.\d\de-\d\d, more than --tolerance 0\.001, from that of .*network\.pt; export it again from this checkpoint")
         self.assertIn("another most probable class          5 images\n", run.stdout)
         self.assertRegex(run.stdout, r"  .*/cat/0\.png: (cat|dog|owl) \d+\.\d\d%, by the checkpoint (cat|dog|owl) \d+\.\d\d%\n")

@@ -68,8 +68,8 @@ std::string arguments(const Command& command) {
 std::string ending(const std::vector<std::string>& see_also) {
   std::string text =
       ".SH EXIT STATUS\n"
-      "0 done, 1 failure while running, 2 command line or configuration, 3 data, 4 another rank, the network or a timeout, 5 a checkpoint, "
-      "75 stopped on request.\n.SH SEE ALSO\n";
+      "0 done, 1 failure while running, 2 command line or configuration, 3 data, 4 another rank, a connection between ranks, or a timeout, "
+      "5 a checkpoint, 75 stopped on request.\n.SH SEE ALSO\n";
   for (size_t i = 0; i < see_also.size(); ++i) text += fmt::format(".BR {} (1){}\n", roff(see_also[i]), i + 1 < see_also.size() ? "," : "");
   return text;
 }

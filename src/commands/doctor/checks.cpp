@@ -54,7 +54,7 @@ std::vector<Finding> check_nccl(const Subject& subject) {
 std::vector<Finding> check_other_runs(const Subject&) {
   const auto text = world::describe_other_runs(world::processes_of_other_runs({}), world::available_cpus());
   if (text.empty()) return {ok("none")};
-  return {warning(text, "wait until the other runs end, or give each run only its share of the cores")};
+  return {warning(text, "wait until the other runs end, or give each run its share of the cores with runtime.threads")};
 }
 
 using FindingList = std::vector<Finding>;
@@ -103,7 +103,9 @@ std::vector<Finding> run(const Check& check, const Subject& subject) {
 Gpus find_gpus() {
   auto gpus = within(kDriverLimit, read_gpus);
   if (gpus) return std::move(*gpus);
-  return {.has_driver = true, .refusal = fmt::format("it has not responded within {}", format_duration(kDriverLimit)), .report = {}};
+  return {.has_driver = true,
+          .refusal = fmt::format("it has not responded within {}; `dmesg` may show why", format_duration(kDriverLimit)),
+          .report = {}};
 }
 
 }  // namespace trainer::doctor

@@ -30,7 +30,7 @@ Finding judge_cpus(const Cpus& cpus) {
   if (cpus.available < cpus.installed && cpus.available == 1) {
     return warning(std::move(text),
                    "give the job or container more cores (Slurm: --cpus-per-task, Docker: --cpus, Kubernetes: resources.limits.cpu): the "
-                   "loader's threads share this one with training");
+                   "loader's threads share the only core with training");
   }
   return ok(std::move(text));
 }
@@ -52,7 +52,7 @@ Finding judge_shared_memory(std::optional<uint64_t> capacity, int num_gpus) {
   if (!capacity) {
     if (num_gpus < 2) return ok("/dev/shm does not exist; only NCCL between several GPUs needs it");
     return failed("/dev/shm does not exist, but NCCL needs it for communication between GPUs of this host",
-                  "mount a tmpfs of at least 1 GiB there");
+                  "mount a tmpfs of at least 1 GiB at /dev/shm");
   }
   auto text = fmt::format("/dev/shm has {}", format_bytes(*capacity));
   if (*capacity >= kGiB) return ok(std::move(text));
@@ -87,7 +87,7 @@ Finding judge_locked_memory(std::optional<uint64_t> limit, bool has_infiniband) 
   if (!limit) return ok(std::move(text));
   if (!has_infiniband) return ok(text + "; only InfiniBand needs more");
   return warning(text + ": NCCL cannot register its buffers with this host's InfiniBand adapter",
-                 "set it to unlimited (Docker: --ulimit memlock=-1, Slurm: PropagateResourceLimitsExcept=MEMLOCK, systemd: "
+                 "set this limit to unlimited (Docker: --ulimit memlock=-1, Slurm: PropagateResourceLimitsExcept=MEMLOCK, systemd: "
                  "LimitMEMLOCK=infinity)");
 }
 
@@ -123,7 +123,8 @@ Finding judge_disk(const Disk& disk) {
 
 Finding judge_images(const std::string& problem) {
   if (problem.empty()) return ok("OpenCV and libjpeg: a JPEG file was written and read");
-  return warning("data sets of image files cannot be used: " + problem, "install the package's libraries again, or build with OpenCV");
+  return warning("data sets of image files cannot be used: " + problem,
+                 "if this program is from a bundle, unpack the bundle again: it contains libtrainer_images.so");
 }
 
 namespace {
@@ -136,7 +137,7 @@ std::string version_text(int version) { return fmt::format("{}.{}", version / 10
 Finding judge_driver(const Gpus& gpus) {
   if (!gpus.refusal.empty()) {
     return failed("there is an NVIDIA driver that cannot be used: " + gpus.refusal,
-                  "update the driver, or install the build for its version of CUDA; runtime.device: cpu trains without it");
+                  "do what the message says, or update the driver; runtime.device: cpu trains on the CPU");
   }
   if (!gpus.has_driver) return ok("no NVIDIA driver: training uses the CPU");
   if (gpus.count() == 0) {
@@ -160,7 +161,7 @@ std::vector<Finding> judge_gpus(const Gpus& gpus) {
     text += fmt::format(", {} of {} free", format_bytes(gpu.free_memory), format_bytes(gpu.total_memory));
     if (gpu.free_memory < gpu.total_memory / 2) {
       findings.push_back(
-          warning(std::move(text), "`nvidia-smi` shows which programs use its memory; end them, or use another GPU (--gpus)"));
+          warning(std::move(text), "`nvidia-smi` shows which programs use the memory of this GPU; end them, or use another GPU (--gpus)"));
     } else {
       findings.push_back(ok(std::move(text)));
     }
@@ -177,8 +178,9 @@ std::vector<Finding> judge_links(const Gpus& gpus) {
     }
   }
   if (pairs.empty()) return {ok("each GPU can read the memory of every other GPU directly")};
-  return {warning(fmt::format("no direct access between GPUs {}: NCCL copies through the memory of the host", join(pairs, ", ")),
-                  "see `nvidia-smi topo -m`; in virtual machines and with IOMMU the direct path may be switched off")};
+  return {
+      warning(fmt::format("no direct access between GPUs {}: NCCL copies through the memory of the host", join(pairs, ", ")),
+              "`nvidia-smi topo -m` shows how the GPUs are connected; in virtual machines and with an IOMMU, direct access may be off")};
 }
 
 namespace {
@@ -218,7 +220,7 @@ Finding judge_network(const Network& network) {
     const bool exists = std::ranges::find(network.interfaces, network.chosen_interface, &Interface::name) != network.interfaces.end();
     if (exists) return ok(fmt::format("{}; gloo uses {} (GLOO_SOCKET_IFNAME)", all, network.chosen_interface));
     return failed(fmt::format("GLOO_SOCKET_IFNAME={}, but this host has {}", network.chosen_interface, all),
-                  "set GLOO_SOCKET_IFNAME to one of them, or unset it");
+                  "set GLOO_SOCKET_IFNAME to one of these interfaces, or unset this variable");
   }
   const auto source = std::ranges::find(network.interfaces, network.source, &Interface::address);
   if (!network.master_addr.empty()) {
@@ -231,7 +233,7 @@ Finding judge_network(const Network& network) {
   const auto loopback = std::ranges::find(network.interfaces, true, &Interface::is_loopback);
   if (loopback == network.interfaces.end()) {
     return failed(fmt::format("{}; no loopback interface, which connects the ranks of one host", all.empty() ? "none" : all),
-                  "bring it up: ip link set lo up");
+                  "activate the loopback interface: ip link set lo up");
   }
   const auto text = fmt::format("{}; gloo uses {} on one host", all, loopback->name);
   if (source == network.interfaces.end()) return ok(text + "; there is no route to other hosts");
@@ -263,7 +265,7 @@ Finding judge_nccl(const Measurement& measurement, int num_gpus) {
   constexpr double kSlow = 3e9;
   if (!measurement.problem.empty()) {
     return failed("NCCL does not work: " + measurement.problem,
-                  "NCCL_DEBUG=INFO shows its steps; distributed.backend: gloo trains without it, more slowly");
+                  "NCCL_DEBUG=INFO in the environment shows its steps; distributed.backend: gloo trains without NCCL, more slowly");
   }
   if (num_gpus == 1) return ok("NCCL starts; with one GPU there is nothing to measure");
   const auto text = "NCCL: " + to_text(measurement);

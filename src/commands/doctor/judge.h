@@ -86,7 +86,7 @@ std::vector<Finding> judge_gpus(const Gpus& gpus);
 // Empty with fewer than two GPUs.
 std::vector<Finding> judge_links(const Gpus& gpus);
 
-// The network of a host, and the measurements (measure.h).
+// The network interfaces of a host, and the measurements (measure.h).
 
 // `addresses`: the numeric addresses of the name; empty: it has none.
 Finding judge_host_name(const std::string& name, const std::vector<std::string>& addresses);
@@ -100,7 +100,7 @@ struct Network {
   std::vector<Interface> interfaces;  // the active ones, one entry per address
   std::string chosen_interface;       // GLOO_SOCKET_IFNAME; empty: not set
   std::string master_addr;            // MASTER_ADDR; empty: not set
-  std::string source;  // the address from which this host reaches MASTER_ADDR or, without it, other networks; empty: no route
+  std::string source;  // the address from which this host reaches MASTER_ADDR or, if that is not set, other networks; empty: no route
 };
 Finding judge_network(const Network& network);
 

@@ -36,7 +36,7 @@ class Pipe {
  public:
   Pipe() {
     int ends[2];
-    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) throw Error("cannot create a pipe; too many files are open");
+    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) throw Error("cannot create a pipe, because too many files are open; raise `ulimit -n`");
     out_ = Descriptor(ends[0]);
     in_ = Descriptor(ends[1]);
   }
@@ -157,7 +157,7 @@ double seconds_of(int count, const torch::Device& device, const std::function<vo
 
 void check_sum(const torch::Tensor& sum, int size) {
   if ((sum == static_cast<float>(size)).all().item<bool>()) return;
-  throw Error("the sum over the processes is wrong: the memory or the network of this host damages data");
+  throw Error("the sum over the processes is wrong: data are damaged in the memory of this host, or on the way between the processes");
 }
 
 Measurement measure_over(distributed::ProcessGroup& group, const torch::Device& device) {

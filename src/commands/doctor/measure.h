@@ -10,7 +10,7 @@
 
 namespace trainer::doctor {
 
-// What these processes measured over their process group.
+// What the processes measured over their process group.
 struct Measurement {
   std::string problem = {};          // why there is no result; empty: the rest is set
   double latency = 0;                // seconds of an all_reduce of one number
@@ -20,7 +20,7 @@ struct Measurement {
 };
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Measurement, problem, latency, seconds, num_bytes, shared_memory_seconds)
 
-// The options of `trainer doctor` with which such a process is started.
+// The options of `trainer doctor` with which measure() starts its processes.
 inline constexpr const char* kMeasureOption = "--measure";
 inline constexpr const char* kResultOption = "--result-descriptor";
 
@@ -28,7 +28,8 @@ inline constexpr const char* kResultOption = "--result-descriptor";
 // one process per GPU.
 Measurement measure(const std::string& backend, int num_processes, std::chrono::milliseconds limit);
 
-// Runs in such a process: measures with the others and, on rank 0, writes the result to the descriptor. Collective. Throws Error.
+// Runs in a process that measure() started: measures with the others and, on rank 0, writes the result to the descriptor. Collective.
+// Throws Error.
 ExitCode run_measurement(const std::string& backend, int result_descriptor);
 
 }  // namespace trainer::doctor

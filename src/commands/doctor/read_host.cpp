@@ -174,7 +174,7 @@ Disk read_disk(const fs::path& folder) {
 
 namespace {
 
-// Empty for addresses of other families.
+// The numeric IPv4 or IPv6 address; empty for other families.
 std::string numeric(const sockaddr* address) {
   if (address == nullptr || (address->sa_family != AF_INET && address->sa_family != AF_INET6)) return "";
   const socklen_t size = address->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);

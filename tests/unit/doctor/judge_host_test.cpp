@@ -74,7 +74,7 @@ TEST(JudgeHost, Disk) {
 
 TEST(JudgeHost, Images) {
   EXPECT_THAT(judge_images(""), IsOk("a JPEG file was written and read"));
-  EXPECT_THAT(judge_images("no OpenCV"), IsWarning("data sets of image files cannot be used: no OpenCV", "build with OpenCV"));
+  EXPECT_THAT(judge_images("no OpenCV"), IsWarning("data sets of image files cannot be used: no OpenCV", "unpack the bundle again"));
 }
 
 }  // namespace

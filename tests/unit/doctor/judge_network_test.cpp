@@ -30,7 +30,7 @@ TEST(JudgeNetwork, Variables) {
   EXPECT_THAT(judge_network({.interfaces = kInterfaces, .chosen_interface = "eth0", .master_addr = "", .source = ""}),
               IsOk("gloo uses eth0 (GLOO_SOCKET_IFNAME)"));
   EXPECT_THAT(judge_network({.interfaces = kInterfaces, .chosen_interface = "ib0", .master_addr = "", .source = ""}),
-              IsFailed("GLOO_SOCKET_IFNAME=ib0, but this host has lo 127.0.0.1, eth0 10.0.0.5", "to one of them"));
+              IsFailed("GLOO_SOCKET_IFNAME=ib0, but this host has lo 127.0.0.1, eth0 10.0.0.5", "to one of these interfaces"));
   EXPECT_THAT(judge_network({.interfaces = kInterfaces, .chosen_interface = "", .master_addr = "node0", .source = "10.0.0.5"}),
               IsOk("gloo uses eth0, from which MASTER_ADDR=node0 is reached"));
   EXPECT_THAT(judge_network({.interfaces = kInterfaces, .chosen_interface = "", .master_addr = "node0", .source = ""}),
