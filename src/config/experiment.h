@@ -27,8 +27,9 @@ struct Experiment {
   CheckpointSection checkpoint;
   LoggingSection logging;
 
-  // From the experiment file: one line for each key that is valid but probably unintended, and the tree with all positions.
+  // One line for each key that is valid but probably unintended.
   std::vector<std::string> warnings = {};
+  // The experiment file, merged with its base files and the overrides; with the position of each value.
   Node tree = {};
 
   // The position and the path of a key, for the beginning of a message: "x.yaml:3:14: training.epochs".
