@@ -36,7 +36,7 @@ struct Experiment {
   std::string place_of(const std::string& path) const;
   // Reports contradictions between keys of different sections.
   void check(Findings& findings) const;
-  // Adds only the key `plugins`, which must be read before all other keys, because plug-ins add choices to these.
+  // Adds only the key `plugins`, which must be read before all other keys, because plug-ins add choices to the others.
   void describe_plugins(KeyTable& keys);
   // Adds the keys of the top level. `registries` must outlive `keys`.
   void describe(KeyTable& keys, const Registries& registries);

@@ -17,7 +17,7 @@ struct ModelSection {
   std::vector<std::string> freeze = {};
 
   void describe(KeyTable& keys, const RegistryBase& models) {
-    keys.add_component("name", component, models, "", "The network; `trainer list models` shows them.");
+    keys.add_component("name", component, models, "", "The network; `trainer list models` shows all.");
     keys.add(
         "weights", weights,
         {.doc = "Published weights from which training starts, downloaded once to ${TRAINER_HOME:-~/.cache/trainer}/weights: a name from "
@@ -121,13 +121,15 @@ struct DatasetSection {
 
   void describe(KeyTable& keys, const Registries& registries) {
     using engine::Distribution;
-    keys.add_component("name", component, registries.datasets, "", "The data set; `trainer list datasets` shows them.");
+    keys.add_component("name", component, registries.datasets, "", "The data set; `trainer list datasets` shows all.");
     keys.add_components("train_transforms", train_transforms, registries.transforms,
-                        "Applied to each training image, in this order. Without this key, the default transforms in the data set's "
-                        "description, or none; with training.cache_features, those of validation.");
+                        "Applied to each training image, in this order. Without this key: those of the published weights "
+                        "(model.weights), else the defaults of the data set, if it has any; `trainer config show` prints them. With "
+                        "training.cache_features, those of validation.");
     keys.add_components(
         "validation_transforms", validation_transforms, registries.transforms,
-        "Applied to each validation image. Without this key, the default transforms in the data set's description, or none.");
+        "Applied to each validation image. Without this key: those of the published weights (model.weights), else the defaults of the "
+        "data set, if it has any; `trainer config show` prints them.");
     keys.add_components("batch_transforms", batch_transforms, registries.batch_transforms,
                         "Transforms that mix the samples and the labels of each training batch; if several are listed, one is chosen at "
                         "random for each batch. Each rank mixes its own samples, so the mixed pairs depend on the number of ranks and on "
@@ -209,7 +211,7 @@ struct DataLoaderSection {
     keys.add_section(
         "sampler",
         [this, &samplers](KeyTable& section) {
-          section.add_component("name", sampler, samplers, "shuffled", "The sampler; `trainer list samplers` shows them.");
+          section.add_component("name", sampler, samplers, "shuffled", "The sampler; `trainer list samplers` shows all.");
         },
         "Chooses the training samples of an epoch and their order, which is the same on all ranks.");
     keys.add("drop_last", drop_last, {.doc = "Skip the last batch of a training epoch if it is not full on every rank."});
@@ -390,7 +392,7 @@ struct TrainingSection {
              {.min = 1,
               .unit = "micro-steps",
               .doc = "Micro-steps whose gradients are accumulated for one optimizer step. If fewer micro-steps are left at the end of an "
-                     "epoch, the gradient is averaged over the images of these."});
+                     "epoch, the gradient is averaged over their images."});
     keys.add("max_grad_norm", max_grad_norm,
              {.min = 0, .min_excluded = true, .doc = "Scale the gradient down to this 2-norm if its norm is larger; null: never."});
     keys.add("max_minutes", max_minutes,

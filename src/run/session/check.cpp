@@ -80,7 +80,7 @@ void check_outputs(const config::Experiment& experiment, const models::ModelOpti
                               experiment.dataset.component.name, outputs_text(info)));
 }
 
-// The shape of samples after `transforms`; nullopt: these cannot be applied.
+// The shape of samples after `transforms`; nullopt if the transforms cannot be applied.
 std::optional<std::vector<int64_t>> check_transforms(const std::string& key, const std::vector<ComponentConfig>& transforms,
                                                      const data::DatasetInfo& info, config::Findings& findings) {
   bool can_be_applied = true;

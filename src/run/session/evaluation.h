@@ -35,7 +35,8 @@ struct EvaluationRequest {
 };
 
 // The network's experiment, with the data to evaluate. If this data is not the data set of the training run, dataset.validation_split is 0
-// unless an override sets it. On ranks that may not have access to the data, it is not checked. Throws UsageError and CheckpointError.
+// unless an override sets it. On ranks that may not have access to the data, the experiment is not checked. Throws UsageError and
+// CheckpointError.
 config::Experiment load_evaluation(const NetworkFile& file, const EvaluationRequest& request, int rank,
                                    const config::Registries& registries);
 

@@ -89,7 +89,8 @@ void warn_of_small_shared_memory(const std::vector<distributed::RankInfo>& ranks
   if (!text.empty()) logger.warn("{}", text);
 }
 
-// The check of ranks other than 0. It reads the data set, to which these ranks may have no access unless each reads its own samples.
+// The check of ranks other than 0, only if each rank reads its own samples: otherwise they may have no access to the data set, which the
+// check reads.
 void check_unless_read_elsewhere(config::Experiment& experiment, config::Findings& findings) {
   if (experiment.dataset.distribution == engine::Distribution::kLocal) check_components(experiment, findings);
 }
