@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 
 // A larger file is not an experiment file but a device or a data file.
 constexpr size_t kMaxFileBytes = 1 << 20;
-// Limits the time of reading, because each base file can name a list of further base files.
+// Limits the time of reading, which could grow exponentially, because each base file can name several others.
 constexpr int kMostFiles = 100;
 
 bool names_another(const Node& base, const Node& derived) {
@@ -69,7 +69,7 @@ class FileReader {
     fs::path canonical;
   };
 
-  // `folder`: the folder of the file with this tree.
+  // `folder`: the folder of the file that contains `node`; relative paths of its base files begin there.
   Node with_bases(Node node, const fs::path& folder) {
     const auto key = std::ranges::find(node.members, "base", &Node::Member::name);
     if (key == node.members.end()) return node;
@@ -133,14 +133,14 @@ Node read_with_bases(const fs::path& file) {
 
 namespace {
 
-// The comments of longer lines are not aligned.
+// In a longer line, the comment follows the value directly instead of being aligned with the other comments.
 constexpr size_t kMostAligned = 48;
 
 std::vector<YamlLine> lines_of(Experiment& experiment, const Registries& registries) {
   return yaml_lines(write_section([&](KeyTable& keys) { experiment.describe(keys, registries); }));
 }
 
-// Whether the value is overridden, in part or as a whole.
+// Whether the value, or a part of it, is from the command line; such nodes have line 0 (kCommandLine in overrides.cpp).
 bool is_overridden(const Node& value) {
   return value.position.line == 0 || std::ranges::any_of(value.items, is_overridden) ||
          std::ranges::any_of(value.members, [](const Node::Member& member) { return is_overridden(member.value); });
@@ -150,7 +150,7 @@ bool is_overridden(const Node& value) {
 
 std::string to_yaml_with_origins(Experiment& experiment, const Registries& registries) {
   const auto lines = lines_of(experiment, registries);
-  // The values before registries.check completed them from the data set and the loss.
+  // The experiment as it was before registries.check completed it: a value that has changed since is from the data set or the loss.
   auto without_check = registries;
   without_check.check = {};
   auto as_given = load_text(to_yaml(experiment.tree), "the experiment", {}, without_check);

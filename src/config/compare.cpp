@@ -10,7 +10,7 @@ namespace {
 void compare(const Node* then, const Node* now, const std::string& key, std::vector<Difference>& found) {
   const bool both_maps = then != nullptr && now != nullptr && then->kind == Node::Kind::kMap && now->kind == Node::Kind::kMap;
   if (!both_maps) {
-    const auto text = [](const Node* node) { return node == nullptr ? std::string("nothing") : to_inline_yaml(*node); };
+    const auto text = [](const Node* node) { return node == nullptr ? std::string("unset") : to_inline_yaml(*node); };
     if (text(then) != text(now)) found.push_back({key, text(then), text(now)});
     return;
   }

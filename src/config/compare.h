@@ -7,7 +7,7 @@
 
 namespace trainer::config {
 
-// A value that differs between two trees, as inline YAML; "nothing" stands for a missing key.
+// A value that differs between two trees, as inline YAML; "unset" stands for a missing key.
 struct Difference {
   std::string key;  // "optimizer.lr"
   std::string then;
@@ -18,7 +18,7 @@ std::vector<Difference> differences(const Node& then, const Node& now);
 
 // "optimizer.lr: 0.1, not 0.2", with the current value first.
 std::string to_string(const Difference& difference);
-// All of them, separated by "; ".
+// All differences, separated by "; ".
 std::string to_string(const std::vector<Difference>& differences);
 
 }  // namespace trainer::config

@@ -27,15 +27,16 @@ struct Experiment {
   CheckpointSection checkpoint;
   LoggingSection logging;
 
-  // From the experiment file: one line for each key that is valid but probably unintended, and the tree with all positions.
+  // One line for each key that is valid but probably unintended.
   std::vector<std::string> warnings = {};
+  // The experiment file, merged with its base files and the overrides; with the position of each value.
   Node tree = {};
 
   // The position and the path of a key, for the beginning of a message: "x.yaml:3:14: training.epochs".
   std::string place_of(const std::string& path) const;
   // Reports contradictions between keys of different sections.
   void check(Findings& findings) const;
-  // Adds only the key `plugins`, which must be read before all other keys, because plug-ins add choices to these.
+  // Adds only the key `plugins`, which must be read before all other keys, because plug-ins add choices to the others.
   void describe_plugins(KeyTable& keys);
   // Adds the keys of the top level. `registries` must outlive `keys`.
   void describe(KeyTable& keys, const Registries& registries);

@@ -20,7 +20,7 @@ bool load_plugins(const Node& root, const Registries& registries, Problems& prob
   Experiment experiment;
   KeyTable keys;
   experiment.describe_plugins(keys);
-  // A value of another type is reported when the whole file is read.
+  // If the value is not a list of paths, read_section() reports it later.
   if (keys.keys().front().read(member->value)) return true;
   bool are_loaded = true;
   for (size_t i = 0; i < experiment.plugins.size(); ++i) {
@@ -37,7 +37,8 @@ bool load_plugins(const Node& root, const Registries& registries, Problems& prob
 // `root`: the tree of the file; `source`: the file's name in messages.
 Experiment load_tree(Node root, const std::string& source, const std::vector<std::string>& overrides, const Registries& registries,
                      Plugins plugins) {
-  if (root.kind == Node::Kind::kNull) throw UsageError(source + ": the file is empty; `trainer config reference` shows its keys");
+  if (root.kind == Node::Kind::kNull)
+    throw UsageError(source + ": the file is empty; `trainer config reference` shows the keys that can be set");
   Problems problems;
   if (root.kind == Node::Kind::kMap) {
     for (const auto& override_text : overrides) apply_override(root, override_text, problems);

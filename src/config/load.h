@@ -20,7 +20,7 @@ struct ExperimentSource {
 // problem found, each as "file:line:column: key.path: …". Accesses no device and no data.
 Experiment load(const std::filesystem::path& file, const std::vector<std::string>& overrides, const Registries& registries);
 
-// The same for a text, which cannot have a base; positions in messages begin with `source`.
+// The same for a text, which cannot have a base and whose plug-ins are not loaded; positions in messages begin with `source`.
 Experiment load_text(const std::string& text, const std::string& source, const std::vector<std::string>& overrides,
                      const Registries& registries);
 

@@ -28,7 +28,7 @@ Node& enter_list(Node& node, size_t index, const std::string& path) {
     throw UsageError(fmt::format("{} is not a list; to set a whole list, write {}=[...]", path, path));
   }
   if (index >= node.items.size()) {
-    throw UsageError(fmt::format("{} has {}, counted from 0; to add one, give the whole list, as in {}=[...]", path,
+    throw UsageError(fmt::format("{} has {}, with indices from 0; to add an item, give the whole list, as in {}=[...]", path,
                                  counted(node.items.size(), "item"), path));
   }
   return node.items[index];
@@ -94,7 +94,8 @@ void apply_override(Node& root, const std::string& text, Problems& problems) {
 
 namespace {
 
-// More than the levels that a file may nest; limited because each step stores the whole path to it.
+// More than the levels of a file (parse_yaml). Limited, because each step stores its whole path, so memory grows with the square of the
+// number of steps.
 constexpr size_t kMostSteps = 64;
 
 }  // namespace

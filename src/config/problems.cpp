@@ -13,7 +13,7 @@
 namespace trainer::config {
 namespace {
 
-// A user does not read more, and the time of Problems::is_readable() is proportional to their number.
+// More problems at once are of no use to anybody, and the time of Problems::is_readable() is proportional to their number.
 constexpr size_t kMostProblems = 100;
 
 }  // namespace
@@ -70,7 +70,7 @@ std::vector<std::string> Problems::warnings() const { return sorted_lines(warnin
 
 namespace {
 
-// The innermost given node at or around `path`, and whether it is at the whole path.
+// The value at `path` and true; if it is not given, the innermost given section or list around it and false.
 std::pair<const Node*, bool> innermost(const Node& root, const std::string& path) {
   const Node* node = &root;
   for (const auto& step : parse_key_path(path).value_or(KeyPath{})) {

@@ -29,7 +29,7 @@ std::string with_hint(std::string text, const std::string& name, const std::vect
   return near.empty() ? text : text + fmt::format("; did you mean \"{}\"?", near);
 }
 
-// Explains why a number cannot be used; empty if the text is not a number or nothing is wrong with how it is written.
+// For a number that cannot be used because of its notation or size: the end of the message, which says why. Empty for other values.
 std::string number_hint(const Node& node, const std::string& type) {
   const bool is_integer = type.find("integer") != std::string::npos;
   const bool is_number = is_integer || type.find("number") != std::string::npos;
@@ -103,9 +103,9 @@ bool choose_component(const Node& node, const RegistryBase& registry, ComponentC
   }
   if (registry.find(node.text) == nullptr) {
     const auto names = registry.names();
-    const auto problem =
-        names.empty() ? fmt::format("there is no {} \"{}\"; add the library that provides it to plugins", registry.product(), node.text)
-                      : fmt::format("\"{}\" is not one of {}", node.text, fmt::join(names, ", "));
+    const auto problem = names.empty() ? fmt::format("there is no {} \"{}\"; list the library that defines it in the key plugins",
+                                                     registry.product(), node.text)
+                                       : fmt::format("\"{}\" is not one of {}", node.text, fmt::join(names, ", "));
     problems.add(node.position, path, with_hint(problem, node.text, names));
     return false;
   }
@@ -176,7 +176,7 @@ void read_value(const Node& node, const Key& key, const std::string& path, Probl
     const bool may_be_null = key.set_section != nullptr;
     const bool is_null = node.kind == Node::Kind::kNull;
     if (may_be_null) key.set_section(!is_null);
-    // A section without keys, because all are missing or commented out, has its defaults.
+    // A section is null in YAML if it has no keys, for example because all are commented out; it then has its defaults.
     Node empty = Node::map();
     empty.position = node.position;
     if (!may_be_null || key.has_section()) read_section(is_null ? empty : node, key.section, path, problems);

@@ -14,7 +14,7 @@
 namespace trainer::config {
 namespace {
 
-// One table of the reference.
+// One table of the reference: the keys of a section, of a component or of the top level.
 struct Table {
   std::string title;  // "dataloader", "optimizer, name: sgd"
   std::string path;   // the name by which a user selects it: "dataloader", "optimizer.sgd"; empty: the top level
@@ -93,7 +93,7 @@ void for_each_table(const Registries& registries, const Visit& visit) {
   for (size_t i = 0; i < lists.size(); ++i) visit_components(std::nullopt, *lists[i]);
 }
 
-// The words of a type such as "number or null" or "sgd | adam" that are complete values.
+// The words in the name of a type that are values of their own: null in "number or null", sgd and adam in "sgd | adam".
 std::vector<std::string> words_of(const std::string& type) {
   constexpr std::string_view kChoice = " | ";
   std::vector<std::string> words;
@@ -172,7 +172,7 @@ Table selected_part(const Table& table, const std::string& name, std::vector<std
   const auto is_end_of = [&](const std::string& whole) { return whole.ends_with('.' + name); };
   if (const auto longer = std::ranges::find_if(names, is_end_of); longer != names.end()) near = *longer;
   throw UsageError(fmt::format("\"{}\" is neither a section, a component nor a key{}; `trainer config reference` shows all", name,
-                               near.empty() ? "" : fmt::format("; did you mean \"{}\"?", near)));
+                               near.empty() ? "" : fmt::format(" (did you mean \"{}\"?)", near)));
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ struct Registries {
   const RegistryBase& lr_schedulers;
   const RegistryBase& samplers;
   const RegistryBase& sinks;
-  // Called when a file is read, after its plug-ins were loaded, because these may add metrics.
+  // Called when a file is read, after its plug-ins were loaded, because plug-ins may add metrics.
   std::function<MonitorChoices()> monitor;
   // Sets the values that the file omits and that depend on other components, and checks components against each other, such as the network
   // against the data set, and against other sections. Called after the whole file was read. Reads no more of a data set than

@@ -131,7 +131,8 @@ class SchemaWriter {
       }
       Json alternative = {{"$ref", "#/definitions/" + name}};
       auto required = is_whole ? required_of(keys) : Json::array();
-      // A section without a name has the default component, or the component of the base.
+      // Without `name`, a section has the default component, so only the other components require it. In a file with a base, the section
+      // may get the component of the base instead (below).
       const bool is_default = is_whole && !chooser->required && chooser->component->name == component.name;
       std::erase(required.get_ref<Json::array_t&>(), Json(chooser->name));
       if (!is_default) required.push_back(chooser->name);
@@ -160,7 +161,7 @@ class SchemaWriter {
     return required;
   }
 
-  // Whether the section must be given.
+  // Whether the section must be given, because one of its keys has no default.
   static bool has_required(const Key& key) {
     KeyTable table;
     key.section(table);

@@ -7,8 +7,8 @@
 
 namespace trainer::config {
 
-// Returns a schema of draft 7, which editors support. It has no rules that depend on several keys, on other files or on the data set; only
-// the program checks these.
+// Returns a schema of draft 7, which editors support. Rules that depend on several keys, on other files or on the data set are
+// not in it; only the program checks them.
 nlohmann::ordered_json schema(const Registries& registries);
 
 }  // namespace trainer::config

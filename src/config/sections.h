@@ -17,15 +17,15 @@ struct ModelSection {
   std::vector<std::string> freeze = {};
 
   void describe(KeyTable& keys, const RegistryBase& models) {
-    keys.add_component("name", component, models, "", "The network; `trainer list models` shows them.");
+    keys.add_component("name", component, models, "", "The network; `trainer list models` shows all.");
     keys.add(
         "weights", weights,
         {.doc = "Published weights from which training starts, downloaded once to ${TRAINER_HOME:-~/.cache/trainer}/weights: a name from "
                 "`trainer weights list`, `default` for torchvision's default, or the URL of a file. If the number of classes differs, the "
                 "last layer is initialised at random. Transforms that the experiment does not set are those of the weights. Empty: none."});
-    keys.add(
-        "weights_mirror", weights_mirror,
-        {.doc = "The URL of a folder (https://, http:// or file://) from which the files are downloaded instead of torchvision's server."});
+    keys.add("weights_mirror", weights_mirror,
+             {.doc = "The URL of a folder (https://, http:// or file://) from which "
+                     "published weights are downloaded, instead of torchvision's server."});
     keys.refuse("weights",
                 [this] { return !weights.empty() && !init_from.empty() ? "given together with model.init_from; keep one of them" : ""; });
     keys.refuse("weights_mirror", [this] {
@@ -71,8 +71,9 @@ inline void describe(KeyTable& keys, config::SplitSection& section) {
   keys.add("test", section.test, part);
   keys.add("group", section.group,
            {.doc = "A regular expression (ECMAScript) that is searched in an image's path below the data set's folder, such as "
-                   "\"^([^_]+)_\". Images with the same match are in the same part; if the expression has parentheses, only the text in "
-                   "the first ones is compared. Empty: the groups are those of dataset.group_column of `csv`, or else single images."});
+                   "\"^([^_]+)_\". Images with the same match are a group, which stays in one part; if the expression has parentheses, "
+                   "only the text in the first ones is compared. Empty: the groups are those of dataset.group_column of `csv`, or else "
+                   "single images."});
   keys.add(
       "stratify", section.stratify,
       {.doc = "true: each part gets the configured fraction of each class's groups, rounded to whole groups. The groups of a class are "
@@ -120,16 +121,18 @@ struct DatasetSection {
 
   void describe(KeyTable& keys, const Registries& registries) {
     using engine::Distribution;
-    keys.add_component("name", component, registries.datasets, "", "The data set; `trainer list datasets` shows them.");
+    keys.add_component("name", component, registries.datasets, "", "The data set; `trainer list datasets` shows all.");
     keys.add_components("train_transforms", train_transforms, registries.transforms,
-                        "Applied to each training image, in this order. Without this key, the default transforms in the data set's "
-                        "description, or none; with training.cache_features, those of validation.");
+                        "Applied to each training image, in this order. Without this key: those of the published weights "
+                        "(model.weights), else the defaults of the data set, if it has any; `trainer config show` prints them. With "
+                        "training.cache_features, those of validation.");
     keys.add_components(
         "validation_transforms", validation_transforms, registries.transforms,
-        "Applied to each validation image. Without this key, the default transforms in the data set's description, or none.");
+        "Applied to each validation image. Without this key: those of the published weights (model.weights), else the defaults of the "
+        "data set, if it has any; `trainer config show` prints them.");
     keys.add_components("batch_transforms", batch_transforms, registries.batch_transforms,
-                        "Mix the samples and the labels of each training batch; if there are several, one is chosen at random for each "
-                        "batch. Each rank mixes its own samples, so the mixed pairs depend on the number of ranks and on "
+                        "Transforms that mix the samples and the labels of each training batch; if several are listed, one is chosen at "
+                        "random for each batch. Each rank mixes its own samples, so the mixed pairs depend on the number of ranks and on "
                         "accumulation_steps.");
     keys.add("validation_split", validation_split,
              {.min = 0,
@@ -157,11 +160,13 @@ struct DatasetSection {
                      "once for all processes of the host; the copy is verified, and removed after training. Empty: files are read from "
                      "their original place.",
               .is_path = true});
-    keys.add_choice("distribution", distribution,
-                    {{"local", Distribution::kLocal}, {"scatter", Distribution::kScatter}, {"broadcast", Distribution::kBroadcast}},
-                    {.doc = "Which processes read the samples. local: each process reads its own; scatter: the first process of each group "
-                            "reads, and sends each other process its part of a batch; broadcast: the same, but every process of the group "
-                            "receives all parts. Only processes that read need the files. Results do not depend on this key."});
+    keys.add_choice(
+        "distribution", distribution,
+        {{"local", Distribution::kLocal}, {"scatter", Distribution::kScatter}, {"broadcast", Distribution::kBroadcast}},
+        {.doc =
+             "Which processes read the samples. local: each process reads its own; scatter: the first process of each group "
+             "(see distribution_group_size) reads, and sends each other process its part of a batch; broadcast: the same, but "
+             "every process of the group receives all parts. Only processes that read need the files. Results do not depend on this key."});
     keys.add("distribution_group_size", distribution_group_size,
              {.min = 2,
               .unit = "processes",
@@ -206,7 +211,7 @@ struct DataLoaderSection {
     keys.add_section(
         "sampler",
         [this, &samplers](KeyTable& section) {
-          section.add_component("name", sampler, samplers, "shuffled", "The sampler; `trainer list samplers` shows them.");
+          section.add_component("name", sampler, samplers, "shuffled", "The sampler; `trainer list samplers` shows all.");
         },
         "Chooses the training samples of an epoch and their order, which is the same on all ranks.");
     keys.add("drop_last", drop_last, {.doc = "Skip the last batch of a training epoch if it is not full on every rank."});
@@ -246,9 +251,10 @@ struct TaskSection {
   ComponentConfig component;
 
   void describe(KeyTable& keys, const RegistryBase& tasks) {
-    keys.add_component("name", component, tasks, "classification",
-                       "What the network learns and what is measured. Default: classification; multi_label if the data set gives any "
-                       "number of classes for each image and the loss supports it; regression if the loss is for numbers.");
+    keys.add_component(
+        "name", component, tasks, "classification",
+        "What the network learns, and the metrics of its results. Default: classification; multi_label if the data set gives "
+        "any number of classes for each image and the loss supports it; regression if the loss is for numbers.");
   }
 };
 
@@ -357,7 +363,7 @@ struct TrainingSection {
     keys.add("mixup_off_epochs", mixup_off_epochs,
              {.min = 0,
               .unit = "epochs",
-              .doc = "Number of last epochs in which dataset.batch_transforms mix nothing, so that training ends on unmixed images."});
+              .doc = "Number of epochs at the end of training without dataset.batch_transforms, so that training ends on unmixed images."});
     keys.refuse("mixup_off_epochs", [this]() -> std::string {
       if (mixup_off_epochs == 0) return "";
       if (!epochs) return "needs training.epochs instead of training.steps";
@@ -386,7 +392,7 @@ struct TrainingSection {
              {.min = 1,
               .unit = "micro-steps",
               .doc = "Micro-steps whose gradients are accumulated for one optimizer step. If fewer micro-steps are left at the end of an "
-                     "epoch, the gradient is averaged over the images of these."});
+                     "epoch, the gradient is averaged over their images."});
     keys.add("max_grad_norm", max_grad_norm,
              {.min = 0, .min_excluded = true, .doc = "Scale the gradient down to this 2-norm if its norm is larger; null: never."});
     keys.add("max_minutes", max_minutes,
@@ -450,9 +456,9 @@ struct RuntimeSection {
               .doc = "Compute threads of this process. The exact bits of the results on a CPU depend on their number. auto: "
                      "OMP_NUM_THREADS if it is set (torchrun's default of 1 does not count), else the cores that the process may use "
                      "(affinity, cgroup, Slurm) divided by the ranks on this host."});
-    keys.add(
-        "deterministic", deterministic,
-        {.doc = "Refuse operations that are not deterministic; on a GPU, two runs on GPUs of the same model are then equal bit for bit."});
+    keys.add("deterministic", deterministic,
+             {.doc = "Use only deterministic algorithms, and end with an error at an operation that has none. "
+                     "Two runs on GPUs of the same type are then equal bit for bit."});
     keys.add("cudnn_benchmark", cudnn_benchmark,
              {.doc = "Let cuDNN try its algorithms in the first steps and keep the fastest; off with deterministic."});
     keys.add("allow_tf32", allow_tf32,

@@ -313,8 +313,8 @@ size_t bytes_of(const Node& node) {
 
 void refuse_more_keys(size_t num_keys, const Position& position) {
   if (num_keys < kMostKeys) return;
-  throw UsageError(
-      fmt::format("{}: more than {} keys in one section, which no experiment file has; check the path", to_string(position), kMostKeys));
+  throw UsageError(fmt::format("{}: more than {} keys in one section, so this is not an experiment file; check the path",
+                               to_string(position), kMostKeys));
 }
 
 void Anchors::count(const Node& value, const Position& use) {

@@ -42,8 +42,8 @@ class Anchors {
  public:
   // `id`: yaml-cpp's number of the anchor. Throws UsageError if the copies of this text become too large.
   void define(size_t id, const Node& value);
-  // A copy of that value; nullopt if it is not complete yet. Throws UsageError at `use` if the copies of this text become too large or this
-  // one would be nested more than `max_depth` levels deep.
+  // A copy of the value of anchor `id`; nullopt if that value is not complete yet. Throws UsageError at `use` if the copies of this text
+  // become too large, or if the copy has more than `max_depth` levels.
   std::optional<Node> copy(size_t id, const Position& use, size_t max_depth);
 
  private:

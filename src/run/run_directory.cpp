@@ -39,14 +39,15 @@ bool replace_content(int descriptor, const std::string& content) {
   return ::ftruncate(descriptor, 0) == 0 && ::pwrite(descriptor, content.data(), content.size(), 0) == size;
 }
 
-constexpr const char* kRemedy = "choose another with --run-dir";
+constexpr const char* kRemedy = "choose another --run-dir";
 
 // `reason` includes what to do.
 [[noreturn]] void fail(const std::filesystem::path& path, const std::string& reason) {
   throw Error(fmt::format("cannot use the run directory {}: {}", path.string(), reason));
 }
 
-// Files that are replaced as a whole need no check, because a rename does not follow a link.
+// For folders and for files that are written in place. Files that are replaced as a whole need no check, because a rename does not follow
+// a link.
 void refuse_link(const std::filesystem::path& run_directory, const std::filesystem::path& file) {
   std::error_code no_link;
   const auto target = std::filesystem::read_symlink(file, no_link);
@@ -107,7 +108,7 @@ std::vector<std::filesystem::path> existing(std::vector<std::filesystem::path> f
   return files;
 }
 
-// The beginning of the first line, if it is a JSON object.
+// The event in the first line of `file`; a discarded value if that is not JSON, or longer than 4 KiB.
 nlohmann::json first_event(const std::filesystem::path& file) {
   std::string line(4096, ' ');
   std::ifstream stream;
@@ -176,7 +177,7 @@ RunDirectory::RunDirectory(const std::filesystem::path& path) : path_(path) {
   // Empty if the process that holds the lock has not written its description yet, or has released the lock.
   if (lock_.number() >= 0 || reason == EWOULDBLOCK) earlier_holder_ = read_file(file);
   if (lock_.number() < 0 && reason == EWOULDBLOCK) {
-    throw UsageError(fmt::format("the run directory {} is in use by {}; wait until that ends, or choose another with --run-dir",
+    throw UsageError(fmt::format("the run directory {} is in use by {}; wait until that process ends, or choose another --run-dir",
                                  path_.string(), earlier_holder_.empty() ? "another process" : earlier_holder_));
   }
   if (lock_.number() < 0 || !replace_content(lock_.number(), describe_this_process())) {
@@ -195,7 +196,7 @@ std::vector<std::filesystem::path> RunDirectory::named_files() const {
   return files;
 }
 
-// Called before the lock is taken, because that writes into the folder. Throws UsageError if the folder was not made by a run.
+// Called before the lock is taken, because taking it writes into the folder. Throws UsageError if the folder was not made by a run.
 void RunDirectory::claim() const {
   std::error_code unknown;
   auto present = existing(named_files());
@@ -259,13 +260,13 @@ std::vector<std::string> RunDirectory::files_of_earlier_version() const {
   return names;
 }
 
-// Keeps the lock file, so that all users of the folder lock the same file.
+// Empties the lock file instead of removing it, so that all processes that use the folder lock the same file.
 RunDirectory::~RunDirectory() { replace_content(lock_.number(), ""); }
 
 void RunDirectory::check_lock() const {
   std::error_code ignored;
   if (!std::filesystem::exists(lock_path(), ignored) || is_file_at(lock_.number(), lock_path())) return;
-  // The other run writes its description after it has taken the lock.
+  // The other run writes its description shortly after it has taken the lock.
   auto holder = read_file(lock_path());
   for (int i = 0; i < 30 && holder.empty(); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));

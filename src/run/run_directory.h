@@ -54,11 +54,11 @@ class RunDirectory {
   std::filesystem::path profile_file() const { return path_ / "profile.json"; }
   // Contains a folder for each saved step whose loss or gradients were not finite.
   std::filesystem::path non_finite_folder() const { return path_ / "non_finite"; }
-  // The result of the latest validation with classes.
+  // The result of the latest validation, if the task has classes.
   std::filesystem::path evaluation_file() const { return path_ / "evaluation.json"; }
   // The result of the best validation, whose checkpoint is best.pt.
   std::filesystem::path best_evaluation_file() const { return path_ / "best_evaluation.json"; }
-  // The measurements of `trainer calibrate`.
+  // The results of `trainer calibrate`.
   std::filesystem::path calibration_file() const { return path_ / "calibration.json"; }
   std::filesystem::path summary_file() const { return path_ / "summary.json"; }
   // To be called before any of the files above except the logs is written: adds their names to written_files().

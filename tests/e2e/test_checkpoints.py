@@ -340,7 +340,7 @@ class CheckpointsTest(LaunchCase):
         self.assertRegex(err, r"error: --resume \S+/step_00000014\.pt: its training of 14 steps is complete; raise training\.steps to train")
         err, code = train_to(16, "--resume", str(self.run_dir), "dataloader.sampler.name=class_balanced", run_dir=self.folder / "other")
         self.assertEqual(code, 2, err)
-        self.assertIn("belongs to another run (dataloader.sampler.name: class_balanced, not shuffled; ", err)
+        self.assertIn("was saved with another configuration (dataloader.sampler.name: class_balanced, not shuffled; ", err)
         err, code = train_to(16)
         self.assertEqual(code, 0, err)
         self.assertRegex(err, r"resumes from \S+/step_00000014\.pt: epoch 2, step 14")

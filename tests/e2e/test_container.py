@@ -158,7 +158,7 @@ class ContainerTest(unittest.TestCase):
         os.chown(self.runs, 0, 0)
         refused = self.run_in_container(*self.train(), options=[f"--volume={self.runs}:/runs"])
         row.check(self, refused.stderr, refused.returncode)
-        self.assertIn("Permission denied: /runs belongs to user 0, but this process runs as user 1000 (choose another with --run-dir; chown -R 1000 /runs "
+        self.assertIn("Permission denied: /runs belongs to user 0, but this process runs as user 1000 (choose another --run-dir; chown -R 1000 /runs "
                       "gives it to this user; to run a container as its owner, use --user 0:0)", refused.stderr)
         as_owner = self.run_in_container(*self.train("training.epochs=1"), options=[f"--volume={self.runs}:/runs", "--user=0:0"])
         self.assertEqual(as_owner.returncode, 0, as_owner.stderr)

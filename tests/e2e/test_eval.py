@@ -383,7 +383,7 @@ class PredictTest(ImageExperiment):
         self.assertEqual(json.loads(ranks), self.eval("--data", "some"))
         self.assertRegex(self.printed("eval", "--checkpoint", self.checkpoint, "--data", "some"), r"^10 images of some:  demo_conv of run/")
         for args, code, message in (
-                (["--data", "moved"], 2, "--data moved: it has both training and validation images; choose with --split"),
+                (["--data", "moved"], 2, "--data moved has both training and validation images; choose --split"),
                 (["--data", "missing"], 2, "--data missing: there is no such file or folder; correct the path"),
                 (["--data", "packed/train"], 2, "--data packed/train: this is one part of a packed data set"),
                 (["--data", "some", "dataset.root=some"], 2, "dataset.root: --data some replaces this key")):

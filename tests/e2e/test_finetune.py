@@ -117,7 +117,7 @@ class CachedFeaturesTest(FinetuneCase):
         self.assertEqual(equal_runs.results_of(computed)[0], equal_runs.results_of(cached)[0])
         self.assertEqual(equal_runs.tensors(computed), equal_runs.tensors(cached))
         log = self.log(cached)
-        self.assertRegex(log, r"computing the features of 120 training images took [\d.]+ s, which later epochs save; stored in \S+/home/features/")
+        self.assertRegex(log, r"the features of 120 training images were computed in [\d.]+ s, which later epochs save; they are stored in \S+/home/features/")
         # The checkpoint contains the whole network, which is applied to images.
         evaluated = trainer("eval", "--checkpoint", cached / "checkpoints" / "last.pt")
         self.assertEqual(evaluated.returncode, 0, evaluated.err)
@@ -203,7 +203,7 @@ class CachedFeaturesTest(FinetuneCase):
         synthetic = ["dataset={name: synthetic, shape: [3, 32, 32], num_classes: 10, num_train: 64, num_validation: 16}", "dataset.train_transforms=[]",
                      "dataset.validation_transforms=[]"]
         run_dir = self.train("run", CACHED, *synthetic)
-        self.assertRegex(self.log(run_dir), r"computing the features of 64 training images took [\d.]+ s, which later epochs save\n")
+        self.assertRegex(self.log(run_dir), r"the features of 64 training images were computed in [\d.]+ s, which later epochs save\n")
         self.assertEqual(self.features(), [])
 
 

@@ -374,7 +374,7 @@ class ImageFolderTest(unittest.TestCase):
         before = (self.run_dir / "metrics.jsonl").read_text()
         run = trainer("--config", config, *small, "training.epochs=2", "--run-dir", self.run_dir)
         self.assertEqual(run.returncode, 2, run.err)
-        self.assertIn('this network was trained on other classes: class 0 was "cat" and is "ant" in the data now; restore the data, or choose another --run-dir', run.err)
+        self.assertIn('this network was trained on other classes: class 0 was "cat" and is "ant" in the data now; restore the data, or start a new run in another --run-dir', run.err)
         self.assertEqual((self.run_dir / "metrics.jsonl").read_text(), before)
 
     def test_validation_takes_its_part_of_each_class(self):

@@ -138,7 +138,7 @@ class MonitoringTest(FolderCase):
     def test_profile_that_the_training_does_not_reach(self):
         run = self.train("beyond", "logging.profile_steps=[16, 20]")
         self.assertIn("logging.profile_steps: the run has 16 steps, so no step after step 16 can be profiled", run.stderr)
-        self.assertIn("logging.profile_steps: nothing was profiled, because training ended before step 17", run.stderr)
+        self.assertIn("logging.profile_steps: nothing was profiled, because training ended before step 17; choose earlier steps", run.stderr)
         self.assertFalse((self.folder / "beyond" / "profile.json").exists())
         run = self.train("part", "logging.profile_steps=[14, 20]")
         self.assertIn("profile of steps 15 to 16, in ", run.stderr)

@@ -76,9 +76,9 @@ class RefusedStartsTest(ProgramCase):
         for args, code, text in (
             (["--resume", "none"], 2, "holds an unfinished run, which is not overwritten"),
             (["--resume", self.folder / "absent.pt"], 5, "there is no such file"),
-            (["seed=7"], 2, "belongs to another run (seed: 7, not 42)"),
-            (["model.freeze=[fc.bias]"], 2, "belongs to another run (model.freeze: [fc.bias], not [])"),
-            (["optimizer.groups=[{parameters: [fc.bias]}]"], 2, "belongs to another run (optimizer.groups: [{parameters: [fc.bias]"),
+            (["seed=7"], 2, "was saved with another configuration (seed: 7, not 42)"),
+            (["model.freeze=[fc.bias]"], 2, "was saved with another configuration (model.freeze: [fc.bias], not [])"),
+            (["optimizer.groups=[{parameters: [fc.bias]}]"], 2, "was saved with another configuration (optimizer.groups: [{parameters: [fc.bias]"),
             (["dataloader.batch_size=2000"], 2, "1024 training samples are fewer than one batch of 2000"),
             (["lr_scheduler={warmup_steps: 200}"], 2, "the warm-up of 200 steps must be shorter than the training run of 160 steps"),
         ):

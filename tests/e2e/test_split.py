@@ -96,7 +96,7 @@ class SplitTest(FolderCase):
         # The run was trained on other images.
         run = trainer("--config", "x.yaml", "--run-dir", "a2", "--resume", "a/checkpoints/last.pt", "training.epochs=2", cwd=self.folder)
         self.assertEqual(run.returncode, 2, run.err)
-        self.assertIn("since this checkpoint, the images of dataset.split or their division have changed", run.err)
+        self.assertIn("since this checkpoint, the training files or their division by dataset.split have changed", run.err)
 
     def test_what_was_trained_on_is_not_evaluated_in_silence(self):
         self.run_ok("--config", "x.yaml", "--run-dir", "a")

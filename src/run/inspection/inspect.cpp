@@ -27,7 +27,7 @@
 namespace trainer::inspection {
 namespace {
 
-// The number of samples that is assumed if it is unknown, because batch sizes are computed from it.
+// Stands for an unknown number of samples when only the batch sizes of a plan are needed; more than any batch has.
 constexpr int64_t kManySamples = int64_t{1} << 40;
 
 // A data set whose files are missing but whose numbers of samples are known.
@@ -48,7 +48,7 @@ class DescribedDataset : public data::Dataset {
 };
 
 struct Sizes {
-  int64_t samples_per_epoch = 0;  // of the sampler
+  int64_t samples_per_epoch = 0;  // that the sampler draws
   int64_t num_validation = 0;
   int64_t resident_bytes = 0;  // of samples that stay in memory
 };
@@ -90,7 +90,8 @@ class Inspector {
     auto& model = dynamic_cast<models::ModelOptions&>(*experiment.model.component.options);
     if (dataset.missing.empty() || !model.takes_num_outputs()) return;
     model.set_num_outputs(model.num_outputs());
-    result_.notes.push_back(fmt::format("the number of classes is unknown, so {} are assumed: {}", model.num_outputs(), dataset.missing));
+    result_.notes.push_back(
+        fmt::format("{} classes are assumed, because their number is unknown: {}", model.num_outputs(), dataset.missing));
   }
 
   // Empty if the files that determine the sizes are missing; adds a note in this case.
@@ -99,7 +100,8 @@ class Inspector {
     try {
       return read_sizes(experiment, dataset, has_model);
     } catch (const DataError& error) {
-      // Files that exist but cannot be used are a problem.
+      // Files that exist but cannot be used are a problem. Without a valid model, the error may only be that its outputs do not fit the
+      // classes.
       const bool is_there = !dataset.sizes && dataset.missing.empty();
       if (is_there && has_model) throw;
       result_.notes.push_back(fmt::format("steps, learning rates and the samples of each rank are unknown: {}", error.what()));
@@ -219,7 +221,7 @@ class Inspector {
     int64_t validation_batch_size = experiment.validation.is_off() ? 0 : experiment.validation.batch_size;
     if (sizes_) validation_batch_size = std::min(validation_batch_size, sizes_->num_validation);
     if (!setup.on_gpu) {
-      // The ranks share the cores of this host.
+      // The time of the batches of all ranks, because the ranks share the cores of this host.
       result_.step_time = measured.step_time();
       result_.step_seconds = result_.step_time->seconds(result_.global_batch_size);
     }
@@ -293,12 +295,12 @@ bool is_frozen(const torch::nn::Module& layer) {
   return !parameters.empty() && std::ranges::none_of(parameters, [](const torch::Tensor& parameter) { return parameter.requires_grad(); });
 }
 
-// `output`: of one sample. A weight of two or more dimensions belongs to a convolution or linear layer; each output is a sum of as many
-// products as the weight has values for one output channel.
+// `output`: of one sample. A weight of two or more dimensions belongs to a convolution or linear layer; each value of `output` is a sum of
+// as many products as the weight has values for one output channel.
 int64_t flops_of(const torch::nn::Module& layer, const torch::Tensor& output) {
   // The projections to queries, keys and values, then the products of queries and keys, and those with the values.
   if (const auto* attention = layer.as<nn::SelfAttention>()) {
-    const int64_t projected = attention->qkv ? 0 : 3 * output.size(2);  // otherwise a separate layer counts them
+    const int64_t projected = attention->qkv ? 0 : 3 * output.size(2);  // with `qkv`, that layer counts them
     return 2 * output.numel() * (projected + 2 * output.size(1));
   }
   const auto parameters = layer.named_parameters(/*recurse=*/false);

@@ -91,7 +91,7 @@ struct RankGroup {
 // The plan of the first epoch. Rank r takes every world_size-th position of the order that all ranks share, starting at position r.
 struct RankPlan {
   std::vector<RankGroup> groups;
-  int64_t num_repeated = 0;  // samples that are used twice, to make the shards equal
+  int64_t num_repeated = 0;  // samples that are trained on twice, to make the shards equal
   int64_t num_skipped = 0;   // samples that no rank takes
 };
 
@@ -107,15 +107,16 @@ struct LrPoint {
 struct Inspection {
   std::vector<std::string> problems;  // the errors that training would report, as far as they can be found without the data
   std::vector<std::string> warnings;
-  std::vector<std::string> notes;     // what was skipped or assumed, and why
-  config::Experiment experiment;      // valid if there are no problems, like all members below, which are empty if they need missing data
+  std::vector<std::string> notes;  // what was skipped or assumed, and why
+  // This member and those below are valid only if there are no problems; those that need missing data are empty.
+  config::Experiment experiment;
   std::vector<int64_t> sample_shape;  // of a transformed training sample
   std::optional<LayerTable> layers;
   int64_t batch_size = 0;         // the largest of a micro-step on one rank
   int64_t global_batch_size = 0;  // of a step
   std::optional<engine::Plan> plan;
   std::optional<RankPlan> ranks;
-  std::vector<LrPoint> lr_curve;  // at most `num_lr_points`
+  std::vector<LrPoint> lr_curve;  // at most `num_lr_points` of inspect()
   std::optional<StepTime> step_time;
   std::optional<double> step_seconds;  // for global_batch_size samples on all available cores, without loading; not for a GPU
   std::optional<MemoryEstimate> memory;

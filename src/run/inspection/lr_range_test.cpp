@@ -16,7 +16,7 @@ constexpr size_t kSkipFirst = 10;
 constexpr size_t kSkipLast = 5;
 // A fall of at most this many standard deviations is attributed to noise: in 99 of 100 curves, the average of pure noise falls by less.
 constexpr double kMostNoise = 9;
-// No learning rate is suggested if `least` and `rise` differ by more than this factor.
+// No learning rate is suggested if Advice::least and Advice::rise differ by more than this factor.
 constexpr double kFar = 10;
 
 }  // namespace

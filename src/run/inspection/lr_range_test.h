@@ -33,10 +33,11 @@ class LrRangeTest {
   bool is_done() const { return has_diverged_ || static_cast<int64_t>(points_.size()) >= range_.num_steps; }
   const std::vector<Point>& points() const { return points_; }
 
-  // The result of the curve.
+  // The learning rates that advice() finds in the curve.
   struct Advice {
     double least = 0;  // the learning rate with the smallest smoothed loss
-    // After the loss has fallen by half, the first learning rate from which on the mean of three losses is above the loss before the fall.
+    // The first learning rate, from the middle of the fall to `least` on, at which the mean of three losses is above the smoothed loss
+    // before the fall; if there is none, but the loss has diverged: the last learning rate.
     std::optional<double> rise;
     // For sgd and sam a third of `rise`; for other optimizers, whose steps do not grow with the gradient, a tenth of `least` (fastai's
     // advice for Adam). Empty without a rise, or if `least` and `rise` differ by more than a factor of 10.

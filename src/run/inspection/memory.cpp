@@ -21,7 +21,8 @@ constexpr int64_t kLargestBatch = 16;
 constexpr int64_t kTimedFlops = 20'000'000'000;
 constexpr int64_t kFewestTimed = 4;
 constexpr int kTimedSteps = 2;
-// The same as in distributed/data_parallel.cpp: gradients of at most this many bytes, summed over all ranks, are reduced in one piece.
+// The same as in distributed/data_parallel.cpp: if the gradients of all ranks together have at most this many bytes, they are reduced in
+// one piece.
 constexpr int64_t kSmallExchangeBytes = int64_t{4} * 1024 * 1024;
 
 template <class Tensors>
@@ -113,7 +114,7 @@ MeasuredMemory::MeasuredMemory(engine::Network& network, const MemorySetup& setu
   const auto parameters = network.model->parameters();
   parameter_bytes_ = bytes_of(parameters);
   model_bytes_ = parameter_bytes_ + bytes_of(network.model->buffers());
-  // If the network's FLOPs are not counted, the smallest batches are used.
+  // If no layer's FLOPs are counted, the network may be large, so the smallest batches are used.
   if (flops == 0) flops = kMostFlops;
   // A step costs about three forward passes. The first step below is not measured, because it fills the caches of the libraries.
   large_size_ = std::clamp(kMostFlops / std::max<int64_t>(1, 3 * flops), int64_t{3}, kLargestBatch);
@@ -149,7 +150,7 @@ MeasuredMemory::MeasuredMemory(engine::Network& network, const MemorySetup& setu
   const int64_t step_bytes = train_.large.peak() + (keeps_gradients(setup) ? gradient_bytes_ : 0) + sample_bytes_ * large_size_;
   process_bytes_ = static_cast<int64_t>(device::memory_in_use(placement)) - model_bytes_ - optimizer_bytes_ - step_bytes;
 
-  // At the end, because these larger steps leave more memory allocated.
+  // Timed at the end, because these steps have larger batches and leave more memory allocated, which is not part of process_bytes_.
   const auto timed_size = std::clamp(kTimedFlops / std::max<int64_t>(1, 3 * flops), std::min(kFewestTimed, batch_size), batch_size);
   const RandomBatch timed(setup, placement, setup.train_shape, std::max(timed_size, std::min<int64_t>(2, num_joined)));
   train(timed);  // fills the caches for this batch size
@@ -182,8 +183,8 @@ MemoryEstimate MeasuredMemory::estimate(const MemorySetup& setup, int64_t batch_
   int64_t exchange_bytes = setup.world_size > 1 && !experiment.distributed.data_parallel.gradient_as_bucket_view ? gradient_bytes_ : 0;
   if (setup.world_size > 1 && compresses) exchange_bytes += gradient_bytes_ / 2;
   if (setup.world_size > 1 && !compresses && !setup.on_gpu) {
-    // Ranks of a host exchange gradients in shared memory: small ones of all ranks at once, otherwise this rank's gradients and as much of
-    // those of the others.
+    // The ranks of a host exchange gradients through shared memory: the gradients of all ranks at once if they are small, otherwise those
+    // of this rank and as many bytes of the other ranks' gradients.
     const int64_t all = gradient_bytes_ * setup.world_size;
     exchange_bytes += all <= kSmallExchangeBytes ? all : 2 * gradient_bytes_;
   }

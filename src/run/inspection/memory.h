@@ -20,7 +20,7 @@ namespace trainer::inspection {
 // The allocations and releases of LibTorch's CPU allocator in their order, in bytes; releases are negative.
 struct Allocations {
   std::vector<int64_t> changes;
-  size_t num_before_mark = 0;  // number of changes before the mark
+  size_t num_before_mark = 0;  // number of changes before AllocationTrace::mark()
 
   // Bytes in use at the mark, at the peak and at the end, relative to the start of the trace.
   int64_t at_mark() const;
@@ -83,7 +83,7 @@ struct MemorySetup {
 class MeasuredMemory {
  public:
   // Runs forward, backward and optimizer on batches of random numbers, which changes the weights. `flops`: of the forward pass of one
-  // sample; the more, the fewer samples are used. `batch_size`: of a micro-step on one rank. `num_joined`: number of samples in a
+  // sample; the more there are, the smaller the batches. `batch_size`: of a micro-step on one rank. `num_joined`: number of samples in a
   // micro-step that share batch statistics; a step on one sample is run only if `num_joined` is 1. Throws the errors that training would
   // throw, such as UsageError of batch normalisation.
   MeasuredMemory(engine::Network& network, const MemorySetup& setup, int64_t flops, int64_t batch_size, int64_t num_joined);

@@ -95,7 +95,8 @@ void StepProfiler::write() {
 void StepProfiler::finish() {
   range_.reset();
   if (is_profiling_) write();
-  if (is_before_first_) logger_.info("logging.profile_steps: nothing was profiled, because training ended before step {}", first_ + 1);
+  if (is_before_first_)
+    logger_.info("logging.profile_steps: nothing was profiled, because training ended before step {}; choose earlier steps", first_ + 1);
 }
 
 }  // namespace trainer::inspection

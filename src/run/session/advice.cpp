@@ -26,7 +26,7 @@ constexpr int64_t kBatchSize = 2;
 constexpr int kMostPasses = 3;  // the first one may fill caches of the libraries
 constexpr double kEnoughSeconds = 0.5;
 
-// The time of a forward and backward pass. In eval mode, which needs no other ranks and changes no running statistics.
+// The time of a forward and backward pass. To be called in eval mode, which needs no other ranks and changes no running statistics.
 double seconds_of_pass(engine::Network& network, const torch::Tensor& images, std::optional<torch::ScalarType> autocast_dtype) {
   const auto begin = std::chrono::steady_clock::now();
   torch::Tensor outputs;
@@ -79,12 +79,12 @@ struct SingleImage {
   int rank = 0;
 };
 
-// Finds a batch of the first epoch whose statistics in batch normalisation are those of a single image. `joined`: whether statistics are
-// over all ranks.
+// Finds a batch of the first epoch whose statistics in batch normalisation are those of a single image. `joined`: whether the
+// statistics are computed over all ranks.
 std::optional<SingleImage> find_single_image(const engine::Plan& plan, bool joined) {
   const auto part = engine::rest_of_epoch(plan, 0);
   const int64_t last = part.num_batches - 1;
-  // The last micro-step of a whole step is the smallest.
+  // The smallest batches of an epoch: the last micro-step of a whole step, and the last one of the epoch.
   for (const int64_t batch : {std::min(plan.accumulation_steps, part.num_batches) - 1, last}) {
     int64_t num_joined = 0;
     for (int rank = 0; rank < plan.world_size; ++rank) {
@@ -98,7 +98,7 @@ std::optional<SingleImage> find_single_image(const engine::Plan& plan, bool join
   return std::nullopt;
 }
 
-// The name of a batch normalisation whose input has one pixel for this sample; empty if there is none that is not frozen.
+// The name of a batch normalisation that is not frozen and whose input has one pixel for this sample; empty if there is none.
 std::string norm_of_one_pixel(models::Model& model, const torch::Tensor& sample) {
   std::map<const torch::nn::Module*, std::string> names;
   for (const auto& module : model.named_modules("", /*include_self=*/false)) {
@@ -141,14 +141,14 @@ void check_batch_norm_counts(const config::Experiment& experiment, engine::Netwo
 namespace {
 
 constexpr double kLargeShare = 0.1;
-// In a short epoch the wait for the first batches dominates.
+// After shorter waits, no advice is given, because in a short epoch, the wait for the first batches dominates.
 constexpr double kLongSeconds = 5;
 
 }  // namespace
 
 std::string advice_on_data(const engine::Interval& epoch, int64_t number, const config::Experiment& experiment) {
   if (epoch.waited_seconds < kLongSeconds || epoch.waited_seconds < kLargeShare * epoch.seconds) return "";
-  auto text = fmt::format("training waited for data for {:.0f} % of epoch {}; raise dataloader.num_workers, which is {}",
+  auto text = fmt::format("training waited for data for {:.0f} % of epoch {}; raise dataloader.num_workers (now {})",
                           100 * epoch.waited_seconds / epoch.seconds, number + 1, experiment.dataloader.num_workers.value.value_or(1));
   const auto& dataset = experiment.dataset;
   if (dataset.component.name != "lmdb" && dataset.component.name != "synthetic")
@@ -221,8 +221,8 @@ void ImageNotes::add_traits(std::vector<std::string>& sentences) const {
                              : "have an EXIF orientation, which is ignored as in torchvision, so they are used as stored by the camera and "
                                "may not be upright (dataset.exif_orientation: apply, for image_folder and csv, turns them upright)");
   add(&Image::has_16_bits,
-      "have 16 bits per channel, of which only the upper 8 are used, as in Pillow (dataset.mode: grey16 and raw keep all bits of grey "
-      "images and of TIFF)");
+      "have 16 bits per channel, of which only the upper 8 are used, as in Pillow (dataset.mode: grey16 keeps all bits of grey images, "
+      "and raw those of TIFF files)");
 }
 
 void ImageNotes::add_duplicates(std::vector<std::string>& sentences) const {

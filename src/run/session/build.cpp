@@ -22,7 +22,7 @@ namespace {
 
 using Keys = std::map<std::string, std::string>;
 
-// Calls `act`, and adds the place of the key in the experiment file to its errors about members of options.
+// Calls `act`. An OptionError names a member of the options; in its place, the error gets the key of the experiment file and its position.
 template <class Act>
 auto with_places(const config::Experiment& experiment, const Keys& keys, const Act& act) {
   try {
@@ -153,7 +153,7 @@ engine::Network build_network(const config::Experiment& experiment, const device
     const auto group = [&] {
       return optim::group_parameters(model, section.decay_norm_and_bias, section.groups, section.layer_decay.value_or(1));
     };
-    // Parameters that are frozen only at first belong to the optimizer too.
+    // Parameters that are frozen only at first belong to the optimizer too, so in this case, the groups are formed before freezing.
     const bool ends = experiment.training.unfreeze_after.has_value();
     std::vector<optim::ParamGroup> groups;
     if (ends) groups = group();
@@ -261,7 +261,7 @@ std::shared_ptr<const data::Dataset> open_files(const config::Experiment& experi
                                                 data::Split split, Logger& logger) {
   auto files = dataset.open(split, logger);
   if (files->size() > 0) return files;
-  throw DataError(fmt::format("{}: {} has no {} samples; give it some, or use another data set", experiment.place_of("dataset.name"),
+  throw DataError(fmt::format("{}: {} has no {} samples; add some, or use another data set", experiment.place_of("dataset.name"),
                               experiment.dataset.component.name, split == data::Split::kTrain ? "training" : "validation"));
 }
 

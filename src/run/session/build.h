@@ -13,11 +13,11 @@ namespace trainer::session {
 // Throws UsageError with the key if the warm-up must be shorter than the training run.
 optim::LrSchedule make_lr_schedule(const config::Experiment& experiment, int64_t total_steps, int64_t steps_per_epoch);
 
-// The same as the functions of train/engine/plan.h. Throw UsageError with the key and its place.
+// Like the functions of train/engine/plan.h, with the options of the experiment. Throw UsageError with the key and its place.
 int64_t global_batch_size(const config::Experiment& experiment, int world_size);
 engine::Plan make_plan(const config::Experiment& experiment, int64_t samples_per_epoch, int world_size);
 
-// The same as engine::make_ranks(). Collective. Throws UsageError with the key and its place.
+// Like engine::make_ranks(), with the options of the experiment. Collective. Throws UsageError with the key and its place.
 engine::Ranks make_ranks(const config::Experiment& experiment, distributed::ProcessGroups& groups);
 
 engine::LoopOptions loop_options(const config::Experiment& experiment);

@@ -62,7 +62,7 @@ void write_at(const Descriptor& file, std::string_view bytes, uint64_t offset, c
   }
 }
 
-// The features of a file with the targets of the samples.
+// The features in a file, with the targets of the samples from which they were computed.
 class FeatureDataset : public data::Dataset {
  public:
   // Throws DataError unless `path` is a file of features of this shape.
@@ -233,8 +233,8 @@ class Computation {
   bool is_done() const { return next_ >= num_batches_; }
   double part_done() const { return static_cast<double>(std::min(next_, num_batches_)) / static_cast<double>(num_batches_); }
 
-  // Advances each rank by one batch. `use` receives the features of this rank's batch, [N, ...] on the CPU, and the index of its first
-  // sample.
+  // Computes this rank's next batch, if it has one left. `use` receives the features of the batch, [N, ...] on the CPU, and the index of
+  // its first sample.
   void step(const std::function<void(const torch::Tensor& features, int64_t first_sample)>& use) {
     const torch::InferenceMode inference;
     const auto number = next_ + host_.index;
@@ -335,7 +335,7 @@ class PartialFile {
   Descriptor lock_;
 };
 
-// Calls `act` and adds what to do to its errors about files.
+// Calls `act`. Adds a remedy to its errors about files.
 template <class Act>
 auto with_remedy(const Act& act) {
   try {
@@ -383,8 +383,8 @@ engine::Samples cache(RankContext& context, const engine::Network& network, cons
   if (context.rank() == 0) {
     const auto what = fmt::format("the features of {}", counted(request.samples.size(), request.kind + " image"));
     if (partial) {
-      logger.info("computing {} took {:.1f} s, which later epochs save{}", what, features->seconds(),
-                  target.empty() ? "" : "; stored in " + target.string());
+      logger.info("{} were computed in {:.1f} s, which later epochs save{}", what, features->seconds(),
+                  target.empty() ? "" : "; they are stored in " + target.string());
     } else {
       logger.info("{} were found in {}, which saves the {:.1f} s of computing them", what, place, features->seconds());
     }

@@ -31,7 +31,7 @@ Derivatives derivatives_at(double factor, const LabelledOutputs& samples) {
 constexpr int kResamples = 1000;
 constexpr double kOutside = 0.025;  // fraction on each side of the interval
 
-// `statistic` returns the value for the samples at these indices.
+// A statistic of the samples and its interval from resamples. `statistic` returns the value for the samples at `indices`.
 Measured bootstrap(int64_t num_samples, const std::function<double(const std::vector<uint32_t>& indices)>& statistic) {
   std::vector<uint32_t> indices(static_cast<size_t>(num_samples));
   for (size_t i = 0; i < indices.size(); ++i) indices[i] = static_cast<uint32_t>(i);
@@ -114,7 +114,7 @@ inference::OperatingPoint::Threshold fit_threshold(const torch::Tensor& probabil
   // The small term protects against rounding errors of the product.
   const auto num_missed = static_cast<int64_t>(std::floor(miss_at_most * static_cast<double>(count) + 1e-9));
   const auto least = of_class[std::min(num_missed, count - 1)];
-  // Half-way to the next smaller sample, because rounding differs between batch sizes.
+  // Half-way to the next smaller probability of any sample, because rounding errors depend on the batch size.
   const auto below = of_label.masked_select(of_label < least);
   const double next = below.numel() == 0 ? 0 : below.max().item<double>();
   return {label, (least.item<double>() + next) / 2};
@@ -126,7 +126,7 @@ CalibrationResult measure_calibration(const torch::Tensor& probabilities, const 
   const auto is_right = predicted.eq(labels);
   task::CalibrationMeter meter(torch::kCPU);
   meter.add(confidences, is_right);
-  // The same bins as in the meter, for each sample.
+  // The bin of each sample, as in the meter.
   const auto limits = torch::linspace(0, 1, task::kCalibrationBins + 1, torch::kFloat64);
   const auto bins = (torch::bucketize(confidences, limits, /*out_int32=*/false, /*right=*/true) - 1).contiguous();
   const auto differences = (is_right.to(torch::kFloat64) - confidences).contiguous();

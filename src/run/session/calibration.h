@@ -34,14 +34,14 @@ std::optional<Outputs> compute_outputs(RankContext& context, const NetworkFile& 
 // precision. Throws UsageError if there is none, because the network is always right or no better than chance.
 double fit_temperature(const LabelledOutputs& samples);
 
-// The largest threshold, half-way between two samples, at which at most this fraction of the class's samples is assigned to another class.
-// Throws UsageError if the class has no samples.
+// The largest threshold, half-way between the probabilities of two samples, at which at most this fraction of the class's samples is
+// assigned to another class. Throws UsageError if the class has no samples.
 inference::OperatingPoint::Threshold fit_threshold(const torch::Tensor& probabilities, const torch::Tensor& labels, int64_t label,
                                                    double miss_at_most);
 
 struct CalibrationResult {
   double loss = 0;             // mean cross-entropy
-  Measured calibration_error;  // of 15 bins, as `trainer eval` measures it
+  Measured calibration_error;  // of 15 bins, as `trainer eval` computes it
   std::vector<reporting::CalibrationBin> bins;
 };
 CalibrationResult measure_calibration(const torch::Tensor& probabilities, const torch::Tensor& labels);

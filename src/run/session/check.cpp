@@ -80,7 +80,7 @@ void check_outputs(const config::Experiment& experiment, const models::ModelOpti
                               experiment.dataset.component.name, outputs_text(info)));
 }
 
-// The shape of samples after `transforms`; nullopt: these cannot be applied.
+// The shape of samples after `transforms`; nullopt if the transforms cannot be applied.
 std::optional<std::vector<int64_t>> check_transforms(const std::string& key, const std::vector<ComponentConfig>& transforms,
                                                      const data::DatasetInfo& info, config::Findings& findings) {
   bool can_be_applied = true;
@@ -111,7 +111,7 @@ bool check_inputs(const config::Experiment& experiment, const models::ModelOptio
 
 // Describes targets that are not class labels.
 const char* targets_text(const data::DatasetInfo& info) {
-  return info.has_masks ? "masks" : info.is_multi_label ? "any number of classes" : "numbers";
+  return info.has_masks ? "masks" : info.is_multi_label ? "lists of classes" : "numbers";
 }
 
 void check_sampler(const config::Experiment& experiment, const data::DatasetInfo& info, config::Findings& findings) {
@@ -330,7 +330,7 @@ void check_components(config::Experiment& experiment, config::Findings& findings
   const bool has_model = findings.are_consistent({"model"});
   auto* model = has_model ? dynamic_cast<models::ModelOptions*>(experiment.model.component.options.get()) : nullptr;
   auto info = dataset.info;
-  // The number of outputs is compared when the data set is opened (run/session/build.cpp).
+  // An unknown number of classes is assumed to fit the network; run/session/build.cpp compares them when the data set is opened.
   if (info.num_outputs() == data::kUnknownClasses && has_model) {
     inference::set_targets(info, experiment.task.component.name, model->num_outputs());
   }
@@ -344,7 +344,9 @@ void check_components(config::Experiment& experiment, config::Findings& findings
   if (info.num_classes == 1 && !info.is_multi_label)
     findings.warn("dataset.name", fmt::format("{} has only one class, so there is nothing to learn", experiment.dataset.component.name));
   if (experiment.dataset.split && dataset.has_validation && dataset.missing.empty()) {
-    findings.warn("dataset.split", fmt::format("{} has its own validation images, which are not used", experiment.dataset.component.name));
+    findings.warn("dataset.split", fmt::format("the validation images of {} are not used, because this key takes some of the training "
+                                               "images instead; to use them, remove this key",
+                                               experiment.dataset.component.name));
   }
   if (const auto text = datasets::describe_look_alikes(info.class_names); !text.empty()) findings.warn("dataset.name", text);
   if (info.num_outputs() != data::kUnknownClasses) check_task(experiment, info, findings);

@@ -63,7 +63,8 @@ class ObservedLoss : public nn::Loss {
   Observe observe_;
 };
 
-// The operating point of a calibrated network; none if the caller observes the outputs.
+// The operating point that the file stores if the network was calibrated; none with request.observe, because the outputs then go to that
+// function instead of the OperatingPointMeter.
 std::optional<inference::OperatingPoint> operating_point_of(const config::Experiment& experiment, const NetworkFile& file,
                                                             const EvaluationRequest& request) {
   if (request.observe) return std::nullopt;
@@ -71,7 +72,7 @@ std::optional<inference::OperatingPoint> operating_point_of(const config::Experi
   return inference::read_operating_point(file.tree(), file.path(), request.averaged, samples_of(experiment, file));
 }
 
-// Measures an operating point over all ranks.
+// Computes the results of an operating point on the samples of all ranks.
 class OperatingPointMeter {
  public:
   explicit OperatingPointMeter(const inference::OperatingPoint& point) : point_(point), decisions_(point), calibration_(torch::kCPU) {}
@@ -146,14 +147,15 @@ std::optional<EvaluationResult> evaluate(RankContext& context, const NetworkFile
   const auto& info = source.samples.info();
   if (context.rank() == 0 && may_be_divided_otherwise(context.experiment(), file, request, source.samples)) {
     context.logger().warn(
-        "dataset.split divides these images differently than in training, so training may have used some of the evaluated images");
+        "dataset.split divides these images differently than in training, so training may have used some of the evaluated "
+        "images; to exclude this, evaluate the data of the training run with its dataset.split");
   }
   context.barrier().on_rank0([&] {
     if (const auto trained = file.class_names(); !trained.empty()) {
       check_class_names(file.path(), trained, info.class_names, "evaluate data with the same classes");
     }
     check_target_names(file.path(), file.target_names(), info.target_names,
-                       "choose them with dataset.columns, in the same order as in training");
+                       "choose the same targets with dataset.columns, in the same order as in training");
     return std::string();
   });
   try {
@@ -273,7 +275,7 @@ void refuse_split_folders(const fs::path& folder, const std::vector<std::string>
   for (const char* name : {"val", "valid", "validation", "test"}) {
     const bool is_class = std::ranges::find(trained, name) != trained.end();
     if (is_class || fs::is_directory(folder / "train") || !fs::is_directory(folder / name)) continue;
-    throw UsageError(fmt::format("--data {0}: the folder {1} in it is not a class; to evaluate that folder, use --data {2}",
+    throw UsageError(fmt::format("--data {0} contains the folder {1}, which is not a class; to evaluate that folder, use --data {2}",
                                  folder.string(), name, (folder / name).string()));
   }
 }
@@ -287,10 +289,10 @@ void read_files_as_trained(datasets::ImageFileOptions& options, const NetworkFil
   options.is_turned_upright = decoding.is_turned_upright;
 }
 
-// The data set for --data. `task`: of the experiment.
+// The data set for --data. `task`: the name of the experiment's task.
 ComponentConfig component_of(const fs::path& data, const ComponentConfig& of_training, const std::string& task, const NetworkFile& file) {
   const auto& registry = datasets::dataset_registry();
-  // The path becomes a value in the experiment.
+  // The path becomes a value in the experiment, whose text must be UTF-8.
   if (!is_utf8(data.string())) throw UsageError(fmt::format("--data {}: the name is not valid UTF-8; rename it", data.string()));
   if (!fs::exists(data)) throw UsageError(fmt::format("--data {}: there is no such file or folder; correct the path", data.string()));
   if (!fs::is_directory(data)) {
@@ -425,7 +427,7 @@ EvaluationData find_evaluation_data(const config::Experiment& experiment, const 
                          : "--split test: the training run held out no test images; set dataset.split.test before training");
   }
   if (!request.data.empty() && !request.split && has_validation && data.dataset.missing.empty()) {
-    throw UsageError(fmt::format("--data {}: it has both training and validation images; choose with --split train or --split validation",
+    throw UsageError(fmt::format("--data {} has both training and validation images; choose --split train or --split validation",
                                  request.data.string()));
   }
   data.is_all = is_other && !holds_out && !has_validation;

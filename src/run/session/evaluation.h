@@ -34,8 +34,9 @@ struct EvaluationRequest {
   std::function<void(const torch::Tensor& outputs, const torch::Tensor& targets)> observe = {};
 };
 
-// The network's experiment, with the data to evaluate. If that is not the data set of the training run, dataset.validation_split is 0
-// unless an override sets it. On ranks that may not have access to the data, it is not checked. Throws UsageError and CheckpointError.
+// The network's experiment, with the data to evaluate. If this data is not the data set of the training run, dataset.validation_split is 0
+// unless an override sets it. On ranks that may not have access to the data, the experiment is not checked. Throws UsageError and
+// CheckpointError.
 config::Experiment load_evaluation(const NetworkFile& file, const EvaluationRequest& request, int rank,
                                    const config::Registries& registries);
 
@@ -67,10 +68,10 @@ struct EvaluationResult {
   std::optional<OperatingPointResult> operating_point = {};
 };
 
-// Collective: measures the network of `file` on every sample of the data to evaluate, transformed by dataset.validation_transforms. Returns
-// nothing after a stop request. The context's experiment must be one of load_evaluation(). Opens only the evaluated split, unless it is a
-// part of the training files. Throws UsageError if the data has other classes than the file, CheckpointError if the weights do not fit, and
-// DataError.
+// Collective: evaluates the network of `file` on every sample of the data to evaluate, transformed by dataset.validation_transforms.
+// Returns nothing after a stop request. The context's experiment must be one of load_evaluation(). Opens only the evaluated split, unless
+// it is a part of the training files. Throws UsageError if the data has other classes than the file, CheckpointError if the weights do not
+// fit, and DataError.
 std::optional<EvaluationResult> evaluate(RankContext& context, const NetworkFile& file, const EvaluationRequest& request);
 
 }  // namespace trainer::session

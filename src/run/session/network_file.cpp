@@ -116,7 +116,7 @@ data::DatasetInfo samples_of(const config::Experiment& experiment, const Network
   if (const auto shape = file.sample_shape(); !shape.empty()) info.shape = shape;
   if (file.has_experiment()) info.decoding = inference::read_decoding(state::View(file.tree(), file.path()));
   const auto& model = dynamic_cast<const models::ModelOptions&>(*experiment.model.component.options);
-  // The targets of a data set are unknown if its files are missing.
+  // If the files of a data set are missing, its targets are unknown, so they are taken from the network.
   inference::set_targets(info, experiment.task.component.name, model.num_outputs());
   if (static_cast<int64_t>(info.class_names.size()) != info.num_classes) info.class_names.clear();
   return info;
@@ -124,7 +124,7 @@ data::DatasetInfo samples_of(const config::Experiment& experiment, const Network
 
 void require_target_summary(const config::Experiment& experiment, const NetworkFile& file) {
   const auto* options = dynamic_cast<const task::RegressionOptions*>(experiment.task.component.options.get());
-  // Checkpoints of versions that did not normalise targets contain no summary.
+  // A checkpoint (with its experiment) needs no check: if it has no summary, an earlier version wrote it, which did not normalise targets.
   if (options == nullptr || !options->normalize_targets || file.has_experiment()) return;
   throw UsageError(
       fmt::format("{}: this file lacks the mean and standard deviation of the targets, which are needed to interpret the network's "

@@ -80,7 +80,7 @@ class NameCheck {
       if (std::ranges::find(known_, name) != known_.end() || (key == "model.freeze" && frozen_.is_backbone(name))) continue;
       const auto path = fmt::format("{}[{}]", key, i);
       if (layers_.contains(name)) {
-        refuse(path, fmt::format("the layer \"{}\" of the network {} has no parameters; remove it", name, network));
+        refuse(path, fmt::format("the layer \"{}\" of the network {} has no parameters; remove this name", name, network));
       } else {
         refuse(path, fmt::format("the network {} has neither a layer nor a parameter \"{}\"; {}", network, name, suggestion(name)));
       }

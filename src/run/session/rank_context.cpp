@@ -31,7 +31,8 @@
 namespace trainer::session {
 namespace {
 
-// The number of GPUs that Slurm has allocated to the tasks of this host. Empty with runtime.device: cpu, and unless the local rank is 0.
+// The number of GPUs that Slurm has allocated to the tasks of this host. Empty with runtime.device: cpu, and on all ranks of
+// a host except the first, which checks for all of them.
 std::optional<int> slurm_gpus_to_check(const world::RankEnv& rank_env, const config::Experiment& experiment) {
   const bool checks = rank_env.local_rank == 0 && experiment.runtime.device != device::DeviceChoice::kCpu;
   return checks ? rank_env.slurm_gpus : std::nullopt;
@@ -52,7 +53,7 @@ void warn_of_hidden_gpus(const world::RankEnv& rank_env, const config::Experimen
   if (!num_gpus || *num_gpus == 0) return;
   logger.warn(
       "Slurm has allocated {} to this node (SLURM_GPUS_ON_NODE), but this program finds none on {} and trains on the CPU; if it runs in a "
-      "container, start the container with access to GPUs, as by apptainer's --nv",
+      "container, start the container with access to GPUs, for example with apptainer's --nv",
       counted(*num_gpus, "GPU"), world::host_name());
 }
 
@@ -70,8 +71,8 @@ void refuse_shared_gpus(const std::vector<distributed::RankInfo>& ranks) {
   }
 }
 
-// Other runs on the host are only reported: if they changed the default number of threads, it would depend on when a run starts. To be
-// called on one rank of each host.
+// Other runs on the host are only reported: if they changed the default number of threads, that number would depend on when a run starts.
+// To be called on one rank of each host.
 void report_other_runs(const std::vector<distributed::RankInfo>& ranks, int num_threads, Logger& logger) {
   std::vector<int64_t> own;
   for (const auto& rank : ranks) own.push_back(rank.process_id);
@@ -88,7 +89,8 @@ void warn_of_small_shared_memory(const std::vector<distributed::RankInfo>& ranks
   if (!text.empty()) logger.warn("{}", text);
 }
 
-// The check of ranks other than 0. It reads the data set, to which these ranks may have no access unless each reads its own samples.
+// The check of ranks other than 0, only if each rank reads its own samples: otherwise they may have no access to the data set, which the
+// check reads.
 void check_unless_read_elsewhere(config::Experiment& experiment, config::Findings& findings) {
   if (experiment.dataset.distribution == engine::Distribution::kLocal) check_components(experiment, findings);
 }
@@ -320,7 +322,7 @@ std::shared_ptr<Logger> set_up_process(const world::RankEnv& rank_env) {
   install_stop_handlers();
   // Ignored so that training continues when the reader of the output exits.
   std::signal(SIGPIPE, SIG_IGN);
-  // Only rank 0 has a progress bar.
+  // Rank 0 may have drawn its progress bar on the line to which another rank writes, so the other ranks erase the line first.
   return make_console_logger(rank_env.rank, rank_env.rank != 0 && world::can_redraw_lines());
 }
 

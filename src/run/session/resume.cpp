@@ -33,8 +33,8 @@ namespace fs = std::filesystem;
 // Whether the difference is in a key whose change makes a checkpoint useless.
 bool prevents_resume(const config::Difference& difference) {
   const auto& key = difference.key;
-  // Initial weights are not used again, check_sampler_digest() compares the content of the sampler's weights, and an image size that
-  // matters changes the shapes of tensors.
+  // Harmless: initial weights are not loaded again, check_sampler_digest() compares the content of the sampler's weights, and an image size
+  // that matters changes the shapes of tensors, which are compared when they are loaded.
   if (key.starts_with("model.init") || key.starts_with("model.weights") || key == "model.image_size" ||
       key == "dataloader.sampler.weights") {
     return false;
@@ -65,8 +65,8 @@ void check_configuration(const Checkpoint& checkpoint, const std::string& config
   const auto others = std::ranges::stable_partition(changes, prevents_resume);
   const std::vector<config::Difference> refused(changes.begin(), others.begin());
   if (!refused.empty()) {
-    throw UsageError(
-        fmt::format("{} belongs to another run ({}); undo this change, or choose another --run-dir", source, config::to_string(refused)));
+    throw UsageError(fmt::format("{} was saved with another configuration ({}); undo this change, or start a new run in another --run-dir",
+                                 source, config::to_string(refused)));
   }
   for (const auto& change : others) logger.info("changed since the checkpoint: {}", config::to_string(change));
 }
@@ -92,7 +92,8 @@ void truncate_event_files(const run::RunDirectory& directory, const Checkpoint& 
   directory.truncate_event_files(sizes);
 }
 
-Checkpoint newest_readable(const fs::path& folder, Logger& logger) {
+// `remedy`: what to do if no checkpoint can be read.
+Checkpoint newest_readable(const fs::path& folder, const char* remedy, Logger& logger) {
   const auto files = checkpoint::list_checkpoints(folder);
   for (const auto& file : files) {
     try {
@@ -101,8 +102,7 @@ Checkpoint newest_readable(const fs::path& folder, Logger& logger) {
       logger.warn("{}", error.what());
     }
   }
-  throw CheckpointError(fmt::format("none of the {} checkpoints in {} can be read; choose another --run-dir, or remove the folder",
-                                    files.size(), folder.string()));
+  throw CheckpointError(fmt::format("none of the {} checkpoints in {} can be read; {}", files.size(), folder.string(), remedy));
 }
 
 // The checkpoint given by --resume: a file, or the newest one of a run directory or of a folder of checkpoints.
@@ -111,7 +111,7 @@ Checkpoint read_chosen(const fs::path& choice, Logger& logger) {
   const auto folder =
       find_in_run(choice, [](const fs::path& place) { return checkpoint::list_checkpoints(place).empty() ? fs::path() : place; });
   if (folder.empty()) throw UsageError(fmt::format("--resume {}: {}", choice.string(), kHoldsNoCheckpoint));
-  return newest_readable(folder, logger);
+  return newest_readable(folder, "give another checkpoint with --resume", logger);
 }
 
 // Throws UsageError if the training of the checkpoint is complete, because a run that resumes from it would train nothing and report the
@@ -208,7 +208,7 @@ RunStart choose_run_start(const run::RunDirectory& directory, const RunRequest& 
       break;
     case ResumeDecision::kResumeNewest:
     case ResumeDecision::kResumeFile:
-      start.checkpoint = chosen ? std::move(*chosen) : newest_readable(folder, logger);
+      start.checkpoint = chosen ? std::move(*chosen) : newest_readable(folder, "choose another --run-dir, or remove the folder", logger);
       check_configuration(*start.checkpoint, config_text, logger);
       if (contents.earlier_run == run::RunDirectory::EarlierRun::kNone)
         refuse_complete_training(*start.checkpoint, training, "--resume " + start.checkpoint->file.string());
@@ -273,13 +273,13 @@ void check_class_names(const Checkpoint& checkpoint, const std::vector<std::stri
   if (!stored) return;
   std::vector<std::string> then;
   for (const auto& name : stored->elements()) then.push_back(name.text());
-  check_class_names(source, then, class_names, "restore the data, or choose another --run-dir");
+  check_class_names(source, then, class_names, "restore the data, or start a new run in another --run-dir");
 }
 
 void check_target_names(const Checkpoint& checkpoint, const std::vector<std::string>& target_names) {
   const auto source = checkpoint.file.string();
   check_target_names(source, inference::read_target_names(checkpoint.tree, source), target_names,
-                     "restore the data, or choose another --run-dir");
+                     "restore the data, or start a new run in another --run-dir");
 }
 
 void check_target_names(const std::string& file, const std::vector<std::string>& trained, const std::vector<std::string>& target_names,
@@ -310,10 +310,10 @@ void check_split_digest(const Checkpoint& checkpoint, const std::string& digest)
   const auto source = checkpoint.file.string();
   const auto stored = state::View(checkpoint.tree, source).find("split_digest");
   if (!stored || stored->text() == digest) return;
-  throw UsageError(
-      fmt::format("{}: since this checkpoint, the images of dataset.split or their division have changed (see split.csv of its run); "
-                  "restore the data, or choose another --run-dir",
-                  source));
+  throw UsageError(fmt::format(
+      "{}: since this checkpoint, the training files or their division by dataset.split have changed (compare split.csv of its run); "
+      "restore the data, or start a new run in another --run-dir",
+      source));
 }
 
 std::string sampler_digest(const config::Experiment& experiment) {
@@ -325,9 +325,10 @@ void check_sampler_digest(const Checkpoint& checkpoint, const config::Experiment
   const auto source = checkpoint.file.string();
   const auto stored = state::View(checkpoint.tree, source).find("sampler_digest");
   if (!stored || stored->text() == digest) return;
-  throw UsageError(fmt::format(
-      "{}: {} has changed since this checkpoint, so other samples would be drawn ({}); restore that file, or choose another --run-dir",
-      source, sampler_file(experiment), experiment.place_of("dataloader.sampler.weights")));
+  throw UsageError(
+      fmt::format("{}: {} has changed since this checkpoint, so other samples would be drawn ({}); restore that file, or start a new run "
+                  "in another --run-dir",
+                  source, sampler_file(experiment), experiment.place_of("dataloader.sampler.weights")));
 }
 
 Checkpoint broadcast(const fs::path& file, std::optional<Checkpoint> mine, const distributed::ProcessGroup& world) {

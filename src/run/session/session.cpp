@@ -342,7 +342,8 @@ bool Session::train(reporting::Sink& reporter, const std::function<bool()>& shou
     if (is_done && staged_) staged_->remove(context_.logger());
     return is_done;
   } catch (const std::exception& error) {
-    // Finishes the last checkpoint, which is valid even if the training has failed since.
+    // On a GPU, end_failed_gpu() ends the process, so the checkpoint that is being written must be finished first; it is valid although
+    // training has failed since.
     if (saver_ && context_.placement().cuda != nullptr) saver_->finish();
     context_.end_failed_gpu(error);
     throw;

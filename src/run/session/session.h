@@ -20,7 +20,7 @@ namespace trainer::session {
 struct SessionOptions {
   // The directory of the run: rank 0 holds its lock and writes its files. Empty: the run has none.
   std::filesystem::path run_directory = {};
-  std::string resume = "auto";                 // the value of --resume; used with a run directory only
+  std::string resume = "auto";                 // the value of --resume; only for a run with a directory
   std::vector<std::string> command_line = {};  // for the run directory's environment.json
   // Without a run directory: the folder in which rank 0 saves (empty: it does not save), and on rank 0 the checkpoint to resume from.
   std::filesystem::path checkpoint_folder = {};

@@ -70,7 +70,7 @@ engine::TrainingSamples training_samples_from(const nlohmann::json& json) {
   return samples;
 }
 
-// `from_json` makes the description of samples that another rank reads.
+// `from_json` makes the samples of a rank that does not read them from the description that another rank sends.
 template <class Opened>
 Opened open_on_readers(RankContext& context, const std::function<Opened()>& open, Opened (*from_json)(const nlohmann::json&)) {
   const auto& ranks = context.ranks();
@@ -106,8 +106,8 @@ using UseText = std::function<void(std::string_view text)>;
 struct Part {
   std::string noun;                                // for one item, such as "training image"
   std::string another;                             // for a difference, such as "other training images"
-  int64_t count = 0;                               // number of items, which may not be listed
-  std::function<std::string(size_t)> subject;      // of a text, such as "class 3"
+  int64_t count = 0;                               // number of items; the texts may be about something else
+  std::function<std::string(size_t)> subject;      // what the text with this index is about, such as "class 3"
   std::function<void(const UseText&)> list_texts;  // calls a function with each text
 };
 
@@ -118,7 +118,7 @@ std::vector<uint64_t> digests_of(const Part& part) {
   return digests;
 }
 
-// Empty if there are fewer texts.
+// The text with the index `wanted`; empty if there are fewer texts.
 std::string text_at(const Part& part, size_t wanted) {
   std::string found;
   part.list_texts([&, i = size_t{0}](std::string_view text) mutable {

@@ -111,7 +111,7 @@ struct Group {
   }
 };
 
-// The fraction for validation of the samples that are not for the test.
+// The fraction for validation, relative to the samples that are not in the test part.
 double validation_share(const config::SplitSection& options) { return options.validation / (1 - options.test); }
 
 void divide_by_hash(const std::vector<Group*>& groups, const config::SplitSection& options) {

@@ -36,8 +36,8 @@ std::filesystem::path weights_folder();
 // kept and continued by the next one. Throws DataError with what to do, and Error with ExitCode::kStopped after a stop request.
 std::filesystem::path fetch_weights(const WeightsSource& source, Logger& logger);
 
-// Loads the weights into the network. If the file's last layer has another number of classes, the network's keeps its initial values,
-// except for classes whose names are also in the file.
+// Loads the weights into the network. If the file's last layer has another number of classes, the network's last layer keeps its initial
+// values, except for classes whose names are also in the file.
 inference::InitReport load_published_weights(const std::filesystem::path& file, const std::string& model_name, models::Model& model,
                                              const std::vector<std::string>& class_names);
 

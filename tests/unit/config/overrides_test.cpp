@@ -84,13 +84,13 @@ TEST(ApplyOverride, ProblemsNameWhatToWrite) {
       {list + ".size=1", list + ".size: " + list + " is not a section; set the whole value, as in " + list + "=[...]"},
       {list + "[0][1]=1", list + "[0][1]: " + list + "[0] is not a list; to set a whole list, write " + list + "[0]=[...]"},
       {list + "[2]=flip",
-       list + "[2]: " + list + " has 2 items, counted from 0; to add one, give the whole list, as in " + list + "=[...]"},
+       list + "[2]: " + list + " has 2 items, with indices from 0; to add an item, give the whole list, as in " + list + "=[...]"},
       {list + "[1].flip.p=1", list + "[1].flip.p: " + list + "[1] is crop, not flip" + exchange},
       {list + "[0].crop.size=1", list + "[0].crop.size: " + list + "[0] is flip, not crop" + exchange},
   };
   for (const auto& [text, problem] : problems) EXPECT_EQ(overridden(text), "command line: " + problem);
   EXPECT_EQ(overridden("a[1]=c", "a: [b]\n"),
-            "command line: a[1]: a has 1 item, counted from 0; to add one, give the whole list, as in a=[...]");
+            "command line: a[1]: a has 1 item, with indices from 0; to add an item, give the whole list, as in a=[...]");
 }
 
 }  // namespace

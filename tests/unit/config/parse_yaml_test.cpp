@@ -79,7 +79,7 @@ TEST(ParseYaml, NestingIsBounded) {
 TEST(ParseYaml, TheKeysOfASectionAreBounded) {
   std::string map;
   for (int i = 0; i < 100'000; ++i) map += fmt::format("k{}:\n", i);
-  EXPECT_EQ(parse_error(map), "x.yaml:1001:1: more than 1000 keys in one section, which no experiment file has; check the path");
+  EXPECT_EQ(parse_error(map), "x.yaml:1001:1: more than 1000 keys in one section, so this is not an experiment file; check the path");
   // Merged sections.
   std::string sections;
   std::string aliases;

@@ -48,7 +48,7 @@ TEST(Reference, OfOneSectionComponentOrKey) {
 
 TEST(Reference, UnknownNamesGetASuggestion) {
   const auto unknown = [](const std::string& name, const std::string& near) {
-    return "\"" + name + "\" is neither a section, a component nor a key" + (near.empty() ? "" : "; did you mean \"" + near + "\"?") +
+    return "\"" + name + "\" is neither a section, a component nor a key" + (near.empty() ? "" : " (did you mean \"" + near + "\"?)") +
            "; `trainer config reference` shows all";
   };
   EXPECT_EQ(shown("optimiser"), unknown("optimiser", "optimizer"));

@@ -106,7 +106,7 @@ TEST(Inspect, LeavesOutWhatAFolderThatIsNotThereWouldTell) {
                                           "validation_transforms: [{center_crop: {size: 32}}]}"});
   EXPECT_THAT(found.problems, IsEmpty());
   EXPECT_THAT(found.notes,
-              ElementsAre(AllOf(HasSubstr("the number of classes is unknown, so 10 are assumed"), HasSubstr("nowhere")),
+              ElementsAre(AllOf(HasSubstr("10 classes are assumed, because their number is unknown"), HasSubstr("nowhere")),
                           AllOf(HasSubstr("steps, learning rates and the samples of each rank are unknown"), HasSubstr("nowhere"))));
   EXPECT_TRUE(found.layers);
   EXPECT_TRUE(found.memory);

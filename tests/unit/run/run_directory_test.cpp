@@ -108,7 +108,7 @@ TEST(RunDirectory, ErrorNamesAFolderThatCannotBeCreated) {
   write_text(folder.path() / "file", "");
   const auto path = folder.path() / "file" / "run";
   EXPECT_EQ(message_of_opening<Error>(path),
-            "cannot use the run directory " + path.string() + ": Not a directory; choose another with --run-dir");
+            "cannot use the run directory " + path.string() + ": Not a directory; choose another --run-dir");
 }
 
 // The situation of a container whose user does not own the mounted folder.
@@ -123,7 +123,7 @@ TEST(RunDirectory, AFolderOfAnotherUserIsNamedWithTheRemedy) {
     const auto message = message_of_opening<Error>(folder.path() / "runs" / "first");
     std::cerr << message << "\n";
     _exit(message == "cannot use the run directory " + path + "/runs/first: Permission denied: " + path +
-                         " belongs to user 0, but this process runs as user 1234 (choose another with --run-dir; chown -R 1234 " + path +
+                         " belongs to user 0, but this process runs as user 1234 (choose another --run-dir; chown -R 1234 " + path +
                          " gives it to this user; to run a container as its owner, use --user 0:0)"
               ? 0
               : 1);
@@ -137,7 +137,7 @@ TEST(RunDirectory, ErrorNamesAFolderThatCannotBeWritten) {
   const testing::TemporaryFolder folder;
   std::filesystem::create_directory(folder.path() / ".lock");
   EXPECT_EQ(message_of_opening<Error>(folder.path()), "cannot use the run directory " + folder.path().string() +
-                                                          ": .lock: it is a folder, not a regular file; choose another with --run-dir");
+                                                          ": .lock: it is a folder, not a regular file; choose another --run-dir");
 }
 
 std::string message_of_check(const RunDirectory& directory) {
@@ -180,7 +180,7 @@ TEST(RunDirectory, SymbolicLinksAreNotFollowed) {
     std::filesystem::create_symlink(elsewhere, path / name);
     EXPECT_EQ(message_of_opening<Error>(path), "cannot use the run directory " + path.string() + ": " + name + " is a symbolic link to " +
                                                    elsewhere.string() +
-                                                   ", which is not followed; remove the link, or choose another with --run-dir");
+                                                   ", which is not followed; remove the link, or choose another --run-dir");
     EXPECT_FALSE(std::filesystem::exists(elsewhere)) << name;
     std::filesystem::remove_all(path);
   }

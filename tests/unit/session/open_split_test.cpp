@@ -91,7 +91,7 @@ TEST(OpenSplit, AnEmptySetIsRefused) {
                                 }};
   };
   const std::string begin = "test.yaml:4:17: dataset.name: synthetic has no ";
-  const std::string end = " samples; give it some, or use another data set";
+  const std::string end = " samples; add some, or use another data set";
   EXPECT_THAT([&] { open_samples(experiment, factory_of(5, 0), *make_quiet_logger()); },
               ::testing::ThrowsMessage<DataError>(begin + "validation" + end));
   EXPECT_THAT([&] { open_split(experiment, factory_of(0, 5), Split::kTrain, *make_quiet_logger()); },

@@ -104,7 +104,7 @@ TEST(Freeze, RefusesUnknownNamesTogether) {
 
 TEST(Freeze, RefusesWhatHasNoParameters) {
   EXPECT_EQ(refusal_of(kNetwork, {"model.freeze=[dropout]"}),
-            "command line: model.freeze[0]: the layer \"dropout\" of the network resnet18 has no parameters; remove it");
+            "command line: model.freeze[0]: the layer \"dropout\" of the network resnet18 has no parameters; remove this name");
   const auto running_mean = refusal_of(kNetwork, {"model.freeze=[bn1.running_mean]"});
   EXPECT_NE(running_mean.find("has neither a layer nor a parameter \"bn1.running_mean\""), std::string::npos) << running_mean;
 }

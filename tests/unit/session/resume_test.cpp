@@ -87,9 +87,9 @@ std::vector<Case> cases() {
        kTwo,
        "auto",
        std::nullopt,
-       "/runs/a holds a finished run with another configuration (training.steps: 6, not nothing); undo this change, choose another "
+       "/runs/a holds a finished run with another configuration (training.steps: 6, not unset); undo this change, choose another "
        "--run-dir, or set training.extend: true to continue it with this configuration",
-       {{"training.steps", "nothing", "6"}}},
+       {{"training.steps", "unset", "6"}}},
       {"a finished run, more epochs, the newest chosen", EarlierRun::kFinished, kTwo, kTwo[0].string(), kResumeFile, "", {kMoreEpochs}},
       {"a finished run, more epochs, an older one chosen",
        EarlierRun::kFinished,
@@ -169,7 +169,7 @@ TEST(CheckClassNames, RefusesOtherClasses) {
   EXPECT_EQ(error_of({"cat", "dog"}, {"cat", "dog"}), "no error");
   EXPECT_EQ(error_of({}, {"cat", "dog"}), "no error");
   const std::string begin = "a.pt: this network was trained on other classes: class ";
-  const std::string end = " in the data now; restore the data, or choose another --run-dir";
+  const std::string end = " in the data now; restore the data, or start a new run in another --run-dir";
   EXPECT_EQ(error_of({"cat", "dog"}, {"cat", "cow"}), begin + "1 was \"dog\" and is \"cow\"" + end);
   EXPECT_EQ(error_of({"cat", "dog"}, {"cat"}), begin + "1 was \"dog\" and is missing" + end);
   EXPECT_EQ(error_of({"cat"}, {"cat", "cow"}), begin + "1 was missing and is \"cow\"" + end);
