@@ -30,10 +30,10 @@ pid_t start_process(const ChildProcess& child);
 // Forwards whole lines to stderr, each with `prefix` unless it already begins with it, and keeps the last lines.
 class Output {
  public:
-  // `pipe`: the non-blocking read end; if it is empty, nothing is read.
+  // `pipe`: the non-blocking read end, or an empty Descriptor, from which nothing is read.
   Output(Descriptor pipe, std::string prefix);
 
-  // -1 after the end of the output.
+  // For poll(); -1 without a pipe, and once the output has ended.
   int descriptor() const { return pipe_.number(); }
   // Reads and forwards available output without waiting, up to a limit; if there is more, the descriptor stays readable.
   void forward();

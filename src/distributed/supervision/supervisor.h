@@ -32,7 +32,7 @@ struct SupervisionLimits {
   std::chrono::milliseconds slow_file{20000};
   // After this time with one file, the process ends; 0 means never.
   std::chrono::milliseconds file{0};
-  // How long a rank may be suspended before all ranks have joined.
+  // How long a rank may be suspended while not all ranks have joined.
   std::chrono::milliseconds stopped_rank{kDefaultHangLimit};
 };
 

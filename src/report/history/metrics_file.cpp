@@ -73,7 +73,7 @@ class MetricsReader {
     std::string_view text = content;
     while (!text.empty()) {
       const auto end = text.find('\n');
-      if (end == text.npos) break;  // half written
+      if (end == text.npos) break;  // the run is still writing this line
       read_line(text.substr(0, end));
       text.remove_prefix(end + 1);
     }

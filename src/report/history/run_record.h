@@ -69,7 +69,7 @@ struct RunRecord {
   std::map<std::string, Series> train;       // by the name of the measurement: "loss", "lr", "images_per_second"
   std::map<std::string, Series> validation;  // "loss", "top1", "ema_top1"
   std::vector<Warning> warnings;
-  std::vector<int64_t> resumed_at;  // numbers of steps
+  std::vector<int64_t> resumed_at;  // the steps after which the run was resumed
   Json environment;                 // the content of the files of these names; null if they do not exist
   Json summary;
   Json evaluation;
