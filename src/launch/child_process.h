@@ -27,7 +27,7 @@ struct ChildProcess {
 // thread ends. Returns once execve has succeeded; throws Error when the program cannot be started.
 pid_t start_process(const ChildProcess& child);
 
-// Forwards whole lines to stderr, each with `prefix` unless it already begins with it, and keeps the last lines.
+// Forwards whole lines to stderr, with `prefix` before each line that does not begin with it already, and keeps the last lines.
 class Output {
  public:
   // `pipe`: the non-blocking read end, or an empty Descriptor, from which nothing is read.
@@ -55,8 +55,8 @@ class Output {
 
 // Receives signals one after the other instead of handling them asynchronously. While it exists, collects SIGCHLD and the stop signals
 // (SIGINT, SIGTERM, SIGHUP, SIGUSR1) of this process; SIGHUP stays ignored if it was ignored before, as under nohup. Ignores SIGPIPE,
-// because the reader of this process's stderr, or a process that reads its messages, may exit at any time. To be created while no other
-// thread runs.
+// because the program that reads this process's stderr, or a child that reads messages from it, may exit at any time. To be created while
+// no other thread runs.
 class SignalQueue {
  public:
   SignalQueue();

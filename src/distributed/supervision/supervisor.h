@@ -106,7 +106,7 @@ class Supervisor {
   // Logs the error that ends this rank, and writes it to torchrun's error file. An empty text means that another rank reports the error.
   void report(const std::string& text, ExitCode exit_code);
   // Ends the process once its log is written, without running destructors, which would wait for other ranks or for the main thread. The
-  // other ranks notice it by their closed connections.
+  // other ranks notice the end because their connections to this process close.
   [[noreturn]] void leave(ExitCode exit_code);
   // Call when the run ends normally.
   void end();
