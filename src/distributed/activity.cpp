@@ -87,7 +87,7 @@ Activity::Wait::~Wait() {
   try {
     if (auto* own_work = this->own_work()) own_work->resume();
   } catch (const std::exception&) {
-    // The next use of the GPU reports the error.
+    // A destructor must not throw; the next use of the GPU reports the error.
   }
 }
 

@@ -36,7 +36,7 @@ struct OwnSeconds {
   double total() const { return data + compute; }
 };
 
-// Used by one thread at a time: the training thread, or autograd's thread while the training thread waits for it.
+// Measures own work. Used by one thread at a time: the training thread, or autograd's thread while the training thread waits for it.
 class OwnWork {
  public:
   explicit OwnWork(torch::Device device) : data_(device), compute_(device) {}
@@ -62,7 +62,7 @@ class OwnWork {
 
 class Activity {
  public:
-  // Each enter() calls `note` on its own thread.
+  // `note`: called by each enter(), on the calling thread, with the new state.
   explicit Activity(std::function<void(const ActivityState&)> note = {}) : note_(std::move(note)) {}
 
   // Begins a phase, or the next part of the current phase.
@@ -72,12 +72,12 @@ class Activity {
   // Like enter(), the next three functions must be called by the thread that does the work. time_own_work() starts to time own work on
   // `device`: kLoading counts as waiting for data, and kStep counts as computing until begin_exchange().
   void time_own_work(torch::Device device) { own_work_ = std::make_unique<OwnWork>(device); }
-  // The first gradients are ready to be sent to the other ranks.
+  // Call when the first gradients are ready to be sent to the other ranks; ends the time that counts as computing.
   void begin_exchange();
   // Own work since the previous read_own_work(), or since time_own_work(), which must have been called.
   OwnSeconds read_own_work() { return own_work_->read(); }
 
-  // Marks the rank as waiting for other ranks during its lifetime.
+  // While an object of this class exists, the rank counts as waiting for other ranks, and no own work is measured.
   class Wait {
    public:
     explicit Wait(Activity* activity);  // does nothing if null
@@ -95,7 +95,8 @@ class Activity {
   mutable std::mutex mutex_;
   ActivityState state_;
   std::function<void(const ActivityState&)> note_;
-  std::unique_ptr<OwnWork> own_work_;  // not guarded by the mutex, because recording time on a GPU that hangs may block
+  // Not guarded by the mutex: recording time on a GPU that hangs may block, and read() on another thread would then block too.
+  std::unique_ptr<OwnWork> own_work_;
 };
 
 }  // namespace trainer::distributed

@@ -88,7 +88,7 @@ Listener bind_store(const world::RankEnv& rank_env, const world::RendezvousAddre
   const auto* address = choose_address(found.get(), rank_env, point.host);
   if (address == nullptr) return everywhere;
   Descriptor descriptor(socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  // Connections of the previous run may still be closing.
+  // Without this option, bind() fails while connections of the previous run are still closing.
   const int yes = 1;
   setsockopt(descriptor.number(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   if (bind(descriptor.number(), address->ai_addr, address->ai_addrlen) == 0) return {std::move(descriptor), numeric(*address)};

@@ -25,9 +25,9 @@ struct Listener {
 };
 
 // Binds the port of `point` to the address of its host name, so that the store can be reached only through the network of that address.
-// Binds to all addresses instead if the name does not resolve to exactly one address of this host (several addresses, address translation),
-// or if it resolves to the loopback address while ranks on other hosts may join: a host's own name often resolves to it (/etc/hosts,
-// Kubeflow's MASTER_ADDR=localhost). Throws PeerError if the port is in use.
+// Returns an invalid socket, so that the caller binds to all addresses instead, if the name does not resolve to exactly one address of this
+// host (several addresses, address translation), or if it resolves to the loopback address while ranks on other hosts may join: a host's
+// own name often resolves to that address (/etc/hosts, Kubeflow's MASTER_ADDR=localhost). Throws PeerError if the port is in use.
 Listener bind_store(const world::RankEnv& rank_env, const world::RendezvousAddress& point);
 
 // The error of rank 0 if another program already listens on the port.

@@ -42,7 +42,7 @@ class StartupBarrier {
   // Collective: runs `work` on every rank. If it throws Error on any rank, all ranks throw it, with its text only on rank 0. PeerError and
   // exceptions of other libraries are not shared. Throws LateRank on a rank that has waited too long for another.
   void on_all_ranks(const std::function<void()>& work);
-  // The same; returns what `make` returns.
+  // Like on_all_ranks(); returns what `make` has returned on this rank.
   template <class Make>
   auto make_on_all_ranks(const Make& make) {
     std::optional<std::invoke_result_t<Make>> made;
@@ -65,7 +65,7 @@ class StartupBarrier {
 };
 
 // Makes all ranks stop at the same step when any of them receives a stop request. Exchanges the requests through shared memory if the group
-// has it, because a backend's threads would lengthen short steps more; otherwise asynchronously, so that no step waits for the other ranks.
+// has it, because the threads of gloo would make short steps longer; otherwise asynchronously, so that no step waits for the other ranks.
 class StopConsensus {
  public:
   // `group`: contains all ranks and is used by nothing else.

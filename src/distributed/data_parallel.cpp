@@ -38,7 +38,7 @@ class SentBuckets {
     const std::lock_guard lock(mutex_);
     refused_ = true;
   }
-  // All buckets are being sent, so this rank counts as waiting for the others until clear().
+  // Call when all buckets are being sent. Until clear(), this rank then counts as waiting for the others.
   void wait(Activity* activity) {
     const std::lock_guard lock(mutex_);
     wait_.emplace(activity);
@@ -120,8 +120,8 @@ class AllreduceHook : public c10d::CppCommHookInterface<std::shared_ptr<const Pr
   std::shared_ptr<SentBuckets> sent_;
 };
 
-// Sums large buckets in shared memory while backward runs. Small buckets are summed when the last one is full, because overlapping them
-// with backward saves no time.
+// Sums the buckets of gradients on the CPU: each one in shared memory while backward runs or, without `during_backward`, all of them when
+// the last one is full, because overlapping the sums with backward saves no time for small buckets.
 class HostSumHook : public c10d::CppCommHookInterface<std::shared_ptr<const ProcessGroup>> {
  public:
   HostSumHook(std::shared_ptr<const ProcessGroup> group, bool during_backward)
@@ -227,7 +227,7 @@ void DataParallel::make_reducer(std::optional<GradientExchange> exchange) {
   int64_t num_bytes = 0;
   for (const auto& parameter : parameters_) num_bytes += static_cast<int64_t>(parameter.nbytes());
   exchange_ = exchange.value_or(choose_exchange(parameters_.front().is_cpu(), num_bytes * group_->size(), options_.gradient_compression));
-  // There are at most as many buckets as parameters.
+  // Each bucket is rounded up to kAlignment bytes, and there are at most as many buckets as parameters.
   const int64_t room = num_bytes + SharedMemory::kAlignment * static_cast<int64_t>(parameters_.size());
   if (exchange_ == GradientExchange::kSharedMemory && !group_->share_memory_for_sums(room)) exchange_ = GradientExchange::kAllReduce;
   if (exchange_ == GradientExchange::kAfterBackward) group_->share_memory(room);

@@ -60,7 +60,8 @@ class DataParallel {
  private:
   void make_reducer(std::optional<GradientExchange> exchange);
   void check_all_used() const;
-  // Runs one backward pass before training, because the Reducer rebuilds its buckets after its first backward pass.
+  // Runs one backward pass before training, because the Reducer rebuilds its buckets after its first backward pass: the first step of a
+  // resumed run would otherwise use other buckets than the same step of an uninterrupted run.
   void settle_buckets();
 
   std::shared_ptr<ProcessGroup> group_;

@@ -21,7 +21,7 @@ c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const c10::intrusive_ptr<c10
   } catch (const std::exception& error) {
     throw UsageError(
         interface.empty()
-            ? fmt::format("gloo cannot listen on {}: {}; set GLOO_SOCKET_IFNAME to this host's network interface", address,
+            ? fmt::format("gloo cannot listen on {}: {}; set GLOO_SOCKET_IFNAME to an interface that `ip address` lists", address,
                           first_line(error))
             : fmt::format("GLOO_SOCKET_IFNAME={}: {}; set it to an interface that `ip address` lists", interface, first_line(error)));
   }

@@ -18,7 +18,7 @@ namespace {
 
 using BackendType = c10d::ProcessGroup::BackendType;
 
-// LibTorch 2.14 removed this function.
+// LibTorch 2.14 removed setSequenceNumberForGroup().
 template <class Backend>
 void set_sequence_number(Backend& backend) {
   if constexpr (requires { backend.setSequenceNumberForGroup(); }) backend.setSequenceNumberForGroup();
@@ -105,7 +105,7 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroups::connect_nccl(const c10::intrusi
   try {
     const auto backend = options_.cuda->make_nccl_backend(c10::make_intrusive<c10d::PrefixStore>("cuda", store), rank, size,
                                                           options_.device, options_.timeout);
-    // Without this call, NCCL would connect in the first collective, where a broken network could not be distinguished from a rank that
+    // Without this call, NCCL would connect in the first collective, where a broken connection could not be distinguished from a rank that
     // hangs.
     backend->eagerConnectSingleDevice(options_.device);
     const std::lock_guard lock(mutex_);

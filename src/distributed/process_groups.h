@@ -51,7 +51,7 @@ class ProcessGroups {
   // Collective over all processes, members or not; `ranks` (world ranks, in any order) must be the same in all processes. Returns null in a
   // process that is not a member. A member's rank in the group is its position in the ascending list.
   std::shared_ptr<ProcessGroup> new_group(std::vector<int> ranks);
-  // The same, but only for tensors on the CPU; does not connect the GPUs.
+  // Like new_group(), but only for tensors on the CPU; does not connect the GPUs.
   std::shared_ptr<ProcessGroup> new_cpu_group(std::vector<int> ranks);
 
   // Collective: waits for all ranks, then shuts down every group, newest first. If this was not called or failed, the destructor aborts the

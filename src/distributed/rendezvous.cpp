@@ -75,7 +75,7 @@ std::string describe_waiting(const std::vector<int>& missing, const world::RankE
                      rank_env.num_nodes, fmt::join(nodes, ", "), ranks);
 }
 
-// Attempts that share a store use different prefixes.
+// The attempts of a run that its launcher restarts use different prefixes if they share a store.
 std::string prefix_of(const world::RankEnv& rank_env, const world::RendezvousAddress& point) {
   // If rank 0 serves a TCP store, it creates a new one for each attempt. The prefix must then be the same in all attempts, because a node
   // that was restarted by hand does not know the attempt's number.
@@ -177,10 +177,8 @@ void open_stores(Rendezvous& rendezvous, const c10::intrusive_ptr<c10d::Store>& 
   rendezvous.group_store = c10::make_intrusive<c10d::PrefixStore>(own_prefix + "/groups", store);
   rendezvous.store = c10::make_intrusive<SealedStore>(store, own_prefix, seal, [&logger](const std::string& key, int64_t count) {
     const auto what =
-        count == 1
-            ? fmt::format(
-                  "a value in the store ({}) that was not encrypted with this run's secret; further such values will be ignored too", key)
-            : fmt::format("{} values in the store that were not encrypted with this run's secret, most recently {}", count, key);
+        count == 1 ? fmt::format("a value in the store ({}) that was not encrypted with this run's secret", key)
+                   : fmt::format("{} values in the store that were not encrypted with this run's secret, most recently {}", count, key);
     logger.warn("ignored {}; a program outside this run can write to the store: see \"Trust\" in docs/running.md", what);
   });
 }
@@ -205,7 +203,8 @@ void count_local_ranks(Rendezvous& rendezvous, const world::RankEnv& rank_env) {
   rendezvous.local_world_size = std::max(num_on_host, rank_env.local_world_size);
 }
 
-// The host name of rank 0 often resolves to the loopback interface on that host, and no other host can reach that address.
+// The address of this rank for the other ranks. The host name of rank 0 often resolves to the loopback interface on that host, and no other
+// host can reach that address; rank 0 then uses its address on the route to another rank.
 std::string reachable_address(const std::vector<RankInfo>& ranks, const RankInfo& mine) {
   const bool one_host = std::ranges::all_of(ranks, [&](const RankInfo& other) { return same_host(mine, other); });
   if (one_host || !is_loopback(mine.address)) return mine.address;
@@ -260,9 +259,11 @@ Rendezvous join_run(const world::RankEnv& rank_env, const world::RendezvousAddre
                            })
                            .get<std::vector<RankInfo>>();
     if (rendezvous.ranks.size() != static_cast<size_t>(rank_env.world_size)) {
+      const bool is_file = point.kind == world::RendezvousAddress::Kind::kFile;
       throw PeerError(fmt::format(
-          "rank {} is one of {} ranks, but {} ranks joined at {}:{}; set the same WORLD_SIZE for all, and give each run its own port",
-          rank_env.rank, rank_env.world_size, rendezvous.ranks.size(), point.host, point.port));
+          "rank {} is one of {} ranks, but {} ranks joined at {}; set the same WORLD_SIZE for all, and give each run its own {}",
+          rank_env.rank, rank_env.world_size, rendezvous.ranks.size(),
+          is_file ? "file://" + point.path : fmt::format("{}:{}", point.host, point.port), is_file ? "file" : "port"));
     }
   } catch (const Error&) {
     throw;

@@ -43,7 +43,7 @@ struct Hello {
   RankInfo rank;            // join_run() fills in local_rank and address
   std::string version;      // of the program and of LibTorch; must be the same on all ranks
   std::string config = {};  // the resolved experiment file, without values derived from the data set; must be the same on all ranks
-  // The resolved experiment file with those values; must be the same on all ranks if each rank reads the data itself.
+  // Like `config`, with the values derived from the data set; must be the same on all ranks if each rank reads the data itself.
   std::string config_with_data = {};
   Problem problem = {};  // why this rank cannot continue
   int world_size = 0;    // set by join_run(); must be the same on all ranks

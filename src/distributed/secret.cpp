@@ -31,10 +31,10 @@ constexpr size_t kLongest = 4096;
 constexpr std::string_view kWhiteSpace = " \t\r\n";
 
 [[noreturn]] void refuse(const std::filesystem::path& file, const std::string& reason) {
-  throw UsageError(fmt::format(
-      "distributed.secret_file {}: {}; create the file on one host (umask 077; head -c 32 /dev/urandom | base64 > FILE) and copy it to the "
-      "others",
-      file.string(), reason));
+  throw UsageError(
+      fmt::format("distributed.secret_file {}: {}; as this user, create the file on one host (umask 077; head -c 32 /dev/urandom | base64 "
+                  "> FILE) and copy it to the others",
+                  file.string(), reason));
 }
 
 }  // namespace
@@ -99,7 +99,7 @@ void write_kind(c10d::Store& store, int rank, Source source) {
 }
 
 std::string describe_difference(int rank, Source own, std::optional<Source> of_rank0) {
-  if (of_rank0 == own) return fmt::format("rank {} and rank 0 have different secrets from {}", rank, describe(own));
+  if (of_rank0 == own) return fmt::format("rank {} and rank 0 have different secrets ({} differs)", rank, describe(own));
   return fmt::format("rank {} has {}, but rank 0 has {}", rank, describe(own), of_rank0 ? describe(*of_rank0) : "another secret");
 }
 

@@ -74,7 +74,7 @@ constexpr int kSpins = 1000;
 // The interval at which a waiting rank checks whether the other rank is still alive.
 constexpr timespec kLivenessInterval{.tv_sec = 0, .tv_nsec = 50'000'000};
 
-// std::atomic's wait() works only between threads of one process.
+// Calls futex directly, because std::atomic's wait() works only between threads of one process.
 void sleep_while_equal(const std::atomic<uint32_t>& value, uint32_t expected) {
   syscall(SYS_futex, &value, FUTEX_WAIT, expected, &kLivenessInterval, nullptr, 0);
 }
@@ -306,7 +306,7 @@ void SharedMemorySum::read_other_shares(const Pending& pending) {
 }
 
 torch::Tensor SharedMemorySum::shard_for(int rank, const torch::Tensor& tensor) const {
-  // The parts are those of gloo, which sends at least two segments per rank, of at most this size.
+  // The tensor is divided as in gloo, which sends at least two segments per rank, each of at most this size.
   constexpr int64_t kLargestSegment = 1024 * 1024;
   const int64_t size = memory_->size();
   const auto num_bytes = static_cast<int64_t>(tensor.nbytes());

@@ -141,7 +141,7 @@ StorePointer open_tcp(const world::RankEnv& rank_env, const world::RendezvousAdd
   }
   throw PeerError(
       fmt::format("rank {} could not reach rank 0 at {}:{} within {} ({}); check that rank 0 is running there, that MASTER_ADDR and "
-                  "MASTER_PORT are correct, and that no firewall blocks the port",
+                  "MASTER_PORT (or the init_method) are correct, and that no firewall blocks the port",
                   rank_env.rank, point.host, point.port, format_duration(timeout), reason));
 }
 
@@ -187,8 +187,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The other ranks wait for rank 0's decision this much longer than its timeout. If the start has failed, rank 0 waits up to this time until
-// they have read that.
+// The other ranks wait for rank 0's decision this much longer than its timeout. If the decision is an error, rank 0 waits up to this time
+// for each of them to read it.
 constexpr std::chrono::seconds kDecisionGrace{10};
 constexpr std::chrono::seconds kSecond{1};
 

@@ -46,10 +46,10 @@ class RendezvousStop {
   bool is_logged_ = false;
 };
 
-// Opens the store at the rendezvous address. Rank 0 serves it unless the launcher does. The other ranks wait up to `timeout` for it, and
-// log a warning with the reason after some seconds. While attempts fail immediately (for example because a name cannot be resolved yet),
-// they log it at once and then every 30 s. Throws StoppedDuringRendezvous, and PeerError if the port is in use, the host cannot be reached,
-// the server is not a store, or the file cannot be used.
+// Opens the store at the rendezvous address. Rank 0 serves it unless the launcher does. The other ranks wait up to `timeout` for the store,
+// and log a warning with the reason after some seconds, or at once if an attempt fails immediately (for example because a name cannot be
+// resolved yet); they repeat the warning every 30 s. Throws StoppedDuringRendezvous, and PeerError if the port is in use, the host cannot
+// be reached, the server is not a store, or the file cannot be used.
 c10::intrusive_ptr<c10d::Store> open_store(const world::RankEnv& rank_env, const world::RendezvousAddress& point,
                                            std::chrono::milliseconds timeout, RendezvousStop& stop, Logger& logger);
 
@@ -58,7 +58,7 @@ c10::intrusive_ptr<c10d::Store> open_store(const world::RankEnv& rank_env, const
 std::vector<uint8_t> to_bytes(const nlohmann::json& json);
 nlohmann::json from_bytes(const std::vector<uint8_t>& bytes);
 
-// Whether the key exists within `timeout`.
+// Waits up to `timeout` for the key; returns whether it exists.
 bool wait_for(c10d::Store& store, const std::string& key, std::chrono::milliseconds timeout);
 
 // Another rank has not finished its part of the start-up in time.

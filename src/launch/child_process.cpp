@@ -78,7 +78,7 @@ pid_t start_process(const ChildProcess& child) {
     become(child, argument_pointers.data(), environment_pointers.data(), parent, null.number(), report_in.number());
   }
   report_in.close();
-  // If execve succeeds, it closes the other end and nothing is read.
+  // A successful execve closes the other end, so that read() returns 0.
   int reason = 0;
   ssize_t length = 0;
   do {
@@ -131,7 +131,7 @@ void Output::finish() {
 void Output::forward_line(const std::string& line) {
   const auto text = (line.starts_with(prefix_) ? "" : prefix_) + line + '\n';
   std::string_view rest = text;
-  // Failures are ignored: the reader of stderr may have exited, but the processes must continue.
+  // Failures are ignored: the program that reads this process's stderr may have exited, but the processes must continue.
   write_all(STDERR_FILENO, rest);
   last_lines_.push_back(line);
   if (last_lines_.size() > kKeptLines) last_lines_.pop_front();
@@ -140,7 +140,7 @@ void Output::forward_line(const std::string& line) {
 SignalQueue::SignalQueue() : sigpipe_before_(signal(SIGPIPE, SIG_IGN)) {
   sigset_t signals;
   sigemptyset(&signals);
-  // An ignored signal would not reach the queue.
+  // The kernel discards ignored signals instead of adding them to the queue.
   struct sigaction action {};
   action.sa_handler = SIG_DFL;
   for (size_t i = 0; i < kSignals.size(); ++i) {

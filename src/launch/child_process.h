@@ -27,13 +27,13 @@ struct ChildProcess {
 // thread ends. Returns once execve has succeeded; throws Error when the program cannot be started.
 pid_t start_process(const ChildProcess& child);
 
-// Forwards whole lines to stderr, each with `prefix` unless it already begins with it, and keeps the last lines.
+// Forwards whole lines to stderr, with `prefix` before each line that does not begin with it already, and keeps the last lines.
 class Output {
  public:
-  // `pipe`: the non-blocking read end; if it is empty, nothing is read.
+  // `pipe`: the non-blocking read end, or an empty Descriptor, from which nothing is read.
   Output(Descriptor pipe, std::string prefix);
 
-  // -1 after the end of the output.
+  // For poll(); -1 without a pipe, and once the output has ended.
   int descriptor() const { return pipe_.number(); }
   // Reads and forwards available output without waiting, up to a limit; if there is more, the descriptor stays readable.
   void forward();
@@ -55,8 +55,8 @@ class Output {
 
 // Receives signals one after the other instead of handling them asynchronously. While it exists, collects SIGCHLD and the stop signals
 // (SIGINT, SIGTERM, SIGHUP, SIGUSR1) of this process; SIGHUP stays ignored if it was ignored before, as under nohup. Ignores SIGPIPE,
-// because the reader of this process's stderr, or a process that reads its messages, may exit at any time. To be created while no other
-// thread runs.
+// because the program that reads this process's stderr, or a child that reads messages from it, may exit at any time. To be created while
+// no other thread runs.
 class SignalQueue {
  public:
   SignalQueue();

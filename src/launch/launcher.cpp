@@ -29,11 +29,11 @@ using Clock = std::chrono::steady_clock;
 constexpr int kStopped = static_cast<int>(ExitCode::kStopped);
 constexpr int kPeer = static_cast<int>(ExitCode::kPeer);
 
-// Both ends are close-on-exec.
+// Both ends are close-on-exec, so that a child inherits only the ends that it is given.
 std::pair<Descriptor, Descriptor> make_pipe() {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
-    throw Error("cannot create a pipe: " + std::generic_category().message(errno) + "; raise the limit on open files");
+    throw Error("cannot create a pipe: " + std::generic_category().message(errno) + "; raise the limit on open files (ulimit -n)");
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
@@ -92,7 +92,7 @@ class Launcher {
     fcntl(messages_in.number(), F_SETFL, O_NONBLOCK);
     child.environment.push_back(fmt::format("{}={}", world::kLauncherMessagesVariable, messages_out.number()));
     child.kept_descriptors.push_back(messages_out.number());
-    // The progress bar of rank 0 must be written to the terminal directly.
+    // On a terminal, rank 0 gets no pipe, because it draws its progress bar only if its stderr is the terminal.
     Descriptor stderr_out, stderr_in;
     if (rank != 0 || isatty(STDERR_FILENO) == 0) {
       std::tie(stderr_out, stderr_in) = make_pipe();
@@ -213,7 +213,7 @@ class Launcher {
     kill_all("did not exit after SIGTERM");
   }
 
-  // A process stopped by SIGSTOP does not react to SIGTERM.
+  // Whether all processes that have not ended are suspended; SIGTERM has no effect on them.
   bool only_stopped_run() const {
     return std::ranges::all_of(children_, [](const Child& child) { return !child.is_running || child.is_stopped; });
   }
@@ -233,7 +233,7 @@ class Launcher {
     if (!first_request_) {
       first_request_ = Clock::now();
       send(signal);
-      // A suspended process would only notice the request after it continues.
+      // A suspended process does not notice the request before it continues.
       send(SIGCONT);
     } else if ((signal == SIGINT || signal == SIGTERM) && Clock::now() - *first_request_ >= limits_.between_requests) {
       is_ending_ = true;

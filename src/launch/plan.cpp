@@ -73,7 +73,8 @@ int num_gpus_of(const Driver& driver) {
   std::error_code no_list;
   const std::filesystem::directory_iterator folder(driver.gpus, no_list);
   if (no_list) {
-    // gVisor has only the devices; the Windows Subsystem for Linux has one device for all GPUs and does not report their number.
+    // gVisor has the devices but not this list; the Windows Subsystem for Linux has one device for all GPUs and does not report their
+    // number.
     return num_devices > 0 ? static_cast<int>(num_devices) : static_cast<int>(std::filesystem::exists(driver.devices / "dxg", ignored));
   }
   const auto num_listed = std::distance(begin(folder), end(folder));
@@ -91,7 +92,8 @@ int num_visible_gpus(const world::Environment& environment, const Driver& driver
   return static_cast<int>(end - gpus.begin());
 }
 
-// Variables that this or another launcher sets for one process. Slurm's variables of the allocation are kept.
+// Variables that this or another launcher sets for one process, which the started processes must not inherit. Slurm's variables of the
+// allocation are kept.
 constexpr std::array<std::string_view, 6> kForeignPrefixes = {"TRAINER_LAUNCHER_", "TORCHELASTIC_", "OMPI_", "PMI_", "PMIX_", "MPI_LOCAL"};
 constexpr std::array<std::string_view, 15> kForeignNames = {
     "RANK",      "WORLD_SIZE", "LOCAL_RANK",      "LOCAL_WORLD_SIZE", "MASTER_ADDR",  "MASTER_PORT",   "GROUP_RANK",   "GROUP_WORLD_SIZE",
@@ -176,7 +178,7 @@ std::vector<std::string> inherited_environment() {
 
 namespace {
 
-// The part of a GPU list that a process sees. From a list of MIG devices it sees only its own, because CUDA uses only the first one.
+// The part of a GPU list that a process sees: the whole list, or only its own MIG device, because CUDA uses only the first one.
 std::string gpus_of(const std::string& list, int local_rank) {
   const auto names = split_at_commas(list);
   const bool is_mig = std::ranges::all_of(names, [](const std::string& name) { return name.starts_with("MIG-"); });
@@ -223,8 +225,8 @@ FreePort::FreePort() : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     number_ = ports(random);
     if (bind_to(descriptor(), number_)) return;
   }
-  throw Error(
-      fmt::format("cannot bind a port from {} to {} on 127.0.0.1: {}", kFirstPort, kLastPort, std::generic_category().message(errno)));
+  throw Error(fmt::format("cannot bind a port from {} to {} on 127.0.0.1: {}; check that the loopback interface is up and ports are free",
+                          kFirstPort, kLastPort, std::generic_category().message(errno)));
 }
 
 }  // namespace trainer::launch

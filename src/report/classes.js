@@ -11,7 +11,7 @@ const EVALUATION_WORDS = {
 const className = (evaluation, index) => evaluation.classes[index]?.name ?? String(index);
 const panel = (title, ...children) => element("article", { class: "panel" }, element("header", {}, element("h3", {}, title)), ...children);
 
-// `wholeOf` returns the total of a row, to which the shares relate. `words` returns the description of a cell.
+// A table of a square matrix of counts. `wholeOf` returns the number of which the counts of a row are shares, `words` the tooltip of a cell.
 function matrixTable(evaluation, matrix, caption, wholeOf, words) {
   const isDense = matrix.length > 15;
   const table = element("table", { class: `matrix ${isDense ? "dense" : ""}` }, element("caption", { class: "hidden-text" }, caption),
@@ -202,15 +202,15 @@ function calibrationPanel(evaluation) {
 const withInterval = (measured) =>
   measured ? `${formatPercent(measured.value)} (${formatPercent(measured.low)} to ${formatPercent(measured.high)})` : "unknown";
 
-// The results of `trainer calibrate`: the effect of the temperature, and the decisions.
+// The results of `trainer calibrate`: calibration before and after the temperature, and the decisions by the thresholds.
 function operatingPointPanel(calibration) {
   const rows = [["Temperature", calibration.temperature.toFixed(4)]];
   const threshold = calibration.threshold;
   if (threshold) {
     rows.push([`Class ${threshold.class}`, `assigned if its probability is at least ${Number((100 * threshold.probability).toPrecision(4))}%`],
-              ["Its images that are missed", withInterval(threshold.misses)], ["Other images that are assigned to it", withInterval(threshold.false_alarms)]);
+              ["Images of this class that are missed", withInterval(threshold.misses)], ["Other images that are assigned to it", withInterval(threshold.false_alarms)]);
   }
-  if (calibration.reject_below > 0) rows.push([`Rejected, less than ${formatPercent(calibration.reject_below)} probable`, withInterval(calibration.rejected)]);
+  if (calibration.reject_below > 0) rows.push([`Rejected (probability below ${formatPercent(calibration.reject_below)})`, withInterval(calibration.rejected)]);
   rows.push([calibration.reject_below > 0 ? "Accuracy of the others" : "Accuracy", withInterval(calibration.accuracy)]);
   const figures = [["before", "Before"], ["after", "With the temperature"]].map(([when, words]) => element("figure", {}, reliabilityDiagram(calibration[when].calibration), element(
     "figcaption", { class: "small" }, words, element("br"), `calibration error ${withInterval(calibration[when].error)}`)));
@@ -239,7 +239,7 @@ function precisionRecallPanel(calibration) {
   };
   choice.addEventListener("change", show);
   show();
-  return panel("Precision and recall", element("p", { class: "muted small" }, "Each point is a threshold. Vertical: precision, the share of correct ones among the images assigned to the class; horizontal: recall, the share of the class that is found."),
+  return panel("Precision and recall", element("p", { class: "muted small" }, "Each point is a threshold. Vertical: precision, the share of the images assigned to the class that belong to it; horizontal: recall, the share of the images of the class that are assigned to it."),
                element("label", { class: "controls" }, "Class ", choice), box);
 }
 

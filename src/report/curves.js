@@ -3,7 +3,7 @@
 
 // The order of the charts; all others follow by name.
 const CHART_ORDER = ["loss", "top1", "top5", "macro_f1", "balanced_accuracy", "mcc", "lr", "images_per_second", "data_wait", "memory_bytes"];
-// Measurements of the training process, which are folded by default.
+// Measurements of the training process, whose charts are in the section "Diagnostics", which is closed at first.
 const DIAGNOSTICS = new Set(["lr", "images_per_second", "data_wait", "queue_depth", "memory_bytes", "grad_scale", "skipped_steps", "grad_norm"]);
 // If the largest value is more than this many times the median, the axis is logarithmic by default, because a linear one would flatten the
 // rest.
@@ -167,7 +167,7 @@ class Chart {
                           ticks: { stroke: () => variable("--line"), width: 1, size: 4 }, font: "12px system-ui, sans-serif" });
     const isBytes = this.metric.endsWith("_bytes");
     const axisValue = isFraction(this.metric) ? (value) => `${Number((100 * value).toPrecision(4))}%` : this.format;
-    // Without this function a logarithmic axis would show whole decades.
+    // Without this function, uPlot would extend a logarithmic axis to whole decades.
     const logRange = (plot, min, max) => (min > 0 && max > 0 ? [min * 0.9, max * 1.1] : [0.1, 1]);
     this.plot = new uPlot({
       width: this.plotBox.clientWidth || 300, height: 200,

@@ -21,7 +21,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kAddress = "127.0.0.1";
-// A browser uses six connections at once.
+// Enough for several browsers, each of which uses up to six connections at once.
 constexpr size_t kMostConnections = 64;
 constexpr size_t kLongestRequest = 32 * 1024;
 // How long the request may take to be complete, the client to read each part of an answer, and the client to close the connection.
@@ -86,7 +86,7 @@ LiveServer::LiveServer(int port, LiveContent content)
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof address;
   auto* any = reinterpret_cast<sockaddr*>(&address);
-  // Connections of an earlier server may still be closing.
+  // Without this option, bind() fails while connections of an earlier server are still closing.
   const int yes = 1;
   ::setsockopt(listener_.number(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   if (::bind(listener_.number(), any, size) != 0 || ::listen(listener_.number(), SOMAXCONN) != 0 ||
@@ -160,7 +160,8 @@ std::string LiveServer::answer(const std::string& request) const {
   const auto line = std::string_view(request).substr(0, request.find("\r\n"));
   const auto target = line.substr(std::min(line.find(' ') + 1, line.size()));
   const auto path = target.substr(0, target.find(' '));
-  if (!names_this_computer(request)) return refuse("403 Forbidden", "only requests to 127.0.0.1 or localhost are answered");
+  if (!names_this_computer(request))
+    return refuse("403 Forbidden", "only requests to 127.0.0.1 or localhost are answered; from another computer, use a tunnel (ssh -L)");
   if (!path.starts_with(path_)) return refuse("403 Forbidden", "open the complete address that trainer report printed");
   if (!line.starts_with("GET ")) return refuse("405 Method Not Allowed", "only GET requests are answered");
   try {

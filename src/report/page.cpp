@@ -29,7 +29,7 @@ std::string title_of(const history::Json& data) {
 
 std::string content_of(std::string_view place, const history::Json& data) {
   if (place == "title") return title_of(data);
-  // A page in a file makes no requests.
+  // connect-src of the Content-Security-Policy: a served page asks its server for new data; a page in a file makes no requests.
   if (place == "connect") return data.at("live").get<bool>() ? "'self'" : "'none'";
   if (place == "style") return std::string(kPageCss);
   if (place == "chart_style") return std::string(kChartCss);

@@ -2,7 +2,7 @@
 "use strict";
 
 const POLL_MILLISECONDS = 2000;
-// With more runs, the page shows only the table.
+// With more runs, the page shows the table of runs, but no card for each run.
 const MOST_CARDS = 4;
 // Keys that may differ between runs of the same experiment.
 const NAMES_OF_RUNS = new Set(["experiment", "output_dir"]);

@@ -285,7 +285,7 @@ Json numbers_of(const Json& source) {
   return result;
 }
 
-// `source`: an object with the results of the classes; null if it has none. `metrics`: the object with its metrics.
+// `source`: the object with the results of the classes or numbers, or null. `metrics`: the object with the metrics of the same evaluation.
 Json evaluation_from(const history::RunRecord& run, const Json& source, const Json& metrics) {
   const auto matrix = read_matrix(member_of(source, "confusion"));
   const auto& given = member_of(source, "classes");

@@ -24,7 +24,7 @@ struct DataOptions {
   double now = 0;        // Unix seconds
   bool is_live = false;  // the page requests newer data
   PictureReader read_pictures = {};
-  // The content of crossval.json, and the `name`, of each cross-validation whose folds are among the runs.
+  // The content of crossval.json of each cross-validation whose folds are among the runs, with the name of its folder as `name`.
   std::vector<history::Json> crossvals = {};
 };
 

@@ -15,8 +15,7 @@ namespace {
 
 constexpr size_t kWidthWithoutTerminal = 79;
 
-// Fields with the lowest importance are omitted first in a line that is too long for its terminal. The bar shows the step too, so the line
-// of a whole epoch does not need it.
+// Fields with the lowest importance are omitted first in a line that is too long for its terminal.
 enum Importance : int { kMemory, kDataWait, kStep, kLr, kRate, kEta, kMetric = 100 };
 
 // Earlier metrics are more important than later ones.
@@ -117,7 +116,7 @@ class Console : public Sink {
     latest_ = event;
   }
 
-  // At the end of an epoch the bar stays until there is something to print, because a validation may follow.
+  // The last step of an epoch is always drawn, because the bar stays unchanged during a validation that may follow.
   void on_step(int64_t step_in_epoch, int64_t steps_per_epoch) override {
     if (!bar_) return;
     const auto now = ProgressBar::Clock::now();
@@ -217,7 +216,7 @@ class Console : public Sink {
     }
   }
 
-  // Logs lines at the end, which a quiet console shows too.
+  // Logs a line about the end of the run; a quiet console shows it too.
   void log_end(const Fields& fields) {
     const auto line = to_line(fields);
     const auto width = line_width(stderr);

@@ -46,10 +46,10 @@ constexpr size_t kShortLine = 256;
 
 std::string reason_of(int error) { return std::generic_category().message(error); }
 
-// Both ends are close-on-exec.
+// Both ends are close-on-exec, so that the program inherits only the ends that it is given.
 std::pair<Descriptor, Descriptor> make_pipe() {
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) throw Error("cannot create a pipe: " + reason_of(errno) + "; raise the limit on open files");
+  if (pipe2(ends, O_CLOEXEC) != 0) throw Error("cannot create a pipe: " + reason_of(errno) + "; raise the limit on open files (ulimit -n)");
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
@@ -90,8 +90,10 @@ void EventCommand::send(std::string_view line) {
       waiting_ += line;
       waiting_ += '\n';
     } else if (!std::exchange(has_dropped_, true)) {
-      logger_.warn("{}: {} reads events more slowly than they occur; while {} are waiting, further events are dropped; training continues",
-                   options_.place, options_.command.front(), format_bytes(options_.most_bytes));
+      logger_.warn(
+          "{}: {} reads events more slowly than they occur; while {} are waiting, further events are dropped, but metrics.jsonl "
+          "has them; training continues",
+          options_.place, options_.command.front(), format_bytes(options_.most_bytes));
     }
   }
   eventfd_write(wake_up_.number(), 1);

@@ -29,8 +29,9 @@ struct EventCommandOptions {
 std::string find_event_command(const std::string& program, const std::string& place);
 
 // A program that ends or does not read neither stops nor slows the caller: a warning is logged once, and lines that cannot be sent are
-// dropped. The program's output is logged line by line; if it prints without pause, only a part of it, and at most 16 MiB in total. The
-// program runs in its own process group, so that Ctrl-C in a terminal does not end it before it has received the last events.
+// dropped. The program's output is logged line by line: all of it at up to 32 KiB per second, only a part of it at a higher rate, and at
+// most 16 MiB in total. The program runs in its own process group, so that Ctrl-C in a terminal does not end it before it has received the
+// last events.
 class EventCommand {
  public:
   // Starts the program; throws UsageError if that fails. A thread of this object uses `logger`, which must outlive it.

@@ -24,7 +24,7 @@ struct Range {
     low = std::min(low, value);
     high = std::max(high, value);
   }
-  // Maps a value in the range to 0 to `last`.
+  // Maps a value of the range to a whole number from 0 to `last`.
   int64_t position(double value, size_t last) const {
     return high > low ? std::llround((value - low) / (high - low) * static_cast<double>(last)) : 0;
   }

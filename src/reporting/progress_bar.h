@@ -49,7 +49,7 @@ class ProgressBar {
 // The table of the finished epochs on a terminal: a heading, and a row for each epoch.
 class EpochTable {
  public:
-  // `metrics`: the measured metrics; details have no column, and without validation metrics no epoch is the best. `with_ema`: whether there
+  // `metrics`: those with is_detail have no column, and without validation metrics no epoch is the best. `with_ema`: whether there
   // are columns for the averaged parameters. `colour`: whether the row of each best epoch so far is bold.
   EpochTable(MetricColumns metrics, bool with_ema, bool colour) : metrics_(std::move(metrics)), with_ema_(with_ema), colour_(colour) {}
 

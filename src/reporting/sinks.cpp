@@ -173,8 +173,8 @@ class Jsonl : public Sink {
 
   void on_start(const StartEvent& event) override {
     const auto begin = event.resume.value_or(Resume{});
-    // The file was truncated to its size at the checkpoint, which does not include the checkpoint's own event, because that is written only
-    // once the checkpoint is on the disk. So it is written again.
+    // A resumed run truncates the file to its size when the checkpoint was made. The event of this checkpoint came later, once the
+    // checkpoint was on the disk, so it must be written again.
     if (begin.own_checkpoint) on_checkpoint(*begin.own_checkpoint);
     Json line = make_line(event.resume ? "resume" : "start", begin);
     if (event.resume) line["checkpoint"] = begin.checkpoint;

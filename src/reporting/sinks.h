@@ -33,7 +33,7 @@ struct ConsoleOptions {
   bool with_ema = false;       // whether the table has columns for the averaged parameters
   bool is_quiet = false;       // stderr shows only the lines at the end of the run
   bool is_verbose = false;     // stderr shows the checkpoints with kBar too
-  // Returns lines to print at the end, after the results, which tell the user what to do next.
+  // Returns lines that tell the user what to do next, to be printed after the results at the end of the run.
   std::function<std::vector<std::string>(const EndEvent& event)> what_next = {};
 };
 
@@ -53,9 +53,9 @@ std::unique_ptr<Sink> make_csv(const std::filesystem::path& file, const MetricCo
 // each class; empty: the classes have no names.
 std::unique_ptr<Sink> make_summary(const std::filesystem::path& file, std::vector<std::string> class_names = {});
 enum class Validations { kAll, kBest };
-// Writes the result of the latest of these validations (evaluation.h) for classes, labels or numbers, replaced atomically; without the
-// confusion matrix if there are more than 200 classes. `output_names`: of each class or number; empty: they have no names. If the file
-// cannot be written, `logger`, which must outlive the sink, receives a warning.
+// Writes the result (evaluation.h) of the latest validation, or with kBest of the best one so far, for classes, labels or numbers; the file
+// is replaced atomically. It has no confusion matrix if there are more than 200 classes. `output_names`: of each class or number; empty:
+// they have no names. If the file cannot be written, `logger`, which must outlive the sink, receives a warning.
 std::unique_ptr<Sink> make_evaluation(const std::filesystem::path& file, Validations which, std::vector<std::string> output_names,
                                       Logger& logger);
 
@@ -63,7 +63,7 @@ std::unique_ptr<Sink> make_evaluation(const std::filesystem::path& file, Validat
 struct TensorboardRun {
   std::string config_text = {};                       // the resolved configuration
   std::vector<HParam> hparams = {};                   // the same, flat
-  bool has_new_config = true;                         // whether to write these two even if `folder` already has files
+  bool has_new_config = true;                         // whether to write these two values even if the folder has event files
   std::optional<drawing::RgbImage> first_batch = {};  // images of the first training batch
   std::vector<std::string> class_names = {};          // of each class; empty: the classes have no names
 };

@@ -36,7 +36,7 @@ std::filesystem::path make_event_file_path(const std::filesystem::path& folder, 
   if (error) throw Error("cannot create the TensorBoard folder " + folder.string() + ": " + error.message());
   auto seconds = static_cast<int64_t>(time);
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    // The limit keeps the number of digits constant.
+    // The limit keeps the number of digits constant, because the names are sorted as text.
     const auto other = seconds_in_name(entry.path().filename().string());
     if (other && *other >= seconds && *other < 9'999'999'999) seconds = *other + 1;
   }
@@ -51,7 +51,7 @@ void add_scalars(EventValues& values, const std::string& prefix, const Metrics& 
   }
 }
 
-// An indented code block of Markdown. The text could contain the end mark of a fenced one.
+// A code block of Markdown, indented because the text could contain the end mark of a fenced block.
 std::string to_code_block(const std::string& text) {
   std::string block;
   std::istringstream lines(text);

@@ -104,7 +104,7 @@ std::string to_text(const Json& value, int indent) {
   const auto text = value.dump(indent, ' ', false, Json::error_handler_t::replace);
   std::string result;
   result.reserve(text.size());
-  // dump() escapes only characters below a space. Line breaks occur only between values.
+  // dump() escapes only the control characters below a space. A line break in `text` is always one between values.
   for (std::string_view rest = text; !rest.empty();) {
     const auto [length, code_point] = first_character(rest);
     if (is_control(code_point) && code_point != '\n') {

@@ -21,7 +21,7 @@ std::string format_value(const Metric& metric);     // "0.4213", "55.21%"
 std::string format_rate(double images_per_second);  // without its unit
 std::string format_seconds(double seconds);
 
-// A number in at most `width` columns (7 or more), with four decimals or as many as there is room for.
+// A number in at most `width` columns (7 or more), with four decimals, or fewer if there is no room for them.
 std::string number_of_width(double value, size_t width);
 
 // Lines of the console: fields separated by two spaces and fitted to the width of a terminal.

@@ -296,7 +296,7 @@ class RanksTest(unittest.TestCase):
                                               f"distributed.secret_file={self.secret_file(str(rank), 16 * str(rank))}") for rank in range(2)])
         row.check(self, one.err, one.returncode, RANK=1)
         self.assertEqual(zero.returncode, 4, zero.err)
-        self.assertIn("rank 1 and rank 0 have different secrets from distributed.secret_file, so they cannot connect", zero.err)
+        self.assertIn("rank 1 and rank 0 have different secrets (distributed.secret_file differs), so they cannot connect", zero.err)
 
     @plants("The file of `distributed.secret_file` cannot be used")
     def test_a_missing_secret_file(self, row):

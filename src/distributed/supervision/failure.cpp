@@ -16,7 +16,7 @@ constexpr std::chrono::seconds kConsequenceDelay{10};
 }  // namespace
 
 std::string to_string(const Failure& failure) {
-  const auto who = fmt::format("rank {} ({})", failure.rank, failure.process);
+  const auto who = failure.rank < 0 ? failure.process : fmt::format("rank {} ({})", failure.rank, failure.process);
   switch (failure.kind) {
     case Failure::Kind::kFailed:
       return fmt::format("{} failed in {}; see its own message for the reason", who, failure.where);
@@ -31,8 +31,8 @@ std::string to_string(const Failure& failure) {
                          failure.detail, failure.where);
     case Failure::Kind::kLate:
       return fmt::format(
-          "{} has not finished its part of the {} within {}; see its output, or raise distributed.timeout_seconds if it needs longer", who,
-          failure.where, failure.detail);
+          "{} has not finished its part of the start-up within {}; see its output, or raise distributed.timeout_seconds if it needs longer",
+          who, failure.detail);
     case Failure::Kind::kAllWait:
       return fmt::format(
           "all ranks have been waiting for each other for {} in {}; check that they run the same collectives in the same order",
@@ -46,7 +46,7 @@ void write_error_file(const std::filesystem::path& file, const std::string& text
   auto time = std::chrono::time_point_cast<std::chrono::seconds>(std::chrono::system_clock::now());
   if (text.empty() || exit_code == ExitCode::kPeer) time += kConsequenceDelay;
   const auto message = text.empty() ? "rank 0 reports the reason" : text;
-  // torchrun prints the call stack, which contains the message in a Python process.
+  // torchrun prints only `py_callstack`, in which a Python process writes its call stack and the message.
   const nlohmann::json reply = {
       {"message",
        {{"message", message}, {"extraInfo", {{"py_callstack", message}, {"timestamp", std::to_string(time.time_since_epoch().count())}}}}}};

@@ -20,7 +20,7 @@ struct Failure {
     kAllWait,  // every rank waits for other ranks
   };
   Kind kind = Kind::kFailed;
-  int rank = 0;              // unused for kAllWait
+  int rank = 0;              // -1: `process` is not a rank; unused for kAllWait
   std::string process = {};  // "process 31 on host-a"
   std::string where = {};    // what the rank was doing
   std::string detail = {};   // for kEnded: "was killed by signal 9 (Killed)"; for kSilent, kStuck, kLate and kAllWait: "10 s"

@@ -144,7 +144,10 @@ void FailureDetector::exchange_until_finished() {
     changed_.wait_for(lock, interval_, [&] { return is_finished_ || suspected_ || failure_; });
     if (is_finished_ || failure_) return;
     failure_ = suspected_ ? *suspected_ : describe(Failure::Kind::kEnded, 0);
-    if (!options_.rank0_serves_store && !suspected_) failure_->process = "the launcher, which serves the store";
+    if (!options_.rank0_serves_store && !suspected_) {
+      failure_->rank = -1;
+      failure_->process = "the launcher, which serves the store,";
+    }
     all_know_ = true;
     changed_.notify_all();
   }

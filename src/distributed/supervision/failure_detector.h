@@ -49,7 +49,7 @@ class FailureDetector {
   // Returns the first failure of the run. Call when this rank has lost another one. Waits some seconds if no rank has reported a failure,
   // and returns nullopt if all ranks still answer.
   std::optional<Failure> first_failure();
-  // Stops looking for failures, because this rank ends normally.
+  // Call when this rank ends normally; stops looking for failures.
   void finish();
 
  private:

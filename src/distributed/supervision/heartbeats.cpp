@@ -47,7 +47,7 @@ Digest HeartbeatLog::digest(const std::vector<Heartbeat>& heartbeats, Clock::tim
 
 std::optional<Diagnosis> diagnose(const Knowledge& knowledge, const DiagnosisLimits& limits, Clock::time_point now) {
   const auto& digest = knowledge.digest;
-  // Once a connection is lost, a rank without heartbeats counts as ended.
+  // Once this rank has lost a connection, a few missed heartbeats are enough: the rank that has missed them has probably ended.
   const auto silence_limit = knowledge.has_lost_connection ? limits.missed : limits.hang;
   const auto silent = [&](int rank, Clock::duration silence) {
     const bool has_ended = knowledge.has_lost_connection && silence < limits.hang;

@@ -32,7 +32,7 @@ struct SupervisionLimits {
   std::chrono::milliseconds slow_file{20000};
   // After this time with one file, the process ends; 0 means never.
   std::chrono::milliseconds file{0};
-  // How long a rank may be suspended before all ranks have joined.
+  // How long a rank may be suspended while not all ranks have joined.
   std::chrono::milliseconds stopped_rank{kDefaultHangLimit};
 };
 
@@ -106,7 +106,7 @@ class Supervisor {
   // Logs the error that ends this rank, and writes it to torchrun's error file. An empty text means that another rank reports the error.
   void report(const std::string& text, ExitCode exit_code);
   // Ends the process once its log is written, without running destructors, which would wait for other ranks or for the main thread. The
-  // other ranks notice it by their closed connections.
+  // other ranks notice the end because their connections to this process close.
   [[noreturn]] void leave(ExitCode exit_code);
   // Call when the run ends normally.
   void end();

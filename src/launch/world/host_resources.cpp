@@ -56,7 +56,7 @@ int available_cpus(int num_sharing) {
 ComputeThreads default_compute_threads(int num_sharing, const Environment& environment) {
   constexpr int kMostThreads = 1024;
   const auto own = environment("OMP_NUM_THREADS");
-  // "4,2" has a number for each level of nested parallel regions.
+  // A list such as "4,2" has a number for each level of nested parallel regions; the first one is for the outermost level.
   const auto number = own ? positive_number(own->substr(0, own->find(',')).c_str()) : std::nullopt;
   const bool is_of_torchrun = number == 1 && environment("TORCHELASTIC_RUN_ID") && environment("LOCAL_WORLD_SIZE").value_or("1") != "1";
   if (number && !is_of_torchrun) {
@@ -193,7 +193,7 @@ namespace {
 
 std::string describe_refusal() {
   return fmt::format(
-      "no more threads can be started: {}; raise the limit, end other processes, or set fewer runtime.threads and dataloader.num_workers",
+      "no more threads can be started: {}; raise the limit, end other processes, or lower runtime.threads and dataloader.num_workers",
       describe_process_limits());
 }
 

@@ -68,7 +68,7 @@ std::string describe_process_limits();
 // Throws an Error that names the limits if `count` more threads cannot run at the same time.
 void check_threads(int count);
 
-// The text of that Error if `error` means that a std::thread could not be started; empty for other errors.
+// The text of the Error of check_threads() if `error` means that a std::thread could not be started; empty for other errors.
 std::string explain_thread_limit(const std::exception& error);
 
 // The content of a system file, such as one in /proc; empty if it cannot be read, because a process may end and not every system has every

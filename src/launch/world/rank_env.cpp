@@ -68,8 +68,8 @@ Claim read(const VariableReader& variables, const Names& names) {
       names.rank == kSlurmStep.rank ? read_tasks_on_node(variables, names.local_world_size) : variables.number(names.local_world_size, 1)};
 }
 
-// Reads the first launcher whose variables are set. MPI precedes Slurm: inside an allocation mpirun starts its daemons with srun, and the
-// ranks inherit the daemons' SLURM_PROCID.
+// Reads the variables of the first launcher that has set them. MPI precedes Slurm: inside an allocation mpirun starts its daemons with
+// srun, and the ranks inherit the daemons' SLURM_PROCID.
 Claim read_launcher(const VariableReader& variables) {
   for (const auto& names : {kRank, kOpenMpi, kPmi}) {
     const bool is_set = variables.text(names.rank) || variables.text(names.world_size);
@@ -137,8 +137,9 @@ Claim join(const Claim& flags, const VariableReader& variables) {
   }
   if (!flags.local_rank) return claim;
   if (!has_names(flags) && claim.names.rank != kRank.rank) {
-    throw UsageError(fmt::format("{} is set without --rank and --world-size, or RANK and WORLD_SIZE; set these too, or omit --local-rank",
-                                 flags.local_rank->text));
+    throw UsageError(
+        fmt::format("{} is set without --rank and --world-size, or RANK and WORLD_SIZE; set both of one pair, or omit --local-rank",
+                    flags.local_rank->text));
   }
   check_agreement(flags.local_rank, claim.local_rank);
   claim.local_rank = flags.local_rank;
@@ -203,7 +204,7 @@ std::string node_list_name(const VariableReader& variables) {
   return variables.text("SLURM_STEP_NODELIST") ? "SLURM_STEP_NODELIST" : "SLURM_JOB_NODELIST";
 }
 
-// Reads RankEnv::slurm_hosts.
+// The node of each rank of an srun step, by rank; empty if it does not follow from Slurm's variables.
 std::vector<std::string> read_slurm_hosts(const VariableReader& variables, const RankEnv& rank_env) {
   const auto list = variables.text(node_list_name(variables));
   const auto counts = variables.text(slurm_names(variables).local_world_size);
@@ -252,7 +253,7 @@ std::optional<int> read_slurm_gpus(const VariableReader& variables) {
   return gpus ? gpus->value : 0;
 }
 
-// torchrun's run id is "none" unless --rdzv-id or --standalone is used.
+// torchrun's run id is "none", which is no secret, unless --rdzv-id or --standalone is used.
 RunSecret read_secret(const VariableReader& variables, std::string_view chosen_rank) {
   if (chosen_rank == kRank.rank) {
     if (auto token = variables.text(kTokenVariable)) return {RunSecret::Source::kLauncher, *std::move(token)};
@@ -289,11 +290,11 @@ RankEnv find_rank_env(const RankFlags& flags, const Environment& environment) {
     }
   } else if (init_method) {
     throw UsageError(
-        fmt::format("--init-method {} is set, but neither --rank and --world-size nor the variables of a launcher are; set them too, or "
-                    "omit --init-method for a single process",
+        fmt::format("--init-method {} is set, but neither --rank and --world-size nor the variables of a launcher are; set --rank and "
+                    "--world-size too, or omit --init-method for a single process",
                     *init_method));
   } else {
-    rank_env.description = "one process: no launcher's variables are set";
+    rank_env.description = "one process: no launcher has given it a rank";
   }
   if (variables.text(kRank.rank)) {
     if (const auto nodes = variables.number("GROUP_WORLD_SIZE", 1, kMostRanks)) rank_env.num_nodes = nodes->value;
@@ -311,7 +312,7 @@ RankEnv find_rank_env(const RankFlags& flags, const Environment& environment) {
 
 namespace {
 
-// The number that the whole of `text` represents; empty if it is not one.
+// The number that `text` is; empty if it is not a number, or has other characters after it.
 template <class Number>
 std::optional<Number> parse(std::string_view text) {
   Number number = 0;

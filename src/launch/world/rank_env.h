@@ -21,7 +21,7 @@ struct RankFlags {
 // Variables in which `trainer launch` passes the numbers of inherited descriptors to its processes.
 inline constexpr const char* kLauncherMessagesVariable = "TRAINER_LAUNCHER_MESSAGES";
 inline constexpr const char* kListenVariable = "TRAINER_LAUNCHER_SOCKET";
-// The variable in which it passes RunSecret::text.
+// The variable in which `trainer launch` passes RunSecret::text.
 inline constexpr const char* kTokenVariable = "TRAINER_LAUNCHER_TOKEN";
 
 // Names the file from which torchrun reads the reason why a process has failed.
@@ -65,7 +65,7 @@ struct RankEnv {
   int launcher_messages_descriptor = -1;        // where `trainer launch` reports how other ranks have ended; -1: none
   int listen_descriptor = -1;                   // rank 0: a socket that `trainer launch` has bound to master_port; -1: none
   RunSecret secret = {};                        // from a launcher
-  std::string description = {};                 // one line for the user: the source with its values, and what was ignored
+  std::string description = {};                 // one line for the user: the ranks, the variables that set them, and the ignored ones
 };
 
 // Uses the first source that is set: flags; RANK and WORLD_SIZE (torchrun, `trainer launch`, Kubernetes); Open MPI's variables; those of
@@ -98,7 +98,8 @@ struct Setting {
 
 inline constexpr int kNoLimit = std::numeric_limits<int>::max();
 
-// The number `value`, which `text` sets. Throws UsageError that shows `text` if it is not a whole number from `least` to `most`.
+// Parses `value`. `text` is the whole setting, such as "RANK=4", which the UsageError shows if `value` is not a whole number from `least`
+// to `most`.
 Setting to_number(std::string text, std::string_view value, int least, int most = kNoLimit);
 
 class VariableReader {

@@ -101,7 +101,7 @@ std::vector<std::string> host_names(std::string_view hosts, size_t limit) {
 }
 
 std::vector<std::string> hosts_of_tasks(std::string_view hosts, std::string_view counts, std::string_view distribution, size_t num_tasks) {
-  // "block", "block:cyclic", "block,Pack"; the second part is about the cores of a node.
+  // "block", "block:cyclic", "block,Pack": only the first part determines the nodes of the tasks.
   if (!distribution.empty() && !distribution.starts_with("block")) return {};
   std::vector<std::string> by_rank;
   const auto names = host_names(hosts, num_tasks);

@@ -73,7 +73,7 @@ class MetricsReader {
     std::string_view text = content;
     while (!text.empty()) {
       const auto end = text.find('\n');
-      if (end == text.npos) break;  // half written
+      if (end == text.npos) break;  // incomplete: the run is writing this line, or was killed meanwhile
       read_line(text.substr(0, end));
       text.remove_prefix(end + 1);
     }
@@ -133,7 +133,7 @@ class MetricsReader {
 
   void begin_session(const Json& event, double now, bool is_resumed) {
     if (run_.started == 0) run_.started = now;
-    run_.state = State::kFailed;  // until its end is read
+    run_.state = State::kFailed;  // unless an event "end" follows
     run_.message.clear();
     if (is_resumed) run_.resumed_at.push_back(integer_of(event, "step").value_or(0));
     run_.num_epochs = integer_of(event, "num_epochs").value_or(0);

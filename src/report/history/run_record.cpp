@@ -61,7 +61,7 @@ std::optional<Best> find_best(const RunRecord& run) {
   const auto metric = monitor.substr(monitor.find('/') + 1);
   const auto found = run.validation.find(metric);
   if (found == run.validation.end()) return std::nullopt;
-  // Files of earlier versions do not say whether higher is better, so that is guessed.
+  // Files of earlier versions do not say whether higher is better; the configuration, or else the metric's name, decides for them.
   const auto mode = checkpoint_key(run.config, "mode");
   const bool is_loss = metric.ends_with("loss") || metric.ends_with("error");
   const bool higher_is_better = run.higher_is_better.value_or(mode == "max" || (mode != "min" && !is_loss));
@@ -152,7 +152,7 @@ std::string version_of(const std::filesystem::path& folder) {
 }
 
 std::vector<std::filesystem::path> find_runs(const std::filesystem::path& folder) {
-  refuse_missing(folder, "name the folder that holds the runs, by default runs (output_dir of the experiment file)");
+  refuse_missing(folder, "name the folder that holds the runs, by default runs/ (output_dir of the experiment file)");
   std::vector<std::filesystem::path> found;
   find_runs(folder, 0, found);
   return found;

@@ -69,8 +69,8 @@ struct RunRecord {
   std::map<std::string, Series> train;       // by the name of the measurement: "loss", "lr", "images_per_second"
   std::map<std::string, Series> validation;  // "loss", "top1", "ema_top1"
   std::vector<Warning> warnings;
-  std::vector<int64_t> resumed_at;  // numbers of steps
-  Json environment;                 // the content of the files of these names; null if they do not exist
+  std::vector<int64_t> resumed_at;  // the steps after which the run was resumed
+  Json environment;                 // the content of environment.json, and so on; null if the file does not exist
   Json summary;
   Json evaluation;
   Json best_evaluation;
@@ -80,7 +80,7 @@ struct RunRecord {
 };
 
 enum class Detail {
-  kOverview,  // without `train`, `evaluation` and `class_names`, so that long runs are read in milliseconds
+  kOverview,  // without `train`, evaluations, `calibration` and `class_names`, so that long runs are read in milliseconds
   kAll,
 };
 

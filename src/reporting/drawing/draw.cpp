@@ -105,7 +105,7 @@ void append_chunk(std::string& out, std::string_view name, std::string_view cont
   append_big_endian(out, libdeflate_crc32(0, out.data() + checked, out.size() - checked));
 }
 
-// Each row is preceded by its filter type: none.
+// The pixels as PNG requires: each row begins with its filter type, here 0 (none).
 std::string rows_of(const RgbImage& image) {
   const size_t row_size = static_cast<size_t>(image.width) * 3;
   std::string rows;

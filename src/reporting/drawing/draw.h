@@ -28,7 +28,7 @@ RgbImage make_image(int height, int width, const Colour& colour = kWhite);
 // Parts outside the image are skipped.
 void fill_box(RgbImage& image, int top, int left, int height, int width, const Colour& colour);
 
-// The height of a line of draw_text(), and the width of one character.
+// The height of a line of draw_text(), and the width of one character, in pixels without `zoom`.
 inline constexpr int kTextHeight = 12;
 inline constexpr int kCharacterWidth = 6;
 // Draws a line of text (UTF-8) whose upper left corner is (top, left), enlarged by the factor `zoom`. The part that does not fit into

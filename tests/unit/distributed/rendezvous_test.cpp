@@ -300,7 +300,7 @@ TEST(Rendezvous, RanksWithDifferentSecretsAreTold) {
   using Source = world::RunSecret::Source;
   const std::vector<std::tuple<world::RunSecret, world::RunSecret, const char*>> cases = {
       {from_file("sixteen characters"), from_file("other characters"),
-       "rank 1 and rank 0 have different secrets from distributed.secret_file"},
+       "rank 1 and rank 0 have different secrets (distributed.secret_file differs)"},
       {from_file("sixteen characters"), {}, "rank 1 has no secret, but rank 0 has distributed.secret_file"},
       {{}, {Source::kSlurm, "12"}, "rank 1 has Slurm's job id (SLURM_JOB_ID), but rank 0 has no secret"}};
   std::vector<std::future<std::pair<Outcome, Outcome>>> pairs;

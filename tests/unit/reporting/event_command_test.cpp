@@ -114,7 +114,7 @@ TEST(EventCommand, AProgramThatDoesNotReadDoesNotBlockAndIsTerminated) {
   // Without the limit, the program would sleep for a thousand seconds.
   EXPECT_LT(std::chrono::steady_clock::now() - begin, 60s);
   EXPECT_THAT(log, StartsWith("warning: x.yaml:3:4: logging.command: sh reads events more slowly than they occur; while 1.0 MiB are "
-                              "waiting, further events are dropped; training continues\n"));
+                              "waiting, further events are dropped, but metrics.jsonl has them; training continues\n"));
   EXPECT_THAT(log, EndsWith("\nwarning: x.yaml:3:4: logging.command: sh is still running 0.3s after the end of the run; terminating it\n"));
 }
 

@@ -21,7 +21,7 @@ struct Found {
 };
 
 const std::vector<Found> kFound = {
-    {"one process", {}, {}, 0, 1, 0, 1, "", 0, "one process: no launcher's variables are set"},
+    {"one process", {}, {}, 0, 1, 0, 1, "", 0, "one process: no launcher has given it a rank"},
     {"empty variables count as unset",
      {},
      {{"RANK", ""}, {"WORLD_SIZE", ""}},
@@ -31,7 +31,7 @@ const std::vector<Found> kFound = {
      1,
      "",
      0,
-     "one process: no launcher's variables are set"},
+     "one process: no launcher has given it a rank"},
     {"torchrun", {}, kTorchrun, 1, 4, 1, 2, "127.0.0.1", 29500, "rank 1 of 4 (local rank 1 of 2), from RANK and WORLD_SIZE"},
     {"torchrun in a batch script",
      {},
@@ -193,7 +193,7 @@ const std::vector<Found> kFound = {
      1,
      "",
      0,
-     "one process: no launcher's variables are set; ignored: SLURM_PROCID=0 of SLURM_NTASKS=4 (not inside an srun step)"},
+     "one process: no launcher has given it a rank; ignored: SLURM_PROCID=0 of SLURM_NTASKS=4 (not inside an srun step)"},
     {"batch script with a reserved step number",
      {},
      kBatchShell + Variables{{"SLURM_STEP_ID", "4294967291"}},
@@ -203,7 +203,7 @@ const std::vector<Found> kFound = {
      1,
      "",
      0,
-     "one process: no launcher's variables are set; ignored: SLURM_PROCID=0 of SLURM_NTASKS=4 (not inside an srun step)"},
+     "one process: no launcher has given it a rank; ignored: SLURM_PROCID=0 of SLURM_NTASKS=4 (not inside an srun step)"},
     {"flags",
      {.rank = 1, .world_size = 2, .local_rank = 0},
      kMaster,

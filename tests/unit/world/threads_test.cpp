@@ -19,7 +19,7 @@ using ::testing::EndsWith;
 using ::testing::StartsWith;
 
 constexpr uid_t kNobody = 65534;
-constexpr const char* kRemedy = "; raise the limit, end other processes, or set fewer runtime.threads and dataloader.num_workers";
+constexpr const char* kRemedy = "; raise the limit, end other processes, or lower runtime.threads and dataloader.num_workers";
 
 // Starts more threads than the user may have; exits with 0 if that is refused. Must be called in a separate process.
 void start_too_many() {
