@@ -97,7 +97,7 @@ void unpack_tar(const fs::path& file, const fs::path& folder) {
   }
 }
 
-// Does not use libarchive, whose reader of zip files needs more libraries.
+// Does not use libarchive, whose support of zip files needs more libraries.
 void unpack_zip(std::span<const uint8_t> bytes, const fs::path& folder) {
   for (const auto& entry : list_zip(bytes)) {
     const auto path = folder / checked_path(entry.path, entry.is_special);
@@ -131,8 +131,8 @@ void PublishedOptions::describe_place(KeyTable& keys, const std::string& own_fol
 }
 
 void fetch_archive(const ArchiveSource& source, const std::filesystem::path& root, Logger& logger) {
-  install({.root = root, .folder = source.folder, .url = source.url, .by_hand = "unpack that archive by hand"}, logger,
-          [&](const fs::path& partial) {
+  install({.root = root, .folder = source.folder, .url = source.url, .by_hand = "unpack that archive by hand so that its files are in"},
+          logger, [&](const fs::path& partial) {
             download(source.url, {"MD5", source.md5}, partial / "archive", source.limits, logger);
             unpack(partial / "archive", partial / "content");
             auto folder = partial / "content" / source.folder;
@@ -142,7 +142,7 @@ void fetch_archive(const ArchiveSource& source, const std::filesystem::path& roo
 }
 
 void fetch_files(const FilesSource& source, const std::filesystem::path& root, Logger& logger) {
-  install({.root = root, .folder = source.folder, .url = source.url, .by_hand = "download its files by hand"}, logger,
+  install({.root = root, .folder = source.folder, .url = source.url, .by_hand = "download its files by hand into"}, logger,
           [&](const fs::path& partial) {
             auto folder = partial / "content";
             create_folders(folder);
@@ -219,7 +219,7 @@ Directory find_directory(Bytes bytes) {
   return {field<uint64_t>(end64, 32), field<uint64_t>(end64, 48)};
 }
 
-// Replaces those sizes and offsets that do not fit into 32 bits by the values of the zip64 extra field, which contains only these.
+// Replaces the sizes and offsets that do not fit into 32 bits by the values of the zip64 extra field, which contains no others.
 void widen(ZipEntry& entry, Bytes extra) {
   constexpr uint16_t kZip64 = 1;
   while (extra.size() >= 4) {

@@ -85,7 +85,7 @@ class Transfer {
     if (!curl_) throw std::runtime_error("libcurl cannot be initialised");
   }
 
-  // Returns false if the server cannot continue the file.
+  // Returns false if the server cannot continue the earlier download.
   bool run(const std::string& url) {
     std::array<char, CURL_ERROR_SIZE> details{};
     CURL* curl = curl_.get();
@@ -247,8 +247,7 @@ void install(const Installation& installation, Logger& logger,
   } catch (const Error&) {
     throw;
   } catch (const std::runtime_error& reason) {
-    throw DataError(fmt::format("cannot download {}: {}; try again, or {} so that {} contains its files", url, reason.what(), by_hand,
-                                target.string()));
+    throw DataError(fmt::format("cannot download {}: {}; try again, or {} {}", url, reason.what(), by_hand, target.string()));
   }
 }
 

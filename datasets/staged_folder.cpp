@@ -114,8 +114,8 @@ uLong copy_file(const fs::path& from, const fs::path& to, uint64_t num_bytes, st
 // Throws if the copy on the disk has another checksum.
 void verify_file(const fs::path& copy, uLong checksum, std::string& buffer) {
   {
-    // Drops the pages of the file from the cache, so that they are read from the disk. The kernel drops only pages that are already
-    // written, as these are.
+    // Drops the pages of the file from the cache, so that they are read from the disk. The kernel drops only pages that are already on the
+    // disk; copy_files() has flushed these.
     const auto file = open_file(copy, O_RDONLY, "read");
     ::posix_fadvise(file.number(), 0, 0, POSIX_FADV_DONTNEED);
   }

@@ -140,7 +140,8 @@ struct LinearOptions : LayerOptions {
   bool bias = true;
 
   void describe(KeyTable& keys) {
-    keys.add("features", features, {.min = 1, .max = kMostChannels, .doc = "Number of outputs; auto: the network's, one per class."});
+    keys.add("features", features,
+             {.min = 1, .max = kMostChannels, .doc = "Number of outputs; auto: that of the network, one for each class."});
     keys.add("bias", bias, {.doc = "Whether the layer learns a bias."});
     LayerOptions::describe(keys);
   }

@@ -52,7 +52,7 @@ struct DistributedSamplerOptions {
   Shards shards = Shards::kPad;
 };
 
-// How batches are prepared; their content does not depend on it.
+// How batches are prepared; the content of the batches does not depend on these options.
 struct LoadingOptions {
   int64_t num_workers = 1;  // number of threads; 0: the training thread prepares each batch when it needs it
   int64_t prefetch = 4;     // number of batches that are kept ready, at least one for each thread
@@ -143,8 +143,8 @@ struct PlanOptions {
   std::optional<int64_t> steps = {};
 };
 
-// Which ranks read the samples. kLocal: each rank its own. kScatter: the first rank of each group, which sends each of the others its part
-// of a batch. kBroadcast: the same, but every rank of the group receives all parts.
+// Which ranks read the samples. kLocal: each rank reads its own. kScatter: the first rank of each group (dataset.distribution_group_size)
+// reads, and sends each other rank of the group its part of a batch. kBroadcast: the same, but every rank of the group receives all parts.
 enum class Distribution { kLocal, kScatter, kBroadcast };
 
 struct ValidationOptions {

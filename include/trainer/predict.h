@@ -49,7 +49,7 @@ void trainer_predict_close(trainer_predictor* predictor);
 enum {
   TRAINER_ONE_CLASS = 0,   /* the probabilities of exclusive classes; their sum is 1 */
   TRAINER_ANY_CLASSES = 1, /* an independent probability for each class (task multi_label) */
-  TRAINER_NUMBERS = 2      /* numbers (task regression); "class" and "probability" below refer to them */
+  TRAINER_NUMBERS = 2      /* numbers (task regression); below, "class" means one of these numbers, and "probability" its value */
 };
 int trainer_predict_kind(const trainer_predictor* predictor);
 

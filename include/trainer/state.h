@@ -94,7 +94,7 @@ class View {
   // `source`: the origin of the tree for messages, such as "runs/a/checkpoints/step_00000100.pt".
   View(const Tree& tree, std::string source);
 
-  // These require a dictionary.
+  // at(), find() and keys() require a dictionary.
   View at(const Key& key) const;
   std::optional<View> find(const Key& key) const;
   std::vector<Key> keys() const;

@@ -172,7 +172,8 @@ std::string attention(const Arguments& arguments, Graph& graph) {
 }
 
 std::string mean(const Arguments& arguments, Graph& graph) {
-  if (arguments.size() != 4 || arguments.is_none(1) || !arguments.is_none(3)) arguments.refuse("over all dimensions or to another type");
+  if (arguments.size() != 4 || arguments.is_none(1) || !arguments.is_none(3))
+    arguments.refuse("over all dimensions or with another result type");
   return graph.add_node("ReduceMean", {arguments.tensor(0)},
                         {{"axes", arguments.integers(1)}, {"keepdims", int64_t{arguments.boolean(2)}}});
 }
