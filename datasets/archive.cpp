@@ -176,7 +176,7 @@ constexpr size_t kLocalHeaderBytes = 30;
 constexpr size_t kCentralHeaderBytes = 46;
 constexpr size_t kEndBytes = 22;
 constexpr size_t kEnd64LocatorBytes = 20;
-// The value of a 32-bit field whose actual value is in the zip64 record.
+// The values of 32-bit and 16-bit fields whose actual values are in a zip64 record.
 constexpr auto kIn64 = std::numeric_limits<uint32_t>::max();
 constexpr auto kIn64Short = std::numeric_limits<uint16_t>::max();
 
@@ -196,7 +196,7 @@ Bytes record(Bytes bytes, uint64_t offset, size_t size, uint32_t signature) {
   return part;
 }
 
-// The position of the record at the end of the file, which may be followed by a comment of up to 65,535 bytes.
+// The position of the last record of the file, after which only a comment of up to 65,535 bytes may follow.
 uint64_t find_end(Bytes bytes) {
   for (uint64_t comment = 0; comment <= kIn64Short && bytes.size() >= kEndBytes + comment; ++comment) {
     const auto offset = bytes.size() - kEndBytes - comment;

@@ -206,7 +206,7 @@ bool has_checksum(const std::filesystem::path& file, const Checksum& checksum) {
 
 void download(const std::string& url, const Checksum& checksum, const std::filesystem::path& file, const DownloadLimits& limits,
               Logger& logger) {
-  // Without a checksum, the beginning of another file would not be noticed.
+  // Without a checksum, nothing would detect that an existing `file` is the beginning of another file.
   if (checksum.digits.empty()) std::filesystem::remove(file);
   const bool has_beginning = std::filesystem::exists(file);
   if (has_beginning && has_checksum(file, checksum)) return;

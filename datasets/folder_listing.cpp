@@ -282,7 +282,8 @@ class ClassLister {
   std::string folder_;
   std::set<FolderId> listed_;
   const Extensions& extensions_;
-  // Names by the folder's relative path. The order of the paths is that of torchvision: a-b comes before a/b.
+  // The names of the images in each folder, by the folder's path below the class folder. The order of the paths is that of torchvision: a-b
+  // comes before a/b.
   std::map<std::string, std::vector<std::string>> images_;
   OtherFiles others_;
 };

@@ -137,7 +137,7 @@ struct Target {
   std::span<const float> values = {};  // if has_values(): num_outputs() values
 };
 
-// One stored sample. Views are valid while the data set exists, or until the next read into the same scratch.
+// One stored sample. Views are valid until the next read into the same scratch, and at most while the data set exists.
 struct Sample {
   ImageView image = {};                   // when info().is_image, unless `encoded` is given
   std::span<const uint8_t> encoded = {};  // the image as the bytes of an image file, not yet decoded

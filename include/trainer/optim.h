@@ -115,7 +115,7 @@ class Optimizer {
   // Adds the group's options under torch.optim's names, without learning rates.
   virtual void add_options(size_t group, state::Dict& options) const = 0;
 
-  // The weight decay of groups_[group], given that of the configuration.
+  // The weight decay of groups_[group] if the optimizer's is `configured`.
   double weight_decay_of(size_t group, double configured) const;
 
   std::vector<ParamGroup> groups_;

@@ -113,7 +113,7 @@ struct WarmupOptions {
   double epochs = 0;  // instead of steps
   double start_factor = 0.01;
 
-  // The length in steps. A warm-up of epochs has at least one step.
+  // The length in steps. A warm-up that is given in epochs has at least one step.
   int64_t length(int64_t steps_per_epoch) const {
     return epochs == 0 ? steps : std::max<int64_t>(1, std::llround(epochs * static_cast<double>(steps_per_epoch)));
   }

@@ -28,7 +28,7 @@ using List = std::vector<Tree>;
 // Items in the order in which they were added.
 class Dict {
  public:
-  // Defined in tree.cpp, because clang rejects these with the incomplete type Item.
+  // These functions are defined in tree.cpp, because clang rejects definitions in the class while the type Item is incomplete.
   Dict();
   ~Dict();
   Dict(const Dict& other);

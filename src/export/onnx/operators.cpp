@@ -269,7 +269,7 @@ std::string adaptive_avg_pool2d(const Arguments& arguments, Graph& graph) {
   const auto size = arguments.integers(1);
   const auto shape = arguments.shape(0);
   if (size == Ints{1, 1}) return graph.add_node("GlobalAveragePool", {arguments.tensor(0)});
-  // ONNX has no operator for other sizes, so the means over rows and columns are computed by two matrix products.
+  // For output sizes other than 1 x 1, ONNX has no operator, so two matrix products compute the means over rows and columns.
   const auto rows = graph.add_constant(pooling_matrix(shape.at(2), size.at(0)));
   const auto columns = graph.add_constant(pooling_matrix(shape.at(3), size.at(1)).t());
   return graph.add_node("MatMul", {graph.add_node("MatMul", {rows, arguments.tensor(0)}), columns});

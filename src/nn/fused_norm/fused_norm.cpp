@@ -20,7 +20,7 @@ constexpr auto kLayout = at::MemoryFormat::ChannelsLast;
 
 int64_t num_rows(const torch::Tensor& x) { return x.numel() / x.size(1); }
 
-// Rows are divided among the threads in the same way in each call, so that sums over them are bitwise the same.
+// Divides rows among the threads in the same way in each call, so that sums over the rows are bitwise the same.
 struct Parts {
   int64_t num_rows;
   int64_t num_parts;
