@@ -207,7 +207,7 @@ data::Sample read_entry(const StoredEntry& stored) {
       const uint64_t width = little_endian::load<uint32_t>(entry.data() + kWidthOffset);
       constexpr uint64_t kMost = 65536;
       if (height > kMost || width > kMost || channels * height * width != content.size()) {
-        throw std::runtime_error("it is damaged: its size does not match its pixels");
+        throw std::runtime_error("it is damaged: its number of bytes does not match its height, width and channels");
       }
       sample.image =
           data::ImageView::whole(content.data(), static_cast<int>(channels), static_cast<int>(height), static_cast<int>(width), order);

@@ -129,7 +129,7 @@ class LmdbWriter {
 };
 
 // Reads LMDB environments without LMDB's library, which trusts the numbers in a file: damage of a few bytes makes it divide by zero, read
-// outside of its map or fail an assertion. This reader checks every number before it is used.
+// outside of its map or fail an assertion. LmdbReader checks every number before it relies on it.
 
 // The state of an environment.
 struct LmdbState {

@@ -98,7 +98,7 @@ struct ImageDecoding {
 // The properties of all samples of a data set.
 struct DatasetInfo {
   std::vector<int64_t> shape = {};             // of one sample: {channels, height, width}, or {features}
-  bool is_image = true;                        // true: pixels, to which transforms apply; false: floating-point values, used unchanged
+  bool is_image = true;                        // true: pixels, to which transforms apply; false: floating-point values, not transformed
   int64_t num_classes = 0;                     // 0: targets are floating-point vectors
   int64_t num_targets = 1;                     // length of a floating-point target
   std::vector<std::string> class_names = {};   // by label; empty: the classes have only numbers

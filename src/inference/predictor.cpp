@@ -92,8 +92,10 @@ Predictor::Predictor(const Description& description, const state::Tree& file, bo
   model_->eval();
   const auto& wanted = model_->input_shape();
   if (takes_shape(wanted, reader_.shape())) return;
-  throw UsageError(fmt::format("{}: model.name: {} takes samples of shape {}, but images have {} after dataset.validation_transforms",
-                               description.source, description.model.name, input_shape_text(wanted), input_shape_text(reader_.shape())));
+  throw UsageError(fmt::format(
+      "{}: model.name: {} takes samples of shape {}, but images have {} after dataset.validation_transforms; give a checkpoint whose "
+      "transforms fit its network",
+      description.source, description.model.name, input_shape_text(wanted), input_shape_text(reader_.shape())));
 }
 
 torch::Tensor Predictor::make_batch(int64_t num_images) const {

@@ -237,11 +237,12 @@ struct HuberOptions {
   double delta = 1.0;
 
   void describe(KeyTable& keys) {
-    keys.add("delta", delta,
-             {.min = 0.0,
-              .min_excluded = true,
-              .doc = "The difference above which the loss is linear. If the task normalises the targets, it is in units of their standard "
-                     "deviation."});
+    keys.add(
+        "delta", delta,
+        {.min = 0.0,
+         .min_excluded = true,
+         .doc = "The difference above which the loss is linear. If the task normalises the targets, the difference is in units of their "
+                "standard deviation."});
   }
 };
 

@@ -254,7 +254,7 @@ std::string avg_pool2d(const Arguments& arguments, Graph& graph) {
                          {"count_include_pad", int64_t{arguments.boolean(5)}}});
 }
 
-// Returns a matrix [to, from] that computes the means over the parts of an axis used by adaptive_avg_pool.
+// Returns a matrix [to, from] that computes the means over the parts into which adaptive_avg_pool divides an axis.
 torch::Tensor pooling_matrix(int64_t from, int64_t to) {
   auto matrix = torch::zeros({to, from});
   for (int64_t i = 0; i < to; ++i) {
