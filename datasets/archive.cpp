@@ -97,7 +97,7 @@ void unpack_tar(const fs::path& file, const fs::path& folder) {
   }
 }
 
-// Does not use libarchive, whose reader of zip files needs more libraries.
+// Does not use libarchive, whose support of zip files needs more libraries.
 void unpack_zip(std::span<const uint8_t> bytes, const fs::path& folder) {
   for (const auto& entry : list_zip(bytes)) {
     const auto path = folder / checked_path(entry.path, entry.is_special);
@@ -131,8 +131,8 @@ void PublishedOptions::describe_place(KeyTable& keys, const std::string& own_fol
 }
 
 void fetch_archive(const ArchiveSource& source, const std::filesystem::path& root, Logger& logger) {
-  install({.root = root, .folder = source.folder, .url = source.url, .by_hand = "unpack that archive by hand"}, logger,
-          [&](const fs::path& partial) {
+  install({.root = root, .folder = source.folder, .url = source.url, .by_hand = "unpack that archive by hand so that its files are in"},
+          logger, [&](const fs::path& partial) {
             download(source.url, {"MD5", source.md5}, partial / "archive", source.limits, logger);
             unpack(partial / "archive", partial / "content");
             auto folder = partial / "content" / source.folder;
@@ -142,7 +142,7 @@ void fetch_archive(const ArchiveSource& source, const std::filesystem::path& roo
 }
 
 void fetch_files(const FilesSource& source, const std::filesystem::path& root, Logger& logger) {
-  install({.root = root, .folder = source.folder, .url = source.url, .by_hand = "download its files by hand"}, logger,
+  install({.root = root, .folder = source.folder, .url = source.url, .by_hand = "download its files by hand into"}, logger,
           [&](const fs::path& partial) {
             auto folder = partial / "content";
             create_folders(folder);
@@ -176,7 +176,7 @@ constexpr size_t kLocalHeaderBytes = 30;
 constexpr size_t kCentralHeaderBytes = 46;
 constexpr size_t kEndBytes = 22;
 constexpr size_t kEnd64LocatorBytes = 20;
-// The value of a 32-bit field whose actual value is in the zip64 record.
+// The values of 32-bit and 16-bit fields whose actual values are in a zip64 record.
 constexpr auto kIn64 = std::numeric_limits<uint32_t>::max();
 constexpr auto kIn64Short = std::numeric_limits<uint16_t>::max();
 
@@ -196,7 +196,7 @@ Bytes record(Bytes bytes, uint64_t offset, size_t size, uint32_t signature) {
   return part;
 }
 
-// The position of the record at the end of the file, which may be followed by a comment of up to 65,535 bytes.
+// The position of the last record of the file, after which only a comment of up to 65,535 bytes may follow.
 uint64_t find_end(Bytes bytes) {
   for (uint64_t comment = 0; comment <= kIn64Short && bytes.size() >= kEndBytes + comment; ++comment) {
     const auto offset = bytes.size() - kEndBytes - comment;
@@ -219,7 +219,7 @@ Directory find_directory(Bytes bytes) {
   return {field<uint64_t>(end64, 32), field<uint64_t>(end64, 48)};
 }
 
-// Replaces those sizes and offsets that do not fit into 32 bits by the values of the zip64 extra field, which contains only these.
+// Replaces the sizes and offsets that do not fit into 32 bits by the values of the zip64 extra field, which contains no others.
 void widen(ZipEntry& entry, Bytes extra) {
   constexpr uint16_t kZip64 = 1;
   while (extra.size() >= 4) {

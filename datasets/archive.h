@@ -21,7 +21,8 @@ struct PublishedOptions {
   bool download = false;
 
  protected:
-  // `own_folders`: the names of the data set's folders, for the documentation of `root`; `more`: text that is appended there.
+  // `own_folders`: the names of the data set's folders, for the documentation of `root`; `more`: text that is appended to that
+  // documentation.
   void describe_place(KeyTable& keys, const std::string& own_folders, const std::string& more = "");
 };
 
@@ -32,7 +33,7 @@ struct ArchiveSource {
   DownloadLimits limits = {};
 };
 
-// Downloads and unpacks the archive to root/folder; does nothing if that exists.
+// Downloads and unpacks the archive to root/folder; does nothing if this folder exists.
 void fetch_archive(const ArchiveSource& source, const std::filesystem::path& root, Logger& logger);
 
 struct PublishedFile {
@@ -46,7 +47,7 @@ struct FilesSource {
   DownloadLimits limits = {};
 };
 
-// Downloads the files, as they are, into root/folder; does nothing if that exists.
+// Downloads the files, as they are, into root/folder; does nothing if this folder exists.
 void fetch_files(const FilesSource& source, const std::filesystem::path& root, Logger& logger);
 
 // Reads zip files in memory, also in the zip64 form. Entries may be stored or deflated.
@@ -65,7 +66,7 @@ struct ZipEntry {
 
 bool is_zip(std::span<const uint8_t> bytes);
 
-// Both throw std::runtime_error with only the reason.
+// list_zip() and read_zip_entry() throw std::runtime_error with only the reason.
 std::vector<ZipEntry> list_zip(std::span<const uint8_t> bytes);
 // Passes the content to `take` in parts; checks its size and checksum at the end.
 void read_zip_entry(std::span<const uint8_t> bytes, const ZipEntry& entry, const std::function<void(std::span<const uint8_t>)>& take);

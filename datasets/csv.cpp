@@ -86,7 +86,7 @@ class Table {
   std::optional<size_t> group_;  // the number of dataset.group_column
 };
 
-// Calls `act`, and adds the name of the file's key to its errors.
+// Calls `act`. If it throws a std::runtime_error that is not an Error, throws a DataError that begins with the key of the split's CSV file.
 template <class Act>
 auto with_key(data::Split split, const Act& act) {
   try {
@@ -185,8 +185,8 @@ fs::path common_folder(const CsvOptions& options) {
   const auto folder = folder_of(options.train);
   if (!options.validation.empty() && folder_of(options.validation) != folder) {
     throw DataError(
-        fmt::format("dataset.stage_to: the paths in {} and {} refer to the folders of these files, and only one folder can be copied; "
-                    "make the paths of both relative to one folder and set dataset.root to it, or remove dataset.stage_to",
+        fmt::format("dataset.stage_to: {} and {} are in different folders, to which their paths are relative, but only one folder can be "
+                    "copied; make the paths of both relative to one folder and set dataset.root to it, or remove dataset.stage_to",
                     options.train, options.validation));
   }
   return folder;
@@ -437,12 +437,16 @@ void check_number_of_fields(const RecordReader& reader, const CsvOptions& option
   if (is_path_and_label ? fields.size() == 2 : fields.size() == num_fields && num_fields > 1) return;
   const auto found = fmt::format("line {} has {}", reader.line(), counted(fields.size(), "field"));
   if (is_path_and_label) {
-    throw std::runtime_error(found + " instead of path,label; put paths that contain commas in quotation marks" +
-                             (fields.size() > 2 ? ", or choose the column of the labels with dataset.columns" : ""));
+    throw std::runtime_error(found + " instead of path,label; " +
+                             (fields.size() > 2
+                                  ? "put paths that contain commas in quotation marks, or choose the column of the labels with "
+                                    "dataset.columns"
+                                  : "add the label after a comma"));
   }
-  throw std::runtime_error(
-      num_fields > 1 ? fmt::format("{}, but the first line has {}; put fields that contain commas in quotation marks", found, num_fields)
-                     : found + " instead of a path and its targets; add them after a comma");
+  throw std::runtime_error(num_fields > 1 ? fmt::format("{}, but the first line has {}; {}", found, num_fields,
+                                                        fields.size() < num_fields ? "add the missing fields"
+                                                                                   : "put fields that contain commas in quotation marks")
+                                          : found + " instead of a path and its targets; add them after a comma");
 }
 
 void check_label(const RecordReader& reader, const std::string& label) {

@@ -20,7 +20,7 @@ enum class CsvTargets {
   // else by their bytes.
   kClass,
   // Any number of classes, in one of two forms. If all values are 1 or 0, each named column is a class, in the order of the columns.
-  // Otherwise one column contains the names of the classes, separated by semicolons; they are sorted as above.
+  // Otherwise one column contains the names of the classes, separated by semicolons; the classes are sorted as for kClass.
   kClasses,
   kNumbers,  // one or more finite numbers, each in its own column
 };

@@ -85,7 +85,7 @@ class Transfer {
     if (!curl_) throw std::runtime_error("libcurl cannot be initialised");
   }
 
-  // Returns false if the server cannot continue the file.
+  // Returns false if the server cannot continue the earlier download.
   bool run(const std::string& url) {
     std::array<char, CURL_ERROR_SIZE> details{};
     CURL* curl = curl_.get();
@@ -206,7 +206,7 @@ bool has_checksum(const std::filesystem::path& file, const Checksum& checksum) {
 
 void download(const std::string& url, const Checksum& checksum, const std::filesystem::path& file, const DownloadLimits& limits,
               Logger& logger) {
-  // Without a checksum, the beginning of another file would not be noticed.
+  // Without a checksum, nothing would detect that an existing `file` is the beginning of another file.
   if (checksum.digits.empty()) std::filesystem::remove(file);
   const bool has_beginning = std::filesystem::exists(file);
   if (has_beginning && has_checksum(file, checksum)) return;
@@ -247,8 +247,7 @@ void install(const Installation& installation, Logger& logger,
   } catch (const Error&) {
     throw;
   } catch (const std::runtime_error& reason) {
-    throw DataError(fmt::format("cannot download {}: {}; try again, or {} so that {} contains its files", url, reason.what(), by_hand,
-                                target.string()));
+    throw DataError(fmt::format("cannot download {}: {}; try again, or {} {}", url, reason.what(), by_hand, target.string()));
   }
 }
 

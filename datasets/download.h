@@ -58,7 +58,7 @@ struct Installation {
   std::filesystem::path root;
   std::string folder;   // below the root, such as "MNIST/raw"
   std::string url;      // of the download
-  std::string by_hand;  // the alternative for the user, such as "unpack that archive by hand"
+  std::string by_hand;  // what the user can do instead, before the path of the folder, such as "download its files by hand into"
 };
 
 // Creates root/folder; does nothing if it exists. `make` receives an empty folder on the same file system and returns the folder inside it

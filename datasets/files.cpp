@@ -84,7 +84,7 @@ bool FolderLock::try_lock() {
     if (errno == EWOULDBLOCK || errno == EINTR) return false;
     fail_with_errno("create", path_);
   }
-  // The previous holder may have removed the file after it was opened and before it was locked.
+  // The previous holder of the lock may have removed the file after this process opened it and before this process locked it.
   struct stat ours {};
   struct stat present {};
   if (::fstat(file.number(), &ours) != 0) fail_with_errno("lock", path_);

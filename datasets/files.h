@@ -25,8 +25,8 @@ Options options_in(const std::filesystem::path& folder) {
   return options;
 }
 
-// Whether Dataset::list() includes the size of this sample: only for about a thousand evenly spaced ones, because each size needs a message
-// on a network file system.
+// Whether Dataset::list() includes the size of this sample: only for about a thousand evenly spaced ones, because a network file system
+// asks its server for each size.
 inline bool lists_size(int64_t index, int64_t num_samples) {
   constexpr int64_t kMostSizes = 1000;
   return index % ((num_samples + kMostSizes - 1) / kMostSizes) == 0;

@@ -282,7 +282,8 @@ class ClassLister {
   std::string folder_;
   std::set<FolderId> listed_;
   const Extensions& extensions_;
-  // Names by the folder's relative path. The order of the paths is that of torchvision: a-b comes before a/b.
+  // The names of the images in each folder, by the folder's path below the class folder. The order of the paths is that of torchvision: a-b
+  // comes before a/b.
   std::map<std::string, std::vector<std::string>> images_;
   OtherFiles others_;
 };
@@ -369,7 +370,8 @@ std::vector<std::string> require_folders(const fs::path& path) {
   } catch (const DataError& error) {
     problem = error.what();
   }
-  throw std::runtime_error(problem + "; set dataset.root to the folder that contains train/ and val/, or one folder of images per class");
+  throw std::runtime_error(
+      problem + "; set dataset.root to a folder that contains one folder of images per class, either directly or in train/ and val/");
 }
 
 // Throws if a class folder has a name that belongs to the other layout, such as "validation".
@@ -511,8 +513,9 @@ struct Name {
   std::string outline;  // the form with kComposed instead of kWithParts; equal for names that look alike
 };
 
-// Two names with the same outline look alike if the results for both, each with the form of the other name, are equal: letters of the same
-// kind in both forms must be equal, others are replaced by one placeholder.
+// Two names with the same outline look alike if decisive_letters() of each, with the form of the other, are equal. A letter that has the
+// same kind in both forms must be equal in both names, so it is kept. A composed letter counts as similar to any letter with combining
+// characters, so one placeholder replaces both.
 std::string decisive_letters(const Name& name, std::string_view other_form) {
   std::string decisive;
   for (size_t i = 0; i < name.letters.size(); ++i) {

@@ -33,8 +33,8 @@ struct FolderListing {
   uint64_t num_bytes = 0;
 };
 
-// Lists everything in the folder, an absolute path, always in the same order. Links to folders are followed; each folder is listed once.
-// Throws std::runtime_error, and Error with ExitCode::kStopped after a stop request.
+// Lists everything in `folder`, which must be an absolute path, always in the same order. Links to folders are followed; each folder is
+// listed once. Throws std::runtime_error, and Error with ExitCode::kStopped after a stop request.
 FolderListing list_folder(const std::filesystem::path& folder);
 // Lists only `files` of the folder; skips folders and missing files. Throws Error with ExitCode::kStopped after a stop request.
 FolderListing list_files(const std::filesystem::path& folder, const std::vector<std::filesystem::path>& files);

@@ -24,7 +24,7 @@ struct ImageFileOptions {
   void describe(KeyTable& keys);
 };
 
-// The options of a data set; null if it does not have these keys.
+// The ImageFileOptions among the options of a data set; null if the data set does not have these keys.
 ImageFileOptions* image_file_options(const ComponentConfig& dataset);
 
 // Resolves the keys for a data set whose first image is `first_image`. If there is no image, or if it cannot be read, kAuto becomes kRgb.

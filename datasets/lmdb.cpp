@@ -90,7 +90,8 @@ class Lmdb : public data::Dataset {
     return std::string(text);
   }
 
-  // Stored names begin with the packed folder, which may differ between hosts; only the file names are compared.
+  // Stored names begin with the path of the source's folder, which may differ between hosts, so only the part after the last slash is
+  // listed.
   void list(const std::function<void(const ListedSample&)>& use) const override {
     auto rest = as_text(names_);
     for (int64_t i = 0; i < size(); ++i) {

@@ -207,7 +207,7 @@ data::Sample read_entry(const StoredEntry& stored) {
       const uint64_t width = little_endian::load<uint32_t>(entry.data() + kWidthOffset);
       constexpr uint64_t kMost = 65536;
       if (height > kMost || width > kMost || channels * height * width != content.size()) {
-        throw std::runtime_error("it is damaged: its size does not match its pixels");
+        throw std::runtime_error("it is damaged: its number of bytes does not match its height, width and channels");
       }
       sample.image =
           data::ImageView::whole(content.data(), static_cast<int>(channels), static_cast<int>(height), static_cast<int>(width), order);
@@ -542,7 +542,7 @@ std::span<const uint8_t> LmdbReader::find(std::string_view key) const {
   if (number == kNoPage) return {};
   for (int level = 0; level < kMostLevels; ++level) {
     const auto page = pages.page_at(number);
-    // The first node of a branch has no key; it is before all others.
+    // The first node of a branch has no key; its page has the keys below the key of the second node.
     const auto nodes = std::views::iota(size_t{page.is_leaf ? 0U : 1U}, page.num_nodes);
     const auto key_of = [&](size_t i) { return pages.node_at(page, i).key; };
     if (!page.is_leaf) {

@@ -85,8 +85,8 @@ struct StoredEntry {
 // Throws std::runtime_error with only the reason if the checksum is wrong, or if the entry is that of another sample.
 void check_entry(const StoredEntry& entry);
 // The image file or the pixels, as views into the bytes; nothing else of the sample is set. The checksum is compared only for files,
-// because their decoding takes much longer than the comparison; for pixels, the comparison would take a fifth of the time that training
-// needs for them. Throws std::runtime_error with only the reason: damage, or why the source's sample could not be read.
+// because their decoding takes much longer than the comparison; for pixels, the comparison would add a fifth to the time in which training
+// prepares a sample. Throws std::runtime_error with only the reason: damage, or why the source's sample could not be read.
 data::Sample read_entry(const StoredEntry& entry);
 
 // Writes LMDB environments, which are folders with a file data.mdb. They are opened without LMDB's own lock file, because an unfinished
@@ -129,7 +129,7 @@ class LmdbWriter {
 };
 
 // Reads LMDB environments without LMDB's library, which trusts the numbers in a file: damage of a few bytes makes it divide by zero, read
-// outside of its map or fail an assertion. This reader checks every number before it is used.
+// outside of its map or fail an assertion. LmdbReader checks every number before it relies on it.
 
 // The state of an environment.
 struct LmdbState {

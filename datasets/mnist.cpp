@@ -91,7 +91,7 @@ uint32_t big_endian(std::span<const uint8_t> bytes, size_t word) {
   return value;
 }
 
-// The required header of a file: the magic number and, after the number of items, these lengths.
+// The required header of a file: the magic number, any number of items, and these lengths of the other dimensions.
 struct IdxFormat {
   uint32_t magic;
   std::vector<uint32_t> lengths;
@@ -131,7 +131,7 @@ FileContent load_idx(const MnistLayout& layout, const fs::path& folder, const st
   const auto expected = check_header(layout, *path, file.bytes, format);
   if (file.bytes.size() != expected) {
     fail_mnist(layout, *path,
-               fmt::format("it has {} bytes instead of the {} of {} items", file.bytes.size(), expected, big_endian(file.bytes, 1)));
+               fmt::format("it has {} bytes instead of {} bytes for {} items", file.bytes.size(), expected, big_endian(file.bytes, 1)));
   }
   return file;
 }

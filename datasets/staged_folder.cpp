@@ -31,7 +31,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Network file systems serve several requests at a time.
+// Several threads, because network file systems serve several requests at a time.
 constexpr int kNumThreads = 8;
 constexpr size_t kPartBytes = size_t{1} << 20;
 constexpr std::chrono::milliseconds kInterval{100};
@@ -39,7 +39,8 @@ constexpr const char* kFiles = "files";
 constexpr const char* kManifest = "manifest.txt";
 constexpr const char* kInUse = ".in_use";
 
-// Used in the name of a copy: copies of different folders, and of different files of one folder, have different names.
+// The name of a copy contains this checksum, so that copies of different folders, and of different files of one folder, have different
+// names.
 uLong checksum_of_names(const fs::path& folder, const std::vector<fs::path>& files) {
   auto checksum = crc32_z(0, nullptr, 0);
   const auto add = [&checksum](const std::string& name) {
@@ -114,8 +115,8 @@ uLong copy_file(const fs::path& from, const fs::path& to, uint64_t num_bytes, st
 // Throws if the copy on the disk has another checksum.
 void verify_file(const fs::path& copy, uLong checksum, std::string& buffer) {
   {
-    // Drops the pages of the file from the cache, so that they are read from the disk. The kernel drops only pages that are already
-    // written, as these are.
+    // Drops the pages of the file from the cache, so that they are read from the disk. The kernel drops only pages that are already on the
+    // disk; copy_files() has flushed these.
     const auto file = open_file(copy, O_RDONLY, "read");
     ::posix_fadvise(file.number(), 0, 0, POSIX_FADV_DONTNEED);
   }

@@ -14,7 +14,7 @@ namespace trainer::datasets {
 namespace {
 
 constexpr int64_t kMaxValues = int64_t{1} << 28;
-// The limits for samples and classes; the order of an epoch is a list of samples in memory.
+// The order of an epoch is a list of all samples in memory, so their number must be limited.
 constexpr double kMostSamples = std::numeric_limits<int32_t>::max();
 constexpr double kMostClasses = std::numeric_limits<int32_t>::max();
 

@@ -41,7 +41,7 @@ class Whitening : public torch::nn::Module {
     const auto identity = torch::eye(kPatchValues);
     weight_ = register_buffer("weight", to_filters(identity));
     bias_ = register_parameter("bias", torch::empty({kWhitenedChannels}));
-    // The bias gets the initial values of an ordinary layer; the weights drawn with it are not used.
+    // The bias gets the initial values of an ordinary layer; the weights that are drawn with the bias are discarded.
     nn::default_uniform_(weight_.clone(), bias_, generator);
   }
 

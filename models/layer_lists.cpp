@@ -337,7 +337,7 @@ bool needs_one_size(const Components& layers) {
   return found;
 }
 
-// The number of `linear` layers without `features`, which have the network's number of outputs.
+// The number of `linear` layers whose `features` is auto (the default): they have as many outputs as the network.
 int64_t num_output_layers(const Components& layers) {
   int64_t count = 0;
   visit_layers(layers, [&](const ComponentConfig& layer, const KeyTable& table) {
@@ -380,7 +380,7 @@ class LayersNetwork : public BackboneModel {
     if (options.image_size.empty())
       throw OptionError("image_size", "is unknown, because the data set does not define it; set it, for example to 224");
     if (num_output_layers(options.layers) > 1) {
-      throw OptionError("layers", "more than one `linear` has no `features`; set it in all layers but the output layer");
+      throw OptionError("layers", "more than one `linear` has no `features`; set `features` in all of them except the output layer");
     }
     chain_ = std::make_shared<LayerChain>();
     const Shape input = {options.num_channels(), options.image_size.front(), options.image_size.back()};

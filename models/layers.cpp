@@ -140,7 +140,8 @@ struct LinearOptions : LayerOptions {
   bool bias = true;
 
   void describe(KeyTable& keys) {
-    keys.add("features", features, {.min = 1, .max = kMostChannels, .doc = "Number of outputs; auto: the network's, one per class."});
+    keys.add("features", features,
+             {.min = 1, .max = kMostChannels, .doc = "Number of outputs; auto: that of the network, one for each class."});
     keys.add("bias", bias, {.doc = "Whether the layer learns a bias."});
     LayerOptions::describe(keys);
   }
@@ -196,7 +197,7 @@ void add_layers(LayerRegistry& registry) {
                                                       {nn::Activation::kGelu, "x * Φ(x), with the normal distribution function Φ."},
                                                       {nn::Activation::kHardswish, "x * hardsigmoid(x)."},
                                                       {nn::Activation::kSigmoid, "1 / (1 + exp(-x))."},
-                                                      {nn::Activation::kHardsigmoid, "x / 6 + 1/2 clamped to [0, 1]."}};
+                                                      {nn::Activation::kHardsigmoid, "min(max(x / 6 + 1/2, 0), 1)."}};
   for (const auto& [name, activation] : activation_choices()) {
     if (activation == nn::Activation::kNone) continue;
     registry.add<LayerOptions>(name, docs.at(activation), [activation](const auto&, const LayerContext& context) -> Layer {

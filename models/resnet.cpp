@@ -26,7 +26,7 @@ struct ResNetOptions : ClassifierOptions {
     keys.add_choice("stem", stem, {{"imagenet", ResNetStem::kImagenet}, {"cifar", ResNetStem::kCifar}},
                     {.doc = "First layers. imagenet: a 7×7 convolution and a max-pool, both with stride 2; cifar: a 3×3 convolution."});
     keys.add("zero_init_last_norm", zero_init_last_norm,
-             {.doc = "Start each block's last norm at 0, so that the block is the identity at first."});
+             {.doc = "Initialise the weight of each block's last normalisation with 0, so that the block is the identity at first."});
     keys.add("dropout", dropout,
              {.min = 0.0, .max = 1.0, .max_excluded = true, .doc = "Probability of dropping a feature before the last layer."});
   }

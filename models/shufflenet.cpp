@@ -32,7 +32,7 @@ std::shared_ptr<nn::Conv2d> depthwise(int64_t channels, int64_t stride) {
 torch::Tensor shuffle_channels(const torch::Tensor& x) {
   const auto half = x.size(1) / 2;
   if (x.suggest_memory_format() != torch::MemoryFormat::ChannelsLast) return x.unflatten(1, {2, half}).transpose(1, 2).flatten(1, 2);
-  // The permutation to the order in memory makes the result channels_last too.
+  // Permuting to NHWC, the order in memory, makes the result channels_last too.
   return x.permute({0, 2, 3, 1}).unflatten(3, {2, half}).transpose(3, 4).flatten(3, 4).permute({0, 3, 1, 2});
 }
 

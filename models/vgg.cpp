@@ -29,7 +29,7 @@ struct VggOptions : ClassifierOptions {
              {.min = 0.0,
               .max = 1.0,
               .max_excluded = true,
-              .doc = "Probability of dropping an input of the last two linear layers; with the cifar head, of its only one."});
+              .doc = "Probability of dropping an input of the last two linear layers; with the cifar head, of its only linear layer."});
   }
   std::vector<int64_t> input_shape() const override {
     if (head == VggHead::kCifar) return {num_channels(), 32, 32};

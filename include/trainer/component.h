@@ -31,7 +31,7 @@ class OptionsOf : public Options, public O {
   void add_keys(KeyTable& keys) override { describe(keys, static_cast<O&>(*this)); }
 };
 
-// The component chosen by a file, with its options as set in the file; their type is that of the component.
+// The component chosen by a file, with its options as set in the file. The options have the type with which the component was registered.
 struct ComponentConfig {
   std::string name;
   std::shared_ptr<Options> options;

@@ -56,7 +56,7 @@ struct ImageView {
   Padding padding = Padding::kZero;
   PixelOrder order = PixelOrder::kPlanar;
   bool flipped = false;
-  // Used instead of `pixels` for images that do not have 8 bits (ImageMode); interleaved.
+  // Set instead of `pixels` for images that do not have 8 bits (ImageMode); interleaved.
   const float* values = nullptr;
   float maximum = 0;  // 255 or 65535: the maximum of integer `values`, which transforms keep integers; 0: floating-point `values`
 
@@ -98,7 +98,7 @@ struct ImageDecoding {
 // The properties of all samples of a data set.
 struct DatasetInfo {
   std::vector<int64_t> shape = {};             // of one sample: {channels, height, width}, or {features}
-  bool is_image = true;                        // true: pixels, to which transforms apply; false: floating-point values, used unchanged
+  bool is_image = true;                        // true: pixels, to which transforms apply; false: floating-point values, not transformed
   int64_t num_classes = 0;                     // 0: targets are floating-point vectors
   int64_t num_targets = 1;                     // length of a floating-point target
   std::vector<std::string> class_names = {};   // by label; empty: the classes have only numbers
@@ -130,14 +130,14 @@ struct TargetSummary {
 // The label in a mask of a pixel that belongs to no class.
 inline constexpr uint8_t kNoClass = 255;
 
-// The desired output for a sample. The info of the data set defines which member is used.
+// The desired output for a sample. The info of the data set defines which member is set.
 struct Target {
   int64_t label = 0;                   // if has_labels()
   ImageView mask = {};                 // if has_masks: one channel with the label of each pixel, or kNoClass
   std::span<const float> values = {};  // if has_values(): num_outputs() values
 };
 
-// One stored sample. Views are valid while the data set exists, or until the next read into the same scratch.
+// One stored sample. Views are valid until the next read into the same scratch, and at most while the data set exists.
 struct Sample {
   ImageView image = {};                   // when info().is_image, unless `encoded` is given
   std::span<const uint8_t> encoded = {};  // the image as the bytes of an image file, not yet decoded
@@ -240,14 +240,15 @@ struct DatasetFactory {
   std::function<std::vector<std::filesystem::path>()> list_files = {};
   // Only with locate(): returns the same data set with the files in another folder.
   std::function<DatasetFactory(const std::filesystem::path& folder)> in_folder = {};
-  // The sizes, if they are known without files: for generated samples, and for published data sets whose files are missing. Not set: the
-  // data set must be opened to get its sizes, which then downloads nothing.
+  // The sizes, if they are known without files: for generated samples, and for published data sets whose files are missing. Not set: only
+  // open() determines the sizes, and it downloads nothing in this case.
   std::optional<SplitSizes> sizes = {};
   // Whether all samples stay in this process's memory, in mapped or loaded files: product(info.shape) bytes each.
   bool is_in_memory = false;
 };
 
-// make() reads no samples. To determine the classes, it may list folders and read small index files; it does not throw if that fails.
+// The functions that make a DatasetFactory must not read samples. To determine the classes, they may list folders and read small index
+// files; if this fails, they must not throw, but set `missing`.
 using DatasetRegistry = Registry<DatasetFactory>;
 
 }  // namespace trainer::data

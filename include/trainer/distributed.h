@@ -69,8 +69,8 @@ class ProcessGroup {
 
   // Reduces a contiguous tensor in place; all ranks get the same bits.
   void all_reduce(const torch::Tensor& tensor, c10d::ReduceOp::RedOpType reduction = c10d::ReduceOp::SUM) const;
-  // Sums small contiguous CPU tensors in place, in rank order, so that the bits do not depend on the hosts of the ranks. Each rank receives
-  // the tensors of all ranks.
+  // Sums small contiguous CPU tensors in place, in rank order, so that the bits do not depend on which ranks share a host. Each rank
+  // receives the tensors of all ranks.
   void sum_in_rank_order(std::span<const torch::Tensor> tensors) const;
   // Writes the tensor of rank `source` of this group to the tensors of all ranks, in place.
   void broadcast(const torch::Tensor& tensor, int source = 0) const;

@@ -13,7 +13,7 @@ enum class ExitCode : int {
   kFailure = 1,     // failed while running
   kUsage = 2,       // command line or configuration
   kData = 3,        // missing, damaged or unreadable data
-  kPeer = 4,        // another process of the run or the network failed, or a time-out
+  kPeer = 4,        // another process of the run failed, or the connection to it, or it did not answer in time
   kCheckpoint = 5,  // a checkpoint is missing, damaged or not written by this program, or cannot be written
   kStopped = 75,    // stopped on request; EX_TEMPFAIL, so that schedulers restart it
 };

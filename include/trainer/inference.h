@@ -11,8 +11,8 @@
 namespace trainer::amp {
 
 // During its lifetime, forward operations of this thread on `device_type` run in `dtype` if they are in PyTorch's autocast lists. Without a
-// dtype, it has no effect. Use it for forward and loss, but not for backward. Weights cast under it are cached until the outermost guard
-// ends.
+// dtype, it has no effect. Use it for forward and loss, but not for backward. Weights that were converted to `dtype` are cached until the
+// outermost guard ends.
 class AutocastGuard {
  public:
   AutocastGuard(c10::DeviceType device_type, std::optional<c10::ScalarType> dtype);

@@ -122,8 +122,8 @@ class KeyTable {
   // A list that the program chooses if the file contains `auto`.
   void add_components(std::string name, Auto<std::vector<ComponentConfig>>& components, const RegistryBase& registry, std::string doc);
 
-  // Checks for contradictions between `key` and other keys of the section: the reader calls `find` when the section was read without a
-  // problem, and reports its text as an error at the position of `key`; empty: no error.
+  // Checks for contradictions between `key` and other keys of the section: `find` is called after the section was read without a problem,
+  // and its result is reported as an error at the position of `key`; empty: no error.
   void refuse(std::string key, std::function<std::string()> find);
   // The same for a warning about values that can be used but are probably unintended.
   void warn(std::string key, std::function<std::string()> find);

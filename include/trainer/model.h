@@ -66,7 +66,7 @@ class Model : public torch::nn::Module {
   // The values of the options.
   const std::vector<int64_t>& input_shape() const { return input_shape_; }
   int64_t num_outputs() const { return num_outputs_; }
-  // Whether the network is faster with NHWC memory order; used by runtime.channels_last: auto.
+  // Whether the network is faster with NHWC memory order, which runtime.channels_last: auto then chooses.
   virtual bool prefers_channels_last() const { return true; }
 
   // For a network whose initial values depend on data: the number of images that fit() needs; 0: none.
@@ -86,7 +86,7 @@ class BackboneModel : public Model {
   using Model::Model;
 
   torch::Tensor forward(const torch::Tensor& x) final { return forward_head(takes_features_ ? x : forward_features(x)); }
-  // The features [N, ...] of one batch, with the same shape of `x` as in forward().
+  // The features [N, ...] of a batch `x`, which has the shape of the network's input.
   virtual torch::Tensor forward_features(const torch::Tensor& x) = 0;
   // The outputs [N, num_outputs] for the result of forward_features(). Dropout that is not part of the backbone belongs here.
   virtual torch::Tensor forward_head(const torch::Tensor& features) = 0;

@@ -199,7 +199,7 @@ class SelfAttention : public torch::nn::Module {
 };
 
 // Stochastic depth for the branch of a residual block (torchvision.ops.StochasticDepth by rows): in training, the values of a sample become
-// 0 with probability p and are scaled by 1 / (1 - p) otherwise. Drawn like Dropout's mask.
+// 0 with probability p and are scaled by 1 / (1 - p) otherwise. The random numbers are from `generator`, as in Dropout.
 class DropPath : public torch::nn::Module {
  public:
   DropPath(double p, at::Generator generator);

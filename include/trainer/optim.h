@@ -68,7 +68,8 @@ class Optimizer {
   // All are multiplied by the group's factor. Shares the state's memory.
   state::Tree state(double lr, const state::Dict& scheduler_options) const;
   // Restores the state bit for bit, in the parameters' memory layout. Options come from the configuration, so only the groups' lists of
-  // parameters are checked. Throws CheckpointError if these, a shape or a dtype differ; some state may have been loaded by then.
+  // parameters are checked. Throws CheckpointError if one of these lists, a shape or a dtype differs; some state may have been loaded by
+  // then.
   void load_state(const state::View& view);
 
  protected:
@@ -114,7 +115,7 @@ class Optimizer {
   // Adds the group's options under torch.optim's names, without learning rates.
   virtual void add_options(size_t group, state::Dict& options) const = 0;
 
-  // The weight decay of groups_[group], given that of the configuration.
+  // The weight decay of groups_[group] if the optimizer's is `configured`.
   double weight_decay_of(size_t group, double configured) const;
 
   std::vector<ParamGroup> groups_;

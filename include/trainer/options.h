@@ -52,7 +52,7 @@ struct DistributedSamplerOptions {
   Shards shards = Shards::kPad;
 };
 
-// How batches are prepared; their content does not depend on it.
+// How batches are prepared; the content of the batches does not depend on these options.
 struct LoadingOptions {
   int64_t num_workers = 1;  // number of threads; 0: the training thread prepares each batch when it needs it
   int64_t prefetch = 4;     // number of batches that are kept ready, at least one for each thread
@@ -113,7 +113,7 @@ struct WarmupOptions {
   double epochs = 0;  // instead of steps
   double start_factor = 0.01;
 
-  // The length in steps. A warm-up of epochs has at least one step.
+  // The length in steps. A warm-up that is given in epochs has at least one step.
   int64_t length(int64_t steps_per_epoch) const {
     return epochs == 0 ? steps : std::max<int64_t>(1, std::llround(epochs * static_cast<double>(steps_per_epoch)));
   }
@@ -143,8 +143,8 @@ struct PlanOptions {
   std::optional<int64_t> steps = {};
 };
 
-// Which ranks read the samples. kLocal: each rank its own. kScatter: the first rank of each group, which sends each of the others its part
-// of a batch. kBroadcast: the same, but every rank of the group receives all parts.
+// Which ranks read the samples. kLocal: each rank reads its own. kScatter: the first rank of each group (dataset.distribution_group_size)
+// reads, and sends each other rank of the group its part of a batch. kBroadcast: the same, but every rank of the group receives all parts.
 enum class Distribution { kLocal, kScatter, kBroadcast };
 
 struct ValidationOptions {

@@ -38,18 +38,18 @@ typedef struct trainer_image {
 enum { TRAINER_AVERAGED = 1 /* use the averaged parameters of a run with training.ema */ };
 
 /* Opens a checkpoint written by `trainer`. `device`: "cpu", "cuda", or null for the device of its experiment, which by default is the GPU
- * if there is one. A process that uses a GPU must open its first predictor on the GPU, before it uses LibTorch. `flags`: 0, or flags as
- * above. Release the predictor with trainer_predict_close(). */
+ * if there is one. A process that uses a GPU must open its first predictor on the GPU, before it uses LibTorch, because LibTorch searches
+ * for its CUDA libraries only once. `flags`: 0, or flags as above. Release the predictor with trainer_predict_close(). */
 trainer_predictor* trainer_predict_open(const char* checkpoint, const char* device, int flags, char* error, size_t error_size);
 
-/* `predictor` may be null. No other call may be using it. */
+/* `predictor` may be null. No other thread may use the predictor during or after this call. */
 void trainer_predict_close(trainer_predictor* predictor);
 
 /* The kind of the network's answer for an image. */
 enum {
   TRAINER_ONE_CLASS = 0,   /* the probabilities of exclusive classes; their sum is 1 */
   TRAINER_ANY_CLASSES = 1, /* an independent probability for each class (task multi_label) */
-  TRAINER_NUMBERS = 2      /* numbers (task regression); "class" and "probability" below refer to them */
+  TRAINER_NUMBERS = 2      /* numbers (task regression); below, "class" means one of these numbers, and "probability" its value */
 };
 int trainer_predict_kind(const trainer_predictor* predictor);
 

@@ -72,7 +72,7 @@ void register_layer(std::string name, std::string doc, std::function<models::Lay
   models::layer_registry().add<Options>(std::move(name), std::move(doc), std::move(make));
 }
 
-// `make` reads no samples (dataset.h).
+// `make` must not read samples; it may list folders and read small index files (DatasetRegistry in trainer/dataset.h).
 template <class Options>
 void register_dataset(std::string name, std::string doc, std::function<data::DatasetFactory(const Options&)> make) {
   datasets::dataset_registry().add<Options>(std::move(name), std::move(doc), std::move(make));

@@ -28,7 +28,7 @@ using List = std::vector<Tree>;
 // Items in the order in which they were added.
 class Dict {
  public:
-  // Defined in tree.cpp, because clang rejects these with the incomplete type Item.
+  // These functions are defined in tree.cpp, because clang rejects definitions in the class while the type Item is incomplete.
   Dict();
   ~Dict();
   Dict(const Dict& other);
@@ -94,7 +94,7 @@ class View {
   // `source`: the origin of the tree for messages, such as "runs/a/checkpoints/step_00000100.pt".
   View(const Tree& tree, std::string source);
 
-  // These require a dictionary.
+  // at(), find() and keys() require a dictionary.
   View at(const Key& key) const;
   std::optional<View> find(const Key& key) const;
   std::vector<Key> keys() const;

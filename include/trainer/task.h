@@ -160,7 +160,8 @@ class Task {
   // Empty if the setup can be trained.
   virtual std::vector<Mismatch> mismatches(const Setup& setup) const = 0;
   // Whether the task or its loss depends on statistics of the training targets and needs set_target_summary() before its first pass. Not
-  // for masks. Checkpoints contain the summary; programs that predict numbers multiply the outputs by its deviation and add its mean.
+  // supported for masks. Checkpoints contain the summary; programs that predict numbers multiply the outputs by its deviation and add its
+  // mean.
   virtual bool needs_target_summary() const { return loss_ != nullptr && loss_->needs_class_counts(); }
   // Returns a text for the log, which may be empty. `summary` is nullopt if an earlier version wrote the loaded checkpoint, which then has
   // no summary; the task then works without one.
@@ -189,8 +190,8 @@ class Task {
 using TaskRegistry = Registry<std::unique_ptr<Task>, std::unique_ptr<nn::Loss>>;
 TaskRegistry& task_registry();
 
-// A validation metric of the task classification; exactly one of the three functions must be set. `outputs` are [N, classes], `targets`
-// int64 [N].
+// A validation metric of the task classification. Set exactly one of `count` and `from_confusion` (or `from_calibration`, for internal
+// use). The arguments of `count` are outputs [N, classes] and targets int64 [N].
 struct ClassMetric {
   reporting::MetricInfo info;
   int64_t min_classes = 1;  // the metric does not exist for data sets with fewer classes

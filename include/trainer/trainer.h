@@ -76,7 +76,7 @@ struct TrainerOptions {
   std::vector<optim::ParameterGroupOptions> groups = {};
   bool decay_norm_and_bias = true;
   distributed::DataParallelOptions data_parallel = {.gradient_as_bucket_view = true};
-  amp::GradScalerOptions grad_scaler = {};  // used under float16
+  amp::GradScalerOptions grad_scaler = {};  // has an effect only with float16
   optim::WarmupOptions warmup = {};
   std::optional<optim::EmaOptions> ema = {};
   // The folder in which rank 0 saves checkpoints, last.pt and best.pt; empty: none are saved. Nothing else may write there.

@@ -87,12 +87,12 @@ class Picture {
   // Copies the window into separate memory, so that it is the whole image.
   void copy_window();
 
-  std::span<const uint8_t> file_;  // the file of view_, or of resized_ while a resize is delayed; empty: it is decoded
+  std::span<const uint8_t> file_;  // the file of view_, or of resized_ while a resize is delayed; empty: the image is decoded
   ImageView view_;                 // without pixels while a resize is delayed
   ImageView resized_;              // the image that is still to be resized to the size of view_
   Interpolation interpolation_ = Interpolation::kBilinear;  // of the delayed resize
   bool is_delayed_ = false;
-  bool has_values_ = false;      // instead of pixels
+  bool has_values_ = false;      // whether the image has values instead of 8-bit pixels
   ImageDecoding decoding_ = {};  // of file_
   uint8_t* owned_ = nullptr;     // the memory last allocated for pixels
   PictureMemory& memory_;
@@ -106,7 +106,7 @@ struct EpochSample {
   uint32_t occurrence = 0;  // number of earlier occurrences in the epoch; each occurrence is augmented differently
 };
 
-// A limit for sizes and offsets in pixels, far below the limit of int, which sums of them must not exceed.
+// A limit for sizes and offsets in pixels, small enough that sums of them are far below the limit of int.
 inline constexpr double kMaxPixels = 32768;
 
 // The size of every image at one position in the list of transforms.

@@ -13,7 +13,7 @@ namespace trainer::exported {
 enum class Outputs { kLogits, kAnswers, kBoth };
 
 // How the outputs of the network are converted to its answers: a softmax of the outputs divided by the temperature, a sigmoid, or numbers,
-// which are the outputs times `deviation` plus `mean`, or the unchanged outputs if these are empty.
+// which are the outputs times `deviation` plus `mean`, or the unchanged outputs if both vectors are empty.
 struct Answers {
   enum class Kind { kSoftmax, kSigmoid, kNumbers } kind = Kind::kSoftmax;
   double temperature = 1;
@@ -25,7 +25,7 @@ struct Interface {
   std::optional<Preprocessing> preprocessing = {};  // for uint8 images of any size; if not set, the input is that of the network
   Outputs outputs = Outputs::kLogits;
   Answers answers = {};
-  // The following members are used only for ONNX.
+  // The following members have an effect only on ONNX files.
   bool is_half = false;                    // whether to compute in float16; input and outputs keep their types
   std::optional<int64_t> batch_size = {};  // any if not set
   // Size of the images if there is `preprocessing`; any if not set.

@@ -142,7 +142,7 @@ std::string line_of(const exported::CropStep& step) {
   return fmt::format("    x = self.center_crop(x, {}, {})\n", step.height, step.width);
 }
 
-// Returns an expression of `logits`.
+// Returns TorchScript code that computes the answers from the variable `logits`.
 std::string code_of(const exported::Answers& answers) {
   using Kind = exported::Answers::Kind;
   if (answers.kind == Kind::kSoftmax) return fmt::format("torch.softmax(logits / {:#}, 1)", answers.temperature);

@@ -27,8 +27,8 @@ struct Description {
 std::vector<std::string> read_class_names(const state::Tree& file, const std::string& source);
 std::vector<std::string> read_target_names(const state::Tree& file, const std::string& source);
 std::vector<int64_t> read_sample_shape(const state::Tree& file, const std::string& source);
-// Returns how the files of the samples were decoded. If the checkpoint does not contain it, an earlier version wrote the checkpoint, and
-// the result is the decoding of that version.
+// Returns how the image files of the samples were decoded. If the checkpoint does not contain this, an earlier version wrote the
+// checkpoint, and the result is the decoding of that version.
 data::ImageDecoding read_decoding(const state::View& file);
 state::Dict tree_of(const data::ImageDecoding& decoding);
 // Sets the kind of targets from the name of a built-in task and the network's number of outputs.

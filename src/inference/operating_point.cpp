@@ -7,7 +7,7 @@ namespace trainer::inference {
 
 Decision decide(const OperatingPoint& point, std::span<const double> probabilities) {
   const auto& threshold = point.threshold;
-  // The outputs of the network may not be finite.
+  // The outputs of the network can be NaN or infinite.
   if (!std::ranges::all_of(probabilities, [](double value) { return std::isfinite(value); })) return {0, true};
   if (threshold && probabilities[static_cast<size_t>(threshold->label)] >= threshold->probability) return {threshold->label, false};
   int64_t best = -1;

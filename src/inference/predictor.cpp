@@ -92,8 +92,10 @@ Predictor::Predictor(const Description& description, const state::Tree& file, bo
   model_->eval();
   const auto& wanted = model_->input_shape();
   if (takes_shape(wanted, reader_.shape())) return;
-  throw UsageError(fmt::format("{}: model.name: {} takes samples of shape {}, but images have {} after dataset.validation_transforms",
-                               description.source, description.model.name, input_shape_text(wanted), input_shape_text(reader_.shape())));
+  throw UsageError(fmt::format(
+      "{}: model.name: {} takes samples of shape {}, but images have {} after dataset.validation_transforms; give a checkpoint whose "
+      "transforms fit its network",
+      description.source, description.model.name, input_shape_text(wanted), input_shape_text(reader_.shape())));
 }
 
 torch::Tensor Predictor::make_batch(int64_t num_images) const {
@@ -121,9 +123,9 @@ Outputs Predictor::compute(const torch::Tensor& images, bool with_features) {
   };
   const auto logits = task::average_over_views(images.to(placement_.device), tta_, forward);
   if (logits.dim() != 2 || logits.size(0) != images.size(0) || logits.size(1) != num_outputs()) {
-    throw UsageError(fmt::format("the network returns values of shape {}, but {} {} for each of {} images were expected",
-                                 fmt::join(logits.sizes(), "x"), num_outputs(), point_.kind == AnswerKind::kNumbers ? "numbers" : "classes",
-                                 images.size(0)));
+    throw UsageError(fmt::format(
+        "the network returns values of shape {}, but {} {} for each of {} images were expected; correct the network's forward()",
+        fmt::join(logits.sizes(), "x"), num_outputs(), point_.kind == AnswerKind::kNumbers ? "numbers" : "classes", images.size(0)));
   }
   outputs.answers = answers_of(point_, logits).cpu();
   return outputs;
@@ -189,7 +191,11 @@ ImageFileInput input_of_image_files(data::DatasetInfo samples, std::vector<Compo
   auto& mode = samples.decoding.mode;
   const bool is_readable = samples.is_image && samples.shape.size() == 3 &&
                            (samples.shape[0] == 1 || samples.shape[0] == 3 || samples.decoding.has_float_pixels());
-  if (!is_readable) throw UsageError("the network was not trained on grey or colour images, so images cannot be its input");
+  if (!is_readable) {
+    throw UsageError(
+        "image files cannot be the input, because the network was trained on samples that are not grey or RGB images; give a network "
+        "trained on images");
+  }
   if (mode == data::ImageMode::kRgb && samples.shape[0] == 1) mode = data::ImageMode::kGrey;
   if (samples.shape[1] != data::kAnySize) {
     const auto resize = fmt::format("[{{resize: {{size: [{}, {}]}}}}]", samples.shape[1], samples.shape[2]);

@@ -68,7 +68,7 @@ struct Prediction {
   std::vector<double> numbers = {};        // set if the network computes numbers
   std::vector<float> features = {};        // input of the last layer, if requested
   bool is_rejected = false;
-  std::string problem = {};  // why the file cannot be used; empty if it was used
+  std::string problem = {};  // why there are no results for the file; empty: there are
 };
 
 // The results of a network for a batch of images.

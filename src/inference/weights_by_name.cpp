@@ -281,8 +281,10 @@ InitReport init_model(const state::Tree& file, const std::string& source, bool s
   report.text += rows;
   if (!differences.empty()) report.text += "; skipped: " + differences;
   if (2 * num_fitting < num_tensors) {
-    report.warning = fmt::format("only {} of the {} tensors of the network are in {}; the others start with random values", num_fitting,
-                                 num_tensors, source);
+    report.warning = fmt::format(
+        "only {} of the {} tensors of the network fit {}; the others start with random values; if this is not intended, choose the model "
+        "for which the file was made",
+        num_fitting, num_tensors, source);
   }
   return report;
 }
@@ -307,8 +309,9 @@ InitReport init_all_but_head(const state::Tree& file, const std::string& source,
                     .warning = {}};
   report.text += rows;
   if (!head.empty()) {
-    report.text += fmt::format("; the last layer ({}) starts with random values, because it has {} outputs in this experiment",
-                               fmt::join(head, ", "), model.num_outputs());
+    report.text += fmt::format(
+        "; the last layer ({}) starts with random values, because it has {} outputs in this experiment and another number in the file",
+        fmt::join(head, ", "), model.num_outputs());
   }
   return report;
 }
@@ -321,8 +324,9 @@ void load_weights(const state::Tree& tree, const std::string& source, bool avera
   if (!averaged) return load_weights(tree, source, model);
   const state::View file(tree, source);
   const auto from = file.find("ema");
-  if (!from) file.fail("does not contain averaged parameters, which only a run with training.ema saves; omit --ema");
-  if (from->is_none()) from->fail("does not contain averaged parameters; train with training.ema, or omit --ema");
+  if (!from)
+    file.fail("does not contain averaged parameters, which only a run with training.ema saves; omit --ema (in C: TRAINER_AVERAGED)");
+  if (from->is_none()) from->fail("does not contain averaged parameters; train with training.ema, or omit --ema (in C: TRAINER_AVERAGED)");
   state::Dict weights;
   for (const auto& key : from->keys()) {
     if (key != state::Key("n_averaged")) weights.add(key, from->at(key).tensor());

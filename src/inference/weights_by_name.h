@@ -12,10 +12,10 @@
 namespace trainer::inference {
 
 // Loads parameters and buffers by name from a state_dict. The state_dict may be inside a dictionary, and its names may have prefixes such
-// as "module." of DistributedDataParallel, "model." of Lightning, or "_orig_mod." of torch.compile(); the dictionary and prefix that fit
-// best are used. Converts to the model's dtype. A num_batches_tracked may be missing, as in files written before PyTorch 0.4.1. If other
-// entries are missing, unexpected or have a different shape, throws CheckpointError that lists up to ten of each kind, and changes nothing.
-// `source`: the origin of `file`, for messages.
+// as "module." of DistributedDataParallel, "model." of Lightning, or "_orig_mod." of torch.compile(); the function chooses the dictionary
+// and the prefix that fit best. Converts to the model's dtype. A num_batches_tracked may be missing, as in files written before PyTorch
+// 0.4.1. If other entries are missing, unexpected or have a different shape, throws CheckpointError that lists up to ten of each kind, and
+// changes nothing. `source`: the origin of `file`, for messages.
 void load_weights(const state::Tree& file, const std::string& source, torch::nn::Module& model);
 
 // The same; if `averaged`, loads the moving averages, which only the checkpoint of a run with training.ema contains.
@@ -24,7 +24,7 @@ void load_weights(const state::Tree& file, const std::string& source, bool avera
 // Messages for the log.
 struct InitReport {
   std::string text;
-  std::string warning;  // set if most tensors of the model are not in the file
+  std::string warning;  // set if fewer than half of the model's tensors were loaded
 };
 
 // The name of the last layer, which computes the network's outputs: "fc" or "heads.head". Empty if none was found.

@@ -101,7 +101,7 @@ void BatchCounts::add() {
 
 void BatchNorm2d::count_batch() {
   if (!updates_statistics_) return;
-  // Without a momentum, the next batch needs the count.
+  // BatchCounts::add() counts later. Without a momentum, the weight of the next batch depends on the count, so the count must be exact now.
   if (current_counts != nullptr && options_.momentum) {
     auto& counts = current_counts->counts_;
     const auto is_this = [this](const torch::Tensor& count) { return count.is_same(num_batches_tracked); };

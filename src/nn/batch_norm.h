@@ -15,8 +15,8 @@
 
 namespace trainer::nn {
 
-// While an object exists, batches do not update the running statistics of the model's batch normalisations. Used for another pass over a
-// batch that the statistics already include.
+// While an object exists, batches do not update the running statistics of the model's batch normalisations. For another pass over a batch
+// that the statistics already include.
 class FrozenStatistics {
  public:
   explicit FrozenStatistics(const torch::nn::Module& model);
@@ -67,8 +67,7 @@ struct BatchStatistics {
 torch::Tensor merge_moments(const torch::Tensor& parts);
 
 // Computes the statistics of the group's joined batch from the moments [2C + 1] of this rank's part, and updates the running statistics.
-// Collective if `group` is not null. Throws UsageError on all ranks if a channel has fewer than two values; `input_sizes` is used in the
-// message.
+// Collective if `group` is not null. Throws UsageError on all ranks if a channel has fewer than two values; `input_sizes`: for the message.
 BatchStatistics join_statistics(const torch::Tensor& moments, const torch::Tensor& running_mean, const torch::Tensor& running_var,
                                 double batch_weight, double eps, const distributed::ProcessGroup* group, at::IntArrayRef input_sizes);
 

@@ -60,7 +60,7 @@ class LayerObserver {
 // Whether this thread has an observer.
 bool has_observer();
 
-// Every layer passes its output through this function.
+// Shows the output to this thread's observer, if there is one, and returns it. Every layer must pass its output through this function.
 torch::Tensor observed(const torch::nn::Module& layer, torch::Tensor output);
 
 }  // namespace trainer::nn

@@ -79,7 +79,7 @@ class ClassWeights {
     }
     if (const auto refusal = refusal_of_classes(outputs.size(1)); !refusal.empty()) throw UsageError(c10::str("loss.", key, ": ", refusal));
     if (used_.device() != outputs.device() || used_.scalar_type() != outputs.scalar_type()) {
-      // Steps that record gradients also use this tensor.
+      // Not an inference tensor, because steps that record gradients use it too.
       const torch::InferenceMode off(false);
       used_ = weights_.to(outputs.options());
     }
@@ -237,11 +237,12 @@ struct HuberOptions {
   double delta = 1.0;
 
   void describe(KeyTable& keys) {
-    keys.add("delta", delta,
-             {.min = 0.0,
-              .min_excluded = true,
-              .doc = "The difference above which the loss is linear. If the task normalises the targets, it is in units of their standard "
-                     "deviation."});
+    keys.add(
+        "delta", delta,
+        {.min = 0.0,
+         .min_excluded = true,
+         .doc = "The difference above which the loss is linear. If the task normalises the targets, the difference is in units of their "
+                "standard deviation."});
   }
 };
 

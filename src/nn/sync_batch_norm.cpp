@@ -79,7 +79,7 @@ Gradients differentiate(const torch::Tensor& dy, const torch::Tensor& x, const t
   if (!needs_input) return gradients;
   const torch::Tensor sums = at::stack({gradients.weight, gradients.bias}).to(torch::kFloat64);
   group.sum_in_rank_order({&sums, 1});
-  // dx = (dy − mean of dy − (x − mean) · invstd · mean of dy (x − mean) · invstd) · invstd · weight
+  // dx = (dy − mean(dy) − x̂ · mean(dy · x̂)) · invstd · weight, where x̂ = (x − mean) · invstd
   const torch::Tensor dy_scale = batch.invstd * weight;
   const torch::Tensor mean_scale = dy_scale.neg() / batch.count;
   gradients.input = scale_channels(x, batch.mean, mean_scale * batch.invstd * sums[0], mean_scale * sums[1], dtype);
@@ -101,7 +101,7 @@ torch::Tensor local_statistics(const torch::Tensor& x, double eps) {
   const int64_t num_channels = x.size(1);
   const torch::Dtype dtype = x.scalar_type() == torch::kFloat64 ? torch::kFloat64 : torch::kFloat32;
   const auto options = x.options().dtype(dtype);
-  // This rank has no samples.
+  // A rank without samples passes any finite mean and invstd, because the kernel that joins the parts multiplies them by the count 0.
   if (x.numel() == 0) return torch::cat({torch::ones({2 * num_channels}, options), torch::zeros({1}, options)});
   const auto [mean, invstd] = at::batch_norm_stats(x, eps);
   return torch::cat({mean, invstd, torch::full({1}, num_values(x), options)});
@@ -114,7 +114,8 @@ BatchStatistics join(const torch::Tensor& x, const LayerState& layer) {
   TORCH_CHECK(x.numel() > 0 || layer.group->rank() > 0, "the first rank's part of the batch is empty: ", x.sizes());
   const torch::Tensor all = layer.group->all_gather(local_statistics(x, layer.eps));
   const torch::Tensor counts = all.select(1, 2 * num_channels).contiguous();
-  // Two values on this rank are sufficient. Computing the sum over all ranks would require synchronizing with the device.
+  // Two values on this rank are sufficient. Only otherwise the sum over all ranks is needed, whose check requires synchronizing with the
+  // device.
   if (num_values(x) < 2) check_count(counts.sum().item<double>(), x.sizes(), *layer.group);
   const auto [mean, invstd] = at::batch_norm_gather_stats_with_counts(
       x, all.narrow(1, 0, num_channels), all.narrow(1, num_channels, num_channels), layer.running_mean, layer.running_var,

@@ -206,7 +206,7 @@ class ImageFolderTest(unittest.TestCase):
     @plants("The folder of a data set is missing, or has no class folders")
     def test_missing_folders(self, row):
         config = self.folder / "images.yaml"
-        remedy = "set dataset.root to the folder that contains train/ and val/, or one folder of images per class"
+        remedy = "set dataset.root to a folder that contains one folder of images per class, either directly or in train/ and val/"
         position = f"{config}:3:37: dataset.root"
         row.check(self, self.refuse(2, f"{position}: there is no folder {self.data}; {remedy}"), 2)
         self.data.mkdir()

@@ -68,7 +68,7 @@ WRONG = [
     (f"layers: [residual: [], {HEAD}]", "4:22: model.layers[0].residual.body: is empty; list some layers"),
     (f"layers: [repeat: {{times: 2, layers: []}}, {HEAD}]", "4:39: model.layers[0].repeat.layers: is empty; list some layers"),
     ("layers: [global_avg_pool, linear, linear]",
-     "4:11: model.layers: more than one `linear` has no `features`; set it in all layers but the output layer"),
+     "4:11: model.layers: more than one `linear` has no `features`; set `features` in all of them except the output layer"),
     (f"layers: [conv: {{channels: 1}}, transition, {HEAD}]", "4:33: model.layers[1].transition: halves the channels, but its input has only one; give the layer before it more channels"),
     (f"layers: [repeat: {{times: 63, layers: [concat: [identity, identity]]}}, {HEAD}]", "model.layers[0].repeat.layers[0].concat: has an output of …, which is too large; choose smaller sizes"),
     (f"layers: [repeat: {{times: 1000, layers: [repeat: {{times: 1000, layers: [relu]}}]}}, {HEAD}]",

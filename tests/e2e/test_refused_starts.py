@@ -104,7 +104,7 @@ class RefusedStartsTest(ProgramCase):
         ]
         of_the_run = [
             "warning: command line: training.accumulation_steps: an epoch has fewer than 3 micro-steps, so each epoch is one step of 2 micro-steps",
-            f"warning: command line: model.init_from: only 1 of the 4 tensors of the network are in {weights}; the others start with random values",
+            f"warning: command line: model.init_from: only 1 of the 4 tensors of the network fit {weights}; the others start with random values; if this is not intended, choose the model for which the file was made",
         ]
         shown = trainer("config", "show", *settings)
         self.assertEqual((shown.returncode, shown.err.splitlines()), (0, of_the_file))

@@ -172,7 +172,8 @@ std::string attention(const Arguments& arguments, Graph& graph) {
 }
 
 std::string mean(const Arguments& arguments, Graph& graph) {
-  if (arguments.size() != 4 || arguments.is_none(1) || !arguments.is_none(3)) arguments.refuse("over all dimensions or to another type");
+  if (arguments.size() != 4 || arguments.is_none(1) || !arguments.is_none(3))
+    arguments.refuse("over all dimensions or with another result type");
   return graph.add_node("ReduceMean", {arguments.tensor(0)},
                         {{"axes", arguments.integers(1)}, {"keepdims", int64_t{arguments.boolean(2)}}});
 }
@@ -253,7 +254,7 @@ std::string avg_pool2d(const Arguments& arguments, Graph& graph) {
                          {"count_include_pad", int64_t{arguments.boolean(5)}}});
 }
 
-// Returns a matrix [to, from] that computes the means over the parts of an axis used by adaptive_avg_pool.
+// Returns a matrix [to, from] that computes the means over the parts into which adaptive_avg_pool divides an axis.
 torch::Tensor pooling_matrix(int64_t from, int64_t to) {
   auto matrix = torch::zeros({to, from});
   for (int64_t i = 0; i < to; ++i) {
@@ -268,7 +269,7 @@ std::string adaptive_avg_pool2d(const Arguments& arguments, Graph& graph) {
   const auto size = arguments.integers(1);
   const auto shape = arguments.shape(0);
   if (size == Ints{1, 1}) return graph.add_node("GlobalAveragePool", {arguments.tensor(0)});
-  // ONNX has no operator for other sizes, so the means over rows and columns are computed by two matrix products.
+  // For output sizes other than 1 x 1, ONNX has no operator, so two matrix products compute the means over rows and columns.
   const auto rows = graph.add_constant(pooling_matrix(shape.at(2), size.at(0)));
   const auto columns = graph.add_constant(pooling_matrix(shape.at(3), size.at(1)).t());
   return graph.add_node("MatMul", {graph.add_node("MatMul", {rows, arguments.tensor(0)}), columns});

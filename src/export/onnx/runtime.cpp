@@ -38,7 +38,10 @@ const api::Base& load_runtime(const fs::path& runtime) {
   void* library = nullptr;
   if (!runtime.empty()) {
     library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) throw UsageError(fmt::format("--runtime {}: the library cannot be loaded: {}", file, ::dlerror()));
+    if (library == nullptr) {
+      throw UsageError(
+          fmt::format("--runtime {}: the library cannot be loaded: {}; give libonnxruntime.so of ONNX Runtime", file, ::dlerror()));
+    }
   }
   for (const char* name : {"libonnxruntime.so.1", "libonnxruntime.so"}) {
     if (library != nullptr) break;
@@ -128,7 +131,7 @@ class Network : public exported::ExportedNetwork {
     check(functions_->get_tensor_element_type(info.get(), &type));
     const auto dtype = dtype_of(type);
     if (!dtype)
-      throw Error(fmt::format("{}: its output {} does not consist of floating-point numbers; give a file with such an output",
+      throw Error(fmt::format("{}: its output {} does not consist of floating-point numbers; give a file with a floating-point output",
                               file_.string(), output_name_));
     void* data = nullptr;
     check(functions_->get_tensor_mutable_data(output.get(), &data));
@@ -188,9 +191,9 @@ class Network : public exported::ExportedNetwork {
     if (info != nullptr) check(functions_->get_tensor_element_type(info, &type));
     const auto dtype = dtype_of(type);
     if (!dtype) {
-      throw UsageError(
-          fmt::format("{}: its input {} consists neither of pixels (uint8) nor of floating-point numbers; give a file with such an input",
-                      file_.string(), input_name_));
+      throw UsageError(fmt::format(
+          "{}: its input {} consists neither of pixels (uint8) nor of floating-point numbers; give a file with an input of these types",
+          file_.string(), input_name_));
     }
     input_dtype_ = *dtype;
     input_shape_ = shape_of(info);

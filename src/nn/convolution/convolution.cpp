@@ -179,8 +179,8 @@ torch::Tensor sum_by_thread(const S* x, const S* dy, const Shape& shape, Tile ti
   return sums.view({num_parts, size});
 }
 
-// All threads transform a large block, then each thread sums at its own positions. Used for so many channels that a copy of the sums for
-// each thread would be large.
+// For so many channels that a copy of the sums for each thread would be large: all threads transform a large block, then each thread sums
+// at its own positions.
 template <class S, class T = Computed<S>>
 torch::Tensor sum_by_position(const S* x, const S* dy, const Shape& shape, Tile tile, const torch::TensorOptions& options) {
   constexpr int64_t kBlockBytes = 16 * 1024 * 1024;

@@ -28,11 +28,12 @@ using nn::HWY_NAMESPACE::WideTag;
 // Sixteen registers have room for 6 × 2 sums, two columns and a factor; thirty-two registers have room for 12 × 2 sums.
 constexpr int kMaxRows = HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64 ? 12 : 6;
 
-// The steps k of a product along one line: a(r, k) is `a_step` after a(r, k - 1), and b(k, j) is `b_step` after b(k - 1, j).
+// The summands k of a product that lie on one line: a(r, k) is `a_step` values after a(r, k - 1), and b(k, j) is `b_step` values after
+// b(k - 1, j).
 struct Line {
   int64_t count, a_step, b_step;
 };
-// Planes of lines of steps.
+// Summands in three nested loops: `planes.count` planes, in each `lines.count` lines, and on each line `steps.count` summands.
 struct Planes {
   Line planes, lines, steps;
 };

@@ -16,9 +16,9 @@
 
 namespace trainer::nn::convolution {
 
-// Rounding errors are relative to the largest values of a tile, not to the summands of an output. If these have similar magnitudes, the
-// errors of F(2×2, 3×3) equal those of the direct algorithm, and those of F(4×4, 3×3) are three to six times larger. An output near much
-// larger values loses more precision.
+// Rounding errors are proportional to the largest values of a tile, not to the summands of the output itself. If all values of a tile have
+// similar magnitudes, the errors of F(2×2, 3×3) are about as large as those of the direct algorithm, and those of F(4×4, 3×3) three to six
+// times larger. An output whose tile has much larger values loses more precision.
 enum class Tile : int64_t { k2 = 2, k4 = 4 };
 
 struct Shape {

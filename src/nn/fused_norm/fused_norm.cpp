@@ -20,7 +20,7 @@ constexpr auto kLayout = at::MemoryFormat::ChannelsLast;
 
 int64_t num_rows(const torch::Tensor& x) { return x.numel() / x.size(1); }
 
-// Rows are divided among the threads in the same way in each call, so that sums over them are bitwise the same.
+// Divides rows among the threads in the same way in each call, so that sums over the rows are bitwise the same.
 struct Parts {
   int64_t num_rows;
   int64_t num_parts;
@@ -200,7 +200,7 @@ class FusedNorm : public torch::autograd::Function<FusedNorm> {
       if (is_training) {
         auto sums = local_sums.clone();
         if (group) group->sum_in_rank_order({&sums, 1});
-        // dx = (dy - mean of dy - (x - mean) * invstd² * mean of dy (x - mean)) * invstd * weight
+        // dx = (dy - mean(dy) - (x - mean) * invstd² * mean(dy * (x - mean))) * invstd * weight
         const auto exact_scale = scale.to(torch::kFloat64);
         x_factor = -exact_scale * invstd.square() * sums[1] / count;
         constant = -exact_scale * sums[0] / count - x_factor * mean;

@@ -39,7 +39,7 @@ void moments_of(const S* x, int64_t num_rows, int64_t num_channels, double* mean
       auto sum = hn::Zero(tag);
       for (int64_t r = 0; r < count; ++r) sum = hn::Add(sum, load(tag, first + r * num_channels));
       const auto centre = hn::Mul(sum, hn::Set(tag, T(1) / static_cast<T>(count)));
-      // `centre` is rounded, so the differences from it do not add up to 0.
+      // `centre` is rounded, so the differences from it do not add up to 0; their sum `rest` corrects the mean and the squares.
       auto rest = hn::Zero(tag);
       auto square = hn::Zero(tag);
       for (int64_t r = 0; r < count; ++r) {

@@ -187,8 +187,7 @@ TEST_F(CsvTest, PathsReferToTheRootOrToTheFile) {
 TEST_F(CsvTest, MalformedTrainingFilesAreExplained) {
   EXPECT_EQ(what_is_wrong_with(""), "it lists no images; add a line path,label for each image");
   EXPECT_EQ(what_is_wrong_with("image,class\n\n"), "it lists no images; add a line path,label for each image");
-  EXPECT_EQ(what_is_wrong_with("1.jpg,a\n\n2.jpg\n"),
-            "line 3 has 1 field instead of path,label; put paths that contain commas in quotation marks");
+  EXPECT_EQ(what_is_wrong_with("1.jpg,a\n\n2.jpg\n"), "line 3 has 1 field instead of path,label; add the label after a comma");
   EXPECT_EQ(what_is_wrong_with("1.jpg,a\n2,b.jpg,a\n"),
             "line 2 has 3 fields instead of path,label; put paths that contain commas in quotation marks, or choose the column of the "
             "labels with dataset.columns");
@@ -222,8 +221,7 @@ TEST_F(CsvTest, MistakesInTheValidationFileAreErrors) {
                                                                  " does not have; correct it, or add training images of that class");
   write_validation("1.jpg\n");
   EXPECT_EQ(failure_of(factory(), data::Split::kValidation),
-            "dataset.validation: " + path("val.csv") +
-                ": line 1 has 1 field instead of path,label; put paths that contain commas in quotation marks");
+            "dataset.validation: " + path("val.csv") + ": line 1 has 1 field instead of path,label; add the label after a comma");
   EXPECT_EQ(open(factory())->size(), 2);
 }
 
@@ -268,9 +266,9 @@ TEST_F(CsvTest, OnlyOneFolderCanBeCopied) {
   options_.validation = path("lists/val.csv");
   write_bytes(options_.validation, "1.jpg,cat\n");
   const auto locate = [&] { factory().locate(*make_quiet_logger()); };
-  EXPECT_EQ(failure(locate), "dataset.stage_to: the paths in " + options_.train + " and " + options_.validation +
-                                 " refer to the folders of these files, and only one folder can be copied; make the paths of both relative "
-                                 "to one folder and set dataset.root to it, or remove dataset.stage_to");
+  EXPECT_EQ(failure(locate), "dataset.stage_to: " + options_.train + " and " + options_.validation +
+                                 " are in different folders, to which their paths are relative, but only one folder can be copied; make "
+                                 "the paths of both relative to one folder and set dataset.root to it, or remove dataset.stage_to");
   options_.train = path("missing.csv");
   EXPECT_EQ(failure(locate), "dataset.train: " + factory().missing);
 }
@@ -323,8 +321,7 @@ TEST_F(CsvTargetsTest, AColumnOfLabelsIsChosenByItsName) {
             "line 1 has no column \"kind\", only patient, label; correct that line or dataset.columns");
   EXPECT_EQ(problem_with("1.jpg,p1,cat\n"),
             "line 1 is an image, but dataset.columns needs a header with the names of the columns, such as path,cat,dog; add it");
-  EXPECT_EQ(problem_with("image,patient,kind\n1.jpg,p1\n"),
-            "line 2 has 2 fields, but the first line has 3; put fields that contain commas in quotation marks");
+  EXPECT_EQ(problem_with("image,patient,kind\n1.jpg,p1\n"), "line 2 has 2 fields, but the first line has 3; add the missing fields");
   EXPECT_EQ(problem_with("image,patient,kind\n1.jpg,p1,\n"), "line 2 has no label; add it");
   options_.columns = {"kind", "patient"};
   EXPECT_EQ(problem_with("image,patient,kind\n1.jpg,p1,cat\n"),

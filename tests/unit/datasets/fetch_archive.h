@@ -155,8 +155,8 @@ class FetchArchive : public ::testing::Test {
     }
     EXPECT_THAT(root_entries(), ::testing::IsEmpty());
     EXPECT_THAT(text, ::testing::AllOf(::testing::StartsWith("cannot download " + archive.url + ": "),
-                                       ::testing::EndsWith("; try again, or unpack that archive by hand so that " +
-                                                           (root() / "numbers").string() + " contains its files")));
+                                       ::testing::EndsWith("; try again, or unpack that archive by hand so that its files are in " +
+                                                           (root() / "numbers").string())));
     return text;
   }
 

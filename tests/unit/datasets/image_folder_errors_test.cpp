@@ -22,7 +22,8 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-constexpr auto kRootRemedy = "; set dataset.root to the folder that contains train/ and val/, or one folder of images per class";
+constexpr auto kRootRemedy =
+    "; set dataset.root to a folder that contains one folder of images per class, either directly or in train/ and val/";
 
 using ImageFolderErrorsTest = ImageFolderTest;
 

@@ -206,10 +206,10 @@ TEST(LmdbFormat, MalformedEntriesAreRefused) {
   };
   EXPECT_EQ(refusal_of(entry), "");
   EXPECT_EQ(refusal_of(entry.substr(0, 15)), "its entry is damaged: it has only 15 bytes");
-  EXPECT_EQ(refusal_of(entry + "p"), "it is damaged: its size does not match its pixels");
+  EXPECT_EQ(refusal_of(entry + "p"), "it is damaged: its number of bytes does not match its height, width and channels");
   auto wide = entry;
   wide[15] = '\x7f';
-  EXPECT_EQ(refusal_of(wide), "it is damaged: its size does not match its pixels");
+  EXPECT_EQ(refusal_of(wide), "it is damaged: its number of bytes does not match its height, width and channels");
   auto unknown = entry;
   unknown[4] = '\7';
   EXPECT_EQ(refusal_of(unknown), "it is damaged: its entry is of an unknown kind");

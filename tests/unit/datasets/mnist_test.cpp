@@ -75,7 +75,7 @@ class MnistTest : public FetchArchive {
     const auto text = failure();
     EXPECT_THAT(root_entries(), IsEmpty());
     const auto begin = "cannot download " + layout_.source.url + ": ";
-    const auto end = "; try again, or download its files by hand so that " + own().string() + " contains its files";
+    const auto end = "; try again, or download its files by hand into " + own().string();
     EXPECT_THAT(text, StartsWith(begin));
     EXPECT_THAT(text, EndsWith(end));
     return text.substr(begin.size(), text.size() - begin.size() - end.size());
@@ -160,7 +160,7 @@ TEST_F(MnistTest, DamagedFilesAreRefused) {
   EXPECT_EQ(failure_with(idx_header({0x803, 3, 28, 32})), "its images have 32 columns instead of 28");
   EXPECT_EQ(failure_with(idx_header({0x803, 0, 28, 28})), "it contains 0 items");
   EXPECT_EQ(failure_with(idx_images(3) + "x"), "it has more than the 2368 bytes of 3 items");
-  EXPECT_EQ(failure_with(idx_header({0x803, 0xffffffff, 28, 28})), "it has 16 bytes instead of the 3367254359296 of 4294967295 items");
+  EXPECT_EQ(failure_with(idx_header({0x803, 0xffffffff, 28, 28})), "it has 16 bytes instead of 3367254359296 bytes for 4294967295 items");
   write_bytes(images, idx_images(2));
   EXPECT_EQ(failure_in(labels), "it has 3 labels, but " + images.string() + " has 2 images");
   write_bytes(images, idx_images(3));

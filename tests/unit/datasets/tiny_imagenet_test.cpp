@@ -188,7 +188,7 @@ TEST_F(TinyImagenetTest, AFailedDownloadIsExplained) {
   archive_.url = server.url("/tiny.zip");
   EXPECT_THAT(failure_of(factory(), data::Split::kTrain),
               AllOf(StartsWith("cannot download " + archive_.url + ": the downloaded file has the MD5 sum "),
-                    HasSubstr("; try again, or unpack that archive by hand so that " + own().string() + " contains its files")));
+                    HasSubstr("; try again, or unpack that archive by hand so that its files are in " + own().string())));
   EXPECT_THAT(root_entries(), IsEmpty());
 }
 

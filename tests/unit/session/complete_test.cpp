@@ -94,8 +94,9 @@ TEST_F(CompleteFolder, WithoutTheFolderTheNumberOfClassesMustBeGiven) {
     resolved("{name: resnet18}", dataset);
     FAIL();
   } catch (const UsageError& error) {
-    EXPECT_EQ(error.what(), "x.yaml:3:37: dataset.root: there is no folder " + (folder_.path() / "missing").string() +
-                                "; set dataset.root to the folder that contains train/ and val/, or one folder of images per class");
+    EXPECT_EQ(error.what(),
+              "x.yaml:3:37: dataset.root: there is no folder " + (folder_.path() / "missing").string() +
+                  "; set dataset.root to a folder that contains one folder of images per class, either directly or in train/ and val/");
   }
   const auto file = resolved("{name: resnet18, num_classes: 7}", dataset);
   EXPECT_EQ(value_at(file, "model", "num_classes"), "7");
