@@ -33,8 +33,9 @@ void Experiment::check(Findings& findings) const {
   if (findings.are_readable({"lr_scheduler", "training"}) && training.epochs && warmup_epochs >= static_cast<double>(*training.epochs)) {
     findings.refuse(
         "lr_scheduler.warmup_epochs",
-        fmt::format("the warm-up of {} {} must be shorter than the training run (training.epochs = {}); shorten it or train longer",
-                    warmup_epochs, warmup_epochs == 1 ? "epoch" : "epochs", *training.epochs));
+        fmt::format(
+            "the warm-up of {} {} must be shorter than the training run (training.epochs = {}); shorten the warm-up or train longer",
+            warmup_epochs, warmup_epochs == 1 ? "epoch" : "epochs", *training.epochs));
   }
   if (findings.are_readable({"training", "validation"}) && training.early_stopping && validation.is_off()) {
     findings.refuse("training.early_stopping",

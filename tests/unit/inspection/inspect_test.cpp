@@ -173,7 +173,7 @@ TEST(Inspect, KnowsThePlanOfAStratifiedSplitWithoutFiles) {
     EXPECT_EQ(found.plan->samples_per_epoch, 45'000) << stratify;
   }
   const auto other_classes = inspect_text(kFile, {"dataloader.sampler.name=class_balanced", "model.num_classes=11"});
-  EXPECT_THAT(other_classes.notes, ElementsAre(HasSubstr("are skipped: the files of the data set do not exist")));
+  EXPECT_THAT(other_classes.notes, ElementsAre(HasSubstr("are unknown: the files of the data set do not exist")));
 }
 
 TEST(Inspect, AStepHasOneUpdateHoweverManyMicroSteps) {
