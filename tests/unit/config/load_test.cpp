@@ -310,7 +310,7 @@ TEST(Load, ContradictionsBetweenSections) {
       {"lr_scheduler: {warmup_epochs: 2.5}",
        "x.yaml:5:31: lr_scheduler.warmup_epochs: the warm-up of 2.5 epochs must be shorter than the training run (training.epochs = 2); "
        "shorten "
-       "it "
+       "the warm-up "
        "or train longer"},
       {"runtime: {dtype: float64}\namp: {enabled: true}",
        "x.yaml:6:16: amp.enabled: true contradicts runtime.dtype: float64, because autocast computes in 16 bits; remove one of them"},

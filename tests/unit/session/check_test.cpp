@@ -63,8 +63,8 @@ TEST(CheckComponents, RefusesContradictions) {
        "values or "
        "set nesterov to false"},
       {{"optimizer.nesterov=true", "optimizer.dampening=0.1"},
-       "command line: optimizer.nesterov: true needs momentum above 0 and dampening 0, but momentum is 0.9 and dampening 0.1; change those "
-       "or set nesterov to false"},
+       "command line: optimizer.nesterov: true needs momentum above 0 and dampening 0, but momentum is 0.9 and dampening 0.1; change these "
+       "values or set nesterov to false"},
       {{"optimizer={name: sam, lr: 0.1}", "training.accumulation_steps=2"},
        "command line: optimizer.name: sam processes each batch twice, so it cannot accumulate 2 micro-steps; set "
        "training.accumulation_steps: 1"},
@@ -73,7 +73,7 @@ TEST(CheckComponents, RefusesContradictions) {
       {{"lr_scheduler={name: cosine, warmup_epochs: 3}"},
        "command line: lr_scheduler.warmup_epochs: the warm-up of 3 epochs must be shorter than the training run (training.epochs = 3); "
        "shorten "
-       "it or train longer"},
+       "the warm-up or train longer"},
       {{"lr_scheduler={name: onecycle, warmup_epochs: 1}"},
        "command line: lr_scheduler.warmup_epochs: onecycle has its own warm-up; remove this key"},
       {{"lr_scheduler={name: multistep, milestones: [2, 1]}"},

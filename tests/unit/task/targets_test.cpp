@@ -77,7 +77,7 @@ TEST(Regression, TheLossComparesNormalisedTargets) {
   const auto task = make_regression(make_loss("mse"));
   EXPECT_TRUE(task->needs_target_summary());
   EXPECT_THAT(task->set_target_summary(data::TargetSummary{.num_samples = 3, .mean = {10, -1}, .deviation = {2, 4}}),
-              HasSubstr("mean 10, -1, deviation 2, 4"));
+              HasSubstr("mean 10, -1, standard deviation 2, 4"));
   const auto outputs = torch::tensor({{1.0, 0.5}, {0.0, 0.0}});
   const auto targets = torch::tensor({{12.0, 3.0}, {10.0, -1.0}});
   const auto pass = task->forward(model, outputs, targets);

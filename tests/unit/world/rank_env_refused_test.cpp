@@ -70,7 +70,7 @@ const std::vector<Refused> kRefused = {
     {{.init_method = "tcp://h:1?rank=0&rank=1"}, {}, "--init-method tcp://h:1?rank=0&rank=1: expected rank=R&world_size=W"},
     {{}, {{"OMPI_COMM_WORLD_RANK", "0"}}, "OMPI_COMM_WORLD_RANK=0 is set, but OMPI_COMM_WORLD_SIZE is not"},
     {{}, {{"PMI_SIZE", "2"}}, "PMI_SIZE=2 is set, but PMI_RANK is not"},
-    {{}, kMpich + Variables{{"PMI_RANK", "4"}}, "PMI_RANK=4 of PMI_SIZE=4"},
+    {{}, kMpich + Variables{{"PMI_RANK", "4"}}, "PMI_RANK=4 with PMI_SIZE=4"},
     {{}, {{"SLURM_STEP_ID", "0"}}, "SLURM_STEP_ID is set, but SLURM_PROCID and SLURM_NTASKS are not"},
     {{}, kStep + Variables{{"SLURM_PROCID", ""}}, "SLURM_STEP_NUM_TASKS=3 is set, but SLURM_PROCID is not"},
     {{},
