@@ -79,7 +79,8 @@ namespace {
 constexpr const char* kClasses = "classes";
 constexpr const char* kNumbers = "numbers";
 
-// The treatment of the EXIF orientation of files; earlier versions did not store it, and ignored the orientation.
+// Values of the key "exif_orientation": how the orientation of stored image files is treated. Earlier versions ignored the orientation,
+// and did not write this key.
 constexpr const char* kApply = "apply";
 constexpr const char* kIgnore = "ignore";
 

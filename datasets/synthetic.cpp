@@ -116,7 +116,7 @@ void SyntheticOptions::describe(KeyTable& keys) {
   });
   keys.refuse("labels", [this] {
     const bool has_labels = num_classes > 0 || labels == SyntheticLabels::kRandom;
-    return has_labels ? "" : "zero contradicts dataset.num_classes=0, because samples without classes have no labels; remove this key";
+    return has_labels ? "" : "the value zero needs classes, but dataset.num_classes is 0; remove this key";
   });
 }
 

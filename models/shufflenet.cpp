@@ -36,8 +36,8 @@ torch::Tensor shuffle_channels(const torch::Tensor& x) {
   return x.permute({0, 2, 3, 1}).unflatten(3, {2, half}).transpose(3, 4).flatten(3, 4).permute({0, 3, 1, 2});
 }
 
-// One half of the channels passes unchanged. With a stride, both halves of the output are computed from all input channels, and the first
-// half has its own depthwise convolution.
+// With stride 1, the first half of the channels passes unchanged, and the second half is convolved. With a larger stride, each half of the
+// output is computed from all input channels, with convolutions of its own.
 class ShuffleBlock : public torch::nn::Module {
  public:
   ShuffleBlock(int64_t in_channels, int64_t out_channels, int64_t stride, const nn::NormFactory& norm) : is_strided_(stride > 1) {

@@ -13,7 +13,7 @@
 
 namespace trainer {
 
-// The functions may be called by several threads at once.
+// Such a list. Its member functions may be called by several threads at once.
 class WrittenFiles {
  public:
   // Creates the file `list` with these names, relative to its folder, unless it exists, and flushes it to the disk. If it cannot be

@@ -15,7 +15,7 @@
 
 namespace trainer::checkpoint {
 
-// The result of a save.
+// How a save ended, also a failed one.
 struct Saved {
   int64_t step = 0;
   std::filesystem::path file;

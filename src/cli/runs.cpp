@@ -178,7 +178,9 @@ ExitCode runs(const std::vector<std::string>& args) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("KEY,KEY");
-  app.add_option("--sort", sort, "metric: the best first; or a key of the experiment files; default: the newest first")
+  app.add_option("--sort", sort,
+                 "order of the runs: metric (the best first), or a key of the experiment files (the smallest value first); default: the "
+                 "newest first")
       ->type_name("metric|KEY");
   auto* json = app.add_flag("--json", as_json, "print a JSON array");
   app.add_flag("--csv", as_csv, "print comma-separated values")->excludes(json);

@@ -56,7 +56,9 @@ void show(const config::Experiment& experiment, const ShowOptions& options) {
   const auto logger = make_console_logger();
   const auto [train, validation] = session::open_samples(experiment, *logger);
   const auto& dataset = train.dataset();
-  if (!dataset.info().is_image) throw UsageError(fmt::format("dataset.name: {} has no images to show", experiment.dataset.component.name));
+  if (!dataset.info().is_image)
+    throw UsageError(fmt::format("dataset.name: the samples of {} are not images, so they cannot be shown; choose a data set of images",
+                                 experiment.dataset.component.name));
   refuse_picture_over(dataset, options.output);
   if (validation) refuse_picture_over(validation->dataset(), options.output);
   data::ShardedSampler sampler(session::make_sampler(experiment, train), {});

@@ -46,7 +46,9 @@ Descriptor begin_output(const fs::path& output) {
   if (!fs::exists(marker)) {
     for (const char* name : {datasets::kPackedTrain, datasets::kPackedValidation}) {
       if (fs::exists(output / name)) {
-        throw UsageError(fmt::format("--output: {} exists already; name another folder, or remove this one", (output / name).string()));
+        throw UsageError(
+            fmt::format("--output {0}: {0}/{1} exists already; give another --output, or remove {0}/{1} if you no longer need it",
+                        output.string(), name));
       }
     }
   }

@@ -24,7 +24,7 @@ class Problems {
   bool is_readable(const std::string& section) const;
   // The same, but contradictions count too.
   bool is_consistent(const std::string& section) const;
-  // Throws one UsageError with a line for each problem, in the order of the files and then of the command line.
+  // Throws one UsageError with a line for each problem, sorted by file, line and column; those of the command line come last.
   void throw_if_any() const;
   // One line for each warning, in the same order.
   std::vector<std::string> warnings() const;

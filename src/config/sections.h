@@ -70,9 +70,10 @@ inline void describe(KeyTable& keys, config::SplitSection& section) {
   part.doc = "Fraction of the training samples that is kept for `trainer eval --split test` and not used in the run.";
   keys.add("test", section.test, part);
   keys.add("group", section.group,
-           {.doc = "A regular expression (ECMAScript) that is searched in an image's path below the data set's folder, such as "
-                   "\"^([^_]+)_\". Images with the same match are a group, which stays in one part; if the expression has parentheses, "
-                   "only the text in the first ones is compared. Empty: the groups are those of dataset.group_column of `csv`, or else "
+           {.doc = "A regular expression (ECMAScript) that is searched for in an image's path below the data set's folder, such as "
+                   "\"^([^_]+)_\". Images with the same match are a group, which stays in one part; if the expression has "
+                   "groups in parentheses, only the text that the first of these matches is compared. Empty: the groups are those of "
+                   "dataset.group_column of `csv`, or else "
                    "single images."});
   keys.add(
       "stratify", section.stratify,
@@ -153,8 +154,9 @@ struct DatasetSection {
     });
     keys.add_choice(
         "on_error", on_error, {{"fail", OnError::kFail}, {"skip", OnError::kSkip}},
-        {.doc = "For a sample that cannot be read or decoded: fail ends the run; skip omits the sample and logs its name and the reason. A "
-                "skipped sample adds nothing to its step, so the result does not depend on the number of ranks."});
+        {.doc =
+             "For a sample that cannot be read or decoded: fail ends the run; skip omits the sample and logs its name and the reason. A "
+             "step is averaged over the samples of all ranks together, so a skipped sample has the same effect with any number of ranks."});
     keys.add("stage_to", stage_to,
              {.doc = "A folder on a local disk of each host, such as ${TMPDIR}, to which the data set's folder is copied before training, "
                      "once for all processes of the host; the copy is verified, and removed after training. Empty: files are read from "

@@ -29,6 +29,8 @@ namespace {
 constexpr size_t kShortest = 16;
 constexpr size_t kLongest = 4096;
 constexpr std::string_view kWhiteSpace = " \t\r\n";
+constexpr const char* kFix =
+    "; start all ranks in the same way, either all with the same content of distributed.secret_file or all without it";
 
 [[noreturn]] void refuse(const std::filesystem::path& file, const std::string& reason) {
   throw UsageError(
@@ -113,16 +115,14 @@ void SecretCheck::announce() { write_kind(*open_store_, 0, own_); }
 std::string SecretCheck::find_difference(c10d::Store& sealed_store, const std::string& key_of_rank0) {
   if (!open_store_->check({kind_key(0)}) || sealed_store.check({key_of_rank0})) return "";
   write_kind(*open_store_, rank_, own_);
-  return describe_difference(rank_, own_, read_kind(*open_store_, 0)) +
-         "; start all ranks in the same way, either all with the same content of distributed.secret_file or all without it";
+  return describe_difference(rank_, own_, read_kind(*open_store_, 0)) + kFix;
 }
 
 void SecretCheck::report(const std::vector<int>& missing, Logger& logger) {
   for (const int rank : missing) {
     if (!open_store_->check({kind_key(rank)})) continue;
     const auto kind = read_kind(*open_store_, rank);
-    logger.warn("{}, so they cannot connect; start both with the same secret",
-                describe_difference(rank, kind.value_or(Source::kNone), own_));
+    logger.warn("{}, so they cannot connect{}", describe_difference(rank, kind.value_or(Source::kNone), own_), kFix);
   }
 }
 

@@ -14,7 +14,7 @@
 
 namespace trainer::inference {
 
-// The kind of a network's answer for an image.
+// What the outputs of a network for one image mean; it depends only on the targets of the data set.
 enum class AnswerKind {
   kClass,    // probabilities of classes, exactly one of which is correct: a softmax
   kClasses,  // a separate probability of each class: a sigmoid
@@ -55,8 +55,8 @@ Decision decide(const OperatingPoint& point, std::span<const double> probabiliti
 // The key of the operating point in a checkpoint: that of the parameters or, if `averaged`, of their moving averages.
 const char* operating_point_key(bool averaged);
 state::Dict tree_of(const OperatingPoint& point);
-// Reads the operating point from the checkpoint of a network for such samples. If there is none, outputs are not changed and thresholds are
-// 0.5. Throws CheckpointError.
+// Reads the operating point of the network of a checkpoint; `samples` describes its data. If the checkpoint holds no operating point, the
+// outputs are not changed and the thresholds are 0.5. Throws CheckpointError.
 OperatingPoint read_operating_point(const state::Tree& file, const std::string& source, bool averaged, const data::DatasetInfo& samples);
 
 // Converts the outputs of a network, [N, outputs] in a floating-point type, to probabilities or numbers, float64 [N, outputs].

@@ -104,8 +104,8 @@ bool is_foreign(std::string_view name) {
          std::ranges::any_of(kForeignPrefixes, [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
-// The ports are below the range of ephemeral ports, because a connection of a parallel run could otherwise get the port between the end of
-// this object and the use of its number.
+// The range from which FreePort draws. It is below that of ephemeral ports, because an outgoing connection of another program could
+// otherwise get the port between the end of the FreePort and the use of its number.
 constexpr int kFirstPort = 15000;
 constexpr int kLastPort = 32000;
 constexpr int kPortTries = 200;

@@ -112,7 +112,7 @@ class CommandsTest(ProgramCase):
                       picture)
         self.assertEqual(run.out, f"{picture}: the first 9 of 9 training images in epoch 0\n")
         run = trainer("data", "show", "--config", LINEAR, "--output", picture)
-        self.assertEqual((run.returncode, "has no images to show" in run.err), (2, True), run.err)
+        self.assertEqual((run.returncode, "are not images, so they cannot be shown" in run.err), (2, True), run.err)
 
     def test_data_download(self):
         # Existing files are not downloaded again: a download would fail, because these proxies do not exist.

@@ -272,7 +272,8 @@ class LmdbTest(unittest.TestCase):
         self.refuse(2, f"--output: {self.packed}/unfinished was not written by this program, which marks unfinished data sets with an empty file of this name; name another folder")
         (self.packed / "unfinished").unlink()
         self.pack()
-        self.refuse(2, f"--output: {self.packed}/train exists already; name another folder, or remove this one")
+        self.refuse(2, f"--output {self.packed}: {self.packed}/train exists already; give another --output, or remove {self.packed}/train "
+                    "if you no longer need it")
         (self.packed / "unfinished").touch()
         (self.packed / "val").mkdir()
         self.refuse(2, f"{self.packed}: this unfinished copy was begun with validation images, which image_folder does not have now; add them again, or "

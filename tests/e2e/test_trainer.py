@@ -228,7 +228,7 @@ class TrainerTest(ProgramCase):
         self.assertEqual(finite.err.splitlines()[-1], f"error: step {step} is finite in this repetition, but in the run {first} was not finite")
         nothing = trainer("replay", self.folder)
         self.assertEqual(nothing.returncode, 3)
-        self.assertIn(f"{self.folder}/step.json: there is no such file; use the folder named in the run's message", nothing.err)
+        self.assertIn(f"{self.folder}/step.json: there is no such file; give a folder in which a run saved a step, such as runs/my_run/non_finite/step_12", nothing.err)
 
     def test_training_begins_with_the_weights_of_a_file(self):
         weights = self.folder / "weights.safetensors"

@@ -139,7 +139,7 @@ void FailureDetector::exchange_until_finished() {
       changed_.wait_for(lock, interval_, [&] { return is_finished_ || (suspected_ && !failure_); });
     }
   } catch (const std::exception&) {
-    // The process that serves the store has exited; the launcher may report how.
+    // The process that serves the store has exited. Waits for up to one interval, because the launcher may report how it ended.
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, interval_, [&] { return is_finished_ || suspected_ || failure_; });
     if (is_finished_ || failure_) return;
@@ -239,7 +239,8 @@ void FailureDetector::diagnose_until_finished() {
     if (!failure_) {
       knowledge_.has_lost_connection = is_asked_;
       if (const auto found = diagnose(knowledge_, limits_, now)) suspect(describe(found->kind, found->rank, found->duration));
-      // The store does not answer, so the other ranks cannot be told.
+      // If the failure is still only suspected after this time, the store does not answer. The other ranks cannot be told, so nothing
+      // waits until they know.
       if (suspected_ && now - suspected_at_ > limits_.missed + kConfirmTimeout) {
         failure_ = suspected_;
         all_know_ = true;

@@ -97,9 +97,9 @@ std::string version_of(const std::filesystem::path& folder);
 // UsageError if it does not exist.
 std::vector<std::filesystem::path> find_runs(const std::filesystem::path& folder);
 
-// "vm, 2 x cpu"; empty if it is not known.
+// The hosts, and the number of ranks with the type of their device: "node1 and 3 more hosts, 16 x cuda". Empty if they are not known.
 std::string place_of(const RunRecord& run);
-// The current epoch, or the current step if the length of the run is set in steps: "3/100".
+// The current epoch, or the current step if the length of the run is set in steps: "3/100" or "step 3/100".
 std::string progress_of(const RunRecord& run);
 // "93.21%" for one of RunRecord::percentages, else "0.1234"; "-" for NaN.
 std::string format_metric(const RunRecord& run, const std::string& name, double value);

@@ -71,8 +71,9 @@ std::optional<Outputs> compute_outputs(RankContext& context, const NetworkFile& 
   }
   const auto num_bad = outputs.samples.logits.isfinite().all(1).logical_not().sum().item<int64_t>();
   if (num_bad > 0) {
-    throw UsageError(fmt::format("{}: the network's outputs for {} of {} images are not finite, so it cannot be calibrated", file.path(),
-                                 num_bad, result->measured.num_samples));
+    throw UsageError(fmt::format(
+        "{}: the network's outputs for {} of {} images are not finite, so it cannot be calibrated; choose an earlier checkpoint",
+        file.path(), num_bad, result->measured.num_samples));
   }
   return outputs;
 }

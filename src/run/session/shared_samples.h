@@ -10,9 +10,9 @@
 
 namespace trainer::session {
 
-// Collective: calls `open`, which opens samples, on each rank that reads them, first on one rank of each host, which downloads and copies
-// missing files. Sends the number and the shape of the samples to the other ranks, without the names of the classes, which only rank 0
-// needs. Throws the errors of `open`, and those of require_same_data().
+// Collective: calls `open` on each rank that reads samples: first on local rank 0 of each host, so that it downloads and copies missing
+// files, then on the others. Sends the description of the samples to the ranks that do not read, without the names of the classes, which
+// only rank 0 needs. Throws the errors of `open`, and those of require_same_data().
 engine::TrainingSamples open_together(RankContext& context, const std::function<engine::TrainingSamples()>& open);
 // The same for an evaluation, which opens only one set.
 engine::Samples open_together(RankContext& context, const std::function<engine::Samples()>& open);

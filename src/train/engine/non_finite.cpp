@@ -258,7 +258,8 @@ std::filesystem::path json_file(const std::filesystem::path& folder) { return fo
 std::filesystem::path model_file(const std::filesystem::path& folder) { return folder / "model.pt"; }
 
 [[noreturn]] void refuse(const std::filesystem::path& file, const std::string& reason) {
-  throw DataError(fmt::format("{}: {}; use the folder named in the run's message", file.string(), reason));
+  throw DataError(
+      fmt::format("{}: {}; give a folder in which a run saved a step, such as runs/my_run/non_finite/step_12", file.string(), reason));
 }
 
 }  // namespace

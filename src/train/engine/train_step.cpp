@@ -64,7 +64,8 @@ torch::Tensor NonFiniteGuard::found_inf() {
   const auto is_stopped = is_stopped_.to(torch::kFloat32);
   if (!scaler) return is_stopped;
   const auto skips = at::maximum(found, is_stopped);
-  // The GradScaler skips only this step and lowers the scale; the next loss is checked independently.
+  // A loss that is not finite, in a step that only the GradScaler skips: the meter forgets it, and finite_losses_ becomes 1 again, so that
+  // the next loss is not NaN because of this one.
   const auto is_lost = finite_losses_.isnan().logical_and(is_stopped_.logical_not());
   meter_.rewind_if(is_lost);
   finite_losses_.masked_fill_(is_lost, 1);

@@ -286,12 +286,12 @@ TEST(NonFinite, AnInvalidRecordIsRejected) {
   };
   const auto path = folder.path().string();
   EXPECT_EQ(message([&] { read_step(folder.path()); }),
-            path + "/step.json: there is no such file; use the folder named in the run's message");
+            path + "/step.json: there is no such file; give a folder in which a run saved a step, such as runs/my_run/non_finite/step_12");
   std::ofstream(folder.path() / "step.json") << "{\"step\": 3}";
   EXPECT_THAT(message([&] { read_step(folder.path()); }), StartsWith(path + "/step.json: not a record of a step ("));
   torch::nn::Linear model(2, 2);
   EXPECT_EQ(message([&] { read_model(folder.path(), *model); }),
-            path + "/model.pt: there is no such file; use the folder named in the run's message");
+            path + "/model.pt: there is no such file; give a folder in which a run saved a step, such as runs/my_run/non_finite/step_12");
   std::ofstream(folder.path() / "model.pt") << "no tensors";
   EXPECT_THAT(message([&] { read_model(folder.path(), *model); }), StartsWith(path + "/model.pt: not a state of this model ("));
 }

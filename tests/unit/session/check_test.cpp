@@ -132,8 +132,7 @@ TEST(CheckComponents, RefusesContradictions) {
       {{"dataset.num_targets=2"},
        "command line: dataset.num_targets: 2 contradicts dataset.num_classes=10; for targets that are numbers, set dataset.num_classes=0"},
       {{"dataset={name: synthetic, num_classes: 0, labels: zero}"},
-       "command line: dataset.labels: zero contradicts dataset.num_classes=0, because samples without classes have no labels; remove this "
-       "key"},
+       "command line: dataset.labels: the value zero needs classes, but dataset.num_classes is 0; remove this key"},
       {{"dataset={name: cifar10, root: \"\"}"}, "command line: dataset.root: it is empty; set it to a folder, or to . for the current one"},
       {{"dataset.train_transforms=[random_horizontal_flip]"},
        "command line: dataset.train_transforms[0]: transform random_horizontal_flip: this data set does not contain images; leave its list "
