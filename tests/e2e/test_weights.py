@@ -189,7 +189,7 @@ class WeightsTest(FolderCase):
         self.file.write_bytes(self.server.body[1:])
         run = self.trainer("weights", "verify")
         self.assertEqual(run.returncode, 3)
-        self.assertIn(f"bad: {self.file}\n     its SHA-256 checksum does not begin with {self.name[4:20]}; remove it, ", run.out)
+        self.assertIn(f"bad: {self.file}\n     its SHA-256 checksum does not begin with {self.name[4:20]}; remove the file, ", run.out)
 
     def test_a_damaged_file(self):
         self.assert_fetched(self.fetch())

@@ -49,7 +49,7 @@ class OneGpuTest(FakeGpuCase):
 
     def test_too_little_memory(self):
         run = self.start(*SMALL, variables={"FAKE_CUDA_MEMORY": str(30 << 20)})
-        self.assert_one_sentence(run, 1, "error: out of memory in step 0 at batch_size 8; lower dataloader.batch_size and raise ")
+        self.assert_one_sentence(run, 1, "error: out of memory in step 0 at batch_size 8; raise training.accumulation_steps, and unless ")
 
     def test_a_driver_that_is_too_old(self):
         run = self.fail(f"cudaGetDeviceCount:1:{OLD_DRIVER}")

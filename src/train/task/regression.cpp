@@ -151,8 +151,7 @@ class Regression : public Task {
     used_deviation_ = deviation_ = torch::tensor(summary.deviation, torch::kFloat64);
     constexpr size_t kMostShown = 2;
     if (summary.mean.size() > kMostShown) {
-      return fmt::format("targets are normalised: each of the {} numbers with its mean and standard deviation over {} training samples",
-                         summary.mean.size(), summary.num_samples);
+      return fmt::format("targets are normalised: {} numbers, over {} training samples", summary.mean.size(), summary.num_samples);
     }
     return fmt::format("targets are normalised: mean {:.6g}, standard deviation {:.6g}", fmt::join(summary.mean, ", "),
                        fmt::join(summary.deviation, ", "));
