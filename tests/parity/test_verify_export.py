@@ -209,7 +209,7 @@ class VerifyExportTest(unittest.TestCase):
         for description in ("{\"trainer\": \"0.1.0\"}", "{\"trainer\": \"1\", \"checkpoint_sha256\": \"\", \"input\": \"images\", \"outputs\": []}",
                             "{\"trainer\": \"1\", \"checkpoint_sha256\": \"\", \"input\": \"images\", \"outputs\": 3}"):
             torch.jit.save(torch.jit.load(script), script, _extra_files={"trainer.json": description})
-            self.assertIn("python.pt: its description does not state its input and outputs, because an earlier version of trainer export wrote it; export it again",
+            self.assertIn("python.pt: its description does not state its input and outputs, because an earlier version of trainer export wrote it; export the network again",
                           self.verify(script, "--data", self.images, code=2))
         file = self.folder / "python.onnx"
         network = onnx.load(self.export("tensor.onnx", "--input", "tensor"))
