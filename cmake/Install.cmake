@@ -7,8 +7,15 @@ install(CODE "
   execute_process(COMMAND \"${CMAKE_COMMAND}\" --build \"${CMAKE_BINARY_DIR}\" --target trainer trainer_predict_library COMMAND_ERROR_IS_FATAL ANY)")
 install(DIRECTORY configs DESTINATION "${CMAKE_INSTALL_DATADIR}/trainer")
 # OPTIONAL, because the container image is built without these folders.
-install(DIRECTORY scripts/kubernetes scripts/slurm DESTINATION "${CMAKE_INSTALL_DATADIR}/trainer" OPTIONAL)
-install(DIRECTORY docs DESTINATION "${CMAKE_INSTALL_DOCDIR}" OPTIONAL)
+install(DIRECTORY scripts/kubernetes scripts/mpi scripts/slurm DESTINATION "${CMAKE_INSTALL_DATADIR}/trainer" OPTIONAL)
+install(DIRECTORY docs examples DESTINATION "${CMAKE_INSTALL_DOCDIR}" OPTIONAL)
+# For the links of the documentation, which are those of the repository.
+install(CODE "
+  set(folder \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DOCDIR}\")
+  file(MAKE_DIRECTORY \"\${folder}\")
+  file(CREATE_LINK ../../trainer/configs \"\${folder}/configs\" SYMBOLIC)
+  file(CREATE_LINK ../../trainer \"\${folder}/scripts\" SYMBOLIC)
+  file(CREATE_LINK ../../../${CMAKE_INSTALL_INCLUDEDIR} \"\${folder}/include\" SYMBOLIC)")
 install(DIRECTORY datasets/cifar10_sample datasets/mnist_sample DESTINATION "${CMAKE_INSTALL_DATADIR}/trainer/datasets")
 install(FILES LICENSE THIRD_PARTY_NOTICES.md README.md CHANGELOG.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 

@@ -167,12 +167,12 @@ ImageSizes survey(const char* part, const data::Dataset& dataset, DatasetFacts& 
   return sizes;
 }
 
-std::string file_for(const fs::path& data, Logger& logger) {
+std::string file_for(const fs::path& data, bool may_use_weights, Logger& logger) {
   const auto warnings = make_console_logger();
   warnings->set_level(spdlog::level::warn);
   auto found = find_data(data, *warnings);
   const auto& train = *found.train;
-  DatasetFacts facts{.name = experiment_name(data), .section = found.section, .info = train.info()};
+  DatasetFacts facts{.name = experiment_name(data), .section = found.section, .info = train.info(), .may_use_weights = may_use_weights};
   for (int64_t i = 0; facts.info.has_labels() && i < train.size(); ++i) {
     const auto refusal = data::refusal_of_label(train.label(i), facts.info.num_classes);
     if (!refusal.empty()) throw DataError(fmt::format("{}: {}", train.describe(i), refusal));
@@ -251,17 +251,23 @@ ExitCode init(const std::vector<std::string>& args) {
       "trainer init");
   fs::path data;
   fs::path output = "experiment.yaml";
-  app.add_option("--data", data,
-                 "a folder with a folder of images for each class, or with train/ and val/ that hold such folders; a CSV file; or a folder "
-                 "with the files of a known data set; default: an experiment for CIFAR-10, which training downloads")
-      ->type_name("DIR");
+  bool without_weights = false;
+  auto* data_option =
+      app.add_option(
+             "--data", data,
+             "a folder with a folder of images for each class, or with train/ and val/ that hold such folders; a CSV file; or a folder "
+             "with the files of a known data set; default: an experiment for CIFAR-10, which training downloads")
+          ->type_name("DIR");
+  app.add_flag("--no-weights", without_weights,
+               "begin with random values, even for few images, instead of published weights, which training downloads")
+      ->needs(data_option);
   app.add_option("--output", output, "the file, which must not exist yet; default: experiment.yaml")->type_name("FILE");
   cli::parse(app, args);
   if (fs::exists(output)) refuse_existing(output);
   try_new_file(output);
 
   const auto logger = make_console_logger();
-  const auto text = data.empty() ? starting_file_without_data() : file_for(data, *logger);
+  const auto text = data.empty() ? starting_file_without_data() : file_for(data, !without_weights, *logger);
   const auto& registries = session::all_registries();
   config::load_text(text, output.string(), {}, registries);
   write_new_file(output, fmt::format("# yaml-language-server: $schema={}\n{}", kSchemaName, text));
@@ -532,7 +538,7 @@ ImagePreparation choose_preparation(const DatasetFacts& facts) {
 bool begins_with_weights(const DatasetFacts& facts, const ImagePreparation& preparation) {
   // Enough images to train without published weights.
   constexpr int64_t kManyImages = 100'000;
-  return preparation.size >= 128 && facts.info.shape.front() == 3 && num_train_images(facts) < kManyImages;
+  return facts.may_use_weights && preparation.size >= 128 && facts.info.shape.front() == 3 && num_train_images(facts) < kManyImages;
 }
 
 std::string starting_file(const DatasetFacts& facts, const ImagePreparation& preparation, const PixelStatistics& pixels) {
@@ -556,9 +562,11 @@ std::string starting_file(const DatasetFacts& facts, const ImagePreparation& pre
             "enough.\n"
             "# At first, only the last layer is trained, which is new for these classes; see training.unfreeze_after. `trainer weights "
             "list`\n"
-            "# shows other networks. configs/imagefolder.yaml trains without such weights."
-          : "# There are enough images to train the network from random weights. `weights: default` begins with weights trained on "
-            "ImageNet.";
+            "# shows other networks. `trainer init --no-weights` writes a file without weights."
+      : facts.may_use_weights
+          ? "# There are enough images to train the network from random weights. `weights: default` begins with weights trained on "
+            "ImageNet."
+          : "# The network begins with random weights. `weights: default` begins with weights trained on ImageNet, and needs fewer images.";
   const bool decodes = facts.info.shape[1] == data::kAnySize;
   auto text = std::string(kBeginning);
   text += fmt::format("experiment: {:<36} # the run directory is runs/{}\n\n", facts.name, facts.name);

@@ -21,6 +21,7 @@ struct DatasetFacts {
   ImageSizes sizes = {};                       // of a sample of the training images, which has at least one
   int64_t num_read = 0;                        // number of images in that sample and in a sample of the validation images
   int64_t num_unreadable = 0;                  // of these num_read images
+  bool may_use_weights = true;                 // whether training may download published weights for the network
 };
 
 // How the images are prepared: the lines of the two lists of transforms, without normalize.

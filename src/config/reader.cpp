@@ -186,7 +186,9 @@ void read_value(const Node& node, const Key& key, const std::string& path, Probl
     read_components(node, key, path, problems);
   } else if (key.read) {
     if (const auto expected = key.read(node)) {
-      problems.add(node.position, path, fmt::format("expected {}, got {}{}", *expected, shown(node), number_hint(node, key.type)));
+      const bool is_empty_by_default = key.type == "text" && !key.required && key.write().text.empty();
+      const auto hint = is_empty_by_default && node.kind == Node::Kind::kNull ? "; write \"\" for none" : number_hint(node, key.type);
+      problems.add(node.position, path, fmt::format("expected {}, got {}{}", *expected, shown(node), hint));
     }
   }
 }

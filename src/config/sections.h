@@ -44,6 +44,11 @@ struct ModelSection {
                      "[conv1, layer1]; [backbone] stands for all layers except the last. Batch normalisation in these layers uses its "
                      "running statistics in training too, and does not change them. `trainer validate` prints all names.",
               .may_be_empty = false});
+    keys.warn("freeze", [this] {
+      return !freeze.empty() && weights.empty() && init_from.empty()
+                 ? "the frozen layers keep their random initial values; set model.weights or model.init_from, or remove this key"
+                 : "";
+    });
   }
 };
 

@@ -101,6 +101,14 @@ class InstallTest(unittest.TestCase):
         for file in ("trainer/slurm/train.sbatch", "trainer/kubernetes/job.yaml", "doc/trainer/docs/running.md", "bash-completion/completions/trainer", "zsh/vendor-completions/_trainer", "fish/vendor_completions.d/trainer.fish",
                      "man/man1/trainer.1", "man/man1/trainer-launch.1"):
             self.assertTrue((prefix / "share" / file).exists(), file)
+        self.assertEqual(self.dead_links(prefix / "share/doc/trainer"), {"bench/README.md", "tests/parity/test_own_loop.py", ".github/workflows/release.yml"})
+
+    @staticmethod
+    def dead_links(folder):
+        """The links of the pages in the folder to files that are not installed."""
+        links = {os.path.normpath(page.parent / link) for page in [*folder.glob("*.md"), *folder.glob("docs/*.md")]
+                 for link in re.findall(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)", page.read_text()) if ":" not in link}
+        return {os.path.relpath(link, folder) for link in links if not os.path.exists(link)}
 
 
 if __name__ == "__main__":

@@ -51,7 +51,8 @@ class ValidateTest(unittest.TestCase):
     def test_frozen_layers(self):
         frozen = ["dataset.root=nowhere", "model.freeze=[conv1, bn1, layer1, layer2, layer3, layer4.0, layer4.1.conv1]"]
         run = validate("--config", DDP, *frozen, "--json")
-        self.assertEqual((run.returncode, run.stderr), (0, ""))
+        warning = "the frozen layers keep their random initial values; set model.weights or model.init_from, or remove this key"
+        self.assertEqual((run.returncode, run.stderr), (0, f"warning: command line: model.freeze: {warning}\n"))
         found = json.loads(run.stdout)
         trained = 512 + 512 + 512 * 512 * 9 + 512 + 512 + 512 * 10 + 10
         self.assertEqual((found["model"]["parameters"], found["model"]["trained_parameters"]), (11173962, trained))

@@ -92,8 +92,10 @@ fs::path fetch_weights(const WeightsSource& source, Logger& logger) {
   } catch (const Error&) {
     throw;
   } catch (const std::runtime_error& reason) {
-    throw DataError(fmt::format("cannot download {}: {}; try again, or download it on another host and copy it to {}", source.url,
-                                reason.what(), target.string()));
+    throw DataError(
+        fmt::format("cannot download {}: {}; try again, or download it on another host and copy it to {}; `trainer init "
+                    "--no-weights` writes an experiment file without weights",
+                    source.url, reason.what(), target.string()));
   }
   return target;
 }

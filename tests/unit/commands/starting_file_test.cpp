@@ -10,6 +10,7 @@ namespace trainer::commands {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 
 DatasetFacts photos(std::vector<int64_t> images_per_class, std::vector<ImageSize> sizes) {
@@ -58,6 +59,12 @@ TEST(StartingFile, ForPhotos) {
   const auto experiment = load(text);
   EXPECT_EQ(experiment.training.epochs, 30);
   EXPECT_EQ(experiment.training.unfreeze_after, 2);
+
+  facts.may_use_weights = false;
+  const auto without_weights = load(file_for(facts));
+  EXPECT_EQ(without_weights.model.weights, "");
+  EXPECT_THAT(without_weights.model.freeze, IsEmpty());
+  EXPECT_EQ(without_weights.training.unfreeze_after, std::nullopt);
   EXPECT_EQ(experiment.dataset.train_transforms.size(), 3U);
 }
 

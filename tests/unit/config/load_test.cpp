@@ -137,6 +137,7 @@ TEST(Load, AMissingValueIsReportedAtItsKey) {
   EXPECT_EQ(error("model:\n  num_classes:\n", ""), "x.yaml:3:3: model.name: missing, and has no default; expected net | bare");
   EXPECT_EQ(error("model: {name: net}\n", "seed:\n\n"), "x.yaml:5:1: seed: expected an integer >= 0, got null");
   EXPECT_EQ(error("model:\n  name: net\n  num_classes:\n", ""), "x.yaml:4:3: model.num_classes: expected an integer >= 1, got null");
+  EXPECT_EQ(error("model: {name: net, weights: null}\n", ""), "x.yaml:2:20: model.weights: expected text, got null; write \"\" for none");
 }
 
 TEST(Load, AKeyOfAnotherComponentIsNamedAsSuch) {

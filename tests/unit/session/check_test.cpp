@@ -275,7 +275,7 @@ TEST(CheckComponents, OnlyAFolderCanBeCopied) {
             "command line: dataset.stage_to: synthetic has no folder that could be copied; remove this key");
 }
 
-TEST(CheckComponents, WarnsOfWhatIsHardlyMeant) {
+TEST(CheckComponents, WarnsOfWhatIsProbablyUnintended) {
   const std::string images = "dataset={name: cifar10, root: data, train_transforms: ";
   const std::vector<Finding> findings = {
       {{images + "[{normalize: {mean: [125, 123, 114], std: [63, 62, 67]}}]}"},
@@ -285,6 +285,9 @@ TEST(CheckComponents, WarnsOfWhatIsHardlyMeant) {
       {{images + "[{random_crop: {size: 32, padding: 40}}]}"},
        "command line: dataset.train_transforms[0]: transform random_crop: padding 40 is not smaller than the image, which has 32 x 32 "
        "pixels, so a crop may contain little or nothing of the image; choose less padding"},
+      {{"model={name: demo_conv, freeze: [conv]}"},
+       "command line: model.freeze: the frozen layers keep their random initial values; set model.weights or model.init_from, or remove "
+       "this key"},
       {{"lr_scheduler={name: multistep, milestones: [1, 5]}"},
        "command line: lr_scheduler.milestones: epoch 5 is not reached in 3 epochs of training; remove it, or raise training.epochs"},
       {{"checkpoint={monitor: validation/loss, mode: max}"},
