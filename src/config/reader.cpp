@@ -29,10 +29,12 @@ std::string with_hint(std::string text, const std::string& name, const std::vect
   return near.empty() ? text : text + fmt::format("; did you mean \"{}\"?", near);
 }
 
-// For a number that cannot be used because of its notation or size: the end of the message, which says why. Empty for other values.
-std::string number_hint(const Node& node, const std::string& type) {
-  const bool is_integer = type.find("integer") != std::string::npos;
-  const bool is_number = is_integer || type.find("number") != std::string::npos;
+// The end of the message about a value that the key does not accept: for a number, why its notation or size is wrong, and for null, how to
+// write an empty text. Empty for other values.
+std::string hint_for(const Node& node, const Key& key) {
+  if (node.kind == Node::Kind::kNull && key.type == "text" && !key.required && key.write().text.empty()) return "; write \"\" for none";
+  const bool is_integer = key.type.find("integer") != std::string::npos;
+  const bool is_number = is_integer || key.type.find("number") != std::string::npos;
   if (!is_number || node.kind != Node::Kind::kScalar || node.quoted) return "";
   const bool is_negative = node.text.starts_with('-');
   const auto text = std::string_view(node.text).substr(is_negative || node.text.starts_with('+') ? 1 : 0);
@@ -186,9 +188,7 @@ void read_value(const Node& node, const Key& key, const std::string& path, Probl
     read_components(node, key, path, problems);
   } else if (key.read) {
     if (const auto expected = key.read(node)) {
-      const bool is_empty_by_default = key.type == "text" && !key.required && key.write().text.empty();
-      const auto hint = is_empty_by_default && node.kind == Node::Kind::kNull ? "; write \"\" for none" : number_hint(node, key.type);
-      problems.add(node.position, path, fmt::format("expected {}, got {}{}", *expected, shown(node), hint));
+      problems.add(node.position, path, fmt::format("expected {}, got {}{}", *expected, shown(node), hint_for(node, key)));
     }
   }
 }

@@ -276,17 +276,24 @@ std::optional<Tile> fastest_tile(const torch::Tensor& x, const torch::Tensor& we
   return std::nullopt;
 }
 
-torch::Tensor convolve(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, Tile tile) {
+namespace {
+
+void check_supported(const torch::Tensor& x, const torch::Tensor& weight) {
   TORCH_CHECK(supports(x, weight), "the Winograd convolution does not support an input of shape ", x.sizes(), " with a weight of shape ",
               weight.sizes());
+}
+
+}  // namespace
+
+torch::Tensor convolve(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, Tile tile) {
+  check_supported(x, weight);
   // An autograd function does not accept undefined tensors.
   const auto given = bias.defined() ? std::optional(bias) : std::nullopt;
   return Convolution::apply(x.contiguous(kLayout), weight.contiguous(kLayout), given, static_cast<int64_t>(tile));
 }
 
 torch::Tensor convolve_without_gradients(const torch::Tensor& x, const torch::Tensor& weight, const Addends& addends, Tile tile) {
-  TORCH_CHECK(supports(x, weight), "the Winograd convolution does not support an input of shape ", x.sizes(), " with a weight of shape ",
-              weight.sizes());
+  check_supported(x, weight);
   const torch::NoGradGuard no_grad;
   const Addends dense{addends.bias, addends.residual.defined() ? addends.residual.to(x.scalar_type()).contiguous(kLayout) : torch::Tensor(),
                       addends.relu};

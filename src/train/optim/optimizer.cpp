@@ -50,6 +50,20 @@ std::vector<bool> have_nonzero(const std::vector<torch::Tensor>& tensors) {
 
 namespace {
 
+void check_num_groups(const state::View& param_groups, size_t num_groups) {
+  const auto num_stored = param_groups.elements().size();
+  if (num_stored == num_groups) return;
+  param_groups.fail(fmt::format("has {}, but the optimizer has {}; use the groups of the run that saved this state",
+                                counted(num_stored, "group of parameters", "groups of parameters"), num_groups));
+}
+
+void check_num_params(const state::View& params, size_t num_params) {
+  const auto num_stored = params.elements().size();
+  if (num_stored == num_params) return;
+  params.fail(fmt::format("has {}, but the optimizer has {} in this group; use the groups of the run that saved this state",
+                          counted(num_stored, "parameter"), num_params));
+}
+
 // The numbers of the layers of a network, from 0, as defined at group_parameters().
 class LayerNumbers {
  public:
@@ -208,19 +222,13 @@ state::Tree Optimizer::state(double lr, const state::Dict& scheduler_options) co
 }
 
 void Optimizer::check_groups(const state::View& param_groups) const {
+  check_num_groups(param_groups, groups_.size());
   const auto elements = param_groups.elements();
-  if (elements.size() != groups_.size()) {
-    param_groups.fail(fmt::format("has {}, but the optimizer has {}; use the groups of the run that saved this state",
-                                  counted(elements.size(), "group of parameters", "groups of parameters"), groups_.size()));
-  }
   int64_t number = 0;
   for (size_t group = 0; group < groups_.size(); ++group) {
     const auto params = elements[group].at("params");
     const auto numbers = params.elements();
-    if (numbers.size() != groups_[group].params.size()) {
-      params.fail(fmt::format("has {}, but the optimizer has {} in this group; use the groups of the run that saved this state",
-                              counted(numbers.size(), "parameter"), groups_[group].params.size()));
-    }
+    check_num_params(params, groups_[group].params.size());
     for (const auto& element : numbers) {
       if (element.integer() != number)
         element.fail(fmt::format("is {} instead of {}, but parameters must be numbered in order", element.integer(), number));
@@ -402,22 +410,15 @@ state::Tree state_of(torch::optim::Optimizer& optimizer) {
 void load_state_of(torch::optim::Optimizer& optimizer, const state::View& view) {
   const auto format = format_of(optimizer);
   const auto states = view.at("state");
+  check_num_groups(view.at("param_groups"), optimizer.param_groups().size());
   const auto groups = view.at("param_groups").elements();
   auto& own = optimizer.param_groups();
-  if (groups.size() != own.size()) {
-    view.at("param_groups")
-        .fail(fmt::format("has {}, but the optimizer has {}; use the groups of the run that saved this state",
-                          counted(groups.size(), "group of parameters", "groups of parameters"), own.size()));
-  }
   const torch::NoGradGuard no_grad;
   int64_t number = 0;
   for (size_t i = 0; i < own.size(); ++i) {
     const auto params = groups[i].at("params");
     const auto& parameters = own[i].params();
-    if (params.elements().size() != parameters.size()) {
-      params.fail(fmt::format("has {}, but the optimizer has {} in this group; use the groups of the run that saved this state",
-                              counted(params.elements().size(), "parameter"), parameters.size()));
-    }
+    check_num_params(params, parameters.size());
     own[i].options().set_lr(groups[i].at("lr").number());
     for (const auto& parameter : parameters) {
       const auto stored = states.find(number++);
