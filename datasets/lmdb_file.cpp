@@ -624,14 +624,27 @@ std::string describe(const PackOptions& options) {
   return fmt::format("{} and {}", options.raw ? "--raw" : "no --raw", resize);
 }
 
+// "images of 3 x 32 x 32", or for images of different sizes "images of 3 x any x any".
+std::string shape_text(const data::DatasetInfo& samples) {
+  std::vector<std::string> sizes;
+  for (const auto size : samples.shape) sizes.push_back(size == data::kAnySize ? "any" : std::to_string(size));
+  return "images of " + join(sizes, " x ");
+}
+
+std::string decoding_text(const data::ImageDecoding& decoding) {
+  const auto maximum = decoding.mode == data::ImageMode::kRaw ? fmt::format(" of up to {:g}", decoding.maximum) : "";
+  return fmt::format("dataset.mode: {}{}, dataset.exif_orientation: {}", data::name_of(decoding.mode), maximum,
+                     decoding.is_turned_upright ? kApply : kIgnore);
+}
+
 // The first change since the packing began, as the old and the new value; empty: no change.
 std::pair<std::string, std::string> difference(const PackInfo& before, const PackInfo& now) {
   if (before.version != now.version)
     return {fmt::format("version {} of the format", before.version), fmt::format("version {}", now.version)};
   if (before.source != now.source) return {"dataset.name: " + before.source, now.source};
   if (before.options != now.options) return {describe(before.options), describe(now.options)};
-  if (before.samples.shape != now.samples.shape) return {"images of another shape", "images of the present shape"};
-  if (before.samples.decoding != now.samples.decoding) return {"another dataset.mode or dataset.exif_orientation", "the present one"};
+  if (before.samples.shape != now.samples.shape) return {shape_text(before.samples), shape_text(now.samples)};
+  if (before.samples.decoding != now.samples.decoding) return {decoding_text(before.samples.decoding), decoding_text(now.samples.decoding)};
   const auto num_classes = [](const PackInfo& info) { return counted(info.samples.num_classes, "class", "classes"); };
   if (before.samples.num_classes != now.samples.num_classes) return {num_classes(before), num_classes(now)};
   const auto targets = [](const data::DatasetInfo& info) { return std::tuple(info.is_multi_label, info.num_targets, info.target_names); };

@@ -127,8 +127,8 @@ void add_convnext(LayerRegistry& registry) {
 }
 
 void add_convnext(ModelRegistry& registry) {
-  add_convnext_of<ConvNextOptions<0.1>>(registry, "convnext_tiny", "torchvision's convnext_tiny, 27.8 million parameters.", {3, 3, 9, 3});
-  add_convnext_of<ConvNextOptions<0.4>>(registry, "convnext_small", "torchvision's convnext_small, 49.5 million parameters.",
+  add_convnext_of<ConvNextOptions<0.1>>(registry, "convnext_tiny", "torchvision's convnext_tiny, 28.6 million parameters.", {3, 3, 9, 3});
+  add_convnext_of<ConvNextOptions<0.4>>(registry, "convnext_small", "torchvision's convnext_small, 50.2 million parameters.",
                                         {3, 3, 27, 3});
 }
 

@@ -142,8 +142,8 @@ void add_densenet(ModelRegistry& registry) {
       return std::make_shared<DenseNet>(layers_per_block, options, context);
     });
   };
-  add("densenet121", "torchvision's densenet121, 7.0 million parameters.", {6, 12, 24, 16});
-  add("densenet169", "torchvision's densenet169, 12.5 million parameters.", {6, 12, 32, 32});
+  add("densenet121", "torchvision's densenet121, 8.0 million parameters.", {6, 12, 24, 16});
+  add("densenet169", "torchvision's densenet169, 14.1 million parameters.", {6, 12, 32, 32});
 }
 
 }  // namespace trainer::models

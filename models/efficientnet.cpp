@@ -120,15 +120,15 @@ void add_efficientnet(LayerRegistry& registry) {
 }
 
 void add_efficientnet(ModelRegistry& registry) {
-  add_efficientnet_of<DropPathOptions<0.2, 0.2>>(registry, "efficientnet_b0", "torchvision's efficientnet_b0, 4.0 million parameters.",
+  add_efficientnet_of<DropPathOptions<0.2, 0.2>>(registry, "efficientnet_b0", "torchvision's efficientnet_b0, 5.3 million parameters.",
                                                  scaled_b0(1.0, 1.0));
-  add_efficientnet_of<DropPathOptions<0.2, 0.2>>(registry, "efficientnet_b1", "torchvision's efficientnet_b1, 6.5 million parameters.",
+  add_efficientnet_of<DropPathOptions<0.2, 0.2>>(registry, "efficientnet_b1", "torchvision's efficientnet_b1, 7.8 million parameters.",
                                                  scaled_b0(1.0, 1.1));
-  add_efficientnet_of<DropPathOptions<0.3, 0.2>>(registry, "efficientnet_b2", "torchvision's efficientnet_b2, 7.7 million parameters.",
+  add_efficientnet_of<DropPathOptions<0.3, 0.2>>(registry, "efficientnet_b2", "torchvision's efficientnet_b2, 9.1 million parameters.",
                                                  scaled_b0(1.1, 1.2));
-  add_efficientnet_of<DropPathOptions<0.3, 0.2>>(registry, "efficientnet_b3", "torchvision's efficientnet_b3, 10.7 million parameters.",
+  add_efficientnet_of<DropPathOptions<0.3, 0.2>>(registry, "efficientnet_b3", "torchvision's efficientnet_b3, 12.2 million parameters.",
                                                  scaled_b0(1.2, 1.4));
-  add_efficientnet_of<DropPathOptions<0.2, 0.2>>(registry, "efficientnet_v2_s", "torchvision's efficientnet_v2_s, 20.2 million parameters.",
+  add_efficientnet_of<DropPathOptions<0.2, 0.2>>(registry, "efficientnet_v2_s", "torchvision's efficientnet_v2_s, 21.5 million parameters.",
                                                  {.first_channels = 24,
                                                   .stages = {{1, 3, 1, 24, 2, true},
                                                              {4, 3, 2, 48, 4, true},

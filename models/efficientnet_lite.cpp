@@ -136,9 +136,9 @@ void add_efficientnet_lite(ModelRegistry& registry) {
       return std::make_shared<EfficientNetLite>(width, depth, options, options.dropout, options.drop_path, context);
     });
   };
-  add.operator()<DropPathOptions<0.2, 0.2>>("efficientnet_lite0", "EfficientNet-Lite0, 3.4 million parameters.", 1.0, 1.0);
-  add.operator()<DropPathOptions<0.2, 0.2>>("efficientnet_lite1", "EfficientNet-Lite1, 4.2 million parameters.", 1.0, 1.1);
-  add.operator()<DropPathOptions<0.3, 0.2>>("efficientnet_lite2", "EfficientNet-Lite2, 4.8 million parameters.", 1.1, 1.2);
+  add.operator()<DropPathOptions<0.2, 0.2>>("efficientnet_lite0", "EfficientNet-Lite0, 4.7 million parameters.", 1.0, 1.0);
+  add.operator()<DropPathOptions<0.2, 0.2>>("efficientnet_lite1", "EfficientNet-Lite1, 5.4 million parameters.", 1.0, 1.1);
+  add.operator()<DropPathOptions<0.3, 0.2>>("efficientnet_lite2", "EfficientNet-Lite2, 6.1 million parameters.", 1.1, 1.2);
 }
 
 }  // namespace trainer::models

@@ -132,7 +132,7 @@ void add_mobilenet(LayerRegistry& registry) {
 }
 
 void add_mobilenet(ModelRegistry& registry) {
-  registry.add<MobileNetOptions>("mobilenet_v2", "torchvision's mobilenet_v2, 2.2 million parameters.",
+  registry.add<MobileNetOptions>("mobilenet_v2", "torchvision's mobilenet_v2, 3.5 million parameters.",
                                  [](const auto& options, const auto& context) { return std::make_shared<MobileNetV2>(options, context); });
   const auto relu = Activation::kRelu;
   const auto hardswish = Activation::kHardswish;
@@ -141,7 +141,7 @@ void add_mobilenet(ModelRegistry& registry) {
       return std::make_shared<MobileNetV3>(blocks, hidden, options, context);
     });
   };
-  add("mobilenet_v3_small", "torchvision's mobilenet_v3_small, 1.5 million parameters.", 1024,
+  add("mobilenet_v3_small", "torchvision's mobilenet_v3_small, 2.5 million parameters.", 1024,
       {{3, 16, 16, true, relu, 2},
        {3, 72, 24, false, relu, 2},
        {3, 88, 24, false, relu, 1},
@@ -153,7 +153,7 @@ void add_mobilenet(ModelRegistry& registry) {
        {5, 288, 96, true, hardswish, 2},
        {5, 576, 96, true, hardswish, 1},
        {5, 576, 96, true, hardswish, 1}});
-  add("mobilenet_v3_large", "torchvision's mobilenet_v3_large, 4.2 million parameters.", 1280,
+  add("mobilenet_v3_large", "torchvision's mobilenet_v3_large, 5.5 million parameters.", 1280,
       {{3, 16, 16, false, relu, 1},
        {3, 64, 24, false, relu, 2},
        {3, 72, 24, false, relu, 1},

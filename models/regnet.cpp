@@ -91,9 +91,9 @@ void add_regnet(ModelRegistry& registry) {
     registry.add<ImageClassifierOptions>(
         name, doc, [design](const auto& options, const auto& context) { return std::make_shared<RegNet>(design, options, context); });
   };
-  add("regnet_y_400mf", "torchvision's regnet_y_400mf, 3.9 million parameters.", {{1, 3, 6, 6}, {48, 104, 208, 440}, 8});
-  add("regnet_y_800mf", "torchvision's regnet_y_800mf, 5.7 million parameters.", {{1, 3, 8, 2}, {64, 144, 320, 784}, 16});
-  add("regnet_y_1_6gf", "torchvision's regnet_y_1_6gf, 10.3 million parameters.", {{2, 6, 17, 2}, {48, 120, 336, 888}, 24});
+  add("regnet_y_400mf", "torchvision's regnet_y_400mf, 4.3 million parameters.", {{1, 3, 6, 6}, {48, 104, 208, 440}, 8});
+  add("regnet_y_800mf", "torchvision's regnet_y_800mf, 6.4 million parameters.", {{1, 3, 8, 2}, {64, 144, 320, 784}, 16});
+  add("regnet_y_1_6gf", "torchvision's regnet_y_1_6gf, 11.2 million parameters.", {{2, 6, 17, 2}, {48, 120, 336, 888}, 24});
 }
 
 }  // namespace trainer::models

@@ -202,14 +202,14 @@ void add_resnet(ModelRegistry& registry) {
       return std::make_shared<ResNet<Block>>(blocks_per_stage, grouping, options, context);
     });
   };
-  add.operator()<BasicBlock>("resnet18", {2, 2, 2, 2}, "torchvision's resnet18, 11 million parameters.");
-  add.operator()<BasicBlock>("resnet34", {3, 4, 6, 3}, "torchvision's resnet34, 21 million parameters.");
-  add.operator()<Bottleneck>("resnet50", {3, 4, 6, 3}, "torchvision's resnet50, 24 million parameters.");
-  add.operator()<Bottleneck>("resnet101", {3, 4, 23, 3}, "torchvision's resnet101, 43 million parameters.");
-  add.operator()<Bottleneck>("resnet152", {3, 8, 36, 3}, "torchvision's resnet152, 58 million parameters.");
-  add.operator()<Bottleneck>("resnext50_32x4d", {3, 4, 6, 3}, "torchvision's resnext50_32x4d, 23 million parameters.",
+  add.operator()<BasicBlock>("resnet18", {2, 2, 2, 2}, "torchvision's resnet18, 11.7 million parameters.");
+  add.operator()<BasicBlock>("resnet34", {3, 4, 6, 3}, "torchvision's resnet34, 21.8 million parameters.");
+  add.operator()<Bottleneck>("resnet50", {3, 4, 6, 3}, "torchvision's resnet50, 25.6 million parameters.");
+  add.operator()<Bottleneck>("resnet101", {3, 4, 23, 3}, "torchvision's resnet101, 44.5 million parameters.");
+  add.operator()<Bottleneck>("resnet152", {3, 8, 36, 3}, "torchvision's resnet152, 60.2 million parameters.");
+  add.operator()<Bottleneck>("resnext50_32x4d", {3, 4, 6, 3}, "torchvision's resnext50_32x4d, 25.0 million parameters.",
                              {.groups = 32, .width = 4});
-  add.operator()<Bottleneck>("wide_resnet50_2", {3, 4, 6, 3}, "torchvision's wide_resnet50_2, 67 million parameters.", {.width = 128});
+  add.operator()<Bottleneck>("wide_resnet50_2", {3, 4, 6, 3}, "torchvision's wide_resnet50_2, 68.9 million parameters.", {.width = 128});
 }
 
 }  // namespace trainer::models

@@ -109,7 +109,7 @@ class ShuffleNet : public BackboneModel {
 
 void add_shufflenet(ModelRegistry& registry) {
   registry.add<ImageClassifierOptions>(
-      "shufflenet_v2_x1_0", "torchvision's shufflenet_v2_x1_0, 1.3 million parameters.",
+      "shufflenet_v2_x1_0", "torchvision's shufflenet_v2_x1_0, 2.3 million parameters.",
       [](const auto& options, const auto& context) { return std::make_shared<ShuffleNet>(options, context); });
 }
 

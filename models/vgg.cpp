@@ -125,10 +125,10 @@ void add_vgg(ModelRegistry& registry) {
       return std::make_shared<Vgg>(convolutions_per_stage, options, context);
     });
   };
-  add("vgg11_bn", {1, 1, 2, 2, 2}, "torchvision's vgg11_bn, 129 million parameters, 9 million with the cifar head.");
-  add("vgg13_bn", {2, 2, 2, 2, 2}, "torchvision's vgg13_bn, 129 million parameters, 9 million with the cifar head.");
-  add("vgg16_bn", {2, 2, 3, 3, 3}, "torchvision's vgg16_bn, 134 million parameters, 15 million with the cifar head.");
-  add("vgg19_bn", {2, 2, 4, 4, 4}, "torchvision's vgg19_bn, 140 million parameters, 20 million with the cifar head.");
+  add("vgg11_bn", {1, 1, 2, 2, 2}, "torchvision's vgg11_bn, 132.9 million parameters, 9 million with the cifar head.");
+  add("vgg13_bn", {2, 2, 2, 2, 2}, "torchvision's vgg13_bn, 133.1 million parameters, 9 million with the cifar head.");
+  add("vgg16_bn", {2, 2, 3, 3, 3}, "torchvision's vgg16_bn, 138.4 million parameters, 15 million with the cifar head.");
+  add("vgg19_bn", {2, 2, 4, 4, 4}, "torchvision's vgg19_bn, 143.7 million parameters, 20 million with the cifar head.");
 }
 
 }  // namespace trainer::models

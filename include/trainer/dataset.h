@@ -127,7 +127,7 @@ struct TargetSummary {
   std::vector<double> deviation = {};
 };
 
-// The label in a mask of a pixel that belongs to no class.
+// In a mask, the label of a pixel that belongs to no class.
 inline constexpr uint8_t kNoClass = 255;
 
 // The desired output for a sample. The info of the data set defines which member is set.

@@ -41,7 +41,7 @@ bool is_temporary(const fs::path& file) {
   return is_form && (target == kLast || target == kBest || target == kProbe || step_of(target));
 }
 
-// Checks only the archive's directory of entries; their contents are not read.
+// Checks only the archive's directory and the headers of its entries; their contents are not read.
 bool is_complete(const fs::path& file) {
   try {
     const auto map = map_file(file);

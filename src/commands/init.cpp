@@ -590,8 +590,9 @@ std::string starting_file(const DatasetFacts& facts, const ImagePreparation& pre
                schedule.epochs);
   }
   text += fmt::format(
-      "# The learning rate is 0.1 for a batch of 128, and proportional for other sizes. The schedule lowers it to 0 after {}.\n",
-      counted(schedule.warmup_epochs, "epoch") + " of warm-up");
+      "# The learning rate is 0.1 for a batch of 128, and proportional for other sizes. After {} of warm-up, it falls to 0 by\n"
+      "# the end of the training.\n",
+      counted(schedule.warmup_epochs, "epoch"));
   text += fmt::format("optimizer: {{name: sgd, lr: {:.2g}, momentum: 0.9, weight_decay: 5.0e-4, nesterov: true}}\n", schedule.lr);
   text += fmt::format("lr_scheduler: {{name: cosine, warmup_epochs: {}}}\n\n", schedule.warmup_epochs);
   text += fmt::format("# Enough epochs for about 600,000 images in all, but at least 10 and at most 100.\ntraining: {{epochs: {}}}\n",

@@ -459,7 +459,7 @@ void print_difference(const VerifyArguments& arguments, const Difference& differ
         difference.largest, printable_line(difference.image_of_largest));
   print("mean difference                      {:.2e}\n", difference.mean);
   if (predictor.operating_point().kind == inference::AnswerKind::kClass) {
-    print("another most probable class          {}\n", counted(difference.other_classes.size(), "image"));
+    print("different most probable class        {}\n", counted(difference.other_classes.size(), "image"));
   }
   for (const auto& one : difference.other_classes) {
     print("  {}: {} {:.2f}%, by the checkpoint {} {:.2f}%\n", printable_line(one.image), printable_line(name_of(one.label_of_file)),
@@ -492,8 +492,9 @@ Images open_images(const VerifyArguments& arguments, const config::Experiment& e
 enum class SameCheckpoint { kYes, kNo, kUnknown };
 
 std::string advice(const VerifyArguments& arguments, SameCheckpoint is_same) {
-  if (arguments.preprocess != "none") return "the reason is the resizing with --preprocess " + arguments.preprocess;
   if (is_same == SameCheckpoint::kNo) return "export it again from this checkpoint";
+  if (arguments.preprocess != "none")
+    return fmt::format("without --preprocess {}, the command compares the networks on the same pixels", arguments.preprocess);
   if (is_same == SameCheckpoint::kYes) return "if the file uses float16, set a larger --tolerance";
   return "use the checkpoint from which it was exported";
 }

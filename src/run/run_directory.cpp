@@ -174,7 +174,7 @@ RunDirectory::RunDirectory(const std::filesystem::path& path) : path_(path) {
     if (!std::filesystem::exists(list_path())) create_list(files_of_earlier_version());
     written_files_ = std::make_unique<WrittenFiles>(list_path());
   }
-  // Empty if the process that holds the lock has not written its description yet, or has released the lock.
+  // The file is empty if the process that holds the lock has not written its description yet, or if the previous one released the lock.
   if (lock_.number() >= 0 || reason == EWOULDBLOCK) earlier_holder_ = read_file(file);
   if (lock_.number() < 0 && reason == EWOULDBLOCK) {
     throw UsageError(fmt::format("the run directory {} is in use by {}; wait until that process ends, or choose another --run-dir",

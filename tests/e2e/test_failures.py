@@ -10,9 +10,9 @@ import signal
 import subprocess
 import sys
 import time
-import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
+import side_by_side  # noqa: E402
 from launches import HANG_SECONDS, NUM_RANKS, LaunchCase, ranks_of, write_safetensors  # noqa: E402
 from troubleshooting import plants  # noqa: E402
 
@@ -220,4 +220,4 @@ class FailuresTest(LaunchCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    side_by_side.main()

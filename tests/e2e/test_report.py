@@ -201,7 +201,7 @@ class ReportTest(unittest.TestCase):
                 self.assertEqual([request for request in view.requests if not request.startswith("data:")], [address])
         self.assertRegex(view.evaluate("document.querySelector('#run-table').textContent"), r"images.*linear")
         self.assertEqual(view.evaluate("document.querySelector('#diagnostics').open"), False)
-        # The curves of the evaluation, before and after a calibration.
+        # The bars of the reliability diagrams: of the evaluation, before and after the calibration. The precision-recall diagram has none.
         self.assertEqual(view.evaluate("[...document.querySelectorAll('svg.reliability')].map((node) => node.querySelectorAll('rect').length).join()"), "14,14,10,0")
         text = view.evaluate("document.querySelector('#evaluation').textContent")
         for words in ("500 images of the validation split after step 4", "calibration error 25.00% (12.50% to 50.00%)", "Temperature1.2500",

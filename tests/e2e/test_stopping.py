@@ -9,9 +9,9 @@ import signal
 import sys
 import termios
 import time
-import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
+import side_by_side  # noqa: E402
 from launches import NUM_RANKS, LaunchCase, processes_of, ranks_of, state_of  # noqa: E402
 from troubleshooting import plants  # noqa: E402
 
@@ -119,4 +119,4 @@ class StoppingTest(LaunchCase):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=2)
+    side_by_side.main()

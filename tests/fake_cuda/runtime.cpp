@@ -123,7 +123,8 @@ State& state() {
 }
 
 thread_local int current_device = 0;
-// Whether this thread may make calls that wait for the device while it captures (cudaStreamCaptureModeRelaxed).
+// Whether this thread may make calls that are otherwise forbidden while a stream is captured, such as cudaMalloc
+// (cudaStreamCaptureModeRelaxed).
 thread_local bool is_relaxed = false;
 thread_local int last_error = 0;
 thread_local std::vector<std::tuple<dim3, dim3, size_t, cudaStream_t>> launch_configurations;

@@ -118,7 +118,7 @@ class VerifyExportTest(unittest.TestCase):
         self.assertRegex(run.stdout, r"^2 images: .*image\.onnx with ONNX Runtime [\d.]+, and .*network\.pt\n"
                                      r"largest difference of a probability  \d\.\d\de-\d\d, of .*/cat/\d\.png\n"
                                      r"mean difference                      \d\.\d\de-\d\d\n"
-                                     r"another most probable class          0 images\n"
+                                     r"different most probable class        0 images\n"
                                      r"milliseconds per image               \d+\.\d\d, by the checkpoint \d+\.\d\d\n$")
         self.assertEqual(run.stderr, "")
 
@@ -140,7 +140,7 @@ class VerifyExportTest(unittest.TestCase):
                 with self.subTest(name, way=way):
                     run = self.verify(file, "--data", self.images, "--preprocess", way, "--json", checkpoint=cubic, code=1)
                     found = json.loads(run.stdout)
-                    self.assertIn(f"more than --tolerance 0.001, from that of {cubic}; the reason is the resizing with --preprocess {way}", run.stderr)
+                    self.assertIn(f"more than --tolerance 0.001, from that of {cubic}; without --preprocess {way}, the command compares the networks on the same pixels", run.stderr)
                     differences = []
                     for path in self.images.glob("*/*"):
                         with torch.no_grad():
@@ -166,7 +166,7 @@ class VerifyExportTest(unittest.TestCase):
         run = self.verify(file, "--data", self.images, code=1)
         self.assertIn(f"warning: {file} was exported from another checkpoint than {self.checkpoint}, or {self.checkpoint} was changed after the export", run.stderr)
         self.assertRegex(run.stderr, r"error: .*other\.onnx: a probability differs by \d\.\d\de-\d\d, more than --tolerance 0\.001, from that of .*network\.pt; export it again from this checkpoint")
-        self.assertIn("another most probable class          5 images\n", run.stdout)
+        self.assertIn("different most probable class        5 images\n", run.stdout)
         self.assertRegex(run.stdout, r"  .*/cat/0\.png: (cat|dog|owl) \d+\.\d\d%, by the checkpoint (cat|dog|owl) \d+\.\d\d%\n")
         self.assertEqual(len(json.loads(self.verify(file, "--data", self.images, "--tolerance", 1, "--json").stdout)["other_first_class"]), 5)
 

@@ -136,7 +136,7 @@ std::string version_text(int version) { return fmt::format("{}.{}", version / 10
 
 Finding judge_driver(const Gpus& gpus) {
   if (!gpus.refusal.empty()) {
-    return failed("there is an NVIDIA driver that cannot be used: " + gpus.refusal,
+    return failed("there is an NVIDIA driver, but this program cannot use it: " + gpus.refusal,
                   "do what the message says, or update the driver; runtime.device: cpu trains on the CPU");
   }
   if (!gpus.has_driver) return ok("no NVIDIA driver: training uses the CPU");
@@ -235,9 +235,9 @@ Finding judge_network(const Network& network) {
     return failed(fmt::format("{}; no loopback interface, which connects the ranks of one host", all.empty() ? "none" : all),
                   "activate the loopback interface: ip link set lo up");
   }
-  const auto text = fmt::format("{}; gloo uses {} on one host", all, loopback->name);
+  const auto text = fmt::format("{}; for runs on one host, gloo uses {}", all, loopback->name);
   if (source == network.interfaces.end()) return ok(text + "; there is no route to other hosts");
-  return ok(fmt::format("{}, and on several hosts the interface that leads to MASTER_ADDR ({} by default)", text, source->name));
+  return ok(fmt::format("{}, and for runs on several hosts the interface that leads to MASTER_ADDR ({} by default)", text, source->name));
 }
 
 Finding judge_gloo(const Measurement& measurement) {

@@ -28,7 +28,7 @@ void transform_affine(const PixelArray& pixels, const AffineMatrix& matrix, uint
 // Rotates by 90 degrees clockwise or counter-clockwise. The image must be square.
 void rotate_quarter(const PixelArray& pixels, bool clockwise, uint8_t* out);
 
-// Operations on the values of single pixels, in place. Each is bitwise equal to the function of torchvision.transforms.functional with the
+// Operations on the colours of an image, in place. Each is bitwise equal to the function of torchvision.transforms.functional with the
 // same name, applied to a PIL image. Images have 1 or 3 channels; images with 1 channel correspond to PIL's mode L.
 
 // Sets all channels to the grey value.

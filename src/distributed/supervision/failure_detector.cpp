@@ -135,7 +135,7 @@ void FailureDetector::exchange_until_finished() {
       settle_failure();
       std::unique_lock lock(mutex_);
       if (is_finished_) return;
-      // A suspected failure is written immediately.
+      // A suspected failure ends the wait, so that it is written to the store immediately.
       changed_.wait_for(lock, interval_, [&] { return is_finished_ || (suspected_ && !failure_); });
     }
   } catch (const std::exception&) {

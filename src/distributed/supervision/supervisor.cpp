@@ -225,6 +225,8 @@ void Supervisor::end_with(const Ending& ending) {
 }
 
 void Supervisor::report(const std::string& text, ExitCode exit_code) {
+  const std::lock_guard lock(report_mutex_);
+  if (!text.empty() && std::exchange(reported_, text) == text) return;
   if (!text.empty()) logger_->error("{}", text);
   write_error_file(error_file_, text, exit_code);
 }

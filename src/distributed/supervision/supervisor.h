@@ -104,6 +104,7 @@ class Supervisor {
   // it is the error's own message, and the other ranks are informed that this rank has failed.
   std::string explain(const std::exception& error);
   // Logs the error that ends this rank, and writes it to torchrun's error file. An empty text means that another rank reports the error.
+  // The main and the supervising thread may learn of the same failure at the same time; only the first of two equal texts is logged.
   void report(const std::string& text, ExitCode exit_code);
   // Ends the process once its log is written, without running destructors, which would wait for other ranks or for the main thread. The
   // other ranks notice the end because their connections to this process close.
@@ -133,6 +134,9 @@ class Supervisor {
   // Used only by the supervising thread.
   StartUpJudge start_up_;
   uint64_t file_warned_of_ = 0;  // num_changes at the last warning
+
+  std::mutex report_mutex_;
+  std::string reported_;  // guarded by report_mutex_
 
   std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;

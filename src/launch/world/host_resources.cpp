@@ -210,7 +210,8 @@ std::string describe_process_limits() {
   if (getrlimit(RLIMIT_NPROC, &user) == 0 && user.rlim_cur != RLIM_INFINITY) {
     limits.push_back(fmt::format("user {} may have {} processes and threads together (ulimit -u)", geteuid(), user.rlim_cur));
   }
-  if (const auto group = cgroup_processes()) limits.push_back(fmt::format("this control group may have {} (pids.max)", *group));
+  if (const auto group = cgroup_processes())
+    limits.push_back(fmt::format("this control group may have {} processes and threads together (pids.max)", *group));
   return limits.empty() ? "the limit is that of the whole system (kernel.threads-max, or its memory)" : join(limits, ", and ");
 }
 

@@ -148,14 +148,14 @@ constexpr double kLongSeconds = 5;
 
 std::string advice_on_data(const engine::Interval& epoch, int64_t number, const config::Experiment& experiment) {
   if (epoch.waited_seconds < kLongSeconds || epoch.waited_seconds < kLargeShare * epoch.seconds) return "";
-  auto text = fmt::format("training waited for data for {:.0f} % of epoch {}; raise dataloader.num_workers (now {})",
-                          100 * epoch.waited_seconds / epoch.seconds, number + 1, experiment.dataloader.num_workers.value.value_or(1));
   const auto& dataset = experiment.dataset;
+  std::vector<std::string> ways{fmt::format("raise dataloader.num_workers (now {})", experiment.dataloader.num_workers.value.value_or(1))};
   if (dataset.component.name != "lmdb" && dataset.component.name != "synthetic")
-    text += ", store the images as pixels with `trainer data pack --raw`";
+    ways.emplace_back("store the images as pixels with `trainer data pack --raw`");
   if (dataset.stage_to.empty() && dataset.component.name != "synthetic")
-    text += ", or copy the files to a disk of this host with dataset.stage_to";
-  return text;
+    ways.emplace_back("copy the files to a disk of this host with dataset.stage_to");
+  return fmt::format("training waited for data for {:.0f} % of epoch {}; {}", 100 * epoch.waited_seconds / epoch.seconds, number + 1,
+                     join(ways, ", or "));
 }
 
 namespace {

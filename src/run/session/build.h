@@ -1,5 +1,5 @@
 #pragma once
-// Builds the parts of a run from its configuration. Only this file and registries.h depend on every kind of component.
+// Builds the parts of a run from its configuration. Only build, check and registries know every kind of component.
 
 #include "base/log.h"
 #include "config/experiment.h"

@@ -97,7 +97,7 @@ class NameCheck {
     return "its outermost layers and parameters are " + join(layers, ", ");
   }
 
-  // Checks that parameters are trained, in the whole network and in each item of optimizer.groups.
+  // Checks that at least one parameter will be trained, in the whole network and in each item of optimizer.groups.
   void check_rest() {
     const auto& groups = experiment_.optimizer.groups;
     std::vector<bool> is_used(groups.size());

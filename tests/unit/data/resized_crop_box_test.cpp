@@ -10,7 +10,7 @@ namespace trainer::data {
 namespace {
 
 constexpr int kNumBoxes = 20000;
-// For two samples of the same distribution with up to 23 degrees of freedom, one pair in a million has a larger chi squared.
+// For two samples of the same distribution with up to 23 degrees of freedom, fewer than one pair in a million has a larger chi squared.
 constexpr double kLargest = 75;
 
 TEST(ResizedCropBox, HasTheDistributionOfTorchvision) {

@@ -159,7 +159,7 @@ TEST_F(LmdbTest, AnotherSourceOrOtherOptionsDoNotContinue) {
   EXPECT_EQ(refusal_of([](PackSource& source) {
               source.pack.samples.shape = {3, 8, 8};
             }),
-            message("images of another shape, not with images of the present shape"));
+            message("images of 3 x any x any, not with images of 3 x 8 x 8"));
   EXPECT_EQ(refusal_of([](PackSource& source) {
               source.pack.samples.class_names.emplace_back("owl");
               source.pack.samples.num_classes = 3;

@@ -28,7 +28,7 @@ Gpus host_with(std::vector<device::GpuReport::Gpu> gpus) {
 TEST(JudgeGpus, Driver) {
   EXPECT_THAT(judge_driver({}), IsOk("no NVIDIA driver: training uses the CPU"));
   EXPECT_THAT(judge_driver({.has_driver = true, .refusal = "driver too old", .report = {}}),
-              IsFailed("there is an NVIDIA driver that cannot be used: driver too old", "update the driver"));
+              IsFailed("there is an NVIDIA driver, but this program cannot use it: driver too old", "update the driver"));
   EXPECT_THAT(judge_driver({.has_driver = true, .refusal = "", .report = {}}), IsWarning("no GPU is visible", "CUDA_VISIBLE_DEVICES"));
   EXPECT_THAT(judge_driver(host_with({gpu(79)})), IsOk("the driver supports CUDA 12.8; LibTorch uses CUDA 12.6 and NCCL 2.26.2; 1 GPU"));
 }

@@ -15,11 +15,11 @@ TEST(JudgeNetwork, HostName) {
 }
 
 TEST(JudgeNetwork, Interfaces) {
-  EXPECT_THAT(
-      judge_network({.interfaces = kInterfaces, .chosen_interface = "", .master_addr = "", .source = "10.0.0.5"}),
-      IsOk("lo 127.0.0.1, eth0 10.0.0.5; gloo uses lo on one host, and on several hosts the interface that leads to MASTER_ADDR (eth0"));
+  EXPECT_THAT(judge_network({.interfaces = kInterfaces, .chosen_interface = "", .master_addr = "", .source = "10.0.0.5"}),
+              IsOk("lo 127.0.0.1, eth0 10.0.0.5; for runs on one host, gloo uses lo, and for runs on several hosts the interface that "
+                   "leads to MASTER_ADDR (eth0"));
   EXPECT_THAT(judge_network({.interfaces = kInterfaces, .chosen_interface = "", .master_addr = "", .source = ""}),
-              IsOk("gloo uses lo on one host; there is no route to other hosts"));
+              IsOk("for runs on one host, gloo uses lo; there is no route to other hosts"));
   EXPECT_THAT(judge_network({.interfaces = {{"eth0", "10.0.0.5", false}}, .chosen_interface = "", .master_addr = "", .source = ""}),
               IsFailed("eth0 10.0.0.5; no loopback interface", "ip link set lo up"));
   EXPECT_THAT(judge_network({.interfaces = {}, .chosen_interface = "", .master_addr = "", .source = ""}),

@@ -236,7 +236,7 @@ TEST(SyncBatchNorm, AcceptsBfloat16UnderAutocast) {
 // E[x²] − E[x]² would not have a single correct digit. In float32, the kernels are those of BatchNorm2d, and so are their errors.
 TEST(SyncBatchNorm, SmallDeviationsFromALargeMean) {
   Steps steps = make_steps({2, 3, 1});
-  // Values that float32 can represent, around means of exactly 1e4 and 0. Merging the ranks' means is the difficult part.
+  // The same values around 1e4 and around 0, which float32 can represent. Merging the ranks' means is the difficult part.
   const torch::Tensor deviations = (random_values(6, 5) * 1e-2).add_(1e4).to(torch::kFloat32).to(torch::kFloat64).sub_(1e4);
   Steps centered = steps;
   centered.inputs = {deviations};

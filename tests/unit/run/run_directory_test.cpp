@@ -259,7 +259,8 @@ TEST(RunDirectory, AFolderOfSomebodyElseIsRefusedAndNotChanged) {
   }
 }
 
-// A refused start leaves a lock and a log in a folder that existed before.
+// discard() is what a refused start does: in an existing folder it leaves a lock, a log and a list of files, which must not make files of
+// somebody else pass for files of a run.
 TEST(RunDirectory, AFileThatWasThereBeforeTheRunBeganIsRefused) {
   const testing::TemporaryFolder folder;
   RunDirectory(folder.path()).discard();

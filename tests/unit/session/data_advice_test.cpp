@@ -15,12 +15,14 @@ std::string advice(double waited, double seconds, const std::string& dataset) {
 }
 
 TEST(DataAdvice, NamesWhatHelps) {
-  EXPECT_EQ(advice(34, 100, "{name: cifar10}"),
-            "training waited for data for 34 % of epoch 4; raise dataloader.num_workers (now 2), store the images as pixels with `trainer "
-            "data pack --raw`, or copy the files to a disk of this host with dataset.stage_to");
-  EXPECT_EQ(advice(34, 100, "{name: cifar10, stage_to: /tmp/x}"),
-            "training waited for data for 34 % of epoch 4; raise dataloader.num_workers (now 2), store the images as pixels with `trainer "
-            "data pack --raw`");
+  EXPECT_EQ(
+      advice(34, 100, "{name: cifar10}"),
+      "training waited for data for 34 % of epoch 4; raise dataloader.num_workers (now 2), or store the images as pixels with `trainer "
+      "data pack --raw`, or copy the files to a disk of this host with dataset.stage_to");
+  EXPECT_EQ(
+      advice(34, 100, "{name: cifar10, stage_to: /tmp/x}"),
+      "training waited for data for 34 % of epoch 4; raise dataloader.num_workers (now 2), or store the images as pixels with `trainer "
+      "data pack --raw`");
   EXPECT_EQ(advice(34, 100, "{name: synthetic, shape: [3, 32, 32]}"),
             "training waited for data for 34 % of epoch 4; raise dataloader.num_workers (now 2)");
 }

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <future>
 #include <mutex>
+#include <thread>
 
 #include "base/file.h"
 #include "base/signal.h"
@@ -129,6 +130,18 @@ TEST(SupervisorDeathTest, EndsTheProcessWhoseGpuLostItsConnection) {
     while (true) pause();
   };
   EXPECT_EXIT(be_blocked(), ::testing::ExitedWithCode(4), "error: the cable broke\n$");
+}
+
+// After the loss of a rank, the main thread's collective fails while the supervising thread reports the failure.
+TEST(Supervisor, TwoThreadsThatReportTheSameFailureLogItOnce) {
+  ::testing::internal::CaptureStderr();
+  {
+    Supervisor supervisor({}, make_console_logger());
+    std::thread other([&] { supervisor.report("rank 1 is stuck", ExitCode::kPeer); });
+    supervisor.report("rank 1 is stuck", ExitCode::kPeer);
+    other.join();
+  }
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "error: rank 1 is stuck\n");
 }
 
 TEST(Supervisor, AFileThatTakesLongIsNamed) {

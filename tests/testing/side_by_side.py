@@ -1,0 +1,22 @@
+"""Runs the tests of a script two at a time, each in its own process. For tests that wait for time-outs most of the time."""
+
+import concurrent.futures
+import subprocess
+import sys
+import unittest
+
+
+def run_one(name):
+    ended = subprocess.run([sys.executable, sys.argv[0], name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    print(ended.stdout, end="", flush=True)
+    return ended.returncode
+
+
+def main():
+    """Replaces unittest.main(); with arguments, it does the same."""
+    if len(sys.argv) > 1:
+        unittest.main(verbosity=2)
+    cases = unittest.defaultTestLoader.loadTestsFromModule(sys.modules["__main__"])
+    names = [test.id().removeprefix("__main__.") for case in cases for test in case]
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        sys.exit(max(pool.map(run_one, names)))
