@@ -113,11 +113,12 @@ struct Answer {
   std::array<void*, kMaxFrames> frames{};
   std::atomic<int> num_frames{-1};
 };
-std::atomic<Answer*> answer_of_thread{nullptr};
 
-extern "C" void answer_with_stack(int) {
+extern "C" void answer_with_stack(int, siginfo_t* info, void*) {
+  if (info->si_code != SI_QUEUE || info->si_pid != getpid()) return;
   const int error = errno;
-  if (auto* answer = answer_of_thread.exchange(nullptr)) answer->num_frames = backtrace(answer->frames.data(), kMaxFrames);
+  auto* answer = static_cast<Answer*>(info->si_value.sival_ptr);
+  answer->num_frames = backtrace(answer->frames.data(), kMaxFrames);
   errno = error;
 }
 
@@ -154,11 +155,14 @@ std::string stack_of(long thread, Clock::time_point deadline) {
   if (blocks_stack_signal(thread)) return "    no stack: this thread blocks signals\n";
   // Never freed, because a thread that responds late still writes to it.
   auto* answer = new Answer;
-  answer_of_thread = answer;
-  if (syscall(SYS_tgkill, getpid(), thread, kStackSignal) != 0) return "";
+  siginfo_t request{};
+  request.si_code = SI_QUEUE;
+  request.si_pid = getpid();
+  request.si_uid = getuid();
+  request.si_value.sival_ptr = answer;
+  if (syscall(SYS_rt_tgsigqueueinfo, getpid(), thread, kStackSignal, &request) != 0) return "";
   const auto end = std::max(deadline, Clock::now() + std::chrono::milliseconds(20));
   while (answer->num_frames < 0 && Clock::now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  answer_of_thread.exchange(nullptr);
   const int count = answer->num_frames;
   if (count < 0) return "    no stack: this thread does not respond\n";
   std::string text;
@@ -182,8 +186,8 @@ void install_crash_handlers() {
   action.sa_flags = static_cast<int>(SA_RESETHAND | SA_NODEFER | SA_ONSTACK | SA_SIGINFO);
   for (const int signal_number : kCrashSignals) sigaction(signal_number, &action, nullptr);
   struct sigaction ask {};
-  ask.sa_handler = answer_with_stack;
-  ask.sa_flags = SA_RESTART;
+  ask.sa_sigaction = answer_with_stack;
+  ask.sa_flags = SA_RESTART | SA_SIGINFO;
   sigaction(kStackSignal, &ask, nullptr);
 }
 

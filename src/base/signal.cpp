@@ -37,10 +37,12 @@ long now_ms() {
 }
 
 extern "C" void note_stop_signal(int signal_number) {
+  // A second signal may arrive on another thread at the same time, so the time is set before the request.
+  long never = 0;
+  const long now = now_ms();
+  first_request_ms.compare_exchange_strong(never, now);
   int none = 0;
-  if (requested_signal.compare_exchange_strong(none, signal_number)) {
-    first_request_ms = now_ms();
-  } else if (now_ms() - first_request_ms >= 1000) {
+  if (!requested_signal.compare_exchange_strong(none, signal_number) && now - first_request_ms >= 1000) {
     if (signal_number == SIGINT) end_process(128 + SIGINT);
     is_repeated = true;
   }
@@ -116,9 +118,7 @@ bool is_stop_repeated() { return is_repeated; }
 
 std::optional<std::chrono::milliseconds> time_since_stop_signal() {
   if (requested_signal == 0) return std::nullopt;
-  // The handler may have stored the signal but not yet the time.
-  const long first = first_request_ms;
-  return std::chrono::milliseconds(first == 0 ? 0 : now_ms() - first);
+  return std::chrono::milliseconds(now_ms() - first_request_ms);
 }
 
 void repair_inherited_state() {

@@ -68,7 +68,8 @@ void WrittenFiles::add(const std::filesystem::path& file) {
 
 void WrittenFiles::flush() const {
   const auto file = open_regular_file(list_, O_WRONLY | O_NOFOLLOW);
-  if (file.number() < 0 || ::fsync(file.number()) != 0) throw Error("cannot write " + list_.string() + ": " + std::strerror(errno));
+  if (file.number() >= 0 && ::fsync(file.number()) == 0) return;
+  throw Error("cannot write " + list_.string() + ": " + (errno == 0 ? describe_irregular(list_) : std::strerror(errno)));
 }
 
 bool WrittenFiles::contains(const std::filesystem::path& file) const {

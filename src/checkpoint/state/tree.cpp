@@ -72,10 +72,9 @@ Tree to_cpu(const Tree& tree) {
 }
 
 Tree with_tensors(const Tree& tree, const std::vector<torch::Tensor>& tensors) {
+  TORCH_CHECK(tensors_of(tree).size() == tensors.size(), "the tree has another number of tensors than ", tensors.size());
   auto next = tensors.begin();
-  auto copy = replace_tensors(tree, next);
-  TORCH_CHECK(next == tensors.end(), "the tree has fewer tensors than ", tensors.size());
-  return copy;
+  return replace_tensors(tree, next);
 }
 
 namespace {

@@ -16,8 +16,8 @@ std::string roff(const std::string& text) {
   auto result = std::regex_replace(text, std::regex(R"(\\)"), R"(\e)");
   result = std::regex_replace(result, std::regex("-"), R"(\-)");
   result = std::regex_replace(result, std::regex("`([^`]*)`"), R"(\fB$1\fR)");
-  result = std::regex_replace(result, std::regex("\n *"), "\n.br\n");
-  return result.starts_with('.') || result.starts_with('\'') ? R"(\&)" + result : result;
+  result = std::regex_replace(result, std::regex("(^|\n *)([.'])"), R"($1\&$2)");
+  return std::regex_replace(result, std::regex("\n *"), "\n.br\n");
 }
 
 std::string upper_case(std::string text) {

@@ -91,6 +91,7 @@ void GradScaler::load_state(const state::View& view) {
   growth_tracker_.fill_(view.at("_growth_tracker").integer());
   num_skipped_.fill_(num_skipped ? num_skipped->integer() : 0);
   is_unscaled_ = false;
+  has_stepped_ = false;
 }
 
 }  // namespace trainer::amp

@@ -46,10 +46,6 @@ std::vector<bool> have_nonzero(const std::vector<torch::Tensor>& tensors) {
   return std::vector<bool>(begin, begin + flags.numel());
 }
 
-}  // namespace
-
-namespace {
-
 void check_num_groups(const state::View& param_groups, size_t num_groups) {
   const auto num_stored = param_groups.elements().size();
   if (num_stored == num_groups) return;
