@@ -79,7 +79,7 @@ inline std::string safetensors_refusal(const std::string& content) {
   return refusal([&] { read_safetensors(as_bytes(content), "a.safetensors"); });
 }
 
-// The files of tests/fuzz/corpus, as Python writes them.
+// The content of a file of tests/fuzz/corpus, which Python has written.
 inline std::string read_corpus(const std::string& name) {
   return read_file(std::filesystem::path(TRAINER_SOURCE_DIR) / "tests/fuzz/corpus" / name);
 }

@@ -1,4 +1,4 @@
-// Small changes of files are read or refused with a CheckpointError, and never crash the reader. tests/fuzz tries more changes.
+// Files with small changes are read or refused with a CheckpointError, and never crash the reader. tests/fuzz tries more changes.
 
 #include <gtest/gtest.h>
 

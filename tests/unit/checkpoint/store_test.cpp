@@ -24,7 +24,7 @@ class StoreTest : public ::testing::Test {
   }
   Store store(int64_t keep_last) { return {path(), keep_last, &*written_}; }
   fs::path path() const { return folder_.path() / "checkpoints"; }
-  // The names of the files that were removed.
+  // Returns the names of the files that were removed.
   static std::vector<std::string> write(Store& store, int64_t step, bool is_best = false) {
     state::Dict tree;
     tree.add("step", step);

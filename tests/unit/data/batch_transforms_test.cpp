@@ -54,7 +54,7 @@ TEST(BatchTransforms, EqualThoseOfTorchvisionBitForBit) {
   for (const auto& name : batch_transform_registry().names()) EXPECT_NE(names.find(name), std::string::npos) << name;
 }
 
-// Each batch is drawn for another step and stream.
+// Each batch is mixed for a different pair of step and stream.
 TEST(BatchTransforms, HaveTheDistributionOfTorchvision) {
   constexpr int kNumSamples = 2000;
   constexpr int kNumStreams = 4;

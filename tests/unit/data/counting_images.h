@@ -36,7 +36,7 @@ class Reading {
   std::atomic<int64_t>& count_;
 };
 
-// Images of random pixels, labelled by their index. Reads decode into scratch memory, like those of real files.
+// Images of random pixels, labelled by their index. read() writes the pixels to scratch memory, like a read of a real file.
 class CountingImages : public Dataset {
  public:
   explicit CountingImages(int64_t size) : size_(size) {}

@@ -14,7 +14,7 @@
 namespace trainer::data {
 namespace {
 
-// Records hints and reads in order. For one thread only.
+// Records the calls of prefetch() and read() in order. For one thread only.
 class RecordingImages : public CountingImages {
  public:
   using CountingImages::CountingImages;
@@ -217,7 +217,7 @@ TEST(DataLoader, OddSizes) {
 
 TEST(DataLoader, ReusesItsBuffersAndDoesNotOverwriteTheBatchInUse) {
   const auto pipeline = augmenting_pipeline(CountingImages(1).info());
-  // With 2 and with 3 threads, of which each has at least one batch ready.
+  // In both cases, the loader has four buffers: one in use, and max(num_workers, prefetch) others.
   for (const auto& [num_workers, prefetch] : {std::pair{2, 3}, std::pair{3, 2}}) {
     const CountingImages dataset(200);
     DataLoader loader(dataset, pipeline, {.batch_size = 2, .num_workers = num_workers, .prefetch = prefetch});

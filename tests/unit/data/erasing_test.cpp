@@ -25,7 +25,7 @@ class ErasedImage {
         pipeline_(trainer::testing::read_components(transform_registry(), yaml), {.shape = {kChannels, height, width}, .num_classes = 1},
                   {torch::kFloat32, channels_last}) {}
 
-  // Whether each pixel was erased: 0 in all channels. A pixel is 0 in all channels or in none.
+  // Returns for each pixel whether it was erased (is 0). Expects that a pixel is 0 in all channels or in none.
   std::vector<bool> erased(int64_t index) const {
     const auto plane = static_cast<size_t>(height_ * width_);
     std::vector<float> out(pixels_.size());

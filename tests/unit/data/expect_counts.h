@@ -16,8 +16,8 @@ inline double largest_chi_squared(size_t num_results) {
   return degrees + 4.75 * std::sqrt(2 * degrees) + 2.0 / 3 * (4.75 * 4.75 - 1);
 }
 
-// `counts`: how often each result came among `num_samples`. `golden`: the same of torchvision, as "RESULT:COUNT RESULT:COUNT", without rare
-// results. Expects that both are samples of one distribution.
+// `counts`: how often each result occurred among `num_samples`. `golden`: the counts of torchvision without rare results, as
+// "RESULT:COUNT RESULT:COUNT". Expects that both are samples of one distribution.
 inline void expect_counts(const std::map<std::string, int>& counts, int num_samples, const std::string& golden, const std::string& name) {
   double chi_squared = 0;
   int rest = num_samples;

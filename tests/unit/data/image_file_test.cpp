@@ -59,7 +59,7 @@ std::string decode_to_pgm_of_16_bits(const Bytes& file) {
   return pgm;
 }
 
-// The image as a binary PPM file, or with 16 bits of grey as a PGM file.
+// The image as a binary PPM file, or as a PGM file if it has 16 bits of grey.
 std::string decode_to_ppm(const Bytes& file) {
   if (find_traits(file).mode == ImageMode::kGrey16) return decode_to_pgm_of_16_bits(file);
   Bytes pixels;
@@ -77,7 +77,7 @@ void set_bytes(Bytes& file, size_t offset, const Bytes& bytes) {
   std::copy(bytes.begin(), bytes.end(), file.begin() + static_cast<std::ptrdiff_t>(offset));
 }
 
-// `name`'s bytes, with others at `offset`.
+// The golden file `name` with `bytes` at `offset`.
 Bytes changed(const std::string& name, size_t offset, const Bytes& bytes) {
   auto file = golden_file(name);
   set_bytes(file, offset, bytes);
@@ -96,7 +96,7 @@ size_t find_marker(const Bytes& file, uint8_t marker) {
   return static_cast<size_t>(std::ranges::search(file, bytes).begin() - file.begin());
 }
 
-// Baseline JPEG, whose frame's header is changed: its marker, and after it height and width.
+// A baseline JPEG file with this marker, height and width in the header of its frame.
 Bytes changed_frame(uint8_t marker, uint16_t height, uint16_t width) {
   auto file = golden_file("baseline_420.jpg");
   const auto frame = find_marker(file, 0xC0);
@@ -107,7 +107,7 @@ Bytes changed_frame(uint8_t marker, uint16_t height, uint16_t width) {
   return file;
 }
 
-// The checksum of a PNG file's header, renewed.
+// The PNG file with the right checksum of its header.
 Bytes with_checksum(Bytes file) {
   uint32_t value = ~0U;
   for (size_t i = 12; i < 29; ++i) {
@@ -225,7 +225,7 @@ TEST_F(ImageFile, DamagedAndUnusualJpegsAreRefused) {
   expect_refused(changed_frame(0xC3, 21, 33), "it is damaged, or a kind of JPEG that is not supported: Unsupported JPEG process");
   expect_refused(changed_frame(0xC0, 60000, 60000), "its size of 60000 x 60000 pixels is too large: at most 65535 in each direction");
   expect_refused(changed_frame(0xC0, 0, 33), "it is damaged");
-  // The file is refused before memory for 200 million pixels is allocated.
+  // The file is refused before memory for 256 million pixels is allocated.
   for (const auto marker : {uint8_t{0xC0}, uint8_t{0xC2}}) expect_refused(changed_frame(marker, 16000, 16000), "the file ends too early");
 }
 
@@ -276,7 +276,7 @@ TEST_F(ImageFile, DamagedAndUnusualPnmsAreRefused) {
   refuse("P1 2 1\n12", "it is damaged: a pixel is neither 0 nor 1");
 }
 
-// `name`, a little-endian TIFF file, with another value of a field that it has.
+// The golden file `name`, a little-endian TIFF file, with `value` in the field `tag`, which it must have.
 Bytes changed_field(const std::string& name, uint16_t tag, uint32_t value) {
   auto file = golden_file(name);
   const auto at = [&](size_t offset) { return static_cast<uint16_t>(file.at(offset) | file.at(offset + 1) << 8); };
@@ -325,7 +325,7 @@ TEST_F(ImageFile, JpegsOfTooManyScansAreRefused) {
 TEST_F(ImageFile, FilesThatAreCutOffAreRefused) {
   ::testing::internal::CaptureStderr();
   for (const auto& [name, file] : golden_files()) {
-    // Without their last bytes, these files still contain the whole image.
+    // Without their last bytes, these files may still contain the whole image.
     if (name == "more_after_end.jpg" || name.starts_with("run_lengths") || name.starts_with("plain") || name.ends_with(".tif")) continue;
     for (size_t length = 20; length < file.size(); length += length + 20 < file.size() ? 7 : 1) {
       Bytes pixels;
@@ -472,7 +472,7 @@ TEST_F(ImageFile, TheOrientationIsFoundWhereverItStands) {
       const auto size = static_cast<uint8_t>(data.size());
       EXPECT_EQ(find_traits(jpeg_with(data)).orientation, orientation);
       const auto png = golden_file("mode_rgb.png");
-      // The first chunk has 25 bytes. The checksum of the EXIF chunk is wrong, because it is not compared.
+      // The first chunk ends at byte 33. The checksum of the EXIF chunk is wrong, but is not compared.
       const auto png_with =
           joined({{png.begin(), png.begin() + 33}, {0, 0, 0, size}, text("eXIf"), data, {1, 2, 3, 4}, {png.begin() + 33, png.end()}});
       EXPECT_EQ(find_traits(png_with).orientation, orientation);
@@ -517,7 +517,7 @@ TEST_F(ImageFile, OtherDepthsThanThoseOfTheModeAreRefused) {
          "type of values");
 }
 
-// A .npy file of that type and shape, as NumPy writes their text.
+// A .npy file. `type`, `shape` and `order`: as NumPy writes them in the header.
 Bytes npy(const std::string& type, const std::string& shape, const Bytes& data, const std::string& order = "False") {
   const auto header = fmt::format("{{'descr': {}, 'fortran_order': {}, 'shape': {}, }}\n", type, order, shape);
   return joined({text("\x93NUMPY"), {1, 0, static_cast<uint8_t>(header.size()), 0}, text(header), data});

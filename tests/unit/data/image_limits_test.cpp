@@ -21,7 +21,7 @@ void append(Bytes& file, uint32_t value, int num_bytes) {
   for (int i = 0; i < num_bytes; ++i) file.push_back(static_cast<uint8_t>(value >> 8 * i));
 }
 
-// A run-length encoded file with a palette of one colour.
+// A run-length encoded BMP file with a palette of one colour.
 Bytes bmp(uint32_t width, uint32_t height, const Bytes& runs) {
   Bytes file = {'B', 'M'};
   for (const uint32_t value : {0U, 0U, 58U, 40U, width, height}) append(file, value, 4);

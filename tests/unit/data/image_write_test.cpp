@@ -56,12 +56,12 @@ std::vector<T> reference_write(const ImageView& image, const std::vector<T>& tab
   return out;
 }
 
-// A random number in low to high.
+// A random number from `low` to `high`, both included.
 int draw_between(CounterRandom& random, int low, int high) {
   return low + static_cast<int>(random.next_below(static_cast<uint32_t>(high - low + 1)));
 }
 
-// table(channels), arithmetic(channels): the arguments of write_image.
+// make_table(channels), make_arithmetic(channels): return arguments of write_image().
 template <class T>
 void expect_reference_for_random_windows(const auto& make_table, const auto& make_arithmetic) {
   CounterRandom random(7, 0);
@@ -248,7 +248,7 @@ TEST(PixelTable, BFloat16IsRoundedToNearestEven) {
   }
 }
 
-// Pixels 0 and 255 become -mean / std and (1 - mean) / std; these values are halfway between two bfloat16 numbers.
+// Pixel 0 becomes -mean / std; these values are halfway between two bfloat16 numbers.
 TEST(PixelTable, BFloat16TiesRoundToEven) {
   const std::array means = {-(1.0 + 0x1p-8), -(1.0 + 3 * 0x1p-8), 1.0 + 0x1p-8};
   const std::array ones = {1.0, 1.0, 1.0};

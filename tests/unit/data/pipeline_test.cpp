@@ -45,7 +45,7 @@ StoredImage random_image(int channels, int height, int width) {
   return image;
 }
 
-// `pixel(c, y, x)` for each pixel of an image of that size.
+// An image of that size with the values `pixel(c, y, x)`.
 template <class Pixel>
 StoredImage build_image(int channels, int height, int width, Pixel pixel) {
   StoredImage image{channels, height, width, {}};

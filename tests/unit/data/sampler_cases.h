@@ -34,7 +34,7 @@ class LabelledSamples : public Dataset {
   DatasetInfo info_;
 };
 
-// The sampler of dataloader.sampler in YAML. `part`: the samples of `files` that are trained on; null: all.
+// The sampler of a section dataloader.sampler in YAML. `part`: the samples of `files` that are trained on; null: all.
 inline std::unique_ptr<Sampler> make_sampler(const std::string& yaml, const Dataset& files, uint64_t seed = 0,
                                              const Dataset* part = nullptr) {
   ComponentConfig component;

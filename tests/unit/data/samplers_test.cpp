@@ -54,7 +54,7 @@ TEST(Samplers, RepeatedAugmentationGivesPythonsLists) {
       expect_golden(sampler.samples().indices, each, rank);
     }
   }
-  // Python's sampler has no samples for a smaller data set; the program's has all.
+  // Of a data set of fewer than 256 samples, Python's sampler takes none; the program's takes all.
   EXPECT_EQ(make_sampler("{name: repeated_augmentation}", LabelledSamples(255))->num_samples(), 255);
 }
 

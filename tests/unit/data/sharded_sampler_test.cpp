@@ -100,7 +100,7 @@ TEST(ShardedSampler, AnotherWorldSizeVisitsTheRestOfAnEpoch) {
 }
 
 TEST(ShardedSampler, OccurrencesAreCountedInTheSharedOrder) {
-  // Each sample occurs three times in the order, and the first samples are repeated at its end.
+  // Each sample in the order of 20 occurs up to three times in a row. For three ranks, the first sample is repeated at the end.
   const auto make = [](int rank, int world_size) {
     return ShardedSampler(make_sampler("{name: repeated_augmentation, repeats: 3}", LabelledSamples(20), 5),
                           {.rank = rank, .world_size = world_size});

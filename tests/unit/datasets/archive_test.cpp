@@ -80,7 +80,7 @@ TEST_F(FetchArchive, TheSecondProcessWaitsForTheFirst) {
   });
   Logger second_logger("second", sink);
   std::thread second;
-  // The second fetch begins in the middle of the first one's download, which gets the remaining bytes once the second waits.
+  // The second fetch begins during the first one's download: the server answers the first only once the second waits.
   const HttpServer server([&](HttpServer::Connection& connection) {
     second = std::thread([&] { EXPECT_NO_THROW(fetch_archive(archive, root(), second_logger)); });
     std::unique_lock lock(mutex);

@@ -34,7 +34,7 @@ std::string cifar_record(const std::vector<int>& labels, size_t salt) {
   return record;
 }
 
-// Five training files with 1, 2, 3, 4 and 5 records and a test file with 2; the labels count up through the training files.
+// Five training files with 1, 2, 3, 4 and 5 records and a test file with 2. The labels count up, modulo 10, through the training files.
 void write_small_cifar10(const std::filesystem::path& folder) {
   size_t index = 0;
   for (size_t file = 1; file <= 5; ++file) {

@@ -285,7 +285,7 @@ TEST_F(CsvTest, ImagesThatDoNotExistAreFoundWhenTheyAreRead) {
   }
 }
 
-// CSV files with targets other than labels.
+// CSV files with chosen columns, or with targets other than labels.
 class CsvTargetsTest : public CsvTest {
  protected:
   // "PATH VALUE VALUE ..." of each image.
@@ -369,7 +369,7 @@ TEST_F(CsvTargetsTest, SeveralClassesAreAList) {
   EXPECT_THAT(factory().info.class_names, ElementsAre("cat", "cow", "dog"));
   write_validation("4.jpg,cat;pig\n");
   EXPECT_THAT(failure_of(factory(), data::Split::kValidation), HasSubstr("line 1 has the label \"pig\", which"));
-  // One column of 1 and 0 is a class.
+  // A single column of 1 and 0 is one class, not a list of classes.
   EXPECT_THAT(targets_of("path,cat\n1.jpg,1\n2.jpg,0\n"), ElementsAre("1.jpg 1", "2.jpg 0"));
   EXPECT_THAT(factory().info.class_names, ElementsAre("cat"));
   EXPECT_EQ(problem_with("path,labels\n1.jpg,\n"), "no image has a class; add the names of classes");

@@ -1,5 +1,5 @@
 #pragma once
-// Shared by the tests of fetch_archive: archives made in memory, and a fixture that serves and fetches one.
+// For tests of archives and downloads: archives made in memory, and a fixture that serves and fetches one.
 
 #include <archive.h>
 #include <archive_entry.h>
@@ -99,7 +99,7 @@ inline std::string plain_archive() {
   return tar_gz({{"numbers/", "", AE_IFDIR}, {"numbers/one.txt", "1\n"}, {"./numbers/more/two.txt", "22\n"}, {"numbers/empty", ""}});
 }
 
-// Keeps the lines, and calls `on_line` with each.
+// A log sink that keeps the lines, and calls `on_line` with each.
 class LineSink : public spdlog::sinks::base_sink<std::mutex> {
  public:
   explicit LineSink(std::function<void(const std::string&)> on_line) : on_line_(std::move(on_line)) {}

@@ -54,7 +54,7 @@ class ImageFolderTest : public ::testing::Test {
 
   // The text of the DataError that opening the split throws.
   std::string failure(data::Split split) const { return failure_of(factory(), split); }
-  // The error of factory() and both of its splits for a data set without classes.
+  // The error of factory() for a data set that cannot be used. Expects that opening either split throws the same error.
   std::string what_is_missing() const {
     const auto made = factory();
     EXPECT_EQ(made.info.num_classes, data::kUnknownClasses);
@@ -79,7 +79,7 @@ class ImageFolderTest : public ::testing::Test {
   std::string root() const { return folder_.path().string(); }
 
  private:
-  // Gives links to missing files a content, so that they can be read.
+  // The label of an image. If the image is a link to a missing file, creates that file, so that it can be read.
   static int64_t label_of(const data::Dataset& dataset, int64_t index) {
     if (!std::filesystem::exists(dataset.name(index))) std::ofstream(dataset.name(index)) << "x";
     data::Scratch scratch;

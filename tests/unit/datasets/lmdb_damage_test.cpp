@@ -39,7 +39,7 @@ class LmdbDamageTest : public LmdbTest {
     PackWriter writer(root() / "train", source_.pack, source_);
     for (int64_t i = 0; i < kNumSamples; ++i) {
       writer.add(entry_of(i));
-      // Commits, which frees pages of the tree.
+      // A commit frees pages of the tree.
       if (i % 60 == 0) writer.commit();
     }
     unfinished_ = read_file(data_file());
@@ -54,8 +54,8 @@ class LmdbDamageTest : public LmdbTest {
     return pixels_entry(data::ImageView::whole(as_bytes(content).data(), 3, 1, static_cast<int>(content.size() / 3)));
   }
 
-  // Changes, one at a time, the bytes at the beginning of a page, its first entry and its last entry, and calls `check` with the file after
-  // each change.
+  // Changes, one at a time, the bytes at the beginning of a page, of its first entry and of its last entry. After each change, `damaged` is
+  // the changed file, and `check` is called with the offset of the change.
   static void damage(const std::string& whole, size_t page, const std::vector<int>& changes, const std::function<void(size_t)>& check,
                      std::string& damaged) {
     std::vector<size_t> offsets;
@@ -77,7 +77,7 @@ class LmdbDamageTest : public LmdbTest {
     }
   }
 
-  // Writes a new file, because a file system may flush a file that is overwritten.
+  // Writes a new file, because some file systems flush a file that is overwritten, which takes time.
   void put(const std::string& content) const {
     std::filesystem::remove(data_file());
     write_bytes(data_file(), content);

@@ -31,7 +31,7 @@ using ::testing::ThrowsMessage;
 
 constexpr auto kPackAgain = "; copy the folder again, or pack the data set again";
 
-// The format of the first version of this program, in which the checksum does not include the index of the sample.
+// An entry in version 1 of the format, whose checksum does not include the index of the sample.
 std::string version_1_entry_of(const std::string& content) {
   auto entry = file_entry_of(content);
   std::string checksum;

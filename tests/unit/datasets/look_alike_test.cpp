@@ -75,7 +75,7 @@ TEST(LookAlike, ManyNamesOfOneLetterAreComparedSoon) {
   for (uint32_t code_point = 0x4e00; code_point < 0x9c00; ++code_point) names.push_back(character(code_point));
   const auto begin = std::clock();
   EXPECT_EQ(describe_look_alikes(names), "");
-  // If all names have the other form, nothing is reported.
+  // Nothing is reported either if all names are in the decomposed form.
   for (auto& name : names) name += "\u0301";
   EXPECT_EQ(describe_look_alikes(names), "");
   EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 5);

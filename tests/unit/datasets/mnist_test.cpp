@@ -62,7 +62,7 @@ class MnistTest : public FetchArchive {
     return text.substr(begin, text.size() - begin - remedy.size());
   }
 
-  // Returns the compressed files, whose checksums the expected layout then has.
+  // Enables the download. Returns the compressed files by their path on the server, and sets their checksums in `layout_`.
   std::map<std::string, std::string> publish() {
     std::map<std::string, std::string> files;
     for (const auto& [name, content] : small_mnist()) files["/mnist/" + name + ".gz"] = gzip(content);

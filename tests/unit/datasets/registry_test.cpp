@@ -89,7 +89,7 @@ TEST(DatasetRegistry, OpensTheConfiguredDataset) {
   EXPECT_EQ(dataset_registry().make(synthetic).open(data::Split::kValidation, *logger)->size(), 256);
 }
 
-// The data set with its default options, but with the files of `root` if it has any.
+// The data set with its default options, except that it reads the files in `root` if it needs files.
 data::DatasetFactory make_in(const std::string& name, const std::filesystem::path& root) {
   const auto component = dataset_registry().configure(name);
   KeyTable table;
@@ -102,7 +102,7 @@ data::DatasetFactory make_in(const std::string& name, const std::filesystem::pat
   return dataset_registry().make(component);
 }
 
-// Writes the files that the data sets read, with one record of zeros each, and images whose bytes are zeros.
+// Writes a few samples for every data set that reads files. Encoded images are 100 bytes of zeros.
 void write_files(const std::filesystem::path& root) {
   const auto write = [&](const std::string& file, size_t record_bytes) {
     std::filesystem::create_directories((root / file).parent_path());

@@ -155,7 +155,7 @@ TEST_F(StagedFolderTest, OnlyThisUserMayEnterItsFolderAndOthersMayHaveTheirs) {
   expect_refused();
 }
 
-// The content of the data set in the source and in its copy: "LABEL PATH" of each image, and the error if an image cannot be read.
+// The training images of the data set in `root`: "LABEL PATH SIZE" of each, or "LABEL PATH ERROR" if it cannot be read.
 std::vector<std::string> contents(const fs::path& root) {
   ImageFolderOptions options;
   options.root = root.string();
@@ -261,7 +261,7 @@ TEST_F(StagedFolderTest, AFileThatCannotBeReadIsNamedAndNothingRemains) {
 
 TEST_F(StagedFolderTest, TooLittleSpaceIsFoundBeforeCopying) {
   fs::create_directories(stage_to());
-  // Namespaces of a child process, so that a small file system can be mounted there and nowhere else.
+  // The child process gets a mount namespace of its own, so that the small file system is mounted only there.
   const pid_t child = ::fork();
   if (child == 0) {
     if (::unshare(CLONE_NEWNS) != 0 || ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||

@@ -45,7 +45,7 @@ class TinyImagenetTest : public FetchArchive {
   static std::unique_ptr<data::Dataset> open(const data::DatasetFactory& factory, data::Split split) {
     return factory.open(split, *make_quiet_logger());
   }
-  // "LABEL PATH" of each image, relative to the data set's folder, whose path is also its content.
+  // "LABEL PATH" of each image. The path is relative to the data set's folder, and is also the content of the image.
   std::vector<std::string> images(data::Split split) const {
     std::vector<std::string> lines;
     const auto dataset = open(factory(), split);

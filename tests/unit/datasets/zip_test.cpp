@@ -16,7 +16,7 @@ std::string content_of(const std::string& file, const ZipEntry& entry) {
   return content;
 }
 
-// The reason why the file or an entry in it cannot be read; empty: all of them can.
+// The reason why the file or an entry in it cannot be read; empty if all can be read.
 std::string zip_failure(const std::string& file) {
   try {
     for (const auto& entry : list_zip(bytes_of(file))) content_of(file, entry);
@@ -98,7 +98,8 @@ TEST(Zip, DamageIsAnErrorWithItsReason) {
   for (size_t size = 0; size < file.size(); ++size) {
     EXPECT_THAT(zip_failure(file.substr(0, size)), StartsWith("the archive cannot be unpacked: ")) << size;
   }
-  // Any byte is changed: no read goes beyond the file. Some changes, such as that of a date, have no effect.
+  // Whichever byte is changed, nothing may be read beyond the end of the file, which the sanitizers check. Some changes, such as that of a
+  // date, have no effect.
   const auto deflated = zip({{"a.txt", std::string(300, 'x')}, {"b", random_bytes(50)}});
   for (const auto& whole : {file, deflated}) {
     for (size_t i = 0; i < whole.size(); ++i) {

@@ -23,7 +23,7 @@ RendezvousAddress at(const std::string& host, int port = 0) {
   return {.kind = RendezvousAddress::Kind::kTcp, .host = host, .port = port, .path = {}, .port_source = "a test"};
 }
 
-// The numeric address to which a socket is bound; empty without one.
+// The numeric address to which the socket is bound; empty if the listener has no socket.
 std::string bound_address(const Listener& listener) {
   sockaddr_in address{};
   socklen_t size = sizeof address;
@@ -43,7 +43,8 @@ TEST(BindStore, ALoopbackNameOnlyIfAllRanksAreHere) {
 }
 
 TEST(BindStore, AnAddressOfNoInterfaceMeansAll) {
-  // An address of a range that is reserved for documentation, like a public address that is translated to a private one.
+  // No interface has this address, which is reserved for documentation. A public address that is translated to a private one is not that
+  // of an interface either.
   const auto listener = bind_store(two_ranks(1), at("192.0.2.1"));
   EXPECT_EQ(listener.socket.number(), -1);
   EXPECT_EQ(listener.host, "127.0.0.1");

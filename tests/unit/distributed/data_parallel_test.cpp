@@ -37,7 +37,7 @@ torch::Tensor samples(int64_t begin, int64_t end) {
   return torch::arange(begin * 40, end * 40, torch::kFloat64).view({end - begin, 40}).mul(0.37).sin();
 }
 
-// The gradients of the mean loss over samples 0 to 12.
+// The gradients of the mean loss over the twelve samples.
 std::vector<torch::Tensor> gradients_of_one_process() {
   Network network(0);
   network.forward(samples(0, 12)).square().sum(1).mean().backward();
@@ -48,7 +48,7 @@ constexpr std::array kExchanges{GradientExchange::kAllReduce, GradientExchange::
 
 double difference(const torch::Tensor& a, const torch::Tensor& b) { return ((a - b).abs().max() / b.abs().max()).item<double>(); }
 
-// The part of the twelve samples of a rank. Parts are uneven; from rank 2 on they are empty.
+// A rank's part of the twelve samples. Parts are uneven; from rank 2 on they are empty.
 std::pair<int64_t, int64_t> part_of(int rank, int world_size) {
   if (world_size == 1) return {0, 12};
   if (rank == 0) return {0, 7};

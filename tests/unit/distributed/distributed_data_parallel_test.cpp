@@ -14,7 +14,7 @@ using testing::run_ranks;
 
 torch::Tensor inputs(int64_t count) { return torch::arange(count * 3, torch::kFloat64).view({count, 3}).mul(0.37).sin(); }
 
-// Rank 0's weights, on one process: the gradient of the mean of `losses`.
+// A linear layer whose parameters differ between ranks until DistributedDataParallel copies those of rank 0.
 struct Network : torch::nn::Module {
   explicit Network(int rank) : fc(register_module("fc", torch::nn::Linear(3, 2))) {
     to(torch::kFloat64);

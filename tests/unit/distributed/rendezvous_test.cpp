@@ -27,8 +27,8 @@ using world::RendezvousAddress;
 
 constexpr seconds kLong{60};  // catches hangs only
 
-// A free port below the range from which the system assigns ports to connections, which other tests open at the same time. With `listener`
-// it gets a socket that listens there.
+// A free port below the range from which the system assigns ports to connections, which other tests open at the same time. If `listener` is
+// not null, `*listener` gets a socket that listens on the port.
 int free_port(int* listener = nullptr) {
   std::random_device random;
   std::uniform_int_distribution<int> ports(15000, 32000);

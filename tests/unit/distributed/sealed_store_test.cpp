@@ -54,7 +54,7 @@ class SealedStoreTest : public ::testing::Test {
  protected:
   SealedStoreTest() { store_->setTimeout(milliseconds(100)); }
 
-  // The actions of a stranger.
+  // Writes a value like a program that does not know the secret.
   void forge(const std::string& key) { plain_->set("run/" + key, bytes("forged")); }
 
   c10::intrusive_ptr<c10d::Store> plain_ = c10::make_intrusive<c10d::HashStore>();

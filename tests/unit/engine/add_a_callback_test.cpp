@@ -18,7 +18,7 @@ const std::string kCallbackText =
     "logging: {every_steps: 2}\n";
 
 // Example: callback
-// Logs how far the step with the largest change moved the parameters (2-norm over all of them).
+// Logs each step that moves the parameters further than all steps before it (2-norm over all parameters).
 class LargestStep : public engine::TrainingHook {
  public:
   LargestStep(const models::Model& model, Logger& logger) : parameters_(model.parameters()), logger_(logger) {}

@@ -1,4 +1,4 @@
-// dataset.batch_transforms in the training.
+// Training with dataset.batch_transforms.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -45,12 +45,12 @@ TEST(BatchTransforms, AreOffInTheLastEpochs) {
     if (i < 3) {
       EXPECT_NE(loss, expected) << i;
     } else {
-      EXPECT_NEAR(loss, expected, 1e-14) << i;  // of probabilities instead of labels
+      EXPECT_NEAR(loss, expected, 1e-14) << i;  // computed from probabilities instead of labels
     }
   }
 }
 
-// The largest output of each layer in each pass of a step, and in the repetition of the step by the search of `trainer replay`.
+// The largest absolute output of each layer in each pass of a step, and in the repetition of the step by the search of `trainer replay`.
 struct Largest {
   std::vector<double> in_step;
   std::vector<double> in_search;

@@ -57,7 +57,7 @@ testing::SmallRun run_of_rank0(int world_size, const std::string& text, const Se
   return first;
 }
 
-// All losses and scores.
+// The loss and top1 of every event, and the EMA's loss of every validation; -1 for a value that is missing.
 std::vector<double> measured(const testing::Recorder& events) {
   std::vector<double> values;
   for (const auto& event : events.train) {

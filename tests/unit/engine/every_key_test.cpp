@@ -27,14 +27,14 @@ std::string error_of(const std::string& override_text) {
   return "no error";
 }
 
-// The override that sets a key of some section to this value.
+// Returns the override that sets the key `name` of some section to `value`.
 using Write = std::function<std::string(const std::string& name, const std::string& value)>;
 
 // `section`: the key path that errors show before the key's name.
 void check_key(const Key& key, const std::string& section, const Write& write) {
   const auto path = section + key.name;
   const auto misspelt = error_of(write(key.name + "x", "1"));
-  // For a name of one letter, the misspelt name is as near to other names, so there is no suggestion.
+  // A key of one letter is not suggested, because half of the letters of the misspelt name differ from it.
   EXPECT_NE(misspelt.find(path + "x: unknown key" + (key.name.size() > 1 ? "; did you mean \"" : "")), std::string::npos) << misspelt;
   EXPECT_FALSE(key.doc.empty()) << path;
   EXPECT_FALSE(key.refused_examples.empty()) << path;

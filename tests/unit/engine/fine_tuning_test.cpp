@@ -32,7 +32,7 @@ bool is_frozen_name(const std::string& name) {
   return false;
 }
 
-// Whether it is a running statistic of batch normalisation.
+// Whether `name` is that of a running statistic or of the counter of a batch normalisation.
 bool is_statistic(const std::string& name) {
   return name.ends_with("running_mean") || name.ends_with("running_var") || name.ends_with("num_batches_tracked");
 }

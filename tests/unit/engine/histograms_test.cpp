@@ -56,7 +56,7 @@ TEST(MakeHistogram, LeavesOutWhatIsNotFinite) {
   EXPECT_FALSE(make_histogram("w", torch::zeros({0})));
 }
 
-// The event's histograms of a run with these keys.
+// The histogram events of a run with these keys.
 std::vector<reporting::HistogramsEvent> histograms_of(const std::vector<std::string>& overrides) {
   return testing::train_text(kHistogramText, overrides).events.histograms;
 }
@@ -76,7 +76,7 @@ TEST(Histograms, AreReportedAfterTheLastStepOfEpochs) {
   EXPECT_TRUE(histograms_of({}).empty());
 }
 
-// A training by SGD without momentum, whose last step can be computed from the parameters before and after it.
+// With SGD without momentum, the gradient of the last step can be computed from the parameters before and after it.
 TEST(Histograms, HaveTheGradientsOfTheLastStep) {
   const std::vector<std::string> common = {"optimizer={name: sgd, lr: 0.5}", "training={steps: 8}", "lr_scheduler={name: constant}",
                                            "validation.every_epochs=10"};
@@ -104,7 +104,7 @@ TEST(Histograms, GradientsAreUnscaled) {
   plain.emplace_back("amp={enabled: false}");
   const auto expected = histograms_of(plain).at(0).gradients.at(0);
   const auto gradient = histograms_of(scaled).at(0).gradients.at(0);
-  // float16 has 11 bits.
+  // float16 has 11 significant bits.
   EXPECT_NEAR(gradient.max, expected.max, 0.01 * expected.max);
   EXPECT_NEAR(gradient.min, expected.min, -0.01 * expected.min);
 }
@@ -115,7 +115,7 @@ TEST(Histograms, ChangeNothing) {
   EXPECT_TRUE(testing::bitwise_equal(testing::state_of(plain.parts()), testing::state_of(reported.parts())));
 }
 
-// The run is stopped in the second epoch.
+// The run is stopped between the first and the second epoch.
 TEST(Histograms, OfAResumedRunAreThoseOfAStraightOne) {
   const std::vector<std::string> overrides = {"logging.histograms_every_epochs=1"};
   const auto straight = histograms_of(overrides);

@@ -71,7 +71,7 @@ struct Outcome {
   std::vector<reporting::TrainEvent> lines;
   std::vector<reporting::ValidationEvent> validations;
   std::string error;
-  bool state_unchanged = false;  // except for the large weights
+  bool state_unchanged = false;  // by the steps with the large weights
   int64_t num_skipped = 0;       // by the GradScaler
   double loss_scale = 0;         // at the end
 };

@@ -60,7 +60,7 @@ TEST(Plan, NumbersThatAreTooLargeAreNamed) {
   EXPECT_EQ(error_of(long_training),
             "steps: 9000000000000000000 is more than 1125899906842624 steps; lower this value, and limit the time of a run "
             "with training.max_minutes");
-  // The largest numbers of samples and micro-steps that are accepted.
+  // This step has 2^50 samples, the largest number that is accepted.
   const auto plan = make_plan(options_of(int64_t{1} << 24, std::nullopt, int64_t{1} << 25, false), 2000, 2);
   EXPECT_EQ(plan.steps_per_epoch, 1);
   EXPECT_EQ(samples_in_step(plan, rest_of_epoch(plan, 0), 0), 2000);
@@ -91,7 +91,7 @@ TEST(Plan, TheRestOfAnEpochOnAnotherWorldSize) {
   EXPECT_EQ(end_sample_of(three, begun, 20), 36);
   EXPECT_EQ(end_sample_of(three, begun, 26), 102);
 
-  // On two ranks with the same global batch, the steps continue unchanged, up to the end of the order of two ranks.
+  // On two ranks with the same global batch, the steps continue unchanged, but the epoch ends after 100 samples, without padding.
   const auto two = make_plan(options_of(std::nullopt, 12, 1, false), 100, 2);
   const auto rest = rest_of_epoch(two, 2, 21, 36);
   EXPECT_EQ(rest.first_step_in_epoch, 3);

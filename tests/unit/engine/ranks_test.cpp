@@ -76,7 +76,7 @@ class GradientRecorder : public TrainingHook {
   const models::Model& model_;
 };
 
-// Returns gradients and buffers after the backward passes of one step, number `step` of the epoch, from equal weights.
+// Returns gradients and buffers after the backward passes of step number `step` of the first epoch, computed from the initial weights.
 std::vector<torch::Tensor> one_step(const std::string& text, const Ranks& ranks, int64_t step) {
   testing::SmallSession session(text, {}, ranks);
   auto& parts = session.parts();
@@ -196,7 +196,7 @@ TEST(Ranks, AveragedParametersEqualThoseOfOneProcess) {
   }
 }
 
-// One process evaluates the parameters that three ranks have trained, so that a difference can only come from the evaluation.
+// All evaluate the same initial parameters, so that a difference can only come from the evaluation.
 TEST(Ranks, EvaluationHasTheSameDigitsForAnyNumberOfRanks) {
   const auto text = experiment_text(kResNet);
   for (const auto tta : {task::TestTimeAugmentation::kNone, task::TestTimeAugmentation::kFlipAndShift}) {
@@ -256,8 +256,7 @@ TEST(Ranks, AStopRequestAtOneRankStopsAllAtTheSameStep) {
     EXPECT_EQ(run.events.end.reason, "stopped");
     steps[static_cast<size_t>(rank)] = run.events.end.step;
   });
-  // The ranks agree on stopping in the shared memory in which small gradients are summed, so the others learn of the request in the same
-  // step.
+  // The ranks exchange stop requests through shared memory, so the others learn of the request in the same step.
   EXPECT_EQ(steps, (std::vector<int64_t>{2, 2, 2}));
 }
 
@@ -333,7 +332,7 @@ TEST(Ranks, Float16WithTheGradScalerKeepsRanksEqual) {
 }
 
 TEST(Ranks, CurvesDoNotDependOnHowAGlobalBatchIsDivided) {
-  // 7 samples for up to five ranks and two micro-steps: parts of 0, 1 or 2 samples.
+  // A batch of 7 samples is divided into up to ten parts (five ranks, two micro-steps), some of which are empty.
   const auto text = experiment_text(kWithoutNorm);
   for (const char* micro_steps : {"training.accumulation_steps=1", "training.accumulation_steps=2"}) {
     const std::vector<std::string> overrides = {"dataloader.global_batch_size=7", micro_steps};

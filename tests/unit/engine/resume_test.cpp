@@ -1,4 +1,5 @@
-// A run that is stopped and resumed equals an uninterrupted run, bit for bit; another number of ranks trains the rest of the epoch.
+// A run that is stopped and resumed on the same number of ranks equals an uninterrupted run, bit for bit. Another number of ranks trains
+// the rest of the epoch.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -20,7 +21,7 @@ using testing::SmallRun;
 using testing::TemporaryFolder;
 using ::testing::ThrowsMessage;
 
-// Per epoch and rank, reported after the second, the fourth and the last step.
+// An epoch has five steps; losses are reported after the second, the fourth and the last one.
 std::string resume_text(const std::string& model) {
   return fmt::format(
       "experiment: resume\n"
@@ -81,7 +82,7 @@ std::vector<torch::Tensor> tensors_of(const SmallRun& run) {
   return tensors;
 }
 
-// Stops after each of `stops` calls of should_stop, and resumes.
+// For each of `stops`: stops a run after that many calls of should_stop, resumes it, and compares it with an uninterrupted run.
 void expect_resumes_exactly(int world_size, const std::string& text, const Overrides& overrides, const std::vector<int64_t>& stops) {
   const auto straight = train_on(world_size, text, overrides, -1, {});
   for (const auto stop : stops) {
@@ -103,7 +104,7 @@ void expect_resumes_exactly(int world_size, const std::string& text, const Overr
 }
 
 TEST(Resume, AtEachStepAndValidationBatch) {
-  // Calls of should_stop in each epoch: five for the steps, one before the validation, three for its batches; one after each epoch.
+  // Calls of should_stop: in each epoch five for the steps, one before the validation and three for its batches; one between the epochs.
   std::vector<int64_t> stops(18);
   std::iota(stops.begin(), stops.end(), 1);
   expect_resumes_exactly(1, resume_text(kConvolution), {}, stops);

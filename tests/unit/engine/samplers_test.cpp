@@ -19,7 +19,7 @@ namespace {
 using testing::SmallRun;
 using testing::TemporaryFolder;
 
-// 60 images for training and 4 for validation, mirrored and cropped at random, and a file of weights for them.
+// 60 images for training, mirrored and cropped at random, a file of weights for them, and 4 images for validation.
 class Samplers : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -121,7 +121,7 @@ TEST_F(Samplers, RepeatedImagesAreAugmentedDifferently) {
       if (i % 3 > 0 && batch.images[i].equal(batch.images[i - 1])) ++num_equal;
     }
   }
-  // One of 2 x 81 results for each of 40 pairs.
+  // Each of the 40 pairs is equal with a probability of 1 / (2 x 81).
   EXPECT_LE(num_equal, 3);
 }
 

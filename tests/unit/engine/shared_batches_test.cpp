@@ -38,7 +38,7 @@ class Ramp : public data::Dataset {
   data::DatasetInfo info_{.shape = {2}, .is_image = false, .num_classes = 0, .num_targets = 2};
 };
 
-// Ranks with different numbers of batches: full, smaller and empty ones.
+// The ranks have different numbers of batches, which are full, smaller or empty.
 RankShard shard_for_rank(int rank) {
   const std::vector<std::vector<int64_t>> sizes = {{4, 4, 1}, {4, 3}, {0, 4, 2, 4}};
   RankShard shard{.samples = {}, .batch_sizes = sizes[static_cast<size_t>(rank)]};
@@ -88,7 +88,7 @@ void expect_local_batches(const data::Dataset& dataset, const data::Pipeline& pi
       for (const int64_t epoch : {0, 1}) {
         expected.start_epoch(epoch, shard_for_rank);
         source.batches->start_epoch(epoch, shard_for_rank);
-        // All ranks call next() as many times as the one with the most batches.
+        // All ranks call next() equally often, at least once more than any rank has batches.
         for (int round = 0; round < 5; ++round) {
           const auto* want = expected.next();
           const auto* have = source.batches->next();

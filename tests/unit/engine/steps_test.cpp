@@ -45,7 +45,7 @@ TEST(Steps, TheLastStepIsFollowedByAValidationAlsoWithinAnEpoch) {
   EXPECT_EQ(run.events.end.step, 12);
   EXPECT_EQ(run.events.end.epoch, 2);
   EXPECT_EQ(run.events.end.reason, "done");
-  // The schedule covers the steps: the last one is a twelfth of the learning rate before the end.
+  // The schedule covers the 12 steps: at the last one, the learning rate is a twelfth of the initial one.
   EXPECT_NEAR(run.events.train.back().lr, 0.001 / 12, 1e-12);
   // Only the last epoch is validated.
   EXPECT_EQ(train_text(kTwelveSteps, {"validation.every_epochs=10"}).events.validation.size(), 1U);

@@ -248,7 +248,7 @@ TEST(Trainer, AClippedStepMovesTheParametersByTheLargestNorm) {
 TEST(Trainer, Bfloat16AutocastStaysNearFloat32) {
   const auto full = train_text(kRandom, {"runtime.dtype=float32", "amp.enabled=false"}, 4);
   const auto mixed = train_text(kRandom, {"runtime.dtype=float32", "amp.enabled=true"}, 4);
-  // bfloat16 has 8 bits of mantissa: losses of order 2.3 differ in the third digit.
+  // bfloat16 has 8 significant bits, so losses near 2.3 may differ in the third digit.
   EXPECT_NEAR(loss_of(full.events.train[0]), loss_of(mixed.events.train[0]), 0.05);
   EXPECT_NE(loss_of(full.events.train[0]), loss_of(mixed.events.train[0]));
 }

@@ -89,7 +89,7 @@ TEST(Validation, TellsTheBest) {
   EXPECT_EQ(testing::loss_of(*run.events.end.best_validation), best);
 }
 
-// A hook that makes the network's output NaN at the validations after these steps, and restores it before the next step.
+// A hook that fills a parameter with NaN for the validations after these steps, and restores it before the next step.
 class NaNAt : public TrainingHook {
  public:
   NaNAt(const models::Model& model, std::set<int64_t> steps) : parameter_(model.parameters().front()), steps_(std::move(steps)) {}

@@ -23,7 +23,7 @@ struct Net : torch::nn::Module {
   }
 };
 
-// Values that differ from those of a new network.
+// A state_dict with values that differ from those of a new network.
 state::Dict make_state(int64_t num_classes = 3, const std::string& prefix = "", bool with_counter = true) {
   const Net net(num_classes);
   state::Dict dict;
@@ -139,7 +139,7 @@ TEST(InitFrom, OtherwiseLoadsWhatFitsAndNamesWhatWasSkipped) {
 }
 
 TEST(InitFrom, WarnsWhenMostTensorsAreNotInTheFile) {
-  // Uses a file with those of the six tensors that are in `names`, without the counter, for `num_classes` classes.
+  // The warning for a file that contains only the tensors in `names`, of a network for `num_classes` classes.
   const auto warning = [](const std::vector<std::string>& names, int64_t num_classes = 3) {
     Net net;
     const auto whole = make_state(num_classes);

@@ -61,7 +61,7 @@ TEST(Winograd, EqualsTheDirectAlgorithmInFloat64) {
   }
 }
 
-// Also for a strided convolution.
+// Also tests a strided convolution.
 TEST(Winograd, OtherGradientsAreTheSameWithoutThoseOfFrozenParameters) {
   torch::manual_seed(1);
   const auto x = torch::randn({2, 16, 8, 8});
@@ -87,8 +87,8 @@ TEST(Winograd, OtherGradientsAreTheSameWithoutThoseOfFrozenParameters) {
 }
 
 TEST(Winograd, RoundsLittleInFloat32) {
-  // F(2×2) rounds like the direct algorithm; F(4×4) rounds three to six times more. A weight's gradient is a sum of many values, which
-  // loses digits with the direct algorithm too, and more with fewer threads.
+  // The errors of F(2×2) are like those of the direct algorithm, those of F(4×4) three to six times as large. A weight's gradient is a
+  // sum of many values, which loses digits with the direct algorithm too, and more with fewer threads.
   for (const auto& c : kCases) {
     const double direct = largest_distance(c, torch::kFloat32, convolve_directly);
     EXPECT_LT(largest_distance(c, torch::kFloat32, Tile::k2), std::max(1e-6, 1.2 * direct)) << c.in << " " << c.out << " " << c.height;
@@ -96,7 +96,8 @@ TEST(Winograd, RoundsLittleInFloat32) {
   }
 }
 
-// The computation in float32 from bfloat16 values; only the rounding of the result to bfloat16 loses digits.
+// Returns the largest distance of the results for bfloat16 values from those for the same values in float32. Only the rounding of the
+// results to bfloat16 may cause it.
 double largest_bfloat16_distance(const Case& c, Tile tile) {
   torch::manual_seed(1);
   const auto x = torch::randn({c.images, c.in, c.height, c.width}).to(torch::kBFloat16);

@@ -49,7 +49,8 @@ void set_state(BatchNorm2d& norm, torch::ScalarType dtype) {
   norm.running_var.copy_(at::linspace(1.0, 5.0, num_channels));
 }
 
-// Output, gradients of input, residual, weight and bias, and the running statistics. All values are representable in `rounding` too.
+// Returns the output, the gradients of input, weight and bias, the running statistics, and the gradient of the residual, if there is one.
+// The inputs are representable in `rounding` too.
 std::vector<torch::Tensor> pass_through(BatchNorm2d& norm, const FusedCase& fused_case, at::IntArrayRef shape, torch::ScalarType dtype,
                                         torch::ScalarType rounding) {
   set_state(norm, dtype == torch::kBFloat16 ? torch::kFloat32 : dtype);

@@ -24,7 +24,7 @@ TEST(Init, TruncatedNormalHasNoOutliers) {
   EXPECT_LT(weight.abs().max().item<double>(), 6 * 0.02);
   truncated_normal_(weight, 1, init_generator());
   EXPECT_LE(weight.abs().max().item<double>(), 2);
-  // A normal distribution without values beyond 2.
+  // The standard deviation of a standard normal distribution that is truncated to -2 to 2.
   EXPECT_NEAR(weight.std().item<double>(), 0.8796, 0.001);
 }
 

@@ -6,7 +6,7 @@
 namespace trainer::nn::test {
 namespace {
 
-// The output of LibTorch's layer with the same weights.
+// Expects the output of LibTorch's layer with the same weights.
 template <class Theirs, class Ours>
 void expect_same_output(Theirs& theirs, Ours& ours, const torch::Tensor& x) {
   const torch::NoGradGuard no_grad;
@@ -44,7 +44,7 @@ TEST(Layers, ConvolutionsOfResidualNetworksKeepOrHalveTheSize) {
   EXPECT_EQ(conv3x3(2, 5)->parameters().size(), 1U);
 }
 
-// Autocast of bfloat16 on the CPU while it exists.
+// Enables autocast to bfloat16 on the CPU while it exists.
 struct BFloat16Autocast {
   BFloat16Autocast() {
     at::autocast::set_autocast_dtype(at::kCPU, torch::kBFloat16);

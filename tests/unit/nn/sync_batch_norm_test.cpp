@@ -227,7 +227,7 @@ TEST(SyncBatchNorm, AcceptsBfloat16UnderAutocast) {
       EXPECT_EQ(norm.running_mean.scalar_type(), torch::kFloat32);
     });
     expect_like_joined(ranks, expected, kBfloat16Tolerance);
-    // Sums of values before rounding to bfloat16.
+    // These are sums of values that were not rounded to bfloat16.
     expect_near(ranks[1].running_var, expected.running_var, kFloat32Tolerance, "running variance");
     expect_near(sum(ranks, &Outcome::weight_gradient), expected.weight_gradient, kFloat32Tolerance, "gradient of the weight");
   }
@@ -268,7 +268,7 @@ TEST(SyncBatchNorm, SmallDeviationsFromALargeMean) {
   expect_no_worse(sum(several, &Outcome::weight_gradient), one[0].weight_gradient, expected.weight_gradient, "gradient of the weight");
 }
 
-// Names of c10d's operators that run in this thread.
+// Records the names of c10d's operators that run in this thread.
 class CollectiveCounter {
  public:
   CollectiveCounter()

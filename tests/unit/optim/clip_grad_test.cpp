@@ -48,7 +48,7 @@ TEST(ClipGradNorm, IsZeroWithoutAnyGradient) {
   EXPECT_EQ(clip_grad_norm({}, 1).item<double>(), 0);
 }
 
-// A caller that checks the norm detects it; one that does not continues with NaN, as in PyTorch.
+// A caller that does not check the norm continues with gradients that are NaN, as in PyTorch.
 TEST(ClipGradNorm, ReturnsANormThatIsNotFinite) {
   const auto infinite = clip_grad_norm({param_with_gradient({std::numeric_limits<double>::infinity(), 1})}, 1);
   EXPECT_TRUE(std::isinf(infinite.item<double>()));

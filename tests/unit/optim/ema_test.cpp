@@ -76,7 +76,7 @@ TEST(Ema, SkippedStepChangesNothing) {
   }
 }
 
-// Two swaps restore the same bits, at the same addresses and in the same layout.
+// Two swaps restore the same bits in the same tensors and in the same layout.
 TEST(Ema, SwapsExactly) {
   Averaged model({.decay = 0.9, .warmup = false}, /*channels_last=*/true);
   for (int update = 0; update < 3; ++update) model.step(update);

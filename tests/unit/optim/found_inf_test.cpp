@@ -23,7 +23,8 @@ const std::vector<std::string> kSkippingOptimizers = {
     "{name: rmsprop, lr: 0.01, weight_decay: 0.1, momentum: 0.9, centered: true}",
 };
 
-// Returns the parameters after the golden problem's updates. Before each update in `overflows`, the kernels skip an attempt.
+// Returns the parameters after the golden problem's updates. For each element of `overflows`, a step with gradients that are not finite,
+// which must be skipped, precedes the update of that number.
 torch::Tensor train(const std::string& yaml, const std::vector<int>& overflows, bool with_found_inf, int first_update_of_bias) {
   OptimizerProblem problem;
   const auto optimizer = make_optimizer(read_component(optimizer_registry(), yaml), problem.two_groups());
@@ -51,7 +52,8 @@ TEST(FoundInf, ZeroChangesNothing) {
   }
 }
 
-// A skipped step changes neither parameters nor state: the first one, two in a row, or the first one of a parameter.
+// A skipped step changes neither parameters nor state, even if it is the first step, one of two in a row, or the first with a gradient of
+// the bias.
 TEST(FoundInf, SkippedStepChangesNothing) {
   for (const auto& yaml : with_all_defaults(kSkippingOptimizers)) {
     for (const int first_update_of_bias : {0, 2}) {

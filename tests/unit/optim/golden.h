@@ -1,5 +1,5 @@
 #pragma once
-// Values computed by Python's torch.optim (tests/golden), and the problem of make_optimizers.py.
+// Values computed in Python (tests/golden), and the problem of make_optimizers.py.
 
 #include <algorithm>
 #include <fstream>

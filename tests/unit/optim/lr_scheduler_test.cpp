@@ -12,7 +12,7 @@
 namespace trainer::optim::test {
 namespace {
 
-// The schedules of tests/golden/make_lr_schedules.py.
+// The numbers of steps in tests/golden/make_lr_schedules.py.
 constexpr int64_t kSteps = 24;
 constexpr int64_t kStepsPerEpoch = 4;
 

@@ -116,7 +116,7 @@ TEST(Muon, NesterovOfOtherParameters) {
   EXPECT_LT(largest_difference(difference, 0.5 * 1.75 * value), 1e-12);
 }
 
-// A parameter without a gradient decays by the same factor, whatever its learning rate.
+// With a gradient of zeros, the parameters that SGD updates decay by the same factor, whatever linear_lr and bias_lr are.
 TEST(Muon, DecaysAllOtherParametersEqually) {
   const std::string keys = "lr: 0.02, linear_lr: 0.5, bias_lr: 0.125, sgd_momentum: 0, sgd_weight_decay: 0.0625";
   for (const auto& shape : std::vector<std::vector<int64_t>>{{5}, {4, 3}}) {

@@ -136,7 +136,7 @@ TEST(OptimizerState, HasTheLearningRatesOfEachGroup) {
   EXPECT_EQ(groups[1].at("params").elements()[0].integer(), 2);
 }
 
-// PyTorch before version 2 wrote this for SGD without momentum.
+// Earlier versions of PyTorch wrote this for SGD without momentum.
 TEST(OptimizerState, ReadsAMomentumBufferThatIsNone) {
   Training training("{name: sgd}");
   state::Dict entry;
@@ -181,7 +181,7 @@ TEST(OptimizerState, RefusesTheStateOfAnotherModelOrOptimizer) {
                  "a.pt: state.0.exp_avg: is Float[2, 3, 2, 2], but Double[2, 3, 2, 2] is expected");
 }
 
-// Two groups with these numbers of parameters, and an empty entry for each of `entries`.
+// A state whose groups contain the parameters of these numbers, with an empty entry for each of `entries`.
 state::Tree numbered(const std::vector<state::List>& numbers, const std::vector<int64_t>& entries) {
   state::List groups;
   for (const auto& list : numbers) {

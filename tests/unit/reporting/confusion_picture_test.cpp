@@ -14,7 +14,7 @@ drawing::Colour colour_at(const drawing::RgbImage& image, int y, int x) {
   return {pixel[0], pixel[1], pixel[2]};
 }
 
-// The upper left pixels of the cells: without names, those of counts below 100 have 16 x 16 pixels.
+// Looks at the upper left pixel of each cell. Cells of few classes with counts below 100 have 16 x 16 pixels.
 TEST(ConfusionPicture, ShadesEachCellByItsPartOfTheRow) {
   const auto image = draw_confusion({3, 1, 0, 4, 0, 0, 0, 0, 0}, {});
   const int top = image.height - 4 - 3 * 16;
@@ -29,7 +29,7 @@ TEST(ConfusionPicture, ShadesEachCellByItsPartOfTheRow) {
   for (int column = 0; column < 3; ++column) EXPECT_EQ(cell(2, column), drawing::kWhite) << column;
 }
 
-// The last cell, which holds all samples of its class.
+// The colours in the last cell, which holds all samples of its class.
 std::set<drawing::Colour> colours_of_last_cell(size_t num_classes, int cell_height, int cell_width) {
   std::vector<int64_t> confusion(num_classes * num_classes, 0);
   confusion.back() = 1;

@@ -86,7 +86,7 @@ std::string text_on_terminal(uint16_t columns, Print print) {
   print();
   std::fflush(stderr);
   ::dup2(before, STDERR_FILENO);
-  // Closes all descriptors of the terminal, because reading ends only then.
+  // Reading ends only when all descriptors of the terminal are closed.
   for (const int descriptor : {theirs, before}) ::close(descriptor);
   std::string text;
   std::array<char, 4096> part;

@@ -44,7 +44,7 @@ std::string refusal_of(const std::string& program) {
   return "started";
 }
 
-// Returns the log when the program has ended.
+// Returns the log after the program has ended.
 template <typename Use>
 std::string log_of(EventCommandOptions options, Use use) {
   CommandLog log;

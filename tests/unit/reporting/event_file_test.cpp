@@ -61,7 +61,7 @@ TEST(Tensorboard, CreatesItsFolderAndOneFileNamedAfterTheProcess) {
   EXPECT_TRUE(names[0].ends_with("." + std::to_string(::getpid()))) << names[0];
 }
 
-// TensorBoard reads the files in the order of their names, also if the clock was set back.
+// TensorBoard reads the files in the order of their names, so a new file must be the last one even if the clock was set back.
 TEST(Tensorboard, ANewFileSortsAfterTheOthers) {
   const testing::TemporaryFolder folder;
   const auto list = folder.path() / ".list";

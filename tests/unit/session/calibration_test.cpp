@@ -66,7 +66,7 @@ TEST(Calibration, DecisionsAndTheirIntervals) {
   EXPECT_NEAR(result.rejected->high, 0.4345, 1e-4);
   EXPECT_LT(result.accuracy->low, 0.6);
   EXPECT_GT(result.accuracy->high, 0.6);
-  // For the second class, only samples that are not rejected count.
+  // Here, predictions with a probability below 0.75 are rejected, and only the others count for the accuracy.
   const auto strict = measure({.temperature = 1, .reject_below = 0.75}, probabilities, labels);
   EXPECT_DOUBLE_EQ(strict.rejected->value, 0.4);
   EXPECT_DOUBLE_EQ(strict.accuracy->value, 1);

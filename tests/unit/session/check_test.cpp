@@ -114,7 +114,7 @@ TEST(CheckComponents, RefusesContradictions) {
       {{"training.steps=9"}, "command line: training.steps: given together with training.epochs; set one of them to null"},
       {{"training.epochs=null"}, "command line: training.epochs: missing; set training.epochs or training.steps"},
       {{"training.epochs=null", "training.steps=0"}, "command line: training.steps: expected an integer >= 1 or null, got 0"},
-      // The number of epochs is not known yet, so their values are not checked.
+      // The number of epochs is not known yet, so keys that are given in epochs are not compared with it.
       {{"training.epochs=null", "training.steps=9", "lr_scheduler={name: multistep, milestones: [50], warmup_epochs: 7}"}, ""},
       {{"experiment=a/b"}, "command line: experiment: \"a/b\" is not a valid folder name; use letters, digits, - and _"},
       {{"model={name: wide_resnet, depth: 11}"},

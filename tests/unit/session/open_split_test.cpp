@@ -73,7 +73,7 @@ TEST(OpenSplit, TheValidationSetNeedsNoTrainingFiles) {
   EXPECT_THROW(open(experiment, Split::kTrain), DataError);
 }
 
-// Splits of the data set of a plug-in.
+// The data set of a plug-in may have an empty split.
 TEST(OpenSplit, AnEmptySetIsRefused) {
   struct Numbers : data::Dataset {
     explicit Numbers(int64_t size) : num_samples(size) {}

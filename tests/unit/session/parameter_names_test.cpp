@@ -59,7 +59,7 @@ TEST(Freeze, FreezesParametersAndStatisticsOfWholeLayers) {
   for (const auto& item : network->named_modules("", /*include_self=*/false)) {
     if (!item.value()->is_training()) in_evaluation.insert(item.key());
   }
-  // Only the parameters of layer1.1.bn1 are named.
+  // layer1.1.bn1 is missing here, because only its parameters are named.
   EXPECT_EQ(in_evaluation, (std::set<std::string>{"bn1", "layer1.0.bn1", "layer1.0.bn2"}));
 }
 

@@ -70,7 +70,7 @@ TEST(SplitByClass, RunsWithoutItsKeyKeepTheirSplit) {
   EXPECT_FALSE(is_stratified(0.1, "name: synthetic"));
   EXPECT_TRUE(is_stratified(0, "name: synthetic"));
   EXPECT_TRUE(is_stratified(0.1, "stratify: true"));
-  // A configuration from before the key existed.
+  // The split of runs from before the key existed.
   const auto labels = labels_of({6, 4});
   EXPECT_THAT(split_samples(indices_up_to(10), 3, 42).first, ElementsAre(1, 6, 7));
 }

@@ -43,7 +43,7 @@ TEST(Cgroup, Version1) {
   const CgroupFiles files{.groups = folder.path() / "cgroup", .mount = folder.path() / "mount"};
   EXPECT_EQ(cgroup_cpus(files), std::nullopt);
   EXPECT_EQ(cgroup_memory(files), std::nullopt);
-  // Files as seen in a container: the mount shows its own group, but the path is that on the host.
+  // Files as seen in a container: the mount shows the container's own group, but the path is that of the group on the host.
   write(files.groups, "9:name=systemd:/\n8:pids:/docker/f9\n4:memory:/docker/f9\n2:cpuacct,cpu:/docker/f9\n0::/\n");
   write(files.mount / "cpu/cpu.cfs_quota_us", "200000\n");
   write(files.mount / "cpu/cpu.cfs_period_us", "100000\n");

@@ -307,7 +307,7 @@ TEST(RankEnv, HostsOfTheRanksOfASlurmStep) {
   EXPECT_EQ(hosts({}), (std::vector<std::string>{"n1", "n1", "n2"}));
   EXPECT_EQ(hosts({{"SLURM_DISTRIBUTION", "block"}}), (std::vector<std::string>{"n1", "n1", "n2"}));
   EXPECT_EQ(hosts({{"SLURM_DISTRIBUTION", "cyclic"}}), none);
-  // This rank is on another node than a distribution by blocks would place it.
+  // This rank is not on the node on which a distribution by blocks would place it.
   EXPECT_EQ(hosts({{"SLURM_PROCID", "1"}}), none);
   EXPECT_EQ(find_rank_env({}, of(kTorchrun)).slurm_hosts, none);
 }
