@@ -1,4 +1,5 @@
-// Prints the answers that need no LibTorch; for every other command line, loads the library with the commands.
+// Prints the answers that were written during the build, and runs the commands that need no LibTorch. For every other command line, loads
+// the library with the commands.
 
 #include <cstdlib>
 #include <map>

@@ -32,8 +32,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::array kCrashSignals = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
-// A thread that receives this signal records its stack. Other programs do not send this signal, because its default action ends the
-// process.
+// A thread that receives this signal while stack_of() waits for an answer records its stack. At other times, the signal has no effect.
 const int kStackSignal = SIGRTMIN + 5;
 constexpr size_t kMaxFrames = 64;
 constexpr size_t kLineLength = 256;
@@ -177,7 +176,7 @@ void install_crash_handlers() {
   // The first call of backtrace() loads a library, which a signal handler must not do.
   std::array<void*, 1> frame;
   backtrace(frame.data(), 1);
-  // The handler gets its own stack, so that it can run after a stack overflow.
+  // In this thread, the handler gets its own stack, so that it can run after a stack overflow.
   static std::array<char, 64 * 1024> handler_stack;
   const stack_t stack{.ss_sp = handler_stack.data(), .ss_flags = 0, .ss_size = handler_stack.size()};
   sigaltstack(&stack, nullptr);

@@ -302,7 +302,7 @@ bool names_descriptor(const std::filesystem::path& path, int descriptor) {
 // The largest number of successive links that Linux follows.
 constexpr int kMostLinks = 40;
 
-// Follows links, because the folder of a link may not be writable and because the link belongs to the user. The target may not exist yet.
+// Follows links, because the user's link must not be replaced by a file, and its folder may not be writable. The target may not exist yet.
 std::filesystem::path target_of(const std::filesystem::path& path) {
   auto target = path;
   for (int i = 0; i <= kMostLinks; ++i) {

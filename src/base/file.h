@@ -1,7 +1,7 @@
 #pragma once
-// Files: whole reads, atomic writes, appends, and read-only memory maps. Every failure throws an Error that names the path and the system's
-// reason. Unless a comment says otherwise, only regular files are opened: for anything else (a folder, pipe, socket or device) the
-// functions fail without waiting.
+// Files: whole reads, atomic writes, appends, locks, read-only memory maps, and messages about refused access. Unless a comment says
+// otherwise, a failure throws an Error that names the path and the system's reason, and only regular files are opened: for anything else (a
+// folder, pipe, socket or device) the functions fail without waiting.
 
 #include <sys/types.h>
 #include <unistd.h>
@@ -63,10 +63,11 @@ Descriptor open_regular_file(const std::filesystem::path& path, int flags, mode_
 std::string describe_irregular(const std::filesystem::path& path);
 
 std::string read_file(const std::filesystem::path& path);
-// Reads a file into `buffer`, which grows if needed, and returns the bytes read. Throws std::runtime_error with only the reason.
+// Reads a file into `buffer`, which grows if needed, and returns the bytes read. Throws std::runtime_error with only the reason, also for
+// an empty file and for one of more than 1 GiB.
 std::span<const uint8_t> read_bytes(const std::string& path, std::vector<uint8_t>& buffer);
-// Reads a regular file, or a pipe until its writers have closed it, of at most `max_bytes`. A stop request while it waits for a pipe throws
-// an Error with ExitCode::kStopped.
+// Reads a regular file, or a pipe until its writers have closed it. Throws Error also for more than `max_bytes`, for a pipe that no program
+// opens for writing within about five seconds, and, with ExitCode::kStopped, for a stop request during the wait for a pipe.
 std::string read_file_or_pipe(const std::filesystem::path& path, size_t max_bytes);
 
 // Writes a temporary file beside `path`, flushes it to the disk, renames it to `path` and flushes the folder: other processes see the old
@@ -84,7 +85,7 @@ class Output {
 class AtomicFile final : public Output {
  public:
   explicit AtomicFile(const std::filesystem::path& path);
-  // Removes the temporary file unless commit() was called; so does a stop signal that ends the process (exit_on_stop_signals()).
+  // Removes the temporary file unless commit() has succeeded. A stop signal that ends the process (exit_on_stop_signals()) removes it too.
   ~AtomicFile() override;
 
   void write(std::string_view bytes) override;
@@ -162,18 +163,17 @@ CurrentFileAccess current_file_access();
 
 // Explains why a file or folder cannot be written, and what to do about it.
 
-// Describes `error`, the reason why `path` (a file or a folder) could not be created or written. For a permission error or a read-only file
-// system, the text names the file or folder that refused access (with its owner and this process's user) and remedies; any other error is
-// described by the system's message. `remedy` is the first of the remedies; it may be empty.
+// Describes `error`, the reason why `path` (a file or a folder) could not be created or written. For a read-only file system or a
+// permission error, the text names the file or folder that refused access and remedies, and for a permission error also the owner. Any
+// other error is described by the system's message. `remedy` is the first of the remedies; it may be empty.
 std::string explain_refusal(const std::filesystem::path& path, const std::error_code& error, const std::string& remedy = "");
 
 // The file that a user names for a result (--output).
 
 // Writes a result to `path`:
 // - A new or a regular file is written atomically (AtomicFile); a link to a regular file stays a link.
-// - A pipe (once a program has opened it for reading), a terminal, /dev/null and other character devices are written directly. /dev/stdout,
-// /dev/stderr and any
-//   other path that names the standard output are written from their current position.
+// - A pipe (once a program has opened it for reading), a terminal, /dev/null and other character devices are written directly.
+// - /dev/stdout, /dev/stderr and any other path that names the standard output or standard error are written from their current position.
 // The constructor throws UsageError for anything else (a folder, a socket, a block device). Failures throw an Error that names `path`.
 class OutputFile final : public Output {
  public:

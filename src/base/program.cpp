@@ -17,7 +17,7 @@
 namespace trainer {
 namespace {
 
-// Returns 0, or the errno of a file that cannot be executed.
+// Returns 0 if the file can be executed, else the errno with the reason.
 int check_executable(const std::string& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0) return errno;

@@ -1,5 +1,6 @@
 #pragma once
-// Stop requests by signal. The handler only records the signal; the training loop checks for it at step boundaries and stops cleanly.
+// Stop requests by signal, and repairs of the state that a process inherits. In training, a handler records a stop request; the training
+// loop checks for it between two steps or validation batches and stops cleanly.
 
 #include <chrono>
 #include <filesystem>
@@ -11,10 +12,10 @@ namespace trainer {
 void block_stop_signals();
 // Installs handlers for SIGINT, SIGTERM, SIGUSR1 and, unless it is ignored, SIGHUP. A SIGINT one second or more after the first stop signal
 // ends the process immediately (earlier ones do not: the same SIGINT may arrive twice, from the terminal and from the launcher). Unblocks
-// these signals. To be called once, by main.
+// these signals. To be called at most once.
 void install_stop_handlers();
-// For commands that do not call install_stop_handlers(): makes a stop signal end the process at once with ExitCode::kStopped, unless the
-// process ignores that signal. Unblocks these signals.
+// Until install_stop_handlers() is called, makes a stop signal end the process at once with ExitCode::kStopped, unless the process ignores
+// that signal. Unblocks these signals.
 void exit_on_stop_signals();
 // While an object of this class exists, a stop signal that ends the process (exit_on_stop_signals()) also removes `file`. If several
 // objects exist at once, only the first one has an effect.
@@ -46,7 +47,8 @@ bool is_stop_repeated();
 // - SIGCHLD gets its default action if it is ignored, because this process could not wait for its child processes otherwise.
 void repair_inherited_state();
 
-// Throws Error if the working folder has been removed. LibTorch's kernels cannot be loaded there, and no relative path can be used.
+// Throws Error if the working folder has been removed or cannot be used. LibTorch's kernels cannot be loaded there, and no relative path
+// can be used.
 void check_working_folder();
 
 }  // namespace trainer

@@ -9,7 +9,8 @@ namespace trainer {
 // The name of the standard input in messages.
 inline constexpr const char* kStandardInputName = "<standard input>";
 
-// Reads the standard input to its end, at most `max_bytes`. A stop request while it waits throws an Error with ExitCode::kStopped.
+// Reads the standard input to its end. Throws Error if it cannot be read or has more than `max_bytes`, and, with ExitCode::kStopped, for a
+// stop request during the wait.
 std::string read_standard_input(size_t max_bytes);
 
 // The standard output, to which commands print their results.
@@ -18,7 +19,7 @@ std::string read_standard_input(size_t max_bytes);
 // output cannot be written (a full disk, a closed standard output). If the reader of a pipe has exited, the rest is dropped without an
 // error. In both cases, later text is dropped.
 void print_text(std::string_view text);
-// Called by main after the command. Also reports errors that a file system reports only when a file is closed.
+// run_program() (cli/output.h) calls it after the command. Also reports errors that a file system reports only when a file is closed.
 void flush_standard_output();
 
 // Whether the program was started without a standard output (base/signal.h).

@@ -1,5 +1,6 @@
 #pragma once
-// Text for messages: durations, sizes, counts and the nearest of several names; and text from outside, made safe for a terminal.
+// Text for messages (durations, sizes, counts, the nearest of several names), text from outside made safe for a terminal, UTF-8, the depth
+// of JSON, and lines of CSV.
 
 #include <chrono>
 #include <concepts>
@@ -68,7 +69,7 @@ constexpr int kMostJsonLevels = 100;
 // The largest number of arrays and objects around any value of the text.
 int count_json_levels(std::string_view text);
 
-// A line of comma-separated values (RFC 4180), with control characters escaped.
+// A line of comma-separated values with its newline. Cells are quoted as in RFC 4180; control characters are escaped.
 std::string csv_line(const std::vector<std::string>& cells);
 
 }  // namespace trainer

@@ -15,9 +15,9 @@ namespace trainer::checkpoint {
 // A name is nullptr if the format has none for the dtype.
 struct Dtype {
   torch::ScalarType type;
-  const char* name;         // torch.float32
-  const char* storage;      // torch.FloatStorage; nullptr: tensors view a storage of bytes and name their dtype
-  const char* safetensors;  // F32
+  const char* name;         // "float32" for torch.float32
+  const char* storage;      // "FloatStorage" for torch.FloatStorage; nullptr: tensors view a storage of bytes and name their dtype
+  const char* safetensors;  // "F32"
 };
 
 // Return nullptr if files cannot contain such tensors. Results point into one array, whose order is that of tensors in a safetensors file.

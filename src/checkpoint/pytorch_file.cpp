@@ -38,7 +38,7 @@ class TorchZip {
  private:
   std::string entry_name(std::string_view name) const { return fmt::format("{}/{}", folder_, name); }
 
-  // Finds the archive's folder with data.pkl; all entries that belong to it are in the same folder.
+  // Finds the archive's folder with data.pkl; the other entries that are read are in the same folder.
   void find_folder() {
     for (const auto& entry : zip_.entries()) {
       const auto slash = entry.name.find('/');
@@ -58,7 +58,7 @@ class TorchZip {
 
   void check_byteorder() const {
     const auto* entry = zip_.find(entry_name("byteorder"));
-    // Older files do not have this entry; they are little-endian.
+    // Older files do not have this entry and are taken to be little-endian.
     if (entry == nullptr) return;
     const auto order = text(*entry);
     if (order != "little") {

@@ -108,7 +108,7 @@ class LegacyFile {
     }
   }
 
-  // The content of the storages follows the pickle programs, so none of them can be larger than the rest of the file.
+  // The content of the storages follows the pickle programs, so the storages together cannot be larger than the rest of the file.
   torch::Storage find_storage(std::string_view key, uint64_t num_elements, uint64_t size) {
     const auto known = storages_.find(key);
     if (known != storages_.end()) {

@@ -1,5 +1,5 @@
 #pragma once
-// The checkpoint folder of a run. It contains numbered files, each complete or absent, and links to the newest and the best one.
+// The checkpoint folder of a run. It contains numbered files, which are written atomically, and links to the newest and the best one.
 
 #include <cstdint>
 #include <filesystem>
@@ -28,7 +28,7 @@ struct Written {
 class Store {
  public:
   // Creates the folder if needed, and removes incomplete files that a killed process has left. Throws CheckpointError if the folder is not
-  // writable. `files` must outlive the store, which adds the name of each file that it writes to `files`, and removes only checkpoints that
+  // writable. `files` must outlive the store, which adds each checkpoint that it writes to `files`, and removes only checkpoints that
   // `files` contains. If `files` is null, all checkpoints in the folder may be removed.
   Store(std::filesystem::path folder, int64_t keep_last, WrittenFiles* files = nullptr);
 

@@ -106,8 +106,8 @@ class Objects {
   std::deque<std::string> texts_;
 };
 
-// Converts an object to a tree. Throws PickleError for anything that a tree cannot represent: an object that contains itself, a function,
-// or two equal keys.
+// Converts an object to a tree. Throws PickleError for anything that a tree cannot represent, such as an object that contains itself, a
+// function, or two equal keys.
 state::Tree to_tree(const Objects& objects, ObjectId id, Budget& budget);
 
 // The storages that a pickle program refers to by persistent ids, as torch/serialization.py writes them.

@@ -29,6 +29,7 @@ inline constexpr size_t kEnd64LocatorSize = 20;
 // A field with one of these values has its actual value in a zip64 record.
 inline constexpr uint32_t kIn64 = 0xffffffff;
 inline constexpr uint16_t kCountIn64 = 0xffff;
+// The id of the extra field with these values in the header of an entry.
 inline constexpr uint16_t kExtra64 = 1;
 
 inline constexpr uint16_t kEncryptedFlag = 1 << 0;

@@ -8,8 +8,8 @@
 
 namespace trainer::cli {
 
-// `args`: the arguments after the command's name. Returns the exit code of the first process that failed. Throws Error, and CLI11's
-// exceptions for wrong arguments and for --help.
+// `args`: the arguments after the command's name. Returns launch::Outcome::exit_code (launch/launcher.h) of the last attempt. Throws Error,
+// UsageError for wrong arguments, and CLI::CallForHelp after printing the help for --help.
 ExitCode launch(const std::vector<std::string>& args);
 
 }  // namespace trainer::cli

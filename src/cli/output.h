@@ -35,8 +35,8 @@ struct Column {
   int importance = 0;
 };
 
-// Lines of cells, each column as wide as its widest cell. Columns are omitted until the lines have at most `width` columns; without a
-// width, all columns stay.
+// Lines of cells, each column as wide as its widest cell. Columns are omitted until the lines have at most `width` characters, as far as
+// `importance` allows; without a width, all columns stay.
 std::string to_table(std::vector<Column> columns, std::optional<size_t> width);
 
 // The number of terminal columns that the text needs if each character takes one column.

@@ -209,7 +209,7 @@ namespace {
 
 using history::Row;
 
-// For tables and folded text if the output is not a terminal with a width.
+// The width of tables and folded text if the output is not a terminal, or if the terminal's width is unknown.
 constexpr size_t kWidthWithoutTerminal = 80;
 
 std::string shown(const std::optional<std::string>& value) { return value ? printable_line(*value) : "-"; }

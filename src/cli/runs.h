@@ -8,7 +8,8 @@
 
 namespace trainer::cli {
 
-// `args`: the arguments after the command's name. Throw Error, and CLI11's exceptions for wrong arguments and for --help.
+// `args`: the arguments after the command's name. Throw Error, UsageError for wrong arguments, and CLI::CallForHelp after printing the help
+// for --help.
 ExitCode runs(const std::vector<std::string>& args);
 ExitCode compare(const std::vector<std::string>& args);
 

@@ -1,5 +1,5 @@
 #pragma once
-// Experiment files that begin with the values of other files (`base: other.yaml`, or a list of files), and the origin of each value.
+// Experiment files that take over the values of other files (`base: other.yaml`, or a list of files), and the origin of each value.
 
 #include <filesystem>
 #include <string>
@@ -19,7 +19,7 @@ inline constexpr const char* kStandardInput = "-";
 Node read_with_bases(const std::filesystem::path& file);
 
 // The resolved experiment file (to_yaml of config/load.h) with a comment after each value that gives its origin: "x.yaml:12", the command
-// line, the default, or the data set. `experiment` must be unchanged since it was loaded.
+// line, the default, the data set, or the loss. `experiment` must be unchanged since it was loaded.
 std::string to_yaml_with_origins(Experiment& experiment, const Registries& registries);
 
 }  // namespace trainer::config

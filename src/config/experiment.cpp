@@ -53,7 +53,7 @@ void Experiment::check(Findings& findings) const {
 
 void Experiment::describe_plugins(KeyTable& keys) {
   keys.add("plugins", plugins,
-           {.doc = "Shared libraries that add networks, data sets, transforms, tasks, metrics, losses, optimizers or sinks; [] loads none.",
+           {.doc = "Shared libraries with networks, layers, data sets, transforms, tasks, metrics, losses, optimizers or sinks; []: none.",
             .is_path = true,
             .may_be_empty = false});
 }

@@ -34,7 +34,7 @@ struct Experiment {
 
   // The position and the path of a key, for the beginning of a message: "x.yaml:3:14: training.epochs".
   std::string place_of(const std::string& path) const;
-  // Reports contradictions between keys of different sections.
+  // Checks the name of the experiment, and reports contradictions between keys of different sections.
   void check(Findings& findings) const;
   // Adds only the key `plugins`, which must be read before all other keys, because plug-ins add choices to the others.
   void describe_plugins(KeyTable& keys);

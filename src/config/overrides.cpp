@@ -94,8 +94,8 @@ void apply_override(Node& root, const std::string& text, Problems& problems) {
 
 namespace {
 
-// More than the levels of a file (parse_yaml). Limited, because each step stores its whole path, so memory grows with the square of the
-// number of steps.
+// Higher than the limit of parse_yaml() on the nesting of a file. Limited, because each step stores its whole path, so memory grows with
+// the square of the number of steps.
 constexpr size_t kMostSteps = 64;
 
 }  // namespace

@@ -52,7 +52,7 @@ const Node* find_value(const Node& root, const std::string& path);
 // section around it.
 Position position_of(const Node& root, const std::string& path);
 
-// For checks across sections: reports what they find at the position of a key.
+// For checks across sections: reports each finding at the position of its key.
 class Findings {
  public:
   // `root` and `problems` must outlive this object.

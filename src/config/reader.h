@@ -9,8 +9,8 @@
 
 namespace trainer::config {
 
-// Fills the structs of the keys that `describe` adds from a map node; keys that are unknown, missing, of the wrong type or out of range are
-// added to `problems`. `path` is the section's key path, empty at the top.
+// Reads `node`, a map, into the members to which `describe` binds keys. Keys that are unknown, missing, of the wrong type or out of range,
+// and the findings of the section's own checks, are added to `problems`. `path` is the section's key path, empty at the top.
 void read_section(const Node& node, const std::function<void(KeyTable&)>& describe, const std::string& path, Problems& problems);
 
 // A component in YAML, "{name: sgd, lr: 0.1}" or only its name; `source` names the text in messages. Throws UsageError with all problems.

@@ -18,8 +18,8 @@ namespace {
 struct Table {
   std::string title;  // "dataloader", "optimizer, name: sgd"
   std::string path;   // the name by which a user selects it: "dataloader", "optimizer.sgd"; empty: the top level
-  // The section of its keys on the command line: "optimizer" for "optimizer, name: sgd"; empty: the top level; nullopt: the keys can only
-  // be set with the whole list.
+  // The section of its keys on the command line: "optimizer" for "optimizer, name: sgd"; empty: the top level; nullopt: the keys are those
+  // of list items.
   std::optional<std::string> section;
   std::string doc;
   std::vector<Key> keys;
@@ -93,7 +93,7 @@ void for_each_table(const Registries& registries, const Visit& visit) {
   for (size_t i = 0; i < lists.size(); ++i) visit_components(std::nullopt, *lists[i]);
 }
 
-// The words in the name of a type that are values of their own: null in "number or null", sgd and adam in "sgd | adam".
+// The words in the name of a type that are themselves values: null in "number or null", sgd and adam in "sgd | adam".
 std::vector<std::string> words_of(const std::string& type) {
   constexpr std::string_view kChoice = " | ";
   std::vector<std::string> words;

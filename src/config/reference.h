@@ -15,7 +15,7 @@ struct SettableKey {
   std::vector<std::string> values;  // the words that the key can be set to, of all components that have it
   bool is_path = false;
 };
-// All keys except those of list items such as transforms, which can only be set with the whole list.
+// All keys except those of list items such as transforms.
 std::vector<SettableKey> settable_keys(const Registries& registries);
 
 enum class ReferenceFormat { kText, kMarkdown };

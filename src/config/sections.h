@@ -70,7 +70,7 @@ namespace trainer {
 
 inline void describe(KeyTable& keys, config::SplitSection& section) {
   KeyInfo part{.min = 0, .max = 1, .max_excluded = true};
-  part.doc = "Fraction of the training samples that is used for validation.";
+  part.doc = "Fraction of the training samples that is used for validation; no effect if folds is set.";
   keys.add("validation", section.validation, part);
   part.doc = "Fraction of the training samples that is kept for `trainer eval --split test` and not used in the run.";
   keys.add("test", section.test, part);
@@ -145,7 +145,8 @@ struct DatasetSection {
               .max = 1,
               .max_excluded = true,
               .doc = "Fraction of the training set that is held out, chosen by `seed`, and used for validation instead of the validation "
-                     "set; 0: none; auto: 0.1 for a data set without a validation set, otherwise 0."});
+                     "set; 0: none; auto: 0.1 if there are validations, but neither the data set nor `split` provides a validation set; "
+                     "otherwise 0."});
     keys.add(
         "stratify", stratify,
         {.doc = "true: validation_split holds out the same fraction of each class, as scikit-learn's train_test_split(stratify=labels) "
@@ -172,7 +173,7 @@ struct DatasetSection {
         {{"local", Distribution::kLocal}, {"scatter", Distribution::kScatter}, {"broadcast", Distribution::kBroadcast}},
         {.doc =
              "Which processes read the samples. local: each process reads its own; scatter: the first process of each group "
-             "(see distribution_group_size) reads, and sends each other process its part of a batch; broadcast: the same, but "
+             "(see distribution_group_size) reads, and sends the others their parts of a batch; broadcast: the same, but "
              "every process of the group receives all parts. Only processes that read need the files. Results do not depend on this key."});
     keys.add("distribution_group_size", distribution_group_size,
              {.min = 2,
@@ -208,8 +209,8 @@ struct DataLoaderSection {
              {.min = 0,
               .max = 256,
               .unit = "threads",
-              .doc = "Threads that prepare batches; 0: the training thread prepares them; auto: one on a CPU, and with a GPU one for each "
-                     "core that this process may use, at most 16. Results do not depend on this key."});
+              .doc = "Threads that prepare batches; 0: the training thread prepares them; auto: one on a CPU, and with a GPU as many as "
+                     "compute threads (runtime.threads), at most 16. Results do not depend on this key."});
     keys.add("prefetch", prefetch,
              {.min = 1,
               .max = 1024,
@@ -239,7 +240,7 @@ namespace trainer {
 
 // The task, the loss, the optimizer and its schedule.
 
-// In the namespace of KeyTable, because it is found by argument-dependent lookup.
+// In the namespace of KeyTable, so that argument-dependent lookup finds this function.
 inline void describe(KeyTable& keys, optim::ParameterGroupOptions& options) {
   keys.add("parameters", options.parameters,
            {.doc = "Layers and parameters, given by their names or by the beginnings of names up to a dot, as in [fc].",
@@ -325,7 +326,7 @@ struct LrSchedulerSection {
 
 namespace trainer {
 
-// In the namespace of KeyTable, because it is found by argument-dependent lookup.
+// In the namespace of KeyTable, so that argument-dependent lookup finds this function.
 inline void describe(KeyTable& keys, optim::EmaOptions& options) {
   keys.add("decay", options.decay, {.min = 0, .max = 1, .max_excluded = true, .doc = "Fraction of the average that is kept in each step."});
   keys.add(
@@ -598,7 +599,7 @@ inline const Choices<task::TestTimeAugmentation> kTtaChoices = {{"none", task::T
 
 namespace trainer {
 
-// In the namespace of KeyTable, because it is found by argument-dependent lookup.
+// In the namespace of KeyTable, so that argument-dependent lookup finds this function.
 inline void describe(KeyTable& keys, engine::ValidationOptions& options) {
   keys.add("every_epochs", options.every_epochs,
            {.min = 1,

@@ -17,7 +17,8 @@ namespace trainer::config {
 Node parse_yaml(std::string_view text, const std::string& source);
 
 // Writes a tree as YAML that parse_yaml and every other YAML reader, of version 1.1 (PyYAML) or 1.2, read back to the same values: text is
-// quoted if any such reader would read it as a number, a date, a truth value or null. Short maps of scalars are written on one line.
+// quoted if any such reader would read it as a number, a date, a truth value or null. Each key has its own line, and so has each item of a
+// list of maps; the items themselves and all other lists are in flow style.
 std::string to_yaml(const Node& node);
 
 // One line, in flow style: for messages and reference tables.
@@ -26,7 +27,7 @@ std::string to_inline_yaml(const Node& node);
 // A line of a tree as to_yaml writes it.
 struct YamlLine {
   std::string text;
-  std::string path;  // of the value in it: "optimizer.lr", "dataset.train_transforms[1]"; empty for the first line of a section or a list
+  std::string path;  // of the value in it: "optimizer.lr", "dataset.train_transforms[1]"; empty if the line has only a key
 };
 std::vector<YamlLine> yaml_lines(const Node& map);
 

@@ -15,8 +15,8 @@ constexpr const char* kOtherVersion =
 
 CudaAccess open_cuda_module() {
   if (dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) == nullptr) return {};
-  // The library is next to the executable and found by its run path. RTLD_GLOBAL is needed because LibTorch's CUDA libraries use each
-  // other's symbols.
+  // The module is found by the run path of the library or program that contains this code. RTLD_GLOBAL is needed because LibTorch's CUDA
+  // libraries use each other's symbols.
   void* library = dlopen("libtrainer_cuda.so", RTLD_NOW | RTLD_GLOBAL);
   if (library == nullptr)
     return {.refusal = fmt::format("{}; for GPUs use the -cuda bundle, or run scripts/setup.sh --cuda and build again", dlerror())};

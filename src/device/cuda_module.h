@@ -1,6 +1,6 @@
 #pragma once
-// The interface to the module cuda/, a separate shared library, so that it and LibTorch's CUDA libraries are loaded only where there is a
-// GPU.
+// The interface to the module cuda/, a separate shared library, so that it and LibTorch's CUDA libraries are loaded only where there is an
+// NVIDIA driver.
 
 #include <ATen/core/Generator.h>
 #include <c10/core/Device.h>

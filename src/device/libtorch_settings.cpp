@@ -32,8 +32,8 @@ struct Default {
 constexpr Default kDefaults[] = {
     // LibTorch would print a stack trace for a lost connection, which this program reports in one sentence.
     {"TORCH_CPP_LOG_LEVEL", "FATAL"},
-    // cuBLAS is deterministic only with a fixed workspace. On GPUs older than Hopper, this workspace is 24 MiB larger than LibTorch's
-    // default.
+    // cuBLAS is deterministic only with a fixed workspace. On GPUs older than Hopper, this workspace is about 24 MiB larger than
+    // LibTorch's default.
     {"CUBLAS_WORKSPACE_CONFIG", ":4096:8"},
     // The communicators of gradients and of batch statistics are used at the same time. Their kernels could wait for each other forever
     // unless every GPU starts them in the order of the calls, which is the same on all ranks. NCCL supports this since 2.26.

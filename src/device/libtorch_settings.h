@@ -1,5 +1,5 @@
 #pragma once
-// Settings of LibTorch and the libraries that it uses: environment variables and memory allocators.
+// Settings of LibTorch and the libraries that it uses: environment variables, memory allocators, and cuDNN's search for algorithms.
 
 #include <string>
 

@@ -15,7 +15,7 @@ namespace trainer::device {
 struct Placement {
   torch::Device device{torch::kCPU};
   torch::ScalarType dtype = torch::kFloat32;                            // of parameters
-  torch::ScalarType input_dtype = torch::kFloat32;                      // of images; autocast's type if autocast is on
+  torch::ScalarType input_dtype = torch::kFloat32;                      // of images; bfloat16 if that is autocast's type, else `dtype`
   torch::MemoryFormat memory_format = torch::MemoryFormat::Contiguous;  // of images and 4-D parameters
   bool network_chooses_format = false;                                  // whether the options leave memory_format to the network
   std::optional<torch::ScalarType> autocast_dtype;                      // empty if autocast is off
@@ -37,7 +37,7 @@ struct HostShare {
 // UsageError if the options require something that the machine does not have.
 Placement choose_placement(const PlacementOptions& options, const HostShare& share, const CudaAccess& cuda);
 
-// One line for the log: "cpu, 2 threads, bfloat16 autocast, channels_last".
+// One line for the log: "cpu, 2 threads, float32 with bfloat16 autocast, channels_last".
 std::string to_string(const Placement& placement);
 
 // Makes the C library keep freed memory for the next step, because page faults would take up to a third of the time of a small network's

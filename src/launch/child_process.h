@@ -55,8 +55,8 @@ class Output {
 
 // Receives signals one after the other instead of handling them asynchronously. While it exists, collects SIGCHLD and the stop signals
 // (SIGINT, SIGTERM, SIGHUP, SIGUSR1) of this process; SIGHUP stays ignored if it was ignored before, as under nohup. Ignores SIGPIPE,
-// because the program that reads this process's stderr, or a child that reads messages from it, may exit at any time. To be created while
-// no other thread runs.
+// because the reader of this process's stderr, or a child to which it sends messages, may exit at any time. To be created while no other
+// thread runs.
 class SignalQueue {
  public:
   SignalQueue();

@@ -63,9 +63,10 @@ struct Key {
   // Fills the member; on failure leaves it unchanged and returns what was expected ("an integer >= 1").
   std::function<std::optional<std::string>(const Node&)> read;
   std::function<Node()> write;
-  // Values that must be refused, as YAML: one of the wrong type and, if the key has a range, some outside of it.
+  // For tests: values that must be refused, as YAML: some of the wrong type and, if the key has a range, some outside of it.
   std::vector<std::string> refused_examples;
-  // Set instead of `read` for a nested section, a list of sections, a named component and a list of components.
+  // Instead of `read`, one of these is set: `section` for a nested section, `section_at` for a list of sections, `component` for a named
+  // component, `components` for a list of components.
   std::function<void(KeyTable&)> section;
   // For a section that may be null: whether it is set, and a function that sets it (true) or makes it null. `section` may only be called
   // while it is set.

@@ -16,7 +16,7 @@
 namespace trainer {
 namespace {
 
-// The shortest text that every YAML parser reads back as the same number.
+// A short text that every YAML parser reads back as the same number.
 template <class T>
 std::string number_text(T value) {
   char buffer[32];
@@ -88,7 +88,7 @@ bool has_control_characters(std::string_view text) {
 
 bool is_word(const Node& node, std::string_view word) { return node.kind == Node::Kind::kScalar && node.text == word; }
 
-// Numbers outside the range and something that is not a number, as YAML.
+// Numbers outside the range and a value of the wrong type, as YAML.
 template <class T>
 std::vector<std::string> refused_numbers(const KeyInfo& info) {
   auto refused = numbers_out_of_range(info);
@@ -133,7 +133,7 @@ Node write_scalar(T value) {
 }
 Node write_scalar(bool value) { return Node::scalar(value ? "true" : "false"); }
 
-// A scalar, or a word (null, auto) that leaves the field empty.
+// A key whose value is a number, a boolean, or `word` (null or auto), which leaves the field empty.
 template <class T>
 Key optional_key(Key key, std::optional<T>& field, const KeyInfo& info, const std::string& word, std::string expected) {
   const bool word_is_null = word == "null";
@@ -178,7 +178,7 @@ std::optional<std::string> parse_text(const Node& node, const KeyInfo& info, std
   return std::nullopt;
 }
 
-// Texts that parse_text() refuses, as YAML.
+// Values that parse_text() refuses, as YAML.
 std::vector<std::string> refused_texts(const KeyInfo& info) {
   std::vector<std::string> refused = {"[a]", "null", "\"a\\x1b\""};
   if (!info.may_be_empty) refused.emplace_back("\"\"");

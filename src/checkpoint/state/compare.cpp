@@ -10,7 +10,7 @@
 namespace trainer::state {
 namespace {
 
-// At most 60 characters, beginning with the character `from`.
+// At most 60 bytes of the text, from index `from`, in quotes.
 std::string excerpt(std::string_view text, size_t from = 0) {
   const auto shown = text.substr(from, 60);
   return fmt::format("\"{}{}{}\"", from > 0 ? "..." : "", shown, from + shown.size() < text.size() ? "..." : "");

@@ -30,7 +30,7 @@ Argument read_argument(const CLI::Option& option) {
   argument.is_required = option.get_required();
   argument.may_repeat = option.get_items_expected_max() > 1;
   if (option.get_items_expected_max() == 0) return argument;
-  // "FILE", "auto|none|FILE|DIR"; CLI::IsMember appends ":{bar,plain,none}", other checks " in [1 - 5]".
+  // Such as "FILE" or "auto|none|FILE|DIR"; CLI::IsMember appends ":{bar,plain,none}", and other checks append " in [1 - 5]".
   const auto type = option.get_type_name();
   const auto begin = type.find('{');
   argument.placeholder = type.substr(0, std::min(type.find(':'), type.find(" in ")));

@@ -11,7 +11,8 @@
 namespace trainer::completion {
 namespace {
 
-// Escapes the characters that are special in roff: "\", "-" (read as a hyphen) and, at the beginning of a line, "." and "'".
+// Converts text to roff: escapes "\", "-" (read as a hyphen) and, at the beginning of the text, "." and "'"; text in backquotes becomes
+// bold, and line breaks are kept.
 std::string roff(const std::string& text) {
   auto result = std::regex_replace(text, std::regex(R"(\\)"), R"(\e)");
   result = std::regex_replace(result, std::regex("-"), R"(\-)");

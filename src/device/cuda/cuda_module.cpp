@@ -1,4 +1,4 @@
-// The CUDA module, a shared library that device/cuda_module.cpp opens. Only code in this folder includes CUDA headers.
+// The CUDA module, a shared library that device/cuda_module.cpp opens. In src/, only the code in this folder includes CUDA headers.
 
 #include "device/cuda_module.h"
 

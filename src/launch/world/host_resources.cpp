@@ -155,7 +155,7 @@ std::optional<uint64_t> parse_limit(const std::string& text) {
   return limit;
 }
 
-// `names`: the names of the files that hold the limit, in version 1 and in version 2.
+// `names`: the names that the file with the limit has in the two versions of cgroups.
 std::optional<uint64_t> least_limit(const CgroupFiles& files, const char* controller, std::initializer_list<const char*> names) {
   Least<uint64_t> least;
   for_each_group(files, controller, [&](const fs::path& folder) {

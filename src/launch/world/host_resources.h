@@ -1,5 +1,5 @@
 #pragma once
-// Resources of the host that this process may use.
+// Resources of the host that this process may use, other runs that use them, and properties of the host and the terminal.
 
 #include <cstdint>
 #include <exception>
@@ -27,8 +27,8 @@ struct ComputeThreads {
   std::string description = {};
 };
 
-// The default when the configuration does not set the number: OMP_NUM_THREADS if the user has set it, else available_cpus(). torchrun sets
-// the variable to 1 for several processes per host if it is not set, so under torchrun 1 counts as not set.
+// The default when the configuration does not set the number: OMP_NUM_THREADS if the user has set it, else available_cpus(). For several
+// processes per host, torchrun sets the variable to 1 if it is not set, so in this case 1 counts as not set.
 ComputeThreads default_compute_threads(int num_sharing = 1, const Environment& environment = process_environment());
 
 // The cores of this process's affinity mask ("0,1,4"). Processes with the same mask share them.

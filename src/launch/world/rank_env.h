@@ -62,7 +62,7 @@ struct RankEnv {
   std::optional<int> slurm_gpus = {};           // for all tasks of the step on this host; empty: no srun step, or each task has its own
   std::vector<std::string> slurm_hosts = {};    // the node of each rank of an srun step, by rank; empty: not known
   std::string gloo_interface = {};              // GLOO_SOCKET_IFNAME
-  int launcher_messages_descriptor = -1;        // where `trainer launch` reports how other ranks have ended; -1: none
+  int launcher_messages_descriptor = -1;        // where `trainer launch` reports how other ranks end, stop or continue; -1: none
   int listen_descriptor = -1;                   // rank 0: a socket that `trainer launch` has bound to master_port; -1: none
   RunSecret secret = {};                        // from a launcher
   std::string description = {};                 // one line for the user: the ranks, the variables that set them, and the ignored ones

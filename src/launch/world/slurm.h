@@ -27,7 +27,7 @@ std::string too_few_gpus(int num_tasks, int num_gpus);
 std::string idle_gpus(int num_tasks, int num_gpus);
 
 // A port on which all tasks of a step agree: 20000 + (61 job + step) mod 12768. The ports 20000 to 32767 are below Linux's ephemeral ports.
-// Steps of one job and successive jobs get different ports.
+// Steps of one job get different ports, and so do the first 61 steps of successive jobs.
 int step_port(uint64_t job, uint64_t step);
 
 }  // namespace trainer::world
