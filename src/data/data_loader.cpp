@@ -24,7 +24,8 @@ using Clock = std::chrono::steady_clock;
 // samples.
 constexpr int64_t kLargerBatch = 8;
 
-// The buffers of one batch. A worker owns them while it prepares the batch; then the loader's thread owns them until the batch is released.
+// The buffers of one batch. A worker owns them while it prepares the batch; then the thread that calls next() owns them until the batch is
+// released.
 struct Slot : BatchTensors {
   explicit Slot(BatchTensors memory) : BatchTensors(std::move(memory)) {}
 
@@ -174,7 +175,7 @@ class DataLoader::State {
   // Returns how many of the batches that next() has returned may be overwritten, after waiting until the device has copied them.
   int64_t wait_for_copies() {
     if (!options_.make_copy_event || next_ == 0) return next_;
-    // Does not wait for the last batch, because the device needs some work in its queue while the host prepares more.
+    // Does not wait for the latest batch, because the device needs some work in its queue while the host prepares more.
     if (next_ > 1) slot_of(next_ - 2).copied->wait();
     return next_ - 1;
   }

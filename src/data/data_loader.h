@@ -84,9 +84,9 @@ class DataLoader {
   void start_epoch(int64_t epoch, std::vector<int64_t> indices);
   // Returns the next batch, or nullptr after the last. It is valid until the next call of next() or start_epoch(). With copy events, its
   // memory is not overwritten before its event is ready: next() waits for the event of the batch before the last one, so that the host is
-  // never more than two batches ahead of the device, and start_epoch() waits for all events. If a reader or transform throws, next() throws
-  // DataError with the sample's index and name when that batch is due. It also throws if samples may be skipped, but none of the samples of
-  // a batch of 8 or more can be read. Later calls throw again for the same batch.
+  // never more than two batches ahead of the device, and start_epoch() waits for all events. If a sample cannot be read and may not be
+  // skipped, or its target is not valid, next() throws DataError with the sample's index and name when its batch is due. It also throws if
+  // none of the samples of a batch of 8 or more can be read. Later calls throw again for the same batch.
   const Batch* next();
   int64_t batch_size() const;
   LoaderCounts counts() const;

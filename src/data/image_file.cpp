@@ -16,7 +16,8 @@ namespace trainer::data {
 namespace {
 
 const ImageModule& load_image_module() {
-  // The library is next to the executable and found by its run path.
+  // The run path of the library or program that contains this code leads to the module: to the same folder in a build, to lib/trainer after
+  // an installation.
   void* library = dlopen("libtrainer_images.so", RTLD_NOW | RTLD_LOCAL);
   const auto entry = library == nullptr ? nullptr : reinterpret_cast<ImageModuleEntry>(dlsym(library, kImageModuleEntry));
   if (entry != nullptr) return *entry();

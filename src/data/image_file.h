@@ -1,5 +1,6 @@
 #pragma once
-// Reads and writes image files with the image module. In a build without OpenCV (TRAINER_WITH_OPENCV=OFF), every call throws UsageError.
+// Reads and writes image files with the image module. In a build without OpenCV (TRAINER_WITH_OPENCV=OFF), all functions that use the
+// module throw UsageError.
 
 #include <cstdint>
 #include <filesystem>
@@ -41,7 +42,7 @@ ImageView decode_part(std::span<const uint8_t> file, const Box& part, const Imag
 struct ImageTraits {
   int orientation = 1;               // EXIF orientation: 1 is upright, 2 to 8 are rotated or mirrored
   int bits = 8;                      // per channel
-  ImageMode mode = ImageMode::kRgb;  // the mode that preserves the image's content: kRgb, kGrey16 or kRaw
+  ImageMode mode = ImageMode::kRgb;  // kRgb if this mode supports the image, otherwise kGrey16 or kRaw
 };
 // Reads JPEG, PNG, WebP, TIFF, PNM and .npy files without decoding them; other and damaged files have the default values. Throws UsageError
 // in a build without OpenCV.

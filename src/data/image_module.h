@@ -1,6 +1,6 @@
 #pragma once
-// The interface to the module images/. It is a separate shared library, so that OpenCV and the hundred libraries that it needs are loaded
-// only if an image file is used.
+// The interface to the module images/. It is a separate shared library, so that OpenCV and the more than a hundred libraries that it needs
+// are loaded only if an image file is used.
 
 #include <cstdint>
 #include <optional>
@@ -12,7 +12,7 @@
 
 namespace trainer::data {
 
-// An image of the modes kGrey16 and kRaw; `values` are [height][width][channels].
+// An image of mode kGrey16 or kRaw; `values` are [height][width][channels].
 struct ValueImage {
   int height = 0;
   int width = 0;

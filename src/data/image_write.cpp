@@ -29,7 +29,7 @@ uint16_t bfloat16_bits(float value) {
   return static_cast<uint16_t>((bits + round_half_to_even) >> 16);
 }
 
-// Normalises `count` pixels of one channel, or of interleaved channels if the table has several.
+// Normalises `count` values: the pixels of one channel, or of interleaved channels if the table has several.
 template <class T>
 void normalise_pixels(const uint8_t* pixels, ptrdiff_t count, std::span<const T> table, std::span<const ChannelArithmetic> arithmetic,
                       T* out) {

@@ -1,6 +1,6 @@
 #pragma once
-// Converts stored pixels to the network's input, a few rows at a time: window, padding, mirroring, normalisation, element type and memory
-// order. The element types are float, double, and uint16_t, which contains the bits of a bfloat16.
+// Converts stored pixels to the network's input: window, padding, mirroring, normalisation, element type and memory order. The element
+// types are float, double, and uint16_t, which contains the bits of a bfloat16.
 
 #include <cstdint>
 #include <span>

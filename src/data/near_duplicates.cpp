@@ -293,7 +293,7 @@ class CommonStructure {
     return hash;
   }
 
-  // The mean of the images of the kind that is nearest to `grey`; 0 if that kind has too few images.
+  // The mean of the images of the kind (cluster) that is nearest to `grey`; 0 if that kind has too few images.
   const Grey& mean_for(const Grey& grey) const { return means_.empty() ? none_ : means_[nearest(centres_, transform_(grey))]; }
 
  private:
@@ -383,7 +383,7 @@ class Reference {
   Placed common_;
 };
 
-// The hashes of all images, sorted by each of their four blocks of 16 bits.
+// The hashes of all images in four tables, each sorted by a different block of 16 bits.
 class HashIndex {
  public:
   static constexpr int kMostDistance = 15;
@@ -409,7 +409,8 @@ class HashIndex {
   }
 
   // Calls `use` with entries at a distance of at most kMostDistance, possibly several times with the same entry. Two such hashes have one
-  // block that differs in at most 3 bits. If thousands of hashes have the same block, only the nearest ones in sorted order are visited.
+  // block that differs in at most 3 bits. If more than 2 * kWindow hashes have the same block, only that many of them are visited, the
+  // nearest ones in sorted order.
   template <class Use>
   void visit_near(const Entry& entry, const Use& use) const {
     for (size_t block = 0; block < kNumBlocks; ++block) {
@@ -447,7 +448,7 @@ class HashIndex {
   std::vector<uint32_t> masks_;
 };
 
-// Keeps the nearest of the entries that are added.
+// Keeps the kMost nearest of the entries that are added.
 class Nearest {
  public:
   void add(uint32_t picture, int distance) {
@@ -467,8 +468,8 @@ class Nearest {
   size_t count_ = 0;
 };
 
-// Calls work(begin, end) for parts of the range from 0 to `size` on several threads, until the calling thread's `may_continue` returns
-// false.
+// Calls work(begin, end) on several threads for parts of the range from 0 to `size`. Meanwhile the calling thread calls `may_continue`
+// repeatedly; if it returns false, the remaining parts are skipped.
 void run_in_threads(size_t size, int num_threads, const std::function<bool()>& may_continue,
                     const std::function<void(size_t, size_t)>& work) {
   constexpr size_t kPart = 256;
@@ -520,7 +521,7 @@ std::vector<NearDuplicates> find_near_duplicates(std::span<const ComparedPicture
   });
   std::erase_if(entries, [&](const auto& entry) { return has_structure[entry.picture] == 0; });
   const HashIndex index(entries);
-  std::mutex mutex;  // guards the pairs
+  std::mutex mutex;  // guards `pairs`, later `result`
   std::vector<std::pair<uint32_t, uint32_t>> pairs;
   run_in_threads(entries.size(), num_threads, may_continue, [&](size_t begin, size_t end) {
     std::vector<std::pair<uint32_t, uint32_t>> of_these;

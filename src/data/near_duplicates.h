@@ -15,7 +15,7 @@ namespace trainer::data {
 // The grey values of an image, resized to a fixed small size.
 inline constexpr int kThumbnailSide = 32;
 using Thumbnail = std::array<uint8_t, kThumbnailSide * kThumbnailSide>;
-// Throws like Picture::resize().
+// `memory` is reused between calls.
 Thumbnail make_thumbnail(const ImageView& image, PictureMemory& memory);
 
 struct ComparedPicture {
@@ -33,8 +33,8 @@ struct NearDuplicates {
 // Returns the pairs that are nearly the same, in ascending order. Images without structure (nearly a single colour) are not compared. To
 // avoid quadratic time, each image is compared only with the 8 images of its part of the data set and the 8 images of other parts whose
 // hashes of 64 bits are most similar to its own. Before the comparison, the structure that images of the same kind have in common is
-// removed, so that different images of the same scene are distinguished. The calling thread calls `may_continue` a few times a second; if
-// it returns false, the remaining comparisons are skipped.
+// removed, so that different images of the same scene are distinguished. The calling thread calls `may_continue` about 20 times a second;
+// if it returns false, the remaining comparisons are skipped.
 std::vector<NearDuplicates> find_near_duplicates(std::span<const ComparedPicture> pictures, int num_threads,
                                                  const std::function<bool()>& may_continue);
 

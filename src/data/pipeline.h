@@ -29,15 +29,15 @@ struct TransformFinding {
   std::string text;
 };
 
-// Returns the first transform of the list that cannot be applied to samples of this data set, and the warnings about the transforms before
-// it.
+// Returns the warnings about the transforms of the list, followed by the first error: a transform that cannot be applied to samples of this
+// data set, or a problem of the whole list. Transforms after the error are not checked.
 std::vector<TransformFinding> check_transforms(const std::vector<ComponentConfig>& components, const DatasetInfo& info);
 
 // Immutable and thread-safe; copies share their state.
 class Pipeline {
  public:
-  // `components` must be from transform_registry(). Throws UsageError for lists that cannot be applied to such samples: transforms for a
-  // data set without images, transforms that need 8-bit images for other images, normalize or erasing transforms that are not last,
+  // `components` must be from transform_registry(). Throws UsageError for lists that cannot be applied to samples of such a data set, for
+  // example any transform without images, one that needs 8-bit images for other images, normalize or erasing transforms that are not last,
   // normalize with a different number of channels, a crop that does not fit, or results of different sizes.
   Pipeline(const std::vector<ComponentConfig>& components, const DatasetInfo& info, BatchLayout layout);
 

@@ -227,13 +227,13 @@ void resample(const ImageView& source, int height, int width, const Box& part, c
 
 namespace {
 
-// One direction of resample_values(), for `num_lines` rows or columns.
+// The distances between values in memory, in one direction of resample_values().
 struct Line {
   ptrdiff_t step = 0;  // to the next value of the line
   ptrdiff_t next = 0;  // to the next line
 };
 
-// `maximum`: the maximum of integer values; 0 if the values are not integers.
+// Resamples `num_lines` rows or columns. `maximum`: the maximum of integer values; 0 if the values are not integers.
 void weigh_values(const float* in, const Line& from, ptrdiff_t num_lines, const Taps& taps, float maximum, float* out, const Line& to) {
   for (ptrdiff_t line = 0; line < num_lines; ++line, in += from.next, out += to.next) {
     for (size_t i = 0; i < taps.begin.size(); ++i) {

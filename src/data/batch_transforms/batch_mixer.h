@@ -65,8 +65,8 @@ class BatchMixer {
   Mixed apply(const torch::Tensor& images, const torch::Tensor& labels, int64_t step, int64_t stream) const;
   // Returns the unchanged samples, with their targets in the same form.
   Mixed apply_nothing(const torch::Tensor& images, const torch::Tensor& labels) const { return {images, probabilities_of(labels, images)}; }
-  // Like apply(), with the random numbers that RandomChoice of torchvision.transforms.v2 draws from `generator`, on the CPU; for a single
-  // transform, with the random numbers that torchvision's transform draws.
+  // The same with random numbers from `generator`, on the CPU: those that RandomChoice of torchvision.transforms.v2 draws, or for a single
+  // transform those that torchvision's transform draws.
   Mixed apply(const torch::Tensor& images, const torch::Tensor& labels, at::Generator generator) const;
 
  private:

@@ -142,7 +142,7 @@ class Runs {
   Runs(std::span<const uint8_t> file, const Header& header)
       : file_(file), header_(header), offset_(header.offset), indices_(size_t{header.width} * header.height) {}
 
-  // Returns the indices of all pixels, from the bottom row to the top row. Skipped pixels have index 0.
+  // Returns the indices of all pixels in the file's order of rows. Skipped pixels have index 0.
   std::vector<uint8_t> read() {
     while (next_ < indices_.size()) {
       const auto pair = take(2);
@@ -153,7 +153,7 @@ class Runs {
         x_ = 0;
       } else if (pair[1] == 1) {  // end of the image
         break;
-      } else if (pair[1] == 2) {  // a step to the right and upwards
+      } else if (pair[1] == 2) {  // a step to the right and to a later row
         const auto step = take(2);
         next_ += step[0] + size_t{step[1]} * header_.width;
         x_ = next_ % header_.width;

@@ -17,7 +17,7 @@ void decode_values(std::span<const uint8_t> file, const data::ImageDecoding& dec
 
 bool is_webp(std::span<const uint8_t> file);
 
-// Throws std::runtime_error with the reason if the file cannot be read.
+// Throws std::runtime_error with the reason if the file is truncated, an animation or too large.
 void check_webp(std::span<const uint8_t> file);
 
 }  // namespace trainer::images

@@ -1,5 +1,5 @@
 #pragma once
-// The image formats that this module reads itself, and the checks before OpenCV reads the others.
+// The image formats except TIFF (tiff.h) and WebP (decode.h).
 
 #include <cstdint>
 #include <span>
@@ -22,11 +22,11 @@ bool is_pnm(std::span<const uint8_t> file);
 
 // These functions throw std::runtime_error with the reason.
 void decode_pnm(std::span<const uint8_t> file, data::RgbImage& image);
-// For a grey file with values above 255; like Pillow, scales the maximum to 65535.
+// For a grey file whose header gives a maximum above 255; like Pillow, scales the maximum to 65535.
 void decode_pnm_grey_16(std::span<const uint8_t> file, data::ValueImage& image);
 void read_pnm_traits(std::span<const uint8_t> file, data::ImageTraits& traits);
 
-// .npy files of NumPy with arrays [height, width] or [height, width, channels] of uint8, uint16, int16, or floating-point numbers.
+// .npy files of NumPy with arrays [height, width] or [height, width, channels] of uint8, uint16, int16, float32 or float64.
 
 bool is_npy(std::span<const uint8_t> file);
 
@@ -39,11 +39,11 @@ bool is_png(std::span<const uint8_t> file);
 
 struct PngParts {
   bool is_grey_16 = false;  // one channel of 16 bits
-  // A PNG file with only the chunks that define the colours. OpenCV's libpng writes warnings about other chunks to stderr.
+  // The PNG file with only its header, palette, data and end chunks, because OpenCV's libpng writes warnings about other chunks to stderr.
   std::vector<uint8_t> file;
 };
 
-// Throws std::runtime_error with the reason if the file is truncated, a checksum is wrong, or the image is too large.
+// Throws std::runtime_error with the reason if the file is truncated, its header or a checksum is wrong, or the image is too large.
 PngParts read_png(std::span<const uint8_t> file);
 
 // JPEG files, read with libjpeg-turbo and Pillow's settings: the accurate inverse transform (JDCT_ISLOW), and interpolated chroma ("fancy

@@ -19,8 +19,8 @@
 namespace trainer::images {
 namespace {
 
-// The largest number of scans that is accepted. Decoding a scan takes time for every pixel, even if the scan has only a few bytes. Programs
-// that write JPEG files make about ten scans.
+// The largest number of scans that is accepted. Decoding a scan takes time for every pixel, even if the scan has only a few bytes. Usual
+// programs write at most about ten scans.
 int max_scans(const jpeg_decompress_struct& info) {
   constexpr uint64_t kMaxPixelsInAllScans = uint64_t{1} << 32;
   return static_cast<int>(std::min<uint64_t>(100, kMaxPixelsInAllScans / (uint64_t{info.image_width} * info.image_height)));

@@ -8,7 +8,7 @@
 
 namespace trainer::images {
 
-// `image`: [height][width][channels] in its member `pixels`. Leaves the image unchanged unless `orientation` is 2 to 8.
+// `pixels`: the member of `image` with its values, [height][width][channels]. Leaves the image unchanged unless `orientation` is 2 to 8.
 template <class Image, class T>
 void turn_upright(int orientation, int channels, Image& image, std::vector<T>& pixels) {
   if (orientation < 2 || orientation > 8) return;

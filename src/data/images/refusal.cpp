@@ -20,7 +20,7 @@ struct Format {
   const char* name;
 };
 
-// Formats that are not supported, but that published data sets contain in files with the extension of an image.
+// Formats that are not supported but may occur in the files of data sets, with the bytes at an offset by which they are recognised.
 constexpr std::array kFormats{
     Format{0, "GIF87a"sv, "a GIF image"},
     Format{0, "GIF89a"sv, "a GIF image"},

@@ -1,5 +1,5 @@
 #pragma once
-// The errors for files that cannot be read.
+// The errors for files that cannot be read, and access to the bytes of a file.
 
 #include <cstdint>
 #include <span>
@@ -32,7 +32,7 @@ class QuietErrors {
   QuietErrors& operator=(const QuietErrors&) = delete;
 };
 
-// Integers in the bytes of a file.
+// Access to the bytes of a file.
 
 [[noreturn]] inline void throw_truncated() { throw std::runtime_error("the file ends too early"); }
 

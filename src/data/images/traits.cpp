@@ -94,7 +94,7 @@ data::ImageTraits read_traits(std::span<const uint8_t> file) {
     if (is_pnm(file)) read_pnm_traits(file, traits);
     if (is_npy(file)) traits.mode = data::ImageMode::kRaw;
   } catch (const std::runtime_error&) {
-    // The file ends too early; decoding it reports the error.
+    // The file is damaged; decoding it reports the error.
   }
   return traits;
 }

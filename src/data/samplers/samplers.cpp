@@ -93,7 +93,7 @@ std::unique_ptr<Sampler> make_weighted(const WeightedOptions& options, const Sam
   return make_weighted_sampler({std::move(weights), options.num_samples.value_or(dataset.size()), options.replacement}, context);
 }
 
-// Samples drawn so that all classes are equally frequent.
+// Samples drawn so that all classes are equally frequent on average.
 struct ClassBalancedOptions : SamplerOptions {
   std::optional<int64_t> num_samples;
 
@@ -119,7 +119,7 @@ std::unique_ptr<Sampler> make_class_balanced(const ClassBalancedOptions& options
   return make_weighted_sampler({std::move(weights), options.num_samples.value_or(dataset.size()), /*replacement=*/true}, context);
 }
 
-// Seed offset that makes the permutation of SubsetSampler different from those of the epochs.
+// Mixed into the seed, so that the permutation that chooses the subset differs from those of the epochs.
 constexpr uint64_t kChoice = 0x5355'4253'4554;
 
 struct SubsetOptions : SamplerOptions {

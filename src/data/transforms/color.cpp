@@ -13,7 +13,7 @@
 namespace trainer::data {
 namespace {
 
-// Ranges and order are drawn like in torchvision.transforms.ColorJitter (torchvision/transforms/transforms.py).
+// Factors and order are drawn as in torchvision.transforms.ColorJitter (torchvision/transforms/transforms.py).
 
 // The range that a key's values specify: a single number is a range around `center`.
 Range range_of(const std::vector<double>& values, double center) {

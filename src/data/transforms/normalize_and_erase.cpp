@@ -30,9 +30,9 @@ void Normalize::describe(KeyTable& keys) {
 
 namespace {
 
-// Draws boxes with the distribution of torchvision.transforms.RandomErasing (get_params in torchvision/transforms/transforms.py).
 constexpr int kErasingTries = 10;
 
+// Draws boxes with the distribution of torchvision.transforms.RandomErasing (get_params in torchvision/transforms/transforms.py).
 class RandomErasing : public ErasingTransform {
  public:
   void describe(KeyTable& keys) {
@@ -103,10 +103,11 @@ void add_normalize_and_erase(TransformRegistry& registry) {
       [](const auto& normalize) { return normalize; });
   add_transform<RandomErasing>(
       registry, "random_erasing",
-      "Sets a box of random size, proportions and position to 0 in the network's input, with probability p. Must follow normalize.");
+      "Sets a box of random size, proportions and position to 0 in the network's input, with probability p. Only random_erasing and cutout "
+      "may follow it.");
   add_transform<Cutout>(registry, "cutout",
-                        "Sets a square around a random pixel, clipped at the image's edges, to 0 in the network's input. Must follow "
-                        "normalize.");
+                        "Sets a square around a random pixel, clipped at the image's edges, to 0 in the network's input. Only "
+                        "random_erasing and cutout may follow it.");
 }
 
 }  // namespace trainer::data

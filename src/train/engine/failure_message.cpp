@@ -16,8 +16,8 @@ std::string text_of(const std::exception& error) {
   return is_of_gpu ? distributed::first_line(error) : distributed::message_of(error);
 }
 
-// Returns the error that the device itself reports; empty if the device works. A call after the failure, such as one of cuDNN, may throw an
-// error with another message.
+// Returns the error that the device itself reports; empty if the device works. The error that was caught may be a different one, thrown by
+// a later call, such as one of cuDNN.
 std::string failure_of(const torch::Device& device) {
   if (device.is_cpu()) return "";
   try {

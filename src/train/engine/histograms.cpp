@@ -23,7 +23,7 @@ std::optional<reporting::Histogram> make_histogram(const std::string& name, cons
   // Converted to float64, so that the sums of large tensors are exact enough.
   auto values = tensor.detach().to(torch::kFloat64).flatten();
   auto histogram = totals_of(name, values);
-  // If an element is NaN, both limits are NaN.
+  // If an element is NaN, both `min` and `max` are NaN.
   if (!std::isfinite(histogram.min) || !std::isfinite(histogram.max)) {
     values = values.masked_select(values.isfinite());
     if (values.numel() == 0) return std::nullopt;

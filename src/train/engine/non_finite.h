@@ -64,8 +64,8 @@ class NonFiniteSteps {
   bool checks_each_step() const;
 
   // Collective, to be called after the update of step `step` of `part`; waits for the device. If a step was not finite, undoes it, and
-  // throws AgreedError if the run has to end or too many consecutive steps were not finite. Otherwise loads the next step and returns a
-  // message on rank 0. Returns an empty text on the other ranks, and when all steps were finite.
+  // throws AgreedError if the policy or the number of consecutive non-finite steps ends the run. Otherwise starts to load the batches from
+  // the next step on, and returns a message on rank 0. Returns an empty text on the other ranks, and when all steps were finite.
   std::string check(const EpochPart& part, int64_t step);
 
  private:

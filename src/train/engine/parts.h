@@ -78,7 +78,7 @@ class Samples {
 
   int64_t size() const { return size_; }
   const data::DatasetInfo& info() const { return info_; }
-  // The shape of a stored sample. The network's input may have another shape: that of cached features.
+  // The shape of a stored sample. With cached features, info().shape is the shape of the features instead.
   const std::vector<int64_t>& stored_shape() const { return files_ ? files_->info().shape : info_.shape; }
   const data::ImageDecoding& stored_decoding() const { return files_ ? files_->info().decoding : info_.decoding; }
   // To be called only on a rank that reads the samples. files(): all samples that were opened. dataset(): those of them that belong to this
@@ -137,7 +137,7 @@ struct DataSource {
 struct DataOptions {
   PlanOptions plan = {};
   SourceOptions train = {};       // without the batch size, which follows from the plan
-  SourceOptions validation = {};  // with the batch size, which is lowered to the number of samples
+  SourceOptions validation = {};  // with the batch size, which is lowered if there are fewer samples
   std::vector<ComponentConfig> batch_transforms = {};
   int64_t num_unmixed_epochs = 0;  // number of epochs without batch transforms, at the end of the run
 };
@@ -194,7 +194,7 @@ struct Network {
   std::unique_ptr<task::Task> task;
   std::unique_ptr<optim::Optimizer> optimizer;
   std::optional<amp::GradScaler> grad_scaler;  // under float16 autocast
-  // To be called after `unfreeze_after` epochs: makes the parameters trainable that were frozen until then. Empty: never called.
+  // To be called after `unfreeze_after` epochs: makes the parameters that are frozen until then trainable. Empty: never called.
   std::function<void()> unfreeze = {};
   int64_t unfreeze_after = 0;
 };

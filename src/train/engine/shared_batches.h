@@ -82,7 +82,7 @@ class SharedBatches final : public BatchSource {
     int64_t size = 0;     // samples of the batch
     int64_t is_last = 0;  // whether no message of the epoch follows
   };
-  // The data sent to one rank in one round: a header, and space for a full batch.
+  // The data for one rank in one round: a header, and space for a full batch.
   struct Message {
     void* header = nullptr;
     data::BatchTensors tensors;

@@ -94,7 +94,7 @@ void NonFiniteGuard::undo() {
 
 namespace {
 
-// A stream different from that of the dropout generator.
+// A random stream different from that of the dropout generator.
 constexpr uint64_t kDefaultStream = 1;
 
 void set_default_seed(torch::Device device, uint64_t seed) {
@@ -123,8 +123,8 @@ void TrainStep::restart() {
   graph_.reset();
   graph_ = StepGraph::make_if_possible(parts_);
   if (graph_) parts_.optimizer->use_lr_tensors();
-  // Not with several ranks: with nn::WeightCasts, all gradients are complete only at the end of the backward pass, so none could be sent
-  // while others are still being computed.
+  // nn::WeightCasts is not used with several ranks, because with it all gradients are complete only at the end of the backward pass, so
+  // none could be sent while others are still being computed.
   const auto& placement = parts_.placement;
   const bool casts = !placement.device.is_cpu() && placement.autocast_dtype && parts_.ranks.world->size() == 1;
   if (casts) cast_weights_ = nn::trained_weights(*parts_.model);

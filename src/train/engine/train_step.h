@@ -90,8 +90,8 @@ class TrainStep {
 
   // Collective: one update of the parameters at learning rate `lr` from the micro-steps of one step (at least one), each with a batch from
   // `next_batch`; a batch may have no samples. The gradient is the mean over all samples of the step on all ranks. If a loss or gradient on
-  // any rank is not finite, the parameters do not change in this step and all later ones until guard().undo(). Calls on_gradients() of the
-  // `hooks` that need the gradients.
+  // any rank is not finite, the parameters do not change in this step, nor in the later ones until guard().undo(), except while the
+  // GradScaler can still lower its scale (NonFiniteGuard::found_inf()). Calls on_gradients() of the `hooks` that need the gradients.
   void run(const std::vector<MicroStep>& micro_steps, const NextBatch& next_batch, double lr, const std::vector<TrainingHook*>& hooks = {});
 
   // To be called when the set of trained parameters has changed. Throws like the constructor.

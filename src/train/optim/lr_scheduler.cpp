@@ -30,7 +30,7 @@ struct Schedule {
   virtual ~Schedule() = default;
   virtual double factor(const SchedulePoint& point) const = 0;
   virtual bool has_own_warmup() const { return false; }
-  // The epoch of the last drop; 0: the schedule has no drops.
+  // The epoch of the last drop; 0: there are no drops, or no last one.
   virtual double last_drop() const { return 0; }
   virtual std::optional<Plateau> plateau() const { return std::nullopt; }
   virtual std::vector<std::pair<std::string, double>> group_factors() const { return {{"initial_lr", 1}}; }
@@ -137,7 +137,7 @@ struct OneCycleSchedule : Schedule {
     const double last = static_cast<double>(point.num_steps - 1);
     const double step = std::min(static_cast<double>(point.step), last);
     const double peak = pct_start * static_cast<double>(point.num_steps) - 1;
-    // With the peak at step 0 there is no rise; PyTorch would divide by zero.
+    // With the peak at step 0 or before it there is no rise; at step 0, PyTorch would divide by zero.
     if (peak > 0 && step <= peak) return cosine_anneal(1 / div_factor, 1, step / peak);
     return cosine_anneal(1, 1 / (div_factor * final_div_factor), (step - peak) / (last - peak));
   }

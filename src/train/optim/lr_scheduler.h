@@ -75,7 +75,7 @@ struct LrSchedule {
 struct LrScheduleTraits {
   bool has_own_warmup = false;  // if so, it cannot be combined with lr_scheduler.warmup_*
   bool needs_validations = false;
-  double last_drop = 0;  // epoch of the last drop; 0: the schedule has no drops
+  double last_drop = 0;  // epoch of the last drop; 0: there are no drops, or no last one
 };
 LrScheduleTraits traits_of(const ComponentConfig& schedule);
 

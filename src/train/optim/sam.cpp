@@ -1,5 +1,5 @@
-// Sharpness-aware minimization (Foret et al. 2021): an SGD step with the gradient at the nearby point of highest loss, w + rho g / ||g||,
-// where g is the gradient of the first pass over all parameters together.
+// Sharpness-aware minimization (Foret et al. 2021): an SGD step with the gradient at w + rho g / ||g||, which approximates the nearby point
+// of highest loss; g is the gradient of the first pass over all parameters together.
 // With several ranks, each rank perturbs its parameters along the gradient of the whole batch, so the result is that of one process. With
 // `perturbation: rank`, as in the paper (m-sharpness), each rank uses the gradient of its own samples, and the first pass needs no
 // communication; the parameters then differ between ranks until step() restores the old values. With amp::GradScaler, both losses are

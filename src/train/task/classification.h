@@ -45,7 +45,7 @@ std::unique_ptr<Task> make_classification(std::unique_ptr<nn::Loss> loss);
 
 inline constexpr int64_t kMostMistakes = 64;
 
-// Keeps the kMostMistakes wrong predictions with the highest confidence on the device. If confidences are equal, those with the smallest
+// Keeps, on the device, the kMostMistakes wrong predictions with the highest confidence. If confidences are equal, those with the smallest
 // index are kept, so the result does not depend on the order of the samples.
 class MistakeList {
  public:

@@ -86,7 +86,8 @@ std::optional<Task::Mismatch> Task::refusal_of_classes(int64_t num_classes) cons
 TaskRegistry& task_registry() {
   static auto registry = [] {
     TaskRegistry tasks("task");
-    tasks.add<NoOptions>("classification", "One class per image; measures top1, top5, macro F1 and the calibration error.",
+    tasks.add<NoOptions>("classification",
+                         "One class per image; measures top1, top5, macro F1, balanced accuracy, MCC and the calibration error.",
                          [](const NoOptions&, std::unique_ptr<nn::Loss> loss) { return make_classification(std::move(loss)); });
     tasks.add<NoOptions>("multi_label",
                          "Any number of classes per image; measures the mean average precision, and F1 and exact matches with the best "
