@@ -39,7 +39,7 @@ OVERLAP = {"network": "resnet18", "batch_size": 16, "bucket_cap_mb": [4, 25], "s
 # Many short turns of this many seconds with and without failure detection, because the cost is small compared with the noise of one turn.
 WATCH = {"seconds": 0.5, "turns_per_round": 10}
 
-# `steps`: number of steps before each checkpoint and during its write; they take longer than the write of any contender.
+# `steps`: number of steps before each checkpoint, and after it while it is written.
 CHECKPOINT = {"network": "resnet18", "batch_size": 32, "steps": 1, "per_turn": 4}
 
 
@@ -48,8 +48,8 @@ def layout_name(dtype, channels_last):
 
 
 class BestPython:
-    """The fastest settings in the sweep for this kind of CPU; without a sweep, settings that were fastest in every other sweep. With
-    `float32`, autocast is off."""
+    """The fastest settings in the sweep for this kind of CPU; without a sweep, all settings that can make it faster. With `float32`,
+    autocast is off."""
 
     def __init__(self, float32):
         self.bfloat16 = cpu.has_fast_bfloat16() and not float32
@@ -152,8 +152,9 @@ def measure_busy(options, best, network):
 
 
 def measure_ranks(options, best, network):
-    """The two results of measure_step() for several ranks, each with its part of the batch, and for one process with all threads. Batch
-    statistics are local to each rank, as in DistributedDataParallel, except in the contender with SyncBatchNorm."""
+    """The two results of measure_step() for several ranks, each with its part of the batch; with ready batches also our speed in one
+    process with all threads. Batch statistics are local to each rank, as in DistributedDataParallel, except in the contender with
+    SyncBatchNorm."""
     size = RANK_BATCH_SIZE
     together = size * RANKS
     settings = {**best.step(network), "threads": 1, "optimizer": "fused"}
@@ -181,7 +182,7 @@ def measure_ranks(options, best, network):
 
 
 def hidden_share(answers):
-    """The percentage of the time of a separate exchange during which the ranks do not wait."""
+    """The hidden percentage of the exchange. 100 % is the time of the exchange alone; the ranks wait for the part that is not hidden."""
     exposed, alone = ([value for answer in answers for value in answer[key]] for key in ("exposed", "alone"))
     return 100 * (1 - statistics.mean(exposed) / statistics.median(alone))
 
@@ -454,7 +455,7 @@ def peak_gflops(options):
 
 
 def add_peak_shares(result, peak):
-    """Adds the fraction of the machine's peak that each contender reaches, counting the operations of the direct algorithm for all of them."""
+    """Adds the fraction of the machine's peak that each contender reaches. The operations of the direct algorithm are counted for all."""
     counts = (c.get("settings", {}).get("flops_per_image") for c in result["contenders"])
     flops = next(filter(None, counts), None)
     for contender in result["contenders"] if flops else []:

@@ -40,7 +40,7 @@ constexpr StridedLayer kStridedLayers[] = {{"resnet20", 128, 16, 32, 32},       
 
 constexpr std::array kAlgorithms = {"direct", "winograd2", "winograd4"};
 
-// For images in bfloat16, LibTorch's convolution converts the weight, as under autocast.
+// For images in bfloat16, the direct algorithm gets the weight converted to bfloat16, as under autocast.
 torch::Tensor convolve(size_t algorithm, const torch::Tensor& x, const torch::Tensor& weight) {
   if (algorithm == 0) return at::conv2d(x, weight.to(x.scalar_type()), {}, /*stride=*/1, /*padding=*/1);
   return trainer::nn::convolution::convolve(x, weight, {}, algorithm == 1 ? Tile::k2 : Tile::k4);

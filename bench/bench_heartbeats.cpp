@@ -158,7 +158,7 @@ class Run {
   int num_ranks_;
   std::vector<std::shared_ptr<distributed::Activity>> activities_;
   std::vector<std::unique_ptr<supervision::FailureDetector>> detectors_;
-  std::mutex mutex_;  // guards the members below
+  std::mutex mutex_;  // guards failures_ and is_over_
   std::condition_variable changed_;
   std::vector<std::string> failures_;
   bool is_over_ = false;

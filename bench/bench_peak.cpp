@@ -20,7 +20,8 @@ HWY_BEFORE_NAMESPACE();
 namespace trainer::bench::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Enough independent sums to hide the latency of an instruction. Returns the operations; `result` keeps the compiler from omitting them.
+// Computes enough independent sums to hide the latency of an instruction. Returns the number of operations; `result` keeps the compiler
+// from omitting them.
 double multiply_and_add(int64_t rounds, float* result) {
   constexpr int kSums = 12;
   const hn::ScalableTag<float> tag;

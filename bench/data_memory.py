@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Measures the memory of the data in a training with several ranks on this host: the proportional set size (PSS) of the mapped files on
-each rank, and whether the memory of rank 0 grows over many batches."""
+"""Measures the memory of the data in a training with several ranks on this host: the resident and the proportional set size (PSS) of the
+mapped files on each rank, and whether the memory of rank 0 grows over many batches."""
 
 import argparse
 import collections
@@ -27,7 +27,7 @@ def pss_of_files(pid, folder):
 
 
 def private_mb(pid):
-    """The memory except mapped files."""
+    """The MB of resident anonymous memory, which belongs to no file."""
     return next(int(line.split()[1]) for line in open(f"/proc/{pid}/status") if line.startswith("RssAnon")) / 1024
 
 

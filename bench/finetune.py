@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Fine-tunes EfficientNet-Lite0 with its published weights on the CIFAR-10 sample (2,000 training images, 500 for validation) at 224 pixels,
-with the recipe of configs/finetune.yaml and with an equivalent timm script, and prints a table of accuracies and seconds. Takes about half an hour."""
+"""Fine-tunes EfficientNet-Lite0 with its published weights on the CIFAR-10 sample (2,000 training images, 500 for validation) at 224 px,
+with the recipe of configs/finetune.yaml and with an equivalent timm script, and prints a table of accuracies and seconds. Takes about half
+an hour."""
 
 import argparse
 import importlib.util

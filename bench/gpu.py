@@ -28,8 +28,8 @@ CASES = [
 CPU_CASES = [("ResNet-18 x 4, 32 px", "resnet18", "cifar", 4, 32, False)]
 # The time limit of one contender.
 LIMIT_SECONDS = 240
-# The largest relative difference of losses in float64. Both sides use the same library, but it may choose algorithms that add in different
-# orders. Three steps amplify these differences: in float32, by a factor of several thousand for ResNet-50.
+# The largest allowed relative difference of losses in float64. Both sides use the same library, but it may choose algorithms that add in
+# different orders. Three steps amplify these differences: in float32, by a factor of several thousand for ResNet-50.
 LOSS_TOLERANCE = 1e-9
 
 

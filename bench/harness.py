@@ -16,7 +16,8 @@ PEERS = ROOT / "bench" / "peers"
 sys.path.insert(0, str(ROOT / "tests" / "golden"))
 import cpu
 
-# Keeps large blocks in the process and in huge pages. Otherwise LibTorch returns the memory of each step to the system and page-faults it in again.
+# Keeps large blocks in the process and in huge pages. Otherwise LibTorch returns the memory of each step to the system, and page faults
+# bring it back.
 ALLOCATOR = {"THP_MEM_ALLOC_ENABLE": "1", "MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "8589934592"}
 
 
@@ -160,7 +161,7 @@ def summary(values):
 
 
 def alternate(workers, rounds, seconds):
-    """Measures each worker in turn, `rounds` times, while the others wait. The first worker is ours."""
+    """Measures each worker in turn, `rounds` times, while the others wait."""
     for worker in workers:
         worker.calibrate(seconds)
     rates = {worker.name: [] for worker in workers}
@@ -178,7 +179,7 @@ def alternate(workers, rounds, seconds):
 
 
 def add_ratios(result):
-    """Our speed relative to each peer's in the same round."""
+    """Adds to each contender but the first, which is ours, our speed relative to its own in the same round."""
     ours, *peers = result["contenders"]
     for peer in peers:
         pairs = zip(ours["values"], peer["values"])

@@ -20,7 +20,8 @@ GOLDEN = ROOT / "tests" / "golden" / "lr_range_curves.json"
 
 
 def draw(folder, seed, side, count, noise, classes, pixel):
-    """Writes an image folder with `count` training images and 60 validation images per class. `pixel(rng, number)` returns a function of x and y."""
+    """Writes an image folder with `count` training images and 60 validation images per class. `pixel(rng, number)` returns the function
+    that maps x and y to the three channels of an image of class `number`."""
     rng = random.Random(seed)
     for split, total in (("train", count), ("val", 60)):
         for number, name in enumerate(classes):

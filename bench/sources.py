@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Trains on the same images from CIFAR-10's binary files, from a folder of PNG files, and from both forms of a packed data set, and compares
-all losses and accuracies. Prints the accuracies; fails unless all are equal."""
+"""Trains on the same images from CIFAR-10's binary files, from a folder of PNG files, and from a packed data set with and without --raw,
+and compares all losses and accuracies. Prints the accuracies; fails unless all are equal."""
 
 import argparse
 import json
@@ -16,7 +16,7 @@ from harness import ROOT
 
 CLASSES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
 NORMALIZE = "normalize: {mean: [0.4914, 0.4822, 0.4465], std: [0.2470, 0.2435, 0.2616]}"
-# A transform that has no effect except to declare the size of the images.
+# The resize only declares the size of the images, which all are 32 x 32 already.
 TRAIN = f"dataset.train_transforms=[resize: {{size: [32, 32]}}, random_crop: {{size: 32, padding: 4}}, random_horizontal_flip, {NORMALIZE}]"
 VALIDATION = f"dataset.validation_transforms=[resize: {{size: [32, 32]}}, {NORMALIZE}]"
 

@@ -1,5 +1,5 @@
 #pragma once
-// The training of bench_step and bench_ranks: SGD with momentum, cross entropy, settings chosen by `auto`.
+// The training of bench_step, bench_ranks and bench_checkpoint: SGD with momentum, cross entropy, and the program's defaults.
 
 #include <fmt/format.h>
 
@@ -148,8 +148,8 @@ class Training {
     meter->read(*parts_.ranks.world);
   }
 
-  // The loss of a step with each of these batches: `images` [n, batch size, 3, size, size], `targets` [n, batch size]. Must be called
-  // before any other step, and without ready batches.
+  // Takes a step with each of these batches and returns their losses. `images`: [n, batch size, 3, size, size]; `targets`: [n, batch size].
+  // Must be called before any other step, and only if options.source is not "resident".
   std::vector<double> losses(const torch::Tensor& images, const torch::Tensor& targets) {
     std::vector<double> losses;
     for (int64_t i = 0; i < images.size(0); ++i) batches_.add(images[i], targets[i]);

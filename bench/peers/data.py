@@ -1,7 +1,7 @@
-"""CIFAR-10's binary files for the Python peers: as single PIL images, or as one uint8 tensor with batched augmentation.
+"""CIFAR-10's binary files for the Python peers: as single PIL images or tensors, or as one tensor with batched augmentation.
 
 All do the usual augmentation: pad by 4 pixels of zeros, crop a random 32x32 window, mirror with probability 1/2, then
-(x / 255 - mean) / std. The random numbers differ from ours, the distribution is the same.
+(x / 255 - mean) / std. The random numbers differ from the program's, but their distribution is the same.
 """
 
 import pathlib
@@ -28,7 +28,7 @@ def read_training_set(root):
 
 
 class Cifar10(torch.utils.data.Dataset):
-    """Like torchvision.datasets.CIFAR10: an array in memory, and a PIL image for each read."""
+    """Like torchvision.datasets.CIFAR10: an array in memory; each read makes a PIL image of its part and transforms it."""
 
     def __init__(self, root, transforms=()):
         """`transforms`: applied after crop and flip."""
@@ -44,7 +44,7 @@ class Cifar10(torch.utils.data.Dataset):
 
 
 class TensorCifar10(torch.utils.data.Dataset):
-    """Each read returns a transformed uint8 tensor, with RandAugment after crop and flip."""
+    """Each read transforms a uint8 tensor, with RandAugment after crop and flip, into a normalised float32 tensor."""
 
     def __init__(self, root):
         self.transform = V2.Compose([V2.RandomCrop(SIZE, PADDING), V2.RandomHorizontalFlip(), V2.RandAugment(), V2.ToDtype(torch.float32, scale=True),
@@ -130,7 +130,7 @@ class Rows(Augmentation):
 
 
 class Normalized(Augmentation):
-    """Stored normalised in the given dtype: for float32 6 to 12 times the memory of `planes`, but only the gather per batch."""
+    """Stored normalised in the given dtype: for float32 4 times the memory of Planes, but a batch needs only the gather."""
 
     def store(self, padded):
         scale, shift = (v.view(3, 1, 1) for v in self.scale_and_shift())

@@ -1,5 +1,5 @@
-"""The networks of gpu_step.py, which need only torch, because the machine may have no torchvision. Parameter names and arithmetic are those
-of models/resnet.cpp and models/wide_resnet.cpp."""
+"""The networks of gpu_step.py and gpu_start.py, which need only torch, because the machine may have no torchvision. Parameter names and
+arithmetic are those of models/resnet.cpp and models/wide_resnet.cpp."""
 
 import torch.nn.functional as F
 from torch import nn

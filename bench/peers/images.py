@@ -31,7 +31,7 @@ def pil_samples(folder):
 
 
 class TensorSamples(torchvision.datasets.ImageFolder):
-    """All transforms except the last one work on uint8."""
+    """Crop, resize and flip work on uint8 tensors."""
 
     def __init__(self, folder):
         super().__init__(folder)

@@ -1,5 +1,6 @@
-"""The fastest script found for the first step of ResNet-18 (stem for 32x32, batch 32): only torch, without torch.nn modules, and the fused update called
-directly, because the first use of a torch.optim class imports torch._dynamo. Prints "step" and the Unix time at which the step ended.
+"""The fastest script found for the first step of ResNet-18 (stem for 32x32, batch 32): only torch, without torch.nn modules. The fused
+update is called directly, because the first use of a torch.optim class imports torch._dynamo. Prints "step" and the Unix time at which the
+step ended.
 
 --strip replaces torch's table of shapes for compilation, a third of the time of `import torch`, by an empty module. This depends on
 torch's internals and is not realistic; it shows the lower limit.

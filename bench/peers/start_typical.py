@@ -1,4 +1,5 @@
-"""The same first step as in the usual examples: torchvision's network and transforms, a DataLoader with two workers, torch.optim.
+"""The first step of start.py, written as in the usual examples: torchvision's network and transforms, a DataLoader with two workers,
+torch.optim.
 Argument: the folder of the CIFAR-10 files. Prints "step" and the Unix time at which the step ended."""
 
 import sys

@@ -1,5 +1,6 @@
-"""The protocol of all processes that bench.py measures, including the C++ programs: print a line "ready" with a JSON object of the
-settings, then answer each line "go N" on stdin with the JSON object {"seconds": s}, the time of N steps. Exit at the end of the input."""
+"""The protocol of the processes that bench.py and gpu.py measure, except from process start to first step, including the C++ programs:
+print a line "ready" with a JSON object of the settings, then answer each line "go N" on stdin with the JSON object {"seconds": s}, the time
+of N steps, which may have further keys. Exit at the end of the input."""
 
 import json
 import sys

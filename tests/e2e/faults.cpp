@@ -1,5 +1,6 @@
-// Loaded into a rank before LibTorch (LD_PRELOAD), this library makes the rank fail at a given point: when it computes the loss for the
-// n-th time in training or validation, when it gathers the meters for a checkpoint, or when its loader has a batch ready.
+// Loaded into a rank before LibTorch (LD_PRELOAD), this library makes the rank fail or be slow at a given point: when it computes the loss
+// for the n-th time in training or validation, when it gathers the meters for a checkpoint, when its loader has a batch ready, or in the
+// system calls of faults_system.cpp.
 
 #include "faults.h"
 
@@ -103,7 +104,7 @@ at::Tensor at::_ops::to_dtype_layout::call(const at::Tensor& self, ::std::option
   return real.call(self, dtype, layout, device, pin_memory, non_blocking, copy, memory_format);
 }
 
-// Besides the main thread, only the loader's threads call notify_one from the program's code.
+// In a training, besides the main thread, only the loader's threads call notify_one from the program's code.
 void std::condition_variable::notify_one() noexcept {
   static const auto real =
       reinterpret_cast<void (*)(std::condition_variable*)>(dlsym(RTLD_NEXT, "_ZNSt18condition_variable10notify_oneEv"));

@@ -15,7 +15,7 @@ from debian_roots import copy_root, needs_roots, run_checked, run_inside  # noqa
 from test_install import torch_folder  # noqa: E402
 
 BUILD = pathlib.Path(os.environ["TRAINER_BUILD_DIR"])
-# One file of each format. OpenCV reads WebP, and checks PNG further.
+# A file for each library that decodes images; OpenCV decodes PNG and WebP with two libraries.
 IMAGES = ("baseline_420.jpg", "mode_rgb.png", "lossy_rgb.webp", "adobe_deflate.tif")
 
 
@@ -86,7 +86,7 @@ class CpuTest(BundleCase):
         self.check_in("bookworm")
 
     def test_trixie(self):
-        # Debian 13 with Python, as in test_gpu_kit.py.
+        # With Python, so that the root folder that test_gpu_kit.py makes is used here too.
         self.check_in("trixie", ("python3",))
 
 

@@ -68,7 +68,7 @@ class CompletionTest(unittest.TestCase):
     @unittest.skipUnless(shutil.which("mandoc"), "mandoc is not installed")
     def test_pages_are_well_formed(self):
         run = subprocess.run(["mandoc", "-Tlint", "-W", "warning", *sorted((SHELL / "man1").iterdir())], capture_output=True, text=True)
-        # A date would change with each build.
+        # The pages have no date, because it would change with each build.
         problems = [line for line in run.stdout.splitlines() if "missing date" not in line]
         self.assertEqual(problems, [])
 

@@ -174,7 +174,6 @@ class ConfigTest(FolderCase):
         self.assertRegex(text, r"(?m)^dataloader: \{global_batch_size: \d+, num_workers: 4, drop_last: false\}$")
         self.assertRegex(text, r"(?m)^  validation_split: 0.2 +# of each class")
         self.assertRegex(text, r"(?m)^# dataloader: \{global_batch_size: \d+, .*, sampler: \{name: class_balanced\}\}$")
-        # With 520 images of 2 classes, 480 and 40, the weights are 520 / 2 / 480 and 520 / 2 / 40.
         self.assertIn("\n# loss: {class_weights: auto}\n", text)
         self.assertIn("\n# checkpoint: {monitor: validation/balanced_accuracy}\n", text)
         self.train_one_step("loss={class_weights: auto}", "checkpoint.monitor=validation/balanced_accuracy")

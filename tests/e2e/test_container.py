@@ -87,7 +87,7 @@ class ContainerTest(unittest.TestCase):
         self.name = self.id().rpartition(".")[2]
 
     def command(self, *args, options=(), read_only=True):
-        """Runs the image with a read-only root and a very small /dev/shm."""
+        """The command that runs the image with a very small /dev/shm and, unless `read_only` is False, with a read-only root."""
         shared = ["--read-only", "--tmpfs=/tmp"] if read_only else []
         return self.container("--name", self.name, "--network=none", "--shm-size=64k", *shared, *options, IMAGE, *args)
 

@@ -44,7 +44,7 @@ class DatasetsTest(unittest.TestCase):
         return self.write_csv("train.csv", *(f"{i}.png,{'cat' if i % 2 else 'dog'}" for i in range(num_images)))
 
     def arguments(self, *settings):
-        """The result of a short training."""
+        """The arguments of a short training."""
         config = self.folder / "experiment.yaml"
         config.write_text("experiment: datasets\nmodel: {name: resnet20}\ndataloader: {batch_size: 4}\ntraining: {epochs: 1}\n")
         return ["--config", config, "--run-dir", self.folder / "run", *settings]

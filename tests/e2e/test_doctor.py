@@ -46,7 +46,7 @@ class DoctorTest(unittest.TestCase):
         self.assertRegex(run.stdout, r"\nfailed  output_dir +no file can be written and locked in /proc: .*\n +fix +set output_dir ")
         self.assertNotIn("\x1b", run.stdout)
         self.assertRegex(run.stdout, r"\n\n\d+ ok, \d+ warnings?, 4 failed\n$")
-        # On a terminal the symbols of the checks are coloured.
+        # On a terminal the statuses of the checks are coloured.
         _, output = terminal.run(["env", "GLOO_SOCKET_IFNAME=nowhere0", BINARY, "doctor"])
         self.assertIn("\x1b[31mfailed  \x1b[0mnetwork ", output)
 

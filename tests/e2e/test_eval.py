@@ -159,7 +159,7 @@ class EvalTest(Experiment):
             self.assertEqual((run.returncode, "the standard output: it is closed" in run.stderr), (code, code == 1), (args, run.stderr))
 
     def test_a_reader_that_ends(self):
-        """The reader closes the pipe, as `| head -1` does; a program that inherits an ignored SIGPIPE gets an error instead of the signal."""
+        """The reader closes the pipe, as `| head -1` does. A program that inherits an ignored SIGPIPE gets an error instead of a signal."""
         for args in (("eval", "--checkpoint", self.checkpoint), ("config", "show", "--config", "config.yaml"), ("config", "reference")):
             for is_ignored in (False, True):
                 reader, writer = os.pipe()

@@ -1,5 +1,5 @@
-"""Fine-tuning: cached features of frozen layers, layers that are frozen for the first epochs, learning rates by layer. TRAINER_BINARY is the
-program."""
+"""Fine-tuning: cached features of frozen layers, layers that are frozen for the first epochs, learning rates by layer. TRAINER_BINARY is
+the program."""
 
 import os
 import pathlib
@@ -215,7 +215,7 @@ class UnfreezeTest(FinetuneCase):
         self.assertIn("650 of 269722 parameters are trained, the others are frozen (model.freeze) for 1 epoch (training.unfreeze_after)", self.log(run_dir))
 
     def test_resumed_is_as_straight_through(self):
-        # An epoch has six steps. The number of steps is not reduced, because a shorter run would validate at its end.
+        # An epoch has six steps.
         args = [*self.ARGS, "training.epochs=null", "validation.every_epochs=null"]
         straight = self.train("straight", *args, "training.steps=18")
         for stop in (4, 6, 9):

@@ -69,7 +69,7 @@ class GpuKitTest(unittest.TestCase):
         self.assertIn("no GPU", bench.stdout + bench.stderr)
 
     def test_on_an_imitated_gpu(self):
-        """All parts run to their end. Only the tests that compare values fail, because an imitated GPU does not compute."""
+        """Both parts run to their end. Only the tests that compare values fail, because an imitated GPU does not compute."""
         results = self.root / "tmp" / "imitated.json"
         variables = {"LD_PRELOAD": os.environ["TRAINER_FAKE_CUDA"], "FAKE_CUDA_FOLDER": str(self.root / "tmp")}
         run = subprocess.run([self.root / "kit" / "run.sh", "quick", "refusals", "--python", VENV / "bin" / "python", "--results", results],

@@ -29,7 +29,8 @@ ENDINGS = ".jpg .jpeg .png .ppm .bmp .pgm .tif .tiff .webp"
 
 def quickstart_on(folder):
     """Arguments for the experiment quickstart on a folder with images of 32 x 32 pixels."""
-    # The size of a file's image is not known in advance, so each list begins with a transform that makes it 32 x 32. It changes nothing here.
+    # The size of a file's image is not known in advance, so each list begins with a transform that makes it 32 x 32. It changes nothing
+    # here.
     normalize = "{normalize: {mean: [0.4914, 0.4822, 0.4465], std: [0.2470, 0.2435, 0.2616]}}"
     crop_and_flip = "{random_crop: {size: 32, padding: 4}}, {random_horizontal_flip: {p: 0.5}}"
     return ["--config", QUICKSTART, "dataset.name=image_folder", f"dataset.root={folder}",
@@ -72,7 +73,7 @@ def plain_png(number):
 
 
 def write_images(folder, classes, num_images, first=0):
-    """Writes the given numbers of small images into a folder for each class."""
+    """Writes `num_images` small images into a folder for each class. `first`: the number of the first image."""
     for label, name in enumerate(classes):
         (folder / name).mkdir(parents=True)
         for i in range(num_images):

@@ -110,8 +110,8 @@ class LaunchTest(unittest.TestCase):
             self.assertEqual(os.readlink(rank / "exe"), str(pathlib.Path(BINARY).resolve()))
 
     def test_a_start_without_open_descriptors_and_with_signals_ignored(self):
-        """Starts without standard streams, as some daemons do. The run's sockets and files then get other descriptors; its files have the
-        permissions of the umask."""
+        """Starts without standard streams, as some daemons do. The run's sockets and files must not get the descriptors 0 to 2; its files
+        have the permissions of the umask."""
         def forsake():
             signal.signal(signal.SIGCHLD, signal.SIG_IGN)
             for descriptor in (0, 1, 2):

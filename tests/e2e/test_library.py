@@ -14,7 +14,7 @@ RECORDED = pathlib.Path(__file__).resolve().parents[1] / "golden" / "exported_sy
 def exported():
     lines = subprocess.run(["nm", "--dynamic", "--demangle", "--defined-only", LIBRARY], check=True, capture_output=True, text=True).stdout
     symbols = (line.split(maxsplit=2)[1:] for line in lines.splitlines())
-    # Inline functions are skipped, because a compiler may omit them.
+    # Only functions that are not inline are recorded, because a compiler may omit inline ones.
     return sorted({name for kind, name in symbols if kind == "T"})
 
 

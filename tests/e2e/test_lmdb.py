@@ -176,8 +176,8 @@ class LmdbTest(unittest.TestCase):
             (self.data / "cat" / f"{i:02}.png").write_bytes(png(LARGE, LARGE, bytes((i, 2 * i, 3 * i)) * LARGE**2))
 
     def start_blocked(self, lines, *args):
-        """Starts to pack into a pipe that has room for these lines of the log. The process waits when it writes the next one, until the pipe
-        is read."""
+        """Starts to pack, with a pipe for the log that has room for these lines. The process waits when it writes the next one, until the
+        pipe is read."""
         reader, writer = os.pipe()
         room = fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, PIPE_BYTES) - len(lines)
         os.write(writer, b"\n" * room)

@@ -159,7 +159,7 @@ class SplitTest(FolderCase):
         process.send_signal(signal.SIGKILL)
         process.communicate()
         first = (self.folder / "cv/fold_0/summary.json").read_bytes()
-        # The process of the fold that was killed too may still hold its lock.
+        # The process of the fold, which was killed too, may still hold its lock.
         while (run := trainer(*command, cwd=self.folder)).returncode != 0 and "is in use" in run.err:
             self.assertLess(time.monotonic(), deadline)
             time.sleep(0.1)
@@ -208,7 +208,7 @@ class SplitTest(FolderCase):
             self.assertEqual(run.returncode, 2, run.err)
             self.assertIn(text, run.err)
         self.assertFalse((self.folder / "cv").exists())
-        # The file divides the data in another way, which every fold replaces.
+        # The experiment divides the data in another way, which every fold replaces.
         self.run_ok("crossval", "--config", "x.yaml", "--folds", "2", "--run-dir", "cv", "dataset.validation_split=0.2", "dataset.split=null")
         shutil.rmtree(self.folder / "cv" / "fold_1")
         self.add_patient(70)

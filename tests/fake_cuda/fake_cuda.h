@@ -1,7 +1,8 @@
 #pragma once
 // An imitation of CUDA without a GPU, for tests. libfake_cuda.so is preloaded, so that all host code of the real libtorch_cuda.so runs:
 // - Device memory is host memory that cannot be accessed at its device address.
-// - Streams are queues of copies, waits and collectives, which run as late as possible: when the host waits for them.
+// - Streams are queues of copies, waits and collectives, which run as late as possible: when the host waits for them or asks whether they
+//   are done.
 // - Kernels are counted, but compute nothing. If only kernels can have written the source of a copy to the host, a copy of 8 bytes gives
 //   -1, of 1 byte 1, and of other sizes up to 64 bytes twos, as doubles if the size is a multiple of 8, otherwise as floats. A larger copy
 //   gives the content of the memory.

@@ -1,5 +1,5 @@
-"""Writes what libfake_cuda.so needs beside the sources of this folder, into the current folder: stubs.cpp, the functions that LibTorch's CUDA
-libraries need and no source defines, and versions.map, in which the version of a function is the library that LibTorch expects it in.
+"""Writes what libfake_cuda.so needs beside the sources of this folder, into the current folder: stubs.cpp, the functions that LibTorch's
+CUDA libraries need and no source defines, and versions.map, in which the version of a function is the library that LibTorch expects it in.
 
 usage: make_sources.py TORCH_LIBRARY_FOLDER SOURCE...
 """

@@ -180,7 +180,7 @@ bool try_complete(CUstream_st& stream, uint64_t position) {
   return true;
 }
 
-// Makes the host wait for all work of the stream before a kernel launch.
+// Makes the host wait for the stream's work up to `position`, at which `launch` kernels had been launched.
 void complete(CUstream_st& stream, uint64_t position, int64_t launch) {
   while (true) {
     {
@@ -211,8 +211,8 @@ void complete_all() {
 
 void count_wait(const char* function) { count(std::string("host waits: ") + function); }
 
-// Returns the error of a call that is not allowed while this thread captures, and ends the capture; otherwise 0. `is_captured`: whether the
-// call is about a captured event or stream, about which no thread may ask.
+// Returns the error of a call that is not allowed during a capture, and makes the capture invalid; returns 0 if the call is allowed.
+// `is_captured`: whether the call is about a captured event or stream, about which no thread may ask.
 int forbid_in_capture(const char* function, bool is_captured = false) {
   const Lock lock(state().mutex);
   auto* stream = state().capturing;
@@ -322,7 +322,7 @@ void write_json(FILE* file, const char* key, const std::map<std::string, int64_t
   fprintf(file, "}");
 }
 
-// This object is destroyed after those of the libraries that use this one, so the counts include their last calls.
+// This object is destroyed after those of the libraries that use libfake_cuda.so, so the counts include their last calls.
 struct Statistics {
   Statistics() { state(); }
   ~Statistics() {
@@ -681,7 +681,8 @@ FAKE_CUDA_API cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream
 
 FAKE_CUDA_API cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) { return cudaEventRecordWithFlags(event, stream, 0); }
 
-// Simulates a slow device: an event is complete once 100 kernels have been launched after it, or after a second.
+// Simulates a slow device: an event is complete once the host has waited for it, 100 kernels have been launched after it (100,000 under
+// FAKE_CUDA_SKIP_WAITS), or a second has passed.
 FAKE_CUDA_API cudaError_t cudaEventQuery(cudaEvent_t event) {
   FAKE_CUDA_CALL(cudaError_t);
   if (const int error = forbid_in_capture(__func__, event->is_captured)) return static_cast<cudaError_t>(error);
@@ -856,7 +857,7 @@ FAKE_CUDA_API cudaError_t cudaGraphExecDestroy(cudaGraphExec_t instance) {
   return cudaSuccess;
 }
 
-// All attributes are numbers of 4 or 8 bytes and 0; descriptors are filled by other functions.
+// Every attribute is the number 0, of 4 or 8 bytes; descriptors are filled by other functions.
 FAKE_CUDA_API int cudnnBackendGetAttribute(void*, int name, int type, int64_t num_wanted, int64_t* num_found, void* value) {
   constexpr int kDescriptor = 15;
   const bool is_long = type == 3 || type == 5 || name == 401 || name == 402;
@@ -877,5 +878,5 @@ FAKE_CUDA_API int cuDeviceGetName(char* name, int size, int /*device*/) {
   return snprintf(name, static_cast<size_t>(size), "Fake H100") < 0;
 }
 
-// These functions are called by stubs.cpp.
+// Called by stubs.cpp.
 FAKE_CUDA_API int fake_cuda_launch(const char* kernel) { return launch(kernel); }

@@ -91,7 +91,7 @@ class RanksTest(FakeGpuCase):
         self.assert_blamed(self.fail(f"cudaMalloc:4:{OUT_OF_MEMORY}:sticky"), 1, r"out of memory in step 0 at batch_size 4; .*")
 
     def test_a_rank_that_never_comes(self):
-        """Rank 1 ends before the GPUs are connected; no rank waits for it any longer."""
+        """Rank 1 ends before the GPUs are connected; then no rank waits for it."""
         run = self.fail(f"cudaGetDeviceCount:1:{OLD_DRIVER}")
         self.assertEqual(run.status, 2, run.err)
         self.assertEqual(len(re.findall("CUDA driver version is insufficient", run.err)), 1, run.err)

@@ -1,5 +1,5 @@
 #pragma once
-// Every fuzzer asserts that a reader throws a CheckpointError or returns a tree whose tensors own their memory, and that it allocates no
+// Every fuzzer asserts that a reader throws a CheckpointError or returns a tree whose tensors lie in valid memory, and that it allocates no
 // more memory than refusal.h allows.
 
 #include <cstdint>

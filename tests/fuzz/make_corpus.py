@@ -32,7 +32,7 @@ def make_checkpoint():
 
 class OldPickler(pickle._Pickler):
     """Writes as Python 2 and PyTorch 0.3 did: text as bytes, the items of an OrderedDict in one list, and a tensor with an offset in its
-    storage as a whole view of that storage."""
+    storage as a tensor without an offset in a view of that storage."""
 
     def __init__(self, file):
         super().__init__(file, protocol=2)

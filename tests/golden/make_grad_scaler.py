@@ -44,7 +44,7 @@ CASES = {
     "sgd_momentum": {"optimizer": MOMENTUM},
     "sgd_dampening": {"optimizer": {**MOMENTUM, "dampening": 0.25}},
     "sgd_nesterov": {"optimizer": {**MOMENTUM, "nesterov": True}},
-    # The bias has no gradient at first, so its first step is skipped.
+    # The bias has its first gradient in step 9, which overflows and is skipped.
     "sgd_late_bias": {"optimizer": {**MOMENTUM, "dampening": 0.5}, "first_step_of_bias": 9},
     "adam": {"optimizer": {"name": "adam", "lr": 0.02}, "clip": 0.5},
     "adamw": {"optimizer": ADAMW},

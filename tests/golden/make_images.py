@@ -1,9 +1,9 @@
-"""Writes images/: small image files, and for each one NAME.ppm with its pixels as Pillow reads them, in RGB or 16 bits of grey; jpegs/: larger
-JPEG files, which are decoded in parts; and refused_images/: files in forms that Pillow reads and the program refuses with a message. For
-tests/unit/data/image_file_test.cpp.
+"""Writes images/: small image files, and for each one NAME.ppm with its pixels as Pillow reads them, in RGB or 16 bits of grey; jpegs/:
+larger JPEG files, which are decoded in parts; and refused_images/: files in forms that Pillow reads and the program refuses with a message.
+For tests/unit/data/image_file_test.cpp.
 
-This script itself assembles files that Pillow cannot write: interlaced PNG, some bit depths, 16-bit and run-length encoded BMP, tiles and
-planes of TIFF.
+This script itself assembles files that Pillow cannot write, such as interlaced PNG, some bit depths, 16-bit and run-length encoded BMP, and
+tiles and planes of TIFF.
 """
 
 import pathlib
@@ -143,7 +143,6 @@ def make_pngs():
     save("with_text.png", rgb, exif=turned, dpi=(72, 72), icc_profile=b"no profile")
     for bits in 2, 4:
         save_png(f"grey_{bits}_bits.png", pixels(1, bits=bits), bits, 0)
-    # The values are small, because Pillow makes every value above 255 white.
     save_png("grey_16_bits.png", pixels(1, bits=16), 16, 0)
     save_png("grey_alpha_16_bits.png", pixels(2, 19, 13, bits=16), 16, 4)
     save_png("rgb_16_bits.png", pixels(3, 19, 13, bits=16), 16, 2)
@@ -266,7 +265,6 @@ def make_tiffs():
         if bits < 8:
             palette = (numpy.arange(3 * 2**bits) * 65535 // (3 * 2**bits)).astype(int)
             write(f"palette_{bits}_bits.tif", 3, bits, values, more={320: palette})
-    # The values are small, because Pillow makes every value above 255 white.
     grey_16 = pixels(1, 19, 13, bits=16)
     write("grey_16_bits.tif", 1, 16, grey_16)
     write("grey_16_bits_big_endian.tif", 1, 16, grey_16, ">")

@@ -8,8 +8,8 @@ A case is one network trained on random images and labels. All random numbers ar
 Contiguous tensors, one thread, no autocast, training mode, mean cross entropy. `losses` has the loss before each update;
 `sum` and `sum_of_squares` are over all parameters after the last update, in float64.
 
-With `batch_transforms` (in YAML) each batch is mixed by torchvision before the step, with PyTorch's CPU generator seeded as in the program,
-and with `label_smoothing` and `class_weights` the loss has these.
+With `batch_transforms` (in YAML) each batch is mixed by torchvision before the step, with PyTorch's CPU generator seeded as in the program.
+`label_smoothing` and `class_weights`, if a case has them, are arguments of the cross entropy.
 
 A case with `ranks` is for that many ranks, which share each batch: rank r trains on the samples r, r + ranks, …; its losses are means
 over the whole batch. Without `sync_batch_norm` Python uses DistributedDataParallel over gloo, with one process for each rank. With it

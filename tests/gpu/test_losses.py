@@ -59,8 +59,8 @@ class LossesTest(GpuCase):
         overrides = [*RESNET, *synthetic(200), "dataloader.global_batch_size=50"]
         default = self.train(*overrides)
         exact = self.train(*overrides, "runtime.dtype=float64", device="cpu")
-        # bfloat16 has 8 bits, so each of 20 layers rounds its outputs by up to 0.2 %, at random. A loss of 2.5, the mean over 50 images,
-        # then differs by some 0.001; bfloat16 on a CPU gives 0.0014. Weights that are not updated would give 0.03.
+        # bfloat16 has 8 significant bits, so each of 20 layers rounds its outputs by up to 0.4 %, at random. A loss of 2.5, the mean over
+        # 50 images, then differs by some 0.001; bfloat16 on a CPU gives 0.0014. Weights that are not updated would give 0.03.
         self.assert_near(default.losses(), exact.losses(), bound=0.01)
         self.assert_near(validation_losses(default), validation_losses(exact), bound=0.01)
 

@@ -10,7 +10,7 @@ from launches import CONFIG
 # 100 steps of a few milliseconds in each of two epochs, with random crops and flips, in the default precision.
 REPEATABLE = ["runtime.deterministic=true", "dataset.validation_split=0.6", "dataloader.global_batch_size=8", "training.epochs=2",
               "validation.every_epochs=1", "logging.every_steps=1", "optimizer.lr=0.01", "runtime.device=cuda"]
-# Each step takes the GPU far longer than the host needs to queue it. Eight steps share three batch buffers before the host has to wait.
+# Each step takes the GPU far longer than the host needs to queue it. The eight steps of an epoch use three batch buffers by turns.
 SLOW_STEPS = ["runtime.deterministic=true", "model={name: wide_resnet, depth: 16, width: 8}", "amp.enabled=false",
               "dataloader={global_batch_size: 250, prefetch: 2}", "training.epochs=2", "logging.every_steps=1000"]
 
@@ -47,7 +47,7 @@ class RepeatsTest(GpuCase):
     def test_steps_of_a_graph(self):
         # In a CUDA graph, the learning rate is a float32 number; this one has the same value in float32.
         settings = [*REPEATABLE, "lr_scheduler={name: constant}", "optimizer.lr=0.0078125"]
-        # The last batch of an epoch has 4 images.
+        # The last batch of an epoch has 16 images.
         others = ["model={name: wide_resnet, depth: 10, width: 1, dropout: 0.3}", "dataset.batch_transforms=[mixup: {}]", "training.max_grad_norm=1.0",
                   "training.ema={decay: 0.9}", "amp={enabled: true, dtype: float16}", "dataloader={global_batch_size: 28, drop_last: false}"]
         for further in ([], others):

@@ -56,7 +56,7 @@ def as_jpeg(image, quality):
 
 
 def changed(image, random):
-    """Resized, then brighter or darker, or cropped a little."""
+    """The image resized; resized and then brighter or darker; or cropped a little and resized."""
     width, height = (int(random.integers(70, 240)) for _ in range(2))
     kind = random.integers(3)
     if kind == 0:

@@ -32,7 +32,7 @@ def describe(value):
 
 
 def make_training_checkpoint():
-    """A model with batch normalisation, and the state of each optimizer after some steps."""
+    """A model with batch normalisation, and the states of SGD, AdamW and their schedules after some steps."""
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.Flatten(), torch.nn.Linear(4 * 36, 2))
     checkpoint = {"model": model.state_dict(), "epoch": 3, "best": 0.5, "config": "lr: 0.1\n", "scaler": None}

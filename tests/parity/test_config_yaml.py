@@ -10,7 +10,7 @@ import yaml
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 from program import LINEAR, ROOT, ProgramCase, trainer  # noqa: E402
 
-# Texts that YAML 1.1 or 1.2 would read as something other than a text if they were not quoted.
+# Texts, most of which YAML 1.1 or 1.2 would read as something else or refuse if they were not quoted.
 TEXTS = ("no", "Yes", "ON", "off", "y", "N", "True", "0123", "12:30:00", "1_000", "1e5", "-1.5", "+1", ".5", "0x1f", "0b1", "0o7", "2026-01-31",
          "2026-01-31 12:00:00", "~", "null", "=", "<<", ".inf", "-.INF", ".nan", "-", "---", "...", "a: b", "a #b", "- a", "[a]", "{a}", "*a", "&a",
          "!a", "|", ">", "%a", "@a", "`a", "'a'", '"a"', "a\\b", " a", "a ", "é", "日本", "a\u2028b\u2029c", "\ufeffa", "a\ufffe\uffff", "😀", "a:b", "a:", "#a", "?", "? a",

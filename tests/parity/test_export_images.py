@@ -118,7 +118,7 @@ class ExportImagesTest(unittest.TestCase):
                     pixels = numpy.asarray(image)[None]
                     probabilities, prepared = self.run_onnx(exported, pixels)
                     expected = transform(image)
-                    # If a pixel differed by 1, the value would differ by at least 0.004.
+                    # If a pixel differed by 1, the value would differ by at least 0.0039.
                     torch.testing.assert_close(torch.from_numpy(prepared[0]), expected, atol=1e-6, rtol=1e-6)
                     found = script(torch.from_numpy(pixels.copy()))
                     for values in (probabilities[0], found[0].numpy()):
@@ -243,7 +243,8 @@ class ExportImagesTest(unittest.TestCase):
         torch.save({**state, "config": config.replace("center_crop", "random_crop")}, self.checkpoint)
         self.assertIn("dataset.validation_transforms[1]: random_crop cannot be part of an exported network; use only resize, letterbox, pad with padding_mode constant, center_crop and normalize, or add --input tensor to export the network without its transforms", self.trainer(*args, code=2))
         self.trainer(*args, "--input", "tensor")
-        # Images of another size are first resized to the network's size, although the experiment has no such transform.
+        # The exported network first resizes to the size of the data set's images. The message does not count this resize, which the
+        # experiment does not have.
         self.make("one size")
         state = torch.load(self.checkpoint, weights_only=True)
         torch.save({**state, "config": state["config"].replace("[normalize", "[random_horizontal_flip, normalize")}, self.checkpoint)

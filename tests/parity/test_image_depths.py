@@ -208,7 +208,7 @@ class ImageDepthsTest(FolderCase):
         self.assert_inputs(deep, deep_upright, middle)
 
     def configured(self, files, transforms=(), **keys):
-        """An experiment on such files of two classes."""
+        """An experiment on two classes, each of which has all these files."""
         for name in "ab":
             folder = self.folder / "data" / name
             folder.mkdir(parents=True, exist_ok=True)
@@ -350,7 +350,7 @@ class ImageDepthsTest(FolderCase):
             np.save(self.folder / "other" / name / "0.npy", np.zeros((9, 8), np.float32))
             Image.fromarray(np.zeros((9, 8), np.uint8)).save(self.folder / "other" / name / "1.png")
         self.assertIn("it is not a 16-bit grey image", self.refused("eval", "--checkpoint", self.run_dir, "--data", self.folder / "other"))
-        # A changed key, or another first image, counts as another data set for a resume.
+        # A run is not resumed with another dataset.exif_orientation.
         self.assertRegex(self.refused("--config", config, "--run-dir", self.run_dir, "--resume", "auto", "training.epochs=3", "dataset.exif_orientation=ignore"),
                          r"another configuration \(dataset.exif_orientation: ignore, not apply")
 

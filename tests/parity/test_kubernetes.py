@@ -1,4 +1,5 @@
-"""The manifests of scripts/kubernetes are valid for the schemas of Kubernetes and of Kubeflow's training operator; unknown keys are errors."""
+"""The manifests of scripts/kubernetes are valid for the schemas of Kubernetes and of Kubeflow's training operator; unknown keys are
+errors."""
 
 import ast
 import copy

@@ -1,4 +1,5 @@
-"""optimizer.layer_decay gives each parameter the learning rate that timm's param_groups_layer_decay gives it. TRAINER_BINARY is the program."""
+"""optimizer.layer_decay gives each parameter the learning rate that timm's param_groups_layer_decay gives it. TRAINER_BINARY is the
+program."""
 
 import os
 import pathlib

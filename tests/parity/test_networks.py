@@ -73,8 +73,9 @@ class NetworksTest(unittest.TestCase):
         self.assertLess(max(found), TOLERANCE)
 
     def compare_initial_values(self, name, ours, theirs):
-        """Compares random values of the same distribution: a constant, or means of absolute values that agree within six standard errors.
-        Does not compare standard deviations, because torch's trunc_normal_ sometimes produces a single value that changes them."""
+        """Compares random values of the same distribution: a constant, or a mean of 0 and means of absolute values that agree within about
+        six standard errors. Does not compare standard deviations, because torch's trunc_normal_ sometimes produces a single value that
+        changes them."""
         if theirs.min() == theirs.max():
             self.assertTrue(ours.equal(theirs), name)
         else:

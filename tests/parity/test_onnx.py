@@ -16,7 +16,7 @@ import yaml
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-# A small network of each family, and networks with a form of their own. The operators do not depend on the size of a network.
+# At least one small network of each family, because the operators do not depend on the size of a network.
 NETWORKS = {
     "demo_linear": ("{name: demo_linear}", "[10]"),
     "demo_conv": ("{name: demo_conv, num_classes: 10}", "[3, 32, 32]"),

@@ -1,5 +1,5 @@
 """examples/own_loop.cpp equals the same loop in Python on the same LibTorch, on two ranks in float64, and each continues the other's file.
-examples/own_trainer.cpp resumes bit for bit on two ranks, in a process of one rank too.
+examples/own_trainer.cpp resumes bit for bit, on one rank and on two.
 
 Python's SyncBatchNorm does not support the CPU; the one here normalises by sums over the ranks, which autograd differentiates."""
 

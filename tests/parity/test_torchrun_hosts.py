@@ -83,7 +83,7 @@ class TorchrunHostsTest(LaunchCase):
         straight_places, straight_losses = measured(straight)
         self.assertEqual(places, straight_places, self.log_of("node-a"))
         for loss, expected in zip(losses, straight_losses):
-            # The losses are float32 sums of other parts.
+            # The losses are float32 sums, whose parts depend on the number of ranks.
             self.assertAlmostEqual(loss, expected, delta=1e-3 * abs(expected))
 
     def test_hosts_come_and_go(self):

@@ -99,7 +99,7 @@ class VerifyExportTest(unittest.TestCase):
         return run.stderr if code not in (0, 1) else run
 
     def test_files_of_all_kinds(self):
-        """Also checks that the reported figures equal those of predictions and of the other programs."""
+        """Also checks the figures that the command reports."""
         for name, *flags in (("image.onnx",), ("both.onnx", "--outputs", "both"), ("image.pt",), ("both.pt", "--outputs", "both"),
                              ("logits.pt", "--outputs", "logits"), ("probabilities.pt", "--input", "tensor", "--outputs", "probabilities"), ("four.onnx", "--input", "tensor", "--batch-size", 4)):
             with self.subTest(name):
@@ -131,7 +131,7 @@ class VerifyExportTest(unittest.TestCase):
         self.assertIn("data/train/", found["image_of_largest_difference"])
 
     def test_other_preprocessing(self):
-        """The reported differences are those between OpenCV and Pillow."""
+        """The reported difference equals that which Python computes between the named preprocessing and the checkpoint's bicubic one."""
         cubic = self.save("cubic.pt", self.network, config=CONFIG.replace("ROOT", str(self.folder / "data")).replace("size: 40", "size: 40, interpolation: bicubic"))
         for name, *flags in (("cubic.onnx",), ("cubic_tensor.onnx", "--input", "tensor")):
             file = self.export(name, *flags, checkpoint=cubic)

@@ -11,7 +11,8 @@ BROWSER = shutil.which("chromium-headless-shell") or shutil.which("chromium")
 
 
 class Browser:
-    """One page. `messages`: its errors and warnings on the console, and its exceptions. `requests`: the addresses that it requested."""
+    """One page. `messages`: its errors and warnings on the console, its exceptions and its dialogs. `requests`: the addresses that it
+    requested."""
 
     def __init__(self, profile):
         to_browser, our_write = os.pipe()

@@ -49,7 +49,7 @@ inline at::Tensor view_on(const at::Tensor& tensor, c10::Device device) {
   return view;
 }
 
-// The device's random numbers, which are those of the CPU's generator.
+// The device's random numbers, which a generator of the CPU draws.
 class Generator final : public c10::GeneratorImpl {
  public:
   explicit Generator(at::Generator cpu)
@@ -183,7 +183,7 @@ class Recording final : public device::CudaGraph {
   std::vector<RecordedCall> calls_;
 };
 
-// Returns a placement on this device.
+// A CUDA module whose graphs are recordings.
 inline const device::CudaModule* recording_module() {
   static constexpr device::CudaModule kModule{.peak_memory = [](int) { return uint64_t{0}; },
                                               .record_graph =

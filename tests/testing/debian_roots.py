@@ -29,7 +29,7 @@ def run_checked(command):
 
 
 def copy_root(release, folder, packages=()):
-    """Copies the root folder of a release, with its required packages and these ones, to a folder that a test may change."""
+    """Copies the root folder of a release, with its required packages and `packages`, to a folder that a test may change."""
     roots = pathlib.Path(os.environ["TRAINER_BUILD_DIR"], "roots")
     roots.mkdir(exist_ok=True)
     shared = roots / "-".join((release, *packages))
@@ -47,8 +47,8 @@ def copy_root(release, folder, packages=()):
 
 
 def run_inside(root, command, mounts=(), timeout=300):
-    """Runs a bash command in the root folder. `mounts`: pairs of a folder and the path at which the command sees it; both are paths outside
-    the root folder."""
+    """Runs a bash command in the root folder. `mounts`: pairs of a folder of this machine and the folder below `root` where the command
+    finds it."""
     words = [f"mount --bind {shlex.quote(str(source))} {shlex.quote(str(target))}" for source, target in mounts]
     root = shlex.quote(str(root))
     words += ["ip link set lo up", f"mount -t proc proc {root}/proc", f"mount --rbind /dev {root}/dev",

@@ -1,5 +1,6 @@
 #pragma once
-// A device for LibTorch's events whose work progresses only when the test advances it, in the place of a GPU. Each thread has one device.
+// A device for LibTorch's events, in the place of a GPU. Its work progresses only when the test advances it, or when the host waits for an
+// event. Each thread has one device.
 
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 

@@ -54,7 +54,7 @@ void fill(models::Model& model, uint64_t seed) {
   }
 }
 
-// Restores the buffers that the network has fitted to the session's data, which Python does not have.
+// Undoes what the network has fitted to the session's data, because the Python script has no such data.
 void restore_buffers(models::Model& model, const models::Model& unfitted) {
   const torch::NoGradGuard no_grad;
   const auto from = unfitted.buffers();

@@ -7,7 +7,8 @@
 namespace trainer::testing {
 
 // Trains `case_json` (an object as make_losses.py writes it) and returns it with the program's losses, sum and sum_of_squares.
-// Like make_losses.py it uses one thread for each rank, contiguous tensors and no autocast.
+// Like make_losses.py it uses one thread for each rank and no autocast. Tensors are channels_last if the case has a `convolution`, else
+// contiguous.
 nlohmann::json run_loss_case(const nlohmann::json& case_json);
 
 // The kind of this CPU as tests/golden/cpu.py spells it.

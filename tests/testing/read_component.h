@@ -8,7 +8,7 @@
 
 namespace trainer::testing {
 
-// The component and options of "{name: …, key: value, …}". Throws UsageError if the key table refuses them.
+// The component and options of "{name: …, key: value, …}". Throws UsageError if the name or an option is not valid.
 inline ComponentConfig read_component(const RegistryBase& registry, const std::string& yaml) {
   return config::read_component(yaml, "test", registry);
 }

@@ -10,8 +10,8 @@
 
 namespace trainer::testing {
 
-// While an object exists, files of small data sets replace those that are not in the repository. Each data set has two classes in use, and
-// images for training and for validation.
+// Small files for the data sets that are not in the repository, in a folder that exists as long as the object. Each data set has two
+// classes in use, and images for training and for validation.
 class SmallDatasets {
  public:
   static constexpr int kTrainImagesPerClass = 8;

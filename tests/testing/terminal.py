@@ -14,7 +14,8 @@ ERASE = "\r\x1b[K"
 
 
 class Screen:
-    """A terminal of `columns` columns and any number of lines that supports line breaks, returns, colours and "erase to the end of the line"."""
+    """A terminal of `columns` columns and any number of lines that supports line breaks, returns, colours and "erase to the end of the
+    line"."""
 
     def __init__(self, columns):
         self.columns = columns

@@ -36,7 +36,7 @@ const std::string kAdamW = "optimizer={name: adamw, lr: 0.0078125}";
 const std::string kResNet = "model={name: resnet20}";
 const std::string kDropout = "model={name: wide_resnet, depth: 10, width: 1, dropout: 0.3}";
 
-// Makes the weights non-finite in step `step`.
+// Fills one parameter with NaN before step `step`, and restores it before the next step.
 class NonFiniteStep final : public TrainingHook {
  public:
   NonFiniteStep(Parts& parts, int64_t step) : parts_(parts), step_(step) {}

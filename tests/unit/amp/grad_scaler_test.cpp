@@ -200,7 +200,7 @@ TEST(GradScaler, ReadsPythonsStateAndRefusesOthers) {
   EXPECT_EQ(follow(scaler, {1, kInf}), (std::vector<double>{1024, 10, 0, 512, 0, 1}));  // with the options' factors and interval
 }
 
-// Both passes overflow, and the step restores the parameters bit for bit.
+// With the larger scale both passes overflow, and the step restores the parameters bit for bit.
 TEST(GradScaler, SamStepWithOverflow) {
   for (const double init_scale : {65536.0, 3e38}) {
     auto weight = torch::tensor({1.0F / 3, 4.0F}).requires_grad_();

@@ -21,7 +21,7 @@ TEST(Printable, ControlCharactersAreShown) {
   EXPECT_EQ(printable("a\0b"s), "a\\x00b");
   EXPECT_EQ(printable("\x7f"), "\\x7f");
   EXPECT_EQ(printable("\u0080\u009f\u00a0~ "), "\\xc2\\x80\\xc2\\x9f\u00a0~ ");
-  // C1: as a code point and as a byte
+  // A control character of the set C1, as a code point and as a byte.
   EXPECT_EQ(printable("\u009b2J"), "\\xc2\\x9b2J");
   EXPECT_EQ(printable("\x9b"
                       "2J"),
@@ -32,7 +32,7 @@ TEST(Printable, BytesThatAreNotUtf8AreShown) {
   EXPECT_EQ(printable("caf\xe9 au lait"), "caf\\xe9 au lait");
   EXPECT_EQ(printable("\xc3"), "\\xc3");
   EXPECT_EQ(printable("\xe2\x82"), "\\xe2\\x82");
-  // Longer than needed, a surrogate, more than 21 bits
+  // Two characters with more bytes than needed, a surrogate, and two values above U+10FFFF.
   EXPECT_EQ(printable("\xc0\xaf"), "\\xc0\\xaf");
   EXPECT_EQ(printable("\xe0\x9f\xbf"), "\\xe0\\x9f\\xbf");
   EXPECT_EQ(printable("\xed\xa0\x80"), "\\xed\\xa0\\x80");

@@ -22,7 +22,7 @@ TEST(WrittenFiles, AreKnownAgainFromTheirList) {
     files.add(folder.path() / "a" / "2.pt");
     files.add(folder.path() / "a" / "2.pt");
   }
-  ASSERT_FALSE(WrittenFiles::create(list));  // nothing is lost
+  ASSERT_FALSE(WrittenFiles::create(list));  // the existing list is kept
   const WrittenFiles files(list);
   EXPECT_THAT(files.files(), ::testing::ElementsAre(folder.path() / "a/1.pt", folder.path() / "a/2.pt"));
   EXPECT_TRUE(files.contains(folder.path() / "a" / "2.pt"));

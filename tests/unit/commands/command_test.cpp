@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Returns the error message for a wrong command line, and the exit code that main returns for it.
+// The error message for a wrong command line, and the exit code that main returns for it.
 struct Refusal {
   std::string message;
   ExitCode exit_code = ExitCode::kDone;

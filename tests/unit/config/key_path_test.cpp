@@ -5,7 +5,7 @@
 namespace trainer::config {
 namespace {
 
-// "name" or "[index]" of each step, then the paths up to and with each.
+// "name" or "[index]" of each step, then for each step the path up to and including it.
 using Steps = std::vector<std::string>;
 
 Steps steps_of(const std::string& text) {

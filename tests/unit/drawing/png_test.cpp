@@ -8,7 +8,8 @@
 namespace trainer::drawing {
 namespace {
 
-// The bytes before and after the compressed ones are what Pillow 13.0 writes for this image: Image.new("RGB", (3, 2)).save(file, "PNG").
+// The bytes before and after the compressed ones are what Pillow 13.0 writes for an image of this size: Image.new("RGB", (3, 2)).save(file,
+// "PNG").
 TEST(EncodePng, WritesHeaderRowsAndEnd) {
   const RgbImage image{2, 3, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 255}};
   const auto file = encode_png(image);

@@ -35,7 +35,7 @@ TEST(AllocationTrace, SeesTheBackwardPassAndEndsWithItsLife) {
 }
 
 TEST(Extrapolate, ScalesEachAllocationAndFindsTheNewPeak) {
-  // A constant of 100, which is returned before 10 for each sample are taken.
+  // 100 bytes for any number of samples, which are freed before 10 bytes for each sample are allocated.
   const auto with = [](int64_t size) { return Allocations{.changes = {100, -100, 10 * size, -10 * size}, .num_before_mark = 3}; };
   const auto result = extrapolate(with(2), 2, with(4), 4, 50);
   EXPECT_EQ(result.changes, with(50).changes);

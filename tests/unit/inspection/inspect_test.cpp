@@ -142,7 +142,7 @@ TEST(Inspect, CountsTheMemoryOfARank) {
   EXPECT_EQ(bytes_of(one, "exchange"), 0);
   EXPECT_EQ(bytes_of(one, "checkpoint"), 2 * kModel);
   EXPECT_EQ(bytes_of(one, "dataset"), 60'000 * 3 * 32 * 32);
-  // The output of the convolution, and that of the ReLU, are kept for backward.
+  // The output of the convolution, which the ReLU overwrites, is kept for backward.
   const int64_t one_output = int64_t{100} * 16 * 30 * 30 * 4;
   EXPECT_GE(bytes_of(one, "activations"), one_output);
   EXPECT_LE(bytes_of(one, "activations"), 3 * one_output);

@@ -58,7 +58,7 @@ TEST(LrRangeTest, SuggestsOfRecordedCurvesWhatTrainsWell) {
   }
 }
 
-// A noisy curve that falls between the first two steps and rises from the third on.
+// A noisy curve that falls from step `fall_from` to `fall_to` and rises from step `rise_from` on.
 std::vector<double> curve_of(int fall_from, int fall_to, int rise_from) {
   std::vector<double> losses;
   for (int i = 0; i < 100; ++i) {

@@ -33,7 +33,7 @@ TEST(OperationCosts, TimeOfInnerOperationsIsTheirs) {
 TEST(OperationCosts, OperationsGetTheTimeOfTheirKernels) {
   EXPECT_THAT(texts_of(sum_costs({
                   {.name = "conv", .thread = 1, .start_ns = 0, .end_ns = 50, .id = 7},
-                  // The driver's call has another thread number, and lies within the operation.
+                  // The call of the CUDA runtime has another thread number, and lies within the operation.
                   {.name = "cudaLaunchKernel", .thread = 99, .start_ns = 10, .end_ns = 20, .id = 8, .caller = 7},
                   {.name = "kernel", .thread = 0, .start_ns = 40, .end_ns = 240, .is_on_gpu = true, .id = 8, .caller = 7},
                   {.name = "kernel", .thread = 0, .start_ns = 240, .end_ns = 250, .is_on_gpu = true, .id = 9, .caller = 7},

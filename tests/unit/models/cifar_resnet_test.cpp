@@ -31,7 +31,7 @@ TEST(CifarResNet, ShortcutsSubsampleAndPadWithZeros) {
   for (auto& item : model->named_parameters()) {
     if (item.key().ends_with("bn2.weight")) item.value().zero_();
   }
-  // The residual branches are zero, so the output is every fourth row and column of the stem's output, in the first 16 channels.
+  // The residual branches are zero, so the last block gives every fourth row and column of the stem's output, in the first 16 channels.
   const auto weights = model->named_parameters();
   const torch::Tensor x = random_images(2);
   const torch::Tensor stem = at::conv2d(x, weights["conv1.weight"], {}, 1, 1).div(std::sqrt(1.0 + 1e-5)).relu();

@@ -17,7 +17,7 @@
 namespace trainer::models::test {
 namespace {
 
-// A list that contains layers of all kinds.
+// A list that contains layers of all kinds except global_avg_pool.
 constexpr const char* kEveryLayer =
     "[conv_norm: {channels: 16}, conv: {channels: 16, bias: false}, batch_norm, relu, relu6, depthwise_conv, batch_norm, relu, silu, "
     "residual: [conv_norm: {channels: 32, stride: 2}], "

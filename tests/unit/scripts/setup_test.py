@@ -65,7 +65,7 @@ class SetupTest(unittest.TestCase):
         return output
 
     def interrupt_when(self, pattern):
-        """Kills a set-up when a file that matches exists."""
+        """Starts a set-up, and kills it as soon as a file matches `pattern`."""
         process = self.start()
         while process.poll() is None and not any(self.deps.glob(pattern)):
             time.sleep(0.005)

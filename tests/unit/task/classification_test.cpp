@@ -150,7 +150,7 @@ TEST(TrainMeter, RejectsOtherSums) {
               ::testing::ThrowsMessage<CheckpointError>("a.pt: is Double[4], but Double[3] is expected"));
 }
 
-// Five batches of unequal sizes. The loss of batch 4 would be lost in a sum with that of batch 0 unless the losses are added in order.
+// Five batches of unequal sizes. The large losses of the first and the last batch make the rounding of a sum depend on its order.
 struct ValidationBatch {
   double loss;
   std::vector<int64_t> predicted;

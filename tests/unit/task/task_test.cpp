@@ -103,7 +103,7 @@ TEST(Task, TheLossIsTheFirstMetric) {
   EXPECT_FALSE(regression.validation[0].higher_is_better);
 }
 
-// Checkpoints, metrics.csv and the configuration reference of earlier versions have these.
+// Checkpoints, metrics.csv and the configuration reference of earlier versions have these metrics.
 TEST(Task, TheMetricsOfAllTasks) {
   EXPECT_THAT(names_of(all_metrics().train), IsSupersetOf({"loss", "top1"}));
   EXPECT_THAT(names_of(all_metrics().validation), IsSupersetOf({"loss", "top1", "top5", "macro_f1"}));
