@@ -13,7 +13,7 @@ import matplotlib.pyplot as plt
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs" / "results.md"
 IMAGES = ROOT / "docs" / "images"
-COLOURS = {"direct": "#9a9a9a", "winograd2": "#4c78a8", "winograd4": "#f58518", "ours": "#4c78a8", "best Python": "#9a9a9a"}
+COLOURS = {"winograd2": "#4c78a8", "winograd4": "#f58518", "ours": "#4c78a8", "best Python": "#9a9a9a"}
 
 
 def table(header):
@@ -45,14 +45,15 @@ def save(figure, name):
 
 def draw_layers():
     """Forward and both gradients together, for each layer relative to the direct algorithm."""
-    rows = table(["network", "images × channels × size", "direct"])
-    figure, axes = plt.subplots(figsize=(8, 4))
-    for i, (name, column) in enumerate({"direct": 2, "winograd2": 3, "winograd4": 5}.items()):
-        share = [sum(map(float, row[column].split("/"))) / sum(map(float, row[2].split("/"))) for row in rows]
-        axes.bar([x + (i - 1) * 0.27 for x in range(len(rows))], share, 0.25, label=name, color=COLOURS[name])
-    axes.set_xticks(range(len(rows)), [f"{row[0]}\n{row[1]}" for row in rows], rotation=60, ha="right", fontsize=7)
-    axes.set_ylabel("time relative to direct")
-    axes.legend(ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1))
+    rows = table(["network", "images × channels × size", "AVX2: winograd2"])
+    figure, all_axes = plt.subplots(2, 1, figsize=(8, 6), sharex=True, sharey=True)
+    for axes, title, first in zip(all_axes, ("AVX2", "AVX-512"), (2, 4)):
+        for i, name in enumerate(("winograd2", "winograd4")):
+            axes.bar([x + (i - 0.5) * 0.4 for x in range(len(rows))], [number(row[first + i]) for row in rows], 0.38, label=name, color=COLOURS[name])
+        axes.axhline(1, color="#333333", linewidth=0.8)
+        axes.set_ylabel(f"{title}: speed relative to direct")
+    all_axes[1].set_xticks(range(len(rows)), [f"{row[0]}\n{row[1]}" for row in rows], rotation=60, ha="right", fontsize=7)
+    all_axes[0].legend(ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1))
     save(figure, "convolution_layers.svg")
 
 
@@ -75,15 +76,15 @@ def draw_batches():
 
 
 def draw_peers():
-    rows = table(["images/s", "type", "`runtime.convolution`", "ours"])
+    rows = [(f"{row[0]}, float32", row[5]) for row in table(["images/s", "ours"])]
+    rows += [(f"{row[0]}, bfloat16, {row[1]}", row[6]) for row in table(["images/s", "processor", "ours"])]
     figure, axes = plt.subplots(figsize=(8, 0.4 + 0.3 * len(rows)))
-    labels = [f"{row[0]}, {row[1]}, {row[2].strip('`')}" for row in rows]
-    ratios = [re.match(r"([\d.]+) \(([\d.]+)–([\d.]+)\)", row[7]) for row in rows]
+    ratios = [re.match(r"([\d.]+) \(([\d.]+)–([\d.]+)\)", ratio) for _, ratio in rows]
     values = [float(ratio[1]) for ratio in ratios]
     spread = [[value - float(ratio[2]) for value, ratio in zip(values, ratios)], [float(ratio[3]) - value for value, ratio in zip(values, ratios)]]
     axes.barh(range(len(rows)), values, xerr=spread, color=COLOURS["ours"], ecolor="#333333", height=0.6)
     axes.axvline(1, color="#333333", linewidth=0.8)
-    axes.set_yticks(range(len(rows)), labels, fontsize=7)
+    axes.set_yticks(range(len(rows)), [label for label, _ in rows], fontsize=7)
     axes.invert_yaxis()
     axes.set_xlabel("our speed relative to the best Python (median, extremes)")
     save(figure, "peers.svg")

@@ -11,7 +11,7 @@
 namespace trainer::completion {
 namespace {
 
-// Converts text to roff: escapes "\", "-" (read as a hyphen) and, at the beginning of the text, "." and "'"; text in backquotes becomes
+// Converts text to roff: escapes "\", "-" (read as a hyphen) and, at the beginning of a line, "." and "'"; text in backquotes becomes
 // bold, and line breaks are kept.
 std::string roff(const std::string& text) {
   auto result = std::regex_replace(text, std::regex(R"(\\)"), R"(\e)");
