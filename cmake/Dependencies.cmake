@@ -4,7 +4,7 @@ find_package(yaml-cpp REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(hwy REQUIRED)
-# Omits the kernels for processors with SSSE3 but without SSE4, which were made before 2008.
+# Omits the kernels for old processors with SSSE3 but without SSE4.
 set_property(TARGET hwy::hwy APPEND PROPERTY INTERFACE_COMPILE_DEFINITIONS HWY_DISABLED_TARGETS=HWY_SSSE3)
 find_package(CURL REQUIRED)
 find_package(LibArchive REQUIRED)

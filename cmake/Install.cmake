@@ -9,7 +9,7 @@ install(DIRECTORY configs DESTINATION "${CMAKE_INSTALL_DATADIR}/trainer")
 # OPTIONAL, because the container image is built without these folders.
 install(DIRECTORY scripts/kubernetes scripts/mpi scripts/slurm DESTINATION "${CMAKE_INSTALL_DATADIR}/trainer" OPTIONAL)
 install(DIRECTORY docs examples DESTINATION "${CMAKE_INSTALL_DOCDIR}" OPTIONAL)
-# For the links of the documentation, which are those of the repository.
+# With these links, the relative links of the documentation lead to the installed files as they do in the repository.
 install(CODE "
   set(folder \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DOCDIR}\")
   file(MAKE_DIRECTORY \"\${folder}\")

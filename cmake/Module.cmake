@@ -1,8 +1,8 @@
 # trainer_module(<name> [TORCH] [FOLDERS <folder>...] [SOURCES <file>...] [LINKS <target>...]) defines the library trainer_<name> of one
 # folder.
-# - LINKS: the modules and libraries whose headers the sources may include. scripts/check_includes.py reads them here, checks every #include
-#   against them, and writes the table of docs/design.md.
-# - trainer_<name>_headers has only the headers, for a module that implements another module's interface without linking it.
+# - LINKS: the modules and libraries whose headers the sources may include. scripts/check_includes.py reads the modules from these calls,
+#   checks every #include of the project's headers against them, and writes the table of docs/design.md.
+# - trainer_<name>_headers has only the headers, for a module that includes them without linking trainer_<name>.
 # - FOLDERS: folders of the module; each may include only those before it (also checked). The module's own folder comes last,
 #   unless the list contains it as `.`.
 # - TORCH: the sources include LibTorch and share the precompiled header.

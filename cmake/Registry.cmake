@@ -1,9 +1,9 @@
 # trainer_registry(<module> [<namespace>::]<Type> <header> <file>...) adds the files to the module's library. Each file defines
 #   void add_<file's name>(<Type>& registry);
 # and registers its components there. Also adds a source, made from registry.cpp.in, that defines the module's function
-#   const <Type>& <type>();
-# which returns the registry of all files in this order. The header declares it; <type> is <Type> with underscores: model_registry.
-# The namespace is that of the module unless it is given.
+#   <Type>& <type>();
+# which returns the registry of all files in this order. The header declares it; <type> is <Type> in lower case with underscores, such as
+# model_registry for ModelRegistry. The namespace is that of the module unless it is given.
 function(trainer_registry module type header)
   set(namespace ${module})
   if(type MATCHES "^(.+)::(.+)$")

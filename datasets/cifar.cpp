@@ -52,7 +52,7 @@ class Cifar : public data::Dataset {
   size_t label_offset_;
 };
 
-// The folder that contains some or all of the files: the data set's folder in `root`, or `root` itself.
+// The data set's folder in `root`, or `root` itself if it contains any of the files.
 std::optional<fs::path> find_folder(const CifarLayout& layout, const fs::path& root) {
   if (is_there(root / layout.archive.folder)) return root / layout.archive.folder;
   const auto is_here = [&root](const std::string& name) { return is_there(root / name); };

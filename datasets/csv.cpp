@@ -285,7 +285,7 @@ void CsvOptions::describe(KeyTable& keys) {
       {.doc = "The targets of an image. class: one label. classes: any number of classes, in one column of names (cat;dog), or in one "
               "column per class with 1 or 0. numbers: one or more numbers, each in its own column."});
   keys.add("columns", columns,
-           {.doc = "The names of the target columns in the first line of the CSV files; []: all columns after the path.",
+           {.doc = "The names of the target columns in the first line of the CSV files; []: all columns but the path and group_column.",
             .may_be_empty = false});
   files.describe(keys);
   keys.add(

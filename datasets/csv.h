@@ -19,8 +19,9 @@ enum class CsvTargets {
   // One label. The classes are the labels in the training file, sorted as numbers if all are non-negative integers without leading zeros,
   // else by their bytes.
   kClass,
-  // Any number of classes, in one of two forms. If all values are 1 or 0, each named column is a class, in the order of the columns.
-  // Otherwise one column contains the names of the classes, separated by semicolons; the classes are sorted as for kClass.
+  // Any number of classes, in one of two forms. With several target columns, or if all values of the only one are 1 or 0 and it has a name,
+  // each column is a class, with 1 for its images and 0 for the others. Otherwise the only column contains the names of the classes,
+  // separated by semicolons; the classes are sorted as for kClass.
   kClasses,
   kNumbers,  // one or more finite numbers, each in its own column
 };
@@ -36,7 +37,7 @@ struct CsvOptions {
   void describe(KeyTable& keys);
 };
 
-// The fields of the first line; none if the file cannot be read.
+// The fields of the first line that is not empty; none if the file cannot be read.
 std::vector<std::string> first_line_of(const std::filesystem::path& file);
 
 // Reads the classes or columns of the training file. If that fails, the factory's `missing` is the reason, and its open() throws it as a

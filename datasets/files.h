@@ -25,7 +25,7 @@ Options options_in(const std::filesystem::path& folder) {
   return options;
 }
 
-// Whether Dataset::list() includes the size of this sample: only for about a thousand evenly spaced ones, because a network file system
+// Whether Dataset::list() includes the size of this sample: only for at most a thousand evenly spaced ones, because a network file system
 // asks its server for each size.
 inline bool lists_size(int64_t index, int64_t num_samples) {
   constexpr int64_t kMostSizes = 1000;

@@ -15,7 +15,7 @@ namespace trainer::datasets {
 struct ListedFile {
   std::filesystem::path path;  // below the folder
   uint64_t num_bytes = 0;
-  int64_t time = 0;  // of the last change
+  int64_t time = 0;  // of the last change, in nanoseconds since 1970
 };
 
 struct ListedLink {
@@ -56,7 +56,8 @@ struct ClassFolders {
   std::vector<std::string> class_names;  // the folders in `train`, sorted by their bytes
 };
 
-// Lists the class folders, but no images. Throws std::runtime_error with what is missing or which name is not UTF-8, where, and what to do.
+// Lists the class folders, but no images. Throws std::runtime_error with the problem, such as a missing folder or a name that is not UTF-8,
+// the place, and what to do.
 ClassFolders find_class_folders(const std::filesystem::path& root);
 
 // The number of threads for a listing, which mostly waits for the file system.

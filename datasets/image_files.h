@@ -83,7 +83,7 @@ std::unique_ptr<data::Dataset> open_image_files(data::DatasetInfo info, ImageLis
 
 // A list of transforms that ends with ImageNet's normalisation. `list`: the other transforms, or empty.
 std::string with_imagenet_normalisation(std::string list);
-// The default transforms for images of any size and networks of 224 x 224. Images are normalised only with kRgb.
+// The default transforms, from images of any size to 224 x 224 pixels. Images are normalised only with kRgb.
 data::DefaultTransforms imagenet_transforms(data::ImageMode mode = data::ImageMode::kRgb);
 
 }  // namespace trainer::datasets

@@ -67,7 +67,7 @@ class Lmdb : public data::Dataset {
   }
   void check(int64_t index) const override { check_entry(find(index)); }
 
-  // Searches #names at each call, because only messages need names.
+  // Searches #names from its beginning at each call, which is slow for many samples.
   std::string name(int64_t index) const override {
     auto rest = as_text(names_);
     for (; index > 0; --index) rest.remove_prefix(std::min(rest.size(), rest.find('\0') + 1));
@@ -103,7 +103,7 @@ class Lmdb : public data::Dataset {
     }
   }
 
-  // Makes the system read a sample at once instead of page by page.
+  // Makes the system read all pages of a sample together instead of one by one.
   void prefetch(int64_t index) const override {
     static const auto page_bytes = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
     try {

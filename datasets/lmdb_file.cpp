@@ -497,7 +497,7 @@ class TreeCheck {
     use(number, 1);
     const auto page = pages_.page_at(number);
     if (page.is_leaf != (level == depth_)) refuse_page(number);
-    // LMDB requires at least two.
+    // LMDB requires that a branch has at least two nodes.
     if (!page.is_leaf && page.num_nodes < 2) refuse_page(number);
     for (size_t i = 0; i < page.num_nodes; ++i) {
       const auto node = pages_.node_at(page, i);
@@ -637,7 +637,7 @@ std::string decoding_text(const data::ImageDecoding& decoding) {
                      decoding.is_turned_upright ? kApply : kIgnore);
 }
 
-// The first change since the packing began, as the old and the new value; empty: no change.
+// The first change since the packing began, as the old and the new value; both are empty if nothing has changed.
 std::pair<std::string, std::string> difference(const PackInfo& before, const PackInfo& now) {
   if (before.version != now.version)
     return {fmt::format("version {} of the format", before.version), fmt::format("version {}", now.version)};

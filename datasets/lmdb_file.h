@@ -30,7 +30,7 @@ inline constexpr std::string_view kChecksumsKey = "#checksums";  // the CRC-32 o
 inline constexpr std::string_view kInfoKey = "#info";            // a PackInfo as JSON
 // Little-endian 64-bit integers, or for samples with has_values() their values as float32.
 inline constexpr std::string_view kLabelsKey = "#labels";
-inline constexpr std::string_view kNamesKey = "#names";  // of the samples in the source; each ends with '\0'
+inline constexpr std::string_view kNamesKey = "#names";  // the names of the samples in the source; each ends with '\0'
 // The version of the format. Version 1 can still be read. Version 3 is written only if image files are read differently than in earlier
 // versions; other packs have version 2, which earlier programs can read too.
 inline constexpr int kPackVersion = 3;
@@ -56,7 +56,7 @@ struct PackInfo {
   int64_t num_samples = 0;
   data::DatasetInfo samples;
   data::DefaultTransforms transforms = {};  // of the source
-  std::string folder = {};  // the prefix of all names, without which they are the samples' keys; missing in earlier versions
+  std::string folder = {};                  // the prefix of all names; the rest of a name is the sample's key. Missing in earlier versions
   PackOptions options = {};
 };
 std::string to_json(const PackInfo& info);

@@ -21,7 +21,7 @@
 #include "datasets/image_files.h"
 #include "trainer/error.h"
 
-// Functions in the anonymous namespace throw std::runtime_error with the reason; TinyImagenet::open adds what to do.
+// The functions before the class TinyImagenet throw std::runtime_error with the reason; the class adds what to do.
 
 namespace trainer::datasets {
 namespace {

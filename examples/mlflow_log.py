@@ -1,4 +1,5 @@
-"""Logs a run to MLflow, with `logging.command: [python3, examples/mlflow_log.py]`. MLFLOW_TRACKING_URI says where the server is."""
+"""Logs a run to the MLflow server whose address is in the environment variable MLFLOW_TRACKING_URI; for
+`logging.command: [python3, examples/mlflow_log.py]`."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-// A training loop of one's own with LibTorch's modules, optimizer and data loader. Saves FILE after each epoch; continues from it.
+// A custom training loop with LibTorch's modules, optimizer and data loader. Saves FILE after each epoch; continues from it if it exists.
 //   torchrun --nproc-per-node 2 --no-python ./own_loop FILE [float32|float64|bfloat16|float16]
 #include <torch/torch.h>
 #include <trainer/amp.h>
@@ -33,7 +33,7 @@ void train(const std::string& file, const std::string& precision) {
   const Images images;
   Net net;
   net->to(run->device(), dtype);
-  // In a group of its own: gradients and batch statistics are exchanged at the same time.
+  // In a separate group, because gradients and batch statistics are exchanged at the same time.
   trainer::nn::convert_sync_batch_norm(*net, run->new_group(run->world()->ranks()));
   trainer::distributed::DistributedDataParallel parallel(*net, run->world());
   torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));

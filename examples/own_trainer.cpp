@@ -1,4 +1,4 @@
-// A network and images of one's own in the training loop of `trainer`. Saves in FOLDER; continues from its newest checkpoint.
+// A custom network and data set in the training loop of `trainer`. Saves checkpoints in FOLDER, and continues from the newest one.
 //   torchrun --nproc-per-node 2 --no-python ./own_trainer FOLDER [EPOCHS]
 #include <torch/torch.h>
 #include <trainer/trainer.h>
@@ -57,7 +57,7 @@ int main(int argc, char** argv) try {
       .lr_schedule = trainer::read_component(trainer::optim::lr_scheduler_registry(), "cosine")};
   trainer::Trainer training(*run, std::move(parts),
                             {.plan = {.global_batch_size = 32, .epochs = argc > 2 ? std::stoll(argv[2]) : 3}, .checkpoint_folder = folder});
-  // All ranks resume, or none, whichever of them see the folder.
+  // Rank 0 decides, because all ranks must resume or none.
   const bool resumes = run->world()->broadcast_bytes(std::filesystem::exists(folder / "last.pt") ? "yes" : "no") == "yes";
   if (resumes) training.resume(folder / "last.pt");
   training.run();

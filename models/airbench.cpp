@@ -1,5 +1,6 @@
 // The network of Jordan, "94% on CIFAR-10 in 3.29 Seconds on a Single GPU" (2024), in the variant of its author's program
-// airbench94_muon: a fixed first layer that whitens patches of 2×2 pixels, and six convolutions that start as the identity.
+// airbench94_muon: a first layer with fixed weights, which whitens patches of 2×2 pixels, and six convolutions whose first filters start as
+// the identity.
 
 #include <algorithm>
 
@@ -33,8 +34,8 @@ struct AirbenchOptions : ClassifierOptions {
   std::vector<int64_t> input_shape() const override { return {3, 32, 32}; }
 };
 
-// A convolution of 2×2 patches whose weight is computed from data and not trained, followed by GELU. Over the patches of the data, its
-// first 12 channels are uncorrelated with variance 1; the other channels are their negatives.
+// A convolution of 2×2 patches whose weight is computed from data and not trained, followed by GELU. Before the bias, over the patches of
+// the data, the first 12 channels are uncorrelated with a variance of about 1; the other channels are their negatives.
 class Whitening : public torch::nn::Module {
  public:
   explicit Whitening(const at::Generator& generator) {

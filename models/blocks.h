@@ -103,7 +103,7 @@ class ChannelNorm : public nn::LayerNorm {
 // The mean of each channel: [N, C, H, W] to [N, C].
 torch::Tensor average_channels(const torch::Tensor& x);
 
-// Normal weights with a deviation of 0.01 and no bias, for every linear layer below `network`.
+// Sets normal weights with a standard deviation of 0.01 and zero biases in every linear layer below `network`.
 void init_linear_layers(const torch::nn::Module& network, const at::Generator& generator);
 
 // Sets PyTorch's initial values for each layer of this type below `network`, in the order of its modules.
@@ -128,8 +128,8 @@ class FeatureClassifier : public BackboneModel {
 
 inline void describe_drop_path(KeyTable& keys, double& drop_path,
                                const char* doc =
-                                   "Probability of dropping the residual branch of the last block for a sample (stochastic depth); for the "
-                                   "other blocks it rises from 0 to this value.") {
+                                   "Probability of dropping the residual branch of a block for a sample (stochastic depth); it rises from "
+                                   "0 in the first block to about this value in the last.") {
   keys.add("drop_path", drop_path, {.min = 0.0, .max = 1.0, .max_excluded = true, .doc = doc});
 }
 
@@ -203,7 +203,8 @@ struct ConvolutionOptions : LayerOptions {
              {.min = 0,
               .max = 1024,
               .unit = "pixels",
-              .doc = "Zeros added to each side; auto: half of kernel_size, so that an odd kernel with stride 1 keeps the size."});
+              .doc = "Zeros added to each side; auto: (kernel_size - 1) / 2, rounded down, so that an odd kernel with stride 1 keeps the "
+                     "size."});
     LayerOptions::describe(keys);
   }
 };

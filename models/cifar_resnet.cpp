@@ -27,7 +27,7 @@ class CifarBlock : public torch::nn::Module {
   }
 
  private:
-  // Option A: takes every second row and column of x, with zeros for the additional channels.
+  // Option A: takes every stride_-th row and column of x, with zeros for the additional channels.
   torch::Tensor shortcut(const torch::Tensor& x) const {
     if (added_channels_ == 0) return x;
     const torch::Tensor kept = x.slice(2, std::nullopt, std::nullopt, stride_).slice(3, std::nullopt, std::nullopt, stride_);

@@ -1,4 +1,4 @@
-// Two tiny networks for a first run, with the shapes that PyTorch's tutorials use.
+// Two tiny networks for a first run.
 
 #include "models/registry.h"
 #include "nn/layers.h"

@@ -31,7 +31,7 @@ class DenseLayer : public torch::nn::Module {
   std::shared_ptr<nn::Conv2d> conv1_, conv2_;
 };
 
-// The input of each layer is the outputs of all layers before it.
+// Each layer receives the input of the block and the outputs of all layers before it.
 class DenseBlock : public torch::nn::Module {
  public:
   DenseBlock(int64_t num_layers, int64_t in_channels, int64_t growth, const nn::NormFactory& norm) {

@@ -87,7 +87,7 @@ class EfficientNetLite : public BackboneModel {
         {{1, 3, 1, 16, 1}, {6, 3, 2, 24, 2}, {6, 5, 2, 40, 2}, {6, 3, 2, 80, 3}, {6, 5, 1, 112, 3}, {6, 5, 2, 192, 4}, {6, 3, 1, 320, 1}}};
     constexpr int64_t kFirst = 32;
     constexpr int64_t kLast = 1280;
-    // The first and the last stage, the stem and the head are not scaled in depth.
+    // The first and the last stage are not scaled in depth.
     const auto num_blocks = [&](size_t stage) {
       const auto blocks = kStages[stage].num_blocks;
       const bool is_scaled = stage > 0 && stage + 1 < kStages.size();

@@ -1,4 +1,4 @@
-// The simple layers of an experiment file's list: PyTorch's layers of these names, with their defaults.
+// The simple layers of an experiment file's list, most of which correspond to a layer of PyTorch.
 
 #include <fmt/format.h>
 

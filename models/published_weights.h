@@ -1,5 +1,5 @@
 #pragma once
-// Weights that torchvision has published, trained on ImageNet-1k.
+// Weights that torchvision has published for the classes of ImageNet-1k.
 
 #include <span>
 #include <string>
@@ -21,7 +21,7 @@ struct PublishedWeights {
 
 inline constexpr const char* kPublishedWeightsUrl = "https://download.pytorch.org/models/";
 
-// Sorted by network; the default weights of each network come first.
+// Grouped by network; the default weights of each network come first.
 std::span<const PublishedWeights> published_weights();
 // The weights of a network with this name, or "default"; nullptr: there are none.
 const PublishedWeights* find_published_weights(const std::string& model, const std::string& name);

@@ -45,7 +45,7 @@ unused='^lib(gdal|gdcmDSED|gdcmMSFF|jbig)\.so'
 # The packages whose code is compiled into the program.
 compiled_in=(libarchive-dev libcli11-dev libgloo-dev libhwy-dev libspdlog-dev nlohmann-json3-dev)
 
-# Copies the CUDA module from the build, because the component cuda would also install NVIDIA's libraries.
+# Installs the program; with --cuda copies the CUDA module from the build, because the component cuda would also install NVIDIA's libraries.
 install_program() {
   cmake --install "$(build_folder)" --prefix "$PWD" --component trainer --strip >/dev/null
   ln -s share/trainer/configs share/trainer/datasets .

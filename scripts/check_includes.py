@@ -2,8 +2,9 @@
 """Checks which module may include which (docs/design.md); the compiler does not.
 
 usage: scripts/check_includes.py [--write] [ROOT]
-Prints each violation as file:line: what, and exits with 1 if there is any. A module may include the headers of the modules in its LINKS;
-only the calls of trainer_module in the CMakeLists.txt of src/, models/ and datasets/ define them.
+Prints each violation as file:line: what, and exits with 1 if there is any. A module may include the headers of the modules in its LINKS.
+The calls of trainer_module in the CMakeLists.txt of src/, models/ and datasets/ define them; for the program and the libraries that it
+loads, the calls of target_link_libraries there.
   --write   first rewrites the table of modules in docs/design.md
 """
 

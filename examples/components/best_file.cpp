@@ -1,4 +1,4 @@
-// A sink that keeps a text file with the best epoch so far.
+// A sink that keeps a text file with the best epoch so far and its metrics.
 
 #include <trainer/error.h>
 #include <trainer/registry.h>
@@ -13,7 +13,7 @@ struct BestFileOptions {
   std::string file = "best.txt";
 
   void describe(trainer::KeyTable& keys) {
-    keys.add("file", file, {.doc = "Where to write it, in the folder of the run.", .may_be_empty = false});
+    keys.add("file", file, {.doc = "Name of the file, in the folder of the run.", .may_be_empty = false});
   }
 };
 

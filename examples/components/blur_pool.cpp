@@ -1,4 +1,4 @@
-// A layer for `model: {name: layers}`: halves an image, whose neighbouring pixels are averaged before (Zhang 2019), so that a shift of the
+// A layer for `model: {name: layers}`: averages neighbouring pixels and then halves height and width (Zhang 2019), so that a shift of the
 // image changes the result less than with a pooling or a stride.
 
 #include <torch/torch.h>

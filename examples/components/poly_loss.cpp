@@ -9,7 +9,7 @@ struct PolyOptions {
   double epsilon = 1;
 
   void describe(trainer::KeyTable& keys) {
-    keys.add("epsilon", epsilon, {.min = -1, .doc = "What 1 - p is multiplied by, with the probability p of the class; 0: cross entropy."});
+    keys.add("epsilon", epsilon, {.min = -1, .doc = "Factor of 1 - p, where p is the probability of the class; 0: cross entropy."});
   }
 };
 

@@ -1,4 +1,4 @@
-// A transform that moves the image by a random number of pixels; what comes in at its edges is black.
+// A transform that moves the image by a random number of pixels; the pixels that enter at the edges are black.
 
 #include <trainer/registry.h>
 

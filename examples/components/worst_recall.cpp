@@ -1,4 +1,4 @@
-// A metric: the fraction of the samples that are right of the class that is recognized worst.
+// A metric: the recall of the class with the lowest recall.
 
 #include <torch/torch.h>
 #include <trainer/registry.h>

@@ -1,5 +1,5 @@
-// MobileNetV2 for small images (Sandler et al., 2018) of LibTorch's layers, as a plug-in: an experiment file with
-// `plugins: [libmobilenet_v2.so]` can train it as it trains the networks of the program.
+// MobileNetV2 (Sandler et al., 2018) for small images, built from LibTorch's layers, as a plug-in: an experiment file with
+// `plugins: [libmobilenet_v2.so]` can use it like the networks of the program.
 
 #include <torch/torch.h>
 #include <trainer/registry.h>
@@ -59,7 +59,7 @@ class MobileNetV2 : public trainer::models::Model {
     struct Stage {
       int64_t expansion, channels, blocks, stride;
     };
-    // The first strides are 1, so that images of 32 x 32 pixels keep a size of 4 x 4.
+    // The first strides are 1, so that the features of images of 32 x 32 pixels still have a size of 4 x 4.
     constexpr Stage kStages[] = {{1, 16, 1, 1}, {6, 24, 2, 1}, {6, 32, 3, 2}, {6, 64, 4, 2}, {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}};
     int64_t in = options.channels(32);
     features_->push_back(convolution(options.num_channels(), in, 3));

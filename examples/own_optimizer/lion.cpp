@@ -1,5 +1,5 @@
-// The program with an optimizer more: Lion (Chen et al., 2023), which moves each parameter by lr in the direction of the sign of a mean of
-// gradients.
+// The program with an additional optimizer: Lion (Chen et al., 2023), which moves each value of a parameter by lr, against the sign of a
+// mean of gradients.
 
 #include <torch/torch.h>
 #include <trainer/registry.h>
@@ -17,9 +17,9 @@ struct LionOptions {
 
   void describe(trainer::KeyTable& keys) {
     keys.add("lr", lr, {.min = 0, .doc = "Learning rate, which the schedule scales."});
-    keys.add("betas", betas, {.min = 0, .max = 1, .max_excluded = true, .doc = "Parts of the mean that the direction and the mean keep."});
+    keys.add("betas", betas, {.min = 0, .max = 1, .max_excluded = true, .doc = "Fractions of the mean kept in direction and new mean."});
     keys.refuse("betas", [this] { return betas.size() == 2 ? "" : "expected two numbers"; });
-    keys.add("weight_decay", weight_decay, {.min = 0, .doc = "Part of the parameter that each step takes away, times lr."});
+    keys.add("weight_decay", weight_decay, {.min = 0, .doc = "Fraction of the parameter, times lr, that each step subtracts."});
   }
 };
 
@@ -70,7 +70,7 @@ class Lion : public optim::Optimizer {
 
 int main(int argc, char** argv) {
   trainer::register_optimizer<LionOptions>(
-      "lion", "Lion: steps in the direction of the sign of a mean of gradients.",
+      "lion", "Lion: steps of equal size against the sign of a mean of gradients.",
       [](const auto& options, auto groups) { return std::make_unique<Lion>(options, std::move(groups)); });
   return trainer::main(argc, argv);
 }

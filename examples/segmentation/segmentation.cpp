@@ -1,5 +1,5 @@
-// Semantic segmentation as a plug-in: a data set of images and masks, a loss and a task of pixels, and a small U-Net (Ronneberger et al.,
-// 2015). The task measures the mean intersection over union, as torchmetrics' MulticlassJaccardIndex.
+// Semantic segmentation as a plug-in: a data set of images and masks, a loss and a task for pixels, and a small U-Net (Ronneberger et al.,
+// 2015). The task measures the mean intersection over union, like torchmetrics' MulticlassJaccardIndex.
 
 #include <torch/torch.h>
 #include <trainer/error.h>
@@ -90,7 +90,7 @@ struct UNetOptions : trainer::models::ClassifierOptions {
   void describe(trainer::KeyTable& keys) {
     describe_num_classes(keys);
     describe_in_channels(keys);
-    keys.add("width", width, {.min = 1, .max = 512, .doc = "Channels of the first layer; each of the two levels below has twice as many."});
+    keys.add("width", width, {.min = 1, .max = 512, .doc = "Channels of the first layer; each of the two lower levels doubles them."});
   }
   std::vector<int64_t> input_shape() const override { return {num_channels(), -1, -1}; }
 };
@@ -135,8 +135,8 @@ class UNet : public trainer::models::Model {
   nn::Conv2d outputs_{nullptr};
 };
 
-// The mean over the pixels with a class of each image, and then over the images, so that ranks with unequal numbers of such pixels give
-// the mean that one rank would give.
+// Returns the mean over the pixels with a class, for each image. Callers combine these means of images, so that ranks with unequal numbers
+// of such pixels give the mean that one rank would give.
 torch::Tensor mean_over_pixels(const torch::Tensor& of_pixels, const torch::Tensor& targets) {
   const auto num_pixels = targets.ne(data::kNoClass).sum({1, 2}).clamp_min(1);
   return of_pixels.sum({1, 2}) / num_pixels;
@@ -180,7 +180,7 @@ class PixelMeter : public task::ValidationMeter {
     group.all_reduce(counts_);
     const auto confusion = group.to_host(counts_).narrow(0, 0, num_classes_ * num_classes_).view({num_classes_, num_classes_});
     const auto hits = confusion.diagonal();
-    // Of the classes that occur or were predicted.
+    // The mean is over the classes that occur or were predicted.
     const auto unions = confusion.sum(0) + confusion.sum(1) - hits;
     const auto ious = (hits.to(torch::kFloat64) / unions).masked_select(unions > 0);
     const auto num_pixels = confusion.sum().item<double>();
@@ -198,7 +198,7 @@ class Segmentation : public task::Task {
  public:
   using Task::Task;
 
-  // A mean over the images, as the loss; that of validation is one over all pixels.
+  // A mean over the images, like the loss; the pixel accuracy of validation is a mean over all pixels.
   std::vector<task::MeanMetric> train_metrics() const override {
     return {{percent("image_accuracy"), [](const torch::Tensor& outputs, const torch::Tensor& targets) {
                return mean_over_pixels(outputs.argmax(1).eq(targets).to(torch::kFloat64), targets).sum();

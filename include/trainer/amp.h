@@ -24,8 +24,8 @@ namespace trainer::amp {
 //   clip_grad_norm, if used
 //   optimizer.step(lr, scaler.found_inf())  changes nothing if found_inf is 1
 //   update()
-// found_inf() needs an enabled scaler. All state is on the device; only num_skipped() and state() wait for it. Arithmetic and results are
-// PyTorch's. A different order of calls is a bug of the caller and throws c10::Error.
+// found_inf() needs an enabled scaler. All state is on the device; only step(), num_skipped() and state() wait for it. Arithmetic and
+// results are PyTorch's. A missing or repeated call is a bug of the caller; the functions that notice it throw c10::Error.
 class GradScaler {
  public:
   GradScaler(const GradScalerOptions& options, torch::Device device);

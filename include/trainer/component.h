@@ -1,7 +1,7 @@
 #pragma once
 // Components: parts such as a model, a data set or a loss that an experiment file chooses by name and configures by their own keys. A
-// registry contains the components of one kind. Code that reads files uses their names and keys (RegistryBase); the module that defines a
-// registry also creates the products (Registry).
+// registry contains the components of one kind. Code that reads experiment files uses only the names and keys of the components
+// (RegistryBase); the module that defines a registry also creates the products (Registry).
 //
 //   using LossRegistry = Registry<std::unique_ptr<Loss>>;
 //   registry.add<HingeOptions>("hinge", "Hinge loss.", [](const HingeOptions& options) { return make_hinge(options.margin); });
@@ -17,14 +17,14 @@
 
 namespace trainer {
 
-// The options of a component of unknown type; use dynamic_cast to get the type or one of its base classes.
+// The options of any component; use dynamic_cast to access them as their own type or one of its base classes.
 class Options {
  public:
   virtual ~Options() = default;
   virtual void add_keys(KeyTable& keys) = 0;
 };
 
-// O: a plain struct with default values, which its describe() binds to keys (keys.h).
+// O: a plain struct with default values, whose describe() binds each member to a key (keys.h).
 template <class O>
 class OptionsOf : public Options, public O {
  public:

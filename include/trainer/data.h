@@ -27,7 +27,7 @@ class DistributedSampler : public torch::data::samplers::Sampler<> {
   // The number of this rank's samples in an epoch.
   int64_t size() const { return static_cast<int64_t>(positions_.size()); }
 
-  // `new_size`: if given, the new number of all samples.
+  // `new_size`: if given, the new number of samples in the data set.
   void reset(std::optional<size_t> new_size = {}) override;
   // The next samples, at most `batch_size`; empty at the end of the epoch.
   std::optional<std::vector<size_t>> next(size_t batch_size) override;

@@ -56,9 +56,9 @@ struct ImageView {
   Padding padding = Padding::kZero;
   PixelOrder order = PixelOrder::kPlanar;
   bool flipped = false;
-  // Set instead of `pixels` for images that do not have 8 bits (ImageMode); interleaved.
+  // Set instead of `pixels` for images of the modes kGrey16 and kRaw (ImageMode); interleaved.
   const float* values = nullptr;
-  float maximum = 0;  // 255 or 65535: the maximum of integer `values`, which transforms keep integers; 0: floating-point `values`
+  float maximum = 0;  // 255 or 65535: the maximum of unsigned integer `values`, which transforms keep integers; 0: other `values`
 
   static ImageView whole(const uint8_t* pixels, int channels, int height, int width, PixelOrder order = PixelOrder::kPlanar) {
     return {pixels, channels, height, width, 0, 0, height, width, false, Padding::kZero, order, false, nullptr, 0};
@@ -77,7 +77,7 @@ enum class ImageMode {
   kRgb,     // 8 bits of red, green and blue: Pillow's convert("RGB")
   kGrey,    // 8 bits of grey: Pillow's convert("L")
   kGrey16,  // 16 bits of grey, as in the file: Pillow's mode "I;16"
-  kRaw,     // all channels of TIFF and .npy files: unsigned 8 or 16 bits, or floating-point numbers
+  kRaw,     // all channels of TIFF and .npy files: unsigned integers of 8 or 16 bits, or signed or floating-point numbers
 };
 
 // How the files of a data set (Sample::encoded) are read.
@@ -202,7 +202,7 @@ class Dataset {
   };
   // Calls `use` for each sample in order. Generated samples are not listed, because they have no copies.
   virtual void list(const std::function<void(const ListedSample&)>& /*use*/) const {}
-  // A hint that read(index) will be called after the next read(), so that the sample can be loaded meanwhile.
+  // A hint that read(index) will be called soon, so that the sample can be loaded in advance.
   virtual void prefetch(int64_t /*index*/) const {}
 };
 
@@ -230,7 +230,7 @@ struct DatasetFactory {
   DefaultTransforms default_transforms = {};
   // Whether it has validation samples; if not, some of the training samples are held out for validation.
   bool has_validation = true;
-  // The reason why info.num_classes is kUnknownClasses, and what to do; else empty.
+  // The reason why info.num_classes or info.num_targets is kUnknownClasses, and what to do; else empty.
   std::string missing = {};
   // The key of the data set that `missing` is about.
   std::string missing_key = "root";

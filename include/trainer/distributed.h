@@ -84,18 +84,19 @@ class ProcessGroup {
   c10::intrusive_ptr<c10d::Work> begin_scatter(const torch::Tensor& parts, const torch::Tensor& part, int source = 0) const;
   // Waits until an asynchronous operation has finished. Not collective.
   void wait_for(c10d::Work& work) const;
-  // A copy in host memory. On a GPU this waits until earlier collectives have finished, and counts as waiting for the other ranks.
+  // Returns the tensor in host memory. A tensor on a GPU is copied after earlier collectives have finished; the wait for them counts as
+  // waiting for the other ranks.
   torch::Tensor to_host(const torch::Tensor& tensor) const;
   // Returns the bytes of all ranks, by rank; lengths may differ.
   std::vector<std::string> all_gather_bytes(const std::string& bytes) const;
   std::string broadcast_bytes(const std::string& bytes, int source = 0) const;
   void barrier() const;
 
-  // Collective. If all ranks run on one host, sum_in_rank_order and all_gather from now on use shared memory for CPU tensors of up to
-  // `num_bytes` in total per rank (each tensor rounded up to 64 bytes).
+  // Collective. If the ranks can share memory, which needs all of them on one host, sum_in_rank_order and all_gather from now on use it for
+  // CPU tensors of up to `num_bytes` in total per rank (each tensor rounded up to 64 bytes).
   void share_memory(int64_t num_bytes);
   // Collective. The same for begin_sum and finish_sums, for tensors of up to `num_bytes` in total between two calls of finish_sums. Returns
-  // whether all ranks run on one host; otherwise begin_sum and finish_sums must not be called.
+  // whether the ranks share memory; if not, begin_sum and finish_sums must not be called.
   bool share_memory_for_sums(int64_t num_bytes);
   bool shares_memory() const { return exchange_ || sums_; }
 
@@ -126,8 +127,8 @@ class ProcessGroup {
 
 struct InitOptions {
   BackendChoice backend = BackendChoice::kAuto;  // auto: NCCL for tensors on a GPU, gloo for those on the CPU
-  // The device of this rank, which becomes the current one; not set: the GPU with the number of the local rank, or the CPU if LibTorch
-  // finds no GPU.
+  // The device of this rank, which becomes the current one; not set: the only visible GPU or the one with the number of the local rank, or
+  // the CPU if no GPU can be used.
   std::optional<torch::Device> device = {};
   // How long to wait for other ranks, at the start and in each collective.
   std::chrono::milliseconds timeout{std::chrono::minutes(10)};
@@ -166,11 +167,11 @@ class Context {
 };
 
 // Collective: connects to the other ranks. To be called once in a process, before any other use of LibTorch, which searches for GPUs only
-// once, and before threads are started, because it sets environment variables. Takes rank, world size and address from the variables of
-// torchrun (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT), of Open MPI, of MPICH and Intel MPI, or of Slurm; without them there
-// is one rank. Throws UsageError for variables that are incomplete or contradict each other, a device that does not exist, or ranks with
-// different versions, and PeerError with the ranks that did not connect. An error that rank 0 finds for all ranks has an empty message on
-// the others.
+// once, and before threads are started, because this function sets environment variables. Takes rank, world size and address from the
+// variables of torchrun (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT), of Open MPI, of MPICH and Intel MPI, or of Slurm; without
+// them there is one rank. Throws UsageError for variables that are incomplete or contradict each other, a device that does not exist, or
+// ranks with different versions, and PeerError with the ranks that did not connect. An error that rank 0 finds for all ranks has an empty
+// message on the others.
 std::unique_ptr<Context> init_process_group(const InitOptions& options = {});
 
 // Distributed data parallelism: every rank has the whole model and a part of each batch, and gradients are averaged over the ranks during

@@ -15,7 +15,7 @@ enum class ExitCode : int {
   kData = 3,        // missing, damaged or unreadable data
   kPeer = 4,        // another process of the run failed, or the connection to it, or it did not answer in time
   kCheckpoint = 5,  // a checkpoint is missing, damaged or not written by this program, or cannot be written
-  kStopped = 75,    // stopped on request; EX_TEMPFAIL, so that schedulers restart it
+  kStopped = 75,    // stopped on request; EX_TEMPFAIL, by which a job script knows to start the run again
 };
 
 class Error : public std::runtime_error {

@@ -33,11 +33,11 @@ struct ScaleAndShift;
 // nothing changes.
 // Collective in training: every rank must call forward with its part of the batch, and then backward. The part may be empty (on a GPU,
 // except on the first rank) but must not have only one value per channel, because LibTorch's layers throw on that rank. forward runs one
-// all_gather, backward one all_reduce. If DistributedDataParallel exchanges the gradients at the same time, use a separate group
-// (Context::new_group()). The group is not kept alive: its Context must outlive the training. Throws UsageError for a layer with neither
-// weight nor running statistics. A layer stays converted after to(), but not after clone() or when its weight is replaced by another
-// tensor. Second derivatives and torch::InferenceMode in training are not supported; layers of torch::jit modules are not converted.
-// `module` itself is converted if it is a batch normalisation in a std::shared_ptr.
+// collective, and backward another one if the input needs a gradient. If DistributedDataParallel exchanges the gradients at the same time,
+// use a separate group (Context::new_group()). The group is not kept alive: its Context must outlive the training. Throws UsageError for a
+// layer with neither weight nor running statistics. A layer stays converted after to(), but not after clone() or when its weight is
+// replaced by another tensor. Second derivatives and torch::InferenceMode in training are not supported; layers of torch::jit modules are
+// not converted. `module` itself is converted if it is a batch normalisation in a std::shared_ptr.
 void convert_sync_batch_norm(torch::nn::Module& module, std::shared_ptr<const distributed::ProcessGroup> group);
 
 // The options of torch.nn.BatchNorm2d, with its defaults.
@@ -129,12 +129,12 @@ class Conv2d : public torch::nn::Module {
  public:
   Conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel_size, Conv2dOptions options = {});
   torch::Tensor forward(const torch::Tensor& input);  // [N, C, H, W]
-  // From now on uses this program's own kernels if they are faster: Winograd's algorithm (convolution::fastest_tile), and the gradient of
-  // the weights of a strided 3×3 convolution.
+  // From now on uses this program's own kernels if they are faster: Winograd's algorithm (convolution::fastest_tile) with tiles of at most
+  // `largest_tile`, and the gradient of the weights of a strided 3×3 convolution. Empty `largest_tile`: only LibTorch's kernels.
   void use_winograd(std::optional<convolution::Tile> largest_tile) { largest_tile_ = largest_tile; }
 
-  // The tile of Winograd's algorithm for this input, which under autocast must already have its type; empty: LibTorch's convolution is
-  // used.
+  // The tile of Winograd's algorithm for this input, which under autocast must already have autocast's type; empty: LibTorch's convolution
+  // is used.
   std::optional<convolution::Tile> winograd_tile(const torch::Tensor& x) const;
 
   torch::Tensor weight;

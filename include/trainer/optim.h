@@ -1,6 +1,6 @@
 #pragma once
-// Optimizers over LibTorch's fused kernels, with torch.optim's arithmetic and names; and the state of LibTorch's own optimizers in Python's
-// format, for checkpoints that torch.optim can load.
+// The base class of optimizers, whose state has torch.optim's names; and the state of LibTorch's own optimizers in Python's format, for
+// checkpoints that torch.optim can load.
 
 #include <torch/types.h>
 
@@ -33,7 +33,7 @@ class Optimizer {
   virtual ~Optimizer() = default;
   // One update from each parameter's .grad with this learning rate times each group's factor; parameters without a gradient do not change.
   // If `found_inf` (amp::GradScaler's: a float32 scalar on the parameters' device) is 1, neither parameters nor state change. Only kernels
-  // read `found_inf`, so the host does not wait for the device; the exception is SGD with dampening (sgd.h).
+  // read `found_inf`, so the host does not wait for the device; the exception is SGD with dampening.
   void step(double lr, const std::optional<torch::Tensor>& found_inf = {});
   // The configured learning rate, which the schedule scales.
   virtual double base_lr() const = 0;

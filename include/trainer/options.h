@@ -75,18 +75,18 @@ enum class AutocastType { kBfloat16, kFloat16 };
 // The algorithm of 3x3 convolutions with stride 1 on a CPU, see runtime.convolution.
 enum class ConvolutionChoice { kAuto, kDirect, kWinograd2, kWinograd4 };
 
-// Whether training steps on a GPU are replayed from a CUDA graph. kAuto: if the number of processes and micro-steps and the optimizer allow
-// it; kOn: it is an error if they do not.
+// Whether training steps on a GPU are replayed from a CUDA graph. kAuto: if this run meets the conditions of runtime.cuda_graph; kOn: it is
+// an error if it does not.
 enum class CudaGraphChoice { kOff, kAuto, kOn };
 
 // The options of the device.
 struct PlacementOptions {
   DeviceChoice device = DeviceChoice::kAuto;
   FloatType dtype = FloatType::kFloat32;
-  std::optional<bool> autocast = {};  // not set: true if bfloat16 is fast
+  std::optional<bool> autocast = {};  // not set: true if `autocast_dtype` is fast on the device, but false for float64
   AutocastType autocast_dtype = AutocastType::kBfloat16;
   std::optional<int64_t> num_threads = {};  // not set: depends on the processors that this process may use
-  std::optional<bool> channels_last = {};   // not set: true except for float64
+  std::optional<bool> channels_last = {};   // not set: Model::prefers_channels_last(), but false for float64
   std::optional<bool> pin_memory = {};      // not set: true if a GPU is used
   std::optional<bool> allow_tf32 = {};      // not set: only in convolutions, which is LibTorch's default
   ConvolutionChoice convolution = ConvolutionChoice::kAuto;
@@ -122,7 +122,8 @@ struct WarmupOptions {
 // Options of Ema.
 struct EmaOptions {
   double decay = 0.999;  // fraction of the average that is kept in each update, from 0 to below 1
-  bool warmup = true;    // whether to keep less at first: (1 + n) / (10 + n) in the n-th update
+  // Whether to keep less at first: nothing in the first update, then at most (1 + n) / (10 + n) for n = 0, 1, …
+  bool warmup = true;
 };
 
 }  // namespace trainer::optim

@@ -6,12 +6,13 @@
  * the last bit, as those of `trainer predict` with the same number of threads (OMP_NUM_THREADS) on the same kind of processor. The training
  * code of trainer is not loaded.
  *
- * Functions that return int return 0 on success and another number on failure; trainer_predict_open() returns null on failure. A
- * function that fails writes one sentence in UTF-8 to `error`, which has `error_size` bytes, including the null byte at the end; a longer
- * sentence is truncated. `error` may be null.
+ * Functions with the parameter `error` return 0 on success and another number on failure; trainer_predict_open() returns null on failure.
+ * If such a function fails, it writes one sentence in UTF-8 to `error`, which has `error_size` bytes, including the null byte at the end; a
+ * longer sentence is truncated. `error` may be null.
  *
  * Several threads may use a predictor at the same time. They decode images in parallel and take turns in the network, which
- * itself uses several cores. There is no state outside of predictors; LibTorch's state, such as its number of threads, is not changed. */
+ * itself uses several cores. There is no state outside of predictors. LibTorch's settings, such as its number of threads, are not changed;
+ * but opening a predictor on a GPU makes the first visible GPU the current one of the calling thread. */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -22,7 +23,7 @@ extern "C" {
 
 typedef struct trainer_predictor trainer_predictor;
 
-/* The order of the bytes of a pixel; alpha is ignored, as Pillow's convert("RGB") does. For a colour network, grey pixels are converted
+/* The order of the bytes of a pixel; alpha is ignored, as in Pillow's convert("RGB"). For a colour network, grey pixels are converted
  * to colours; for a grey network, colours are converted like Pillow's convert("L"). */
 enum { TRAINER_RGB = 0, TRAINER_BGR = 1, TRAINER_RGBA = 2, TRAINER_BGRA = 3, TRAINER_GREY = 4 };
 
@@ -68,8 +69,8 @@ int64_t trainer_predict_num_features(const trainer_predictor* predictor);
 
 /* Each of the next three functions writes the probabilities of all classes to `probabilities`, and the features to `features` if it is not
  * null; both must have space for one row per image. trainer_predict_encoded() reads the content of an image file in memory.
- * trainer_predict_images() reads `count` images of any sizes as one batch; it fails for a network that was trained on images with 16 bits
- * or other channels (dataset.mode). */
+ * trainer_predict_images() reads `count` images of any sizes as one batch; it fails for a network that was trained with dataset.mode grey16
+ * or raw. */
 int trainer_predict_file(trainer_predictor* predictor, const char* path, double* probabilities, float* features, char* error,
                          size_t error_size);
 int trainer_predict_encoded(trainer_predictor* predictor, const void* bytes, size_t size, double* probabilities, float* features,

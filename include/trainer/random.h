@@ -1,7 +1,7 @@
 #pragma once
-// Counter-based random numbers: a value depends only on its key and its position, so a sample's augmentation depends only on (seed, epoch,
-// sample index), not on worker threads, ranks or earlier draws. The generator is Philox4x32-10 of Salmon et al., "Parallel Random Numbers:
-// As Easy as 1, 2, 3" (SC 2011).
+// Counter-based random numbers: a value depends only on its key and its position, so a sample's augmentation depends only on the seed, the
+// epoch, the sample's index and its occurrence in the epoch, not on worker threads, ranks or earlier draws. The generator is Philox4x32-10
+// of Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3" (SC 2011).
 
 #include <array>
 #include <cstdint>

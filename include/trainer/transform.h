@@ -67,7 +67,7 @@ class Picture {
   uint8_t* replace_pixels();
   // For internal use.
   BlurMemory& blur_memory();
-  // For internal use: converts an image that does not have 8 bits to 8 bits for display, with the smallest value 0 and the largest 255.
+  // For internal use: converts an image without 8-bit pixels to 8 bits for display, with the smallest value 0 and the largest 255.
   void make_visible();
   // For internal use: sets the mask of this image, which must have the same size and outlive it.
   void set_mask(Picture& mask);

@@ -19,11 +19,11 @@ from gpus import visible_gpus  # noqa: E402
 
 BIN = KIT / "bin"
 TRAINER = BIN / "trainer"
-# The time limit for one test program or for the measurements.
+# The time limit for one step: a test program, a training or the measurements.
 LIMIT_SECONDS = 540
 TESTS = sorted(path.stem.removeprefix("test_") for path in (KIT / "tests" / "gpu").glob("test_*.py"))
 TEXT = f"""parts:
-  quick   the tests of single parts, and a short training
+  quick   the tests of single components, and a short training
   tests   quick, then all tests of whole runs; each is a part, too: {", ".join(TESTS)}
   bench   the measurements against Python
   all     tests, then bench
