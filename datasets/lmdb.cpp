@@ -67,25 +67,11 @@ class Lmdb : public data::Dataset {
   }
   void check(int64_t index) const override { check_entry(find(index)); }
 
-  // Searches #names from its beginning at each call, which is slow for many samples.
-  std::string name(int64_t index) const override {
-    auto rest = as_text(names_);
-    for (; index > 0; --index) rest.remove_prefix(std::min(rest.size(), rest.find('\0') + 1));
-    return std::string(rest.substr(0, rest.find('\0')));
-  }
+  std::string name(int64_t index) const override { return std::string(stored_name(index)); }
 
   std::string key(int64_t index) const override {
-    std::call_once(names_found_, [&] {
-      auto rest = as_text(names_);
-      while (!rest.empty()) {
-        const auto size = std::min(rest.find('\0'), rest.size());
-        name_list_.push_back(rest.substr(0, size));
-        rest.remove_prefix(std::min(size + 1, rest.size()));
-      }
-    });
-    // Samples of a source without files have no names.
-    if (index >= static_cast<int64_t>(name_list_.size()) || name_list_[static_cast<size_t>(index)].empty()) return Dataset::key(index);
-    auto text = name_list_[static_cast<size_t>(index)];
+    auto text = stored_name(index);
+    if (text.empty()) return Dataset::key(index);
     if (text.starts_with(pack_.folder)) text.remove_prefix(pack_.folder.size());
     return std::string(text);
   }
@@ -132,6 +118,19 @@ class Lmdb : public data::Dataset {
     }
   }
 
+  // Empty for the samples of a source without files.
+  std::string_view stored_name(int64_t index) const {
+    std::call_once(names_found_, [&] {
+      auto rest = as_text(names_);
+      while (!rest.empty()) {
+        const auto size = std::min(rest.find('\0'), rest.size());
+        name_list_.push_back(rest.substr(0, size));
+        rest.remove_prefix(std::min(size + 1, rest.size()));
+      }
+    });
+    return index < static_cast<int64_t>(name_list_.size()) ? name_list_[static_cast<size_t>(index)] : std::string_view();
+  }
+
   // The size of a sample's entry; 0 if it cannot be found.
   int64_t num_bytes(int64_t index) const {
     try {
@@ -152,7 +151,7 @@ class Lmdb : public data::Dataset {
   std::span<const uint8_t> labels_;
   std::span<const uint8_t> names_;
   mutable std::once_flag names_found_;
-  mutable std::vector<std::string_view> name_list_;  // of all samples; filled by the first call of key()
+  mutable std::vector<std::string_view> name_list_;  // of all samples; filled by the first call of stored_name()
 };
 
 fs::path folder_of(const fs::path& root, data::Split split) {

@@ -29,7 +29,7 @@ class CifarBlock : public torch::nn::Module {
  private:
   // Option A: takes every stride_-th row and column of x, with zeros for the additional channels.
   torch::Tensor shortcut(const torch::Tensor& x) const {
-    if (added_channels_ == 0) return x;
+    if (added_channels_ == 0 && stride_ == 1) return x;
     const torch::Tensor kept = x.slice(2, std::nullopt, std::nullopt, stride_).slice(3, std::nullopt, std::nullopt, stride_);
     return at::constant_pad_nd(kept, {0, 0, 0, 0, 0, added_channels_});
   }

@@ -25,6 +25,7 @@ constexpr const char* kEveryLayer =
     "squeeze_excite, mb_conv: {channels: 32, stride: 2}, inverted_residual: {channels: 32, squeeze_excite: true}, "
     "dense_block: {num_layers: 2, growth: 8}, transition, layer_norm, convnext_block, gelu, "
     "repeat: {times: 2, layers: [bottleneck: {channels: 32, groups: 2}]}, basic_block: {channels: 32}, cifar_block: {channels: 48}, "
+    "cifar_block: {channels: 48, stride: 2}, "
     "sigmoid, hardsigmoid, avg_pool, flatten, linear: {features: 16}, hardswish, dropout, layer_norm, linear]";
 
 // Options that make the network small enough for a unit test, if it has them; defaults for all others.
