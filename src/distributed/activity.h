@@ -69,8 +69,9 @@ class Activity {
   void enter(Phase phase, int64_t step = 0);
   ActivityState read() const;
 
-  // Like enter(), the next three functions must be called by the thread that does the work. time_own_work() starts to time own work on
-  // `device`: kLoading counts as waiting for data, and kStep counts as computing until begin_exchange().
+  // Like enter(), the next three functions must be called by the thread that does the work, which may be autograd's during backward.
+  // time_own_work() starts to time own work on `device`: kLoading counts as waiting for data, and kStep counts as computing until
+  // begin_exchange().
   void time_own_work(torch::Device device) { own_work_ = std::make_unique<OwnWork>(device); }
   // Call when the first gradients are ready to be sent to the other ranks; ends the time that counts as computing.
   void begin_exchange();

@@ -9,7 +9,8 @@
 
 namespace trainer::distributed {
 
-// Returns the numeric source address that this host uses for packets to `host`, or an empty string if there is no route. Sends nothing.
+// Returns the numeric source address that this host uses for packets to `host`, or an empty string if the name cannot be resolved or there
+// is no route. Sends nothing to `host`.
 std::string address_towards(const std::string& host);
 
 // Returns why the name cannot be resolved now ("the name nod-1 cannot be resolved: ..."), or an empty string if it can.
@@ -26,8 +27,9 @@ struct Listener {
 
 // Binds the port of `point` to the address of its host name, so that the store can be reached only through the network of that address.
 // Returns an invalid socket, so that the caller binds to all addresses instead, if the name does not resolve to exactly one address of this
-// host (several addresses, address translation), or if it resolves to the loopback address while ranks on other hosts may join: a host's
-// own name often resolves to that address (/etc/hosts, Kubeflow's MASTER_ADDR=localhost). Throws PeerError if the port is in use.
+// host (several addresses that are not all loopback addresses, address translation), or if it resolves to a loopback address while ranks on
+// other hosts may join: a host's own name often resolves to such an address (/etc/hosts, Kubeflow's MASTER_ADDR=localhost). Throws
+// PeerError if the port is in use.
 Listener bind_store(const world::RankEnv& rank_env, const world::RendezvousAddress& point);
 
 // The error of rank 0 if another program already listens on the port.

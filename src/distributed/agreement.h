@@ -72,7 +72,7 @@ class StopConsensus {
   explicit StopConsensus(std::shared_ptr<ProcessGroup> group) : group_(std::move(group)) {}
 
   // Collective, called once per step. Returns, with the same result on all ranks, whether any rank passed `requested` in this call or,
-  // without shared memory, in the previous call. A group of one rank sees its own request immediately.
+  // without shared memory, in the previous call. A group of one rank without sockets sees its own request immediately.
   bool any_requested(bool requested);
   // Collective: waits for the exchange that the last call started. Call before the group is shut down.
   void finish();

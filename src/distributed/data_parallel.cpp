@@ -60,9 +60,9 @@ namespace {
 
 // The first bucket is small, as in PyTorch, so that sending starts early.
 constexpr int64_t kFirstBucketBytes = 1024 * 1024;
-// If the gradients of all ranks together have at most this many bytes, they are summed after backward.
+// Uncompressed gradients on the CPU are summed after backward if those of all ranks together have at most this many bytes.
 constexpr int64_t kSmallBytes = int64_t{4} * 1024 * 1024;
-// The largest message in which rank 0 broadcasts parameters and buffers.
+// Rank 0 collects parameters and buffers in messages, and broadcasts a message once it has this many bytes.
 constexpr size_t kBroadcastBytes = size_t{250} * 1024 * 1024;
 
 // The constructor has 12 arguments in LibTorch 2.11 and 13 from 2.12 on.

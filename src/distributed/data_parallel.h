@@ -2,8 +2,8 @@
 // Distributed data parallelism: every rank has the whole model and a part of each batch, and gradients are summed over the ranks while
 // backward runs. The counterpart of torch.nn.parallel.DistributedDataParallel over c10d's own Reducer, with two intended differences:
 // gradients are summed, not averaged, so that ranks with unequal parts of a batch can weight their losses by their counts; and the buckets
-// depend only on the model and bucket_cap_mb, never on what the run did before, so that a resumed run adds gradients in the same order as
-// an uninterrupted run.
+// depend only on the model and the options, never on what the run did before, so that a resumed run adds gradients in the same order as an
+// uninterrupted run.
 
 #include <memory>
 #include <optional>
@@ -33,9 +33,10 @@ enum class GradientExchange {
 class DataParallel {
  public:
   // Collective. Checks that the parameters have the same shapes on all ranks, and broadcasts the parameters and buffers of rank 0. The kind
-  // of gradient exchange is chosen from the size and device of the gradients unless `exchange` is given. The model must already be on its
-  // device and in its memory format, and must outlive this object. In a group of one rank without sockets, the constructor and all methods
-  // skip checks and communication. Throws Error if the model has no trainable parameter.
+  // of gradient exchange is chosen from the size, device and compression of the gradients unless `exchange` is given. The model must
+  // already be on its device and in its memory format, and must outlive this object. In a group of one rank without sockets, the
+  // constructor and all methods skip checks and communication. Throws Error if the model has no trainable parameter, and UsageError if its
+  // buffers are on several devices.
   DataParallel(torch::nn::Module& model, std::shared_ptr<ProcessGroup> group, const DataParallelOptions& options,
                std::optional<GradientExchange> exchange = {});
   ~DataParallel();
@@ -61,7 +62,7 @@ class DataParallel {
   void make_reducer(std::optional<GradientExchange> exchange);
   void check_all_used() const;
   // Runs one backward pass before training, because the Reducer rebuilds its buckets after its first backward pass: the first step of a
-  // resumed run would otherwise use other buckets than the same step of an uninterrupted run.
+  // resumed run would otherwise use different buckets from the same step of an uninterrupted run.
   void settle_buckets();
 
   std::shared_ptr<ProcessGroup> group_;

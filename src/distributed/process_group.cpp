@@ -146,7 +146,7 @@ torch::Tensor ProcessGroup::to_host(const torch::Tensor& tensor) const {
 
 std::vector<std::string> ProcessGroup::all_gather_bytes(const std::string& bytes) const {
   const auto sizes = all_gather(torch::tensor({static_cast<int64_t>(bytes.size())})).view(-1);
-  // The backends can gather only tensors of equal shape.
+  // all_gather() requires tensors of equal shape.
   auto padded = torch::zeros({sizes.max().item<int64_t>()}, torch::kUInt8);
   padded.narrow(0, 0, static_cast<int64_t>(bytes.size())).copy_(to_tensor(bytes));
   std::vector<std::string> all;

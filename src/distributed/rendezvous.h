@@ -22,7 +22,7 @@ struct RankInfo {
   int64_t process_id = 0;
   int local_rank = 0;         // assigned by the launcher
   std::string cpu_mask = {};  // the CPU cores that the process may use
-  std::string address = {};   // this host's address on the route to the other ranks
+  std::string address = {};   // this host's address on the route to the TCP store or, with a file, to itself
   // Known once the placement is chosen.
   std::string device = {};      // "cuda:0"
   std::string pci_bus_id = {};  // of a GPU
@@ -52,7 +52,7 @@ struct Hello {
 // Describes, for a message, the differences between the configurations of rank 0 and another rank.
 using DescribeDifferences = std::function<std::string(const std::string& of_rank0, const std::string& of_other)>;
 
-// Part of the message of a rank that loses rank 0, which serves the store. Rank 0's own message gives the reason.
+// Part of the message of a rank that loses the connection to the store, which rank 0 usually serves. Rank 0's own message gives the reason.
 inline constexpr std::string_view kLostRank0 = "lost the connection to rank 0";
 
 struct Rendezvous {
@@ -61,7 +61,7 @@ struct Rendezvous {
   c10::intrusive_ptr<c10d::Store> group_store;  // the same store without sealed values, for c10d's process groups
   std::vector<RankInfo> ranks;                  // by rank
   std::string address;                          // of this rank, for gloo to listen on
-  // Assigned by the launcher; if two ranks on one host have the same local rank, they are counted per host instead.
+  // Assigned by the launcher; if it gave two ranks on this host the same number, the number of lower ranks on this host instead.
   int local_rank = 0;
   int local_world_size = 1;
   int num_sharing_cpus = 1;  // ranks on this host that may use the same cores as this one, including itself
@@ -70,12 +70,12 @@ struct Rendezvous {
 // "A on rank 0 and B on the other rank".
 std::string describe_both(const std::string& of_rank0, const std::string& of_other);
 
-// Collective; not for a run of one process. Waits up to `timeout` for late ranks; rank 0 logs which ranks are missing. Throws
-// StoppedDuringRendezvous if this or another rank receives a stop request; PeerError if ranks did not join, a rank joined twice or sent an
-// unreadable message, the port is in use or a host cannot be reached; UsageError if a rank has a problem, or if two ranks differ in secret,
-// version or configuration; and DataError if the values that they derived from their data differ. An error that rank 0 finds is thrown on
-// all ranks, with its text only on rank 0, so that it is reported once. `logger` must outlive the stores of the result, which log warnings
-// about values that were not sealed with the secret.
+// Collective; not for a run of one process. Waits up to `timeout` for late ranks; rank 0 logs which ranks are missing. Throws an
+// Error with the exit code kPeer if this or another rank receives a stop request, ranks did not join, a rank joined twice or sent an
+// unreadable message, the port is in use or a host cannot be reached; kUsage if two ranks differ in secret, world size, version or
+// configuration; kData if the values that they derived from their data differ; the exit code of the first problem if any rank has one. An
+// error that rank 0 finds is thrown on all ranks as AgreedError, with its text only on rank 0, so that it is reported once. `logger` must
+// outlive the stores of the result, which log warnings about values that were not sealed with the secret.
 Rendezvous join_run(const world::RankEnv& rank_env, const world::RendezvousAddress& point, const Hello& hello,
                     const world::RunSecret& secret, std::chrono::milliseconds timeout, Logger& logger,
                     const DescribeDifferences& describe_differences = describe_both);

@@ -30,8 +30,8 @@ world::RunSecret read_secret_file(const std::filesystem::path& file, Logger& log
 // For messages: "distributed.secret_file", "torchrun's run id (TORCHELASTIC_RUN_ID)".
 std::string describe(world::RunSecret::Source source);
 
-// Ranks with different secrets cannot find each other's values. To explain this in a message, each rank publishes unencrypted which kind of
-// secret it has. Other programs can write these values too, so they are used only for messages.
+// Ranks with different secrets cannot find each other's values. To explain this in a message, rank 0, and each rank that does not find its
+// values, publish unencrypted which kind of secret they have. Other programs can write this too, so it is used only for messages.
 class SecretCheck {
  public:
   // `open_store`: a store that all ranks can read, whatever their secret.
@@ -52,7 +52,7 @@ class SecretCheck {
 };
 
 // Encrypts and authenticates values with a shared secret; a value is also bound to the store key under which it was written (AES-256-GCM;
-// the cipher key is an HMAC-SHA-256 of the secret). Thread-safe.
+// the cipher key is derived from the secret by HMAC-SHA-256). Thread-safe.
 class Seal {
  public:
   explicit Seal(std::string_view secret);
@@ -69,11 +69,10 @@ class Seal {
   std::string name_;
 };
 
-// A store in which only ranks that have the run's secret can read and write values. Other programs cannot guess its keys, and a value that
-// they write counts as missing, because it is not sealed: get() and wait() wait for a sealed value, multiGet() returns the last sealed
-// value that it or compareSet() has read, and compareSet() replaces the value. The counters of add() are not protected, because the
-// underlying store must be able to read them, and neither is the existence of keys, which anyone can list and delete. An earlier value of a
-// key can be replayed.
+// A store in which only ranks that have the run's secret can read and write values. A value that another program writes counts as missing,
+// because it is not sealed: get() and wait() wait for a sealed value, multiGet() returns the last sealed value that it or compareSet() has
+// read, and compareSet() replaces the value. The counters of add() are not protected, because the underlying store must be able to read
+// them, and neither is the existence of keys, which anyone can list and delete. An earlier value of a key can be replayed.
 class SealedStore final : public c10d::Store {
  public:
   // Called on any thread with the key of an invalid value and the number of invalid values that this object and all its clones have read;

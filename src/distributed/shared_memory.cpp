@@ -69,7 +69,7 @@ void SharedMemoryGroup::write(std::span<const torch::Tensor> tensors) {
 
 namespace {
 
-// Number of spins before the first system call, about 30 microseconds, in case the other rank is only slightly late.
+// Number of spins before the first system call (on x86 tens of microseconds), in case the other rank is only slightly late.
 constexpr int kSpins = 1000;
 // The interval at which a waiting rank checks whether the other rank is still alive.
 constexpr timespec kLivenessInterval{.tv_sec = 0, .tv_nsec = 50'000'000};
@@ -98,7 +98,7 @@ std::string random_name() {
 }  // namespace
 
 // An anonymous file in memory: the kernel frees it when the last process that has it open ends, even after a crash. Each rank holds a
-// lock on the byte at its rank's offset while it is alive.
+// lock on the byte whose offset is its rank, until it leaves or ends.
 class SharedMemory::Mapping {
  public:
   // Creates the file; fd() is -1 on failure.

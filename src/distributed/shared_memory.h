@@ -1,5 +1,5 @@
 #pragma once
-// Collectives over shared memory for ranks on one host. They avoid sockets and their threads, which would take most of the time.
+// Collectives over shared memory for ranks on one host, without the cost of sockets and their threads.
 
 #include <torch/types.h>
 
@@ -18,7 +18,7 @@ class ProcessGroup;
 // Memory that the ranks of one host share: one part per rank, and counters with which the ranks wait for each other.
 class SharedMemory {
  public:
-  // Alignment of each rank's part in bytes: a cache line.
+  // Alignment of each rank's part and of the tensors in it, in bytes: a cache line.
   static constexpr int64_t kAlignment = 64;
   static constexpr int64_t align(int64_t num_bytes) { return (num_bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -26,7 +26,8 @@ class SharedMemory {
   enum Counter { kWritten, kSummed, kRead, kNumCounters };
 
   // Collective. Allocates `num_bytes` for each rank; `timeout` limits each wait. Returns null on every rank if any rank cannot map the
-  // memory because it is on another host or in a container without access to the other processes, or because no shared memory is left.
+  // memory, for example because it is on another host or in a container without access to the other processes, or because no memory is
+  // left.
   static std::unique_ptr<SharedMemory> make(const ProcessGroup& group, int64_t num_bytes, std::chrono::milliseconds timeout);
   ~SharedMemory();
 
@@ -91,7 +92,7 @@ class SharedMemoryGroup {
   void end_reading() { memory_->set(SharedMemory::kRead, round_); }
 
   std::unique_ptr<SharedMemory> memory_;
-  uint32_t round_ = 0;  // number of calls
+  uint32_t round_ = 0;  // number of calls of sum() and all_gather()
 };
 
 // Sums large tensors over the ranks of one host in shared memory while the caller computes. begin() and finish() perform a reduce-scatter

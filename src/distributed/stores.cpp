@@ -62,7 +62,7 @@ class Attempt {
     }).detach();
   }
 
-  // Returns null and sets `reason` if there is no connection within `timeout`.
+  // Returns null and sets `reason` if the attempt fails or takes longer than `timeout`.
   StorePointer wait(milliseconds timeout, RendezvousStop& stop, std::string& reason) {
     const auto deadline = std::chrono::steady_clock::now() + timeout;
     while (store_.wait_for(kPollInterval) == std::future_status::timeout) {

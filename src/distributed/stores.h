@@ -26,7 +26,7 @@ constexpr std::chrono::milliseconds kFirstWaitReport{5000};
 // restart all ranks after that code: if one rank fails at its start, a scheduler stops the ranks that have joined, and would then restart
 // the run forever.
 struct StoppedDuringRendezvous : PeerError {
-  // `state`: which ranks have not joined.
+  // `state`: which ranks have not joined, or that rank 0 could not be reached.
   explicit StoppedDuringRendezvous(const std::string& state);
 };
 
@@ -48,8 +48,8 @@ class RendezvousStop {
 
 // Opens the store at the rendezvous address. Rank 0 serves it unless the launcher does. The other ranks wait up to `timeout` for the store,
 // and log a warning with the reason after some seconds, or at once if an attempt fails immediately (for example because a name cannot be
-// resolved yet); they repeat the warning every 30 s. Throws StoppedDuringRendezvous, and PeerError if the port is in use, the host cannot
-// be reached, the server is not a store, or the file cannot be used.
+// resolved yet); while attempts continue to fail immediately, they repeat the warning every 30 s. Throws StoppedDuringRendezvous, and
+// PeerError if the port is in use, the host cannot be reached, the server is not a store, or the file cannot be used.
 c10::intrusive_ptr<c10d::Store> open_store(const world::RankEnv& rank_env, const world::RendezvousAddress& point,
                                            std::chrono::milliseconds timeout, RendezvousStop& stop, Logger& logger);
 

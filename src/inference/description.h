@@ -22,8 +22,8 @@ struct Description {
   device::PlacementOptions placement = {};
 };
 
-// Return the names of the classes or targets, or the shape, of the samples on which a checkpoint's network was trained; empty if the
-// checkpoint does not contain them. `source`: the checkpoint's file, for messages. Throw CheckpointError.
+// Return the names of the classes or targets, or the shape, of the samples on which a checkpoint's network was trained. The result is empty
+// if the checkpoint does not contain them. `source`: the checkpoint's file, for messages. Throw CheckpointError if they are malformed.
 std::vector<std::string> read_class_names(const state::Tree& file, const std::string& source);
 std::vector<std::string> read_target_names(const state::Tree& file, const std::string& source);
 std::vector<int64_t> read_sample_shape(const state::Tree& file, const std::string& source);
@@ -43,7 +43,8 @@ device::PlacementOptions placement_options(const config::RuntimeSection& runtime
 
 // Reads the description from the experiment in a checkpoint that checkpoint::load() returned. Reads only the parts that predictions need,
 // so other components need not be registered. `source`: the checkpoint's file, for messages. Throws CheckpointError if the checkpoint does
-// not contain an experiment, or was written by a version that did not store the shape of the samples.
+// not contain an experiment, if the experiment uses plug-ins or a task other than classification, multi_label and regression, or if an
+// earlier version wrote the checkpoint without the shape of the samples.
 Description read_description(const state::Tree& checkpoint, const std::string& source);
 
 }  // namespace trainer::inference

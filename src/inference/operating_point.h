@@ -56,7 +56,7 @@ Decision decide(const OperatingPoint& point, std::span<const double> probabiliti
 const char* operating_point_key(bool averaged);
 state::Dict tree_of(const OperatingPoint& point);
 // Reads the operating point of the network of a checkpoint; `samples` describes its data. If the checkpoint holds no operating point, the
-// outputs are not changed and the thresholds are 0.5. Throws CheckpointError.
+// outputs are not changed and the thresholds are 0.5. Throws CheckpointError if the stored values are not valid.
 OperatingPoint read_operating_point(const state::Tree& file, const std::string& source, bool averaged, const data::DatasetInfo& samples);
 
 // Converts the outputs of a network, [N, outputs] in a floating-point type, to probabilities or numbers, float64 [N, outputs].

@@ -1,5 +1,5 @@
 #pragma once
-// Applies the device, memory format and algorithms that were chosen for a run to a network.
+// Applies the placement that was chosen for a run to a network.
 
 #include <cstdint>
 #include <string>
@@ -13,7 +13,7 @@ namespace trainer::inference {
 // Returns `placement`, changed to the contiguous memory format and direct convolutions if the network may choose the format and does not
 // prefer channels_last.
 device::Placement placement_for(const models::Model& model, device::Placement placement);
-// Moves the network to its device. `placement`: a result of placement_for().
+// Applies the device, type, memory format and algorithms of `placement`, a result of placement_for(), to the network.
 void place_model(models::Model& model, const device::Placement& placement);
 
 // Whether a network accepts samples of this shape. `wanted`: models::ModelOptions::input_shape().

@@ -107,7 +107,7 @@ void check(const trainer_image& image) {
   }
 }
 
-// [height][width][3]
+// Writes red, green and blue of each pixel to `to`, [height][width][3].
 void copy_colours(const trainer_image& image, std::vector<uint8_t>& to) {
   const auto& form = kForms[static_cast<size_t>(image.order)];
   const auto stride = image.stride == 0 ? form.size * image.width : image.stride;

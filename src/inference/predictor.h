@@ -61,7 +61,8 @@ class ImageReader {
 };
 
 struct Prediction {
-  // The most probable classes first, but decided classes (inference/operating_point.h) before all others.
+  // First the decided classes, which decide() or the thresholds (inference/operating_point.h) select, then the others; both in descending
+  // order of probability.
   std::vector<int64_t> classes = {};
   std::vector<double> probabilities = {};  // of each of these classes
   std::vector<int64_t> decided = {};       // all decided classes, which may be more than requested
@@ -80,8 +81,8 @@ struct Outputs {
 class Predictor {
  public:
   // Builds the network and loads its weights from `file`, the content of its checkpoint. `averaged`: loads the moving averages of its
-  // parameters. Throws UsageError if the network does not return classes or numbers for images, and CheckpointError if the weights do not
-  // fit.
+  // parameters. Throws UsageError if the network does not compute classes or numbers for images, or does not accept the transformed
+  // images, and CheckpointError if the weights do not fit.
   Predictor(const Description& description, const state::Tree& file, bool averaged, const device::Placement& placement);
 
   int64_t num_outputs() const { return samples_.num_outputs(); }

@@ -1,5 +1,5 @@
 #pragma once
-// Initial weights from a file or from the training data.
+// Loads weights from a file by name, and initial values from the training data.
 
 #include <string>
 #include <vector>
@@ -14,8 +14,8 @@ namespace trainer::inference {
 // Loads parameters and buffers by name from a state_dict. The state_dict may be inside a dictionary, and its names may have prefixes such
 // as "module." of DistributedDataParallel, "model." of Lightning, or "_orig_mod." of torch.compile(); the function chooses the dictionary
 // and the prefix that fit best. Converts to the model's dtype. A num_batches_tracked may be missing, as in files written before PyTorch
-// 0.4.1. If other entries are missing, unexpected or have a different shape, throws CheckpointError that lists up to ten of each kind, and
-// changes nothing. `source`: the origin of `file`, for messages.
+// 0.4.1. If other entries are missing, unexpected or do not fit (a different shape, or integers instead of floating-point numbers or the
+// reverse), throws CheckpointError that lists up to ten of each kind, and changes nothing. `source`: the origin of `file`, for messages.
 void load_weights(const state::Tree& file, const std::string& source, torch::nn::Module& model);
 
 // The same; if `averaged`, loads the moving averages, which only the checkpoint of a run with training.ema contains.
@@ -27,7 +27,7 @@ struct InitReport {
   std::string warning;  // set if fewer than half of the model's tensors were loaded
 };
 
-// The name of the last layer, which computes the network's outputs: "fc" or "heads.head". Empty if none was found.
+// Returns the name of the last layer, which computes the network's outputs ("fc", "heads.head"), or an empty string if none was found.
 std::string head_of(const models::Model& model);
 
 // Loads initial weights like load_weights(). If not `strict`, loads the entries that fit, and throws only if none fits. If not `strict` and
@@ -39,7 +39,7 @@ InitReport init_model(const state::Tree& file, const std::string& source, bool s
 InitReport init_model(const std::string& file, bool strict, torch::nn::Module& model, const std::vector<std::string>& class_names = {});
 
 // Like init_model() without `strict`, but throws CheckpointError if any entry is missing, unexpected or does not fit. Only the network's
-// last layer may differ from the file's in its number of outputs; it then keeps its values.
+// last layer may differ from the file's in its number of outputs; it then keeps its initial values.
 InitReport init_all_but_head(const state::Tree& file, const std::string& source, models::Model& model,
                              const std::vector<std::string>& class_names = {});
 

@@ -15,8 +15,8 @@
 
 namespace trainer::nn {
 
-// While an object exists, batches do not update the running statistics of the model's batch normalisations. For another pass over a batch
-// that the statistics already include.
+// Forward passes during the lifetime of an object do not change the running statistics of the model's batch normalisations; those of
+// LibTorch's layers are restored at its end. For another pass over a batch that the statistics already include.
 class FrozenStatistics {
  public:
   explicit FrozenStatistics(const torch::nn::Module& model);
@@ -30,15 +30,15 @@ class FrozenStatistics {
   std::vector<std::pair<torch::Tensor, torch::Tensor>> saved_;
 };
 
-// While an object exists, this thread's forward passes do not increment num_batches_tracked; add() does so for all layers. On a GPU this
-// needs one kernel instead of one per layer.
+// While an object exists, this thread's forward passes leave it to add() to increment num_batches_tracked, except in layers without a
+// momentum and when a layer runs again before add(). On a GPU, add() needs one kernel instead of one per layer.
 class BatchCounts {
  public:
   BatchCounts();
   ~BatchCounts();
   BatchCounts(const BatchCounts&) = delete;
   BatchCounts& operator=(const BatchCounts&) = delete;
-  // Adds 1 to the num_batches_tracked of the layers that ran.
+  // Performs the increments that forward passes have left to it.
   void add();
 
  private:
@@ -67,7 +67,8 @@ struct BatchStatistics {
 torch::Tensor merge_moments(const torch::Tensor& parts);
 
 // Computes the statistics of the group's joined batch from the moments [2C + 1] of this rank's part, and updates the running statistics.
-// Collective if `group` is not null. Throws UsageError on all ranks if a channel has fewer than two values; `input_sizes`: for the message.
+// If `group` is not null: collective, and throws UsageError on all ranks if a channel has fewer than two values; `input_sizes`: for the
+// message.
 BatchStatistics join_statistics(const torch::Tensor& moments, const torch::Tensor& running_mean, const torch::Tensor& running_var,
                                 double batch_weight, double eps, const distributed::ProcessGroup* group, at::IntArrayRef input_sizes);
 

@@ -12,7 +12,7 @@
 namespace trainer::nn {
 namespace {
 
-// Converts x like autocast does for LibTorch's convolution.
+// Converts x as autocast does for LibTorch's convolution.
 torch::Tensor in_autocast_type(const torch::Tensor& x) {
   const bool is_cast = x.is_cpu() && x.scalar_type() == torch::kFloat32 && at::autocast::is_autocast_enabled(at::kCPU);
   return is_cast ? x.to(at::autocast::get_autocast_dtype(at::kCPU)) : x;
@@ -172,7 +172,7 @@ void truncated_normal_(torch::Tensor tensor, double std, at::Generator generator
   // Applies the inverse of the distribution function to a uniform number between its values at both limits.
   constexpr double kLimit = 2;
   const double bound = std::erf(kLimit / (std * std::numbers::sqrt2));
-  // erfinv(1) is infinite. torch.nn.init does not exclude it, and so sets about one in ten million weights to the limit, which for a small
+  // erfinv(1) is infinite. torch.nn.init does not exclude it, and so sets about one in 17 million weights to the limit, which for a small
   // `std` is many standard deviations away.
   constexpr double kLargest = 1 - 0x1p-24;
   tensor.uniform_(-bound, bound, std::move(generator)).clamp_(-kLargest, kLargest).erfinv_();

@@ -1,5 +1,5 @@
 #pragma once
-// Operations on all layers with learned weights (trainer/nn.h) of a network.
+// Operations on all layers (trainer/nn.h) of a network.
 
 #include <functional>
 #include <unordered_map>
@@ -14,7 +14,7 @@ namespace trainer::nn {
 // Calls Conv2d::use_winograd of every convolution below `network`.
 void use_winograd(const torch::nn::Module& network, std::optional<convolution::Tile> largest_tile);
 
-// The trained parameters of all convolutions and linear layers of `network`.
+// The trained parameters of all convolution, linear and attention layers of `network`.
 std::vector<torch::Tensor> trained_weights(const torch::nn::Module& network);
 
 // While an object exists, the layers on this thread use copies of their weights in autocast's type. One kernel converts all weights;
@@ -42,8 +42,8 @@ class WeightCasts {
 torch::Tensor used_weight(const torch::Tensor& weight);
 
 // Observes the output of each layer, to search for non-finite values. Costs nothing while no observer exists. While an observer exists, it
-// calls `see` with every layer of src/nn (convolution, linear, normalisation, dropout) that this thread applies, and with the layer's
-// output. Observers must not be nested.
+// calls `see` with every layer of src/nn (convolution, linear, attention, normalisation, dropout, DropPath) that this thread applies, and
+// with the layer's output. Observers must not be nested.
 class LayerObserver {
  public:
   using See = std::function<void(const torch::nn::Module& layer, const torch::Tensor& output)>;

@@ -115,7 +115,7 @@ class CrossEntropy : public Loss {
 
   bool weighs_samples() const override { return weights_.are_given(); }
   torch::Tensor sample_weights(const torch::Tensor& targets) const override {
-    // PyTorch divides the losses of probabilities by the number of samples.
+    // For targets that are probabilities, PyTorch divides the sum of the losses by the number of samples.
     return targets.is_floating_point() ? Loss::sample_weights(targets) : weights_.of_labels(targets);
   }
   std::string refusal_of_classes(int64_t num_classes) const override { return weights_.refusal_of_classes(num_classes); }
@@ -135,7 +135,7 @@ class CrossEntropy : public Loss {
   ClassWeights weights_;
 };
 
-// Like timm's BinaryCrossEntropy, but without smoothing by default.
+// Like timm's BinaryCrossEntropy, but smoothing is off by default, and also changes targets that are probabilities.
 class BinaryCrossEntropy : public Loss {
  public:
   explicit BinaryCrossEntropy(const BinaryCrossEntropyOptions& options)
@@ -180,7 +180,7 @@ struct FocalOptions {
 };
 
 // Lin et al., "Focal Loss for Dense Object Detection", 2017, with a softmax: the cross entropy times (1 - p)^gamma, where p is the
-// probability of the class.
+// predicted probability of the target class.
 class Focal : public Loss {
  public:
   explicit Focal(double gamma) : gamma_(gamma) {}
@@ -207,7 +207,7 @@ class Focal : public Loss {
   double gamma_;
 };
 
-// A loss that is a mean over all differences between outputs and targets.
+// The mean of a function of each difference between outputs and targets.
 class LossOfNumbers : public Loss {
  public:
   using Compute = std::function<torch::Tensor(const torch::Tensor& outputs, const torch::Tensor& targets)>;
@@ -276,7 +276,7 @@ LossRegistry& loss_registry() {
                             [](const auto&) { return make_loss_of_numbers("mse", at::mse_loss); });
     registry.add<NoOptions>("l1", "Mean absolute difference between outputs and targets.",
                             [](const auto&) { return make_loss_of_numbers("l1", at::l1_loss); });
-    registry.add<HuberOptions>("huber", "mse for small differences and l1 for large ones, which reduces the influence of outliers.",
+    registry.add<HuberOptions>("huber", "Like mse for small differences and l1 for large ones, which reduces the influence of outliers.",
                                make_huber);
     return registry;
   }();

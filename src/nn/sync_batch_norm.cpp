@@ -114,7 +114,7 @@ BatchStatistics join(const torch::Tensor& x, const LayerState& layer) {
   TORCH_CHECK(x.numel() > 0 || layer.group->rank() > 0, "the first rank's part of the batch is empty: ", x.sizes());
   const torch::Tensor all = layer.group->all_gather(local_statistics(x, layer.eps));
   const torch::Tensor counts = all.select(1, 2 * num_channels).contiguous();
-  // Two values on this rank are sufficient. Only otherwise the sum over all ranks is needed, whose check requires synchronizing with the
+  // Two values on this rank are sufficient. Otherwise the sum over all ranks is needed, and checking it requires synchronizing with the
   // device.
   if (num_values(x) < 2) check_count(counts.sum().item<double>(), x.sizes(), *layer.group);
   const auto [mean, invstd] = at::batch_norm_gather_stats_with_counts(
@@ -201,7 +201,7 @@ class ConvertedLayers {
     return std::ranges::any_of(layers_, [&](const auto& converted) { return converted.second.module.lock().get() == &layer; });
   }
 
-  // Returns the group of a layer in training; null if it has no group or normalises only its own batch.
+  // Returns the group of the converted layer with this weight or running mean; null if there is none or the layer is in evaluation.
   GroupPtr find(const torch::Tensor& tensor) const {
     const std::shared_lock lock(mutex_);
     const auto found = layers_.find(tensor.unsafeGetTensorImpl());
@@ -221,7 +221,7 @@ class ConvertedLayers {
     std::weak_ptr<const distributed::ProcessGroup> group;
   };
 
-  // Replaces at::batch_norm above autograd. Layers that were not converted use LibTorch's own function.
+  // Replaces at::batch_norm at autograd's dispatch keys. Layers that were not converted use LibTorch's own function.
   ConvertedLayers() {
     for (const auto key : {c10::DispatchKey::AutogradCPU, c10::DispatchKey::AutogradCUDA}) {
       libraries_.emplace_back(torch::Library::IMPL, "aten", key, __FILE__, __LINE__).impl("batch_norm", &batch_norm);

@@ -26,7 +26,7 @@ using namespace std::chrono_literals;
 
 // The interval between two checks of whether the program has ended, once this is expected.
 constexpr auto kCheckInterval = 50ms;
-// How long a program that has stopped reading may take to end, so that the warning can give the reason.
+// How long a program may take to end after it has stopped reading, so that the warning can give the reason, or after a signal.
 constexpr auto kTimeToEnd = 2s;
 // Longer lines of the program's output are logged in pieces.
 constexpr size_t kLongestLine = size_t{64} << 10;

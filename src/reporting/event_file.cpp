@@ -163,8 +163,8 @@ void EventValues::add_histogram(std::string_view tag, const Histogram& histogram
   append_bytes(bytes_, 1, value);
 }
 
-// Writes no record of the experiment. TensorBoard would use the record of one run for all runs, and omit hyperparameters that only others
-// have; without a record it combines the hyperparameters of all runs and finds those that differ.
+// Writes no record of the experiment. TensorBoard would use the record of one run for all runs, and omit hyperparameters that only other
+// runs have; without a record it combines the hyperparameters of all runs and finds those that differ.
 void EventValues::add_session_start(const std::vector<HParam>& hparams, double time) {
   std::string record;
   for (const auto& hparam : hparams) {

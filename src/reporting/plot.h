@@ -24,10 +24,10 @@ struct PlotOptions {
 };
 
 // Joins the points, which must be in ascending order of x, by straight lines. Points that are not finite are skipped and interrupt the
-// curve. Each line ends with a line break; empty if there is no point to draw.
+// curve. Each line ends with a line break. Returns an empty string if there is no point to draw.
 std::string plot(std::span<const PlotPoint> points, const PlotOptions& options);
 
-// The width to use for `stream`: the width of its terminal, at most 79; 79 if it is not a terminal.
+// The width to use for `stream`: the width of its terminal, but at least 20 and at most 79; 79 if it is not a terminal.
 size_t plot_width(std::FILE* stream);
 
 }  // namespace trainer::reporting

@@ -73,7 +73,7 @@ void ProgressBar::write(const std::string& text) const {
 namespace {
 
 constexpr size_t kGap = 2;          // columns between two cells, and before the first one, for the mark of the best epoch
-constexpr size_t kMetricWidth = 7;  // "100.00%", "-1.2e-07"
+constexpr size_t kMetricWidth = 7;  // "100.00%", "1.2e-07"
 constexpr const char* kNone = "-";
 constexpr int kAlways = std::numeric_limits<int>::max();
 

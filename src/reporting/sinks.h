@@ -1,6 +1,6 @@
 #pragma once
-// The sinks that write events. A sink that cannot write its file throws an Error that names the file. Existing files are appended to; only
-// summary.json, evaluation.json and best_evaluation.json are replaced.
+// The sinks that write events. A sink that cannot write its file throws an Error that names the file, except that of make_evaluation().
+// Existing files are appended to; only summary.json, evaluation.json and best_evaluation.json are replaced.
 
 #include <filesystem>
 #include <functional>
@@ -31,7 +31,7 @@ struct ConsoleOptions {
   bool colour = false;         // of the bar and the table
   MetricColumns metrics = {};  // of the table; without validation metrics if nothing is validated
   bool with_ema = false;       // whether the table has columns for the averaged parameters
-  bool is_quiet = false;       // stderr shows only the lines at the end of the run
+  bool is_quiet = false;       // stderr shows only warnings, errors and the lines at the end of the run
   bool is_verbose = false;     // stderr shows the checkpoints with kBar too
   // Returns lines that tell the user what to do next, to be printed after the results at the end of the run.
   std::function<std::vector<std::string>(const EndEvent& event)> what_next = {};
@@ -43,19 +43,19 @@ struct ConsoleOptions {
 // may log during construction or destruction.
 std::unique_ptr<Sink> make_console(Logger& logger, ConsoleOptions options);
 // Writes one JSON object per line, with `event` (start or resume, train, warning, validation, checkpoint, end), `time` (Unix seconds),
-// `epoch` (from 0) and `step`. Values that an event does not have are omitted; values that are not finite are null. `command`, which must
-// outlive the sink, receives each line too; may be null.
+// `epoch` (from 0) and `step`. Values that an event does not have are omitted; values that are not finite are null. `command`, which may
+// be null and must outlive the sink, receives each line too.
 std::unique_ptr<Sink> make_jsonl(const std::filesystem::path& file, EventCommand* command = nullptr);
 // Writes a header and one row per epoch; cells without a value are empty. A new file has `columns`; an existing file keeps the columns of
 // its header.
 std::unique_ptr<Sink> make_csv(const std::filesystem::path& file, const MetricColumns& columns);
-// Writes the final and best metrics, seconds, images per second and the reason for the end; written once, atomically. `class_names`: of
-// each class; empty: the classes have no names.
+// At the end of the run, atomically writes the final and best metrics, the final results of each class, seconds, images per second and the
+// reason for the end. `class_names`: of each class; empty: the classes have no names.
 std::unique_ptr<Sink> make_summary(const std::filesystem::path& file, std::vector<std::string> class_names = {});
 enum class Validations { kAll, kBest };
 // Writes the result (evaluation.h) of the latest validation, or with kBest of the best one so far, for classes, labels or numbers; the file
-// is replaced atomically. It has no confusion matrix if there are more than 200 classes. `output_names`: of each class or number; empty:
-// they have no names. If the file cannot be written, `logger`, which must outlive the sink, receives a warning.
+// is replaced atomically. It has no matrix of confusion or co-occurrence if there are more than 200 classes. `output_names`: of each
+// class or number; empty: they have no names. If the file cannot be written, `logger`, which must outlive the sink, receives a warning.
 std::unique_ptr<Sink> make_evaluation(const std::filesystem::path& file, Validations which, std::vector<std::string> output_names,
                                       Logger& logger);
 
@@ -63,7 +63,7 @@ std::unique_ptr<Sink> make_evaluation(const std::filesystem::path& file, Validat
 struct TensorboardRun {
   std::string config_text = {};                       // the resolved configuration
   std::vector<HParam> hparams = {};                   // the same, flat
-  bool has_new_config = true;                         // whether to write these two values even if the folder has event files
+  bool has_new_config = true;                         // whether to write these two values even if the folder has files
   std::optional<drawing::RgbImage> first_batch = {};  // images of the first training batch
   std::vector<std::string> class_names = {};          // of each class; empty: the classes have no names
 };

@@ -26,7 +26,7 @@ const std::string kConfirmedKey = "failure_detector/confirmed";
 // Each rank sends about three messages to the store per interval; with 1,024 ranks these are 2,500 per second.
 constexpr milliseconds kLongestInterval{200};
 constexpr milliseconds kIntervalPerRank{1};
-// The number of intervals after which a rank without a heartbeat counts as ended, once any rank is known to have ended.
+// The number of intervals after which a rank without a heartbeat counts as ended, once this rank has lost a connection.
 constexpr int kMissedHeartbeats = 4;
 // How long a rank that is ending waits for the others to read the reason.
 constexpr milliseconds kConfirmTimeout{3000};
@@ -39,7 +39,7 @@ milliseconds interval_of(const FailureDetectorOptions& options) {
          kIntervalPerRank * static_cast<int>(options.ranks.size());
 }
 
-// If a rank is stuck, the file that it is using explains why.
+// If a rank is stuck, the file that it is using may be the reason.
 std::string describe_place(Failure::Kind kind, const distributed::ActivityState& state) {
   return kind == Failure::Kind::kStuck ? distributed::describe_with_file(state) : distributed::describe(state);
 }
@@ -139,7 +139,8 @@ void FailureDetector::exchange_until_finished() {
       changed_.wait_for(lock, interval_, [&] { return is_finished_ || (suspected_ && !failure_); });
     }
   } catch (const std::exception&) {
-    // The process that serves the store has exited. Waits for up to one interval, because the launcher may report how it ended.
+    // The store does not answer any more, usually because the process that serves it has exited. The launcher may report how that process
+    // ended, so this thread waits for up to one interval.
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, interval_, [&] { return is_finished_ || suspected_ || failure_; });
     if (is_finished_ || failure_) return;

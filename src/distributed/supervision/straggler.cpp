@@ -21,7 +21,7 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-// Compares the kind of work that `seconds_of` selects between one rank and the others.
+// Compares one rank with the others in the kind of work that `seconds_of` selects.
 Straggler::Work compare(std::span<const OwnSeconds> ranks, size_t rank, const std::function<double(const OwnSeconds&)>& seconds_of) {
   std::vector<double> others;
   for (size_t i = 0; i < ranks.size(); ++i) {

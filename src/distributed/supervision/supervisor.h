@@ -1,6 +1,6 @@
 #pragma once
 // Detects that the run cannot continue, and ends this rank. All events are sent to one thread, which also checks the main thread several
-// times a second and alone decides when to end.
+// times a second and, if necessary, ends the process.
 
 #include <chrono>
 #include <condition_variable>
@@ -25,8 +25,8 @@
 namespace trainer::supervision {
 
 struct SupervisionLimits {
-  // Time between a stop request and the forced end of a process that is starting up or using a file and does not react. A second request
-  // ends it at once.
+  // How long after a stop request a process that does not react is ended, if it is starting up or has been using one file for this long. A
+  // second request, one second or more after the first, ends it at once.
   std::chrono::milliseconds stop{8000};
   // After this time with one file, a warning is logged.
   std::chrono::milliseconds slow_file{20000};
@@ -68,8 +68,8 @@ class StartUpJudge {
   Clock::time_point stopped_at_;
 };
 
-// Calls `error` several times a second on another thread until its destruction, and calls `on_lost` there once with the first text that is
-// not empty. This is needed because a GPU waits forever after its connection breaks, and so does a thread that synchronizes with it.
+// Calls `error` several times a second on another thread. The first text that is not empty ends the calls and is passed to `on_lost` on
+// that thread. This is needed because a GPU waits forever after its connection breaks, and so does a thread that synchronizes with it.
 class ConnectionWatch {
  public:
   ConnectionWatch(std::function<std::string()> error, std::function<void(const std::string&)> on_lost);
@@ -86,7 +86,8 @@ class ConnectionWatch {
   std::thread thread_;
 };
 
-// Exists from the start of a run. It ends the process immediately, because the main thread may be waiting for a rank that never joins.
+// Exists from the start of a run. When the run cannot continue, it ends the process without waiting for the main thread, which may itself
+// be waiting for a rank that never joins.
 class Supervisor {
  public:
   Supervisor(const world::RankEnv& rank_env, std::shared_ptr<Logger> logger, const SupervisionLimits& limits = {});
@@ -142,7 +143,7 @@ class Supervisor {
   std::condition_variable changed_;
   std::deque<Event> events_;
   SupervisionLimits limits_;
-  std::unique_ptr<FailureDetector> detector_;  // set once all ranks have joined, and never reset
+  std::unique_ptr<FailureDetector> detector_;  // set once all ranks have joined, and kept until destruction
   bool is_over_ = false;
 
   std::thread thread_;

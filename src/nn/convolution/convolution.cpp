@@ -90,7 +90,7 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 // More tiles reuse the transformed weights more often; fewer tiles keep the transformed images in the cache.
 int64_t most_tiles_per_block(int64_t num_channels) { return std::clamp<int64_t>(num_channels * 3 / 8, 24, 96) / 12 * 12; }
 
-// Chooses the block size so that all threads have the same number of blocks of about equal size. The kernels process four tiles at once.
+// Chooses the block size, a multiple of four tiles, so that all threads have the same number of blocks of about equal size.
 int64_t balanced_block(int64_t num_tiles, int64_t num_channels) {
   constexpr int64_t kTilesAtOnce = 4;
   num_tiles = std::max<int64_t>(num_tiles, 1);  // for an empty batch
@@ -152,7 +152,7 @@ int64_t block_size(Tile tile, const Shape& shape, int64_t num_tiles) {
   return num_positions(tile) * (plane_size(num_tiles, shape.in_channels) + plane_size(num_tiles, shape.out_channels));
 }
 
-// Each thread sums over its own blocks of tiles. Returns the sums [parts, positions, out, in].
+// Each thread sums over its own blocks of tiles. Returns the sums [parts, positions * out * in].
 template <class S, class T = Computed<S>>
 torch::Tensor sum_by_thread(const S* x, const S* dy, const Shape& shape, Tile tile, const torch::TensorOptions& options) {
   const int64_t block = most_tiles_per_block(shape.in_channels);

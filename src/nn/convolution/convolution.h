@@ -1,5 +1,5 @@
 #pragma once
-// 3×3 convolutions on the CPU: by Winograd's algorithm with stride 1, and LibTorch's with a faster weight gradient with stride 2.
+// 3×3 convolutions on the CPU: by Winograd's algorithm with stride 1, and LibTorch's with a faster weight gradient with a larger stride.
 
 #include <torch/types.h>
 
@@ -24,13 +24,13 @@ torch::Tensor convolve_strided(const torch::Tensor& x, const torch::Tensor& weig
 bool supports(const torch::Tensor& x, const torch::Tensor& weight);
 
 // Returns the tile, at most `largest`, with which convolve() is fastest; nullopt if LibTorch's convolution is faster or convolve() does not
-// support the arguments. Depends only on the size of an image and the numbers of channels, so that the result for an image does not depend
-// on its batch.
+// support the arguments. Does not depend on the number of images, so that the result for an image does not depend on its batch.
 std::optional<Tile> fastest_tile(const torch::Tensor& x, const torch::Tensor& weight, Tile largest);
 
 // at::conv2d(x, weight, bias, /*stride=*/1, /*padding=*/1). `x`: [N, in, H, W]; `weight`: [out, in, 3, 3]; both in any memory format;
 // `bias`: [out], or undefined. The result is channels_last and has the type of x. For bfloat16, the computation is in float32 and the
-// weight is not rounded. The result depends bitwise on the number of threads, but not on their timing.
+// weight is not rounded. The output is bitwise independent of the threads; the weight's gradient depends on their number, but not on their
+// timing.
 torch::Tensor convolve(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, Tile tile);
 
 // The operations after a convolution in evaluation; tensors may be undefined.
@@ -40,7 +40,7 @@ struct Addends {
   bool relu = false;
 };
 
-// Computes the convolution plus the addends, then the ReLU, as one operator without gradients.
+// Computes the convolution plus the addends, then the ReLU if `addends.relu`, as one operator without gradients.
 torch::Tensor convolve_without_gradients(const torch::Tensor& x, const torch::Tensor& weight, const Addends& addends, Tile tile);
 
 }  // namespace trainer::nn::convolution

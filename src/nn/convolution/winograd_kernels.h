@@ -52,9 +52,9 @@ constexpr int64_t row_size(int64_t num_channels) {
   return num_channels >= 256 && num_channels % (4 * kChannels) == 0 ? num_channels + 2 * kChannels : num_channels;
 }
 
-// Transforms the weights for convolve() to [positions][in][out], once per call of the layer; in and out are the channels of `shape`.
-// `weight`: the layer's weight, [out][3][3][in]; if `is_reversed`, [in][3][3][out], and each kernel is rotated by 180 degrees. Computes the
-// input channels [begin, end), which are multiples of kChannels.
+// Transforms the weights for convolve(), once per call of the layer, to [positions][blocks of out][in][channels of the block]; in and out
+// are the channels of `shape`. `weight`: the layer's weight, [out][3][3][in]; if `is_reversed`, [in][3][3][out], and each kernel is rotated
+// by 180 degrees. Computes the input channels [begin, end); both limits are multiples of kChannels.
 template <class T>
 void transform_weights(Tile tile, const Shape& shape, const T* weight, bool is_reversed, T* transformed, int64_t begin, int64_t end);
 

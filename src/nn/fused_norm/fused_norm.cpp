@@ -84,7 +84,8 @@ void normalise_rows(const torch::Tensor& x, const torch::Tensor& residual, const
   });
 }
 
-// Computes the sums [2, C] of dy and of dy * (x - mean) over this rank's part, in float64; writes dy after the ReLU to `masked`.
+// Computes the sums [2, C] of dy and of dy * (x - mean) over this rank's part, in float64. If `masked` is defined, writes dy to it, with
+// 0 where the ReLU's output was 0.
 torch::Tensor gradient_sums(const torch::Tensor& dy, const torch::Tensor& x, const torch::Tensor& y, const torch::Tensor& scale,
                             const torch::Tensor& shift, const torch::Tensor& mean, bool relu, const torch::Tensor& masked) {
   const int64_t num_channels = x.size(1);

@@ -32,8 +32,8 @@ struct ScaleAndShift {
 ScaleAndShift evaluation_scale_and_shift(const Layer& layer);
 
 // Computes the batch normalisation of x [N, C, H, W], plus `residual` if it is defined, then a ReLU if `relu`. Like at::batch_norm, but
-// with sums in float64. Collective in training with a group: one all_gather in forward and one sum in backward. Throws UsageError in
-// training if a channel has fewer than two values in the joined batch.
+// sums of blocks of rows are added in float64. In training with a group: collective, with one all_gather in forward and one sum in
+// backward; throws UsageError if a channel has fewer than two values in the joined batch.
 torch::Tensor normalise(const torch::Tensor& x, const torch::Tensor& residual, const Layer& layer, bool relu);
 
 }  // namespace trainer::nn::fused_norm

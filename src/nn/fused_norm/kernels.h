@@ -19,7 +19,8 @@ struct Operation {
   bool relu = false;
 };
 
-// Computes the mean of each channel, and the sum of squared differences from it. Sums have the precision of float64.
+// Computes the mean of each channel, and the sum of squared differences from it. Adds blocks of rows in Computed<S>, and their sums in
+// float64.
 template <class S>
 void moments(const S* x, int64_t num_rows, int64_t num_channels, double* mean, double* squares);
 
@@ -28,8 +29,8 @@ template <class S>
 void normalise(const Operation<Computed<S>>& operation, const S* x, const S* residual, S* y, int64_t num_rows, int64_t num_channels);
 
 // Computes for each channel the sums of dy and of dy * (x - mean), where dy is replaced by 0 if the ReLU's output was 0. That output is
-// read from `y`, or computed from x if `y` is null, which is only possible without a residual. If `masked` is not null, the masked dy is
-// written to it.
+// read from `y`, or computed from x if `y` is null, which is only possible without a residual. If `masked` is not null, which requires a
+// ReLU and `y`, the masked dy is written to it.
 template <class S>
 void gradient_sums(const Operation<Computed<S>>& operation, const S* dy, const S* x, const S* y, const Computed<S>* mean, S* masked,
                    int64_t num_rows, int64_t num_channels, double* sum_dy, double* sum_dy_x);

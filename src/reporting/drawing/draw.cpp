@@ -132,7 +132,7 @@ std::string encode_png(const RgbImage& image) {
   std::string header;
   append_big_endian(header, static_cast<uint32_t>(image.width));
   append_big_endian(header, static_cast<uint32_t>(image.height));
-  // 8 bits, RGB; the default compression, filters and interlacing.
+  // 8 bits, RGB; the only methods of compression and filtering; no interlacing.
   header += std::string_view("\x08\x02\x00\x00\x00", 5);
   std::string file = "\x89PNG\r\n\x1a\n";
   append_chunk(file, "IHDR", header);
