@@ -114,7 +114,7 @@ void store(const session::NetworkFile& file, bool averaged, const inference::Ope
   checkpoint::save(file.path(), changed);
 }
 
-// Writes to the run directory that the checkpoint belongs to, for `trainer report`.
+// Writes calibration.json to the run directory that the checkpoint belongs to, for `trainer report`.
 void write_for_report(const run::RunDirectory& directory, const session::NetworkFile& file, bool averaged, const std::string& images,
                       reporting::Json json) {
   const auto progress = file.progress();
@@ -132,7 +132,7 @@ struct Result {
   session::DecisionResult decisions;
 };
 
-// The precision and recall of each class for all thresholds of its probability.
+// The precision and recall of each class for up to 50 thresholds of its probability.
 reporting::Json classes_of(const session::Outputs& outputs, const torch::Tensor& probabilities) {
   // The curves of more classes would make a file of many megabytes.
   constexpr int64_t kMostClasses = 200;

@@ -42,7 +42,7 @@ constexpr std::array kCommands = {
     Command{"export", "write the network of a checkpoint for other programs", &export_model},
     Command{"verify-export", "compare an exported file with its checkpoint on real images", &verify_export},
     Command{"verify-resume", "check that a resumed run equals an uninterrupted one, bit for bit", &verify_resume},
-    Command{"lr-find", "find a learning rate: train with an increasing learning rate, and show where the loss falls fastest", &lr_find},
+    Command{"lr-find", "find a learning rate: train while it increases, and suggest one from the curve of the loss", &lr_find},
     Command{"report", "write a page with the curves and results of runs, or serve it", &report},
     Command{"runs", "list the runs of a folder with their state and their best result", &cli::runs},
     Command{"compare", "show how runs differ: configuration, environment, result", &cli::compare},

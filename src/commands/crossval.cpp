@@ -104,7 +104,7 @@ std::vector<std::string> overrides_of(const CrossvalArguments& arguments, int64_
   auto overrides = arguments.overrides;
   overrides.push_back(fmt::format("dataset.split.folds={}", arguments.num_folds));
   overrides.push_back(fmt::format("dataset.split.fold={}", fold));
-  // The file may set this key, which would hold out further images.
+  // The file may set this key, which cannot be given together with dataset.split.
   overrides.emplace_back("dataset.validation_split=0");
   return overrides;
 }

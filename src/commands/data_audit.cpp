@@ -126,7 +126,8 @@ AuditedPicture examine(const data::Sample& sample, const data::ImageView& image,
 
 double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-// Keeps the most similar earlier image of each image, separately for each kind; Audit uses the part of the earlier image as its kind.
+// Keeps the most similar earlier image of each image, separately for each kind; Audit uses the part of the earlier image as its kind, or 0
+// for label conflicts.
 class BestMatches {
  public:
   // `kind` must be below 4.

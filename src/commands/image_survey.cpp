@@ -32,8 +32,9 @@ struct Unreadable {
 // Makes the function of one thread, which gets samples and their positions in the list of indices.
 using MakeReader = std::function<std::function<void(const data::Sample&, size_t position)>()>;
 
-// Reads the samples on one thread per CPU thread, each with a function of its own, made by `make_reader`. Returns the unreadable ones, for
-// which Dataset::read() or that function throws a std::runtime_error that is not an Error. Other exceptions are rethrown.
+// Reads the samples on one thread per CPU thread, each with a function of its own, made by `make_reader`. Returns the number of unreadable
+// samples, for which Dataset::read() or that function throws a std::runtime_error that is not an Error, and the first of them. Other
+// exceptions are rethrown.
 Unreadable read_samples(const data::Dataset& dataset, const std::vector<int64_t>& indices, const std::string& what, Logger& logger,
                         const MakeReader& make_reader) {
   std::atomic<size_t> next = 0;

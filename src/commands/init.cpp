@@ -282,7 +282,7 @@ constexpr const char* kBeginning =
     "# An experiment file to start from, written by `trainer init`. `trainer config reference` describes all keys, and each can be\n"
     "# set on the command line too: training.epochs=5\n";
 
-// With more classes, the images of each class are not listed.
+// With more classes, their numbers of images are not listed. Of the numbers of a regression, only this many are listed.
 constexpr size_t kMostListed = 20;
 // With fewer images, no image is dropped at the end of an epoch, and a fifth instead of a tenth is held out for validation.
 constexpr int64_t kFewImages = 2000;
@@ -419,7 +419,7 @@ Schedule choose_schedule(int64_t num_train, int64_t size, bool has_weights) {
   constexpr int64_t kImagesOfTraining = 600'000;
   const int64_t usual_batch = has_weights ? 32 : size <= 64 ? 128 : 64;
   Schedule schedule;
-  // At least eight steps in an epoch.
+  // At least eight steps in an epoch, if there are 16 images or more.
   schedule.batch_size = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::clamp<int64_t>(num_train / 8, 2, usual_batch))));
   if (has_weights) {
     schedule.epochs = std::clamp<int64_t>((kImagesOfTraining / 10 / num_train + 4) / 5 * 5, 10, 30);
@@ -475,7 +475,7 @@ std::string describe_dataset(const DatasetFacts& facts, const ImagePreparation& 
         facts.num_unreadable, facts.num_read);
   }
   auto std = pixels.std;
-  // The values of such images may all be small: a camera may use only few of 16 bits, and float pixels have any range.
+  // Float pixels may all be small, because a camera may use only few of 16 bits, and the values of other images have any range.
   const bool is_exact = facts.info.decoding.has_float_pixels();
   // If all images have the same single colour, the standard deviation is 0, and normalize could not divide by it.
   for (double& value : std) value = value < (is_exact ? 1e-12 : 0.00005) ? 1 : value;

@@ -32,7 +32,7 @@ struct ImagePreparation {
 };
 ImagePreparation choose_preparation(const DatasetFacts& facts);
 
-// Whether the file for that data set begins with published weights; if so, the statistics of its pixels are not needed.
+// Whether the network in the file for that data set begins with published weights; if so, the statistics of the pixels are not needed.
 bool begins_with_weights(const DatasetFacts& facts, const ImagePreparation& preparation);
 // A file for that data set.
 std::string starting_file(const DatasetFacts& facts, const ImagePreparation& preparation, const PixelStatistics& pixels);

@@ -1,5 +1,5 @@
-// The functions that the library exports to the program: the entry point with which the executable calls the commands
-// (cli/training_library.h), and trainer/trainer.h.
+// The entry points of the library: trainer_run_command(), with which the executable calls the commands (cli/training_library.h), and main()
+// of trainer/trainer.h, for other programs.
 
 #include "base/signal.h"
 #include "cli/output.h"

@@ -180,7 +180,7 @@ FirstBatch read(const config::Experiment& experiment, const data::Dataset& datas
       pipeline.write(sample, seeds, which, memory, batch.images[i].data_ptr<float>());
       if (data::refusal_of_label(sample.target, dataset.info()).empty()) batch.targets[i] = sample.target.label;
     } catch (const std::exception&) {
-      // The image stays grey, without an error, because training reports the sample or skips it.
+      // The image stays blank, without an error, because training reports the sample or skips it.
     }
   }
   return batch;

@@ -41,10 +41,11 @@ data::RgbImage draw_sample_grid(const config::Experiment& experiment, const data
 // Images of the first batch that this rank trains on, in rows and columns, as the network receives them: transformed, and mixed by
 // dataset.batch_transforms, but with the normalisation undone so that they have colours. Each has the name of its class, a mixed one the
 // names with the largest fractions. To be called before training, only on a rank that reads the data. nullopt: the samples are not images.
-// A sample that cannot be read is a grey box.
+// A sample that cannot be read is a blank box.
 std::optional<drawing::RgbImage> draw_first_batch(const config::Experiment& experiment, engine::Parts& parts);
 
-// A JPEG picture of a sample as it is stored, made smaller if an edge is longer: "data:image/jpeg;base64,…". Throws like decode_image().
+// A JPEG picture of a sample as it is stored, made smaller if an edge is longer than `longest_edge`: "data:image/jpeg;base64,…". Throws
+// like decode_image().
 std::string to_data_url(const data::Sample& sample, const data::ImageDecoding& decoding, int longest_edge);
 
 // Throws UsageError if `output`, the value of `option`, is the file of a sample, because it would be overwritten.

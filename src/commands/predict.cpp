@@ -108,7 +108,7 @@ PredictArguments parse_predict_arguments(const std::vector<std::string>& args) {
   return arguments;
 }
 
-// The files of all paths, in order. A folder without images is added to `problems`.
+// The files of all paths, in order. Adds a text to `problems` for a folder that cannot be listed or has no images.
 std::vector<std::string> find_files(const PredictArguments& arguments, data::ImageMode mode, std::vector<std::string>& problems) {
   std::vector<std::string> files;
   for (const auto& path : arguments.paths) {

@@ -37,7 +37,7 @@ config::Experiment load_experiment(const std::filesystem::path& folder, const en
   // The parameters are read from the folder of the step.
   experiment.model.init_from.clear();
   experiment.model.weights.clear();
-  // Cached features were computed with other parameters.
+  // Features would be computed before the parameters of the step are read.
   experiment.training.cache_features = false;
   if (record.loss_scale) experiment.amp.scaler.init_scale = *record.loss_scale;
   return experiment;

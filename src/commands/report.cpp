@@ -31,7 +31,7 @@ struct ReportArguments {
   int port = 0;
 };
 
-// Reads the runs whenever the page requests them, but the pictures of their evaluations only once.
+// Reads the runs whenever the page requests them, but the pictures of an evaluation only once.
 class Runs {
  public:
   explicit Runs(const ReportArguments& arguments) : arguments_(arguments) {}

@@ -1,6 +1,6 @@
 #pragma once
-// The lines that the console prints at the end of a run, after its results (where its files are, and what to do next); and what TensorBoard
-// shows in addition to the events.
+// The lines that the console prints at the end of a run, after its results (where its files are, and what to do next); the other receivers
+// of its events; what TensorBoard shows in addition to the events; and the protection of its files from the outputs of other commands.
 
 #include <filesystem>
 #include <memory>
@@ -26,7 +26,7 @@ struct RunCommandLine {
   world::RankEnv rank_env;
 };
 
-// The command that continues the run; "the same command" if it was not started by `trainer launch` on one host.
+// The command that continues the run; "the same command" for several ranks that were not started by `trainer launch` on one host.
 std::string continuing_command(const RunCommandLine& start, const run::RunDirectory& directory);
 
 // At most three lines; none after a failure, whose message contains advice.
@@ -35,7 +35,7 @@ std::vector<std::string> lines_after_run(const reporting::EndEvent& event, const
 // `word`, quoted for a shell if it has other characters than letters, digits and those of usual paths.
 std::string quoted(const std::string& word);
 
-// The shell command that trains this experiment on `world_size` ranks of a host, with further overrides.
+// The shell command that trains this experiment on `world_size` ranks of a host, with further arguments.
 std::string training_command(const config::ExperimentSource& source, int world_size, const std::vector<std::string>& more = {});
 
 // The receivers of a run's events besides the console: its files, and the program of logging.command.

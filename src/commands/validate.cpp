@@ -76,7 +76,7 @@ void print_layers(const inspection::Inspection& inspection) {
   print_table(rows, {false, false, false, true, true, false});
   print(
       "  FLOPs of the forward pass of one sample: two for each multiply-accumulate of\n"
-      "  convolutions and linear layers, none for other layers.\n");
+      "  convolutions, linear layers and attention, none for other layers.\n");
 }
 
 std::string describe_batches(const std::vector<inspection::BatchRun>& runs) {

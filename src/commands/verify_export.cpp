@@ -155,7 +155,7 @@ Images images_of_split(engine::Samples samples) {
 // Resizes images to the size that the checkpoint's first transform gives them, but with another method.
 class Resizer {
  public:
-  // `way`: the value of --preprocess. Throws UsageError if the first transform does not resize.
+  // `way`: the value of --preprocess. Throws UsageError if the first transform is not `resize`.
   Resizer(std::string way, const inference::ImageFileInput& input) : way_(std::move(way)) {
     if (way_ == "none") return;
     if (!input.transforms.empty()) {
@@ -195,7 +195,7 @@ class Resizer {
 // Computes the answers of the checkpoint's network and of the exported one for an image.
 class Comparison {
  public:
-  // Throws UsageError if the file takes another kind of input than the checkpoint's network.
+  // Throws UsageError if the checkpoint's network takes images of more than 8 bits per channel, or the file an input of another shape.
   Comparison(inference::Predictor& predictor, exported::ExportedNetwork& network, std::string file, std::string checkpoint)
       : predictor_(predictor), network_(network), file_(std::move(file)), checkpoint_(std::move(checkpoint)) {
     const auto& decoding = predictor_.reader().decoding();

@@ -36,7 +36,7 @@ class ExportedNetwork {
   virtual const std::string& checkpoint_sha256() const = 0;
   // The library that runs the network: "ONNX Runtime 1.20.1".
   virtual std::string engine() const = 0;
-  // `input`: contiguous, on the CPU. Returns [batch, outputs] in a floating-point type, on the CPU. Throws Error with the file.
+  // `input`: contiguous, on the CPU. Returns [batch, outputs] in a floating-point type, on the CPU. Throws Error that names the file.
   virtual torch::Tensor run(const torch::Tensor& input) = 0;
 };
 

@@ -10,7 +10,8 @@
 
 namespace trainer::exported {
 
-// Resizes like Pillow resizes 8-bit images: first the rows, then the columns, both rounded to integers.
+// Resizes like Pillow resizes 8-bit images: along one axis, then along the other, with rounding to integers after each. The sizes determine
+// which axis comes first.
 struct ResizeStep {
   enum class Fit {
     kExact,
@@ -57,8 +58,8 @@ struct Preprocessing {
   std::vector<float> std = {};
 };
 
-// `transforms`: for images of any size, which `info` describes; the last `num_given` of them are dataset.validation_transforms. Throws
-// UsageError with the first transform that is random or not supported.
+// `transforms` and `info`: from inference::input_of_image_files(); the last `num_given` transforms are dataset.validation_transforms.
+// Throws UsageError that names the first transform that is random or not supported.
 Preprocessing read_preprocessing(const std::vector<ComponentConfig>& transforms, size_t num_given, const data::DatasetInfo& info);
 
 }  // namespace trainer::exported

@@ -1,4 +1,4 @@
-// The results of each class.
+// The results of evaluations, cross-validations and `trainer calibrate`.
 "use strict";
 
 const MANY_CLASSES = 50;
@@ -229,7 +229,7 @@ function precisionRecallPanel(calibration) {
     const picture = squareDiagram(`Precision over recall of ${one.name}; the table has the values`);
     picture.append(drawn("polyline", { class: "curve", points: one.points.map((point) => `${across(point.recall)},${up(point.precision)}`).join(" ") }));
     for (const point of one.points) {
-      const words = `At least ${formatPercent(point.threshold)} probable: ${formatPercent(point.recall)} of the class are found, ${formatPercent(point.precision)} of these are correct`;
+      const words = `Threshold ${formatPercent(point.threshold)}: recall ${formatPercent(point.recall)}, precision ${formatPercent(point.precision)}`;
       picture.append(drawn("circle", { cx: across(point.recall), cy: up(point.precision), r: 2.5 }, drawn("title", {}, words)));
     }
     const rows = one.points.map((point) => [formatPercent(point.threshold), formatPercent(point.recall), formatPercent(point.precision)]);

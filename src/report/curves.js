@@ -10,7 +10,7 @@ const DIAGNOSTICS = new Set(["lr", "images_per_second", "data_wait", "queue_dept
 const SPIKE = 20;
 const POWERS_OF_TWO = Array.from({ length: 50 }, (_, exponent) => 2 ** exponent);
 
-// Like TensorBoard's smoothing: an exponential moving average without bias towards its first value.
+// Like TensorBoard's smoothing: an exponential moving average, corrected for its start at 0.
 function smoothed(values, weight) {
   let average = 0, num = 0;
   return values.map((value) => {
@@ -21,7 +21,7 @@ function smoothed(values, weight) {
   });
 }
 
-// The curves of a chart: {run, label, steps, values, kind}.
+// The curves of a chart: {run, index, label, kind, steps, values}.
 function curvesOf(metric) {
   const curves = [];
   data.runs.forEach((run, index) => {
@@ -45,7 +45,7 @@ function metricNames() {
   return [...names].sort((one, other) => rank(one) - rank(other) || one.localeCompare(other));
 }
 
-// Ticks of a logarithmic axis: decades, or, if there are few decades, also numbers between them.
+// Ticks of a logarithmic axis: powers of ten or, over at most three decades, up to five rounded numbers at about equal distances.
 function logSplits(plot, axis, min, max) {
   const decades = Math.log10(max / min);
   if (decades > 3) {
@@ -182,7 +182,7 @@ class Chart {
     }, this.table(), this.plotBox);
   }
 
-  // Makes each name of the legend control both of its columns, and usable by keyboard.
+  // Hides the legend's rows of the measured values; each other row stands for both columns of its curve, and is usable by keyboard.
   arrangeLegend(plot) {
     plot.root.querySelectorAll(".u-series").forEach((row, column) => {
       if (column === 0) return;

@@ -21,7 +21,7 @@ struct LiveContent {
 // without end does not delay others and is disconnected.
 class LiveServer {
  public:
-  // `port` 0: a free one. Throws UsageError if the port is taken.
+  // `port` 0: a free one. Throws UsageError if the port is taken or may not be used.
   LiveServer(int port, LiveContent content);
   ~LiveServer();
   LiveServer(const LiveServer&) = delete;
@@ -30,7 +30,7 @@ class LiveServer {
   int port() const { return port_; }
   // "/TOKEN/"
   const std::string& path() const { return path_; }
-  // Answers requests on the calling thread until `should_stop` returns true; it is called several times per second.
+  // Answers requests on the calling thread until `should_stop`, which is called several times per second, returns true.
   void serve(const std::function<bool()>& should_stop);
 
  private:

@@ -154,7 +154,7 @@ constexpr size_t kMostNumbers = 50;
 
 using Matrix = std::vector<std::vector<int64_t>>;
 
-// Empty if it is not a square matrix of counts.
+// Returns an empty matrix if `rows` is not a square matrix of integers.
 Matrix read_matrix(const Json& rows) {
   Matrix matrix;
   if (!rows.is_array()) return matrix;

@@ -196,7 +196,8 @@ std::vector<std::filesystem::path> RunDirectory::named_files() const {
   return files;
 }
 
-// Called before the lock is taken, because taking it writes into the folder. Throws UsageError if the folder was not made by a run.
+// Called before the lock is taken, because taking it writes into the folder. Throws UsageError if the folder contains files with the names
+// of a run's files that no run has written.
 void RunDirectory::claim() const {
   std::error_code unknown;
   auto present = existing(named_files());

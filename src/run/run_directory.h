@@ -21,13 +21,13 @@ bool is_file_of_run(const std::filesystem::path& file);
 class RunDirectory {
  public:
   // Creates the folder if needed and takes its lock, which is held until the object is destroyed or the process ends. Throws UsageError
-  // when another process holds the lock (with the process, its host and its start time), and when the folder was not made by a run but
-  // contains files with the names of a run's files. Throws Error when the folder cannot be written or such a file is a symbolic link, which
-  // could lead anywhere.
+  // when another process holds the lock (with the process, its host and the time at which it took the lock), and when the folder contains
+  // files with the names of a run's files that no run has written. Throws Error when the folder cannot be written or such a file is a
+  // symbolic link, which could lead anywhere.
   explicit RunDirectory(const std::filesystem::path& path);
   ~RunDirectory();
-  // Removes the folders that the constructor made, if the run directory contains only its lock, list and logs. The object must not be used
-  // afterwards.
+  // If the constructor made the run directory: removes its logs, and also the folders that the constructor made if they contain only the
+  // lock and the list. The object must not be used afterwards.
   void discard();
   RunDirectory(const RunDirectory&) = delete;
   RunDirectory& operator=(const RunDirectory&) = delete;
@@ -54,7 +54,7 @@ class RunDirectory {
   std::filesystem::path profile_file() const { return path_ / "profile.json"; }
   // Contains a folder for each saved step whose loss or gradients were not finite.
   std::filesystem::path non_finite_folder() const { return path_ / "non_finite"; }
-  // The result of the latest validation, if the task has classes.
+  // The result of the latest validation, if the task has classes or numbers.
   std::filesystem::path evaluation_file() const { return path_ / "evaluation.json"; }
   // The result of the best validation, whose checkpoint is best.pt.
   std::filesystem::path best_evaluation_file() const { return path_ / "best_evaluation.json"; }
@@ -77,7 +77,7 @@ class RunDirectory {
   std::map<std::string, uint64_t> event_files() const;
   // Truncates these files to the sizes in `event_files`, the result of an earlier event_files(); removes those that it does not contain.
   void truncate_event_files(const std::map<std::string, uint64_t>& event_files) const;
-  // Removes the results of validations after this step, and those that cannot be read.
+  // Removes the results of validations and of `trainer calibrate` after this step, and those that cannot be read.
   void remove_later_evaluations(int64_t step) const;
 
  private:

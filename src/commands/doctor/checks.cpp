@@ -25,7 +25,7 @@ constexpr seconds kMeasurementLimit{60};
 constexpr seconds kDriverLimit{60};
 constexpr seconds kShort{10};
 
-// Empty if there is no result within the limit; the call then continues in its thread.
+// Returns nothing if there is no result within the limit; the call then continues in its thread.
 template <class Function>
 auto within(std::chrono::milliseconds limit, Function call) -> std::optional<decltype(call())> {
   std::packaged_task<decltype(call())()> task(std::move(call));

@@ -23,14 +23,14 @@ struct Check {
   std::chrono::milliseconds limit;
   std::vector<Finding> (*run)(const Subject& subject);
 };
-// In the order of the output. The first one finds the GPUs, and its findings are about the driver.
+// In the order of the output.
 std::span<const Check> all_checks();
 
 // The findings of `check`, or a finding that there was no result within its limit; its thread then continues with a copy of the subject,
 // and the process should end without waiting for it. An exception becomes a failed finding.
 std::vector<Finding> run(const Check& check, const Subject& subject);
 
-// The driver and the GPUs, which the other checks use; to be called first. A driver that does not respond is reported in Gpus::refusal.
+// The driver and the GPUs, for Subject::gpus; to be called before the checks. A driver that does not respond is reported in Gpus::refusal.
 Gpus find_gpus();
 
 }  // namespace trainer::doctor

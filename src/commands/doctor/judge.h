@@ -83,7 +83,7 @@ struct Gpus {
 Finding judge_driver(const Gpus& gpus);
 // One finding for each GPU.
 std::vector<Finding> judge_gpus(const Gpus& gpus);
-// Empty with fewer than two GPUs.
+// No findings with fewer than two GPUs.
 std::vector<Finding> judge_links(const Gpus& gpus);
 
 // The network interfaces of a host, and the measurements (measure.h).

@@ -209,7 +209,7 @@ Network read_network() {
   }
   network.chosen_interface = environment("GLOO_SOCKET_IFNAME").value_or("");
   network.master_addr = environment("MASTER_ADDR").value_or("");
-  // An address that is reserved for documentation: every host reaches it by its default route.
+  // An address that is reserved for documentation, so its route is the default route of any host.
   constexpr const char* kOtherNetwork = "192.0.2.1";
   network.source = distributed::address_towards(network.master_addr.empty() ? kOtherNetwork : network.master_addr);
   return network;

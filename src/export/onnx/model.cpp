@@ -87,7 +87,7 @@ std::string to_message(const Branch& branch) {
 }  // namespace
 
 std::string to_file(const Model& model) {
-  constexpr int64_t kVersionOfFormat = 8;  // the version that introduced kOperatorSet
+  constexpr int64_t kVersionOfFormat = 8;  // of ONNX 1.12, which introduced kOperatorSet
   constexpr uint64_t kMostBytes = uint64_t{1} << 31;
   std::string graph, operators, out;
   for (const auto& node : model.nodes) append_bytes(graph, 1, to_message(node));

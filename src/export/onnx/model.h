@@ -15,7 +15,7 @@ inline constexpr int64_t kOperatorSet = 17;
 
 enum class ElementType : int64_t { kFloat = 1, kUint8 = 2, kInt64 = 7, kFloat16 = 10, kFloat64 = 11 };  // ONNX's numbers
 
-// A constant: a parameter of the network or an argument of an operator.
+// A constant: a parameter or buffer of the network, or an argument of an operator.
 struct Tensor {
   std::string name;
   std::vector<int64_t> shape;

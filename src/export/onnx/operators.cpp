@@ -43,7 +43,7 @@ class Arguments {
   }
   bool is_tensor(size_t index) const { return node_.input(index)->type()->isSubtypeOf(*c10::TensorType::get()); }
   std::string text(size_t index) const { return constant(index).toStringRef(); }
-  // Returns at least `size` elements; a single element is repeated.
+  // The elements of a list; a single element is repeated to get `size` elements.
   Ints integers(size_t index, size_t size = 0) const {
     Ints result;
     for (const auto* element : node_.input(index)->node()->inputs()) result.push_back(torch::jit::toIValue(element).value().toInt());

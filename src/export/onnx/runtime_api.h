@@ -1,7 +1,7 @@
 #pragma once
-// The functions of ONNX Runtime's C interface that runtime.cpp calls. Debian 12 and the Python package contain the library without its
-// header. The interface is a table to which each version appends functions, so the positions of these functions, which all versions since
-// 1.2 have, never change (include/onnxruntime/core/session/onnxruntime_c_api.h of microsoft/onnxruntime).
+// The functions of ONNX Runtime's C interface that runtime.cpp calls. Debian 12 has no package of the library, and the Python package
+// contains it without its header. The interface is a table to which each version appends functions, so the positions of these functions,
+// which all versions since 1.2 have, never change (include/onnxruntime/core/session/onnxruntime_c_api.h of microsoft/onnxruntime).
 
 #include <cstddef>
 #include <cstdint>
@@ -86,7 +86,7 @@ struct Functions {
 static_assert(offsetof(Functions, create_tensor_with_data) == 49 * sizeof(Unused));
 static_assert(offsetof(Functions, release_model_metadata) == 118 * sizeof(Unused));
 
-// The result of OrtGetApiBase, the library's only exported function.
+// The result of OrtGetApiBase, which the library exports.
 struct Base {
   const Functions* (*get_functions)(uint32_t version);
   const char* (*get_version)();

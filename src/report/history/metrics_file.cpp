@@ -41,14 +41,14 @@ std::string with_null_for_not_finite(std::string_view line) {
   return result;
 }
 
-// A discarded value if the line is not a JSON object. Throws like parse_json().
+// Returns a discarded value if the line is not a JSON object. Throws like parse_json().
 Json parse_line(std::string_view line, const std::filesystem::path& file) {
   auto event = parse_json(line, file);
   if (event.is_discarded()) event = Json::parse(with_null_for_not_finite(line), nullptr, /*allow_exceptions=*/false);
   return event.is_object() ? event : Json(Json::value_t::discarded);
 }
 
-// The time of a training event in the format in which runs write it; empty for other lines.
+// The time of a training event, if the line has the form in which runs write it; not set for other lines.
 std::optional<double> time_of_train(std::string_view line) {
   constexpr std::string_view kPrefix = R"({"event":"train","time":)";
   if (!line.starts_with(kPrefix)) return std::nullopt;
@@ -82,7 +82,8 @@ class MetricsReader {
 
  private:
   void read_line(std::string_view line) {
-    // An overview needs the last training event of a session, and only the times of the earlier ones, which are therefore not parsed.
+    // An overview needs only the latest training event before an event of another kind, and the times of the earlier ones, which are
+    // therefore not parsed.
     if (const auto time = detail_ == Detail::kOverview ? time_of_train(line) : std::nullopt) {
       pending_ = line;
       advance_to(*time);

@@ -12,7 +12,8 @@
 namespace trainer::history {
 
 // Adds the content of the file to `run`. The state is the one with which the run ended, or kFailed if there is no end. With
-// Detail::kOverview only the latest training event of a session is used, and the times of the others. A missing file changes nothing.
+// Detail::kOverview, only the latest training event before each event of another kind is used, and the times of the others. A missing file
+// changes nothing.
 void read_metrics_file(const std::filesystem::path& file, Detail detail, RunRecord& run);
 
 // The functions below read JSON of a run directory, to which other programs may have written: values may be missing or have another type.

@@ -28,7 +28,7 @@ std::string read_if_there(const std::filesystem::path& file) {
   return std::filesystem::exists(file, missing) ? read_file(file) : "";
 }
 
-// Null if the file does not exist or is damaged. Throws like parse_json().
+// Returns null if the file does not exist or is damaged. Throws like parse_json().
 Json read_json(const std::filesystem::path& file) {
   auto value = parse_json(read_if_there(file), file);
   return value.is_discarded() ? Json() : value;

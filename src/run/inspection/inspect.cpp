@@ -30,7 +30,7 @@ namespace {
 // Stands for an unknown number of samples when only the batch sizes of a plan are needed; more than any batch has.
 constexpr int64_t kManySamples = int64_t{1} << 40;
 
-// A data set whose files are missing but whose numbers of samples are known.
+// A data set that is not opened, because its numbers of samples are known without files (data::DatasetFactory::sizes).
 class DescribedDataset : public data::Dataset {
  public:
   DescribedDataset(data::DatasetInfo info, int64_t size) : info_(std::move(info)), size_(size) {}
@@ -84,7 +84,7 @@ class Inspector {
     }
   }
 
-  // Assumes a number of classes if the data set does not define it.
+  // Assumes a number of classes if that of the data set is unknown.
   void assume_classes(config::Experiment& experiment) {
     const auto dataset = datasets::dataset_registry().make(experiment.dataset.component);
     auto& model = dynamic_cast<models::ModelOptions&>(*experiment.model.component.options);
@@ -94,14 +94,14 @@ class Inspector {
         fmt::format("{} classes are assumed, because their number is unknown: {}", model.num_outputs(), dataset.missing));
   }
 
-  // Empty if the files that determine the sizes are missing; adds a note in this case.
+  // Returns no sizes, and adds a note, if the files that determine them are missing, or if they cannot be used and the model is not valid.
   std::optional<Sizes> find_sizes(const config::Experiment& experiment, bool has_model) {
     const auto dataset = datasets::dataset_registry().make(experiment.dataset.component);
     try {
       return read_sizes(experiment, dataset, has_model);
     } catch (const DataError& error) {
-      // Files that exist but cannot be used are a problem. Without a valid model, the error may only be that its outputs do not fit the
-      // classes.
+      // Files that exist but cannot be used are a problem. Without a valid model, however, the error may only say that the model's outputs
+      // do not fit the classes.
       const bool is_there = !dataset.sizes && dataset.missing.empty();
       if (is_there && has_model) throw;
       result_.notes.push_back(fmt::format("steps, learning rates and the samples of each rank are unknown: {}", error.what()));

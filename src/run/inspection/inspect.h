@@ -1,5 +1,6 @@
 #pragma once
-// Examines a run before it starts, without its data and without a GPU, and makes the table of its layers.
+// Examines a run before it starts, for which neither its data nor a GPU is needed, and makes the tables of its layers and of a profile's
+// operations.
 
 #include <cstdint>
 #include <optional>
@@ -33,8 +34,8 @@ struct LayerTable {
 };
 
 // Applies `model` to `sample` [1, …] in eval mode, and leaves it in train mode. The rows are the layers of src/nn. FLOPs are those of the
-// forward pass, counted as by torch.utils.flop_counter: two for each multiply-accumulate of a convolution or linear layer; other layers,
-// biases and activations count as 0.
+// forward pass, counted as by torch.utils.flop_counter: two for each multiply-accumulate of a convolution, a linear layer or attention;
+// other layers, biases and activations count as 0.
 LayerTable make_layer_table(models::Model& model, const torch::Tensor& sample);
 
 // The costs of operations, from the events of a profile.
@@ -61,7 +62,7 @@ struct OperationCost {
 // key_averages(). All steps ("ProfilerStep#7") form one entry, kOutside.
 std::vector<OperationCost> sum_costs(std::vector<ProfiledEvent> events);
 
-// The time of the steps outside of operations: waiting for data, for other ranks and for the backward pass of a GPU, and code that the
+// The time of the steps outside of operations: waiting for data, for other ranks and for the backward pass on a GPU, and code that the
 // profiler does not record.
 inline constexpr const char* kOutside = "(outside of operations)";
 // The prefix of the names of steps, as in torch.profiler.
@@ -105,7 +106,7 @@ struct LrPoint {
 };
 
 struct Inspection {
-  std::vector<std::string> problems;  // the errors that training would report, as far as they can be found without the data
+  std::vector<std::string> problems;  // the errors that training would report, as far as they can be found beforehand
   std::vector<std::string> warnings;
   std::vector<std::string> notes;  // what was skipped or assumed, and why
   // This member and those below are valid only if there are no problems; those that need missing data are empty.
@@ -118,7 +119,7 @@ struct Inspection {
   std::optional<RankPlan> ranks;
   std::vector<LrPoint> lr_curve;  // at most `num_lr_points` of inspect()
   std::optional<StepTime> step_time;
-  std::optional<double> step_seconds;  // for global_batch_size samples on all available cores, without loading; not for a GPU
+  std::optional<double> step_seconds;  // for global_batch_size samples on all available cores, without loading; not set for a GPU
   std::optional<MemoryEstimate> memory;
   bool memory_is_of_gpu = false;
 };

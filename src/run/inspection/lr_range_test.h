@@ -36,15 +36,15 @@ class LrRangeTest {
   // The learning rates that advice() finds in the curve.
   struct Advice {
     double least = 0;  // the learning rate with the smallest smoothed loss
-    // The first learning rate, from the middle of the fall to `least` on, at which the mean of three losses is above the smoothed loss
-    // before the fall; if there is none, but the loss has diverged: the last learning rate.
+    // The first learning rate after the middle of the fall to `least` at which the mean of this and the next two losses is above the
+    // smoothed loss from which the fall began; if there is none, but the loss has diverged: the last learning rate.
     std::optional<double> rise;
     // For sgd and sam a third of `rise`; for other optimizers, whose steps do not grow with the gradient, a tenth of `least` (fastai's
     // advice for Adam). Empty without a rise, or if `least` and `rise` differ by more than a factor of 10.
     std::optional<double> suggestion(bool is_sgd) const;
   };
   // As in fastai, the search for the fall skips the first tenth of the points (at least 10), whose average is over few losses, and the last
-  // 5, which may diverge. Empty before the test is done, and if the fall of the loss can be explained by noise.
+  // 5, which may diverge. Not set before the test is done, with too few points, and if the fall of the loss can be explained by noise.
   std::optional<Advice> advice() const;
 
  private:

@@ -14,15 +14,15 @@
 namespace trainer::inspection {
 namespace {
 
-// The most FLOPs of the forward and backward pass of a measured step, which then takes a fraction of a second.
+// The most FLOPs of the forward and backward pass of a measured step with more than three samples, which takes a fraction of a second.
 constexpr int64_t kMostFlops = 4'000'000'000;
 constexpr int64_t kLargestBatch = 16;
 // The timed step takes about a second at most, but has enough samples for each to take about as long as in a whole batch.
 constexpr int64_t kTimedFlops = 20'000'000'000;
 constexpr int64_t kFewestTimed = 4;
 constexpr int kTimedSteps = 2;
-// The same as in distributed/data_parallel.cpp: if the gradients of all ranks together have at most this many bytes, they are reduced in
-// one piece.
+// The same as in distributed/data_parallel.cpp: if the gradients of all ranks together have at most this many bytes, they are summed after
+// the backward pass.
 constexpr int64_t kSmallExchangeBytes = int64_t{4} * 1024 * 1024;
 
 template <class Tensors>
@@ -88,7 +88,7 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 
 namespace {
 
-// A summary in which all classes are equally frequent, or targets are not scaled.
+// A summary with equally frequent classes or, for a regression, with targets of mean 0 and standard deviation 1.
 data::TargetSummary assumed_summary(const data::DatasetInfo& info) {
   const auto count = static_cast<size_t>(info.num_outputs());
   data::TargetSummary summary{.num_samples = info.num_outputs()};

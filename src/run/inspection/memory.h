@@ -1,6 +1,6 @@
 #pragma once
 // Estimates the memory that a rank needs in training, and the time of a step on the CPU, from a few steps on small batches of random
-// numbers. docs/performance.md explains what is counted and compares the estimate with measured runs.
+// numbers. docs/performance.md explains what is counted; docs/results.md compares the estimate with measured runs.
 
 #include <c10/util/ThreadLocalDebugInfo.h>
 
@@ -82,10 +82,10 @@ struct MemorySetup {
 // The allocations of training steps and of validation batches, and the time of a step.
 class MeasuredMemory {
  public:
-  // Runs forward, backward and optimizer on batches of random numbers, which changes the weights. `flops`: of the forward pass of one
-  // sample; the more there are, the smaller the batches. `batch_size`: of a micro-step on one rank. `num_joined`: number of samples in a
-  // micro-step that share batch statistics; a step on one sample is run only if `num_joined` is 1. Throws the errors that training would
-  // throw, such as UsageError of batch normalisation.
+  // Runs forward, backward and optimizer on batches of random numbers, with the learning rate 0, which changes the buffers and the state of
+  // the optimizer. `flops`: of the forward pass of one sample; the more there are, the smaller the batches. `batch_size`: of a micro-step
+  // on one rank. `num_joined`: number of samples in a micro-step that share batch statistics; a step on one sample is run only if
+  // `num_joined` is 1. Throws the errors that training would throw, such as UsageError of batch normalisation.
   MeasuredMemory(engine::Network& network, const MemorySetup& setup, int64_t flops, int64_t batch_size, int64_t num_joined);
 
   const StepTime& step_time() const { return step_time_; }

@@ -22,7 +22,8 @@ namespace {
 
 using Keys = std::map<std::string, std::string>;
 
-// Calls `act`. An OptionError names a member of the options; in its place, the error gets the key of the experiment file and its position.
+// Calls `act`. If it throws an OptionError, replaces the member of the options in the message by the key and its position in the experiment
+// file.
 template <class Act>
 auto with_places(const config::Experiment& experiment, const Keys& keys, const Act& act) {
   try {

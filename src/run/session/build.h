@@ -1,5 +1,5 @@
 #pragma once
-// Builds the parts of a run from its configuration. Only build, check and registries know every kind of component.
+// Builds the parts of a run from its configuration.
 
 #include "base/log.h"
 #include "config/experiment.h"
@@ -10,7 +10,7 @@
 
 namespace trainer::session {
 
-// Throws UsageError with the key if the warm-up must be shorter than the training run.
+// Throws UsageError with the key if the warm-up is not shorter than the training run.
 optim::LrSchedule make_lr_schedule(const config::Experiment& experiment, int64_t total_steps, int64_t steps_per_epoch);
 
 // Like the functions of train/engine/plan.h, with the options of the experiment. Throw UsageError with the key and its place.
@@ -46,13 +46,14 @@ uint64_t augmentation_seed(const config::Experiment& experiment);
 // UsageError.
 std::optional<int64_t> num_overfit_samples(const config::Experiment& experiment, int world_size);
 
-// Not collective. Throws UsageError, and DataError with the file and what to do. `logger` must outlive the samples.
+// Opens the training and validation samples. Not collective. Throws UsageError, and DataError with the file and what to do. `logger` must
+// outlive the samples.
 engine::OpenedSamples open_samples(const config::Experiment& experiment, Logger& logger);
 // The same with `dataset`, the experiment's data set, whose files may be in another folder. `num_overfit`: from num_overfit_samples().
 engine::OpenedSamples open_samples(const config::Experiment& experiment, const data::DatasetFactory& dataset, Logger& logger,
                                    const std::optional<int64_t>& num_overfit = {});
 
-// Opens only one split, without the files of the others. Not collective. Throws like open_samples().
+// Opens only one split; if it is held out from the training files, opens these. Not collective. Throws like open_samples().
 engine::Samples open_split(const config::Experiment& experiment, const data::DatasetFactory& dataset, data::Split split, Logger& logger);
 
 // Makes the sampler of these training samples, which do not have to outlive it. Not collective. Throws UsageError and DataError.

@@ -27,15 +27,15 @@ struct Outputs {
   std::string name;  // of the samples
 };
 // Evaluates on one process. Returns nothing after a stop request. Throws like evaluate(), and UsageError if the network does not classify
-// samples.
+// samples or its outputs are not finite.
 std::optional<Outputs> compute_outputs(RankContext& context, const NetworkFile& file, EvaluationRequest request);
 
 // The temperature that minimises the mean cross-entropy (Guo et al.: "On Calibration of Modern Neural Networks", 2017), to machine
 // precision. Throws UsageError if there is none, because the network is always right or no better than chance.
 double fit_temperature(const LabelledOutputs& samples);
 
-// The largest threshold, half-way between the probabilities of two samples, at which at most this fraction of the class's samples is
-// assigned to another class. Throws UsageError if the class has no samples.
+// The largest threshold, half-way between the probabilities of two samples, at which at most the fraction `miss_at_most` of the class's
+// samples is assigned to another class. Throws UsageError if the class has no samples.
 inference::OperatingPoint::Threshold fit_threshold(const torch::Tensor& probabilities, const torch::Tensor& labels, int64_t label,
                                                    double miss_at_most);
 

@@ -277,8 +277,8 @@ void complete_task(config::Experiment& experiment, bool is_multi_label, const co
   if (experiment.task.component.name != name) experiment.task.component = task::task_registry().configure(name);
 }
 
-// Sets the values that depend on the data set: the network's number of outputs, the transforms, and whether a part of the training set is
-// held out for validation. The section of the data set must be consistent.
+// Sets the values that depend on the data set: the network's numbers of channels and outputs, the transforms, and whether a part of the
+// training set is held out for validation. The section of the data set must be consistent.
 void complete_experiment(config::Experiment& experiment, const data::DatasetFactory& dataset, config::Findings& findings) {
   complete_dataset(experiment, dataset, findings);
   if (!findings.are_consistent({"model"})) return;

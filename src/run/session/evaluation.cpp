@@ -103,8 +103,8 @@ namespace {
 
 config::Experiment experiment_of_training(const NetworkFile& file, const EvaluationRequest& request);
 
-// Whether a group may now be in another part than in training. Without stratification, its part depends only on the hash of its name, so
-// new images do not move it.
+// Whether a group may now be in another part than in training. Without stratification, its part depends only on its name and on
+// dataset.split, so new images do not move it.
 bool may_be_divided_otherwise(const config::Experiment& experiment, const NetworkFile& file, const EvaluationRequest& request,
                               const engine::Samples& samples) {
   const auto& split = experiment.dataset.split;
@@ -223,7 +223,7 @@ class Relabelled : public data::Dataset {
   int64_t relabel(int64_t label) const {
     return label >= 0 && label < static_cast<int64_t>(labels_.size()) ? labels_[static_cast<size_t>(label)] : -1;
   }
-  // The values for each class trained on; 0 for classes that the data lacks.
+  // The values for each class that the network was trained on; 0 for classes that the data lacks.
   std::vector<float> relabel(std::span<const float> of_classes) const {
     std::vector<float> values(of_classes.empty() ? 0 : static_cast<size_t>(info_.num_classes));
     for (size_t i = 0; i < of_classes.size(); ++i) values[static_cast<size_t>(labels_[i])] = of_classes[i];
@@ -270,7 +270,7 @@ DatasetFactory make_dataset(const config::Experiment& experiment, const NetworkF
   return with_classes_of(file, datasets::dataset_registry().make(experiment.dataset.component));
 }
 
-// Refuses the folder of a whole data set, whose subfolders are splits instead of classes.
+// Refuses a folder whose subfolders are splits instead of classes, unless it has a subfolder train, which makes it a whole data set.
 void refuse_split_folders(const fs::path& folder, const std::vector<std::string>& trained) {
   for (const char* name : {"val", "valid", "validation", "test"}) {
     const bool is_class = std::ranges::find(trained, name) != trained.end();
@@ -363,7 +363,7 @@ config::Experiment experiment_of_training(const NetworkFile& file, const Evaluat
   try {
     if (file.has_experiment()) return file.load_experiment(fs::path(), {}, registries);
   } catch (const UsageError&) {
-    // The experiment is from another version of this program; request.config replaces it.
+    // The experiment may be from another version of this program, or need a plug-in; request.config replaces it.
     if (request.config.empty()) throw;
   }
   return file.load_experiment(request.config, {}, registries);

@@ -35,8 +35,8 @@ struct EvaluationRequest {
 };
 
 // The network's experiment, with the data to evaluate. If this data is not the data set of the training run, dataset.validation_split is 0
-// unless an override sets it. On ranks that may not have access to the data, the experiment is not checked. Throws UsageError and
-// CheckpointError.
+// and dataset.split is not set, unless an override sets them. On ranks that may not have access to the data, the experiment is not checked.
+// Throws UsageError and CheckpointError.
 config::Experiment load_evaluation(const NetworkFile& file, const EvaluationRequest& request, int rank,
                                    const config::Registries& registries);
 
@@ -49,8 +49,8 @@ struct EvaluationData {
   std::string note = {};  // a warning if the split differs from that in training; may be empty
 };
 
-// To be called on ranks that read the data. Throws UsageError if it has a class that the network was not trained on, or several parts and
-// none was chosen.
+// To be called on ranks that read the data. Throws UsageError if the data has a class that the network was not trained on, has no test part
+// although that was chosen, or has several parts of which none was chosen.
 EvaluationData find_evaluation_data(const config::Experiment& experiment, const NetworkFile& file, const EvaluationRequest& request);
 
 struct EvaluationResult {

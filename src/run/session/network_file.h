@@ -78,7 +78,7 @@ inference::Description description_of(const config::Experiment& experiment, cons
 // The metadata of exported networks (docs/evaluation.md): a JSON object with the version of the program, the checksum of the network's
 // file, the network's name, the names of its classes, the shape of one input, dataset.validation_transforms with all their values, and the
 // operating point of its parameters, or with `averaged` of their moving averages, if it was calibrated. `interface`: of a file that
-// contains the computation.
+// contains the computation, whose input and outputs are then added.
 std::string describe_network(config::Experiment& experiment, const NetworkFile& file, bool averaged,
                              const std::optional<exported::Interface>& interface);
 

@@ -1,5 +1,5 @@
 #pragma once
-// Checks and applies the keys with names of layers and parameters: model.freeze and optimizer.groups.
+// Checks the keys with names of layers and parameters, model.freeze and optimizer.groups, and applies model.freeze.
 
 #include <functional>
 

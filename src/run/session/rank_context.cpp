@@ -31,8 +31,8 @@
 namespace trainer::session {
 namespace {
 
-// The number of GPUs that Slurm has allocated to the tasks of this host. Empty with runtime.device: cpu, and on all ranks of
-// a host except the first, which checks for all of them.
+// The number of GPUs that Slurm has allocated to the tasks of this host. Not set without Slurm, with runtime.device: cpu, and on all ranks
+// of a host except the first, which checks for all of them.
 std::optional<int> slurm_gpus_to_check(const world::RankEnv& rank_env, const config::Experiment& experiment) {
   const bool checks = rank_env.local_rank == 0 && experiment.runtime.device != device::DeviceChoice::kCpu;
   return checks ? rank_env.slurm_gpus : std::nullopt;
@@ -52,7 +52,7 @@ void warn_of_hidden_gpus(const world::RankEnv& rank_env, const config::Experimen
   const auto num_gpus = slurm_gpus_to_check(rank_env, experiment);
   if (!num_gpus || *num_gpus == 0) return;
   logger.warn(
-      "Slurm has allocated {} to this node (SLURM_GPUS_ON_NODE), but this program finds none on {} and trains on the CPU; if it runs in a "
+      "Slurm has allocated {} to this node (SLURM_GPUS_ON_NODE), but this program finds none on {} and uses the CPU; if it runs in a "
       "container, start the container with access to GPUs, for example with apptainer's --nv",
       counted(*num_gpus, "GPU"), world::host_name());
 }
@@ -89,8 +89,8 @@ void warn_of_small_shared_memory(const std::vector<distributed::RankInfo>& ranks
   if (!text.empty()) logger.warn("{}", text);
 }
 
-// The check of ranks other than 0, only if each rank reads its own samples: otherwise they may have no access to the data set, which the
-// check reads.
+// The check on ranks other than 0. It is skipped unless each rank reads its own samples, because a rank that does not may have no access to
+// the data set, which the check reads.
 void check_unless_read_elsewhere(config::Experiment& experiment, config::Findings& findings) {
   if (experiment.dataset.distribution == engine::Distribution::kLocal) check_components(experiment, findings);
 }
@@ -179,7 +179,7 @@ void RankContext::choose_placement(const device::HostShare& share) {
   device::CudaAccess cuda;
   if (experiment_.runtime.device != device::DeviceChoice::kCpu) cuda = device::open_cuda_module();
   if (experiment_.runtime.device == device::DeviceChoice::kAuto && !cuda.refusal.empty()) {
-    logger_->warn("an NVIDIA driver is installed, but training runs on the CPU: {}", cuda.refusal);
+    logger_->warn("an NVIDIA driver is installed, but this program uses the CPU: {}", cuda.refusal);
   }
   if (cuda.module != nullptr) device::apply_allocator(experiment_.runtime.cuda_allocator);
   const auto options = placement_options(experiment_);

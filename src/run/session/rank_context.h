@@ -59,8 +59,8 @@ class RankContext {
 
   // Collective, only for a context of a RankProcess: runs `work`, which must destroy everything that it creates, then shuts the process
   // groups down. After begin_run(), reports an error and returns its exit code; with several ranks, a failed one ends its process
-  // immediately, because the others detect the failure by its closed connections.
-  // If the rank uses a GPU, `work` must call end_failed_gpu() before it destroys anything.
+  // immediately, because the others detect the failure by its closed connections. If the rank uses a GPU, `work` must call end_failed_gpu()
+  // after an error, before it destroys anything.
   ExitCode run(const std::function<ExitCode()>& work);
   // On a rank that uses a GPU: reports the error and ends the process. On others it has no effect.
   void end_failed_gpu(const std::exception& error);

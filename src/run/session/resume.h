@@ -31,7 +31,7 @@ struct RunDirectoryContents {
 };
 
 enum class ResumeDecision {
-  kStart,         // the directory is empty: start at the first step
+  kStart,         // the directory holds no run: start at the first step
   kStartAgain,    // the earlier run saved no checkpoint: remove its files and start at the first step
   kResumeNewest,  // resume from the newest checkpoint of the directory that is readable
   kResumeFile,    // resume from the requested checkpoint
@@ -65,7 +65,8 @@ std::filesystem::path folder_of(const Checkpoint& checkpoint);
 // For a checkpoint of another folder: the file with the parameters of the best validation until then, which is the checkpoint itself or
 // another file in its folder. Empty if there was no validation, or if no such file can be read. Throws std::filesystem::filesystem_error.
 std::filesystem::path find_best(const Checkpoint& checkpoint, Logger& logger);
-// To be called on the same rank after all checks: removes what the earlier run wrote after the start's checkpoint.
+// To be called on the same rank after all checks: removes what the earlier run wrote after the checkpoint to resume from, or if the run
+// starts again, all of its files except logs.
 void discard_later_files(const run::RunDirectory& directory, const RunStart& start);
 
 // Logs a warning if the number of ranks is the same but a rank used another number of threads before the checkpoint, because the exact
@@ -84,8 +85,8 @@ void check_class_names(const std::string& file, const std::vector<std::string>& 
 
 // A digest of the file that the sampler uses, such as weights; empty: the sampler has none. Throws Error if it cannot be read.
 std::string sampler_digest(const config::Experiment& experiment);
-// Throws UsageError if dataset.split has divided other samples, or divided them differently, when the checkpoint was saved. `digest`: of
-// the current split_table().
+// Throws UsageError if dataset.split divided other samples, or divided them differently, in the run of the checkpoint. `digest`: of the
+// current split_table().
 void check_split_digest(const Checkpoint& checkpoint, const std::string& digest);
 // Throws UsageError if the run of the checkpoint used another content of the sampler's file; checkpoints without a digest are accepted.
 void check_sampler_digest(const Checkpoint& checkpoint, const config::Experiment& experiment, const std::string& digest);

@@ -48,7 +48,7 @@ std::string environment_json(const std::vector<std::string>& command_line, const
       {"world_size", ranks.size()},
       {"ranks", std::move(entries)},
   };
-  // File names may not be UTF-8, so invalid bytes are replaced.
+  // File names need not be UTF-8, so invalid bytes are replaced.
   return environment.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
 }
 

@@ -18,7 +18,7 @@
 namespace trainer::session {
 
 struct SessionOptions {
-  // The directory of the run: rank 0 holds its lock and writes its files. Empty: the run has none.
+  // The directory of the run: rank 0 holds its lock and writes its files, except for the logs of the other ranks. Empty: the run has none.
   std::filesystem::path run_directory = {};
   std::string resume = "auto";                 // the value of --resume; only for a run with a directory
   std::vector<std::string> command_line = {};  // for the run directory's environment.json

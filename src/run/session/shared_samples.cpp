@@ -70,7 +70,7 @@ engine::TrainingSamples training_samples_from(const nlohmann::json& json) {
   return samples;
 }
 
-// `from_json` makes the samples of a rank that does not read them from the description that another rank sends.
+// On a rank that does not read the samples, `from_json` makes them from the description that another rank sends.
 template <class Opened>
 Opened open_on_readers(RankContext& context, const std::function<Opened()>& open, Opened (*from_json)(const nlohmann::json&)) {
   const auto& ranks = context.ranks();

@@ -16,8 +16,8 @@ using SampleSplit = std::pair<std::vector<int64_t>, std::vector<int64_t>>;
 SampleSplit split_samples(std::vector<int64_t> all, int64_t count, uint64_t seed);
 
 // The same for the indices of `labels`, which must not be negative: the chosen samples are divided among the classes in proportion to their
-// sizes, rounded so that the sum is `count`. Each class keeps at least one sample, so fewer than `count` are chosen if most classes have
-// only one.
+// sizes, rounded so that the sum is `count`. At least one sample of each class is not chosen, so fewer than `count` are chosen if most
+// classes have only one.
 SampleSplit split_by_class(const std::vector<int64_t>& labels, int64_t count, uint64_t seed);
 
 std::vector<int64_t> indices_up_to(int64_t size);

@@ -18,7 +18,7 @@ struct WeightsSource {
   datasets::Checksum checksum;
 };
 
-// The first digits of the SHA-256 checksum at the end of a file's name, as in resnet18-f37072fd.pth; none: nothing is compared.
+// The first digits of the SHA-256 checksum at the end of a file's name, as in resnet18-f37072fd.pth. Without them, nothing is compared.
 datasets::Checksum checksum_in_name(const std::string& file);
 // Whether the text is a URL and not a name.
 bool is_address(const std::string& text);
