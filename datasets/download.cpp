@@ -159,7 +159,8 @@ class Transfer {
   bool takes_too_long(int64_t received) {
     const auto now = std::chrono::steady_clock::now();
     if (now - begin_ > limits_.total) {
-      failure_ = fmt::format("the server sent only {} in {}", format_bytes(static_cast<uint64_t>(received)), format_duration(limits_.total));
+      failure_ =
+          fmt::format("the server sent only {} in {}", format_bytes(static_cast<uint64_t>(received)), format_duration(limits_.total));
       return true;
     }
     if (received != last_received_) {

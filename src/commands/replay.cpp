@@ -111,12 +111,10 @@ ExitCode replay(const std::vector<std::string>& args) {
   print("{}\n", heading(record));
   const auto first = repeat_step(record, context.experiment(), session.parts());
   flush_standard_output();
-  if (first.empty()) {
-    throw Error(fmt::format("step {} is finite in this repetition, but in the run {} was not finite", record.step,
-                            record.first_non_finite.empty() ? "the sum over the ranks" : record.first_non_finite));
-  }
-  print("\nfirst not finite: {}{}\n", first,
-        first == record.first_non_finite ? ", as in the run" : fmt::format("; in the run it was {}", record.first_non_finite));
+  const auto in_run = record.first_non_finite.empty() ? "the sum over the ranks" : record.first_non_finite;
+  if (first.empty())
+    throw Error(fmt::format("step {} is finite in this repetition, but in the run {} was not finite", record.step, in_run));
+  print("\nfirst not finite: {}{}\n", first, first == in_run ? ", as in the run" : fmt::format("; in the run it was {}", in_run));
   return ExitCode::kDone;
 }
 

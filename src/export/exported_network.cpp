@@ -107,7 +107,7 @@ std::unique_ptr<ExportedNetwork> open_network(const fs::path& file, const fs::pa
   if (!stream) throw UsageError(fmt::format("{}: {}; give a file that trainer export has written", file.string(), std::strerror(errno)));
   // TorchScript files are zip files; ONNX files begin with a field number.
   stream.read(begin.data(), begin.size());
-  if (stream.gcount() < 2) {
+  if (stream.gcount() == 0) {
     throw UsageError(fmt::format("{}: it is {}; give a file that trainer export has written", file.string(),
                                  fs::is_directory(file) ? "a folder" : "empty"));
   }

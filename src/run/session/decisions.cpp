@@ -40,7 +40,7 @@ void DecisionMeter::add(const torch::Tensor& probabilities, const torch::Tensor&
     if (!decision.is_rejected) count(kRight, decision.label == label);
     count(kRejected, decision.is_rejected);
     if (!point_.threshold) continue;
-    const bool is_decided = decision.label == point_.threshold->label;
+    const bool is_decided = !decision.is_rejected && decision.label == point_.threshold->label;
     if (label == point_.threshold->label) {
       count(kMissed, !is_decided);
     } else {

@@ -84,7 +84,11 @@ TEST(WrittenFiles, AnEmptyListGetsItsFirstLineAgain) {
     files.flush();
   }
   EXPECT_EQ(read_file(list), "trainer run directory, format 1\na\nb\n");
-  EXPECT_TRUE(WrittenFiles(list).contains(folder.path() / "a"));
+  const WrittenFiles files(list);
+  EXPECT_TRUE(files.contains(folder.path() / "a"));
+  std::filesystem::remove(list);
+  std::filesystem::create_directory(list);
+  EXPECT_THAT([&] { files.flush(); }, ::testing::ThrowsMessage<Error>(::testing::HasSubstr(".list: it is a folder, not a regular file")));
 }
 
 TEST(IsBetter, ValuesThatAreNotFiniteAreNeverBetter) {

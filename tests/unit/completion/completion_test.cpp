@@ -71,9 +71,9 @@ TEST(Completion, EscapesTextForEachShell) {
 
 TEST(ManPage, EscapesDashesAndLeadingDots) {
   auto program = example();
-  program.commands[0].description = ".hidden files, and `--config` with a \\";
+  program.commands[0].description = ".hidden files, and `--config` with a \\\n  'quoted'";
   EXPECT_THAT(command_man_page(program, program.commands[0]),
-              HasSubstr(".SH DESCRIPTION\n\\&.hidden files, and \\fB\\-\\-config\\fR with a \\e\n"));
+              HasSubstr(".SH DESCRIPTION\n\\&.hidden files, and \\fB\\-\\-config\\fR with a \\e\n.br\n\\&'quoted'\n"));
   EXPECT_THAT(command_man_page(program, program.commands[1]),
               HasSubstr(".SH checkpoint diff\n.B trainer checkpoint diff\n[\\fIoptions\\fR]\n\\fIFILE\\fR ...\n"));
   EXPECT_THAT(command_man_page(program, program.commands[0]),

@@ -97,6 +97,14 @@ TEST(Calibration, PrecisionAndRecall) {
 TEST(Calibration, ProbabilitiesThatAreNotFiniteAreRejected) {
   const std::array<double, 2> values = {std::nan(""), std::nan("")};
   EXPECT_TRUE(inference::decide({}, values).is_rejected);
+  // A rejected image of another class is not a false alarm, and one of the threshold's class is missed.
+  DecisionMeter meter({.threshold = inference::OperatingPoint::Threshold{0, 0.3}});
+  meter.add(torch::full({2, 2}, std::nan(""), torch::kFloat64), torch::tensor({0, 1}, torch::kLong));
+  const auto result = meter.result();
+  ASSERT_TRUE(result.misses && result.false_alarms && result.rejected);
+  EXPECT_EQ(result.misses->value, 1);
+  EXPECT_EQ(result.false_alarms->value, 0);
+  EXPECT_EQ(result.rejected->value, 1);
 }
 
 TEST(Calibration, StoredValuesAreChecked) {

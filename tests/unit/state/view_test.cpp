@@ -83,6 +83,7 @@ TEST(Tree, ItsTensorsCanBeExchanged) {
   EXPECT_EQ(view.at("name").text(), "resnet18");
   EXPECT_EQ(view.at("groups").elements().at(1).integer(), 2);
   EXPECT_THROW(with_tensors(tree, {torch::zeros({1}), torch::zeros({1})}), c10::Error);
+  EXPECT_THROW(with_tensors(tree, {}), c10::Error);
 }
 
 }  // namespace
