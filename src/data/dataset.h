@@ -80,6 +80,8 @@ class Subset : public Dataset {
   void check(int64_t index) const override { dataset_->check(indices_[static_cast<size_t>(index)]); }
   int64_t index_in_files(int64_t index) const override { return dataset_->index_in_files(indices_[static_cast<size_t>(index)]); }
   std::string name(int64_t index) const override { return dataset_->name(indices_[static_cast<size_t>(index)]); }
+  std::string key(int64_t index) const override { return dataset_->key(indices_[static_cast<size_t>(index)]); }
+  std::string group(int64_t index) const override { return dataset_->group(indices_[static_cast<size_t>(index)]); }
   void prefetch(int64_t index) const override { dataset_->prefetch(indices_[static_cast<size_t>(index)]); }
 
  private:
