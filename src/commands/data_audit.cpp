@@ -569,7 +569,7 @@ std::string make_audit_page(const Audit& audit, const std::string& name) {
 }  // namespace
 
 void add_audit_options(CLI::App& app, AuditArguments& arguments) {
-  app.add_flag("--json", arguments.json, "print one JSON object with all findings instead of a table (docs/data.md)");
+  app.add_flag("--json", arguments.json, "print one JSON object with all findings instead of a table");
   app.add_option("--page", arguments.page, "also write a page (HTML) that shows the images side by side")->type_name("FILE");
 }
 

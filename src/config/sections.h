@@ -42,7 +42,7 @@ struct ModelSection {
     keys.add("freeze", freeze,
              {.doc = "Layers and parameters that are not trained, given by their names or by the beginnings of names up to a dot, as in "
                      "[conv1, layer1]; [backbone] stands for all layers except the last. Batch normalisation in these layers uses its "
-                     "running statistics in training too, and does not change them. `trainer validate` prints all names.",
+                     "running statistics in training too, and does not change them. `trainer validate -v` prints all names.",
               .may_be_empty = false});
     keys.warn("freeze", [this] {
       return !freeze.empty() && weights.empty() && init_from.empty()
@@ -165,8 +165,8 @@ struct DatasetSection {
              "step is averaged over the samples of all ranks together, so a skipped sample has the same effect with any number of ranks."});
     keys.add("stage_to", stage_to,
              {.doc = "A folder on a local disk of each host, such as ${TMPDIR}, to which the data set's folder is copied before training, "
-                     "once for all processes of the host; the copy is verified, and removed after training. Empty: files are read from "
-                     "their original place.",
+                     "once for all processes of the host; the copy is verified, and removed when the training is complete. Empty: files "
+                     "are read from their original place.",
               .is_path = true});
     keys.add_choice(
         "distribution", distribution,
