@@ -103,7 +103,8 @@ void ImageFileOptions::describe(KeyTable& keys) {
                           "if the first image needs it, else rgb."});
   keys.add_choice(
       "exif_orientation", is_turned_upright, {{"apply", true}, {"ignore", false}},
-      {.doc = "apply: turn images upright by their EXIF orientation; ignore: leave them as stored, like torchvision's ImageFolder."});
+      {.doc = "apply: turn images upright by their EXIF orientation; ignore: leave them as stored, except TIFF files, like torchvision's "
+              "ImageFolder."});
 }
 
 ImageFileOptions* image_file_options(const ComponentConfig& dataset) {

@@ -141,7 +141,7 @@ struct LinearOptions : LayerOptions {
 
   void describe(KeyTable& keys) {
     keys.add("features", features,
-             {.min = 1, .max = kMostChannels, .doc = "Number of outputs; auto: that of the network, one for each class."});
+             {.min = 1, .max = kMostChannels, .doc = "Number of outputs; auto: that of the network, one for each class or number."});
     keys.add("bias", bias, {.doc = "Whether the layer learns a bias."});
     LayerOptions::describe(keys);
   }

@@ -26,7 +26,10 @@ struct VitOptions : ClassifierOptions {
     describe_in_channels(keys);
     keys.add("image_size", image_size, {.min = kPatch, .doc = "Height and width of the images, a multiple of 16."});
     keys.add("dropout", dropout,
-             {.min = 0.0, .max = 1.0, .max_excluded = true, .doc = "Probability of dropping a value after each part of a block."});
+             {.min = 0.0,
+              .max = 1.0,
+              .max_excluded = true,
+              .doc = "Probability of dropping a value after the position embedding and each part of a block."});
     keys.refuse("image_size", [this]() -> std::string {
       return image_size % kPatch == 0 ? ""
                                       : std::to_string(image_size) + " is not a multiple of 16, the size of a patch; choose a multiple";

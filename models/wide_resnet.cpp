@@ -16,7 +16,7 @@ struct WideResNetOptions : ClassifierOptions {
   double dropout = 0.0;
 
   void describe(KeyTable& keys) {
-    keys.add("depth", depth, {.min = 10, .unit = "layers", .doc = "Number of layers with weights: 6n + 4 for n blocks per stage."});
+    keys.add("depth", depth, {.min = 10, .unit = "layers", .doc = "Number of convolutions: 6n + 4 for n blocks per stage."});
     keys.add("width", width,
              {.min = 1, .doc = "Factor of the numbers of channels: the three stages have 16, 32 and 64 channels times this factor."});
     describe_num_classes(keys);

@@ -42,13 +42,12 @@ struct ClassifierOptions : ModelOptions {
 
  protected:
   void describe_num_classes(KeyTable& keys) {
-    keys.add("num_classes", num_classes,
-             {.min = 1, .doc = "Number of outputs of the last layer; auto: one for each class of the data set."});
+    keys.add("num_classes", num_classes, {.min = 1, .doc = "Number of outputs; auto: one for each class or number of the data set."});
   }
   // For networks that accept images with any number of channels.
   void describe_in_channels(KeyTable& keys) {
     keys.add("in_channels", in_channels,
-             {.min = 1, .max = 65536, .doc = "Number of channels of the images; auto: that of the data set, 3 for colour and 1 for grey."});
+             {.min = 1, .max = 65536, .doc = "Number of channels of the images; auto: that of the data set, such as 3 for colour."});
   }
 
  private:

@@ -22,7 +22,8 @@ struct ModelSection {
         "weights", weights,
         {.doc = "Published weights from which training starts, downloaded once to ${TRAINER_HOME:-~/.cache/trainer}/weights: a name from "
                 "`trainer weights list`, `default` for torchvision's default, or the URL of a file. If the number of classes differs, the "
-                "last layer is initialised at random. Transforms that the experiment does not set are those of the weights. Empty: none."});
+                "last layer is initialised at random. With a name, transforms that the experiment does not set are those of the weights. "
+                "Empty: none."});
     keys.add("weights_mirror", weights_mirror,
              {.doc = "The URL of a folder (https://, http:// or file://) from which "
                      "published weights are downloaded, instead of torchvision's server."});
@@ -37,8 +38,8 @@ struct ModelSection {
               .is_path = true});
     keys.add("init_strict", init_strict,
              {.doc = "true: refuse a file in which an entry is missing, unexpected or of another shape; false: load the entries that fit, "
-                     "for example all except a last layer for other classes, and log the skipped ones. The rows of a checkpoint's last "
-                     "layer are matched by the names of the classes."});
+                     "for example all except a last layer for other classes, match the rows of a checkpoint's last layer by the names of "
+                     "the classes, and log the skipped entries."});
     keys.add("freeze", freeze,
              {.doc = "Layers and parameters that are not trained, given by their names or by the beginnings of names up to a dot, as in "
                      "[conv1, layer1]; [backbone] stands for all layers except the last. Batch normalisation in these layers uses its "
@@ -161,12 +162,13 @@ struct DatasetSection {
     keys.add_choice(
         "on_error", on_error, {{"fail", OnError::kFail}, {"skip", OnError::kSkip}},
         {.doc =
-             "For a sample that cannot be read or decoded: fail ends the run; skip omits the sample and logs its name and the reason. A "
-             "step is averaged over the samples of all ranks together, so a skipped sample has the same effect with any number of ranks."});
+             "For a sample that cannot be read or decoded: fail ends the run; skip omits the sample and logs its name and the reason, but "
+             "ends the run if none of a batch of eight or more can be read. In the mean of a step over all ranks, a skipped sample counts "
+             "as one without a gradient."});
     keys.add("stage_to", stage_to,
              {.doc = "A folder on a local disk of each host, such as ${TMPDIR}, to which the data set's folder is copied before training, "
-                     "once for all processes of the host; the copy is verified, and removed when the training is complete. Empty: files "
-                     "are read from their original place.",
+                     "once for all processes of the host; the copy is verified, and removed when the run has finished, unless another run "
+                     "uses it. Empty: files are read from their original place.",
               .is_path = true});
     keys.add_choice(
         "distribution", distribution,
@@ -204,7 +206,7 @@ struct DataLoaderSection {
              {.min = 1,
               .unit = "images",
               .doc = "Images of all ranks together in an optimizer step. If they cannot be divided evenly among the ranks or "
-                     "`training.accumulation_steps`, the parts differ by one; the result does not depend on the number of ranks."});
+                     "`training.accumulation_steps`, the parts differ by one."});
     keys.add("num_workers", num_workers,
              {.min = 0,
               .max = 256,
@@ -311,7 +313,8 @@ struct LrSchedulerSection {
     keys.add("warmup_steps", warmup.steps,
              {.min = 0,
               .unit = "steps",
-              .doc = "Steps of linear warm-up; the schedule then covers the remaining steps. Set this or warmup_epochs."});
+              .doc = "Steps of linear warm-up, not for onecycle. cosine, linear and polynomial cover the steps after it. Set this or "
+                     "warmup_epochs."});
     keys.add("warmup_epochs", warmup.epochs,
              {.min = 0, .unit = "epochs", .doc = "Epochs of linear warm-up; fractions are allowed. Set this or warmup_steps."});
     keys.add("warmup_start_factor", warmup.start_factor,
@@ -328,10 +331,10 @@ namespace trainer {
 
 // In the namespace of KeyTable, so that argument-dependent lookup finds this function.
 inline void describe(KeyTable& keys, optim::EmaOptions& options) {
-  keys.add("decay", options.decay, {.min = 0, .max = 1, .max_excluded = true, .doc = "Fraction of the average that is kept in each step."});
-  keys.add(
-      "warmup", options.warmup,
-      {.doc = "Keep a smaller fraction at first, (1 + n) / (10 + n) in the n-th step, so that the initial values are soon forgotten."});
+  keys.add("decay", options.decay,
+           {.min = 0, .max = 1, .max_excluded = true, .doc = "Fraction of the average that each step but the first keeps."});
+  keys.add("warmup", options.warmup,
+           {.doc = "Keep less at first, at most n / (9 + n) after n steps, so that the initial values are soon forgotten."});
 }
 
 inline void describe(KeyTable& keys, engine::EarlyStoppingOptions& options) {
@@ -410,9 +413,10 @@ struct TrainingSection {
               .doc = "Time limit, from the start of the process, after which the run saves a checkpoint and stops with exit code 75, as "
                      "after a stop request. null: none."});
     keys.add_choice("on_non_finite", on_non_finite, {{"stop", engine::OnNonFinite::kStop}, {"skip", engine::OnNonFinite::kSkip}},
-                    {.doc = "What to do after a step whose loss or gradients are not finite; the step is skipped, and saved for `trainer "
-                            "replay`. stop: end the run; skip: continue, but end the run at the tenth such step in a row. With skip, every "
-                            "step waits for the GPU. Steps that are skipped to find the loss scale (amp.dtype: float16) do not count."});
+                    {.doc = "What to do after a step whose loss or gradients are not finite; the step is skipped, and the first three such "
+                            "steps are saved for `trainer replay`. stop: end the run; skip: continue, but end the run at the tenth such "
+                            "step in a row. With skip, every step waits for the GPU. Steps that are skipped to find the loss scale "
+                            "(amp.dtype: float16) do not count."});
     keys.add_section("ema", ema,
                      "An exponential moving average of the parameters over the steps, validated in addition to the parameters themselves; "
                      "{}: with the defaults of its keys; null: none.");
@@ -456,14 +460,14 @@ struct RuntimeSection {
     keys.add_choice("device", device, {{"auto", DeviceChoice::kAuto}, {"cpu", DeviceChoice::kCpu}, {"cuda", DeviceChoice::kCuda}},
                     {.doc = "Device that computes; auto: the GPU if there is one, otherwise the CPU."});
     keys.add_choice("dtype", dtype, {{"float32", FloatType::kFloat32}, {"float64", FloatType::kFloat64}},
-                    {.doc = "Type of parameters and images; float64 is for exact comparisons."});
+                    {.doc = "Type of parameters, and of images without bfloat16 autocast; float64 is for exact comparisons."});
     keys.add("threads", threads,
              {.min = 1,
               .max = 1024,
               .unit = "threads",
               .doc = "Compute threads of this process. The exact bits of the results on a CPU depend on their number. auto: "
                      "OMP_NUM_THREADS if it is set (torchrun's default of 1 does not count), else the cores that the process may use "
-                     "(affinity, cgroup, Slurm) divided by the ranks on this host."});
+                     "(affinity, cgroup) divided by the ranks on this host, at most SLURM_CPUS_PER_TASK."});
     keys.add("deterministic", deterministic,
              {.doc = "Use only deterministic algorithms, and end with an error at an operation that has none. "
                      "Two runs on GPUs of the same type are then equal bit for bit."});
@@ -484,15 +488,15 @@ struct RuntimeSection {
              "relative error of a much smaller value has no bound. direct is always used on a GPU, with float64, with float16, without "
              "channels_last and with deterministic."});
     keys.add_choice("fuse", fuse, {{"auto", FuseChoice::kAuto}, {"off", FuseChoice::kOff}},
-                    {.doc = "Whether operators are fused. auto: on a CPU, batch normalisation, the addition of a residual and the "
-                            "following ReLU are fused into one operator; off: LibTorch's separate operators are used."});
+                    {.doc = "Whether operators are fused. auto: on a CPU in channels_last, batch normalisation, the addition of a residual "
+                            "and the following ReLU are one operator; off: LibTorch's separate operators are used."});
     keys.add_choice("cuda_graph", cuda_graph,
                     {{"off", CudaGraphChoice::kOff}, {"auto", CudaGraphChoice::kAuto}, {"on", CudaGraphChoice::kOn}},
                     {.doc = "Record the kernels of a step once and then launch them with one call, which is faster for small networks, "
-                            "whose kernels finish before the processor can launch the next. It needs one process, "
-                            "training.accumulation_steps: 1, optimizer.skip_zero_grads: false, more GPU memory, and the optimizer adam, "
-                            "adamw, or sgd with dampening 0; auto: where these conditions are met; on: refuse to train where they are "
-                            "not."});
+                            "whose kernels finish before the processor can launch the next. It needs one process, distributed.backend: "
+                            "auto, training.accumulation_steps: 1, optimizer.skip_zero_grads: false, more GPU memory, and the optimizer "
+                            "adam, adamw, or sgd with dampening 0; auto: where these conditions are met; on: refuse to train where they "
+                            "are not."});
     keys.add("cuda_allocator", cuda_allocator,
              {.doc = "Settings of the GPU's memory allocator, in the format of PYTORCH_CUDA_ALLOC_CONF (\"expandable_segments:True\"); "
                      "empty: those of the environment variable. Another backend can only be chosen by the variable."});
@@ -508,8 +512,8 @@ struct AmpSection {
 
   void describe(KeyTable& keys) {
     keys.add("enabled", enabled,
-             {.doc = "Compute the forward pass and the loss under autocast; auto: where bfloat16 is fast (avx512_bf16 or AMX on a CPU, "
-                     "compute capability 8 or higher on a GPU)."});
+             {.doc = "Compute the forward pass and the loss under autocast; auto: where the type is fast (bfloat16: avx512_bf16 on a CPU, "
+                     "compute capability 8 or higher on a GPU; float16: any GPU), but not with float64."});
     keys.add_choice(
         "dtype", dtype, {{"auto", AmpDtype::kAuto}, {"bfloat16", AmpDtype::kBfloat16}, {"float16", AmpDtype::kFloat16}},
         {.doc = "Type of the autocast operations; auto: bfloat16. float16 uses a GradScaler, which the following keys configure."});
@@ -576,9 +580,10 @@ struct DistributedSection {
              {.min = 0,
               .min_excluded = true,
               .unit = "MiB",
-              .doc = "Gradients are collected in buckets of up to this size, which are sent during backward."});
+              .doc = "Gradients are collected in buckets of up to this size, which are sent during backward, or on CPUs after it if all "
+                     "ranks' gradients are at most 4 MiB."});
     keys.add("broadcast_buffers", data_parallel.broadcast_buffers,
-             {.doc = "Copy the running statistics of rank 0 to all ranks before each forward pass; no effect if "
+             {.doc = "Copy the running statistics of rank 0 to all ranks before each step; no effect if "
                      "distributed.sync_batch_norm already keeps all of them equal."});
     keys.add("find_unused_parameters", data_parallel.find_unused_parameters,
              {.doc = "Allow parameters on which a step's loss does not depend; costs a traversal of the autograd graph in every step."});

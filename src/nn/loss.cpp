@@ -40,7 +40,7 @@ struct CrossEntropyOptions : SmoothedOptions {
          .doc = "Weight of the samples of each class, in the order of the classes, like the weight of "
                 "torch.nn.CrossEntropyLoss; []: equal weights; auto: the number of training samples divided by the number of samples of "
                 "the class and by the number of classes (scikit-learn's `balanced`). The sum of the losses is divided by the sum of the "
-                "weights of the samples of a step on all ranks."});
+                "weights of the samples of a step on all ranks, with dataset.batch_transforms by their number."});
   }
 };
 

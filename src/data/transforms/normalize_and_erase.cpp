@@ -11,7 +11,11 @@
 namespace trainer::data {
 
 void Normalize::describe(KeyTable& keys) {
-  keys.add("mean", mean, {.doc = "Mean that is subtracted: one value per channel, for pixel values from 0 to 1.", .required = true});
+  keys.add(
+      "mean", mean,
+      {.doc = "Mean that is subtracted: one value per channel, for pixel values from 0 to 1. Images of signed or floating-point numbers "
+              "are not scaled to this range.",
+       .required = true});
   keys.add("std", std,
            {.min = 0,
             .min_excluded = true,
