@@ -67,6 +67,7 @@ class Overlap : public engine::TrainingHook {
 
   const std::vector<int64_t>& bucket_sizes() const { return bucket_sizes_; }
 
+  bool needs_gradients(int64_t) const override { return true; }
   void on_gradients(int64_t) override {
     ends_.push_back(now());
     starts_.push_back(last_gradient_);

@@ -107,7 +107,7 @@ struct ParameterGroupOptions {
   std::optional<double> weight_decay = {};  // instead of the optimizer's
 };
 
-// A linear warm-up before a schedule, which then covers the remaining steps.
+// A linear warm-up before a schedule. A schedule with an end, such as cosine, then covers the remaining steps.
 struct WarmupOptions {
   int64_t steps = 0;
   double epochs = 0;  // instead of steps
