@@ -157,7 +157,7 @@ def measure_ranks(options, best, network):
     SyncBatchNorm."""
     size = RANK_BATCH_SIZE
     together = size * RANKS
-    settings = {**best.step(network), "threads": max(1, harness.num_cores() // 2), "optimizer": "fused"}
+    settings = {**best.step(network), "threads": max(1, harness.num_cores() // RANKS), "optimizer": "fused"}
     allocator = settings.pop("allocator")
     augmentation = best.augmentation("bfloat16" if settings["bfloat16"] else "float32", settings["channels_last"])
     common = {"network": network, "batch_size": size, "data": options.data}

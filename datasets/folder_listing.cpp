@@ -39,7 +39,7 @@ class FolderLister {
   explicit FolderLister(const fs::path& folder) { listing_.folder = folder; }
 
   FolderListing list_all() {
-    // Links to a parent of this folder would cause endless recursion; they become links to the corresponding parent of the copy.
+    // Links to a folder that contains this one would cause endless recursion; in the copy, all of them become links to the copy's parent.
     for (auto above = listing_.folder; above.has_relative_path();) {
       above = above.parent_path();
       first_paths_.emplace(id_of(above), "..");

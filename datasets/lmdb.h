@@ -15,7 +15,8 @@ struct LmdbOptions {
   void describe(KeyTable& keys);
 };
 
-// Reads the properties of all samples. If that fails, the factory's `missing` is the reason, and its open() throws it as a DataError.
+// Reads what is stored about the training split: shape, classes and default transforms. If that fails, the factory's `missing` is the
+// reason, and its open() throws it as a DataError.
 data::DatasetFactory lmdb_factory(const LmdbOptions& options);
 
 // Opens one split of a packed data set without comparing it with the other splits; the data set may be incomplete. Throws DataError like

@@ -632,19 +632,21 @@ std::string shape_text(const data::DatasetInfo& samples) {
 }
 
 std::string decoding_text(const data::ImageDecoding& decoding) {
-  const auto maximum = decoding.mode == data::ImageMode::kRaw ? fmt::format(" of up to {:g}", decoding.maximum) : "";
-  return fmt::format("dataset.mode: {}{}, dataset.exif_orientation: {}", data::name_of(decoding.mode), maximum,
+  std::string values;
+  if (decoding.mode == data::ImageMode::kRaw)
+    values = decoding.maximum == 0 ? " with signed or floating-point values" : fmt::format(" with values up to {:g}", decoding.maximum);
+  return fmt::format("dataset.mode: {}{}, dataset.exif_orientation: {}", data::name_of(decoding.mode), values,
                      decoding.is_turned_upright ? kApply : kIgnore);
 }
 
 // The first change since the packing began, as the old and the new value; both are empty if nothing has changed.
 std::pair<std::string, std::string> difference(const PackInfo& before, const PackInfo& now) {
-  if (before.version != now.version)
-    return {fmt::format("version {} of the format", before.version), fmt::format("version {}", now.version)};
   if (before.source != now.source) return {"dataset.name: " + before.source, now.source};
   if (before.options != now.options) return {describe(before.options), describe(now.options)};
-  if (before.samples.shape != now.samples.shape) return {shape_text(before.samples), shape_text(now.samples)};
   if (before.samples.decoding != now.samples.decoding) return {decoding_text(before.samples.decoding), decoding_text(now.samples.decoding)};
+  if (before.version != now.version)
+    return {fmt::format("version {} of the format", before.version), fmt::format("version {}", now.version)};
+  if (before.samples.shape != now.samples.shape) return {shape_text(before.samples), shape_text(now.samples)};
   const auto num_classes = [](const PackInfo& info) { return counted(info.samples.num_classes, "class", "classes"); };
   if (before.samples.num_classes != now.samples.num_classes) return {num_classes(before), num_classes(now)};
   const auto targets = [](const data::DatasetInfo& info) { return std::tuple(info.is_multi_label, info.num_targets, info.target_names); };

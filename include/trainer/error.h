@@ -1,7 +1,7 @@
 #pragma once
-// Errors for users. Each message states in one sentence what is wrong, where, with which value, and what to do. main() prints it once and
-// exits with its exit code; if a message is empty, another rank prints it. Programming errors are reported by TORCH_CHECK or
-// std::logic_error instead.
+// Errors for users. Each message states in one sentence what is wrong, where, with which value, and what to do. main() prints the message
+// once and exits with the error's exit code; an error with an empty message is reported by another rank. Programming errors are reported by
+// TORCH_CHECK or std::logic_error instead.
 
 #include <stdexcept>
 #include <string>

@@ -159,7 +159,11 @@ std::string stack_of(long thread, Clock::time_point deadline) {
   request.si_pid = getpid();
   request.si_uid = getuid();
   request.si_value.sival_ptr = answer;
-  if (syscall(SYS_rt_tgsigqueueinfo, getpid(), thread, kStackSignal, &request) != 0) return "";
+  if (syscall(SYS_rt_tgsigqueueinfo, getpid(), thread, kStackSignal, &request) != 0) {
+    const int reason = errno;
+    delete answer;
+    return reason == ESRCH ? "" : fmt::format("    no stack: {}\n", std::strerror(reason));
+  }
   const auto end = std::max(deadline, Clock::now() + std::chrono::milliseconds(20));
   while (answer->num_frames < 0 && Clock::now() < end) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   const int count = answer->num_frames;

@@ -161,8 +161,9 @@ ImageSizes survey(const char* part, const data::Dataset& dataset, DatasetFacts& 
   facts.num_read += static_cast<int64_t>(indices.size());
   facts.num_unreadable += sizes.num_unreadable;
   if (sizes.num_unreadable > 0) {
-    logger.warn("{} of {} {} images cannot be read, and training will skip them (dataset.on_error: skip); the first is {}",
-                sizes.num_unreadable, indices.size(), part, sizes.first_unreadable);
+    logger.warn(
+        "{} of {} examined {} images cannot be read; training will skip all that it cannot read (dataset.on_error: skip); the first is {}",
+        sizes.num_unreadable, indices.size(), part, sizes.first_unreadable);
   }
   return sizes;
 }
@@ -471,7 +472,8 @@ std::string describe_dataset(const DatasetFacts& facts, const ImagePreparation& 
   }
   if (facts.num_unreadable > 0) {
     text += fmt::format(
-        "  on_error: skip                                       # {} of {} images cannot be read; `trainer data check` lists all\n",
+        "  on_error: skip                                       # {} of {} examined images cannot be read; `trainer data check` lists "
+        "all\n",
         facts.num_unreadable, facts.num_read);
   }
   auto std = pixels.std;

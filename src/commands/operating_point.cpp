@@ -46,8 +46,8 @@ std::string decisions_text(const inference::OperatingPoint& point, const session
                         part(decisions.false_alarms, " of the others are falsely assigned to it", "there are no others"));
   }
   if (point.reject_below > 0) {
-    text += fmt::format("rejected           {} {} probable\n", part(decisions.rejected, " are less than", "no images are less than"),
-                        point.reject_below);
+    text += fmt::format("rejected           {} {}\n",
+                        part(decisions.rejected, " have a probability below", "no images have a probability below"), point.reject_below);
   }
   text += fmt::format("accuracy           {}\n",
                       part(decisions.accuracy, point.reject_below > 0 ? " of the others" : "", "unknown, because all images are rejected"));

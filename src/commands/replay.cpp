@@ -111,9 +111,13 @@ ExitCode replay(const std::vector<std::string>& args) {
   print("{}\n", heading(record));
   const auto first = repeat_step(record, context.experiment(), session.parts());
   flush_standard_output();
-  const auto in_run = record.first_non_finite.empty() ? "the sum over the ranks" : record.first_non_finite;
+  const auto in_run = record.first_non_finite.empty() ? "the sum of the gradients of all ranks" : record.first_non_finite;
   if (first.empty())
-    throw Error(fmt::format("step {} is finite in this repetition, but in the run {} was not finite", record.step, in_run));
+    throw Error(
+        fmt::format("step {} is finite in this repetition, but in the run {} was not finite; if no override explains this, test the memory "
+                    "or GPU of that "
+                    "rank's host",
+                    record.step, in_run));
   print("\nfirst not finite: {}{}\n", first, first == in_run ? ", as in the run" : fmt::format("; in the run it was {}", in_run));
   return ExitCode::kDone;
 }

@@ -71,7 +71,7 @@ void compare(const session::Checkpoint& straight, const session::Checkpoint& res
   const auto what = fmt::format("{} steps without interruption, and {} + {} steps with a checkpoint between them", num_steps, num_steps / 2,
                                 num_steps - num_steps / 2);
   if (found.empty()) {
-    print("equal, bit for bit: {}, in {}\n", what, counted(state::tensors_of(straight.tree).size(), "tensor"));
+    print("equal, bit for bit, in {}: {}\n", counted(state::tensors_of(straight.tree).size(), "tensor"), what);
     return;
   }
   for (const auto& difference : found) print("{}\n", difference);

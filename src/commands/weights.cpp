@@ -25,8 +25,11 @@ void list_weights() {
           fmt::format("{}{}", weights.name, is_default ? " (default)" : ""), weights.top1, weights.size, weights.crop,
           fs::exists(file_of(weights)) ? "yes" : "no");
   }
-  print("\ntop1: percent on ImageNet, as torchvision publishes it, for images of the size in the column images. The cache is {}.\n",
-        session::weights_folder().string());
+  print(
+      "\ntop1: accuracy on ImageNet in percent, as torchvision publishes it, for images with the height and width in the column "
+      "\"images\". "
+      "The cache is {}.\n",
+      session::weights_folder().string());
 }
 
 // `name`: "resnet50", "resnet50:imagenet1k_v1" or a URL.

@@ -132,7 +132,7 @@ struct DatasetSection {
     keys.add_components("train_transforms", train_transforms, registries.transforms,
                         "Applied to each training image, in this order. Without this key: those of the published weights "
                         "(model.weights), else the defaults of the data set, if it has any; `trainer config show` prints them. With "
-                        "training.cache_features, those of validation.");
+                        "training.cache_features: dataset.validation_transforms.");
     keys.add_components(
         "validation_transforms", validation_transforms, registries.transforms,
         "Applied to each validation image. Without this key: those of the published weights (model.weights), else the defaults of the "
@@ -384,8 +384,8 @@ struct TrainingSection {
         "cache_features", cache_features,
         {.doc = "Compute the frozen layers (model.freeze) once for each image instead of in each epoch, and keep the results in "
                 "${TRAINER_HOME:-~/.cache/trainer}/features for this and later runs with the same weights, images and transforms. "
-                "dataset.train_transforms must not be random; by default they are those of validation. Dropout and drop_path of the frozen "
-                "layers are off."});
+                "dataset.train_transforms must not be random; by default they are dataset.validation_transforms. Dropout and drop_path of "
+                "the frozen layers are off."});
     keys.add("unfreeze_after", unfreeze_after,
              {.min = 1,
               .unit = "epochs",

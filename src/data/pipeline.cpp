@@ -162,8 +162,9 @@ struct Pipeline::State {
 
   void check_size(int channels, int height, int width) const {
     const auto fits = [](int64_t expected, int actual) { return expected == kAnySize || expected == actual; };
-    TORCH_CHECK(channels == info.shape[0] && fits(info.shape[1], height) && fits(info.shape[2], width), "the image has ", channels, " x ",
-                height, " x ", width, " pixels, but the data set has ", fmt::format("{}", fmt::join(info.shape, " x ")));
+    TORCH_CHECK(channels == info.shape[0] && fits(info.shape[1], height) && fits(info.shape[2], width), "an image of ", channels,
+                " channels and ", height, " x ", width, " pixels does not fit the shape of the data set, ",
+                fmt::format("[{}] (-1: any size)", fmt::join(info.shape, ", ")));
   }
 
   static PictureMemory& memory_of_mask(PictureMemory& memory) {

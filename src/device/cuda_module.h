@@ -81,7 +81,7 @@ struct GpuReport {
   std::vector<Gpu> gpus;
 };
 
-// The name and type of the module's function for the report, which uses each GPU.
+// The name and type of the module's function that fills the report; it initialises CUDA on each usable GPU.
 inline constexpr const char* kGpuReportEntry = "trainer_gpu_report";
 using GpuReportEntry = void (*)(GpuReport& report);
 

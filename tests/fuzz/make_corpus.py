@@ -113,7 +113,7 @@ def make_safetensors(folder):
                "empty": torch.empty(0, 3)}
     content = safetensors.torch.save(tensors, metadata={"format": "pt"})
     (folder / "python.safetensors").write_bytes(content)
-    # The fuzzer completes headers to files.
+    # Only a header: fuzz_safetensors.cpp adds what makes it a whole file.
     (folder / "header.json").write_bytes(content[8 : 8 + int.from_bytes(content[:8], "little")])
 
 

@@ -157,7 +157,7 @@ class CalibrateTest(unittest.TestCase):
         text = self.trainer("eval", "--checkpoint", self.checkpoint)
         self.assertRegex(text, r"\nas calibrated, with temperature \d\.\d{4}; in brackets 95% intervals\ncalibration error  \d+\.\d\d%\n"
                                r"class              dent: assigned if its probability is at least [\d.]+; 5\.00% \([\d.]+% to [\d.]+%\) of its images are missed, .*\n"
-                               r"rejected           [\d.]+% .* are less than 0\.5 probable\naccuracy           .* of the others\n$")
+                               r"rejected           [\d.]+% .* have a probability below 0\.5\naccuracy           .* of the others\n$")
         self.assertNotIn("as calibrated", self.trainer("eval", "--checkpoint", self.checkpoint, "--ema"))
         averaged = self.calibrate("--ema")
         found = json.loads(self.trainer("eval", "--checkpoint", self.checkpoint, "--ema", "--json"))["operating_point"]

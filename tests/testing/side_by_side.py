@@ -7,9 +7,11 @@ import unittest
 
 
 def run_one(name):
+    """Returns whether the test passed."""
+    print(f"{name} begins", flush=True)
     ended = subprocess.run([sys.executable, sys.argv[0], name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    print(ended.stdout, end="", flush=True)
-    return ended.returncode
+    print(f"{ended.stdout}{name} ends with exit code {ended.returncode}", flush=True)
+    return ended.returncode == 0
 
 
 def main():
@@ -19,4 +21,4 @@ def main():
     cases = unittest.defaultTestLoader.loadTestsFromModule(sys.modules["__main__"])
     names = [test.id().removeprefix("__main__.") for case in cases for test in case]
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        sys.exit(max(pool.map(run_one, names)))
+        sys.exit(0 if all(list(pool.map(run_one, names))) else 1)

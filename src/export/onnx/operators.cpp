@@ -224,7 +224,7 @@ std::string multiply(const Arguments& arguments, Graph& graph) {
 }
 
 std::string flatten(const Arguments& arguments, Graph& graph) {
-  if (arguments.integer(1) < 1) arguments.refuse("of the first dimension");
+  if (arguments.integer(1) < 1) arguments.refuse(fmt::format("with start_dim {}", arguments.integer(1)));
   if (arguments.integer(1) != 1 || arguments.integer(2) != -1) return reshape(arguments, graph);
   return graph.add_node("Flatten", {arguments.tensor(0)}, {{"axis", int64_t{1}}});
 }

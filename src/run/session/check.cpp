@@ -257,11 +257,12 @@ void complete_dataset(config::Experiment& experiment, const data::DatasetFactory
   const auto* weights = models::find_published_weights(experiment.model.component.name, experiment.model.weights);
   const bool takes_transforms_of_weights =
       weights != nullptr && factory.info.is_image && factory.info.shape.front() == 3 && !factory.info.decoding.has_float_pixels();
-  auto defaults = takes_transforms_of_weights ? transforms_of(*weights) : factory.default_transforms;
-  if (experiment.training.cache_features) defaults.train = defaults.validation;
+  const auto defaults = takes_transforms_of_weights ? transforms_of(*weights) : factory.default_transforms;
   const auto& name = section.component.name;
-  if (!findings.is_given("dataset.train_transforms")) section.train_transforms = read_transforms(defaults.train, name);
   if (!findings.is_given("dataset.validation_transforms")) section.validation_transforms = read_transforms(defaults.validation, name);
+  if (!findings.is_given("dataset.train_transforms")) {
+    section.train_transforms = experiment.training.cache_features ? section.validation_transforms : read_transforms(defaults.train, name);
+  }
   const bool is_known = factory.missing.empty();
   if (!section.validation_split.value && (is_known || section.split)) {
     const bool needs_none = factory.has_validation || section.split || experiment.validation.is_off();

@@ -22,8 +22,7 @@ struct Measured {
 struct DecisionResult {
   std::optional<Measured> accuracy;  // of the samples that are not rejected
   std::optional<Measured> rejected;  // of all samples
-  // For the class with a threshold: the fraction of its samples that are assigned to another class, and of the other samples that are
-  // assigned to it.
+  // For the class with a threshold: the fraction of its samples that are not assigned to it, and of the other samples that are.
   std::optional<Measured> misses;
   std::optional<Measured> false_alarms;
 };

@@ -62,7 +62,7 @@ class Sam final : public Sgd {
     if (grads.empty()) return;
     const auto norm = total_norm(grads);
     at::_foreach_mul_(grads, rho_ / (norm + 1e-12));
-    // The gradient of a scaled loss may overflow, and a perturbation by it would make all parameters NaN. Without the perturbation, the
+    // The gradient of a scaled loss may overflow, and a perturbation by it would make parameters NaN. Without the perturbation, the
     // second pass overflows like the first, and the step is skipped.
     const auto is_not_finite = norm.isfinite().logical_not().to(torch::kFloat32);
     at::_fused_sgd_(params, grads, /*momentum_buffers=*/{}, /*weight_decay=*/0, /*momentum=*/0, /*lr=*/1.0, /*dampening=*/0,

@@ -321,8 +321,9 @@ TEST(Pipeline, RefusesASampleThatDoesNotFitTheDataset) {
   const auto image = random_image(3, 4, 4);
   std::vector<double> out(3 * 5 * 5);
   const EpochSeeds seeds(0, 0);
-  EXPECT_THAT([&] { make_pipeline("[]", image_info(3, 5, 5)).write(image.sample(), seeds, {0}, memory, out.data()); },
-              ThrowsMessage<c10::Error>(HasSubstr("the image has 3 x 4 x 4 pixels, but the data set has 3 x 5 x 5")));
+  EXPECT_THAT(
+      [&] { make_pipeline("[]", image_info(3, 5, 5)).write(image.sample(), seeds, {0}, memory, out.data()); },
+      ThrowsMessage<c10::Error>(HasSubstr("an image of 3 channels and 4 x 4 pixels does not fit the shape of the data set, [3, 5, 5]")));
   EXPECT_THAT([&] { Pipeline({}, {.shape = {8}, .is_image = false}, {}).write(Sample{}, seeds, {0}, memory, out.data()); },
               ThrowsMessage<c10::Error>(HasSubstr("the sample has 0 values, but the data set has 8")));
 }

@@ -161,6 +161,13 @@ TEST_F(LmdbTest, AnotherSourceOrOtherOptionsDoNotContinue) {
             }),
             message("images of 3 x any x any, not with images of 3 x 8 x 8"));
   EXPECT_EQ(refusal_of([](PackSource& source) {
+              source.pack.samples.decoding.mode = data::ImageMode::kGrey;
+              source.pack.samples.shape[0] = 1;
+            }),
+            message("dataset.mode: rgb, dataset.exif_orientation: ignore, not with dataset.mode: grey, dataset.exif_orientation: ignore"));
+  EXPECT_EQ(refusal_of([](PackSource& source) { source.pack.samples.decoding.is_turned_upright = true; }),
+            message("dataset.mode: rgb, dataset.exif_orientation: ignore, not with dataset.mode: rgb, dataset.exif_orientation: apply"));
+  EXPECT_EQ(refusal_of([](PackSource& source) {
               source.pack.samples.class_names.emplace_back("owl");
               source.pack.samples.num_classes = 3;
             }),

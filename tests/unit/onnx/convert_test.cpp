@@ -48,7 +48,7 @@ TEST(ConvertToOnnx, NamesFormsWithoutConversion) {
   expect("torch.gelu(x, approximate='tanh')", "aten::gelu with an approximation");
   expect("torch.add(x, x, alpha=2)", "aten::add with a factor");
   expect("x + 1", "aten::add with a number instead of a tensor");
-  expect("torch.flatten(x)", "aten::flatten of the first dimension");
+  expect("torch.flatten(x)", "aten::flatten with start_dim 0");
   expect("torch.layer_norm(x, [8])", "aten::layer_norm without weight or bias");
   expect("torch.batch_norm(x, None, None, None, None, False, 0.1, 1e-5, False)",
          "aten::batch_norm without weight, bias or running statistics");
