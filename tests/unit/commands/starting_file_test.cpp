@@ -134,7 +134,7 @@ TEST(StartingFile, FewManyAndBadImages) {
   facts.num_read = 10;
   const auto text = file_for(facts, {.mean = {1, 1, 1}, .std = {0, 0, 0}, .num_images = 8});
   EXPECT_THAT(text, HasSubstr("  on_error: skip "));
-  EXPECT_THAT(text, HasSubstr("# 2 of 10 images cannot be read"));
+  EXPECT_THAT(text, HasSubstr("# 2 of 10 examined images cannot be read"));
   EXPECT_THAT(text, HasSubstr("std: [1.0000, 1.0000, 1.0000]"));
   load(text);
 }
