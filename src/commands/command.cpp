@@ -37,7 +37,7 @@ constexpr std::array kCommands = {
     Command{"init", "write an experiment file to start from, for your images", &init},
     Command{"config", "show the reference of all keys, or a file with its defaults", &config},
     Command{"data", "download, check, show and pack data sets", &data},
-    Command{"weights", "show, fetch and check published weights from which training can start", &weights},
+    Command{"weights", "list, fetch and verify published weights from which training can start", &weights},
     Command{"checkpoint", "show, check, compare and average checkpoints", &checkpoint},
     Command{"export", "write the network of a checkpoint for other programs", &export_model},
     Command{"verify-export", "compare an exported file with its checkpoint on real images", &verify_export},

@@ -522,6 +522,8 @@ ImagePreparation choose_preparation(const DatasetFacts& facts) {
     return chosen;
   }
   chosen.size = edge < 48 ? 32 : edge < 96 ? 64 : edge < 160 ? 128 : 224;
+  // Published weights were trained on 224 pixels. Without them, enlarged images only cost time.
+  if (chosen.size == 224 && edge < 224 && !facts.may_use_weights) chosen.size = 160;
   const auto crop = fmt::format("    - random_resized_crop: {{size: {}, scale: [0.35, 1]}}", chosen.size);
   if (!are_numbers) chosen.train.push_back(fmt::format("{:<54} # a random part of at least 35 % of the image", crop));
   add_flip();
@@ -587,9 +589,9 @@ std::string starting_file(const DatasetFacts& facts, const ImagePreparation& pre
            "optimizer: {name: adamw, lr: 1.0e-3, weight_decay: 0.05, decay_norm_and_bias: false, layer_decay: 0.8}\n" +
            fmt::format("lr_scheduler: {{name: cosine, warmup_epochs: {}}}\n\n", schedule.warmup_epochs) +
            fmt::format(
-               "# Enough epochs for about 60,000 images in all, but at least 10 and at most 30.\n"
+               "# With more than these {} images, fewer epochs are enough: about 60,000 images in all, from 10 to 30 epochs.\n"
                "training: {{epochs: {}, unfreeze_after: 2, max_grad_norm: 1.0}}\n",
-               schedule.epochs);
+               num_train, schedule.epochs);
   }
   text += fmt::format(
       "# The learning rate is 0.1 for a batch of 128, and proportional for other sizes. After {} of warm-up, it falls to 0 by\n"
@@ -597,8 +599,10 @@ std::string starting_file(const DatasetFacts& facts, const ImagePreparation& pre
       counted(schedule.warmup_epochs, "epoch"));
   text += fmt::format("optimizer: {{name: sgd, lr: {:.2g}, momentum: 0.9, weight_decay: 5.0e-4, nesterov: true}}\n", schedule.lr);
   text += fmt::format("lr_scheduler: {{name: cosine, warmup_epochs: {}}}\n\n", schedule.warmup_epochs);
-  text += fmt::format("# Enough epochs for about 600,000 images in all, but at least 10 and at most 100.\ntraining: {{epochs: {}}}\n",
-                      schedule.epochs);
+  text += fmt::format(
+      "# With more than these {} images, fewer epochs are enough: about 600,000 images in all, from 10 to 100 epochs.\n"
+      "training: {{epochs: {}}}\n",
+      num_train, schedule.epochs);
   return text;
 }
 

@@ -58,6 +58,8 @@ class CpuTest(BundleCase):
         self.assertTrue(list(licences.glob("torch-*/**/LICENSE")) and list(licences.glob("torch-*/**/NOTICE")), list(licences.iterdir()))
         self.assertTrue((self.bundle / "configs/quickstart.yaml").exists())
         self.assertTrue((self.bundle / "datasets/cifar10_sample/README.md").exists())
+        self.assertTrue((self.bundle / "README.md").exists())
+        self.assertTrue((self.bundle / "docs/get_started.md").exists())
         packages = (licences / "debian/packages.txt").read_text()
         self.assertIn("libyaml-cpp", packages)
         for line in packages.splitlines():

@@ -38,6 +38,16 @@ config::Experiment load(const std::string& text) {
   return config::load_text(text, "experiment.yaml", {}, registries);
 }
 
+TEST(StartingFile, WithoutWeightsPhotosAreNotEnlarged) {
+  auto facts = photos({600, 400}, {{160, 160}, {200, 180}, {160, 240}});
+  EXPECT_THAT(file_for(facts), HasSubstr("    - random_resized_crop: {size: 224, scale: [0.35, 1]}"));
+  facts.may_use_weights = false;
+  const auto text = file_for(facts);
+  EXPECT_THAT(text, HasSubstr("    - random_resized_crop: {size: 160, scale: [0.35, 1]}"));
+  EXPECT_THAT(text, HasSubstr("    - resize: {size: 182} "));
+  EXPECT_THAT(text, HasSubstr("    - center_crop: {size: 160}\n"));
+}
+
 TEST(StartingFile, ForPhotos) {
   auto facts = photos({600, 400}, {{480, 640}, {300, 500}, {900, 700}});
   facts.info.class_names = {"cat", "big dog"};
