@@ -187,8 +187,9 @@ inline void describe_kernel(KeyTable& keys, int64_t& kernel_size) {
 inline void describe_stride(KeyTable& keys, int64_t& stride) {
   keys.add("stride", stride, {.min = 1, .max = 1024, .unit = "pixels", .doc = "Distance between two windows."});
 }
-inline void describe_groups(KeyTable& keys, int64_t& groups) {
-  keys.add("groups", groups, {.min = 1, .max = kMostChannels, .doc = "Number of groups into which input and output channels are divided."});
+inline void describe_groups(KeyTable& keys, int64_t& groups,
+                            const char* doc = "Number of groups into which input and output channels are divided.") {
+  keys.add("groups", groups, {.min = 1, .max = kMostChannels, .doc = doc});
 }
 
 struct ConvolutionOptions : LayerOptions {

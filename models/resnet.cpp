@@ -162,7 +162,7 @@ struct BottleneckOptions : BlockOptions {
 
   void describe(KeyTable& keys) {
     BlockOptions::describe(keys);
-    keys.add("groups", groups, {.min = 1, .max = kMostChannels, .doc = "Number of groups of the 3×3 convolution."});
+    describe_groups(keys, groups, "Number of groups of the 3×3 convolution.");
     keys.add(
         "width_per_group", width_per_group,
         {.min = 1, .max = kMostChannels, .doc = "Number of channels per group in a block with 256 channels; 64 in ResNet, 4 in ResNeXt."});

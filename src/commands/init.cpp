@@ -521,9 +521,8 @@ ImagePreparation choose_preparation(const DatasetFacts& facts) {
     add_flip();
     return chosen;
   }
-  chosen.size = edge < 48 ? 32 : edge < 96 ? 64 : edge < 160 ? 128 : 224;
   // Published weights were trained on 224 pixels. Without them, enlarged images only cost time.
-  if (chosen.size == 224 && edge < 224 && !facts.may_use_weights) chosen.size = 160;
+  chosen.size = edge < 48 ? 32 : edge < 96 ? 64 : edge < 160 ? 128 : edge < 224 && !facts.may_use_weights ? 160 : 224;
   const auto crop = fmt::format("    - random_resized_crop: {{size: {}, scale: [0.35, 1]}}", chosen.size);
   if (!are_numbers) chosen.train.push_back(fmt::format("{:<54} # a random part of at least 35 % of the image", crop));
   add_flip();

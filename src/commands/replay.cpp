@@ -115,8 +115,7 @@ ExitCode replay(const std::vector<std::string>& args) {
   if (first.empty())
     throw Error(
         fmt::format("step {} is finite in this repetition, but in the run {} was not finite; if no override explains this, test the memory "
-                    "or GPU of that "
-                    "rank's host",
+                    "or GPU of that rank's host",
                     record.step, in_run));
   print("\nfirst not finite: {}{}\n", first, first == in_run ? ", as in the run" : fmt::format("; in the run it was {}", in_run));
   return ExitCode::kDone;

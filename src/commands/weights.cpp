@@ -27,8 +27,7 @@ void list_weights() {
   }
   print(
       "\ntop1: accuracy on ImageNet in percent, as torchvision publishes it, for images with the height and width in the column "
-      "\"images\". "
-      "The cache is {}.\n",
+      "\"images\". The cache is {}.\n",
       session::weights_folder().string());
 }
 

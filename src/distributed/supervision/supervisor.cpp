@@ -226,10 +226,10 @@ void Supervisor::end_with(const Ending& ending) {
 
 void Supervisor::report(const std::string& text, ExitCode exit_code) {
   const std::lock_guard lock(report_mutex_);
-  const bool is_known = !text.empty() && std::exchange(reported_, text) == text;
-  if (!text.empty() && !is_known) logger_->error("{}", text);
+  const bool is_new = std::exchange(reported_, text) != text;
+  if (is_new && !text.empty()) logger_->error("{}", text);
   // A file that names this rank as the cause must not be replaced by one that names it as affected.
-  if (!is_known || exit_code != ExitCode::kPeer) write_error_file(error_file_, text, exit_code);
+  if (is_new || exit_code != ExitCode::kPeer) write_error_file(error_file_, text, exit_code);
 }
 
 void Supervisor::leave(ExitCode exit_code) {

@@ -137,7 +137,7 @@ class Supervisor {
   uint64_t file_warned_of_ = 0;  // num_changes at the last warning
 
   std::mutex report_mutex_;
-  std::string reported_;  // guarded by report_mutex_
+  std::optional<std::string> reported_;  // the last text; guarded by report_mutex_
 
   std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
