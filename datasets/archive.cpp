@@ -219,7 +219,7 @@ Directory find_directory(Bytes bytes) {
   return {field<uint64_t>(end64, 32), field<uint64_t>(end64, 48)};
 }
 
-// Replaces the sizes and offsets that do not fit into 32 bits by the values of the zip64 extra field, which contains no others.
+// Replaces the sizes and offsets that do not fit into 32 bits by the values of the zip64 extra field, which contains no other values.
 void widen(ZipEntry& entry, Bytes extra) {
   constexpr uint16_t kZip64 = 1;
   while (extra.size() >= 4) {

@@ -29,7 +29,7 @@ struct PublishedOptions {
 struct ArchiveSource {
   std::string url;     // http or https; redirects are followed. A zip file, or a tar file, plain or compressed with gzip
   std::string md5;     // of the archive, 32 lower-case hexadecimal digits
-  std::string folder;  // the top folder of the archive, which is installed
+  std::string folder;  // the archive's top folder, which is installed
   DownloadLimits limits = {};
 };
 
@@ -41,7 +41,7 @@ struct PublishedFile {
   std::string md5;
 };
 struct FilesSource {
-  std::string url;  // of the folder that contains the files, with a slash at its end
+  std::string url;  // of the folder that contains the files, with a trailing slash
   std::vector<PublishedFile> files;
   std::string folder;  // where the files are installed
   DownloadLimits limits = {};

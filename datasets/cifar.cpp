@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 constexpr int kChannels = 3;
 constexpr int kSide = 32;
 constexpr size_t kImageBytes = size_t{kChannels} * kSide * kSide;
-// The sizes of both CIFAR-10 and CIFAR-100.
+// CIFAR-10 and CIFAR-100 have the same sizes.
 constexpr data::SplitSizes kCifarSizes{.train = 50'000, .validation = 10'000};
 
 class Cifar : public data::Dataset {

@@ -32,7 +32,7 @@ struct CifarOptions : PublishedOptions {
 data::DatasetInfo cifar_info(const CifarLayout& layout);
 
 // Finds the files (downloads them if they are missing and options.download is set), maps them into memory and checks every record's
-// labels. A file may contain any whole number of records. Throws DataError with the file, the problem and what to do.
+// labels. A file may contain any whole number of records except 0. Throws DataError with the file, the problem and what to do.
 std::unique_ptr<data::Dataset> open_cifar(const CifarLayout& layout, const CifarOptions& options, data::Split split, Logger& logger);
 
 // `layout` must outlive the factory.

@@ -69,7 +69,7 @@ class Table {
   // The names of the target columns; empty: the file has no header.
   const std::vector<std::string>& names() const { return names_; }
   size_t num_fields() const { return fields_.size(); }
-  // Calls `use` with each line except headers. Throws like the constructor; an Error of `use` is passed on.
+  // Calls `use` with each line that is neither a header nor empty. Throws like the constructor; an Error of `use` is passed on.
   void read(const std::function<void(const Row&)>& use) const;
 
  private:
@@ -82,8 +82,8 @@ class Table {
   std::string text_;
   std::vector<std::string> header_;  // the fields of the header; empty: there is none
   std::vector<std::string> names_;
-  std::vector<size_t> fields_;   // the numbers of the columns
-  std::optional<size_t> group_;  // the number of dataset.group_column
+  std::vector<size_t> fields_;   // the indices of the target columns
+  std::optional<size_t> group_;  // the index of dataset.group_column
 };
 
 // Calls `act`. If it throws a std::runtime_error that is not an Error, throws a DataError that begins with the key of the split's CSV file.
@@ -111,7 +111,7 @@ std::vector<std::string> split_list(std::string_view list) {
 // The targets that the training file defines.
 struct Targets {
   std::vector<std::string> class_names = {};  // in the order of the classes
-  std::vector<std::string> columns = {};      // of the numbers, or of the classes with one column each; empty: the columns have no names
+  std::vector<std::string> columns = {};      // of the numbers, or of classes with one column each; empty: unnamed, or labels in one column
   int64_t num_targets = 1;
   std::optional<fs::path> first_image = {};
 };
@@ -185,8 +185,8 @@ fs::path common_folder(const CsvOptions& options) {
   const auto folder = folder_of(options.train);
   if (!options.validation.empty() && folder_of(options.validation) != folder) {
     throw DataError(
-        fmt::format("dataset.stage_to: {} and {} are in different folders, to which their paths are relative, but only one folder can be "
-                    "copied; make the paths of both relative to one folder and set dataset.root to it, or remove dataset.stage_to",
+        fmt::format("dataset.stage_to: the paths in {} and {} are relative to different folders, but only one folder can be copied; make "
+                    "the paths in both files relative to one folder and set dataset.root to it, or remove dataset.stage_to",
                     options.train, options.validation));
   }
   return folder;
@@ -225,7 +225,7 @@ data::DatasetInfo info_of(const CsvOptions& options, const Targets& targets) {
 
 ImageList read_images(const CsvOptions& options, const Targets& targets, data::Split split) {
   std::optional<Table> found(std::in_place, options, split);
-  // Selects the columns by their names in the training file, because this file may have them in another order.
+  // Selects the columns by their names in the training file, because the validation file may have another order.
   auto same_columns = options;
   same_columns.columns = targets.columns;
   const auto& names = found->names();
@@ -319,7 +319,7 @@ data::DatasetFactory csv_factory(const CsvOptions& options) {
     return common_folder(options);
   };
   factory.list_files = [options] { return all_images(options); };
-  // Only the images are in the other folder; the CSV files are read from their original place.
+  // Only the images are in `folder`; the CSV files are read from their original place.
   factory.in_folder = [options](const fs::path& folder) {
     auto moved = options;
     moved.root = folder.string();

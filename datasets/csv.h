@@ -1,10 +1,10 @@
 #pragma once
 // Image files whose targets are in CSV files: one class per image, any number of classes, or numbers.
-// A CSV file is in UTF-8 and has a line for each image; the first column is its path. Quoting is that of RFC 4180; lines may end with CR
-// LF, a byte order mark is skipped, and empty lines are ignored. The first line may be a header with the names of the columns. A header is
-// required if columns are chosen by name, and if several columns are classes. Otherwise the first line is a header if its path is not a
-// file and has no extension of an image; with labels, its label must also be "label" in upper or lower case, or occur in no other line.
-// Lines that repeat the header are skipped.
+// A CSV file is in UTF-8 and has a line for each image; the first column is the image's path. Quoting is that of RFC 4180; lines may end
+// with CR LF, a byte order mark is skipped, and empty lines are ignored. The first line may be a header with the names of the columns. A
+// header is required if columns are chosen by name, or if several columns are classes. Otherwise the first line is a header if its first
+// field is not a file and has no image extension; unless the targets are numbers, its second field must also be "label" in upper or lower
+// case, or occur in no other line. Lines that repeat the header are skipped.
 
 #include <filesystem>
 #include <string>
@@ -19,9 +19,9 @@ enum class CsvTargets {
   // One label. The classes are the labels in the training file, sorted as numbers if all are non-negative integers without leading zeros,
   // else by their bytes.
   kClass,
-  // Any number of classes, in one of two forms. With several target columns, or if all values of the only one are 1 or 0 and it has a name,
-  // each column is a class, with 1 for its images and 0 for the others. Otherwise the only column contains the names of the classes,
-  // separated by semicolons; the classes are sorted as for kClass.
+  // Any number of classes, in one of two forms. Several target columns, or a single one that has a name and only the values 1 and 0: each
+  // column is a class, with 1 for its images and 0 for the others. Otherwise: a single column with the names of the classes, separated by
+  // semicolons; the classes are sorted as for kClass.
   kClasses,
   kNumbers,  // one or more finite numbers, each in its own column
 };

@@ -39,7 +39,7 @@ class FolderLister {
   explicit FolderLister(const fs::path& folder) { listing_.folder = folder; }
 
   FolderListing list_all() {
-    // Links to a folder that contains this one would cause endless recursion; in the copy, all of them become links to the copy's parent.
+    // Links to a parent of the listed folder would cause endless recursion; in a copy, all of them become links to the copy's parent.
     for (auto above = listing_.folder; above.has_relative_path();) {
       above = above.parent_path();
       first_paths_.emplace(id_of(above), "..");
@@ -148,7 +148,7 @@ using FolderId = std::pair<dev_t, ino_t>;
 
 struct FolderEntry {
   std::string name;
-  bool is_folder = false;  // true also for a link to one
+  bool is_folder = false;  // true also for a link to a folder
 };
 
 class FolderReader {
@@ -212,7 +212,7 @@ std::set<FolderId> with_parents(std::string path) {
   return folders;
 }
 
-// Files whose names are not those of images.
+// Files without an image extension.
 struct OtherFiles {
   std::map<std::string, int64_t> counts;  // by extension
   std::string first;                      // the smallest path, compared by bytes
@@ -248,7 +248,7 @@ class ClassLister {
       const auto relative = std::move(pending.back());
       pending.pop_back();
       auto folders = read_folder(relative);
-      // The next folder is the first by name: a folder with several paths is then always listed under the same one.
+      // The next folder is the first by name: a folder with several paths is then always listed under the same path.
       std::ranges::sort(folders, std::greater());
       std::ranges::move(folders, std::back_inserter(pending));
     }
@@ -288,7 +288,7 @@ class ClassLister {
   OtherFiles others_;
 };
 
-// Lists the files of all classes, in the order of the names. If some classes fail, throws the error of the first one.
+// Lists the files of all classes, in the order of the names. If some classes fail, throws the error of the first of them.
 std::vector<ClassFiles> list_classes(const fs::path& folder, const std::vector<std::string>& names, const Extensions& extensions,
                                      int num_threads) {
   const auto listed = with_parents(folder.string());
@@ -374,7 +374,7 @@ std::vector<std::string> require_folders(const fs::path& path) {
       problem + "; set dataset.root to a folder that contains one folder of images per class, either directly or in train/ and val/");
 }
 
-// Throws if a class folder has a name that belongs to the other layout, such as "validation".
+// Throws if a class folder has the name of a split, such as "validation".
 void refuse_split_names(const fs::path& root, const std::vector<std::string>& class_names) {
   const auto found = std::ranges::find_if(class_names, [](const std::string& name) {
     const auto lower = lower_case(name);
@@ -476,7 +476,7 @@ bool continues_letter(char32_t character) {
   return lies_in(0x300, 0x36f) || lies_in(0x1160, 0x11ff) || lies_in(0x3099, 0x309a);
 }
 
-// The letters without spaces at both ends, each with its combining characters.
+// The letters of a name without the spaces at its ends, each with its combining characters.
 std::vector<std::string_view> letters_of(std::string_view name) {
   constexpr const char* kSpaces = " \t";
   name.remove_prefix(std::min(name.find_first_not_of(kSpaces), name.size()));
@@ -513,8 +513,8 @@ struct Name {
   std::string outline;  // the form with kComposed instead of kWithParts; equal for names that look alike
 };
 
-// Two names with the same outline look alike if decisive_letters() of each, with the form of the other, are equal. A letter that has the
-// same kind in both forms must be equal in both names, so it is kept. A composed letter counts as similar to any letter with combining
+// Two names a and b with the same outline look alike if decisive_letters(a, b.form) equals decisive_letters(b, a.form). A letter that has
+// the same kind in both forms must be equal in both names, so it is kept. A composed letter counts as similar to any letter with combining
 // characters, so one placeholder replaces both.
 std::string decisive_letters(const Name& name, std::string_view other_form) {
   std::string decisive;
@@ -550,7 +550,8 @@ std::string describe_look_alikes(const std::vector<std::string>& class_names) {
   const std::vector<Name> names(class_names.begin(), class_names.end());
   std::unordered_map<std::string, std::set<std::string>> forms;  // of each outline
   for (const auto& name : names) forms[name.outline].insert(name.form);
-  // The key: a name's form, another form and its decisive letters. Comparing all pairs would take seconds for thousands of Chinese names.
+  // The key: a name's form, another form, and the name's decisive letters for that other form. Comparing all pairs would take seconds for
+  // thousands of Chinese names.
   std::map<std::array<std::string, 3>, const Name*> first;
   for (const auto& name : names) {
     const Name* other = nullptr;

@@ -44,10 +44,10 @@ std::string digest_of(const FolderListing& listing);
 
 // Finds the files of a data set whose classes are folders of images, in the order of torchvision's ImageFolder. Files and folders whose
 // names begin with a dot are ignored everywhere.
-// ROOT/train/CLASS/… contains the training images and ROOT/val/CLASS/… (or valid, or validation) those for validation. If there is no
-// folder ROOT/train, ROOT/CLASS/… contains the training images and there are none for validation.
+// ROOT/train/CLASS/… contains the training images and ROOT/val/CLASS/… (or valid, or validation) the validation images. If there is no
+// folder ROOT/train, ROOT/CLASS/… contains the training images and there are no validation images.
 
-// Whether the name has an extension of images in any mode.
+// Whether the name has an extension that any ImageMode reads.
 bool is_image_name(std::string_view name);
 
 struct ClassFolders {
@@ -64,12 +64,12 @@ ClassFolders find_class_folders(const std::filesystem::path& root);
 inline constexpr int kListingThreads = 8;
 
 // The first training image, if the first class has images and can be listed. `mode`: as in list_images(); with kAuto, files that only kRaw
-// can read count too.
+// can read are used if there are no others.
 std::optional<std::filesystem::path> first_image_of(const ClassFolders& folders, data::ImageMode mode);
 
-// The images of one split, class by class: the files with an extension of images of this mode in each class folder and all folders below
-// it. The result does not depend on the number of threads. Links to folders are followed, except to a folder that was already listed for
-// the class or that contains the class folders. The list's warning counts the other files. Throws DataError with the folder if it cannot be
+// The images of one split, class by class: the files with an extension that this mode reads, in each class folder and all folders below it.
+// The result does not depend on the number of threads. Links to folders are followed, except to a folder that was already listed for the
+// class or that contains the class folders. The list's warning counts the other files. Throws DataError with the folder if it cannot be
 // listed, if a training class or the whole split has no images, and if the validation folder has a class that the training folder lacks;
 // Error with ExitCode::kStopped after a stop request.
 ImageList list_images(const ClassFolders& folders, data::Split split, int num_threads, data::ImageMode mode = data::ImageMode::kRgb);

@@ -1,5 +1,5 @@
 #pragma once
-// Helpers for data sets whose samples are image files. The files are decoded by the caller of read().
+// Helpers for data sets whose samples are image files. The caller of read() decodes the files.
 
 #include <cstdint>
 #include <filesystem>

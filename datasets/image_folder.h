@@ -1,6 +1,5 @@
 #pragma once
-// Images in one folder per class, such as ImageNet's; folder_listing.h describes the layouts. The files are decoded by the caller of
-// read().
+// Images in one folder per class, such as ImageNet's; folder_listing.h describes the layouts. The caller of read() decodes the files.
 
 #include <string>
 

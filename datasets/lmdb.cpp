@@ -170,7 +170,7 @@ std::unique_ptr<Lmdb> open_environment(const fs::path& root, data::Split split) 
 std::unique_ptr<Lmdb> open_split(const fs::path& root, data::Split split) {
   if (is_there(root / kUnfinished)) {
     throw std::runtime_error(
-        fmt::format("{} is not complete; run the same `trainer data pack` command again to continue (it removes {} at the end)",
+        fmt::format("{} is not complete; run the same `trainer data pack` command again to continue (it removes the file {} at the end)",
                     root.string(), kUnfinished));
   }
   if (const auto file = lmdb_file(folder_of(root, split)); !is_there(file)) {

@@ -25,7 +25,7 @@ namespace {
 
 constexpr const char* kFormat = "trainer packed data set";
 
-// The header: checksum, kind of content, order of pixels, channels, height and width.
+// The header of a sample's entry: checksum, kind of content, order of pixels, channels, height and width.
 constexpr size_t kKindOffset = 4;
 constexpr size_t kOrderOffset = 5;
 constexpr size_t kChannelsOffset = 6;
@@ -47,7 +47,7 @@ std::string make_entry(Kind kind, const data::ImageView& image, std::string_view
   return entry += content;
 }
 
-// The CRC-32 of everything after it. Since version 2 it includes the index of the sample, so that entries cannot be confused.
+// The CRC-32 of the entry after its checksum. Since version 2, it includes the index of the sample, so that entries cannot be confused.
 uint32_t checksum_of(const StoredEntry& entry) {
   std::string index;
   if (entry.version > 1) little_endian::append(index, static_cast<uint64_t>(entry.index));
@@ -349,7 +349,7 @@ constexpr uint16_t kIntegerKeys = 8;  // MDB_INTEGERKEY
 
 constexpr size_t kNodeHeader = 8;
 constexpr uint16_t kIsElsewhere = 1;  // F_BIGDATA: the node contains the number of the entry's first page instead of the entry
-// LMDB's own limit; without it, a damaged tree with a cycle would never end.
+// LMDB's own limit; without it, a search in a damaged tree with a cycle would never end.
 constexpr int kMostLevels = 32;
 
 [[noreturn]] void refuse_page(uint64_t number) { throw std::runtime_error(fmt::format("page {} of data.mdb is damaged", number)); }
@@ -447,7 +447,7 @@ class Pages {
     return node;
   }
 
-  // The first page of the entry of a leaf's node, if the entry has separate pages.
+  // The first page of the entry of a node in a leaf, if the entry has separate pages.
   std::optional<uint64_t> pages_of(const Page& page, const Node& node) const {
     if (node.flags != 0 && node.flags != kIsElsewhere) refuse_page(page.number);
     if (node.flags == 0) return std::nullopt;
@@ -474,7 +474,7 @@ class TreeCheck {
  public:
   explicit TreeCheck(const Pages& pages) : pages_(pages), is_used_(pages.num_pages()) {}
 
-  // `check_entry` is called with each entry of a leaf and its page.
+  // Calls check_entry(page, node, entry) for each node of the leaves.
   template <class CheckEntry>
   void check(const LmdbState::Database& database, const CheckEntry& check_entry) {
     num_entries_ = 0;
@@ -543,7 +543,7 @@ std::span<const uint8_t> LmdbReader::find(std::string_view key) const {
   if (number == kNoPage) return {};
   for (int level = 0; level < kMostLevels; ++level) {
     const auto page = pages.page_at(number);
-    // The first node of a branch has no key; its page has the keys below the key of the second node.
+    // The first node of a branch has no key; the page below it has the keys less than the key of the second node.
     const auto nodes = std::views::iota(size_t{page.is_leaf ? 0U : 1U}, page.num_nodes);
     const auto key_of = [&](size_t i) { return pages.node_at(page, i).key; };
     if (!page.is_leaf) {
@@ -564,7 +564,7 @@ void LmdbReader::check_for_writing() const {
   const Pages pages(file_.bytes(), state_);
   TreeCheck check(pages);
   check.check(state_.main, [](const Page&, const Node&, Bytes) {});
-  // For each transaction, the pages that it has freed: their count and their numbers, in descending order.
+  // Each entry contains the pages that one transaction has freed: their count, then their numbers in descending order.
   std::vector<uint64_t> free;
   check.check(state_.free, [&](const Page& page, const Node& node, Bytes entry) {
     if (node.key.size() != sizeof(uint64_t) || entry.size() < sizeof(uint64_t)) refuse_page(page.number);

@@ -84,9 +84,9 @@ struct StoredEntry {
 };
 // Throws std::runtime_error with only the reason if the checksum is wrong, or if the entry is that of another sample.
 void check_entry(const StoredEntry& entry);
-// The image file or the pixels, as views into the bytes; nothing else of the sample is set. The checksum is compared only for files,
-// because their decoding takes much longer than the comparison; for pixels, the comparison would add a fifth to the time in which training
-// prepares a sample. Throws std::runtime_error with only the reason: damage, or why the source's sample could not be read.
+// The image file or the pixels, as views into the bytes; nothing else of the sample is set. The checksum is compared, but not for pixels:
+// this would add a fifth to the time in which training prepares a sample. Throws std::runtime_error with only the reason: damage, or why
+// the source's sample could not be read.
 data::Sample read_entry(const StoredEntry& entry);
 
 // Writes LMDB environments, which are folders with a file data.mdb. They are opened without LMDB's own lock file, because an unfinished
@@ -153,8 +153,8 @@ class LmdbReader {
   explicit LmdbReader(const std::filesystem::path& file);
 
   uint64_t num_entries() const { return state_.main.num_entries; }
-  // The entry of this key, in the map; empty if there is none. Reads the pages of the tree that lead to it, but not those of a large entry.
-  // Thread-safe. Throws std::runtime_error with only the reason if one of the pages is damaged.
+  // The entry of this key, in the map; empty if there is none. Reads the pages of the tree that lead to it, but not the pages of a large
+  // entry. Thread-safe. Throws std::runtime_error with only the reason if one of the pages is damaged.
   std::span<const uint8_t> find(std::string_view key) const;
 
   // Reads all pages of the trees. Throws std::runtime_error with only the reason if a page is damaged; LMDB's library must then not add

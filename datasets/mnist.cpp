@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 constexpr int kMnistSide = 28;
 constexpr size_t kMnistImageBytes = size_t{kMnistSide} * kMnistSide;
 constexpr int kMnistClasses = 10;
-// The sizes of both MNIST and FashionMNIST.
+// MNIST and FashionMNIST have the same sizes.
 constexpr data::SplitSizes kMnistSizes{.train = 60'000, .validation = 10'000};
 constexpr uint32_t kImagesMagic = 0x00000803;
 constexpr uint32_t kLabelsMagic = 0x00000801;
@@ -91,7 +91,7 @@ uint32_t big_endian(std::span<const uint8_t> bytes, size_t word) {
   return value;
 }
 
-// The required header of a file: the magic number, any number of items, and these lengths of the other dimensions.
+// The required header of a file: the magic number, any number of items, and `lengths` for the other dimensions.
 struct IdxFormat {
   uint32_t magic;
   std::vector<uint32_t> lengths;

@@ -27,7 +27,7 @@ struct MnistOptions : PublishedOptions {
 data::DatasetInfo mnist_info(const MnistLayout& layout);
 
 // Finds the files (downloads them if they are missing and options.download is set), loads them into memory and checks their headers and all
-// labels. There may be any number of images. Throws DataError with the file, the problem and what to do.
+// labels. There may be any number of images except 0. Throws DataError with the file, the problem and what to do.
 std::unique_ptr<data::Dataset> open_mnist(const MnistLayout& layout, const MnistOptions& options, data::Split split, Logger& logger);
 
 // `layout` must outlive the factory.

@@ -112,7 +112,7 @@ uLong copy_file(const fs::path& from, const fs::path& to, uint64_t num_bytes, st
   return checksum;
 }
 
-// Throws if the copy on the disk has another checksum.
+// Throws if the copy on the disk has a different checksum.
 void verify_file(const fs::path& copy, uLong checksum, std::string& buffer) {
   {
     // Drops the pages of the file from the cache, so that they are read from the disk. The kernel drops only pages that are already on the
@@ -165,7 +165,7 @@ void stop_if_requested(const fs::path& source) {
 void check_space(const fs::path& stage_to, const FolderListing& source) {
   const auto free = fs::space(stage_to).available;
   if (free > source.num_bytes) return;
-  throw std::runtime_error(fmt::format("{} has {} of free space, but the copy of {} needs {}; free space, or choose another folder",
+  throw std::runtime_error(fmt::format("{} has {} of free space, but the copy of {} needs {}; free some space, or choose another folder",
                                        stage_to.string(), format_bytes(free), source.folder.string(), format_bytes(source.num_bytes)));
 }
 
@@ -197,7 +197,8 @@ void copy_files(const FolderListing& source, const fs::path& target, Logger& log
   stop_if_requested(source.folder);
 }
 
-// Locks the use of a copy: LOCK_SH to use it, LOCK_EX to remove it. Does not wait; returns no descriptor if another process holds the lock.
+// Locks the use of a copy: LOCK_SH to use it, LOCK_EX to remove it. Does not wait; returns an empty Descriptor if another process holds a
+// conflicting lock.
 Descriptor lock_use(const fs::path& folder, int operation) {
   auto file = open_file(folder / kInUse, O_RDWR | O_CREAT, "create");
   if (::flock(file.number(), operation | LOCK_NB) == 0) return file;

@@ -1,5 +1,5 @@
 #pragma once
-// Blocks of several families of networks, with torchvision's parameter names.
+// Blocks that families of networks share, with torchvision's parameter names.
 
 #include <cstdint>
 #include <memory>
@@ -93,7 +93,7 @@ class ActivationLayer : public torch::nn::Module {
   nn::Activation activation_;
 };
 
-// A LayerNorm over the channels.
+// A LayerNorm over the channels of [N, C, H, W].
 class ChannelNorm : public nn::LayerNorm {
  public:
   using LayerNorm::LayerNorm;
@@ -216,7 +216,7 @@ inline void describe_expansion(KeyTable& keys, int64_t& expansion) {
 
 Layer make_inverted_residual(const InvertedResidualOptions& options, const LayerContext& context);
 
-// A block of a family of networks.
+// The keys of blocks that can have a stride.
 struct BlockOptions : LayerOptions {
   int64_t channels = 0;
   int64_t stride = 1;

@@ -81,7 +81,7 @@ void add_cifar_resnet(LayerRegistry& registry) {
       "cifar_block", "The block of resnet20; its shortcut has no weights.", [](const auto& options, const LayerContext& context) -> Layer {
         const auto in_channels = require_image(context)[0];
         if (options.channels < in_channels) {
-          throw OptionError("channels", fmt::format("{} are fewer than the {} channels of the input; choose at least as many",
+          throw OptionError("channels", fmt::format("{0} are fewer than the {1} channels of the input; choose at least {1}",
                                                     options.channels, in_channels));
         }
         const auto block = std::make_shared<CifarBlock>(in_channels, options.channels, options.stride, context.build.norm);

@@ -100,7 +100,7 @@ void check_size(const Shape& shape) {
   }
 }
 
-// Makes the layer. Errors name `path`.
+// Errors name `path`.
 Layer make_layer(const ComponentConfig& config, const LayerContext& context, const std::string& path) {
   try {
     auto layer = layer_registry().make(config, context);

@@ -23,7 +23,7 @@ inline constexpr const char* kPublishedWeightsUrl = "https://download.pytorch.or
 
 // Grouped by network; the default weights of each network come first.
 std::span<const PublishedWeights> published_weights();
-// The weights of a network with this name, or "default"; nullptr: there are none.
+// The weights `name` of the network `model`; "default": its first ones; nullptr: there are none.
 const PublishedWeights* find_published_weights(const std::string& model, const std::string& name);
 std::vector<std::string> published_weights_of(const std::string& model);
 

@@ -148,7 +148,7 @@ class ResNet : public BackboneModel {
 
   ResNetOptions options_;
   Grouping grouping_;
-  int64_t stage_channels_ = 64;  // output channels of the blocks made so far
+  int64_t stage_channels_ = 64;  // output channels of the latest block
   std::shared_ptr<nn::Conv2d> conv1_;
   nn::BatchNormPtr bn1_;
   torch::nn::Sequential layer1_, layer2_, layer3_, layer4_;

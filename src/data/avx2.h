@@ -1,7 +1,7 @@
 #pragma once
 
-// Placed before a function, compiles it also for processors with AVX2; the version is selected at run time. Fused multiply-add is not
-// enabled, so that both versions have the same results.
+// Compiles the function that follows for processors with AVX2 too; the version is selected at run time. Fused multiply-add is not enabled,
+// so that both versions have the same results.
 #ifdef __x86_64__
 #define TRAINER_FOR_AVX2_TOO [[gnu::target_clones("default", "avx2")]]
 #else

@@ -95,7 +95,8 @@ class DataLoader::State {
  public:
   State(const Dataset& dataset, Pipeline pipeline, const LoaderOptions& options)
       : dataset_(dataset), pipeline_(std::move(pipeline)), options_(options) {
-    TORCH_CHECK(options.batch_size >= 1 && options.num_workers >= 0 && options.prefetch >= 1, "batch_size ", options.batch_size,
+    TORCH_CHECK(options.batch_size >= 1 && options.num_workers >= 0 && options.prefetch >= 1,
+                "batch_size and prefetch must be at least 1 and num_workers at least 0, but got batch_size ", options.batch_size,
                 ", num_workers ", options.num_workers, ", prefetch ", options.prefetch);
     const int64_t num_slots = num_buffers(options.num_workers, options.prefetch) + (options.make_copy_event ? 1 : 0);
     for (int64_t i = 0; i < num_slots; ++i) {

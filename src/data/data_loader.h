@@ -72,21 +72,20 @@ inline int64_t num_buffers(int64_t num_workers, int64_t prefetch) { return num_w
 // Not thread-safe. Owns its worker threads.
 class DataLoader {
  public:
-  // `dataset` must outlive the loader. Allocates memory for num_buffers() batches, and for one more with copy events, which all epochs
-  // reuse.
+  // `dataset` must outlive the loader. Allocates memory for num_buffers() batches, and for one more with copy events; all epochs reuse it.
   DataLoader(const Dataset& dataset, Pipeline pipeline, const LoaderOptions& options);
   ~DataLoader();
 
-  // Starts an epoch over `samples` in batches of the given sizes, each 0 to batch_size, which must add up to the number of samples. Drops
-  // the rest of the previous epoch.
+  // Starts an epoch over `samples`. The sizes of the batches, each 0 to batch_size, must add up to the number of samples. Drops the rest of
+  // the previous epoch.
   void start_epoch(int64_t epoch, SampleList samples, const std::vector<int64_t>& batch_sizes);
   // Starts an epoch over each of `indices` once, in batches of batch_size; the last batch may be smaller.
   void start_epoch(int64_t epoch, std::vector<int64_t> indices);
   // Returns the next batch, or nullptr after the last. It is valid until the next call of next() or start_epoch(). With copy events, its
-  // memory is not overwritten before its event is ready: next() waits for the event of the batch before the last one, so that the host is
-  // never more than two batches ahead of the device, and start_epoch() waits for all events. If a sample cannot be read and may not be
-  // skipped, or its target is not valid, next() throws DataError with the sample's index and name when its batch is due. It also throws if
-  // none of the samples of a batch of 8 or more can be read. Later calls throw again for the same batch.
+  // memory is not overwritten before its event is ready: next() waits for the event of the batch before the one that it returned last, so
+  // that the host is never more than two batches ahead of the device; start_epoch() waits for all events. If a sample cannot be read and
+  // may not be skipped, or its target is not valid, next() throws DataError with the sample's index and name when its batch is due. It also
+  // throws if none of the samples of a batch of 8 or more can be read. Later calls throw again for the same batch.
   const Batch* next();
   int64_t batch_size() const;
   LoaderCounts counts() const;

@@ -1,5 +1,5 @@
 #pragma once
-// Helpers for data sets that are not part of the public interface (trainer/dataset.h).
+// Internal helpers for data sets; the public interface is trainer/dataset.h.
 
 #include <algorithm>
 #include <array>
@@ -56,7 +56,8 @@ inline std::string refusal_of_size(const ImageView& mask, int height, int width)
   const auto text = [](int channels, int rows, int columns) {
     return std::to_string(channels) + " x " + std::to_string(rows) + " x " + std::to_string(columns);
   };
-  return "the mask has " + text(mask.channels, mask.height, mask.width) + " pixels, but the image needs " + text(1, height, width);
+  return "the mask has " + text(mask.channels, mask.height, mask.width) + " values (channels x height x width), but the image needs " +
+         text(1, height, width);
 }
 
 // Returns why the labels of a mask are not valid, or an empty string if they are.

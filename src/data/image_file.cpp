@@ -61,7 +61,7 @@ namespace {
 ImageView decode_pixels(std::span<const uint8_t> file, const ImageDecoding& decoding, std::vector<uint8_t>& pixels) {
   std::string refusal;
   RgbImage image;
-  image.pixels.swap(pixels);  // reuses its memory
+  image.pixels.swap(pixels);  // reuses the memory of `pixels`
   if (!image_module().decode(file, decoding.is_turned_upright, image, refusal)) throw std::runtime_error(refusal);
   pixels.swap(image.pixels);
   if (decoding.mode == ImageMode::kGrey) return make_grey(pixels, image.height, image.width);

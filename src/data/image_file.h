@@ -26,8 +26,8 @@ struct DecodedMemory {
   std::vector<uint8_t> pixels;
   std::vector<float> values;
 };
-// Decodes an image file as a data set does. The view is interleaved and valid until `memory` changes. Throws like the other decode_image()
-// (trainer/dataset.h). This function and the following ones may be called by several threads.
+// Decodes an image file as `decoding` specifies. The view is interleaved and valid until `memory` changes. Throws like the other
+// decode_image() (trainer/dataset.h). This function and the following ones may be called by several threads.
 ImageView decode_image(std::span<const uint8_t> file, const ImageDecoding& decoding, DecodedMemory& memory);
 // Converts RGB pixels, [height][width][3], to grey pixels in the same memory, like Pillow's convert("L").
 ImageView make_grey(std::vector<uint8_t>& pixels, int height, int width);

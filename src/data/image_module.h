@@ -30,9 +30,9 @@ struct ImageModule {
   bool (*decode)(std::span<const uint8_t> file, bool is_turned_upright, RgbImage& image, std::string& refusal);
   // The same for the modes kGrey16 and kRaw.
   bool (*decode_values)(std::span<const uint8_t> file, const ImageDecoding& decoding, ValueImage& image, std::string& refusal);
-  // Sets `size` if parts of the image can be decoded. Returns false with the reason in `refusal` if the file is damaged.
+  // Sets `size` if parts of the image can be decoded separately. Returns false with the reason in `refusal` if the file is damaged.
   bool (*find_size)(std::span<const uint8_t> file, bool is_turned_upright, std::optional<Box>& size, std::string& refusal);
-  // Decodes at least `part`, and sets it to the part that was decoded.
+  // Decodes at least `part`, and sets `part` to what was decoded.
   bool (*decode_part)(std::span<const uint8_t> file, Box& part, RgbImage& image, std::string& refusal);
   // Encodes pixels, [height][width][3], as a JPEG file with the given quality (1 to 100). Returns false with a refusal on failure.
   bool (*encode_jpeg)(const uint8_t* pixels, int height, int width, int quality, std::vector<uint8_t>& file, std::string& refusal);

@@ -15,7 +15,7 @@ namespace trainer::data {
 namespace {
 
 constexpr int kPixelValues = 256;
-// Rows are processed in groups of about this size, so that their pixels stay in the fastest cache between copying and normalisation.
+// Rows are processed in groups of about this size, so that their pixels stay in the L1 cache between copying and normalisation.
 constexpr ptrdiff_t kBytesAtOnce = 8192;
 
 template <class Real>

@@ -22,7 +22,7 @@ constexpr size_t kSide = kThumbnailSide;
 constexpr size_t kNumPixels = kSide * kSide;
 using Grey = std::array<float, kNumPixels>;
 
-// The minimum standard deviation of the grey values, 0 to 255; images with a smaller one have no structure besides noise.
+// The minimum standard deviation of the blurred grey values (0 to 255); images with a smaller one have no structure besides noise.
 constexpr float kLeastDeviation = 2.5F;
 // The minimum similarity of near duplicates. Copies of photographs that were saved as JPEG with quality 30, or cropped by up to a twentieth
 // of the edge on each side, have more than 0.94; other pairs seldom have more than 0.85.
@@ -215,8 +215,8 @@ class Aligner {
 
   static std::array<float, kNumUnknowns> solve(std::array<Equation, kNumUnknowns> equations) {
     for (size_t k = 0; k < kNumUnknowns; ++k) {
-      // The added terms keep the change of an unknown at about 0 if the image does not determine it, for example because it has no gradient
-      // in one direction.
+      // The added terms keep the change of an unknown at about 0 if the image does not determine this unknown, for example for lack of a
+      // gradient in one direction.
       equations[k][k] = equations[k][k] * 1.001F + 1e-3F;
       for (size_t i = 0; i < kNumUnknowns; ++i) {
         if (i == k) continue;
@@ -284,7 +284,7 @@ class CommonStructure {
     find_kinds(greys, waves);
   }
 
-  // Each bit is set for about half of the images, because it compares a frequency with its median.
+  // Each bit is set for about half of the images: it tells whether the coefficient of one frequency is above its median.
   uint64_t hash(const Grey& grey) const {
     const auto waves = transform_(grey);
     uint64_t hash = 0;
@@ -357,8 +357,8 @@ class Reference {
   Reference(const Grey& grey, const CommonStructure& structure)
       : grey_(grey), aligner_(grey_), common_(place(structure.mean_for(grey), aligner_.find(structure.mean_for(grey)))) {}
 
-  // Returns at most 1: the mean of two correlations, of the whole structure and of the fine structure, after the structure common to images
-  // of this kind is removed.
+  // Returns at most 1: the mean of the correlations of the whole structure and of the fine structure, both without the structure that
+  // images of this kind have in common.
   float similarity(const Grey& other) const {
     const float in_place = similarity_in(place(other, {}));
     return in_place > kCertain || in_place < kHopeless ? in_place : std::max(in_place, similarity_in(place(other, aligner_.find(other))));
@@ -369,7 +369,7 @@ class Reference {
   static constexpr float kCertain = 0.97F, kHopeless = 0.2F;
 
   float similarity_in(Placed placed) const {
-    // Where `placed` has no pixels, it gets those of this image, because the filters would show its edge as structure otherwise.
+    // Where `placed` has no pixels, it gets the pixels of this image; otherwise the filters would show its edge as structure.
     for (size_t i = 0; i < kNumPixels; ++i) placed.grey[i] += (1 - placed.weights[i]) * (grey_[i] - placed.grey[i]);
     for (size_t i = 0; i < kNumPixels; ++i) placed.weights[i] *= common_.weights[i];
     const auto rest = without(grey_, common_.grey, placed.weights), other_rest = without(placed.grey, common_.grey, placed.weights);
@@ -408,9 +408,9 @@ class HashIndex {
     }
   }
 
-  // Calls `use` with entries at a distance of at most kMostDistance, possibly several times with the same entry. Two such hashes have one
-  // block that differs in at most 3 bits. If more than 2 * kWindow hashes have the same block, only that many of them are visited, the
-  // nearest ones in sorted order.
+  // Calls `use` with entries at a Hamming distance of at most kMostDistance, possibly several times with the same entry. Two hashes at such
+  // a distance have one block that differs in at most 3 bits. If more than 2 * kWindow hashes have the same block, only the 2 * kWindow
+  // nearest ones in sorted order are visited.
   template <class Use>
   void visit_near(const Entry& entry, const Use& use) const {
     for (size_t block = 0; block < kNumBlocks; ++block) {

@@ -23,7 +23,7 @@ struct ComparedPicture {
   uint8_t part = 0;  // number of the part of the data set (such as training) that contains the image
 };
 
-// Two images, by their positions; first < second.
+// Two images, by their positions in `pictures`; first < second.
 struct NearDuplicates {
   uint32_t first = 0;
   uint32_t second = 0;

@@ -82,7 +82,7 @@ void check_depth(const ImageTransform& transform, const DatasetInfo& info, const
   if (!info.decoding.has_float_pixels() || transform.fits_all_depths()) return;
   throw UsageError(fmt::format("transform {}: it needs 8-bit images, but dataset.mode is {}; remove it{}", name,
                                name_of(info.decoding.mode),
-                               name == "pad" || name == "letterbox" ? ", or leave its fill at 0" : ", or set dataset.mode to rgb or grey"));
+                               name == "pad" || name == "letterbox" ? ", or set its fill to 0" : ", or set dataset.mode to rgb or grey"));
 }
 
 void check_masks(const ImageTransform& transform, const DatasetInfo& info, const std::string& name) {

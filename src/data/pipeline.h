@@ -36,9 +36,9 @@ std::vector<TransformFinding> check_transforms(const std::vector<ComponentConfig
 // Immutable and thread-safe; copies share their state.
 class Pipeline {
  public:
-  // `components` must be from transform_registry(). Throws UsageError for lists that cannot be applied to samples of such a data set, for
-  // example any transform without images, one that needs 8-bit images for other images, normalize or erasing transforms that are not last,
-  // normalize with a different number of channels, a crop that does not fit, or results of different sizes.
+  // `components` must be from transform_registry(). Throws UsageError for lists that cannot be applied to samples of such a data set.
+  // Examples: any transform if the samples are not images, a transform for 8-bit images on images of 16 bits, a crop after normalize,
+  // normalize with a different number of channels, a crop that is too large, results of different sizes.
   Pipeline(const std::vector<ComponentConfig>& components, const DatasetInfo& info, BatchLayout layout);
 
   // Shape of one transformed sample.

@@ -14,7 +14,7 @@ constexpr int32_t kHalf = 1 << (kFractionBits - 1);
 
 double triangle(double x) { return std::max(0.0, 1.0 - std::abs(x)); }
 
-// Keys' cubic kernel, with Pillow's parameter and order of operations.
+// The cubic convolution kernel of R. Keys, with Pillow's parameter and order of operations.
 double cubic(double x) {
   constexpr double kA = -0.5;
   x = std::abs(x);
@@ -125,7 +125,7 @@ int drop_unused(Taps& taps, int& first) {
   return taps.begin.back() + taps.count;
 }
 
-// Pixels in memory, with the distances between them in bytes.
+// Pixels in memory, with their strides in bytes.
 struct Pixels {
   const uint8_t* data = nullptr;
   ptrdiff_t row = 0;
@@ -175,8 +175,7 @@ void resample_columns(const uint8_t* rows, ptrdiff_t stride, ptrdiff_t row_bytes
   }
 }
 
-// Whether the vertical pass is the first one, as in Pillow; the order affects the rounding (Pillow 13:
-// github.com/python-pillow/Pillow/pull/9549).
+// Whether the vertical pass is the first one, as in Pillow 13 (github.com/python-pillow/Pillow/pull/9549); the order affects the rounding.
 bool begins_with_columns(const ImageView& source, int height, int width) {
   const int less_height = source.window_height - height;
   return less_height > 0 && less_height > 2 * (source.window_width - width);
@@ -227,13 +226,13 @@ void resample(const ImageView& source, int height, int width, const Box& part, c
 
 namespace {
 
-// The distances between values in memory, in one direction of resample_values().
+// The strides of one direction of resample_values(), in values.
 struct Line {
   ptrdiff_t step = 0;  // to the next value of the line
   ptrdiff_t next = 0;  // to the next line
 };
 
-// Resamples `num_lines` rows or columns. `maximum`: the maximum of integer values; 0 if the values are not integers.
+// Resamples `num_lines` rows or columns. `maximum`: the maximum of unsigned integer values; 0 for other values.
 void weigh_values(const float* in, const Line& from, ptrdiff_t num_lines, const Taps& taps, float maximum, float* out, const Line& to) {
   for (ptrdiff_t line = 0; line < num_lines; ++line, in += from.next, out += to.next) {
     for (size_t i = 0; i < taps.begin.size(); ++i) {

@@ -18,7 +18,7 @@ constexpr int32_t kHalf = 1 << (kFractionBits - 1);
 uint8_t to_pixel(int32_t sum) { return static_cast<uint8_t>(std::clamp(sum >> kFractionBits, 0, 255)); }
 
 // Computes one output of each of kRows rows, with the same weights for all of them. Writes kBytes bytes per row, three or four. kCount is
-// the number of taps if it is known at compile time; if it is 0, `count` is.
+// the number of taps if it is known at compile time, otherwise 0; then `count` is the number of taps.
 template <int kRows, int kCount, int kBytes>
 HWY_INLINE void WeighPixel(const uint8_t* HWY_RESTRICT pixel, ptrdiff_t stride, const int32_t* HWY_RESTRICT weights, int count,
                            uint8_t* HWY_RESTRICT out, ptrdiff_t out_stride) {

@@ -73,7 +73,7 @@ hn::Vec<D> ReverseBytes([[maybe_unused]] D bytes, hn::Vec<D> vector) {
 #endif
 }
 
-// Copies as many columns from x on as a vector of type D has lanes, for all rows. Copies three channels or, if kChannels is 1, channel
+// Copies one column per lane of a vector of type D, from column x on, for all rows. Copies three channels or, if kChannels is 1, channel
 // number `channel`, which is a plane of both the image and the output. Columns outside the image are written as 0.
 template <int kChannels, bool kFromPixels, bool kToPixels, class D>
 void CopyColumns(D bytes, const Copy& copy, int channel, int x) {
@@ -110,7 +110,7 @@ void CopyColumns(D bytes, const Copy& copy, int channel, int x) {
   }
 }
 
-// Copies all columns, which must be at least as many as a vector of type D has lanes; the last ones may be copied twice.
+// Copies all columns, one vector of type D at a time. There must be at least one column per lane; some columns may be copied twice.
 template <int kChannels, bool kFromPixels, bool kToPixels, class D>
 void CopyAllColumns(D bytes, const Copy& copy, int channel) {
   const auto lanes = static_cast<int>(hn::Lanes(bytes));
@@ -138,7 +138,7 @@ void CopyWithoutReflection(const Copy& copy) {
   const bool from_pixels = image.order == PixelOrder::kInterleaved;
   const bool to_pixels = copy.order == PixelOrder::kInterleaved;
   if (from_pixels && to_pixels && !image.mirrored) {
-    // Treat a row as that of a wider image with one channel.
+    // Treats each row as a row of a wider image with one channel.
     auto bytes = copy;
     bytes.image.channels = 1;
     for (int* columns : {&bytes.image.width, &bytes.image.left, &bytes.image.window_width}) *columns *= image.channels;

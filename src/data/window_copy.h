@@ -13,7 +13,7 @@ namespace trainer::data {
 void copy_rows(const ImageView& image, int begin, int end, PixelOrder order, uint8_t* out);
 // Copies the window of an image with values to `out`, [window_height][window_width][channels]; padding as in copy_rows().
 void copy_values(const ImageView& image, float* out);
-// Sets the zero padding that copy_rows() has written to `value`, in a window of one channel, [window_height][window_width].
+// Replaces the zero padding that copy_rows() has written by `value`, in a window of one channel, [window_height][window_width].
 void fill_padding(const ImageView& image, uint8_t value, uint8_t* out);
 
 }  // namespace trainer::data

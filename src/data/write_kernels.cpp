@@ -36,7 +36,7 @@ void SpreadChannels(std::span<const ChannelArithmetic> channels, float ChannelAr
 
 HWY_INLINE void Store(Vector result, float* out) { hn::StoreU(result, Values(), out); }
 
-// Rounds to nearest even.
+// Stores the bits of bfloat16, rounded to nearest even.
 HWY_INLINE void Store(Vector result, uint16_t* out) {
   const hn::RebindToUnsigned<Values> integers;
   const hn::Rebind<uint16_t, Values> halves;

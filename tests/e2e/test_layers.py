@@ -76,7 +76,7 @@ WRONG = [
     (f"layers: [mb_conv: {{channels: 3, kernel_size: 4}}, {HEAD}]", "4:48: model.layers[0].mb_conv.kernel_size: 4 is even; choose an odd number"),
     (f"layers: [bottleneck: {{channels: 6}}, {HEAD}]", "4:35: model.layers[0].bottleneck.channels: 6 is not a multiple of 4; choose a multiple"),
     (f"layers: [cifar_block: {{channels: 2}}, {HEAD}]",
-     "4:36: model.layers[0].cifar_block.channels: 2 are fewer than the 3 channels of the input; choose at least as many"),
+     "4:36: model.layers[0].cifar_block.channels: 2 are fewer than the 3 channels of the input; choose at least 3"),
     (f"image_size: [32, 32, 3]\n  layers: [{HEAD}]", "4:15: model.image_size: must be one number or two, [height, width]"),
 ]
 

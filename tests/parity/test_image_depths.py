@@ -256,7 +256,7 @@ class ImageDepthsTest(FolderCase):
             name = transform.split(":")[0]
             self.assertIn(f"transform {name}: it needs 8-bit images, but dataset.mode is grey16; remove it, or set dataset.mode to rgb or grey",
                           check(f"dataset.train_transforms=[{transform}, resize: {{size: [8, 8]}}]"))
-        self.assertIn("transform letterbox: it needs 8-bit images, but dataset.mode is grey16; remove it, or leave its fill at 0",
+        self.assertIn("transform letterbox: it needs 8-bit images, but dataset.mode is grey16; remove it, or set its fill to 0",
                       check("dataset.train_transforms=[letterbox: {size: 8, fill: 114}]"))
         self.assertIn("transform normalize: mean has 3 values and std 3, but the images have 1 channel",
                       check("dataset.train_transforms=[resize: {size: [8, 8]}, normalize: {mean: [0.5, 0.5, 0.5], std: [1, 1, 1]}]"))

@@ -25,8 +25,8 @@ class BatchTransform {
   // Whether apply() needs images, [N, channels, height, width].
   virtual bool needs_images() const { return false; }
   // Mixes each of `images`, [N, channels, height, width] or [N, features] with N >= 0 on any device, with the previous image, and the first
-  // image with the last. The result is a new tensor of the same dtype and memory format. Draws the same random numbers from `generator`, on
-  // the CPU, as torchvision's transform. Does not synchronize with the device.
+  // image with the last. The result is a new tensor of the same dtype and memory format. Draws the same random numbers as torchvision's
+  // transform from `generator`, which must be on the CPU. Does not synchronize with the device.
   virtual Mix apply(const torch::Tensor& images, at::Generator& generator) const = 0;
 };
 
@@ -65,8 +65,8 @@ class BatchMixer {
   Mixed apply(const torch::Tensor& images, const torch::Tensor& labels, int64_t step, int64_t stream) const;
   // Returns the unchanged samples, with their targets in the same form.
   Mixed apply_nothing(const torch::Tensor& images, const torch::Tensor& labels) const { return {images, probabilities_of(labels, images)}; }
-  // The same with random numbers from `generator`, on the CPU: those that RandomChoice of torchvision.transforms.v2 draws, or for a single
-  // transform those that torchvision's transform draws.
+  // Like the first apply(), but draws from `generator`, which must be on the CPU: the same numbers as RandomChoice of
+  // torchvision.transforms.v2, or for a single transform as torchvision's transform.
   Mixed apply(const torch::Tensor& images, const torch::Tensor& labels, at::Generator generator) const;
 
  private:

@@ -33,7 +33,7 @@ struct Span {
   int64_t size() const { return end - begin; }
 };
 
-// A span around a random position, clipped to the range 0 to `length`. `half_size`: half of its size, as a fraction of `length`.
+// A span around a random position, clipped to the range 0 to `length`. `half_size`: half of the span's size, as a fraction of `length`.
 Span draw_span(int64_t length, double half_size, at::Generator& generator) {
   const auto center = at::randint(length, {1}, generator, torch::kInt64).item<int64_t>();
   const auto half = static_cast<int64_t>(half_size * static_cast<double>(length));

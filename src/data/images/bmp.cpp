@@ -64,7 +64,7 @@ Header read_header(std::span<const uint8_t> file) {
   if (header.num_colours > 256) {
     throw std::runtime_error(fmt::format("it is damaged: its palette has {} colours, but at most 256 are possible", header.num_colours));
   }
-  // Some programs store the end of the header as the offset of the pixels, although the palette is between them.
+  // Some programs store the end of the header as the offset of the pixels, although the palette follows the header.
   const auto palette = kFileHeaderBytes + header.size;
   if (header.offset == palette || header.offset == 0) header.offset = palette + header.colour_bytes * header.num_colours;
   return header;
@@ -173,7 +173,7 @@ class Runs {
     return bytes;
   }
 
-  // Appends one index: the upper or lower four bits of `byte`, depending on `position`, or all eight bits.
+  // Appends one index: all of `byte`, or in an image of 4 bits its upper half for an even `position`, else its lower half.
   void put(uint8_t byte, size_t position) {
     if (next_ >= indices_.size()) return;
     const auto nibble = static_cast<uint8_t>(position % 2 == 0 ? byte >> 4 : byte & 15);

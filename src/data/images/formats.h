@@ -51,8 +51,8 @@ PngParts read_png(std::span<const uint8_t> file);
 
 bool is_jpeg(std::span<const uint8_t> file);
 
-// Whether the image is progressive, or stores its colour components in separate scans. Reads only the header; the tables may be missing.
-// Throws like decode_jpeg().
+// Whether the image is progressive, or stores its colour components in separate scans. Reads only the header; the tables may be missing, as
+// in a TIFF file. Throws like decode_jpeg().
 bool has_several_scans(std::span<const uint8_t> file);
 
 // Throws std::runtime_error with the reason. Like Pillow, rejects files with missing data and ignores libjpeg's warnings.

@@ -19,15 +19,15 @@
 namespace trainer::images {
 namespace {
 
-// The largest number of scans that is accepted. Decoding a scan takes time for every pixel, even if the scan has only a few bytes. Usual
+// The largest number of scans that is accepted. Decoding a scan takes time for every pixel, even if the scan has only a few bytes. Common
 // programs write at most about ten scans.
 int max_scans(const jpeg_decompress_struct& info) {
   constexpr uint64_t kMaxPixelsInAllScans = uint64_t{1} << 32;
   return static_cast<int>(std::min<uint64_t>(100, kMaxPixelsInAllScans / (uint64_t{info.image_width} * info.image_height)));
 }
 
-// libjpeg with the whole file in memory. At the end of the file, libjpeg is made to wait for more data, so that every function reports
-// missing data.
+// libjpeg with the whole file in memory. At the end of the file, the data source suspends libjpeg, so that every function reports missing
+// data.
 class Decompressor {
  public:
   // Calls libjpeg and throws its errors. An error leaves `function` by longjmp, which runs no destructors, so `function` must not own

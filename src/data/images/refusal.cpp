@@ -20,7 +20,7 @@ struct Format {
   const char* name;
 };
 
-// Formats that are not supported but may occur in the files of data sets, with the bytes at an offset by which they are recognised.
+// Unsupported formats that may occur in data sets, with the bytes that identify them, and the offset of these bytes.
 constexpr std::array kFormats{
     Format{0, "GIF87a"sv, "a GIF image"},
     Format{0, "GIF89a"sv, "a GIF image"},
@@ -88,7 +88,7 @@ namespace {
 
 thread_local bool is_quiet = false;
 
-// Discards the output of threads that have an object of QuietErrors, and forwards that of all others.
+// Discards the output of threads that have an object of QuietErrors, and forwards the output of all other threads.
 class Filter final : public std::streambuf {
  public:
   explicit Filter(std::streambuf* target) : target_(target) {}

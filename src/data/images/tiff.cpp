@@ -36,7 +36,7 @@ struct Form {
   std::vector<Rgb> table = {};  // the colour of each value, for kTable
 };
 
-// The type of a file's samples, for decode_tiff_values().
+// The type of a TIFF file's samples.
 struct SampleKind {
   uint16_t bits = 0;
   uint16_t format = SAMPLEFORMAT_UINT;
@@ -70,7 +70,7 @@ void check_compression(const TiffReader& reader) {
   }
 }
 
-// Each scan costs time for every pixel of a strip or tile, even if all strips or tiles share the same few bytes.
+// Refuses JPEG data in several scans: each scan costs time for every pixel, even if all strips or tiles share the same few bytes.
 void check_scans(const TiffReader& reader) {
   if (reader.field<uint16_t>(TIFFTAG_COMPRESSION, COMPRESSION_NONE) != COMPRESSION_JPEG) return;
   for (uint32_t block = 0; block < reader.num_blocks(); ++block) {
@@ -225,7 +225,7 @@ Form read_form(const TiffReader& reader) {
   const bool is_separate = reader.field<uint16_t>(TIFFTAG_PLANARCONFIG, PLANARCONFIG_CONTIG) == PLANARCONFIG_SEPARATE;
   const bool is_reversed = reader.field<uint16_t>(TIFFTAG_FILLORDER, FILLORDER_MSB2LSB) == FILLORDER_LSB2MSB;
   if (is_separate && (is_reversed || photometric == PHOTOMETRIC_MINISWHITE)) {
-    refuse_form("a TIFF image with separate planes and reversed bits or values");
+    refuse_form("a TIFF image with separate planes and with reversed bits or 0 as white");
   }
   form.has_planes = is_separate && form.samples > 1;
   form.num_planes = form.has_planes ? 3 : 1;
@@ -329,8 +329,8 @@ class Blocks {
   std::vector<uint8_t> samples_;
 };
 
-// Calls use(samples, index, count) for each row of each block, with its samples, the index of its first pixel in the image, and the number
-// of its pixels.
+// Calls use(samples, index, count) for each row of each block, with the row's samples, the index of its first pixel in the image, and its
+// number of pixels.
 template <class Use>
 void read_rows(Blocks& blocks, const Form& form, uint16_t plane, const Use& use) {
   for (uint32_t top = 0; top < form.height; top += blocks.height()) {

@@ -18,7 +18,7 @@ bool is_tiff(std::span<const uint8_t> file);
 // Decodes the first image of the file and applies the file's orientation, like Pillow. Throws std::runtime_error with the reason, also for
 // kinds of TIFF whose pixels would differ from Pillow's.
 void decode_tiff(std::span<const uint8_t> file, data::RgbImage& image);
-// Decodes all samples of the first image, which must be uint8, uint16, int16 or floating-point. Otherwise like decode_tiff().
+// Decodes all samples of the first image; they must be uint8, uint16, int16 or floating-point. Otherwise like decode_tiff().
 void decode_tiff_values(std::span<const uint8_t> file, data::ValueImage& image);
 
 // Sets the number of bits and the mode as defined in data::ImageTraits. Throws std::runtime_error with the reason.

@@ -48,10 +48,10 @@ SamplerRegistry& sampler_registry();
 
 // The random draws of the samplers, which are the same as in PyTorch 2.11 with a CPU generator.
 
-// Adds the key num_samples of samplers that draw.
+// Adds the key num_samples, for samplers that draw by weight.
 void describe_num_samples(KeyTable& keys, std::optional<int64_t>& num_samples);
 
-// Throws UsageError if the training set is too large for weights.
+// Throws UsageError if the training set is too large for weighted draws.
 void check_can_be_weighted(const SamplerContext& context);
 
 // Returns the result of torch.randperm(count) with the given seed.

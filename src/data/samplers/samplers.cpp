@@ -42,7 +42,7 @@ struct WeightedOptions : SamplerOptions {
   void describe(KeyTable& keys) {
     keys.add("weights", weights,
              {.doc = "A text file with one number >= 0 per line, one line per training image in the order of the data set's files, "
-                     "including images that dataset.validation_split or split holds out. The numbers need not add up to 1.",
+                     "including images that dataset.validation_split or dataset.split holds out. The numbers need not add up to 1.",
               .required = true,
               .is_path = true,
               .may_be_empty = false});

@@ -7,7 +7,7 @@ namespace {
 
 // The pairs of operations that AutoAugment chooses from: _get_policies in torchvision/transforms/autoaugment.py.
 
-// Applied with probability p and magnitude number `bin` of 10 (0: the first one, or the operation has no magnitude).
+// An operation, applied with probability p and magnitude number `bin` of 10; for operations without magnitudes, `bin` is 0.
 struct AugmentationStep {
   Augmentation augmentation;
   double p;

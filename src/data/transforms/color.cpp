@@ -15,7 +15,7 @@ namespace {
 
 // Factors and order are drawn as in torchvision.transforms.ColorJitter (torchvision/transforms/transforms.py).
 
-// The range that a key's values specify: a single number is a range around `center`.
+// The range that a key's values specify: a single number x is the range [center - x, center + x].
 Range range_of(const std::vector<double>& values, double center) {
   if (values.size() == 1) return {center - values.front(), center + values.front()};
   return {values.front(), values.back()};

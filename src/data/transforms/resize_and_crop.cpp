@@ -23,7 +23,7 @@ void describe_interpolation(KeyTable& keys, Interpolation& interpolation) {
 // Like Python's round(), rounds half to even.
 int rounded(double value) { return static_cast<int>(std::nearbyint(value)); }
 
-// The position at which the middle `size` pixels of an edge begin; at most 0 if the edge is shorter than `size`.
+// Where the middle `size` pixels of an edge begin; 0 or negative if the edge is shorter than `size`.
 int begin_of_middle(int extent, int size) {
   if (size > extent) return -((size - extent) / 2);
   return rounded((extent - size) / 2.0);
@@ -33,7 +33,7 @@ void describe_fill(KeyTable& keys, int64_t& fill) {
   keys.add("fill", fill, {.min = 0, .max = 255, .doc = "Value of the added pixels in all channels; 0 is black."});
 }
 
-// If the window extends beyond the image, the pixels there are set to `fill`.
+// Crops to the window, and sets its pixels outside the image to `fill`.
 void crop_and_fill(Picture& picture, const Box& window, int64_t fill) {
   const int height = picture.height();
   const int width = picture.width();

@@ -1,5 +1,5 @@
 #pragma once
-// The transforms of an image's size that are not random. Exported networks contain them too (export/preprocessing.h).
+// The transforms that change an image's size and are not random. Exported networks contain them too (export/preprocessing.h).
 
 #include <cstdint>
 #include <optional>

@@ -24,7 +24,7 @@ bool is_random(const ComponentConfig& component) {
   const auto transform = transform_registry().make(component);
   const auto* of_images = std::get_if<std::shared_ptr<const ImageTransform>>(&transform);
   if (of_images == nullptr) return !std::holds_alternative<Normalize>(transform);
-  // Larger than usual crops, because the position of a crop is drawn only within the image.
+  // Larger than usual crops, which must fit into the image.
   constexpr int kSide = 1024;
   const std::vector<uint8_t> pixels(size_t{3} * kSide * kSide);
   PictureMemory memory;

@@ -104,8 +104,9 @@ TEST(Masks, OfAnotherSizeThanTheImageAreRefused) {
       return sample;
     }
   };
-  EXPECT_THAT([&] { load(Smaller(), "[]"); },
-              ThrowsMessage<DataError>("sample 0: the mask has 1 x 23 x 36 pixels, but the image needs 1 x 23 x 37"));
+  EXPECT_THAT(
+      [&] { load(Smaller(), "[]"); },
+      ThrowsMessage<DataError>("sample 0: the mask has 1 x 23 x 36 values (channels x height x width), but the image needs 1 x 23 x 37"));
 }
 
 TEST(Masks, AreLookedAtWhenAllSamplesAreChecked) {

@@ -266,9 +266,9 @@ TEST_F(CsvTest, OnlyOneFolderCanBeCopied) {
   options_.validation = path("lists/val.csv");
   write_bytes(options_.validation, "1.jpg,cat\n");
   const auto locate = [&] { factory().locate(*make_quiet_logger()); };
-  EXPECT_EQ(failure(locate), "dataset.stage_to: " + options_.train + " and " + options_.validation +
-                                 " are in different folders, to which their paths are relative, but only one folder can be copied; make "
-                                 "the paths of both relative to one folder and set dataset.root to it, or remove dataset.stage_to");
+  EXPECT_EQ(failure(locate), "dataset.stage_to: the paths in " + options_.train + " and " + options_.validation +
+                                 " are relative to different folders, but only one folder can be copied; make "
+                                 "the paths in both files relative to one folder and set dataset.root to it, or remove dataset.stage_to");
   options_.train = path("missing.csv");
   EXPECT_EQ(failure(locate), "dataset.train: " + factory().missing);
 }

@@ -243,9 +243,9 @@ TEST_F(LmdbTest, MissingAndUnfinishedFoldersAreExplained) {
   EXPECT_EQ(failure_of(made, data::Split::kValidation),
             "dataset.root: there is no " + data_file("val") + "; set dataset.root to a folder written by `trainer data pack`");
   write_bytes(root() / "unfinished", "");
-  EXPECT_EQ(
-      missing(),
-      root().string() + " is not complete; run the same `trainer data pack` command again to continue (it removes unfinished at the end)");
+  EXPECT_EQ(missing(),
+            root().string() +
+                " is not complete; run the same `trainer data pack` command again to continue (it removes the file unfinished at the end)");
 }
 
 TEST_F(LmdbTest, FilesThatAreNoPackedDataSetAreExplained) {

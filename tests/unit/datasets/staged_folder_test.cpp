@@ -270,7 +270,7 @@ TEST_F(StagedFolderTest, TooLittleSpaceIsFoundBeforeCopying) {
     }
     const auto error = error_of([&] { stage(); });
     const bool is_named = error.find(" has 1.0 MiB of free space, but the copy of ") != std::string::npos &&
-                          error.ends_with("pets needs 2.9 MiB; free space, or choose another folder");
+                          error.ends_with("pets needs 2.9 MiB; free some space, or choose another folder");
     if (!is_named) ADD_FAILURE() << error;
     ::_exit(is_named && staged_names().empty() ? 0 : 1);
   }
