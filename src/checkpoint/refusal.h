@@ -25,7 +25,7 @@ MappedFile map_file(const std::filesystem::path& path);
 // Limits the memory that reading a file may allocate, because a few bytes of a damaged or hostile file can request a lot of memory.
 
 // The limit in bytes: 4 * file_size + min(64 * file_size, 16 MiB). The second term is for files with many small values, each of which needs
-// more bytes of memory than of the file.
+// more bytes in memory than in the file.
 size_t max_allocation(size_t file_size);
 
 // Counts the bytes that are allocated while one file is read.

@@ -30,8 +30,8 @@ class Saver::Copy {
   void fit(const std::vector<torch::Tensor>& tensors, bool touch) {
     if (std::ranges::equal(tensors, buffers_, have_same_format)) return;
     buffers_.clear();
-    // The memory is allocated in few large blocks, because page-locked memory is slow to allocate, and LibTorch rounds its size up to a
-    // power of two.
+    // Memory for tensors on a GPU is allocated in a few large blocks, because page-locked memory is slow to allocate, and LibTorch rounds
+    // its size up to a power of two.
     constexpr size_t kBlock = size_t{64} << 20;
     size_t num_bytes = 0;  // of the buffers that still need memory
     for (const auto& tensor : tensors) num_bytes += tensor.is_cpu() ? 0 : aligned_size(tensor);

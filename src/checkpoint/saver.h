@@ -15,7 +15,7 @@
 
 namespace trainer::checkpoint {
 
-// How a save ended, also a failed one.
+// The result of a save, successful or not.
 struct Saved {
   int64_t step = 0;
   std::filesystem::path file;
@@ -38,7 +38,7 @@ class Saver {
   // Copies the tree's tensors into memory that later calls reuse, and starts to write the copy to the disk. First waits until the
   // previous reserve() or save() has finished.
   void save(const state::Tree& tree, int64_t step, bool is_best);
-  // Returns the save that has finished since the last call, if any, without waiting.
+  // Returns the result of the save that has finished since the last call, if any, without waiting.
   std::optional<Saved> poll();
   // Waits for the save in progress, then returns the same as poll().
   std::optional<Saved> finish();

@@ -32,7 +32,7 @@ std::optional<int64_t> step_of(const fs::path& file) {
   return error == std::errc() && rest == end ? std::optional(step) : std::nullopt;
 }
 
-// Whether `file` has the name of an unfinished checkpoint: "step_00001950.pt.tmp31".
+// Whether `file` has the name of an unfinished checkpoint or link: "step_00001950.pt.tmp31".
 bool is_temporary(const fs::path& file) {
   constexpr std::string_view kExtension = ".tmp";
   const auto extension = file.extension().string();
@@ -119,7 +119,7 @@ bool Store::set_first_best(const fs::path& file) const {
   return true;
 }
 
-// Returns the path of a temporary file for `name`, and removes that file, which a killed process may have left.
+// Returns the path of a temporary file for `name`, after removing that file if a killed process has left it.
 fs::path Store::temporary_of(const char* name) const {
   auto temporary = folder_ / fmt::format("{}.tmp{}", name, ::getpid());
   fs::remove(temporary);

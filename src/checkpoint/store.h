@@ -28,7 +28,7 @@ struct Written {
 class Store {
  public:
   // Creates the folder if needed, and removes incomplete files that a killed process has left. Throws CheckpointError if the folder is not
-  // writable. `files` must outlive the store, which adds each checkpoint that it writes to `files`, and removes only checkpoints that
+  // writable. `files` must outlive the store, which adds to `files` each checkpoint that it writes, and removes only checkpoints that
   // `files` contains. If `files` is null, all checkpoints in the folder may be removed.
   Store(std::filesystem::path folder, int64_t keep_last, WrittenFiles* files = nullptr);
 

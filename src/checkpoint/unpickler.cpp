@@ -230,8 +230,8 @@ class Unpickler {
     }
   }
 
-  // Pickle programs number memo entries from 0 and need at least two bytes for each entry, so a larger index is not valid and would only
-  // request memory.
+  // Pickle programs number memo entries from 0 and need at least two bytes for each entry, so an index of half the program's size or more
+  // is not valid and would only request memory.
   void put(size_t index) {
     if (index >= program_.size() / 2) throw PickleError(fmt::format("stores an object under the index {}, which is too large", index));
     while (memo_.size() <= index) push(memo_, kNothing, budget_);
@@ -517,7 +517,7 @@ class Caller {
     return *value;
   }
 
-  // Refuses a tensor with attributes that a state::Tree cannot contain. `what`: their name.
+  // Refuses a tensor with attributes that a state::Tree cannot contain. `what`: the attributes, for the message.
   void expect_empty(ObjectId id, const char* what, const char* fix = PickleError::kSaveData) const {
     const auto* dict = std::get_if<Dict>(&objects_[id]);
     if (id != Objects::kNone && (dict == nullptr || !dict->contents.empty()))

@@ -67,7 +67,7 @@ struct Dict {
   std::vector<ObjectId> contents;  // key, value, key, value, ...
 };
 
-// Text points into the pickle program or into the Objects' own texts.
+// A std::string_view points into the pickle program or into the texts of Objects.
 using Object = std::variant<std::monostate, bool, int64_t, double, std::string_view, Global, Storage, torch::Tensor, Tuple, List, Dict>;
 
 // Describes an object for a message: "a list".
@@ -94,7 +94,7 @@ class Objects {
   Object& operator[](ObjectId id) { return objects_[id]; }
   const Object& operator[](ObjectId id) const { return objects_[id]; }
 
-  // Each Objects contains exactly one None, False, True and empty tuple, with these indices.
+  // The constructor adds None, False, True and an empty tuple, with these indices.
   static constexpr ObjectId kNone = 0;
   static constexpr ObjectId kFalse = 1;
   static constexpr ObjectId kTrue = 2;

@@ -20,7 +20,7 @@ using namespace zip;
 
 std::string_view as_text(std::span<const uint8_t> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
-// Returns the zip64 field among a header's extra fields, which contains the values that do not fit into the header; empty if there is none.
+// Returns the extra field with the 64-bit values that do not fit into a header; empty if there is none.
 std::span<const uint8_t> find_extra64(std::span<const uint8_t> extra) {
   while (extra.size() >= 4) {
     const auto id = load<uint16_t>(extra.data());
@@ -238,7 +238,7 @@ namespace {
 using little_endian::append;
 
 constexpr uint64_t kAlignment = 64;
-constexpr uint16_t kVersion64 = 45;  // the first version with zip64; readers do not distinguish lower versions
+constexpr uint16_t kVersion64 = 45;  // the first version with zip64; always written, because readers treat lower versions alike
 constexpr uint16_t kFirstOfJanuary1980 = (1 << 5) | 1;
 
 uint32_t saturated(uint64_t value) { return value >= kIn64 ? kIn64 : static_cast<uint32_t>(value); }
@@ -259,7 +259,7 @@ void append_common(std::string& header, uint32_t crc, uint64_t size, size_t name
   append(header, static_cast<uint16_t>(extra_size));
 }
 
-// In a central header the offset may also need 64 bits; a local header has none (`offset` is 0).
+// In a central header the offset may also need 64 bits; a local header has no offset (`offset` is 0).
 std::string zip64_extra(uint64_t size, uint64_t offset) {
   std::string values;
   if (size >= kIn64) {

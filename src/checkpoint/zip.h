@@ -29,7 +29,7 @@ inline constexpr size_t kEnd64LocatorSize = 20;
 // A field with one of these values has its actual value in a zip64 record.
 inline constexpr uint32_t kIn64 = 0xffffffff;
 inline constexpr uint16_t kCountIn64 = 0xffff;
-// The id of the extra field with these values in the header of an entry.
+// The id of the extra field that contains these actual values.
 inline constexpr uint16_t kExtra64 = 1;
 
 inline constexpr uint16_t kEncryptedFlag = 1 << 0;
@@ -68,7 +68,7 @@ class ZipReader {
 
   // Returns an entry's content after verifying its checksum. Throws CheckpointError if the entry is compressed or encrypted.
   std::span<const uint8_t> read(const ZipEntry& entry) const;
-  // The same, copied to `destination`, which has `entry.size` bytes.
+  // Like read(), but copies the content to `destination`, which has `entry.size` bytes.
   void copy(const ZipEntry& entry, uint8_t* destination) const;
 
  private:

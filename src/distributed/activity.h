@@ -1,7 +1,7 @@
 #pragma once
-// Records what a rank is doing; written by the thread that does the work and read by the threads that monitor it. Also measures the rank's
-// own work: the time during which it does not wait for other ranks. All ranks that exchange gradients take the same time for a step, so
-// only own work distinguishes a slow rank from the ranks that wait for it.
+// Records what a rank is doing; written by the thread that does the work and read by the threads that monitor the rank. Also measures the
+// rank's own work: the time in which it works on a step without waiting for other ranks. All ranks that exchange gradients take the same
+// time for a step, so only own work distinguishes a slow rank from the ranks that wait for it.
 
 #include <cstdint>
 #include <functional>
@@ -32,7 +32,7 @@ std::string describe_with_file(const ActivityState& state);
 
 struct OwnSeconds {
   double data = 0;     // time spent waiting for the data loader
-  double compute = 0;  // from receiving the batch until the first gradient bucket is ready, or the whole micro-step if it sends none
+  double compute = 0;  // from receiving the batch until the first gradient bucket is ready; the whole micro-step if no bucket is sent
   double total() const { return data + compute; }
 };
 

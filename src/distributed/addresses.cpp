@@ -15,7 +15,7 @@ using Addresses = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
 constexpr int kAnyPort = 9;
 
-// Returns null if the host is unknown; `error` then receives the result of getaddrinfo().
+// Returns null if the host cannot be resolved; `error` then receives the result of getaddrinfo().
 Addresses resolve(const std::string& host, int port, int socket_type, int* error = nullptr) {
   addrinfo hints{};
   hints.ai_socktype = socket_type;

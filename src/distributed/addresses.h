@@ -26,10 +26,12 @@ struct Listener {
 };
 
 // Binds the port of `point` to the address of its host name, so that the store can be reached only through the network of that address.
-// Returns an invalid socket, so that the caller binds to all addresses instead, if the name does not resolve to exactly one address of this
-// host (several addresses that are not all loopback addresses, address translation), or if it resolves to a loopback address while ranks on
-// other hosts may join: a host's own name often resolves to such an address (/etc/hosts, Kubeflow's MASTER_ADDR=localhost). Throws
-// PeerError if the port is in use.
+// Returns an invalid socket, so that the caller binds to all addresses instead, in three cases:
+// - The name resolves to several addresses that are not all loopback addresses.
+// - This host does not have the address (address translation).
+// - Ranks on other hosts may join, but the name resolves to a loopback address, as a host's own name often does (/etc/hosts, Kubeflow's
+//   MASTER_ADDR=localhost). A numeric loopback address is used as it is.
+// Throws PeerError if the port is in use.
 Listener bind_store(const world::RankEnv& rank_env, const world::RendezvousAddress& point);
 
 // The error of rank 0 if another program already listens on the port.

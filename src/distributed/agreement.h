@@ -39,8 +39,8 @@ class StartupBarrier {
   StartupBarrier(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size, std::chrono::milliseconds timeout)
       : store_(std::move(store)), rank_(rank), world_size_(world_size), timeout_(timeout) {}
 
-  // Collective: runs `work` on every rank. If it throws Error on any rank, all ranks throw it, with its text only on rank 0. PeerError and
-  // exceptions of other libraries are not shared. Throws LateRank on a rank that has waited too long for another.
+  // Collective: runs `work` on every rank. If it throws Error on any rank, all ranks throw AgreedError, with the text only on rank 0.
+  // PeerError and exceptions of other libraries are not shared. Throws LateRank on a rank that has waited too long for another.
   void on_all_ranks(const std::function<void()>& work);
   // Like on_all_ranks(); returns what `make` has returned on this rank.
   template <class Make>
@@ -71,10 +71,10 @@ class StopConsensus {
   // `group`: contains all ranks and is used by nothing else.
   explicit StopConsensus(std::shared_ptr<ProcessGroup> group) : group_(std::move(group)) {}
 
-  // Collective, called once per step. Returns, with the same result on all ranks, whether any rank passed `requested` in this call or,
-  // without shared memory, in the previous call. A group of one rank without sockets sees its own request immediately.
+  // Collective, called once per step. Returns on all ranks whether any rank has passed true: in this call if the group has shared memory,
+  // else in an earlier call. A group of one rank without sockets sees its own request immediately.
   bool any_requested(bool requested);
-  // Collective: waits for the exchange that the last call started. Call before the group is shut down.
+  // Collective: waits for the exchange that the last any_requested() started. Call before the group is shut down.
   void finish();
 
  private:

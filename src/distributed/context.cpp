@@ -22,7 +22,7 @@ namespace trainer::distributed {
 struct Context::State {
   world::RankEnv rank_env;
   std::shared_ptr<Logger> logger;
-  Rendezvous rendezvous;  // between the logger and the groups, because its stores use the logger, and the groups use the stores
+  Rendezvous rendezvous;  // declared between the logger, which its stores use, and the groups, which use its stores
   torch::Device device{torch::kCPU};
   std::unique_ptr<ProcessGroups> groups;
 };
@@ -111,8 +111,8 @@ DistributedDataParallel::~DistributedDataParallel() = default;
 
 void DistributedDataParallel::before_forward() { data_parallel_->before_forward(is_first_, synchronizes_); }
 
-// DataParallel also sums the values that the gradients contain before the first backward pass. They are divided by the number of ranks
-// first, so that their mean remains.
+// DataParallel also sums the values that .grad contains before the first backward pass. Dividing them by the number of ranks turns this
+// sum into their mean.
 void DistributedDataParallel::add_share(const torch::Tensor& loss) {
   if (is_first_ && group_->size() > 1) {
     const torch::NoGradGuard no_grad;

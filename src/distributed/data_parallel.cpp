@@ -65,7 +65,7 @@ constexpr int64_t kSmallBytes = int64_t{4} * 1024 * 1024;
 // Rank 0 collects parameters and buffers in messages, and broadcasts a message once it has this many bytes.
 constexpr size_t kBroadcastBytes = size_t{250} * 1024 * 1024;
 
-// The constructor has 12 arguments in LibTorch 2.11 and 13 from 2.12 on.
+// The Reducer's constructor has 12 arguments in LibTorch 2.11 and 13 from 2.12 on.
 template <class Reducer = c10d::Reducer, class... Args>
 std::shared_ptr<Reducer> new_reducer(Args&&... args) {
   if constexpr (std::is_constructible_v<Reducer, Args..., bool>) {
@@ -120,8 +120,8 @@ class AllreduceHook : public c10d::CppCommHookInterface<std::shared_ptr<const Pr
   std::shared_ptr<SentBuckets> sent_;
 };
 
-// Sums the buckets of gradients on the CPU: each one in shared memory while backward runs or, without `during_backward`, all of them when
-// the last one is full, because overlapping the sums with backward saves no time for small buckets.
+// Sums gradient buckets on the CPU: with `during_backward`, each one in shared memory while backward runs; otherwise all of them when the
+// last one is full, because overlapping the sums with backward saves no time for small buckets.
 class HostSumHook : public c10d::CppCommHookInterface<std::shared_ptr<const ProcessGroup>> {
  public:
   HostSumHook(std::shared_ptr<const ProcessGroup> group, bool during_backward)
@@ -129,7 +129,7 @@ class HostSumHook : public c10d::CppCommHookInterface<std::shared_ptr<const Proc
 
   Future runHook(c10d::GradBucket& bucket) override {
     note_first(bucket, *state_);
-    // A backward pass that failed may have left buckets.
+    // A failed backward pass may have left buckets behind.
     if (bucket.getIndex() == 0) waiting_.clear();
     waiting_.push_back({bucket.getBuffer(), c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get())});
     auto future = waiting_.back().summed;

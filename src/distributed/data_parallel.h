@@ -1,9 +1,9 @@
 #pragma once
 // Distributed data parallelism: every rank has the whole model and a part of each batch, and gradients are summed over the ranks while
-// backward runs. The counterpart of torch.nn.parallel.DistributedDataParallel over c10d's own Reducer, with two intended differences:
-// gradients are summed, not averaged, so that ranks with unequal parts of a batch can weight their losses by their counts; and the buckets
-// depend only on the model and the options, never on what the run did before, so that a resumed run adds gradients in the same order as an
-// uninterrupted run.
+// backward runs. Like torch.nn.parallel.DistributedDataParallel, it uses c10d's Reducer. There are two intended differences:
+// - Gradients are summed, not averaged, so that ranks with unequal parts of a batch can weight their losses by their numbers of samples.
+// - The buckets depend only on the model and the options, never on what the run did before, so that a resumed run adds gradients in the
+//   same order as an uninterrupted run.
 
 #include <memory>
 #include <optional>
@@ -26,8 +26,8 @@ class SentBuckets;
 enum class GradientExchange {
   kAllReduce,     // c10d's all_reduce for each bucket while backward runs
   kSharedMemory,  // the same sums through shared memory; for ranks on one host with gradients on the CPU
-  kAfterBackward  // one sum in rank order after backward, through shared memory on one host; for small gradients on the CPU, where
-                  // overlapping with backward saves less time than sockets and their threads cost
+  kAfterBackward  // one sum in rank order after backward, through shared memory if all ranks are on one host; for small gradients on the
+                  // CPU, for which overlapping the exchange with backward costs more time than it saves
 };
 
 class DataParallel {
@@ -47,8 +47,8 @@ class DataParallel {
   // construction.
   void before_forward(bool is_first, bool is_last);
   // Runs the backward pass of a micro-step from `loss`, which was computed from `outputs`. Gradients accumulate locally until the last
-  // micro-step, whose backward pass is collective and leaves the sums over the ranks. Throws Error with the names of the parameters that
-  // the loss does not depend on, unless unused parameters are allowed. Throws PeerError if the connection to another rank is lost.
+  // micro-step, whose backward pass is collective and sums them over the ranks. Throws Error with the names of the parameters that the
+  // loss does not depend on, unless unused parameters are allowed. Throws PeerError if the connection to another rank is lost.
   void backward(const torch::Tensor& loss, const torch::Tensor& outputs, bool is_last);
 
   // Collective: broadcasts the buffers of rank 0. Call before validation and checkpoints.

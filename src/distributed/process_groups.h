@@ -33,8 +33,8 @@ class ProcessGroups {
  public:
   // For a run of one process; uses no sockets. `activity` may be null.
   explicit ProcessGroups(RankInfo mine, std::shared_ptr<Activity> activity = nullptr);
-  // Collective over `world_size` processes that share the store (prefixed for this run by the caller): connects the processes and, with
-  // NCCL, their GPUs. That time counts as waiting for the other ranks. Throws UsageError and PeerError.
+  // Collective over `world_size` processes: connects them and, with NCCL, their GPUs, which counts as waiting for the other ranks.
+  // `store`: shared by these processes, with a key prefix for this run. Throws UsageError and PeerError.
   ProcessGroups(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size, GroupOptions options);
   ~ProcessGroups();
   ProcessGroups(const ProcessGroups&) = delete;

@@ -203,8 +203,8 @@ void count_local_ranks(Rendezvous& rendezvous, const world::RankEnv& rank_env) {
   rendezvous.local_world_size = std::max(num_on_host, rank_env.local_world_size);
 }
 
-// The address of this rank for the other ranks. On rank 0's host, the host's own name often resolves to a loopback address, which no other
-// host can reach; rank 0 then uses its address on the route to another rank.
+// The address at which other ranks reach this rank. A host's own name often resolves to a loopback address, which no other host can reach;
+// the ranks on that host then use their address on the route to a rank on another host.
 std::string reachable_address(const std::vector<RankInfo>& ranks, const RankInfo& mine) {
   const bool one_host = std::ranges::all_of(ranks, [&](const RankInfo& other) { return same_host(mine, other); });
   if (one_host || !is_loopback(mine.address)) return mine.address;

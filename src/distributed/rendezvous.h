@@ -22,7 +22,7 @@ struct RankInfo {
   int64_t process_id = 0;
   int local_rank = 0;         // assigned by the launcher
   std::string cpu_mask = {};  // the CPU cores that the process may use
-  std::string address = {};   // this host's address on the route to the TCP store or, with a file, to itself
+  std::string address = {};   // this host's address on the route to the TCP store or, with a file store, to itself
   // Known once the placement is chosen.
   std::string device = {};      // "cuda:0"
   std::string pci_bus_id = {};  // of a GPU
@@ -43,7 +43,7 @@ struct Hello {
   RankInfo rank;            // join_run() fills in local_rank and address
   std::string version;      // of the program and of LibTorch; must be the same on all ranks
   std::string config = {};  // the resolved experiment file, without values derived from the data set; must be the same on all ranks
-  // Like `config`, with the values derived from the data set; must be the same on all ranks if each rank reads the data itself.
+  // Like `config`, with the values derived from the data set; empty unless each rank reads the data itself. Must be the same on all ranks.
   std::string config_with_data = {};
   Problem problem = {};  // why this rank cannot continue
   int world_size = 0;    // set by join_run(); must be the same on all ranks
@@ -56,7 +56,8 @@ using DescribeDifferences = std::function<std::string(const std::string& of_rank
 inline constexpr std::string_view kLostRank0 = "lost the connection to rank 0";
 
 struct Rendezvous {
-  // Shared by all ranks, with a prefix for this attempt. If the run has a secret, only ranks that have it can read and write values.
+  // Shared by all ranks, with a key prefix for this attempt of the run. If the run has a secret, only ranks that have it can read and write
+  // values.
   c10::intrusive_ptr<c10d::Store> store;
   c10::intrusive_ptr<c10d::Store> group_store;  // the same store without sealed values, for c10d's process groups
   std::vector<RankInfo> ranks;                  // by rank
@@ -70,12 +71,14 @@ struct Rendezvous {
 // "A on rank 0 and B on the other rank".
 std::string describe_both(const std::string& of_rank0, const std::string& of_other);
 
-// Collective; not for a run of one process. Waits up to `timeout` for late ranks; rank 0 logs which ranks are missing. Throws an
-// Error with the exit code kPeer if this or another rank receives a stop request, ranks did not join, a rank joined twice or sent an
-// unreadable message, the port is in use or a host cannot be reached; kUsage if two ranks differ in secret, world size, version or
-// configuration; kData if the values that they derived from their data differ; the exit code of the first problem if any rank has one. An
-// error that rank 0 finds is thrown on all ranks as AgreedError, with its text only on rank 0, so that it is reported once. `logger` must
-// outlive the stores of the result, which log warnings about values that were not sealed with the secret.
+// Collective; not for a run of one process. Waits up to `timeout` for late ranks; rank 0 logs which ranks are missing. `logger` must
+// outlive the stores of the result, which log warnings about values that were not sealed with the secret. Throws an Error with exit code
+// - kPeer if this or another rank receives a stop request, ranks did not join, a rank joined twice or sent an unreadable message, the port
+//   is in use, or a host cannot be reached;
+// - kUsage if two ranks differ in secret, world size, version or configuration;
+// - kData if two ranks have derived different values from their data;
+// - of the first problem if any rank has one.
+// An error that rank 0 finds is thrown on all ranks as AgreedError, with its text only on rank 0, so that it is reported once.
 Rendezvous join_run(const world::RankEnv& rank_env, const world::RendezvousAddress& point, const Hello& hello,
                     const world::RunSecret& secret, std::chrono::milliseconds timeout, Logger& logger,
                     const DescribeDifferences& describe_differences = describe_both);

@@ -30,17 +30,17 @@ world::RunSecret read_secret_file(const std::filesystem::path& file, Logger& log
 // For messages: "distributed.secret_file", "torchrun's run id (TORCHELASTIC_RUN_ID)".
 std::string describe(world::RunSecret::Source source);
 
-// Ranks with different secrets cannot find each other's values. To explain this in a message, rank 0, and each rank that does not find its
-// values, publish unencrypted which kind of secret they have. Other programs can write this too, so it is used only for messages.
+// Ranks with different secrets cannot find each other's values. To explain this in a message, rank 0 and each rank that does not find rank
+// 0's values publish unencrypted which kind of secret they have. Other programs can write this too, so only messages use it.
 class SecretCheck {
  public:
   // `open_store`: a store that all ranks can read, whatever their secret.
   SecretCheck(c10::intrusive_ptr<c10d::Store> open_store, world::RunSecret::Source own, int rank);
 
-  // Rank 0 calls this once its first value is in the sealed store.
+  // Rank 0 calls this when its first value is in the sealed store.
   void announce();
-  // Called by another rank while it waits for rank 0. Describes how their secrets differ if rank 0 has called announce() but `sealed_store`
-  // has no valid value under `key_of_rank0`; otherwise returns an empty string.
+  // Called by another rank while it waits for rank 0. Returns how the secrets of the two ranks differ if rank 0 has called announce() but
+  // `sealed_store` has no valid value under `key_of_rank0`; otherwise an empty string.
   std::string find_difference(c10d::Store& sealed_store, const std::string& key_of_rank0);
   // Called by rank 0. Logs a warning for each missing rank that has found a difference.
   void report(const std::vector<int>& missing, Logger& logger);

@@ -43,7 +43,7 @@ class SharedMemory {
   // Waits until the counters of all ranks have reached `value`. Throws std::runtime_error if a rank has left or the timeout is exceeded.
   void wait_for_all(Counter counter, uint32_t value) const;
 
-  // Marks this rank as having left. Calls on other ranks that wait for it fail, and so do waiting calls on other threads of this rank.
+  // Marks this rank as having left: on other ranks, calls that wait for it fail; so do waiting calls on other threads of this rank.
   void leave();
 
  private:
@@ -96,8 +96,8 @@ class SharedMemoryGroup {
 };
 
 // Sums large tensors over the ranks of one host in shared memory while the caller computes. begin() and finish() perform a reduce-scatter
-// and an all-gather on the calling thread, because extra threads would need a core. Each rank adds one part of every tensor. The parts and
-// the order of additions are the same as in gloo's ring (gloo/allreduce.cc), so that the result is bitwise the same whether or not the
+// and an all-gather on the calling thread, because extra threads would need a core. Each rank sums one shard of every tensor. The shards
+// and the order of additions are the same as in gloo's ring (gloo/allreduce.cc), so that the result is bitwise the same whether or not the
 // ranks share a host.
 class SharedMemorySum {
  public:
@@ -122,11 +122,11 @@ class SharedMemorySum {
   };
 
   explicit SharedMemorySum(std::unique_ptr<SharedMemory> memory) : memory_(std::move(memory)) {}
-  // The part of the tensor that `rank` adds.
+  // The shard of the tensor that `rank` sums.
   torch::Tensor shard_for(int rank, const torch::Tensor& tensor) const;
-  // The memory of `writer` for the part that `rank` adds.
+  // The shard that `rank` sums, as `writer` stores it in its shared memory.
   torch::Tensor shared(int writer, int rank, const Pending& pending) const;
-  // Adds and reads, in order, the parts that other ranks have made ready; if `waits` is set, waits for all parts.
+  // Sums and reads, in order, the shards that other ranks have made ready; if `waits` is set, waits for all shards.
   void advance(bool waits);
   bool is_ready(SharedMemory::Counter counter, size_t index, bool waits) const;
   void add_own_share(const Pending& pending);

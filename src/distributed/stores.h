@@ -48,7 +48,7 @@ class RendezvousStop {
 
 // Opens the store at the rendezvous address. Rank 0 serves it unless the launcher does. The other ranks wait up to `timeout` for the store,
 // and log a warning with the reason after some seconds, or at once if an attempt fails immediately (for example because a name cannot be
-// resolved yet); while attempts continue to fail immediately, they repeat the warning every 30 s. Throws StoppedDuringRendezvous, and
+// resolved yet); while attempts continue to fail immediately, the warning is repeated every 30 s. Throws StoppedDuringRendezvous, and
 // PeerError if the port is in use, the host cannot be reached, the server is not a store, or the file cannot be used.
 c10::intrusive_ptr<c10d::Store> open_store(const world::RankEnv& rank_env, const world::RendezvousAddress& point,
                                            std::chrono::milliseconds timeout, RendezvousStop& stop, Logger& logger);
@@ -69,7 +69,7 @@ struct LateRank : PeerError {
 };
 
 // Collective: calls `decide` on rank 0 and returns its result on all ranks. The other ranks wait slightly longer than `timeout`, and throw
-// LateRank if there is still no decision. An Error that `decide` throws is thrown on all ranks, with its text only on rank 0, so that it is
+// LateRank if there is still no decision. All ranks throw an Error of `decide` as AgreedError, with its text only on rank 0, so that it is
 // reported once. Each rank must have set the key `key_of`(rank) before; this function uses keys with that prefix. The other ranks call
 // `while_waiting` every second while they wait.
 nlohmann::json share_decision(

@@ -46,7 +46,7 @@ class LauncherMessageReader {
 // The exit code that a shell would report: 128 + n when signal n killed the process. `status`: from waitpid.
 int exit_code_of(int status);
 
-// Describes for the log how a process has ended, with the last lines of its output, unless the process has already printed the reason.
+// Describes for the log how a process has ended. Adds the last lines of its output, unless the process has already printed the reason.
 std::string describe_failure(int rank, pid_t process, int status, const std::deque<std::string>& last_lines);
 
 // Which rank has failed according to the last of these lines that ends with kThisRankExits; empty if there is none.

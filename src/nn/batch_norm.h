@@ -15,8 +15,8 @@
 
 namespace trainer::nn {
 
-// Forward passes during the lifetime of an object do not change the running statistics of the model's batch normalisations; those of
-// LibTorch's layers are restored at its end. For another pass over a batch that the statistics already include.
+// While an object exists, the model's BatchNorm2d layers (trainer/nn.h) do not update their running statistics. LibTorch's layers do, and
+// the destructor restores the old values. For another forward pass over a batch that the statistics already include.
 class FrozenStatistics {
  public:
   explicit FrozenStatistics(const torch::nn::Module& model);
@@ -30,15 +30,15 @@ class FrozenStatistics {
   std::vector<std::pair<torch::Tensor, torch::Tensor>> saved_;
 };
 
-// While an object exists, this thread's forward passes leave it to add() to increment num_batches_tracked, except in layers without a
-// momentum and when a layer runs again before add(). On a GPU, add() needs one kernel instead of one per layer.
+// While an object exists, add() increments num_batches_tracked instead of this thread's forward passes, except in layers without a momentum
+// and when a layer runs again before add(). On a GPU, add() needs one kernel instead of one per layer.
 class BatchCounts {
  public:
   BatchCounts();
   ~BatchCounts();
   BatchCounts(const BatchCounts&) = delete;
   BatchCounts& operator=(const BatchCounts&) = delete;
-  // Performs the increments that forward passes have left to it.
+  // Increments the counters of the layers that have run since the last call.
   void add();
 
  private:
@@ -62,8 +62,8 @@ struct BatchStatistics {
   torch::Tensor mean, invstd, count;
 };
 
-// Joins parts of a batch, [parts, 2C + 1]: mean and biased variance of each channel, and the number of values per channel. Returns [2C +
-// 1]. Sums are computed in the order of the parts.
+// Joins the moments of the parts of a batch, [parts, 2C + 1]: mean and biased variance of each channel, and the number of values per
+// channel. Returns [2C + 1]. Sums are computed in the order of the parts.
 torch::Tensor merge_moments(const torch::Tensor& parts);
 
 // Computes the statistics of the group's joined batch from the moments [2C + 1] of this rank's part, and updates the running statistics.

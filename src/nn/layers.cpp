@@ -169,7 +169,7 @@ void init_convolutions_(const torch::nn::Module& network, const at::Generator& g
 
 void truncated_normal_(torch::Tensor tensor, double std, at::Generator generator) {
   const torch::NoGradGuard no_grad;
-  // Applies the inverse of the distribution function to a uniform number between its values at both limits.
+  // Applies the inverse of the normal distribution function to a uniform number between the function's values at both limits.
   constexpr double kLimit = 2;
   const double bound = std::erf(kLimit / (std * std::numbers::sqrt2));
   // erfinv(1) is infinite. torch.nn.init does not exclude it, and so sets about one in 17 million weights to the limit, which for a small

@@ -14,7 +14,7 @@
 namespace trainer::nn {
 namespace {
 
-// Softmax and sums over classes are too inaccurate in half precision; autocast also converts them to float32.
+// Softmax and sums over classes are too inaccurate in half precision; autocast also computes them in float32.
 torch::Tensor at_least_float32(const torch::Tensor& outputs) {
   return at::isReducedFloatingType(outputs.scalar_type()) ? outputs.to(torch::kFloat32) : outputs;
 }
@@ -39,8 +39,8 @@ struct CrossEntropyOptions : SmoothedOptions {
          .min_excluded = true,
          .doc = "Weight of the samples of each class, in the order of the classes, like the weight of "
                 "torch.nn.CrossEntropyLoss; []: equal weights; auto: the number of training samples divided by the number of samples of "
-                "the class and by the number of classes (scikit-learn's `balanced`). The sum of the losses is divided by the sum of the "
-                "weights of the samples of a step on all ranks, with dataset.batch_transforms by their number."});
+                "the class and by the number of classes (scikit-learn's `balanced`). A step divides the sum of the losses of all ranks by "
+                "the sum of the samples' weights; with dataset.batch_transforms, by the number of samples."});
   }
 };
 
@@ -52,7 +52,7 @@ struct BinaryCrossEntropyOptions : SmoothedOptions {
     keys.add("pos_weight", pos_weight,
              {.min = 0.0,
               .min_excluded = true,
-              .doc = "Weight for each class of the samples that belong to it, relative to 1 for the other samples, like the pos_weight of "
+              .doc = "For each class, the weight of its samples, relative to 1 for the other samples, like the pos_weight of "
                      "torch.nn.BCEWithLogitsLoss; []: 1; auto: the number of training samples that do not belong to the class divided by "
                      "the number of those that do."});
   }
@@ -74,8 +74,8 @@ class ClassWeights {
   std::optional<torch::Tensor> for_outputs(const torch::Tensor& outputs, const char* key) const {
     if (!are_given()) return std::nullopt;
     if (!weights_.defined()) {
-      throw UsageError(
-          c10::str("loss.", key, ": auto needs the numbers of training samples, which are not known here; set the weights explicitly"));
+      throw UsageError(c10::str(
+          "loss.", key, ": auto needs the number of training samples of each class, which is not known here; set the weights explicitly"));
     }
     if (const auto refusal = refusal_of_classes(outputs.size(1)); !refusal.empty()) throw UsageError(c10::str("loss.", key, ": ", refusal));
     if (used_.device() != outputs.device() || used_.scalar_type() != outputs.scalar_type()) {
@@ -97,7 +97,7 @@ class ClassWeights {
  private:
   bool is_auto_;
   torch::Tensor weights_;  // float64 [classes], on the CPU; undefined if there are none (yet)
-  // Kept because a CUDA graph cannot copy from the host.
+  // weights_ on the device and in the type of the last outputs; kept because a CUDA graph cannot copy from the host.
   mutable torch::Tensor used_;
 };
 
@@ -197,7 +197,7 @@ class Focal : public Loss {
  private:
   // `share`: the share of each class in the target of a sample; 1 if undefined.
   torch::Tensor mean_of(const torch::Tensor& log_probabilities, const torch::Tensor& share = {}) const {
-    // The gradient of a power below 1 is infinite at 0.
+    // The gradient of a power with an exponent below 1 is infinite at 0.
     constexpr double kLeast = 1e-30;
     auto losses = (-log_probabilities.expm1()).clamp_min(kLeast).pow(gamma_) * log_probabilities;
     if (share.defined()) losses = losses * share;

@@ -72,7 +72,7 @@ Tree to_cpu(const Tree& tree) {
 }
 
 Tree with_tensors(const Tree& tree, const std::vector<torch::Tensor>& tensors) {
-  TORCH_CHECK(tensors_of(tree).size() == tensors.size(), "the tree has another number of tensors than ", tensors.size());
+  TORCH_CHECK(tensors_of(tree).size() == tensors.size(), "the number of tensors in the tree is not ", tensors.size());
   auto next = tensors.begin();
   return replace_tensors(tree, next);
 }

@@ -10,7 +10,7 @@
 namespace trainer::supervision {
 namespace {
 
-// Added to the time of a failure that another rank caused; longer than all ranks need to end.
+// Added to the time of a failure that another rank caused; longer than it takes until all ranks have ended.
 constexpr std::chrono::seconds kConsequenceDelay{10};
 
 }  // namespace

@@ -28,7 +28,7 @@ constexpr milliseconds kLongestInterval{200};
 constexpr milliseconds kIntervalPerRank{1};
 // The number of intervals after which a rank without a heartbeat counts as ended, once this rank has lost a connection.
 constexpr int kMissedHeartbeats = 4;
-// How long a rank that is ending waits for the others to read the reason.
+// How long a rank that is ending waits until the reason is in the store and, on rank 0, until the others have read it.
 constexpr milliseconds kConfirmTimeout{3000};
 constexpr const char* kUnknownPhase = "an unknown phase";
 
@@ -240,8 +240,8 @@ void FailureDetector::diagnose_until_finished() {
     if (!failure_) {
       knowledge_.has_lost_connection = is_asked_;
       if (const auto found = diagnose(knowledge_, limits_, now)) suspect(describe(found->kind, found->rank, found->duration));
-      // If the failure is still only suspected after this time, the store does not answer. The other ranks cannot be told, so nothing
-      // waits until they know.
+      // If the failure is still only suspected after this time, the store does not answer. The other ranks cannot be told, so this rank
+      // does not wait until they know.
       if (suspected_ && now - suspected_at_ > limits_.missed + kConfirmTimeout) {
         failure_ = suspected_;
         all_know_ = true;

@@ -37,7 +37,7 @@ struct Digest {
   };
   uint64_t number = 0;                    // number of digests that rank 0 has published
   distributed::ActivityState rank0 = {};  // what rank 0 is doing
-  Longest silent = {};                    // the longest time without a heartbeat; never rank 0
+  Longest silent = {};                    // the rank with the longest time without a heartbeat; never rank 0
   // The longest time without progress among the ranks that send heartbeats and do not wait for other ranks.
   Longest stuck = {};
   // How long no rank has made progress while all ranks wait for other ranks; 0 if not all ranks wait.
@@ -70,7 +70,7 @@ struct Diagnosis {
   Clock::duration duration = {};
 };
 
-// The failure that follows at `now` from what a rank knows; nullopt if there is none.
+// Returns the failure that `knowledge` shows at `now`; nullopt if it shows none.
 std::optional<Diagnosis> diagnose(const Knowledge& knowledge, const DiagnosisLimits& limits, Clock::time_point now);
 
 // Rank 0's record of when the heartbeats of each rank changed. Not thread-safe.

@@ -28,7 +28,7 @@ struct Straggler {
 };
 
 // `ranks`: own work of two or more ranks in an interval of `seconds`. A rank is a straggler if its own work takes more than `ratio` times
-// as long as that of the others, and at least a tenth of the interval longer. Returns the slowest straggler, or nullopt if there is none.
+// as long as the median of the others, and at least a tenth of the interval longer. Returns the slowest straggler, or nullopt if none.
 std::optional<Straggler> find_straggler(std::span<const distributed::OwnSeconds> ranks, double seconds, double ratio);
 
 // Returns one sentence that includes what to check. `process`: "process 31 on host-a, cuda:0".

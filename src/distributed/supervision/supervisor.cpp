@@ -219,7 +219,8 @@ void Supervisor::look_at_main_thread() {
 void Supervisor::end_with(const Ending& ending) {
   const bool is_stopped = ending.exit_code == ExitCode::kStopped;
   report(ending.text, ending.is_cause ? ExitCode::kFailure : ending.exit_code);
-  // Rank 0 may serve the store. The other ranks, which also received the stop request, would report the end of the store as a failure.
+  // Rank 0 may serve the store, so it ends last. The other ranks also received the stop request, and would report the end of the store as a
+  // failure.
   if (is_stopped && rank_ == 0 && world_size_ > 1) std::this_thread::sleep_for(seconds(1));
   leave(ending.exit_code);
 }
@@ -228,7 +229,7 @@ void Supervisor::report(const std::string& text, ExitCode exit_code) {
   const std::lock_guard lock(report_mutex_);
   const bool is_new = std::exchange(reported_, text) != text;
   if (is_new && !text.empty()) logger_->error("{}", text);
-  // A file that names this rank as the cause must not be replaced by one that names it as affected.
+  // A file that names this rank as the cause must not be replaced by one in which another rank is the cause.
   if (is_new || exit_code != ExitCode::kPeer) write_error_file(error_file_, text, exit_code);
 }
 

@@ -25,14 +25,14 @@
 namespace trainer::supervision {
 
 struct SupervisionLimits {
-  // How long after a stop request a process that does not react is ended, if it is starting up or has been using one file for this long. A
-  // second request, one second or more after the first, ends it at once.
+  // A process that does not react to a stop request is ended after this time if it is starting up or has been using one file for this long.
+  // On the same condition, a second request, one second or more after the first, ends it at once.
   std::chrono::milliseconds stop{8000};
   // After this time with one file, a warning is logged.
   std::chrono::milliseconds slow_file{20000};
   // After this time with one file, the process ends; 0 means never.
   std::chrono::milliseconds file{0};
-  // How long a rank may be suspended while not all ranks have joined.
+  // How long a rank may be suspended before all ranks have joined; afterwards, the hang_limit of the failure detector.
   std::chrono::milliseconds stopped_rank{kDefaultHangLimit};
 };
 
@@ -51,8 +51,8 @@ struct Ending {
   bool is_cause = false;                 // whether this rank caused the end of the run; false if another rank or a stop request did
 };
 
-// Returns an Ending if the process must end because the main thread does not react to a stop request, or is blocked in the kernel by a file
-// system that does not respond. `mine`: describes this rank in the text.
+// Returns an Ending if the process must end because the main thread does not react to a stop request, or has been using one file for too
+// long, as when the file system does not respond. `mine`: describes this rank in the text.
 std::optional<Ending> judge(const SupervisionLimits& limits, const MainThreadState& thread, const std::string& mine);
 
 // Evaluates the launcher's messages until all ranks have joined. During that time nothing else detects a rank that exits or is suspended.
@@ -98,8 +98,8 @@ class Supervisor {
   void set_hang_limit(std::chrono::seconds limit);
   // Call when all ranks have joined; from then on they detect each other's failures.
   void begin(const distributed::Rendezvous& rendezvous);
-  // Call when a connection between GPUs broke, with the error text. Ends the process once the cause is known. Must be called on a separate
-  // thread, because it waits.
+  // Call with the error text when a connection between GPUs has broken. Ends the process once the cause is known. Must be called on a
+  // separate thread, because it waits.
   void lose_connection(const std::string& error);
   // Returns the message for an error that ends this rank. If another rank was lost, the message names the rank that was lost first. If not,
   // it is the error's own message, and the other ranks are informed that this rank has failed.

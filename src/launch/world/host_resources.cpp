@@ -117,10 +117,9 @@ void visit_with_parents(const fs::path& mount, fs::path group, const std::functi
   }
 }
 
-// Calls `visit` with the folder of this process's group and with those of its ancestors, whose limits apply too. A line of files.groups is
-// "0::/path" for version 2, and "4:cpu,cpuacct:/path" for `controller` of version 1, which has its own mount. In a container, the path may
-// be that of the host, while the container's own group is at the mount: then none of the visited folders exists except the mount, the last
-// one.
+// Calls `visit` with the folder of this process's cgroup and with those of its ancestors, whose limits apply too. A line of files.groups is
+// "0::/path" for cgroups v2, and "4:cpu,cpuacct:/path" for v1, in which `controller` has its own mount. In a container, the path may be
+// that of the host, while the container's own cgroup is the mount itself: then only the mount exists, which is visited last.
 void for_each_group(const CgroupFiles& files, const std::string& controller, const std::function<void(const fs::path& folder)>& visit) {
   std::istringstream lines(read_system_file(files.groups));
   for (std::string line; std::getline(lines, line);) {

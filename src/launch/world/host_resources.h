@@ -62,7 +62,8 @@ std::optional<uint64_t> cgroup_processes(const CgroupFiles& files = {});
 std::optional<int> parse_cpu_max(std::string_view text);
 
 // Describes the limits on threads, because the system's errors do not name them:
-// "user 1000 may have 64 processes and threads together (ulimit -u), and this control group may have 200 (pids.max)".
+// "user 1000 may have 64 processes and threads together (ulimit -u), and this control group may have 200 processes and threads together
+// (pids.max)".
 std::string describe_process_limits();
 
 // Throws an Error that names the limits if `count` more threads cannot run at the same time.

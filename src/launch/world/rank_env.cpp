@@ -212,7 +212,7 @@ std::vector<std::string> read_slurm_hosts(const VariableReader& variables, const
   if (!list || !counts || !node) return {};
   const auto distribution = variables.text("SLURM_DISTRIBUTION").value_or("");
   auto hosts = hosts_of_tasks(*list, *counts, distribution, static_cast<size_t>(rank_env.world_size));
-  // The result is used only if it has the right node for this rank, because a cluster may have another default distribution.
+  // The result is used only if it has the right node for this rank, because a cluster may have a different default distribution.
   const auto names = host_names(*list, static_cast<size_t>(node->value) + 1);
   const bool agrees =
       !hosts.empty() && names.size() == static_cast<size_t>(node->value) + 1 && hosts[static_cast<size_t>(rank_env.rank)] == names.back();
@@ -312,7 +312,7 @@ RankEnv find_rank_env(const RankFlags& flags, const Environment& environment) {
 
 namespace {
 
-// The number that `text` is; empty if it is not a number, or has other characters after it.
+// Parses all of `text` as a number; empty if it is not a number, or has other characters after it.
 template <class Number>
 std::optional<Number> parse(std::string_view text) {
   Number number = 0;

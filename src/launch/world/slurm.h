@@ -17,8 +17,8 @@ std::optional<int> tasks_on_node(std::string_view counts, int64_t node);
 std::vector<std::string> host_names(std::string_view hosts, size_t limit);
 
 // The node of each task of a step, by rank, from its node list, its tasks on each node and SLURM_DISTRIBUTION (empty: not set). Empty if
-// these are malformed, or if the tasks are not distributed in blocks (Slurm's default), because other distributions do not follow from
-// these variables.
+// these are malformed, or if the tasks are not distributed in blocks (Slurm's default), because the nodes of the tasks then do not follow
+// from these variables.
 std::vector<std::string> hosts_of_tasks(std::string_view hosts, std::string_view counts, std::string_view distribution, size_t num_tasks);
 
 // The problem and what to do if a step has more tasks than GPUs, or GPUs without a task, on a host; else empty. `num_gpus` is 0 if Slurm

@@ -147,7 +147,7 @@ torch::Tensor run(const torch::Tensor& x, const torch::Tensor& weight, const Add
   return output;
 }
 
-// The number of values of a block of transformed tiles of the input and of the output's gradient.
+// The number of values in a block of transformed tiles, input and output gradient together.
 int64_t block_size(Tile tile, const Shape& shape, int64_t num_tiles) {
   return num_positions(tile) * (plane_size(num_tiles, shape.in_channels) + plane_size(num_tiles, shape.out_channels));
 }

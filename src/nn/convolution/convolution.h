@@ -1,5 +1,5 @@
 #pragma once
-// 3×3 convolutions on the CPU: by Winograd's algorithm with stride 1, and LibTorch's with a faster weight gradient with a larger stride.
+// 3×3 convolutions on the CPU: Winograd's algorithm for stride 1; for larger strides, LibTorch's convolution with a faster weight gradient.
 
 #include <torch/types.h>
 
@@ -29,8 +29,8 @@ std::optional<Tile> fastest_tile(const torch::Tensor& x, const torch::Tensor& we
 
 // at::conv2d(x, weight, bias, /*stride=*/1, /*padding=*/1). `x`: [N, in, H, W]; `weight`: [out, in, 3, 3]; both in any memory format;
 // `bias`: [out], or undefined. The result is channels_last and has the type of x. For bfloat16, the computation is in float32 and the
-// weight is not rounded. The output is bitwise independent of the threads; the weight's gradient depends on their number, but not on their
-// timing.
+// weight is not rounded. The output is bitwise independent of the number of threads and their timing; the weight gradient may depend on
+// their number, but not on their timing.
 torch::Tensor convolve(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias, Tile tile);
 
 // The operations after a convolution in evaluation; tensors may be undefined.

@@ -13,7 +13,7 @@
 
 #include "nn/channels-inl.h"
 
-// The loops over small constant numbers must be unrolled, because the sums would otherwise be in memory instead of registers.
+// Loops with a small constant number of iterations must be unrolled, because otherwise the sums would be in memory, not in registers.
 #ifndef TRAINER_UNROLL
 #define TRAINER_UNROLL _Pragma("GCC unroll 16")
 #endif

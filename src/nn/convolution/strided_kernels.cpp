@@ -14,7 +14,7 @@
 #define TRAINER_STRIDED_PARTS
 namespace trainer::nn::convolution {
 
-// The weight gradient is computed in parts: one position of the kernel and at most this many output channels.
+// The weight gradient is computed in parts, each for one position of the kernel and at most this many output channels.
 constexpr int64_t kPartChannels = 24;
 
 inline int64_t parts_of_position(const StridedShape& shape) { return (shape.out_channels + kPartChannels - 1) / kPartChannels; }

@@ -13,8 +13,8 @@ HWY_BEFORE_NAMESPACE();
 namespace trainer::nn::convolution::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The matrices of an algorithm: input d -> Bᵀ d B, weight g -> G g Gᵀ, sums m -> Aᵀ m A and, for the weight gradient, output gradient
-// y -> A y Aᵀ. Each function transforms one column or row; the distance between values is `in` before and `out` after the transform.
+// The transforms for tiles of kTile×kTile: input d -> Bᵀ d B, weight g -> G g Gᵀ, sums m -> Aᵀ m A and, for the weight gradient, output
+// gradient y -> A y Aᵀ. Each function transforms one column or row; the distance between values is `in` before and `out` after it.
 template <int kTile>
 struct Algorithm;
 

@@ -16,7 +16,7 @@ struct Layer {
   double batch_weight = 0;  // weight of the batch in the running statistics, which training updates
   double eps = 0;
   bool is_training = false;
-  // In training, the statistics are those of the joined batch of this group, or those of this rank's batch if it is null.
+  // In training, the statistics are those of the joined batch of this group, or those of this rank's batch if the group is null.
   std::shared_ptr<const distributed::ProcessGroup> group = {};
 };
 

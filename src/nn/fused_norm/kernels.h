@@ -35,8 +35,8 @@ template <class S>
 void gradient_sums(const Operation<Computed<S>>& operation, const S* dy, const S* x, const S* y, const Computed<S>* mean, S* masked,
                    int64_t num_rows, int64_t num_channels, double* sum_dy, double* sum_dy_x);
 
-// Computes dx = dy * dy_factor + x * x_factor + constant, with one value of each per channel. dy is replaced by 0 where the output of a
-// ReLU without a residual was 0. If dy is `masked` of gradient_sums(), `operation` must not have a ReLU.
+// Computes dx = dy * dy_factor + x * x_factor + constant; the factors and the constant are one value per channel. dy is replaced by 0 where
+// the output of a ReLU without a residual was 0. If dy is `masked` of gradient_sums(), `operation.relu` must be false.
 template <class S>
 void input_gradient(const Operation<Computed<S>>& operation, const S* dy, const S* x, const Computed<S>* dy_factor,
                     const Computed<S>* x_factor, const Computed<S>* constant, S* dx, int64_t num_rows, int64_t num_channels);
