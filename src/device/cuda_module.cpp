@@ -9,7 +9,7 @@ namespace trainer::device {
 namespace {
 
 constexpr const char* kOtherVersion =
-    "libtrainer_cuda.so is of another version than this program; unpack the bundle again, or build both again";
+    "libtrainer_cuda.so and this program have different versions; unpack the bundle again, or build both again";
 
 }  // namespace
 

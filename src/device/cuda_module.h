@@ -1,6 +1,6 @@
 #pragma once
-// The interface to the module cuda/, a separate shared library, so that it and LibTorch's CUDA libraries are loaded only where there is an
-// NVIDIA driver.
+// The interface to the module cuda/. The module is a separate shared library, so that LibTorch's CUDA libraries are loaded only where there
+// is an NVIDIA driver.
 
 #include <ATen/core/Generator.h>
 #include <c10/core/Device.h>
@@ -20,7 +20,8 @@ class Store;
 
 namespace trainer::device {
 
-// Recorded kernels and copies, which can be replayed with the same addresses. Their tensors stay allocated as long as the graph exists.
+// Recorded kernels and copies, which can be replayed on the same addresses. Memory allocated during the recording is kept as long as the
+// graph exists.
 class CudaGraph {
  public:
   virtual ~CudaGraph() = default;
@@ -42,7 +43,7 @@ struct CudaModule {
   std::string (*pci_bus_id)(int device) = nullptr;
   void (*set_device)(int device) = nullptr;
   // Records what `work` submits to the current stream, without executing it; `work` must not synchronize with the device. `generators`: the
-  // device's generators that `work` uses besides the default one. Throws what `work` throws.
+  // device's generators that `work` uses besides the default one. Throws what `work` throws, and c10::Error if the recording fails.
   std::unique_ptr<CudaGraph> (*record_graph)(const std::vector<at::Generator>& generators, const std::function<void()>& work) = nullptr;
   // Collective. The backend connects when it is first used.
   c10::intrusive_ptr<c10d::Backend> (*make_nccl_backend)(c10::intrusive_ptr<c10d::Store> store, int rank, int size, c10::Device device,
@@ -55,7 +56,7 @@ using CudaModuleEntry = const CudaModule* (*)();
 
 struct CudaAccess {
   const CudaModule* module = nullptr;  // null if no GPU can be used
-  std::string refusal = {};            // if there is an NVIDIA driver: why no GPU can be used, and how to fix it
+  std::string refusal = {};            // why no GPU can be used, and how to fix it; empty without an NVIDIA driver or a GPU
 };
 
 // If there is an NVIDIA driver, opens the module, and so makes CUDA available to LibTorch. Must be called before any other use of LibTorch,

@@ -36,10 +36,10 @@ constexpr Default kDefaults[] = {
     // LibTorch's default.
     {"CUBLAS_WORKSPACE_CONFIG", ":4096:8"},
     // The communicators of gradients and of batch statistics are used at the same time. Their kernels could wait for each other forever
-    // unless every GPU starts them in the order of the calls, which is the same on all ranks. NCCL supports this since 2.26.
+    // unless every GPU starts them in the order of the calls, which is the same on all ranks. Needs NCCL 2.26 or later.
     {"NCCL_LAUNCH_ORDER_IMPLICIT", "1"},
     // After the failure of another rank, LibTorch's own threads would abort this process before the failure detector has found that rank,
-    // and the launcher would report this one.
+    // and the launcher would report this rank instead.
     {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "0"},
     {"TORCH_NCCL_ENABLE_MONITORING", "0"},
     {"TORCH_NCCL_DUMP_ON_TIMEOUT", "0"},
@@ -67,8 +67,8 @@ using Config = c10::CachingAllocator::AcceleratorAllocatorConfig;
 
 constexpr const char* kBackend = "backend";
 
-// Keys that LibTorch's CUDA library adds to the parser when it is loaded (c10/cuda/CUDAAllocatorConfig.h). Their values are checked at that
-// time.
+// Keys that LibTorch's CUDA library adds to the parser when it is loaded (c10/cuda/CUDAAllocatorConfig.h). Only that library checks their
+// values.
 class CudaKeys {
  public:
   CudaKeys() {

@@ -18,8 +18,8 @@ std::string refusal_of_allocator(const std::string& settings);
 // Throws UsageError. Must be called after the CUDA module was opened and before memory is allocated on a GPU.
 void apply_allocator(const std::string& settings);
 
-// While an object with `is_small` exists, cuDNN does not search for its fastest algorithms (runtime.cudnn_benchmark). For a smaller batch,
-// whose size is rare, the search takes longer than it saves.
+// While an object with `is_small` exists, cuDNN does not search for its fastest algorithms (runtime.cudnn_benchmark). Smaller batches
+// are rare, so a search for their size takes longer than it saves.
 class NoSearchForSmallBatch {
  public:
   explicit NoSearchForSmallBatch(bool is_small);
@@ -32,7 +32,7 @@ class NoSearchForSmallBatch {
 };
 
 // Makes LibTorch allocate the memory of CPU tensors with malloc, aligned to 64 bytes, and requests huge pages for the heap. By default,
-// LibTorch requests aligned memory, for which glibc 2.36 cannot reuse the freed block of an equal request, so the heap grows to two or
+// LibTorch requests aligned memory; for such a request, glibc 2.36 cannot reuse a freed block of the same size, so the heap grows to two or
 // three times the memory in use. Must be called before the first tensor is created. A failed allocation throws LibTorch's error.
 void allocate_tensors_by_malloc();
 

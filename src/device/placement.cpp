@@ -42,8 +42,8 @@ ConvolutionChoice choose_convolution(const PlacementOptions& options, const Plac
                            placement.memory_format == torch::MemoryFormat::ChannelsLast && !options.deterministic;
   if (!is_possible) return ConvolutionChoice::kDirect;
   if (options.convolution != ConvolutionChoice::kAuto) return options.convolution;
-  // Networks trained with kWinograd4 are as accurate, although its larger tiles increase rounding errors (docs/results.md). With AMX,
-  // direct convolutions in bfloat16 are faster than any other algorithm.
+  // Networks trained with kWinograd4 are as accurate as with kDirect, although its larger tiles increase rounding errors (docs/results.md).
+  // With AMX, direct convolutions in bfloat16 are faster than any other algorithm.
   return is_bfloat16 && cpu_has_amx() ? ConvolutionChoice::kDirect : ConvolutionChoice::kWinograd4;
 }
 
@@ -108,8 +108,8 @@ void apply_placement(const Placement& placement, const PlacementOptions& options
   at::set_num_threads(placement.num_threads);
   auto& context = at::globalContext();
   context.setDeterministicAlgorithms(options.deterministic, /*warn_only=*/false);
-  // LibTorch would fill all new tensors, in case a program reads them before writing them; on a GPU this nearly doubles the number of
-  // kernels.
+  // With deterministic algorithms, LibTorch would fill all new tensors, in case a program reads them before writing them; on a GPU this
+  // nearly doubles the number of kernels.
   context.setDeterministicFillUninitializedMemory(false);
   context.setDeterministicCuDNN(options.deterministic);
   context.setBenchmarkCuDNN(options.cudnn_benchmark && !options.deterministic);

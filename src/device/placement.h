@@ -27,14 +27,14 @@ struct Placement {
   CudaGraphChoice cuda_graph = CudaGraphChoice::kOff;
 };
 
-// The part of its host that this process may use.
+// The part of the host that this process may use.
 struct HostShare {
   int num_threads = 1;  // number of compute threads, unless the options set it
   int local_rank = 0;
 };
 
-// Chooses all values of the placement that the options do not set. The GPU is that of the local rank, or the only visible one. Throws
-// UsageError if the options require something that the machine does not have.
+// Chooses all values of the placement that the options do not set. The GPU is the one with the number of the local rank, or the only
+// visible one. Throws UsageError if the options require something that the machine does not have.
 Placement choose_placement(const PlacementOptions& options, const HostShare& share, const CudaAccess& cuda);
 
 // One line for the log: "cpu, 2 threads, float32 with bfloat16 autocast, channels_last".
@@ -44,7 +44,7 @@ std::string to_string(const Placement& placement);
 // step. Must be called before the first tensor is created.
 void configure_cpu_allocator();
 
-// Sets LibTorch's number of threads, determinism and cuDNN options. To be called once per process.
+// Sets LibTorch's options for threads, determinism, cuDNN and TF32. To be called once per process.
 void apply_placement(const Placement& placement, const PlacementOptions& options);
 
 // In bytes: the device allocator's peak on a GPU, the process's resident set on a CPU.

@@ -14,7 +14,7 @@ void Stopwatch::stop() {
   if (!start_) return;
   laps_.push_back({std::move(*start_), mark()});
   start_.reset();
-  // Keep only the events that the GPU has not reached yet.
+  // Keep only the laps whose end the GPU has not reached yet.
   while (!laps_.empty() && laps_.front().is_over()) add_first_lap();
 }
 

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The first line of LibTorch's message, without the backtrace.
+// The first line of the message, without LibTorch's backtrace.
 std::string reason_of(const std::exception& error) {
   const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
   const std::string text = torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
@@ -64,7 +64,7 @@ class ScriptNetwork : public ExportedNetwork {
       throw Error(fmt::format("{}: {} cannot run this network: {}", file_.string(), engine(), reason_of(error)));
     }
     if (output.isTuple() && !output.toTupleRef().elements().empty()) {
-      // trainer export returns the probabilities after the logits.
+      // Networks of trainer export return the answers after the logits.
       const auto& elements = output.toTupleRef().elements();
       const auto chosen = gives_answers() ? elements.back() : elements[0];
       output = chosen;

@@ -11,7 +11,7 @@
 
 namespace trainer::exported {
 
-// The description that trainer export writes to the file of a network (docs/evaluation.md).
+// The description that trainer export writes into the file of a network (docs/evaluation.md).
 struct FileDescription {
   std::string checkpoint_sha256;  // empty if another program has written the file; then the other members are not set
   bool takes_images = false;
@@ -30,7 +30,7 @@ class ExportedNetwork {
   // uint8 for pixels of images [batch, height, width, channels]; otherwise the type of the network's input [batch, channels, height,
   // width].
   virtual torch::ScalarType input_dtype() const = 0;
-  // Whether run() returns probabilities or numbers in the unit of the targets, not logits.
+  // Whether run() returns answers (probabilities, or numbers in the unit of the targets) instead of logits.
   virtual bool gives_answers() const = 0;
   // The checksum of the checkpoint from which the network was exported; empty if another program has written the file.
   virtual const std::string& checkpoint_sha256() const = 0;
@@ -40,7 +40,7 @@ class ExportedNetwork {
   virtual torch::Tensor run(const torch::Tensor& input) = 0;
 };
 
-// Opens a TorchScript file, or an ONNX file like onnx::open_network(), to run on the CPU with LibTorch's number of threads. Throws
+// Opens a TorchScript file, or with onnx::open_network() an ONNX file, to run on the CPU with LibTorch's number of threads. Throws
 // UsageError if the file cannot be opened, has a different format, or does not contain a network with one input.
 std::unique_ptr<ExportedNetwork> open_network(const std::filesystem::path& file, const std::filesystem::path& runtime);
 

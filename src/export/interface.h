@@ -12,8 +12,8 @@ namespace trainer::exported {
 
 enum class Outputs { kLogits, kAnswers, kBoth };
 
-// How the outputs of the network are converted to its answers: a softmax of the outputs divided by the temperature, a sigmoid, or numbers,
-// which are the outputs times `deviation` plus `mean`, or the unchanged outputs if both vectors are empty.
+// How the outputs of the network are converted to its answers. kSoftmax: softmax(outputs / temperature); kSigmoid: a sigmoid; kNumbers:
+// outputs * deviation + mean, or the unchanged outputs if both vectors are empty.
 struct Answers {
   enum class Kind { kSoftmax, kSigmoid, kNumbers } kind = Kind::kSoftmax;
   double temperature = 1;
@@ -22,7 +22,7 @@ struct Answers {
 };
 
 struct Interface {
-  std::optional<Preprocessing> preprocessing = {};  // for uint8 images of any size; if not set, the input is that of the network
+  std::optional<Preprocessing> preprocessing = {};  // if set, the input is uint8 images, otherwise the network's own input
   Outputs outputs = Outputs::kLogits;
   Answers answers = {};
   // The following members have an effect only on ONNX files.

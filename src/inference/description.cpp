@@ -183,7 +183,7 @@ Description read_description(const state::Tree& checkpoint, const std::string& s
   samples.class_names = read_class_names(checkpoint, source);
   samples.target_names = read_target_names(checkpoint, source);
   if (static_cast<int64_t>(samples.class_names.size()) != samples.num_classes) samples.class_names.clear();
-  // Only the data set synthetic has samples that can have three dimensions but are not images.
+  // Samples with three dimensions are images, except those of the data set synthetic.
   samples.is_image = description.dataset != "synthetic";
   description.transforms = std::move(settings.transforms);
   description.tta = settings.validation.tta;

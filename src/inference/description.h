@@ -42,9 +42,9 @@ device::PlacementOptions placement_options(const config::RuntimeSection& runtime
                                            std::optional<bool> pin_memory = {});
 
 // Reads the description from the experiment in a checkpoint that checkpoint::load() returned. Reads only the parts that predictions need,
-// so other components need not be registered. `source`: the checkpoint's file, for messages. Throws CheckpointError if the checkpoint does
-// not contain an experiment, if the experiment uses plug-ins or a task other than classification, multi_label and regression, or if an
-// earlier version wrote the checkpoint without the shape of the samples.
+// so the components of other parts need not be registered. `source`: the checkpoint's file, for messages. Throws CheckpointError if the
+// checkpoint does not contain an experiment, if the experiment uses plug-ins or a task other than classification, multi_label and
+// regression, or if an earlier version wrote the checkpoint without the shape of the samples; UsageError if the experiment is not valid.
 Description read_description(const state::Tree& checkpoint, const std::string& source);
 
 }  // namespace trainer::inference

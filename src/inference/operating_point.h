@@ -52,10 +52,10 @@ struct Decision {
 // rejected.
 Decision decide(const OperatingPoint& point, std::span<const double> probabilities);
 
-// The key of the operating point in a checkpoint: that of the parameters or, if `averaged`, of their moving averages.
+// The checkpoint's key for the operating point of the parameters or, if `averaged`, of their moving averages.
 const char* operating_point_key(bool averaged);
 state::Dict tree_of(const OperatingPoint& point);
-// Reads the operating point of the network of a checkpoint; `samples` describes its data. If the checkpoint holds no operating point, the
+// Reads the operating point of a checkpoint's network, which was trained on `samples`. If the checkpoint holds no operating point, the
 // outputs are not changed and the thresholds are 0.5. Throws CheckpointError if the stored values are not valid.
 OperatingPoint read_operating_point(const state::Tree& file, const std::string& source, bool averaged, const data::DatasetInfo& samples);
 

@@ -19,7 +19,7 @@ device::Placement placement_for(const models::Model& model, device::Placement pl
 void place_model(models::Model& model, const device::Placement& placement) {
   using device::ConvolutionChoice;
   model.to(placement.device, placement.dtype);
-  // LibTorch's Module::to() also converts the counters of batches; they must stay integers, as in Python's Module.to().
+  // LibTorch's Module::to() also converts the batch counters, which must stay integers, as in Python's Module.to().
   for (const auto& module : model.modules()) {
     if (!nn::is_libtorch_batch_norm(*module)) continue;
     for (auto& buffer : module->named_buffers(/*recurse=*/false)) {

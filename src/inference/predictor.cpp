@@ -45,15 +45,15 @@ std::shared_ptr<models::Model> make_model(const Description& description, const 
   }
 }
 
-// Winograd's algorithm first transforms the weights. In a resnet18 this pays off from about five images of 224 x 224 pixels, or more if
-// they are smaller.
+// Winograd's algorithm first transforms the weights. In a resnet18 this pays off for batches of about five images of 224 x 224 pixels or
+// more; smaller images need larger batches.
 constexpr int64_t kImagesForWinograd = 8;
 
 data::BatchLayout layout_of(const device::Placement& placement) {
   return {placement.input_dtype, placement.memory_format == torch::MemoryFormat::ChannelsLast};
 }
 
-// Calls work(i, memory) for each i below `count`, on up to `num_threads` threads. Rethrows an exception of one of them.
+// Calls work(i, memory) for each i below `count`, on up to `num_threads` threads. Rethrows one of the exceptions.
 void for_each_file(size_t count, int num_threads, const std::function<void(size_t, ImageReader::Memory&)>& work) {
   std::atomic<size_t> next = 0;
   std::vector<std::exception_ptr> failures(static_cast<size_t>(num_threads));

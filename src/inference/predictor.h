@@ -43,8 +43,8 @@ class ImageReader {
     std::vector<uint8_t> pixels;
     data::PictureMemory picture;
   };
-  // read_file() and read_encoded() write the image to `out`, which must have room for one input. They throw std::runtime_error with only
-  // the reason, or UsageError in a build without support for image files.
+  // read_file() and read_encoded() write the image to `out`, which must have room for one input. They throw std::runtime_error with the
+  // reason but not the path, or UsageError in a build without support for image files.
   void read_file(const std::string& path, Memory& memory, void* out) const;
   void read_encoded(std::span<const uint8_t> file, Memory& memory, void* out) const;
   const data::ImageDecoding& decoding() const { return decoding_; }
@@ -65,11 +65,11 @@ struct Prediction {
   // order of probability.
   std::vector<int64_t> classes = {};
   std::vector<double> probabilities = {};  // of each of these classes
-  std::vector<int64_t> decided = {};       // all decided classes, which may be more than requested
+  std::vector<int64_t> decided = {};       // all decided classes, which may be more than `num_best`
   std::vector<double> numbers = {};        // set if the network computes numbers
   std::vector<float> features = {};        // input of the last layer, if requested
   bool is_rejected = false;
-  std::string problem = {};  // why there are no results for the file; empty: there are
+  std::string problem = {};  // why there are no results for the file; empty if there are
 };
 
 // The results of a network for a batch of images.
@@ -99,7 +99,8 @@ class Predictor {
   // Returns a batch of inputs that are all 0, in the memory format of reader(), on the CPU.
   torch::Tensor make_batch(int64_t num_images) const;
   // Computes the outputs of a batch from make_batch(). If runtime.convolution is auto, a batch of fewer than eight images uses direct
-  // convolutions. Throws std::logic_error if features are requested that the network does not provide.
+  // convolutions. Throws std::logic_error if features are requested that the network does not provide, and UsageError if the outputs have
+  // another shape than expected.
   Outputs compute(const torch::Tensor& images, bool with_features);
   // Returns the `num_best` most probable classes or the numbers of each file. The files form one batch and are read by up to `num_threads`
   // threads.
@@ -115,7 +116,7 @@ class Predictor {
   task::TestTimeAugmentation tta_;
   OperatingPoint point_;
   ImageReader reader_;
-  bool chooses_convolution_;  // whether the size of each batch determines the algorithm of convolutions
+  bool chooses_convolution_;  // whether the size of each batch determines the convolution algorithm
   bool uses_winograd_ = false;
 };
 

@@ -20,7 +20,7 @@
 namespace trainer::inference {
 namespace {
 
-// Keys under which training scripts store a state_dict, in order of preference among equally good matches.
+// Keys under which training scripts store a state_dict. Of equally good matches, the first one is used.
 constexpr std::array<const char*, 5> kUsualKeys = {"model", "model_state_dict", "state_dict", "network", "ema_state_dict"};
 // The prefix that torch.compile() adds to the names of a network or any of its parts.
 constexpr std::string_view kCompiled = "_orig_mod.";
@@ -34,7 +34,7 @@ struct Part {
   const state::Dict* dict = nullptr;
 };
 
-// Adds `dict` and the dictionaries in it, down to `depth` levels, in order of preference among equally good matches.
+// Adds `dict` and the dictionaries in it, down to `depth` levels. Of equally good matches, the first one is used.
 void add_parts(const state::Dict& dict, const std::string& path, int depth, std::vector<Part>& parts) {
   const auto add_inner = [&](const std::string& key, const state::Tree& value) {
     const auto* inner = depth == 0 ? nullptr : std::get_if<state::Dict>(&value.value());
@@ -57,8 +57,8 @@ std::string without_wrappers(std::string name) {
   return name;
 }
 
-// Returns the prefix of the network's names in the file, such as "module." of DistributedDataParallel: the prefix with which most names
-// match, or the shortest of equally good ones.
+// Returns the prefix of the network's names in the file, such as "module." of DistributedDataParallel: the prefix with which the most
+// names match, or the shortest of equally good ones.
 std::string find_prefix(const state::Dict& dict, const Names& names) {
   std::map<std::string, size_t> counts;
   for (const auto& item : dict.items()) {
@@ -301,7 +301,7 @@ InitReport init_all_but_head(const state::Tree& file, const std::string& source,
   });
   const auto differences = found.differences();
   if (!differences.empty()) {
-    throw CheckpointError(fmt::format("{}: does not fit the model: {}; choose the model and the keys for which the file was made",
+    throw CheckpointError(fmt::format("{}: does not fit the model: {}; choose the model and the options for which the file was made",
                                       found.origin, differences));
   }
   copy_fitting(found);

@@ -1,5 +1,5 @@
 #pragma once
-// Loads weights from a file by name, and initial values from the training data.
+// Loads weights from a file by name, and computes initial values from the training data.
 
 #include <string>
 #include <vector>
@@ -13,7 +13,7 @@ namespace trainer::inference {
 
 // Loads parameters and buffers by name from a state_dict. The state_dict may be inside a dictionary, and its names may have prefixes such
 // as "module." of DistributedDataParallel, "model." of Lightning, or "_orig_mod." of torch.compile(); the function chooses the dictionary
-// and the prefix that fit best. Converts to the model's dtype. A num_batches_tracked may be missing, as in files written before PyTorch
+// and the prefix that fit best. Converts to the model's dtype. A num_batches_tracked may be missing, as in files of PyTorch before
 // 0.4.1. If other entries are missing, unexpected or do not fit (a different shape, or integers instead of floating-point numbers or the
 // reverse), throws CheckpointError that lists up to ten of each kind, and changes nothing. `source`: the origin of `file`, for messages.
 void load_weights(const state::Tree& file, const std::string& source, torch::nn::Module& model);
@@ -31,20 +31,19 @@ struct InitReport {
 std::string head_of(const models::Model& model);
 
 // Loads initial weights like load_weights(). If not `strict`, loads the entries that fit, and throws only if none fits. If not `strict` and
-// the file's class names differ from `class_names`, which may be empty, each class receives the row of the last layer that has its name in
-// the file; the other classes keep their initial values.
+// the file's class names differ from `class_names` (unless these are empty), each class whose name is in the file receives its row of the
+// file's last layer; the other classes keep their initial values.
 InitReport init_model(const state::Tree& file, const std::string& source, bool strict, torch::nn::Module& model,
                       const std::vector<std::string>& class_names = {});
 // The same, for a file that checkpoint::load() can read.
 InitReport init_model(const std::string& file, bool strict, torch::nn::Module& model, const std::vector<std::string>& class_names = {});
 
-// Like init_model() without `strict`, but throws CheckpointError if any entry is missing, unexpected or does not fit. Only the network's
-// last layer may differ from the file's in its number of outputs; it then keeps its initial values.
+// Like init_model() without `strict`, but throws CheckpointError if any entry is missing, unexpected or does not fit. Only the last layer
+// may have another number of outputs in the file; it then keeps its initial values, except for rows loaded by class name.
 InitReport init_all_but_head(const state::Tree& file, const std::string& source, models::Model& model,
                              const std::vector<std::string>& class_names = {});
 
-// Calls Model::fit() with the first training images, transformed like images for validation. Does nothing for a network that does not need
-// it.
+// Calls Model::fit() with the first training images, transformed as for validation. Does nothing if Model::num_fitted_images() is 0.
 void fit_model(models::Model& model, const data::Dataset& train, const data::Pipeline& pipeline);
 
 }  // namespace trainer::inference

@@ -63,8 +63,8 @@ class RecordedGraph final : public trainer::device::CudaGraph {
     for (const auto& generator : generators) graph_.register_generator_state(generator);
     // The graph allocates memory of its own and cannot use the memory that is cached now, so the cache is emptied.
     c10::cuda::CUDACachingAllocator::emptyCache();
-    // Thread-local, because in the global mode, CUDA calls of other threads that are not allowed during a capture, such as waiting for
-    // their own copies, would fail and invalidate the graph.
+    // Thread-local, because in the global mode, a call that is not allowed during a capture, such as waiting for a copy, would also fail in
+    // other threads and invalidate the graph.
     graph_.capture_begin({}, cudaStreamCaptureModeThreadLocal);
     try {
       work();

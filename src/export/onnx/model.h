@@ -10,7 +10,7 @@
 
 namespace trainer::onnx {
 
-// Version 17 has all operators that these networks need except Gelu, and tools since 2022 support it.
+// Tools since 2022 support version 17, which has all operators that these networks need except Gelu.
 inline constexpr int64_t kOperatorSet = 17;
 
 enum class ElementType : int64_t { kFloat = 1, kUint8 = 2, kInt64 = 7, kFloat16 = 10, kFloat64 = 11 };  // ONNX's numbers

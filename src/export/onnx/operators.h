@@ -24,7 +24,7 @@ class Graph {
   std::string add_constant(const torch::Tensor& tensor);
   std::string add_node(const char* op, std::vector<std::string> inputs, std::map<std::string, Attribute> attributes = {});
 
-  // Adds the operator If. Its branches are the nodes that the two functions add, which return the name of a float32 value with four
+  // Adds the operator If. Each function adds the nodes of one branch and returns the name of its result, a float32 value with four
   // dimensions.
   std::string add_choice(const std::string& condition, const std::function<std::string()>& if_true,
                          const std::function<std::string()>& if_false);

@@ -27,7 +27,7 @@ class Preprocessor {
     const auto [height, width] = size_after(step);
     const auto of_columns = weights(width_, width, step.interpolation);
     const auto of_rows = weights(height_, height, step.interpolation);
-    // The pass that comes first is chosen like in Pillow (data/resample.cpp).
+    // The pass that comes first is chosen as in Pillow (data/resample.cpp).
     const auto less_height = node("Sub", {height_, height});
     const auto less_width = node("Mul", {node("Sub", {width_, width}), number(2)});
     const auto begins_with_columns = node("And", {node("Greater", {less_height, number(0)}), node("Greater", {less_height, less_width})});
@@ -108,8 +108,8 @@ class Preprocessor {
     pixels_ = node("Pad", {pixels_, concatenate({none, list(top), list(left), none, list(bottom), list(right)}), real(fill)});
   }
 
-  // Returns how many pixels to add before and after an edge to get the length `size`. The first number is half of their sum, rounded like
-  // Python's round().
+  // Returns how many pixels to add at the beginning and the end of an edge of `extent` pixels to get `size` pixels. The first number is
+  // half of their sum, rounded like Python's round().
   std::pair<std::string, std::string> margins(const std::string& extent, const std::string& size) {
     const auto before = half_of_difference(size, extent);
     return {before, node("Sub", {node("Sub", {size, extent}), before})};
@@ -142,8 +142,8 @@ class Preprocessor {
   }
 
   // Matrices [before, after] with the weight of each pixel of an edge for each pixel of the resized edge. Pillow's weights are multiples of
-  // 2^-22, and the rounding of sums between two pixel values depends on the exact weights. float32 represents such sums exactly if the
-  // weights are split into two numbers of 11 bits each, which TensorFloat-32 can represent.
+  // 2^-22, and a sum near the middle of two pixel values is rounded as in Pillow only with the exact weights. float32 represents such sums
+  // exactly if the weights are split into two numbers of 11 bits each, which TensorFloat-32 can represent.
   struct Weights {
     std::string high;  // in units of 2^-11
     std::string low;   // the remainder, in units of 2^-22
@@ -166,7 +166,7 @@ class Preprocessor {
     return {cast(high, ElementType::kFloat), cast(low, ElementType::kFloat)};
   }
 
-  // Computes the positions as sums of steps, because Pillow does so and rounding errors add up.
+  // Computes the positions as sums of steps, to accumulate the same rounding errors as Pillow.
   Weights nearest(const std::string& before, const std::string& after) {
     const auto step = node("Div", {to_double(before), to_double(after)});
     const auto rest = node("Expand", {step, list(node("Sub", {after, number(1)}))});
@@ -225,7 +225,7 @@ class Preprocessor {
   }
   std::string to_double(const std::string& value) { return cast(value, ElementType::kFloat64); }
 
-  // Returns the numbers of pixels that must be added before and after an edge so that it has at least `size` pixels.
+  // Returns how many pixels to add at the beginning and the end of an edge of `extent` pixels to get at least `size` pixels.
   std::pair<std::string, std::string> missing(const std::string& extent, const std::string& size) {
     const auto all = node("Max", {node("Sub", {size, extent}), number(0)});
     const auto before = node("Div", {all, number(2)});

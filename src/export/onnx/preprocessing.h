@@ -9,8 +9,8 @@
 namespace trainer::onnx {
 
 // `images`: uint8 [batch, height, width, channels]. Returns the name of the network's input, float32 [batch, channels, height, width]. Does
-// not use the operator Resize, because runtimes that support it with antialiasing compute different values from Pillow: a resize multiplies
-// the pixels by matrices that are computed from the size of the image.
+// not use the operator Resize, because runtimes that support it with antialiasing compute different values from Pillow. Instead, the pixels
+// are multiplied by matrices that are computed from the size of the image.
 std::string add_preprocessing(const exported::Preprocessing& preprocessing, const std::string& images, Graph& graph);
 
 }  // namespace trainer::onnx

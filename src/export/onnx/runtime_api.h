@@ -1,7 +1,8 @@
 #pragma once
 // The functions of ONNX Runtime's C interface that runtime.cpp calls. Debian 12 has no package of the library, and the Python package
-// contains it without its header. The interface is a table to which each version appends functions, so the positions of these functions,
-// which all versions since 1.2 have, never change (include/onnxruntime/core/session/onnxruntime_c_api.h of microsoft/onnxruntime).
+// contains it without its header. The interface is a table to which each version appends functions. The positions of these functions,
+// which all versions from 1.2 on have, therefore never change (include/onnxruntime/core/session/onnxruntime_c_api.h of
+// microsoft/onnxruntime).
 
 #include <cstddef>
 #include <cstdint>

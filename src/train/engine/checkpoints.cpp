@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kFormatVersion = 1;
 
-// The state_dict of a scheduler of torch.optim.lr_scheduler after `last_epoch` calls of its step(): one for each update, or for each
+// The state_dict of a scheduler of torch.optim.lr_scheduler after `last_epoch` calls of its step(): one call for each update, or for each
 // validation (ReduceLROnPlateau). Learning rates are multiplied by the factors of the optimizer's groups.
 state::Dict scheduler_state(int64_t last_epoch, double lr, double initial_lr, const optim::Optimizer& optimizer) {
   state::List last, initial;

@@ -9,15 +9,14 @@ namespace trainer::engine {
 
 namespace {
 
-// Returns the first line of messages of CUDA and NCCL, and other messages whole, because those of TorchScript modules end with the reason.
+// Returns only the first line of messages of CUDA and NCCL. Other messages are returned whole: those of TorchScript end with the reason.
 std::string text_of(const std::exception& error) {
   const bool is_of_gpu =
       dynamic_cast<const c10::AcceleratorError*>(&error) != nullptr || dynamic_cast<const c10::DistBackendError*>(&error) != nullptr;
   return is_of_gpu ? distributed::first_line(error) : distributed::message_of(error);
 }
 
-// Returns the error that the device itself reports; empty if the device works. The error that was caught may be a different one, thrown by
-// a later call, such as one of cuDNN.
+// Returns the error that the device itself reports; empty if the device works. The caught error may be a later one, such as one of cuDNN.
 std::string failure_of(const torch::Device& device) {
   if (device.is_cpu()) return "";
   try {

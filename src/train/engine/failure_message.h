@@ -21,9 +21,9 @@ namespace trainer::engine {
 // The message for an error that this program did not throw itself: where in the training it happened, and what to do if memory ran out.
 std::string describe_failure(const std::exception& error, const Parts& parts);
 
-// Whether an exception means that memory ran out, on the host or on a GPU. LibTorch's CPU allocator, page-locked memory, cuDNN, cuBLAS and
-// NCCL throw general errors, which only their messages distinguish; oneDNN, which needs memory for the kernels that it compiles, throws an
-// error with a status.
+// Whether an exception means that memory ran out, on the host or on a GPU. LibTorch's CPU allocator, its allocator of page-locked memory,
+// cuDNN, cuBLAS and NCCL throw general errors, which can be distinguished only by their messages. oneDNN, which needs memory for the
+// kernels that it compiles, throws an error with a status.
 inline bool is_out_of_memory(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr || dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return true;
   if (const auto* kernel = dynamic_cast<const dnnl::error*>(&error)) return kernel->status == dnnl_out_of_memory;

@@ -23,7 +23,7 @@ struct NonFiniteSteps::Finding {
   int64_t position = 0;  // among all observations of the step, in their order
   bool repeats = true;
   std::vector<std::vector<int64_t>> batches;       // sample indices of each micro-step
-  std::vector<std::vector<uint32_t>> occurrences;  // of the same samples; empty for a micro-step in which all are 0
+  std::vector<std::vector<uint32_t>> occurrences;  // as in StepRecord
 
   NLOHMANN_DEFINE_TYPE_INTRUSIVE(Finding, what, position, repeats, batches, occurrences)
 };
@@ -35,7 +35,7 @@ constexpr int64_t kMostInRow = 10;
 // A limit for disk space: each saved step has the size of the model.
 constexpr int64_t kMostSaved = 3;
 
-// Whether the values that a rank computes depend on the batches of the others.
+// Whether the values that a rank computes depend on the batches of the other ranks.
 bool depends_on_all_ranks(const Parts& parts) {
   if (parts.ranks.world->size() > 1 && parts.optimizer->needs_first_pass_summed()) return true;
   return std::ranges::any_of(parts.model->modules(), [](const auto& module) { return nn::is_joined(*module); });
@@ -57,7 +57,7 @@ nlohmann::json samples_of(Parts& parts, int rank, const EpochPart& part, int64_t
   return {{"batches", std::move(batches)}, {"occurrences", std::move(occurrences)}};
 }
 
-// The samples of this rank. Collective over the ranks that share a reader, because only the reader has the order.
+// The samples of this rank. Collective over the ranks that share a reader, because only the reader has the sampler.
 nlohmann::json own_samples(Parts& parts, const EpochPart& part, int64_t step) {
   const auto& reading = parts.ranks.reading;
   if (!reading) return samples_of(parts, parts.ranks.world->rank(), part, step);
@@ -104,7 +104,7 @@ std::string NonFiniteSteps::describe(const StepRecord& record, int64_t seen_at) 
   text += save(record);
   if (policy_ == OnNonFinite::kSkip && num_in_row_ < kMostInRow) return text;
   if (!record.repeats)
-    return text + "; a different result of the same computation indicates a fault of the memory or the GPU of that host; test them";
+    return text + "; a different result of the same computation indicates a fault of the host's memory or GPU; test them";
   return text + "; lower optimizer.lr, add lr_scheduler.warmup_steps, or set training.max_grad_norm";
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 // Handles steps whose loss or gradients are not finite: finds the first non-finite value, undoes and saves the step, and ends the run if
-// its policy or too many such steps require it. Also writes and reads the files of such a step, for `trainer replay`.
+// training.on_non_finite or the number of such steps in a row requires it. Also writes and reads a step's files, for `trainer replay`.
 
 #include <cstdint>
 #include <filesystem>
@@ -25,12 +25,12 @@ struct StepRecord {
   std::optional<double> loss_scale = {};  // under float16
   int rank = 0;                           // the rank that had these batches
   int world_size = 1;
-  // Whether a rank's results depend on the batches of the others (joint batch statistics, or a perturbation along the gradient of all
+  // Whether a rank's results depend on the batches of the other ranks (joint batch statistics, or a perturbation along the gradient of all
   // ranks, see train/optim/sam.cpp). If so, `batches` are those of all ranks.
   bool is_joined = false;
   int64_t num_group_samples = 0;              // in the whole step, on all ranks
   std::vector<std::vector<int64_t>> batches;  // sample indices of each micro-step
-  // The occurrences of the same samples in the order of the epoch; empty for a micro-step in which all are 0.
+  // For each of these samples, how often it occurs earlier in the epoch; empty for a micro-step in which all are 0.
   std::vector<std::vector<uint32_t>> occurrences;
   std::string first_non_finite = {};  // such as "the output of layer1.0.conv1"; empty: only the sum over the ranks is not finite
   bool repeats = true;                // false: the value was finite when the step was repeated

@@ -27,8 +27,7 @@
 
 namespace trainer::engine {
 
-// The process groups of a run: a separate one for each purpose whose collectives must not wait for those of another. The defaults are those
-// of a single process.
+// The process groups of a run. Collectives of different groups do not wait for each other. The defaults are for a single process.
 struct Ranks {
   std::shared_ptr<distributed::ProcessGroup> world = std::make_shared<distributed::ProcessGroup>();
   // Batch statistics are gathered while `world` still sums buckets of gradients.
@@ -51,7 +50,7 @@ struct RankOptions {
 // Collective. `groups` must outlive the result. Throws OptionError if `group_size` does not divide the number of ranks.
 Ranks make_ranks(distributed::ProcessGroups& groups, const RankOptions& options = {});
 
-// The groups of ranks that share a reader, which is the first rank of a group. Each rank of the run is in one group; groups and their ranks
+// The groups of ranks that share a reader, the first rank of their group. Each rank of the run is in one group; groups and their ranks
 // are in ascending order. `ranks`: all ranks of the run, by rank. Throws like make_ranks().
 std::vector<std::vector<int>> reading_groups(const std::optional<int64_t>& group_size, const std::vector<distributed::RankInfo>& ranks);
 
@@ -73,7 +72,7 @@ class Samples {
   // The samples `of` with their stored data replaced by `features`, which have the same order.
   Samples(const Samples& of, std::shared_ptr<const data::Dataset> features)
       : size_(of.size_), info_(features->info()), files_(of.files_), used_(std::move(features)) {}
-  // Samples that another rank reads; `info` lacks the names of the classes.
+  // Samples that another rank reads; `info` lacks the names of the classes and targets.
   Samples(int64_t size, data::DatasetInfo info) : size_(size), info_(std::move(info)) {}
 
   int64_t size() const { return size_; }
@@ -99,7 +98,7 @@ struct OpenedSamples {
   std::optional<Samples> validation = {};  // empty if the run does not validate
 };
 
-// The samples of a run, and the order in which they are trained.
+// The samples of a run, and the order in which training uses them.
 struct TrainingSamples : OpenedSamples {
   std::unique_ptr<data::ShardedSampler> sampler;    // null where another rank reads
   int64_t samples_per_epoch = 0;                    // of the sampler
@@ -194,7 +193,7 @@ struct Network {
   std::unique_ptr<task::Task> task;
   std::unique_ptr<optim::Optimizer> optimizer;
   std::optional<amp::GradScaler> grad_scaler;  // under float16 autocast
-  // To be called after `unfreeze_after` epochs: makes the parameters that are frozen until then trainable. Empty: never called.
+  // To be called after `unfreeze_after` epochs: makes the parameters that are frozen until then trainable. May be empty.
   std::function<void()> unfreeze = {};
   int64_t unfreeze_after = 0;
 };

@@ -23,7 +23,7 @@ struct Plan {
   bool drop_last = true;
 };
 
-// The part of an epoch that these ranks train: the whole epoch, the rest after a resume, or the beginning of the last epoch if
+// The part of an epoch in which these ranks train: the whole epoch, the rest after a resume, or the beginning of the last epoch if
 // training.steps ends within it. Positions refer to the order of samples that all ranks share.
 struct EpochPart {
   int64_t epoch = 0;
@@ -46,7 +46,7 @@ struct MicroStep {
   int64_t count = 1;                        // micro-steps of the step
   int64_t num_group_samples = 0;            // in all micro-steps of the step, on all ranks
   int64_t stream = 0;                       // number of the random stream: different for each micro-step of a step and each rank
-  std::optional<int64_t> epochs_left = {};  // including the current one; only if the training has a number of epochs
+  std::optional<int64_t> epochs_left = {};  // including the current one; not set if the training ends after a number of steps
 
   bool is_first() const { return number == 0; }
   bool is_last() const { return number + 1 == count; }
@@ -58,7 +58,7 @@ int64_t global_batch_size(const PlanOptions& options, int world_size);
 // Throws OptionError if there are too few samples for a batch under drop_last, or if numbers are too large.
 Plan make_plan(const PlanOptions& options, int64_t samples_per_epoch, int world_size);
 
-// The rest of an epoch from step number `next_step` on, after `num_taken` of its samples were trained by any number of ranks.
+// The rest of an epoch from step number `next_step` on, after any number of ranks have trained on `num_taken` of its samples.
 EpochPart rest_of_epoch(const Plan& plan, int64_t epoch, int64_t next_step = 0, int64_t num_taken = 0);
 
 // The number of samples in the batches of a rank in `part` before batch number `batch`. The batches of all ranks together cover the same
@@ -70,8 +70,8 @@ int64_t first_batch_of(const Plan& plan, const EpochPart& part, int64_t step);
 int64_t end_sample_of(const Plan& plan, const EpochPart& part, int64_t step);
 int64_t samples_in_step(const Plan& plan, const EpochPart& part, int64_t step);
 std::vector<MicroStep> micro_steps_of(const Plan& plan, const EpochPart& part, int rank, int64_t step);
-// The position of the step in the whole training: the argument of the learning-rate schedule. If the training has a number of epochs, the
-// position is counted as if the present number of ranks had done the whole training.
+// The position of the step in the whole training: the argument of the learning-rate schedule. If the training ends after a number of
+// epochs, the position is counted as if the present number of ranks had done the whole training.
 int64_t schedule_step_of(const Plan& plan, const EpochPart& part, int64_t step);
 
 }  // namespace trainer::engine

@@ -65,7 +65,7 @@ class IntervalClock {
   // `batches` must outlive this object.
   explicit IntervalClock(const BatchSource& batches) : batches_(batches) {}
 
-  // Starts an interval at step number `step`; `so_far`: its durations before the run was resumed.
+  // Starts an interval at step number `step`; `so_far`: its durations before a resume or a validation.
   void begin(int64_t step, const Interval& so_far = {});
   // Whether the interval has a step before `next_step`.
   bool has_steps(int64_t next_step) const { return next_step > first_step_; }
@@ -80,7 +80,7 @@ class IntervalClock {
   const BatchSource& batches_;
   int64_t first_step_ = 0;
   Clock::time_point start_;
-  data::LoaderCounts before_;  // the source's counts at begin(), less the time that the interval had waited before a resume
+  data::LoaderCounts before_;  // the source's counts at begin(), less the time that the interval had already waited
 };
 
 }  // namespace trainer::engine

@@ -1,6 +1,6 @@
 #pragma once
-// The sources of a rank's batches: its own loader, or the loader of the first rank of its group, called the reader, which reads and
-// prepares the samples of the whole group (dataset.distribution). Also copies batches to the device.
+// The sources of a rank's batches: its own loader or, with dataset.distribution, the loader of the first rank of its group. That rank, the
+// reader, reads and prepares the samples of the whole group. Also copies batches to the device.
 
 #include <c10/core/Event.h>
 

@@ -13,14 +13,14 @@
 
 namespace trainer::engine {
 
-// Computes training steps that have one micro-step. The first ones run without a graph, the next one is recorded, and later steps with a
+// Computes training steps that have one micro-step. The first steps run without a graph, the next one is recorded, and later steps with a
 // batch of the same shape replay the graph. A graph repeats addresses and constants. Therefore everything that changes from step to step
 // (the learning rate, the number of the step, the state that one step passes to the next) must be in tensors that keep their addresses, and
 // the host code of a step runs only during recording.
 class StepGraph {
  public:
-  // Returns null under runtime.cuda_graph: off, and under auto if this run cannot use a graph. Throws UsageError if the run cannot use a
-  // graph under on. `parts` must outlive this object.
+  // Returns null under runtime.cuda_graph: off. If this run cannot use a graph, returns null under auto and throws UsageError under on.
+  // `parts` must outlive this object.
   static std::unique_ptr<StepGraph> make_if_possible(Parts& parts);
   // During its lifetime the current thread uses a separate stream, because a graph cannot be recorded on the default stream.
   explicit StepGraph(Parts& parts);
@@ -28,7 +28,7 @@ class StepGraph {
   StepGraph(const StepGraph&) = delete;
   StepGraph& operator=(const StepGraph&) = delete;
 
-  // `compute` runs all device work of a step. The random generators must already be set for this step.
+  // `compute` runs all device work of a step, for which the random generators must already be seeded. Throws Error if recording fails.
   void run(const DeviceBatch& batch, const std::function<void(const DeviceBatch& batch)>& compute);
 
  private:

@@ -64,8 +64,8 @@ torch::Tensor NonFiniteGuard::found_inf() {
   const auto is_stopped = is_stopped_.to(torch::kFloat32);
   if (!scaler) return is_stopped;
   const auto skips = at::maximum(found, is_stopped);
-  // A loss that is not finite, in a step that only the GradScaler skips: the meter forgets it, and finite_losses_ becomes 1 again, so that
-  // the next loss is not NaN because of this one.
+  // If a loss is not finite in a step that only the GradScaler skips, the meter forgets the step, and finite_losses_ becomes 1 again, so
+  // that later losses are not NaN.
   const auto is_lost = finite_losses_.isnan().logical_and(is_stopped_.logical_not());
   meter_.rewind_if(is_lost);
   finite_losses_.masked_fill_(is_lost, 1);
@@ -123,8 +123,8 @@ void TrainStep::restart() {
   graph_.reset();
   graph_ = StepGraph::make_if_possible(parts_);
   if (graph_) parts_.optimizer->use_lr_tensors();
-  // nn::WeightCasts is not used with several ranks, because with it all gradients are complete only at the end of the backward pass, so
-  // none could be sent while others are still being computed.
+  // nn::WeightCasts is not used with several ranks: it completes all gradients only at the end of the backward pass, so none could be sent
+  // while others are still being computed.
   const auto& placement = parts_.placement;
   const bool casts = !placement.device.is_cpu() && placement.autocast_dtype && parts_.ranks.world->size() == 1;
   if (casts) cast_weights_ = nn::trained_weights(*parts_.model);
@@ -187,7 +187,7 @@ void TrainStep::compute(const std::vector<MicroStep>& micro_steps, const std::fu
   const auto found_inf = guard_.found_inf();
   // 4. Clip.
   if (max_grad_norm_) optim::clip_grad_norm(optimizer.parameters(), *max_grad_norm_);
-  // 5. Update, and average.
+  // 5. Update the parameters and their averages.
   optimizer.step(lr, found_inf);
   if (parts_.ema) parts_.ema->update(found_inf);
   if (scaler) scaler->update();

@@ -16,7 +16,7 @@
 namespace trainer::engine {
 
 // A callback that may change training at each step. (Sinks, in trainer/events.h, only report.) A hook is called by the training thread of
-// the rank that added it. If it changes anything on one rank, it must make the same change on all ranks.
+// the rank that added it. A hook that changes training must make the same change on all ranks.
 class TrainingHook {
  public:
   virtual ~TrainingHook() = default;
@@ -35,31 +35,31 @@ class TrainingHook {
 // had_non_finite_loss() wait for the device.
 class NonFiniteGuard {
  public:
-  // Both must outlive this object. `meter` receives the losses of the steps.
+  // `parts` and `meter` must outlive this object. `meter` receives the losses of the steps.
   NonFiniteGuard(Parts& parts, task::TrainMeter& meter);
 
   // To be called before each step, outside a CUDA graph, which would repeat the same number.
   void set_step(int64_t step) { step_.fill_(step); }
   // To be called before a step. Saves the meter. Also saves the model's buffers, except while a non-finite step still has to be undone.
   void begin_step();
-  // Returns `weighted_loss`; or NaN if a `loss` of this rank was not finite since the construction or undo(), except in steps for which
-  // found_inf() let the GradScaler lower its scale. NaN makes the gradients and their sum over the ranks NaN, by which the other ranks
-  // detect the failure.
+  // Returns `weighted_loss`, or NaN if a `loss` of this rank was not finite since the construction or undo(). Steps for which found_inf()
+  // let the GradScaler lower its scale do not count. The NaN spreads to the gradients and their sum over the ranks, where the other ranks
+  // detect it.
   torch::Tensor mark(const torch::Tensor& weighted_loss, const torch::Tensor& loss);
   // To be called when the gradients are summed and unscaled. Returns 1 if the update must be skipped, else 0, for Optimizer::step. After a
   // step that was not finite, returns 1 for all later steps too, until undo(). But while the GradScaler can still lower its scale, returns
   // 1 for that step alone, as torch.amp.GradScaler does; in this case the model's buffers are restored (torch.amp.GradScaler leaves them
-  // changed), and the meter does not count a loss that is not finite.
+  // changed), and the meter does not count the step if a loss of this rank was not finite.
   torch::Tensor found_inf();
 
   // The first step since the construction or undo() whose loss or gradients were not finite on at least one rank; the result is the same on
   // all ranks. With float16, only steps at a loss scale of at most 1 count, because above it the GradScaler lowers the scale.
   std::optional<int64_t> step() const;
-  // The loss scale of that step; empty without a GradScaler.
+  // The loss scale of step(); empty without a GradScaler.
   std::optional<double> scale() const;
   // Whether a loss of this rank was not finite since the construction or undo().
   bool had_non_finite_loss() const;
-  // Restores the state of the meter before the last step, and that of the model's buffers before step number step().
+  // Restores the meter to its state before the last step, and the model's buffers to their values before step number step().
   void undo();
 
  private:
@@ -85,7 +85,8 @@ class TrainStep {
  public:
   using NextBatch = std::function<const data::Batch&()>;
 
-  // `parts` must outlive this object. `meter` receives each micro-step's loss and counts. Throws like StepGraph::make_if_possible().
+  // `parts` and `meter` must outlive this object. `meter` receives each micro-step's loss and counts. Throws like
+  // StepGraph::make_if_possible().
   TrainStep(Parts& parts, uint64_t seed, std::optional<double> max_grad_norm, task::TrainMeter& meter);
 
   // Collective: one update of the parameters at learning rate `lr` from the micro-steps of one step (at least one), each with a batch from
@@ -103,8 +104,8 @@ class TrainStep {
   DeviceBatch prepare(const data::Batch& batch, const MicroStep& micro_step) const;
   // The forward pass and loss of a micro-step, under autocast and with its random numbers. Takes the tensors of prepare().
   task::Task::Pass forward(const torch::Tensor& images, const torch::Tensor& targets, const MicroStep& micro_step);
-  // The loss scaled so that gradients can be summed over micro-steps and ranks, multiplied by the GradScaler's scale. If the loss weights
-  // samples, the gradients must still be divided by the sum of the weights. `size`: number of samples in the batch.
+  // The loss, weighted so that gradients can be summed over micro-steps and ranks, times the GradScaler's scale. If the loss weights
+  // samples, the gradients must still be divided by the mean weight of the step. `size`: number of samples in the batch.
   torch::Tensor weighted(const task::Task::Pass& pass, int64_t size, const MicroStep& micro_step) const;
 
  private:
@@ -113,8 +114,8 @@ class TrainStep {
                const std::vector<TrainingHook*>& readers);
   // Collective, for a loss that weights samples: divides the summed gradients by the mean weight of the step.
   void divide_by_weights(int64_t num_group_samples);
-  // Seeds the generators for this micro-step and rank, so that a resumed run draws the same numbers as an uninterrupted one. A graph must
-  // be recorded with the seeds of its own step.
+  // Seeds the generators for this micro-step and rank, so that a resumed run draws the same numbers as an uninterrupted one. While a graph
+  // is recorded, LibTorch refuses to change the seeds, so run() calls this function first.
   void set_random_numbers(const MicroStep& micro_step);
 
   Parts& parts_;

@@ -144,7 +144,7 @@ bool TrainingLoop::run_epoch() {
   advise_on_data();
   const bool is_last = part_.is_last() || validations_.end_training();
   const bool is_best = validates && run_.last_validation->is_best;
-  // A run that ends within an epoch keeps its position there, so that it can be resumed with more steps.
+  // A run that ends within an epoch keeps its position in the epoch, so that it can be resumed with more steps.
   if (part_.ends_epoch && is_at_end) {
     progress.epoch = number;
     progress.samples_in_epoch = 0;

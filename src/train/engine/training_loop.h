@@ -42,9 +42,9 @@ class TrainingLoop {
   void add_hook(TrainingHook& hook) { hooks_.push_back(&hook); }
 
   // Collective. Trains to the end and returns true, or until a stop request and returns false; saves the run in both cases. Throws Error
-  // when no validation has measured a finite value of the monitored metric, when a step is not finite (the message names the step, its
-  // learning rate and the first non-finite value), when memory runs out (the message names the batch size) or when the last checkpoint
-  // cannot be written (on the other ranks an AgreedError with rank 0 and its reason). Reports the end in every case.
+  // when no validation has measured a finite value of the monitored metric, when a non-finite step ends the run (the message names the
+  // step, its learning rate and the first non-finite value), when memory runs out (the message names the batch size) or when the last
+  // checkpoint cannot be written (on the other ranks an AgreedError with rank 0 and its reason). Reports the end in every case.
   bool run();
 
  private:
@@ -56,7 +56,7 @@ class TrainingLoop {
   bool has_trained_all() const;
   // Trains one epoch, or the rest of one, and validates. Returns false after a stop request.
   bool run_epoch();
-  // Collective: from now on all parameters are trained.
+  // Collective: from now on the parameters that were frozen are trained too.
   void unfreeze();
   // Trains the steps of part_, or until training.early_stopping ends the training. Returns false after a stop request.
   bool train();
@@ -69,7 +69,8 @@ class TrainingLoop {
   void report_epoch();
   void advise_on_data();
   void check_finite();
-  // Checks the open interval's steps and records its durations, so that the interval can be saved, or continued after a validation.
+  // Checks that the steps of the open interval are finite, and records its durations, so that the interval can be saved, or continued after
+  // a validation.
   void close_interval();
   void save(bool is_best = false);
   // Collective: rank 0 waits for the last checkpoint and reports the end; the other ranks throw if that failed.

@@ -1,6 +1,6 @@
 // Muon for the weights of convolutions (Jordan et al., "Muon: An optimizer for hidden layers in neural networks", 2024), and SGD with
-// Nesterov momentum for all other parameters, as in Jordan's CIFAR-10 recipe airbench94_muon. torch.optim has Muon since version 2.9, but
-// only for parameters with two dimensions.
+// Nesterov momentum for all other parameters, as in Jordan's CIFAR-10 recipe airbench94_muon. torch.optim has had Muon since version 2.9,
+// but only for parameters with two dimensions.
 // The original implementation orthogonalises in bfloat16, for speed on GPUs. This code uses the parameter's type, because most CPUs are
 // slow in bfloat16.
 

@@ -43,7 +43,7 @@ torch::Tensor find_non_finite(const std::vector<torch::Tensor>& parameters) {
 
 namespace {
 
-// Divides tensors into lists of limited total size, which bounds the memory of values computed from a whole list.
+// Divides tensors into lists of about 64 MiB, which bounds the memory of values computed from a whole list.
 std::vector<std::vector<torch::Tensor>> chunks_of(const std::vector<torch::Tensor>& tensors) {
   constexpr size_t kLimit = size_t{64} << 20;
   std::vector<std::vector<torch::Tensor>> chunks;

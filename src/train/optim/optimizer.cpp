@@ -374,7 +374,7 @@ std::unique_ptr<Format> format_of(const torch::optim::Optimizer& optimizer) {
   if (dynamic_cast<const SGD*>(&optimizer) != nullptr) return std::make_unique<SgdFormat>();
   if (dynamic_cast<const Adam*>(&optimizer) != nullptr) return std::make_unique<AdamFormat<AdamParamState, AdamOptions, false>>();
   if (dynamic_cast<const AdamW*>(&optimizer) != nullptr) return std::make_unique<AdamFormat<AdamWParamState, AdamWOptions, true>>();
-  throw UsageError("the state of this optimizer cannot be saved; use torch::optim::SGD, Adam or AdamW");
+  throw UsageError("the state of this optimizer cannot be saved or loaded; use torch::optim::SGD, Adam or AdamW");
 }
 
 }  // namespace

@@ -18,8 +18,8 @@ class Module;
 namespace trainer::optim {
 
 // Divides the parameters that require gradients into groups: first the parameters that no item of `sections` names, then for each item
-// those that no earlier item names. Unless `decay_norm_and_bias` is set or the item has its own weight decay, each of these groups is
-// followed by a separate one without weight decay for its parameters with fewer than two dimensions (norm weights, biases). With a
+// those that it names but no earlier item. Unless `decay_norm_and_bias` is set or the item has its own weight decay, each of these groups
+// is followed by a separate one without weight decay for its parameters with fewer than two dimensions (norm weights, biases). With a
 // `layer_decay` below 1, each group is divided further by layers, in their order, and the learning rate of a layer is multiplied by
 // layer_decay for each layer after it, as in timm's param_groups_layer_decay. A layer is a direct child of the network, of its lists or of
 // its plain torch::nn::Modules; a normalisation belongs to the layer before it. Parameters of the network itself, such as a class token,

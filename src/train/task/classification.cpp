@@ -22,7 +22,7 @@ double top1(const torch::Tensor& confusion) {
   return mean_of(static_cast<double>(confusion.trace().item<int64_t>()), static_cast<double>(confusion.sum().item<int64_t>()));
 }
 
-// Mean of the F1 scores of all classes except those that neither occur nor were predicted.
+// Mean of the F1 scores of all classes except those that neither occur nor are predicted.
 double macro_f1(const torch::Tensor& confusion) {
   const auto hits = confusion.diagonal().to(torch::kFloat64);
   // 2 hits / (actual + predicted), the harmonic mean of precision and recall.
@@ -31,7 +31,7 @@ double macro_f1(const torch::Tensor& confusion) {
   return mean_of((2 * hits / seen.clamp_min(1)).masked_select(occurs).sum().item<double>(), occurs.sum().item<double>());
 }
 
-// Mean recall over the classes that occur, as sklearn.metrics.balanced_accuracy_score.
+// Mean recall over the classes that occur, as in sklearn.metrics.balanced_accuracy_score.
 double balanced_accuracy(const torch::Tensor& confusion) {
   const auto num_samples = confusion.sum(1);
   const auto recall = confusion.diagonal().to(torch::kFloat64) / num_samples.clamp_min(1);
@@ -235,7 +235,7 @@ std::unique_ptr<Task> make_classification(std::unique_ptr<nn::Loss> loss) {
 
 namespace {
 
-// The unit of the summed confidences: precise enough for float32 confidences, and 2^31 samples can be added without overflow.
+// The unit of the summed confidences: precise enough for float32 confidences, and fewer than 2^31 samples can be added without overflow.
 constexpr double kUnit = 0x1p-32;
 
 reporting::CalibrationBin make_bin(int64_t count, int64_t hits, int64_t confidence) {

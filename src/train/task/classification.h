@@ -24,9 +24,8 @@ class CalibrationMeter {
   // Collective: sums over the ranks of `group`, and waits for the device. To be called once.
   void reduce(const distributed::ProcessGroup& group);
 
-  // To be called after reduce(). The mean over the samples of |accuracy(bin) - mean confidence(bin)|, where bin is the sample's, as in
-  // torchmetrics' MulticlassCalibrationError(n_bins=15, norm="l1"): bins include their lower limit, and samples with confidence 1 form a
-  // separate bin.
+  // To be called after reduce(). The mean over the samples of |accuracy - mean confidence| of the sample's bin, as in torchmetrics'
+  // MulticlassCalibrationError(n_bins=15, norm="l1"): bins include their lower limit, and samples with confidence 1 form a separate bin.
   double expected_error() const;
   // To be called after reduce(). Returns kCalibrationBins bins; confidence 1 belongs to the last one.
   std::vector<reporting::CalibrationBin> bins() const;
@@ -57,8 +56,8 @@ class MistakeList {
   std::vector<reporting::Mistake> read(const distributed::ProcessGroup& group) const;
 
  private:
-  // int64 [3][kMostMistakes]: the sort key (the bits of the confidence, then of the index's complement; 0: no mistake), the labels, the
-  // predictions.
+  // int64 [3][kMostMistakes]: the sort keys (high 32 bits: the confidence; low 32 bits: the index's complement; 0: no mistake), the labels,
+  // the predictions.
   torch::Tensor kept_;
 };
 

@@ -30,7 +30,7 @@ reporting::LabelResult measure_label(const float* scores, const bool* is_of_clas
   int64_t hits_before = 0;  // at the previous, greater threshold
   for (int64_t i = 0; i < count; ++i) {
     hits += is_of_class[i] ? 1 : 0;
-    // Samples with the same score have one threshold.
+    // Samples with the same score share one threshold.
     const bool is_last = i + 1 == count;
     if (!is_last && scores[i + 1] == scores[i]) continue;
     const auto found = static_cast<double>(hits);

@@ -15,7 +15,7 @@ std::unique_ptr<Task> make_multi_label(std::unique_ptr<nn::Loss> loss);
 // Measurements of all samples of a validation.
 struct LabelMeasurement {
   reporting::LabelResults results;
-  double mean_average_precision = 0;  // over the classes with samples, as torchmetrics' MultilabelAveragePrecision
+  double mean_average_precision = 0;  // over the classes with samples, as in torchmetrics' MultilabelAveragePrecision
   double mean_f1 = 0;                 // over the same classes, each at its best threshold
   double exact_match = 0;             // the fraction of the samples whose classes are all predicted correctly at those thresholds
 };

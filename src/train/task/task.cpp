@@ -62,7 +62,7 @@ reporting::MetricColumns Task::metrics() const {
 }
 
 Task::Pass Task::with_loss(torch::Tensor outputs, const torch::Tensor& targets) const {
-  // A mean over no samples is NaN, but the gradient of an empty batch is zero.
+  // A mean over no samples is NaN, but the gradient of an empty batch must be zero.
   auto loss = outputs.size(0) > 0 ? (*loss_)(outputs, targets) : outputs.sum() * 0;
   auto weight = weighs_samples() ? loss_->sample_weights(targets).sum() : torch::Tensor();
   return {.outputs = std::move(outputs), .loss = std::move(loss), .weight = std::move(weight)};
@@ -120,8 +120,8 @@ reporting::MetricInfo loss_info() { return {.name = "loss"}; }
 
 namespace {
 
-// The number of sums of the task classification. Other tasks have at least as many, of which one may be unused, because checkpoints of all
-// versions have this layout.
+// The number of sums of the task classification. A task with fewer sums gets an unused one, because checkpoints of all versions have at
+// least this number.
 constexpr size_t kFewestSums = 3;
 
 }  // namespace
