@@ -1,5 +1,5 @@
-// Prints the answers that were written during the build, and runs the commands that need no LibTorch. For every other command line, loads
-// the library with the commands.
+// Prints the output that was generated during the build (cli/answers.h), and runs the commands that need no LibTorch. For every other
+// command line, loads the library with the other commands.
 
 #include <cstdlib>
 #include <map>

@@ -1,7 +1,6 @@
 #pragma once
-// The output of command lines that depends only on the build, such as `trainer --help` and `trainer list models`.
-// commands/write_generated_files.cpp writes it during the build, so that these commands need not load LibTorch, which takes a large part of
-// a second.
+// Output that depends only on the build, such as that of `trainer --help` and `trainer list models`. commands/write_generated_files.cpp
+// writes it during the build, so that these commands need not load LibTorch, which takes a large part of a second.
 
 #include <span>
 #include <string>

@@ -1,5 +1,5 @@
 #pragma once
-// What several commands share in parsing their command lines.
+// Command-line parsing that several commands share.
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
@@ -14,12 +14,12 @@
 
 namespace trainer::cli {
 
-// Parses the arguments after a command's name; `app` is named like the command ("trainer train"). If the help is requested, prints it and
+// Parses the arguments after a command's name; `app` is named like the command ("trainer train"). If help is requested, prints it and
 // throws CallForHelp. Throws UsageError if the arguments are wrong; an unknown option is reported before a missing one.
 void parse(CLI::App& app, std::vector<std::string> args);
 
-// Calls `run`, which must run a command, and passes the options that the command defines to `visit`. The arguments of the command do not
-// matter, because its call of parse() reads none and ends the command.
+// Passes the definition of a command, with its options, to `visit`. `run` must run the command; its arguments do not matter, because the
+// command's call of parse() then reads none and throws.
 void visit_definition(const std::function<void()>& run, const std::function<void(const CLI::App& app)>& visit);
 
 // `--config FILE [key=value ...]`.

@@ -12,15 +12,14 @@
 
 namespace trainer::cli {
 
-// Prints a result as JSON and a newline. Does not use printable() (base/text.h), because its escape \x7f is not valid JSON. Throws like
-// print_text().
+// Prints a result as JSON and a newline. Does not use printable() (base/text.h), because its escape of the character DEL, \x7f, is not
+// valid JSON. Throws like print_text().
 inline void print_json(const reporting::Json& value, int indent = -1) { print_text(reporting::to_text(value, indent) + '\n'); }
 
 // Runs a command. Prints its error to stderr, if there is one, and returns the exit code of the process. Does not throw.
 int run_and_report(const std::function<ExitCode()>& command);
 
-// Like run_and_report(), for the whole program. Afterwards flushes the standard output, also after a failure, and reports an error if that
-// fails.
+// Like run_and_report(), for the whole program. Afterwards flushes the standard output, even after a failure, and reports a failed flush.
 int run_program(const std::function<ExitCode()>& command);
 
 // Tables in the terminal.
@@ -35,8 +34,8 @@ struct Column {
   int importance = 0;
 };
 
-// Lines of cells, each column as wide as its widest cell. Columns are omitted until the lines have at most `width` characters, as far as
-// `importance` allows; without a width, all columns stay.
+// Lines of cells, each column as wide as its title or widest cell. Columns are omitted until the lines have at most `width` characters, as
+// far as `importance` allows; without a width, all columns stay.
 std::string to_table(std::vector<Column> columns, std::optional<size_t> width);
 
 // The number of terminal columns that the text needs if each character takes one column.

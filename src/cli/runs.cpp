@@ -148,7 +148,7 @@ std::string to_csv(const std::vector<RunRecord>& runs, const std::vector<history
 
 // If there are `keys`, columns with their values replace STARTED, TIME and WHERE.
 std::string to_text(const std::vector<RunRecord>& runs, const std::vector<history::Row>& keys) {
-  // The number of a column is its importance: in a narrow terminal, the least important columns are omitted first; 0: never omitted.
+  // The numbers are the importance of the columns (Column::importance).
   std::vector<Column> columns = {{"RUN", {}, 0}, {"STATE", {}, 0}, {"EPOCH", {}, 4}, {"BEST", {}, 5}};
   if (keys.empty()) columns.insert(columns.end(), {{"STARTED", {}, 3}, {"TIME", {}, 2}, {"WHERE", {}, 1}});
   for (const auto& row : keys) columns.push_back({row.name, {}, 0});

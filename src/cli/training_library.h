@@ -6,7 +6,7 @@
 
 namespace trainer::cli {
 
-// The library's entry point, with C linkage: runs the command of the command line, reports its error, and returns the exit code.
+// The library's entry point, with C linkage: runs the command line `args`, reports its error, and returns the exit code.
 using TrainingLibraryEntry = int (*)(const std::vector<std::string>& args);
 inline constexpr const char* kTrainingLibraryEntry = "trainer_run_command";
 

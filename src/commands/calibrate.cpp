@@ -165,7 +165,7 @@ reporting::Json json_of(const Result& result, const session::Outputs& outputs, c
 
 void print_result(const CalibrateArguments& arguments, const Result& result, const session::Outputs& outputs, const std::string& file) {
   const auto& [point, before, after, decisions] = result;
-  print("{} of {}; in brackets 95% intervals\n", counted(outputs.samples.labels.size(0), "image"), outputs.name);
+  print("{} of {}; 95% intervals in brackets\n", counted(outputs.samples.labels.size(0), "image"), outputs.name);
   print("temperature        {:.4f}\n", point.temperature);
   print("loss               {:.4f} before, {:.4f} after\n", before.loss, after.loss);
   print("calibration error  {} before, {} after\n", percent(before.calibration_error), percent(after.calibration_error));

@@ -48,7 +48,8 @@ ExitCode list(const std::vector<std::string>& args);
 // In the order of the help.
 std::span<const Command> all_commands();
 
-// Runs the command that the arguments name; arguments without a name belong to `train`. Also writes errors to torchrun's error file.
+// Runs the command that the arguments name; arguments without a command's name belong to `train`. Also writes errors to torchrun's error
+// file.
 ExitCode run(const std::vector<std::string>& args);
 
 // `--plugin FILE`, which is loaded while the command line is parsed. For commands that read no experiment file, or read one from a

@@ -74,7 +74,7 @@ struct Ended {
   bool was_asked_to_stop = false;  // a stop request was forwarded to the process
 };
 
-// Forwards stop requests to the process.
+// Runs this program with these arguments and forwards stop requests to it.
 Ended run_process(const std::vector<std::string>& arguments) {
   launch::SignalQueue signals;
   const auto child = launch::start_process({.program = fs::read_symlink("/proc/self/exe").string(),
@@ -176,7 +176,7 @@ void check_samples(const CrossvalArguments& arguments) {
     if (fold == 0) samples = of_fold;
     if (of_fold == samples) continue;
     throw DataError(
-        fmt::format("{} and {} did not use the same data set, because their files split.csv list different images; remove the older of "
+        fmt::format("{} and {} did not use the same data set, because their split.csv files list different images; remove the older of "
                     "these folders, and start the same command again",
                     folder_of(arguments, fold).string(), folder_of(arguments, 0).string()));
   }

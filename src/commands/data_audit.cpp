@@ -178,7 +178,7 @@ class Audit {
                "they make validation or test results too good; remove them from one part, or keep copies together (dataset.split.group)",
                true, leaks_.findings()},
               {"label_conflicts", fmt::format("images that also occur with {}", has_numbers ? "other numbers" : "another label"),
-               "correct the wrong one, or remove both images", true, conflicts_.findings()},
+               "correct the wrong target, or remove both images", true, conflicts_.findings()},
               {"classes_without_training", "classes without training images",
                "no network can learn them; add training images, or remove the class", true},
               {"unreadable", "images that cannot be read", "repair or remove them, or skip them in training with dataset.on_error: skip",
@@ -310,7 +310,7 @@ class Audit {
     }
   }
 
-  // Relates each of `pictures` to the earlier ones of `others`, but only to the first of those with the same part and target.
+  // Relates each of `pictures` to earlier images in `others`: for each part and target, only to the first one.
   void relate(const std::vector<uint32_t>& pictures, const std::vector<uint32_t>& others, float similarity) {
     std::map<std::pair<uint8_t, uint64_t>, uint32_t> firsts;
     for (const auto other : others) firsts.try_emplace({pictures_[other].part, pictures_[other].target}, other);

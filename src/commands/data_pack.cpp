@@ -39,8 +39,8 @@ void throw_if_stopped() {
   if (stop_signal() != 0) throw Error("stopped on request; the same command continues", ExitCode::kStopped);
 }
 
-// Creates the folder `output`, and returns the lock of its marker of an unfinished data set. Throws UsageError if `output` holds a finished
-// data set, and Error if another process has the lock.
+// Creates the folder `output`, and returns the lock of the file that marks it as an unfinished data set. Throws UsageError if `output`
+// holds a finished data set, and Error if another process has the lock.
 Descriptor begin_output(const fs::path& output) {
   const auto marker = output / datasets::kUnfinished;
   if (!fs::exists(marker)) {
@@ -56,7 +56,7 @@ Descriptor begin_output(const fs::path& output) {
   fs::create_directories(output, error);
   if (error) throw Error(fmt::format("cannot create {}: {}", output.string(), explain_refusal(output, error)));
   auto lock = lock_file(marker, 0666);
-  // A marker of this program is empty. Another file must be kept, but the marker is removed at the end.
+  // This program's marker is empty and is removed at the end; a file with content is not a marker and must be kept.
   if (lock.number() >= 0 && fs::file_size(marker) > 0) {
     throw UsageError(
         fmt::format("--output: {} was not written by this program, which marks unfinished data sets with an empty file of this name; name "
@@ -125,7 +125,7 @@ void write_part(const Part& part, datasets::PackWriter& writer, const config::Ex
         writer.commit();
         throw DataError(
             fmt::format("{} {}; put a good file in its place and continue with the same command, or set dataset.on_error=skip to "
-                        "pack the others (`trainer data check` lists all such files)",
+                        "pack the others (`trainer data check` lists all unreadable files)",
                         part.title, text));
       }
       progress.log_above([&] { logger.warn("skipped (dataset.on_error: skip): {}", text); });

@@ -67,7 +67,7 @@ class EntryQueue {
   std::vector<std::jthread> threads_;
 };
 
-// The transform `resize` to that size of the shorter edge; null if `size` is not set.
+// The transform `resize` that makes the shorter edge `size` pixels long; null if `size` is not set.
 std::shared_ptr<const data::ImageTransform> make_resize(std::optional<int64_t> size);
 
 }  // namespace trainer::commands

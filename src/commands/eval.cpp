@@ -90,7 +90,7 @@ void print_result(const EvalArguments& arguments, const std::string& model, cons
       {fmt::format("{} of {}{}{}", model, file.path(), of_step, arguments.request.averaged ? ", averaged parameters" : "")}};
   print("{}", evaluation_text(evaluation, of_what, reporting::line_width(stdout)));
   if (!operating) return;
-  print("\nas calibrated, with temperature {:.4f}; in brackets 95% intervals\n", operating->point.temperature);
+  print("\nas calibrated, with temperature {:.4f}; 95% intervals in brackets\n", operating->point.temperature);
   print("calibration error  {:.2f}%\n", 100 * operating->calibration_error);
   print("{}", decisions_text(operating->point, operating->decisions, evaluation.output_names));
 }

@@ -26,8 +26,8 @@
 namespace trainer::commands {
 namespace {
 
-// The experiment, with the settings of one process on the CPU in float32, because a network for other settings has operators that an
-// exported file cannot hold, or that do not run on every device.
+// The experiment, changed to one process on the CPU in float32: a network for other settings has operators that an exported file cannot
+// hold, or that do not run on every device.
 config::Experiment load_experiment(const session::NetworkFile& file) {
   auto experiment = file.load_experiment({}, session::all_registries());
   experiment.runtime.device = device::DeviceChoice::kCpu;

@@ -29,7 +29,7 @@ struct Unreadable {
   std::string reason;  // of the first one
 };
 
-// Makes the function of one thread, which gets samples and their positions in the list of indices.
+// Makes one thread's function, which receives each sample and its position in the list of indices.
 using MakeReader = std::function<std::function<void(const data::Sample&, size_t position)>()>;
 
 // Reads the samples on one thread per CPU thread, each with a function of its own, made by `make_reader`. Returns the number of unreadable
@@ -108,8 +108,8 @@ PixelStatistics measure_pixels(const data::Dataset& dataset, const std::vector<i
   const auto& shape = pipeline.output_shape();
   const auto num_channels = static_cast<size_t>(shape[0]);
   const auto plane = static_cast<size_t>(shape[1] * shape[2]);
-  // The sums and the sums of squares for each image and channel. They are added in the order of the images, so that they do not depend on
-  // the threads.
+  // The sums and the sums of squares for each image and channel. They are added in the order of the images, so that the results do not
+  // depend on the threads.
   std::vector<double> sums(indices.size() * num_channels), squares(sums.size());
   const auto unreadable = read_samples(dataset, indices, "pixels: read", logger, [&] {
     struct Memory {

@@ -221,7 +221,7 @@ void try_new_file(const fs::path& path) {
   fs::remove(path);
 }
 
-// The file of the JSON Schema, in the folder of the experiment file, whose first line names it for the language servers of editors.
+// The JSON Schema, in the folder of the experiment file. The experiment file's first line names it for the language servers of editors.
 constexpr const char* kSchemaName = "trainer.schema.json";
 
 void print_next_steps(const std::string& path, bool has_data) {
@@ -477,11 +477,11 @@ std::string describe_dataset(const DatasetFacts& facts, const ImagePreparation& 
         facts.num_unreadable, facts.num_read);
   }
   auto std = pixels.std;
-  // Float pixels may all be small, because a camera may use only few of 16 bits, and the values of other images have any range.
+  // Float pixels may all be small, because a camera may use only a few of its 16 bits, and other images may have values of any range.
   const bool is_exact = facts.info.decoding.has_float_pixels();
   // If all images have the same single colour, the standard deviation is 0, and normalize could not divide by it.
   for (double& value : std) value = value < (is_exact ? 1e-12 : 0.00005) ? 1 : value;
-  // Four significant digits of the standard deviation.
+  // Four decimals; for float pixels, four significant digits of the standard deviation.
   std::vector<int> digits(std.size(), 4);
   for (size_t i = 0; is_exact && i < std.size(); ++i) digits[i] = std::max(3 - static_cast<int>(std::floor(std::log10(std[i]))), 0);
   const auto normalize = fmt::format("    - normalize: {{mean: {}, std: {}}}", numbers(pixels.mean, digits), numbers(std, digits));

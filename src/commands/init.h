@@ -26,7 +26,7 @@ struct DatasetFacts {
 
 // How the images are prepared: the lines of the two lists of transforms, without normalize.
 struct ImagePreparation {
-  int64_t size = 0;  // height and width of what the network receives
+  int64_t size = 0;  // height and width of the network's input
   std::vector<std::string> train = {};
   std::vector<std::string> validation = {};
 };

@@ -38,7 +38,7 @@ ExitCode list(const std::vector<std::string>& args) {
   CLI::App app("Lists the components that an experiment file can name; `trainer config reference` shows their keys.", "trainer list");
   std::string which;
   const auto names = family_names();
-  app.add_option("family", which, "one of " + join(names, ", ") + "; default: the names of all")
+  app.add_option("family", which, "one of " + join(names, ", ") + "; default: all families")
       ->check(CLI::IsMember(names))
       ->option_text("NAME");  // the description lists the names already
   add_plugin_option(app);
@@ -54,7 +54,7 @@ ExitCode list(const std::vector<std::string>& args) {
   }
   for (const auto& [name, registry] : families(registries)) {
     if (name != which) continue;
-    if (registry->names().empty()) print("The program has no built-in ones; --plugin FILE shows those of a plug-in.\n");
+    if (registry->names().empty()) print("This family has no built-in components; --plugin FILE shows those of a plug-in.\n");
     for (const auto& component : registry->components()) print("{:<24} {}\n", component.name, component.doc);
   }
   return ExitCode::kDone;

@@ -21,7 +21,7 @@ namespace {
 
 using inspection::LrRangeTest;
 
-// Forwards the loss of each step. A step without a loss was skipped, because its loss or gradients were not finite.
+// Forwards the loss of each step to the test. A step without a loss was skipped, because its loss or gradients were not finite.
 class LossReader : public reporting::Sink {
  public:
   // `shows_progress`: draws a progress bar on the terminal.

@@ -42,8 +42,8 @@ std::string decisions_text(const inference::OperatingPoint& point, const session
   if (const auto& threshold = point.threshold) {
     text += fmt::format("class              {}: assigned if its probability is at least {:.6g}; {}, {}\n",
                         printable_line(reporting::name_of_class(class_names, threshold->label)), threshold->probability,
-                        part(decisions.misses, " of its images are missed", "there are no images of it"),
-                        part(decisions.false_alarms, " of the others are falsely assigned to it", "there are no others"));
+                        part(decisions.misses, " of its images are missed", "no image belongs to it"),
+                        part(decisions.false_alarms, " of the others are falsely assigned to it", "no image belongs to another class"));
   }
   if (point.reject_below > 0) {
     text += fmt::format("rejected           {} {}\n",

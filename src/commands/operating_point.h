@@ -15,7 +15,7 @@ reporting::Json to_json(const session::Measured& measured);
 // "1.20% (0.80% to 1.90%)", with the 95 % interval.
 std::string percent(const session::Measured& measured);
 
-// temperature, reject_below, accuracy and rejected, and the threshold if there is one. Unknown values are null.
+// An object with temperature, reject_below, accuracy, rejected and, if there is one, threshold. Unknown values are null.
 reporting::Json to_json(const inference::OperatingPoint& point, const session::DecisionResult& decisions,
                         const std::vector<std::string>& class_names);
 // Lines that describe the decisions; each begins with a title, padded to 19 characters.

@@ -24,24 +24,25 @@ namespace trainer::commands {
 drawing::RgbImage draw_image_grid(const std::vector<int64_t>& shape, int64_t count,
                                   const std::function<std::string(int64_t i, float* out)>& read);
 
-// Makes values visible that are not colours: the least becomes 0 and the greatest 1, because many cameras use only few of 16 bits.
+// Scales values that are not colours so that the smallest becomes 0 and the largest 1, because many cameras use only a few of their 16
+// bits.
 void stretch(std::span<float> values);
 
-// The name of a class for captions: without accents, or its number if it has letters that cannot be drawn.
+// The name of a class for captions: without accents, or the number of the class if its name has letters that cannot be drawn.
 std::string drawable_class_name(const std::vector<std::string>& class_names, int64_t label);
 
-// The transforms without `normalize`, whose values are not colours.
+// The transforms without `normalize`, because normalised values are not colours.
 std::vector<ComponentConfig> without_normalize(std::vector<ComponentConfig> transforms);
 
-// Training images of an epoch, transformed and with their classes, in rows and columns; without `normalize`, whose values are not colours.
-// Small images are enlarged. Throws DataError naming a sample that cannot be read.
+// Training images of an epoch, transformed and with their classes, in rows and columns; without `normalize`, because normalised values are
+// not colours. Small images are enlarged. Throws DataError naming a sample that cannot be read.
 data::RgbImage draw_sample_grid(const config::Experiment& experiment, const data::Dataset& dataset, const data::SampleList& samples,
                                 int64_t epoch);
 
 // Images of the first batch that this rank trains on, in rows and columns, as the network receives them: transformed, and mixed by
-// dataset.batch_transforms, but with the normalisation undone so that they have colours. Each has the name of its class, a mixed one the
-// names with the largest fractions. To be called before training, only on a rank that reads the data. nullopt: the samples are not images.
-// A sample that cannot be read is a blank box.
+// dataset.batch_transforms, but with the normalisation undone so that they have colours. The caption of an image names its class, or for a
+// mixed image the classes with the largest fractions. To be called before training, only on a rank that reads the data. nullopt: the
+// samples are not images. A sample that cannot be read is a blank box.
 std::optional<drawing::RgbImage> draw_first_batch(const config::Experiment& experiment, engine::Parts& parts);
 
 // A JPEG picture of a sample as it is stored, made smaller if an edge is longer than `longest_edge`: "data:image/jpeg;base64,…". Throws
@@ -51,7 +52,7 @@ std::string to_data_url(const data::Sample& sample, const data::ImageDecoding& d
 // Throws UsageError if `output`, the value of `option`, is the file of a sample, because it would be overwritten.
 void refuse_picture_over(const data::Dataset& dataset, const std::filesystem::path& output, std::string_view option = "--output");
 
-// Small JPEG pictures of validation samples as they are stored, without transforms. The data set is that of the run's configuration;
+// Small JPEG pictures of validation samples as they are stored, without transforms. The data set comes from the run's configuration;
 // nothing is downloaded. Does not throw: the result's note gives the reason if there are no pictures.
 report::Pictures read_sample_pictures(const history::RunRecord& run, const std::vector<int64_t>& samples);
 

@@ -25,7 +25,7 @@ config::Experiment load_experiment(const std::filesystem::path& folder, const en
   session::adapt_to_earlier_version(experiment);
   auto& loader = experiment.dataloader;
   if (experiment.training.overfit_batches) {
-    // training.overfit_batches uses as many images as in the run only with the same global batch size.
+    // training.overfit_batches selects the same images as in the run only with the run's global batch size.
     loader.global_batch_size = session::global_batch_size(experiment, record.world_size);
     loader.batch_size.reset();
   } else {
@@ -115,7 +115,7 @@ ExitCode replay(const std::vector<std::string>& args) {
   if (first.empty())
     throw Error(
         fmt::format("step {} is finite in this repetition, but in the run {} was not finite; if no override explains this, test the memory "
-                    "or GPU of that rank's host",
+                    "or GPU of the host that trained this step",
                     record.step, in_run));
   print("\nfirst not finite: {}{}\n", first, first == in_run ? ", as in the run" : fmt::format("; in the run it was {}", in_run));
   return ExitCode::kDone;

@@ -66,7 +66,7 @@ class Runs {
   }
 
   const ReportArguments& arguments_;
-  KnownPictures pictures_;  // those of the latest data()
+  KnownPictures pictures_;  // of the latest call of data()
 };
 
 bool is_number_of_folds(const history::Json& value) {
@@ -74,7 +74,7 @@ bool is_number_of_folds(const history::Json& value) {
   return value.is_number_integer() && value.get<int64_t>() > 1 && value.get<int64_t>() <= kMostFolds;
 }
 
-// Replaces each folder of `trainer crossval` by the runs of its folds.
+// Replaces each folder of `trainer crossval` with the runs of its folds.
 void replace_crossvals(ReportArguments& arguments) {
   for (const auto& folder : std::exchange(arguments.folders, {})) {
     const auto file = std::filesystem::path(folder) / "crossval.json";

@@ -1,6 +1,7 @@
 #pragma once
-// The lines that the console prints at the end of a run, after its results (where its files are, and what to do next); the other receivers
-// of its events; what TensorBoard shows in addition to the events; and the protection of its files from the outputs of other commands.
+// The lines that the console prints after the results of a run (where its files are, and what to do next); the receivers of a run's events
+// besides the console; what TensorBoard shows in addition to the events; and the protection of a run's files from the outputs of other
+// commands.
 
 #include <filesystem>
 #include <memory>
@@ -32,7 +33,7 @@ std::string continuing_command(const RunCommandLine& start, const run::RunDirect
 // At most three lines; none after a failure, whose message contains advice.
 std::vector<std::string> lines_after_run(const reporting::EndEvent& event, const RunCommandLine& start, const run::RunDirectory& directory);
 
-// `word`, quoted for a shell if it has other characters than letters, digits and those of usual paths.
+// `word`, quoted for a shell if it has characters other than letters, digits and the punctuation that is usual in paths.
 std::string quoted(const std::string& word);
 
 // The shell command that trains this experiment on `world_size` ranks of a host, with further arguments.

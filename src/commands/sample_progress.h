@@ -14,7 +14,8 @@ namespace trainer::commands {
 // Shows the progress of a command through the samples of a data set: a bar on a terminal, otherwise a line for each tenth.
 class SampleProgress {
  public:
-  // `what`: "training: read", before "10 of 100 samples". `begin`: the number of samples that were done before. `logger` must outlive it.
+  // `what`: "training: read", before "10 of 100 samples". `begin`: the number of samples that were done before. `logger` must outlive this
+  // object.
   SampleProgress(std::string what, int64_t begin, int64_t size, Logger& logger);
 
   void update(int64_t num_done);

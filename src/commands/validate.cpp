@@ -80,8 +80,8 @@ void print_layers(const inspection::Inspection& inspection) {
 }
 
 std::string describe_batches(const std::vector<inspection::BatchRun>& runs) {
-  // If a batch cannot be divided equally among the ranks, the sizes of a rank's batches alternate. More runs than this are added up by
-  // size.
+  // If a batch cannot be divided equally among the ranks, the sizes of a rank's batches alternate. If there are more sequences of equal
+  // batches than this, they are added up by size.
   constexpr size_t kMostRuns = 4;
   std::vector<std::string> parts;
   if (runs.size() <= kMostRuns) {

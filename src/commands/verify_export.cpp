@@ -195,7 +195,8 @@ class Resizer {
 // Computes the answers of the checkpoint's network and of the exported one for an image.
 class Comparison {
  public:
-  // Throws UsageError if the checkpoint's network takes images of more than 8 bits per channel, or the file an input of another shape.
+  // Throws UsageError if the checkpoint's network takes images of more than 8 bits per channel, or if the file takes an input of another
+  // shape.
   Comparison(inference::Predictor& predictor, exported::ExportedNetwork& network, std::string file, std::string checkpoint)
       : predictor_(predictor), network_(network), file_(std::move(file)), checkpoint_(std::move(checkpoint)) {
     const auto& decoding = predictor_.reader().decoding();
@@ -229,7 +230,7 @@ class Comparison {
     double milliseconds = 0;  // from pixels to values
   };
   // by_checkpoint() and by_file() throw std::runtime_error with only the reason if the image cannot be used, and Error if a value is not a
-  // number. `image`: the name of the image.
+  // finite number. `image`: the name of the image.
   Answer by_checkpoint(const data::Frame& size, const std::vector<uint8_t>& pixels, const std::string& image) {
     const auto answer = timed([&] { return predictor_.compute(prepare(size, pixels), false).answers[0]; });
     return require_numbers(answer, checkpoint_, image);
@@ -518,10 +519,8 @@ ExitCode verify_export(const std::vector<std::string>& args) {
     is_same = digest == datasets::digest_of(file.path(), "SHA256") ? SameCheckpoint::kYes : SameCheckpoint::kNo;
   }
   if (is_same == SameCheckpoint::kNo) {
-    logger->warn(
-        "{0} was exported from another checkpoint than {1}, or {1} was changed after the export, for example by trainer calibrate; export "
-        "it again",
-        arguments.file.string(), file.path());
+    logger->warn("{0} was not exported from {1}, or {1} was changed after the export, for example by trainer calibrate; export it again",
+                 arguments.file.string(), file.path());
   }
   Comparison comparison(predictor, *network, arguments.file.string(), file.path());
   Resizer resizer(arguments.preprocess, inference::input_of_image_files(predictor.samples(), experiment.dataset.validation_transforms));

@@ -25,7 +25,7 @@
 namespace trainer::run {
 namespace {
 
-// The content of the lock file while it is held; the error message of a second process quotes it.
+// The content of the lock file while the lock is held; the error message of a second process quotes it.
 std::string describe_this_process() {
   char host[HOST_NAME_MAX + 1] = {};
   ::gethostname(host, sizeof(host) - 1);
@@ -46,8 +46,8 @@ constexpr const char* kRemedy = "choose another --run-dir";
   throw Error(fmt::format("cannot use the run directory {}: {}", path.string(), reason));
 }
 
-// For folders and for files that are written in place. Files that are replaced as a whole need no check, because a rename does not follow
-// a link.
+// Throws Error if `file`, which may be a folder, is a symbolic link. Files that are replaced as a whole need no check, because a rename
+// does not follow a link.
 void refuse_link(const std::filesystem::path& run_directory, const std::filesystem::path& file) {
   std::error_code no_link;
   const auto target = std::filesystem::read_symlink(file, no_link);
@@ -82,7 +82,7 @@ bool is_checkpoint(std::string_view name) {
   return name.size() >= kLeastLength && name.starts_with("step_") && name.ends_with(".pt") && is_number(name.substr(5, name.size() - 8));
 }
 
-// The same for event files. Those of other TensorBoard writers have one more number at the end.
+// Whether earlier versions wrote event files with names of this form. Other TensorBoard writers append one more number to the name.
 bool is_event_file(std::string_view name) {
   constexpr std::string_view kPrefix = "events.out.tfevents.";
   const auto process = name.rfind('.');
@@ -93,7 +93,7 @@ bool is_event_file(std::string_view name) {
          !is_number(time_and_host.substr(label + 1));
 }
 
-// The files with fixed names, without the lock, the list and the logs.
+// The files with fixed names, except the lock, the list and the logs.
 constexpr std::array<std::string_view, 11> kNamedFiles = {"config.yaml",      "environment.json", "classes.txt",     "metrics.jsonl",
                                                           "metrics.csv",      "profile.json",     "evaluation.json", "best_evaluation.json",
                                                           "calibration.json", "summary.json",     "split.csv"};
@@ -108,7 +108,7 @@ std::vector<std::filesystem::path> existing(std::vector<std::filesystem::path> f
   return files;
 }
 
-// The event in the first line of `file`; a discarded value if that is not JSON, or longer than 4 KiB.
+// The event in the first line of `file`; a discarded value if the line is not JSON, or longer than 4 KiB.
 nlohmann::json first_event(const std::filesystem::path& file) {
   std::string line(4096, ' ');
   std::ifstream stream;
@@ -174,7 +174,7 @@ RunDirectory::RunDirectory(const std::filesystem::path& path) : path_(path) {
     if (!std::filesystem::exists(list_path())) create_list(files_of_earlier_version());
     written_files_ = std::make_unique<WrittenFiles>(list_path());
   }
-  // The file is empty if the process that holds the lock has not written its description yet, or if the previous one released the lock.
+  // The file is empty if the process that holds the lock has not written its description yet, or if the previous holder released it.
   if (lock_.number() >= 0 || reason == EWOULDBLOCK) earlier_holder_ = read_file(file);
   if (lock_.number() < 0 && reason == EWOULDBLOCK) {
     throw UsageError(fmt::format("the run directory {} is in use by {}; wait until that process ends, or choose another --run-dir",
@@ -196,8 +196,8 @@ std::vector<std::filesystem::path> RunDirectory::named_files() const {
   return files;
 }
 
-// Called before the lock is taken, because taking it writes into the folder. Throws UsageError if the folder contains files with the names
-// of a run's files that no run has written.
+// Called before the lock is taken, because taking it writes into the folder. Throws UsageError if the folder contains files that are named
+// like a run's files but were not written by a run.
 void RunDirectory::claim() const {
   std::error_code unknown;
   auto present = existing(named_files());
@@ -205,7 +205,7 @@ void RunDirectory::claim() const {
   for (const auto& entry : std::filesystem::directory_iterator(path_, unknown)) {
     if (is_log(entry.path().filename().string())) others.push_back(entry.path());
   }
-  // Checked after the other files, because another process may be creating this run directory now.
+  // The list is checked after the other files, because another process may be creating this run directory now.
   if (std::filesystem::exists(list_path(), unknown)) {
     const WrittenFiles written(list_path());
     std::erase_if(present, [&](const auto& file) { return written.contains(file); });
@@ -275,7 +275,7 @@ void RunDirectory::check_lock() const {
   }
   throw UsageError(
       fmt::format("the run directory {} was removed or lost its lock file, and now belongs to {}; this run ends and writes nothing there; "
-                  "choose another --run-dir for each run",
+                  "choose a different --run-dir for each run",
                   path_.string(), holder.empty() ? "another run" : holder));
 }
 

@@ -22,8 +22,8 @@ class RunDirectory {
  public:
   // Creates the folder if needed and takes its lock, which is held until the object is destroyed or the process ends. Throws UsageError
   // when another process holds the lock (with the process, its host and the time at which it took the lock), and when the folder contains
-  // files with the names of a run's files that no run has written. Throws Error when the folder cannot be written or such a file is a
-  // symbolic link, which could lead anywhere.
+  // files that are named like a run's files but were not written by a run. Throws Error when the folder cannot be written, or when a file
+  // or folder that runs write in place is a symbolic link, which could lead anywhere.
   explicit RunDirectory(const std::filesystem::path& path);
   ~RunDirectory();
   // If the constructor made the run directory: removes its logs, and also the folders that the constructor made if they contain only the
@@ -75,9 +75,9 @@ class RunDirectory {
 
   // The metrics and TensorBoard files: their paths relative to the folder and their sizes in bytes.
   std::map<std::string, uint64_t> event_files() const;
-  // Truncates these files to the sizes in `event_files`, the result of an earlier event_files(); removes those that it does not contain.
+  // Truncates these files to the sizes in `event_files`, the result of an earlier event_files(); removes files that are missing there.
   void truncate_event_files(const std::map<std::string, uint64_t>& event_files) const;
-  // Removes the results of validations and of `trainer calibrate` after this step, and those that cannot be read.
+  // Removes the results of validations and of `trainer calibrate` after this step, and results that cannot be read.
   void remove_later_evaluations(int64_t step) const;
 
  private:

@@ -122,7 +122,7 @@ class AuditTest(FolderCase):
         found = self.findings(code=3)
         pairs = [("train/dog/same.png", "train/cat/2.png"), ("train/dog/darker.png", "train/cat/3.png")]
         self.assertEqual((self.names(found["label_conflicts"]), self.names(found["duplicates"]), found["leaks"]), (pairs, pairs, []))
-        self.assertIn("  images that also occur with another label: 2 (1 with the same pixels)\n    (correct the wrong one, or remove both images)\n", self.audit(code=3).out)
+        self.assertIn("  images that also occur with another label: 2 (1 with the same pixels)\n    (correct the wrong target, or remove both images)\n", self.audit(code=3).out)
 
     def test_copies_in_one_part_are_a_note(self):
         for i in range(5):

@@ -40,7 +40,7 @@ WRONG = [
     ([CACHED, "model={name: demo_conv, freeze: [conv]}"],
      "training.cache_features: the network demo_conv does not separate its backbone from its head (models::BackboneModel); remove this key"),
     ([CACHED, f"dataset.train_transforms=[random_horizontal_flip, {NORMALIZE}]"],
-     f"dataset.train_transforms[0]: random_horizontal_flip makes a different image in each epoch, so its features cannot be cached; remove it, {OFF}"),
+     f"dataset.train_transforms[0]: random_horizontal_flip makes a different image in each epoch, so features cannot be cached; remove it, {OFF}"),
     ([CACHED, f"dataset.train_transforms=[random_crop: {{size: 1000}}, {NORMALIZE}]"], f"random_crop makes a different image in each epoch"),
     ([CACHED, f"dataset.train_transforms=[random_horizontal_flip: {{alternate: true, p: 0}}, {NORMALIZE}]"], "random_horizontal_flip makes a different image in each epoch"),
     ([CACHED, f"dataset.train_transforms=[{NORMALIZE}, cutout: {{size: 4}}]"], "cutout makes a different image in each epoch"),

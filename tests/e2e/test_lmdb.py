@@ -230,7 +230,7 @@ class LmdbTest(unittest.TestCase):
         whole = path.read_bytes()
         path.write_bytes(b"")
         self.refuse(3, f"training sample 3, {path}: cannot be read: the file is empty; put a good file in its place and continue with the same "
-                    "command, or set dataset.on_error=skip to pack the others (`trainer data check` lists all such files)")
+                    "command, or set dataset.on_error=skip to pack the others (`trainer data check` lists all unreadable files)")
         path.write_bytes(whole)
         self.assertIn("training: continues after 3 of 16 samples", self.pack().err)
         self.assertEqual(self.samples()[3][1], whole)

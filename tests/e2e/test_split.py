@@ -214,7 +214,7 @@ class SplitTest(FolderCase):
         self.add_patient(70)
         run = trainer("crossval", "--config", "x.yaml", "--folds", "2", "--run-dir", "cv", "dataset.validation_split=0.2", "dataset.split=null", cwd=self.folder)
         self.assertEqual(run.returncode, 3, run.err)
-        self.assertIn("cv/fold_1 and cv/fold_0 did not use the same data set, because their files split.csv list different images; remove the older of these folders", run.err)
+        self.assertIn("cv/fold_1 and cv/fold_0 did not use the same data set, because their split.csv files list different images; remove the older of these folders", run.err)
         run = trainer("crossval", "--config", "x.yaml", "--folds", "1", cwd=self.folder)
         self.assertEqual(run.returncode, 2)
         self.assertIn("--folds", run.err)

@@ -226,7 +226,7 @@ class TrainerTest(ProgramCase):
         finite = trainer("replay", folder, "runtime.dtype=float64", "amp.enabled=false")
         self.assertEqual(finite.returncode, 1, finite.out)
         self.assertEqual(finite.err.splitlines()[-1], f"error: step {step} is finite in this repetition, but in the run {first} was not finite; "
-                         "if no override explains this, test the memory or GPU of that rank's host")
+                         "if no override explains this, test the memory or GPU of the host that trained this step")
         nothing = trainer("replay", self.folder)
         self.assertEqual(nothing.returncode, 3)
         self.assertIn(f"{self.folder}/step.json: there is no such file; give a folder in which a run saved a step, such as runs/my_run/non_finite/step_12", nothing.err)

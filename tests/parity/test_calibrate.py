@@ -155,7 +155,7 @@ class CalibrateTest(unittest.TestCase):
                 self.assertEqual(point, {key: calibrated[key] for key in point})
                 self.assertEqual(set(point), {"temperature", "reject_below", "accuracy", "rejected", "threshold"})
         text = self.trainer("eval", "--checkpoint", self.checkpoint)
-        self.assertRegex(text, r"\nas calibrated, with temperature \d\.\d{4}; in brackets 95% intervals\ncalibration error  \d+\.\d\d%\n"
+        self.assertRegex(text, r"\nas calibrated, with temperature \d\.\d{4}; 95% intervals in brackets\ncalibration error  \d+\.\d\d%\n"
                                r"class              dent: assigned if its probability is at least [\d.]+; 5\.00% \([\d.]+% to [\d.]+%\) of its images are missed, .*\n"
                                r"rejected           [\d.]+% .* have a probability below 0\.5\naccuracy           .* of the others\n$")
         self.assertNotIn("as calibrated", self.trainer("eval", "--checkpoint", self.checkpoint, "--ema"))
@@ -174,7 +174,7 @@ class CalibrateTest(unittest.TestCase):
         found = json.loads(self.trainer("eval", "--checkpoint", self.checkpoint, "--data", others, "--json"))["operating_point"]
         self.assertIsNone(found["threshold"]["misses"])
         text = self.trainer("eval", "--checkpoint", self.checkpoint, "--data", others)
-        self.assertIn("; there are no images of it, ", text)
+        self.assertIn("; no image belongs to it, ", text)
         if found["accuracy"] is None:
             self.assertIn("accuracy           unknown, because all images are rejected\n", text)
 

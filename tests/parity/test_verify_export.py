@@ -164,7 +164,7 @@ class VerifyExportTest(unittest.TestCase):
             other.fc.bias.copy_(self.network.fc.bias.roll(1, 0))
         file = self.export("other.onnx", checkpoint=self.save("other.pt", other))
         run = self.verify(file, "--data", self.images, code=1)
-        self.assertIn(f"warning: {file} was exported from another checkpoint than {self.checkpoint}, or {self.checkpoint} was changed after the export", run.stderr)
+        self.assertIn(f"warning: {file} was not exported from {self.checkpoint}, or {self.checkpoint} was changed after the export", run.stderr)
         self.assertRegex(run.stderr, r"error: .*other\.onnx: a probability differs by \d\.\d\de-\d\d, more than --tolerance 0\.001, from that of .*network\.pt; export it again from this checkpoint")
         self.assertIn("different most probable class        5 images\n", run.stdout)
         self.assertRegex(run.stdout, r"  .*/cat/0\.png: (cat|dog|owl) \d+\.\d\d%, by the checkpoint (cat|dog|owl) \d+\.\d\d%\n")

@@ -1,5 +1,5 @@
 #pragma once
-// The program's command line as data, read from the definitions of its commands and the key tables.
+// The program's command-line interface as data, read from the definitions of its commands and the key tables.
 
 #include <CLI/CLI.hpp>
 #include <string>
@@ -42,13 +42,13 @@ std::string bash_completion(const Program& program);
 std::string zsh_completion(const Program& program);
 std::string fish_completion(const Program& program);
 
-// Man pages in the language of man(7): one of the program, one of a command with its subcommands.
+// Man pages in the language of man(7): for the program, and for a command with its subcommands.
 std::string program_man_page(const Program& program);
 std::string command_man_page(const Program& program, const Command& command);
 
 // The commands without their subcommands.
 std::vector<const Command*> top_commands(const Program& program);
-// "'" + text + "'" for the shells, with its quotes escaped.
+// "'" + text + "'" for the shells, with the quotes in the text escaped.
 std::string quoted(const std::string& text);
 
 }  // namespace trainer::completion

@@ -26,8 +26,8 @@ struct Check {
 // In the order of the output.
 std::span<const Check> all_checks();
 
-// The findings of `check`, or a finding that there was no result within its limit; its thread then continues with a copy of the subject,
-// and the process should end without waiting for it. An exception becomes a failed finding.
+// The findings of `check`, or a finding that there was no result within the check's limit. The check's thread then continues with a copy of
+// the subject, and the process should end without waiting for it. An exception becomes a failed finding.
 std::vector<Finding> run(const Check& check, const Subject& subject);
 
 // The driver and the GPUs, for Subject::gpus; to be called before the checks. A driver that does not respond is reported in Gpus::refusal.

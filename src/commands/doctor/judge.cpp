@@ -78,7 +78,7 @@ Finding judge_processes(std::optional<uint64_t> limit) {
   auto text = to_text(limit) + " processes and threads (ulimit -u and the cgroup)";
   const std::string fix = "raise `ulimit -u` and the container's limit (Docker: --pids-limit, systemd: TasksMax)";
   if (!limit || *limit >= kEnough) return ok(std::move(text));
-  if (*limit >= kNeeded) return warning(text + ": few for ranks with threads of LibTorch, NCCL and the loader", fix);
+  if (*limit >= kNeeded) return warning(text + ": possibly too few for ranks with threads of LibTorch, NCCL and the loader", fix);
   return failed(text + ": too few for the threads of a rank", fix);
 }
 

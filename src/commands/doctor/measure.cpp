@@ -142,7 +142,7 @@ namespace {
 
 constexpr std::chrono::seconds kTimeout{20};
 
-// The mean time of `count` calls, after some calls that are not counted.
+// The mean time of `count` calls, after two warm-up calls.
 double seconds_of(int count, const torch::Device& device, const std::function<void()>& act) {
   const auto wait = [&] {
     if (device.is_cuda()) torch::cuda::synchronize(device.index());

@@ -24,8 +24,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Measurement, problem, latency, seconds, num_b
 inline constexpr const char* kMeasureOption = "--measure";
 inline constexpr const char* kResultOption = "--result-descriptor";
 
-// Starts `num_processes` processes, waits up to `limit` for the result of the first one, and ends them. `backend`: "gloo", or "nccl" with
-// one process per GPU.
+// Starts `num_processes` processes, waits up to `limit` for the result of rank 0, and ends them. `backend`: "gloo", or "nccl" with one
+// process per GPU.
 Measurement measure(const std::string& backend, int num_processes, std::chrono::milliseconds limit);
 
 // Runs in a process that measure() started: measures with the others and, on rank 0, writes the result to the descriptor. Collective.

@@ -53,7 +53,7 @@ struct Sizes {
   int64_t resident_bytes = 0;  // of samples that stay in memory
 };
 
-// Runs those checks whose sections of the experiment could be read.
+// Runs the checks that need only sections of the experiment that could be read.
 class Inspector {
  public:
   Inspector(Inspection& result, int world_size, int64_t num_lr_points)
@@ -295,10 +295,10 @@ bool is_frozen(const torch::nn::Module& layer) {
   return !parameters.empty() && std::ranges::none_of(parameters, [](const torch::Tensor& parameter) { return parameter.requires_grad(); });
 }
 
-// `output`: of one sample. A weight of two or more dimensions belongs to a convolution or linear layer; each value of `output` is a sum of
-// as many products as the weight has values for one output channel.
+// `output`: of one sample. A weight of two or more dimensions belongs to a convolution or linear layer; each value of `output` is a sum
+// with one product for each weight of its output channel.
 int64_t flops_of(const torch::nn::Module& layer, const torch::Tensor& output) {
-  // The projections to queries, keys and values, then the products of queries and keys, and those with the values.
+  // The projections to queries, keys and values, then the products of queries and keys, and of attention weights and values.
   if (const auto* attention = layer.as<nn::SelfAttention>()) {
     const int64_t projected = attention->qkv ? 0 : 3 * output.size(2);  // with `qkv`, that layer counts them
     return 2 * output.numel() * (projected + 2 * output.size(1));

@@ -1,6 +1,5 @@
 #pragma once
-// Examines a run before it starts, for which neither its data nor a GPU is needed, and makes the tables of its layers and of a profile's
-// operations.
+// Examines a run before it starts, without its data or a GPU. Also makes the tables of a network's layers and of a profile's operations.
 
 #include <cstdint>
 #include <optional>
@@ -29,7 +28,7 @@ struct LayerRow {
 struct LayerTable {
   std::vector<LayerRow> rows;  // in the order in which they are applied
   int64_t num_parameters = 0;  // of the whole network, including those that belong to no row
-  int64_t num_trained = 0;     // of these, those that are not frozen
+  int64_t num_trained = 0;     // of these, not frozen
   int64_t flops = 0;
 };
 
@@ -113,7 +112,7 @@ struct Inspection {
   config::Experiment experiment;
   std::vector<int64_t> sample_shape;  // of a transformed training sample
   std::optional<LayerTable> layers;
-  int64_t batch_size = 0;         // the largest of a micro-step on one rank
+  int64_t batch_size = 0;         // of the largest micro-step on one rank
   int64_t global_batch_size = 0;  // of a step
   std::optional<engine::Plan> plan;
   std::optional<RankPlan> ranks;

@@ -19,7 +19,7 @@ class LrRangeTest {
   struct Point {
     double lr = 0;
     double loss = 0;      // of the step's batch, before the update
-    double smoothed = 0;  // moving average of the losses with weight 0.02 for this one, with bias correction
+    double smoothed = 0;  // moving average of the losses with weight 0.02 for this loss, with bias correction
   };
 
   explicit LrRangeTest(const LrRange& range) : range_(range) {}

@@ -14,10 +14,10 @@
 namespace trainer::inspection {
 namespace {
 
-// The most FLOPs of the forward and backward pass of a measured step with more than three samples, which takes a fraction of a second.
+// The most FLOPs, forward and backward, of a measured step with more than three samples. Such a step takes a fraction of a second.
 constexpr int64_t kMostFlops = 4'000'000'000;
 constexpr int64_t kLargestBatch = 16;
-// The timed step takes about a second at most, but has enough samples for each to take about as long as in a whole batch.
+// The timed step takes about a second at most, but has enough samples that the time per sample is about that of a whole batch.
 constexpr int64_t kTimedFlops = 20'000'000'000;
 constexpr int64_t kFewestTimed = 4;
 constexpr int kTimedSteps = 2;
@@ -184,7 +184,7 @@ MemoryEstimate MeasuredMemory::estimate(const MemorySetup& setup, int64_t batch_
   if (setup.world_size > 1 && compresses) exchange_bytes += gradient_bytes_ / 2;
   if (setup.world_size > 1 && !compresses && !setup.on_gpu) {
     // The ranks of a host exchange gradients through shared memory: the gradients of all ranks at once if they are small, otherwise those
-    // of this rank and as many bytes of the other ranks' gradients.
+    // of this rank and the same number of bytes from other ranks.
     const int64_t all = gradient_bytes_ * setup.world_size;
     exchange_bytes += all <= kSmallExchangeBytes ? all : 2 * gradient_bytes_;
   }

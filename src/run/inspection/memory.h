@@ -46,8 +46,9 @@ class AllocationTrace {
   c10::DebugInfoGuard guard_;
 };
 
-// Extrapolates the allocations of two smaller batches to a batch of `size` samples. Assumes that their order is the same and that each one
-// is a constant plus a multiple of the batch size. If the orders differ, only the peak and the value at the mark are extrapolated.
+// Extrapolates the allocations of two smaller batches to a batch of `size` samples. Assumes that both batches allocate in the same order
+// and that each size is a constant plus a multiple of the batch size. If the orders differ, only the peak and the value at the mark are
+// extrapolated.
 Allocations extrapolate(const Allocations& small, int64_t small_size, const Allocations& large, int64_t large_size, int64_t size);
 
 struct MemoryItem {

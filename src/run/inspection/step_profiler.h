@@ -14,7 +14,7 @@
 namespace trainer::inspection {
 
 // Profiles the steps from number `first` to `last`, exclusive, counted from 0: operations of the training thread and of the backward pass,
-// and GPU kernels if `uses_gpu`. Then it writes `trace_file` in Chrome's format and logs a table of the ten most expensive operations. A
+// and GPU kernels if `uses_gpu`. Then writes `trace_file` in Chrome's format and logs a table of the ten most expensive operations. A
 // resumed run profiles only those steps of this range that it trains itself. The profile includes what happens between the steps, such as a
 // validation. If the file cannot be written, a warning is logged. The training's results do not change; only one profiler can be used at a
 // time.
@@ -45,7 +45,7 @@ class StepProfiler final : public engine::TrainingHook {
   bool is_profiling_ = false;
   bool is_before_first_ = false;             // whether the latest step is before step `first`
   int64_t begin_ = 0;                        // the first step of the profile
-  int64_t end_ = 0;                          // after its latest step
+  int64_t end_ = 0;                          // one past the latest step of the profile
   std::string step_name_;                    // of range_
   std::optional<at::RecordFunction> range_;  // of the current step, in the trace
 };

@@ -23,7 +23,7 @@ namespace {
 
 constexpr double kSlow = 2;
 constexpr int64_t kBatchSize = 2;
-constexpr int kMostPasses = 3;  // the first one may fill caches of the libraries
+constexpr int kMostPasses = 3;  // the first pass may fill caches of the libraries
 constexpr double kEnoughSeconds = 0.5;
 
 // The time of a forward and backward pass. To be called in eval mode, which needs no other ranks and changes no running statistics.
@@ -79,12 +79,12 @@ struct SingleImage {
   int rank = 0;
 };
 
-// Finds a batch of the first epoch whose statistics in batch normalisation are those of a single image. `joined`: whether the
+// Finds a batch of the first epoch for which batch normalisation would compute its statistics from a single image. `joined`: whether the
 // statistics are computed over all ranks.
 std::optional<SingleImage> find_single_image(const engine::Plan& plan, bool joined) {
   const auto part = engine::rest_of_epoch(plan, 0);
   const int64_t last = part.num_batches - 1;
-  // The smallest batches of an epoch: the last micro-step of a whole step, and the last one of the epoch.
+  // The smallest batches of an epoch: the last micro-step of a whole step, and the last of the epoch.
   for (const int64_t batch : {std::min(plan.accumulation_steps, part.num_batches) - 1, last}) {
     int64_t num_joined = 0;
     for (int rank = 0; rank < plan.world_size; ++rank) {

@@ -14,24 +14,22 @@
 
 namespace trainer::session {
 
-// Returns a warning if amp.enabled: true makes the network at least twice as slow on the CPU, because the processor has no fast arithmetic
-// in autocast's type; empty otherwise. Not collective. Times passes of a small batch for about a second, or two passes if these take
-// longer; changes nothing.
+// Returns a warning if `amp.enabled: true` makes the network at least twice as slow on the CPU, because the processor has no fast
+// arithmetic in autocast's type; empty otherwise. Not collective. Times passes of a small batch for about a second, or just two passes if
+// they take longer; changes nothing.
 std::string warning_of_autocast(const config::Experiment& experiment, engine::Network& network, const std::vector<int64_t>& sample_shape);
 
 // Throws UsageError if in training a batch normalisation would get a single value per channel, whose variance is undefined. This happens
-// when a batch has one image (such as the last one of an epoch) and the layer's input is one pixel. `sample_shape`: of a training sample.
-// The result is the same on every rank; not collective. If there is such a batch, runs the network on one sample in eval mode.
+// when a batch, such as the last batch of an epoch, has one image and the layer's input is one pixel. `sample_shape`: of a training sample.
+// The result is the same on every rank; not collective. If a batch has one image, runs the network on one sample in eval mode.
 void check_batch_norm_counts(const config::Experiment& experiment, engine::Network& network, const engine::Plan& plan,
                              const std::vector<int64_t>& sample_shape);
 
 // Returns advice if a large part of an epoch (`number`, from 0) was spent waiting for data; empty otherwise.
 std::string advice_on_data(const engine::Interval& epoch, int64_t number, const config::Experiment& experiment);
 
-// Notes about images that can be used but may be unintended.
-
-// Collects from samples: EXIF orientations, 16 bits per channel of which only 8 are used, and the same content in several classes or in
-// both training and validation.
+// Collects properties of samples that may be unintended: EXIF orientations, 16 bits per channel of which only 8 are used, and the same
+// content in several classes or in both training and validation.
 class ImageNotes {
  public:
   // Begins a part of the data, "training" or "validation", to which the next samples belong. `dataset` must outlive this object.
@@ -39,7 +37,7 @@ class ImageNotes {
   // Adds a sample of the latest part, as it was read. Thread-safe.
   void add(int64_t index, const data::Sample& sample);
 
-  // A sentence for each finding, with its count and the first sample.
+  // A sentence for each kind of finding, with the number of images and the first image.
   std::vector<std::string> sentences();
 
  private:

@@ -22,8 +22,7 @@ namespace {
 
 using Keys = std::map<std::string, std::string>;
 
-// Calls `act`. If it throws an OptionError, replaces the member of the options in the message by the key and its position in the experiment
-// file.
+// Calls `act`. Turns an OptionError into a UsageError that names the key and its position in the experiment file instead of the member.
 template <class Act>
 auto with_places(const config::Experiment& experiment, const Keys& keys, const Act& act) {
   try {
@@ -54,7 +53,7 @@ engine::PlanOptions plan_options(const config::Experiment& experiment) {
           .steps = training.steps};
 }
 
-// Returns the result of `build`. Throws UsageError when memory runs out; `what` is what the memory was for.
+// Returns the result of `build`. Throws UsageError when memory runs out; `what`: what needed the memory.
 template <class Build>
 auto build_in_memory(const std::string& what, const char* remedy, const Build& build) {
   try {
@@ -69,7 +68,7 @@ auto build_in_memory(const std::string& what, const char* remedy, const Build& b
   }
 }
 
-// For data sets whose classes were unknown when the configuration was checked.
+// For data sets whose number of classes was unknown when the configuration was checked.
 void check_num_classes(const config::Experiment& experiment, const data::DatasetInfo& info) {
   const auto& model = dynamic_cast<const models::ModelOptions&>(*experiment.model.component.options);
   if (info.num_classes == 0 || info.num_classes == model.num_outputs()) return;
@@ -229,7 +228,7 @@ SampleSplit divide_training_files(const config::Experiment& experiment, const da
   return result;
 }
 
-// The indices of the training files that are held out for `chosen`, and those to train on.
+// The indices of the training files that are held out for `chosen`, and of the files to train on.
 SampleSplit split_training_files(const config::Experiment& experiment, const data::Dataset& files, Logger& logger,
                                  data::Split chosen = data::Split::kValidation) {
   if (experiment.dataset.split) return divide_training_files(experiment, files, chosen, logger);
@@ -252,7 +251,7 @@ SampleSplit split_training_files(const config::Experiment& experiment, const dat
   return indices;
 }
 
-// Chooses `count` of these training samples, by the seed, for both training and validation.
+// Chooses `count` of these training samples at random, by the seed; they serve for training and for validation.
 std::vector<int64_t> choose_overfit(const config::Experiment& experiment, int64_t count, std::vector<int64_t> samples) {
   count = std::min(count, static_cast<int64_t>(samples.size()));
   return split_samples(std::move(samples), count, static_cast<uint64_t>(experiment.seed)).first;

@@ -22,7 +22,7 @@ engine::Ranks make_ranks(const config::Experiment& experiment, distributed::Proc
 
 engine::LoopOptions loop_options(const config::Experiment& experiment);
 
-// The number of threads of a loader under dataloader.num_workers: auto.
+// The number of threads of a data loader with dataloader.num_workers: auto.
 int64_t default_num_workers(const device::Placement& placement);
 
 // The options from the sections runtime, amp and dataloader.

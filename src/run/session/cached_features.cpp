@@ -36,8 +36,8 @@ namespace fs = std::filesystem;
 constexpr const char* kTensor = "features";
 constexpr const char* kSeconds = "seconds";
 
-// The header of a safetensors file of features: one tensor [samples, ...] of float32. Its length does not depend on the value of `seconds`,
-// which is written last.
+// The header of a safetensors file of features: one tensor [samples, ...] of float32. Its length does not depend on `seconds`, which is
+// known only at the end.
 std::string header_of(int64_t num_samples, const std::vector<int64_t>& shape, double seconds) {
   auto all = shape;
   all.insert(all.begin(), num_samples);
@@ -121,7 +121,7 @@ class FeatureDataset : public data::Dataset {
   const float* values_ = nullptr;
 };
 
-// The inputs that the features depend on.
+// Adds what the features depend on: the frozen parameters, the buffers and the placement.
 
 void add_network(const engine::Network& network, datasets::Digest& digest) {
   const auto add_tensors = [&](const auto& tensors) {
@@ -159,7 +159,7 @@ void add_files(const data::DatasetFactory& dataset, Logger& logger, datasets::Di
   for (const auto& file : files) digest.update(describe_file(folder / file));
 }
 
-// The samples of training or of validation.
+// The training or validation samples whose features are wanted.
 struct Request {
   engine::Samples samples;
   const std::vector<ComponentConfig>& transforms;
@@ -188,13 +188,13 @@ std::string name_of(const Request& request, const config::Experiment& experiment
   try {
     add_files(dataset, logger, digest);
   } catch (const UsageError&) {
-    return "";  // its files are not in one folder
+    return "";  // the data set's files are not in one folder
   }
   return fmt::format("{}-{}-{}-{}.safetensors", experiment.model.component.name, experiment.dataset.component.name, request.kind,
                      digest.hexadecimal().substr(0, 16));
 }
 
-// The ranks of this host: their number, the index of this rank among them, and the first one.
+// The ranks of this host: their number, the index of this rank among them, and the lowest rank.
 struct HostRanks {
   int size = 1;
   int index = 0;
@@ -213,7 +213,7 @@ HostRanks host_ranks_of(const RankContext& context) {
   return host.size == 0 ? HostRanks() : host;
 }
 
-// Computes this rank's part of the features, batch by batch; the ranks of the host divide the samples among them.
+// Computes this rank's part of the features, batch by batch; the ranks of the host divide the samples among themselves.
 class Computation {
  public:
   Computation(const engine::Network& network, engine::DataSource source, const HostRanks& host)
@@ -356,7 +356,7 @@ engine::Samples cache(RankContext& context, const engine::Network& network, cons
   const auto host = host_ranks_of(context);
   const bool is_first = context.rank() == host.first;
   const auto dataset = datasets::dataset_registry().make(context.experiment().dataset.component);
-  fs::path target;  // empty if changes of the samples could not be detected in a later run
+  fs::path target;  // empty if a later run could not detect changes of the samples
   std::optional<PartialFile> partial;
   const auto places = barrier.gather([&]() -> std::string {
     if (!is_first) return "";

@@ -12,9 +12,9 @@ namespace trainer::session {
 std::filesystem::path features_folder();
 
 // Collective: replaces all samples by their features, which become the input of the network. The ranks of each host compute them together,
-// or take them from the file of an earlier run with the same weights, samples and transforms. `images`: the data of the experiment, which
-// each rank reads. The network must have equal weights on all ranks. Throws UsageError for a network that is not a models::BackboneModel or
-// whose backbone is not frozen, DataError, and Error with ExitCode::kStopped after a stop request.
+// or take them from the file of an earlier run with the same weights, samples and transforms. `images`: the data of the experiment; each
+// rank must read its own samples. The network must have equal weights on all ranks. Throws UsageError for a network that is not a
+// models::BackboneModel or whose backbone is not frozen, DataError, and Error with ExitCode::kStopped after a stop request.
 engine::Data cache_features(RankContext& context, engine::Network& network, engine::Data images);
 
 }  // namespace trainer::session

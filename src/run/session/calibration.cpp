@@ -31,7 +31,7 @@ Derivatives derivatives_at(double factor, const LabelledOutputs& samples) {
 constexpr int kResamples = 1000;
 constexpr double kOutside = 0.025;  // fraction on each side of the interval
 
-// A statistic of the samples and its interval from resamples. `statistic` returns the value for the samples at `indices`.
+// A statistic of the samples and its 95 % bootstrap interval. `statistic` returns the value for the samples at `indices`.
 Measured bootstrap(int64_t num_samples, const std::function<double(const std::vector<uint32_t>& indices)>& statistic) {
   std::vector<uint32_t> indices(static_cast<size_t>(num_samples));
   for (size_t i = 0; i < indices.size(); ++i) indices[i] = static_cast<uint32_t>(i);

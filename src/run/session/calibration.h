@@ -26,7 +26,7 @@ struct Outputs {
   std::vector<std::string> class_names;
   std::string name;  // of the samples
 };
-// Evaluates on one process. Returns nothing after a stop request. Throws like evaluate(), and UsageError if the network does not classify
+// Evaluates in one process. Returns nothing after a stop request. Throws like evaluate(), and UsageError if the network does not classify
 // samples or its outputs are not finite.
 std::optional<Outputs> compute_outputs(RankContext& context, const NetworkFile& file, EvaluationRequest request);
 
@@ -49,9 +49,9 @@ CalibrationResult measure_calibration(const torch::Tensor& probabilities, const 
 // How well the probability of one class separates its samples from the others.
 struct PrecisionRecall {
   int64_t num_samples = 0;       // of the class
-  double average_precision = 0;  // that of sklearn.metrics.average_precision_score; 0 without samples
+  double average_precision = 0;  // as in sklearn.metrics.average_precision_score; 0 without samples
   struct Point {
-    double threshold = 0;  // samples at least this probable are counted
+    double threshold = 0;  // samples with at least this probability count as the class
     double recall = 0;
     double precision = 0;
   };

@@ -157,7 +157,7 @@ void check_cached_features(const config::Experiment& experiment, const data::Dat
     if (!data::is_random(transform)) continue;
     findings.refuse(
         fmt::format("dataset.train_transforms[{}]", i),
-        fmt::format("{} makes a different image in each epoch, so its features cannot be cached; remove it, or {}", transform.name, kOff));
+        fmt::format("{} makes a different image in each epoch, so features cannot be cached; remove it, or {}", transform.name, kOff));
   }
   if (!section.batch_transforms.empty()) {
     findings.refuse("dataset.batch_transforms",
@@ -188,7 +188,7 @@ void check_optimizer(const config::Experiment& experiment, config::Findings& fin
                                                 name, num_micro_steps));
 }
 
-// Finds a warm-up for a schedule that has its own, reduce_on_plateau without validations, and milestones after the end of training.
+// Reports a warm-up for a schedule that has its own, reduce_on_plateau without validations, and milestones after the end of training.
 void check_lr_schedule(const config::Experiment& experiment, config::Findings& findings) {
   const auto& section = experiment.lr_scheduler;
   if (!findings.are_readable({"lr_scheduler"})) return;
@@ -270,7 +270,7 @@ void complete_dataset(config::Experiment& experiment, const data::DatasetFactory
   }
 }
 
-// Sets the task by the loss and the data if the experiment does not set it.
+// Chooses the task from the loss and the data if the experiment does not set it.
 void complete_task(config::Experiment& experiment, bool is_multi_label, const config::Findings& findings) {
   if (findings.is_given("task.name") || !findings.are_readable({"loss"})) return;
   const auto loss = nn::loss_registry().make(experiment.loss.component);
@@ -279,7 +279,7 @@ void complete_task(config::Experiment& experiment, bool is_multi_label, const co
 }
 
 // Sets the values that depend on the data set: the network's numbers of channels and outputs, the transforms, and whether a part of the
-// training set is held out for validation. The section of the data set must be consistent.
+// training set is held out for validation. The section `dataset` must be consistent.
 void complete_experiment(config::Experiment& experiment, const data::DatasetFactory& dataset, config::Findings& findings) {
   complete_dataset(experiment, dataset, findings);
   if (!findings.are_consistent({"model"})) return;
@@ -331,7 +331,7 @@ void check_components(config::Experiment& experiment, config::Findings& findings
   const bool has_model = findings.are_consistent({"model"});
   auto* model = has_model ? dynamic_cast<models::ModelOptions*>(experiment.model.component.options.get()) : nullptr;
   auto info = dataset.info;
-  // An unknown number of classes is assumed to fit the network; run/session/build.cpp compares them when the data set is opened.
+  // An unknown number of classes is assumed to fit the network; run/session/build.cpp checks this when the data set is opened.
   if (info.num_outputs() == data::kUnknownClasses && has_model) {
     inference::set_targets(info, experiment.task.component.name, model->num_outputs());
   }

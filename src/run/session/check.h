@@ -13,7 +13,7 @@ namespace trainer::session {
 
 // Completes the experiment and checks that network, loss, transforms and optimizer fit the data set and each other.
 void check_components(config::Experiment& experiment, config::Findings& findings);
-// The same for the data set that `make_dataset` returns, which is called when the section `dataset` is consistent.
+// The same for the data set that `make_dataset` returns. `make_dataset` is called only if the section `dataset` is consistent.
 void check_components(config::Experiment& experiment, config::Findings& findings,
                       const std::function<data::DatasetFactory()>& make_dataset);
 

@@ -8,7 +8,7 @@
 namespace trainer::session {
 namespace {
 
-// The fraction of hits, and its interval by Wilson ("Probable Inference", 1927), which is also valid for small counts and for no hits.
+// The fraction of hits and its Wilson interval ("Probable Inference", 1927), which is also valid for small counts and for no hits.
 std::optional<Measured> part_of(double hits, double count) {
   if (count == 0) return std::nullopt;
   constexpr double kQuantile = 1.959963984540054;  // the 97.5 % quantile of the normal distribution

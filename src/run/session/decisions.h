@@ -18,7 +18,7 @@ struct Measured {
   double high = 0;
 };
 
-// Fractions of samples by the decisions of an operating point; not set if the denominator is 0.
+// Fractions of samples from the decisions of an operating point; a fraction with the denominator 0 is not set.
 struct DecisionResult {
   std::optional<Measured> accuracy;  // of the samples that are not rejected
   std::optional<Measured> rejected;  // of all samples

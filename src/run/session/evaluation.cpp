@@ -39,7 +39,7 @@ engine::DataSource open_data(RankContext& context, const std::optional<Evaluatio
   });
 }
 
-// The loss of an experiment, which passes its arguments to an observer.
+// The experiment's loss, which also passes its arguments to an observer.
 class ObservedLoss : public nn::Loss {
  public:
   using Observe = std::function<void(const torch::Tensor& outputs, const torch::Tensor& targets)>;
@@ -103,7 +103,7 @@ namespace {
 
 config::Experiment experiment_of_training(const NetworkFile& file, const EvaluationRequest& request);
 
-// Whether a group may now be in another part than in training. Without stratification, its part depends only on its name and on
+// Whether a group may now be in another part than in training. Without stratification, a group's part depends only on its name and on
 // dataset.split, so new images do not move it.
 bool may_be_divided_otherwise(const config::Experiment& experiment, const NetworkFile& file, const EvaluationRequest& request,
                               const engine::Samples& samples) {
@@ -148,7 +148,7 @@ std::optional<EvaluationResult> evaluate(RankContext& context, const NetworkFile
   if (context.rank() == 0 && may_be_divided_otherwise(context.experiment(), file, request, source.samples)) {
     context.logger().warn(
         "dataset.split divides these images differently than in training, so training may have used some of the evaluated "
-        "images; to exclude this, evaluate the data of the training run with its dataset.split");
+        "images; to rule this out, evaluate the data of the training run with its dataset.split");
   }
   context.barrier().on_rank0([&] {
     if (const auto trained = file.class_names(); !trained.empty()) {
@@ -183,7 +183,7 @@ namespace fs = std::filesystem;
 using data::DatasetFactory;
 using data::Split;
 
-// A data set whose labels are replaced by those of the classes with the same names in another list.
+// A data set whose labels are converted to another list of classes, matched by name.
 class Relabelled : public data::Dataset {
  public:
   // `labels`: the new label for each old label.
@@ -235,7 +235,7 @@ class Relabelled : public data::Dataset {
   std::vector<int64_t> labels_;
 };
 
-// The index among `trained` of each of the names.
+// The index of each name in `trained`.
 std::vector<int64_t> labels_of(const std::vector<std::string>& names, const std::vector<std::string>& trained, const std::string& file) {
   std::vector<int64_t> labels;
   for (const auto& name : names) {
@@ -280,7 +280,7 @@ void refuse_split_folders(const fs::path& folder, const std::vector<std::string>
   }
 }
 
-// Reads files in the same way as in training.
+// Sets `options` so that files are read as in training.
 void read_files_as_trained(datasets::ImageFileOptions& options, const NetworkFile& file) {
   if (!file.has_experiment()) return;
   const auto decoding = inference::read_decoding(state::View(file.tree(), file.path()));
@@ -374,7 +374,7 @@ bool is_on_command_line(const Node& value) {
          std::ranges::any_of(value.members, [](const Node::Member& member) { return is_on_command_line(member.value); });
 }
 
-// Whether the key, or one in its section, was given on the command line.
+// Whether the key, or a key below it, was given on the command line.
 bool is_on_command_line(const config::Experiment& experiment, const std::string& key) {
   const auto* value = config::find_value(experiment.tree, key);
   return value != nullptr && is_on_command_line(*value);

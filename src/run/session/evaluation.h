@@ -21,9 +21,9 @@ namespace trainer::session {
 // network's classes.
 
 struct EvaluationRequest {
-  std::filesystem::path config;  // the experiment for a file of weights, or instead of a checkpoint's; may be empty
+  std::filesystem::path config;  // the experiment file for weights, or to replace a checkpoint's experiment; may be empty
   std::vector<std::string> overrides;
-  std::optional<task::TestTimeAugmentation> tta;  // instead of that of the experiment
+  std::optional<task::TestTimeAugmentation> tta;  // instead of validation.tta
   // A CSV file, a folder of class folders, or a folder written by `trainer data pack`, which is evaluated instead of the experiment's data
   // set; may be empty.
   std::filesystem::path data;
@@ -40,17 +40,17 @@ struct EvaluationRequest {
 config::Experiment load_evaluation(const NetworkFile& file, const EvaluationRequest& request, int rank,
                                    const config::Registries& registries);
 
-// The data that an experiment of load_evaluation() evaluates.
+// The data to evaluate with an experiment from load_evaluation().
 struct EvaluationData {
   data::DatasetFactory dataset;  // with the names of the network's classes, if it has any
   data::Split split = data::Split::kValidation;
   bool is_all = false;    // whether all samples are evaluated, because the data is not that of the training run and has no parts
   std::string name = {};  // such as "the validation set" or "data/test"
-  std::string note = {};  // a warning if the split differs from that in training; may be empty
+  std::string note = {};  // a warning if training would hold out only a part of these samples; may be empty
 };
 
 // To be called on ranks that read the data. Throws UsageError if the data has a class that the network was not trained on, has no test part
-// although that was chosen, or has several parts of which none was chosen.
+// although request.split is the test part, or has several parts and request.split is not set.
 EvaluationData find_evaluation_data(const config::Experiment& experiment, const NetworkFile& file, const EvaluationRequest& request);
 
 struct EvaluationResult {
@@ -62,14 +62,14 @@ struct EvaluationResult {
   // The results of the operating point of a calibrated checkpoint; on rank 0, unless the request has an `observe`.
   struct OperatingPointResult {
     inference::OperatingPoint point;
-    double calibration_error = 0;  // with its temperature
+    double calibration_error = 0;  // with the point's temperature
     DecisionResult decisions;
   };
   std::optional<OperatingPointResult> operating_point = {};
 };
 
 // Collective: evaluates the network of `file` on every sample of the data to evaluate, transformed by dataset.validation_transforms.
-// Returns nothing after a stop request. The context's experiment must be one of load_evaluation(). Opens only the evaluated split, unless
+// Returns nothing after a stop request. The context's experiment must come from load_evaluation(). Opens only the evaluated split, unless
 // it is a part of the training files. Throws UsageError if the data has other classes than the file, CheckpointError if the weights do not
 // fit, and DataError.
 std::optional<EvaluationResult> evaluate(RankContext& context, const NetworkFile& file, const EvaluationRequest& request);

@@ -26,7 +26,7 @@ std::filesystem::path find_in_run(const std::filesystem::path& folder,
                                   const std::function<std::filesystem::path(const std::filesystem::path& place)>& find);
 
 // Returns `path`, or if it is a run directory or its folder of checkpoints, the best checkpoint there, or the newest if there is no best
-// one. Throws CheckpointError if such a folder contains none.
+// one. Throws CheckpointError if the folder contains none.
 std::filesystem::path checkpoint_of(const std::filesystem::path& path);
 
 class NetworkFile {
@@ -38,9 +38,9 @@ class NetworkFile {
   const state::Tree& tree() const { return tree_; }
   bool has_experiment() const;
   // The experiment of a checkpoint with these overrides, without initial weights from another file. Throws CheckpointError if the file
-  // contains none, and the errors of config::load().
+  // contains no experiment, and the errors of config::load().
   config::Experiment load_experiment(const std::vector<std::string>& overrides, const config::Registries& registries) const;
-  // The experiment of the file `config`, or if that is empty the checkpoint's. Throws UsageError if there is none.
+  // The experiment of the file `config`, or the checkpoint's if `config` is empty. Throws UsageError if there is none.
   config::Experiment load_experiment(const std::filesystem::path& config, const std::vector<std::string>& overrides,
                                      const config::Registries& registries) const;
   // The names of a checkpoint's classes; empty if the file does not contain them.
@@ -65,20 +65,21 @@ class NetworkFile {
 
 // What a program needs to use the network of a file: its classes, and how images become its input.
 
-// The properties of the samples that the network was trained on: from the experiment's data set, and those that depend on its files from
-// the network's file if it has them.
+// The properties of the samples that the network was trained on, from the experiment's data set. Properties that the network's file stores,
+// such as class names, take precedence.
 data::DatasetInfo samples_of(const config::Experiment& experiment, const NetworkFile& file);
 
-// Throws UsageError for a file of weights whose network learned normalised targets, because the file lacks their mean.
+// Throws UsageError for a file of weights whose network learned normalised targets, because the file lacks their mean and standard
+// deviation.
 void require_target_summary(const config::Experiment& experiment, const NetworkFile& file);
 
 // The information needed to predict with the network. Throws like require_target_summary().
 inference::Description description_of(const config::Experiment& experiment, const NetworkFile& file);
 
 // The metadata of exported networks (docs/evaluation.md): a JSON object with the version of the program, the checksum of the network's
-// file, the network's name, the names of its classes, the shape of one input, dataset.validation_transforms with all their values, and the
-// operating point of its parameters, or with `averaged` of their moving averages, if it was calibrated. `interface`: of a file that
-// contains the computation, whose input and outputs are then added.
+// file, the network's name, the names of its classes, the shape of one input, dataset.validation_transforms with all their values, and, if
+// the network was calibrated, its operating point (with `averaged`: that of the moving averages). `interface`: of a file that contains the
+// computation; its input and outputs are then added.
 std::string describe_network(config::Experiment& experiment, const NetworkFile& file, bool averaged,
                              const std::optional<exported::Interface>& interface);
 

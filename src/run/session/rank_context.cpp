@@ -89,7 +89,7 @@ void warn_of_small_shared_memory(const std::vector<distributed::RankInfo>& ranks
   if (!text.empty()) logger.warn("{}", text);
 }
 
-// The check on ranks other than 0. It is skipped unless each rank reads its own samples, because a rank that does not may have no access to
+// The check on ranks other than 0. It is skipped unless each rank reads its own samples, because otherwise this rank may have no access to
 // the data set, which the check reads.
 void check_unless_read_elsewhere(config::Experiment& experiment, config::Findings& findings) {
   if (experiment.dataset.distribution == engine::Distribution::kLocal) check_components(experiment, findings);
@@ -101,7 +101,7 @@ config::Registries registries_without_check() {
   return registries;
 }
 
-// The resolved experiment without the values from the data set, to which some ranks may have no access.
+// The resolved experiment without the values that come from the data set, to which some ranks may have no access.
 std::string text_without_data(const config::Experiment& experiment) {
   const auto registries = registries_without_check();
   auto as_given = config::load_text(config::to_yaml(experiment.tree), "", {}, registries);
@@ -186,8 +186,8 @@ void RankContext::choose_placement(const device::HostShare& share) {
   placement_ = device::choose_placement(options, share, cuda);
   auto& num_workers = experiment_.dataloader.num_workers.value;
   if (!num_workers) num_workers = default_num_workers(placement_);
-  // Checked here because OpenMP would end the process without a message. Two loaders have their own threads, and others write checkpoints,
-  // watch other ranks and so on.
+  // Checked here because OpenMP would end the process without a message if a thread could not be started. Two loaders have their own
+  // threads, and further threads write checkpoints, watch other ranks and so on.
   constexpr int64_t kOthers = 4;
   world::check_threads(static_cast<int>(placement_.num_threads + 2 * *num_workers + kOthers));
   device::apply_placement(placement_, options);
@@ -303,7 +303,7 @@ ExitCode RankContext::end_failed(const std::exception& error) {
   }
   if (process_->rank_env().world_size > 1 || placement_.cuda != nullptr) {
     // The other ranks detect the failure when this process's connections close; destructors would wait for the other ranks first. After a
-    // GPU error, destructors would also fail to free its memory.
+    // GPU error, destructors would also fail to free GPU memory.
     supervisor.leave(exit_code);
   }
   supervisor.end();

@@ -24,11 +24,11 @@ namespace trainer::session {
 class RankProcess {
  public:
   // Finds this process's rank, installs handlers for crashes and stop requests, and starts to watch for failures of other ranks and for
-  // file accesses that block this one. Only one object per process. Throws UsageError when flags or launcher variables are incomplete or
-  // contradict each other.
+  // file accesses that block this process. Only one object per process. Throws UsageError when flags or launcher variables are incomplete
+  // or contradict each other.
   explicit RankProcess(const world::RankFlags& flags = {});
 
-  // Runs `work`. Replaces its exceptions by an Error with the cause, which may be another rank.
+  // Runs `work`. Turns its exceptions into an Error with the cause, which may be another rank.
   ExitCode run(const std::function<ExitCode()>& work);
 
   const world::RankEnv& rank_env() const { return rank_env_; }
@@ -64,8 +64,8 @@ class RankContext {
   ExitCode run(const std::function<ExitCode()>& work);
   // On a rank that uses a GPU: reports the error and ends the process. On others it has no effect.
   void end_failed_gpu(const std::exception& error);
-  // To be called when the run has a log: from now on errors are logged instead of thrown to main. `checkpoint_folder`: on the rank that
-  // saves, else empty.
+  // To be called when the run has a log: from now on errors are logged instead of thrown to main. `checkpoint_folder`: empty except on the
+  // rank that saves.
   void begin_run(const std::filesystem::path& checkpoint_folder) { checkpoint_folder_ = checkpoint_folder; }
 
   const config::Experiment& experiment() const { return experiment_; }

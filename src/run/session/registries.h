@@ -14,8 +14,8 @@ config::Registries all_registries();
 // Shared libraries that register components (trainer/registry.h).
 
 // Loads a plug-in and calls its function that registers components, once for each file. A name without a slash that is not a file in the
-// working folder is searched like other shared libraries (LD_LIBRARY_PATH). Throws UsageError. To be called before the registries are used.
-// The version can be checked only after the linker has loaded the plug-in and its dependencies.
+// working folder is searched for like other shared libraries (LD_LIBRARY_PATH). Throws UsageError. To be called before the registries are
+// used. The version can be checked only after the linker has loaded the plug-in and its dependencies.
 void load_plugin(const std::string& file);
 
 // Like config::load_text(), for an experiment that is not the user's own file, such as that of a checkpoint. It may be from an untrusted

@@ -30,7 +30,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Whether the difference is in a key whose change makes a checkpoint useless.
+// Whether the difference is in a key whose change makes a checkpoint unusable.
 bool prevents_resume(const config::Difference& difference) {
   const auto& key = difference.key;
   // Harmless: initial weights are not loaded again, check_sampler_digest() compares the content of the sampler's weights, and an image size
@@ -102,7 +102,7 @@ Checkpoint newest_readable(const fs::path& folder, const char* remedy, Logger& l
       logger.warn("{}", error.what());
     }
   }
-  throw CheckpointError(fmt::format("none of the {} checkpoints in {} can be read; {}", files.size(), folder.string(), remedy));
+  throw CheckpointError(fmt::format("no checkpoint in {1} can be read ({0} tried); {2}", files.size(), folder.string(), remedy));
 }
 
 // The checkpoint given by --resume: a file, or the newest one of a run directory or of a folder of checkpoints.
@@ -115,7 +115,7 @@ Checkpoint read_chosen(const fs::path& choice, Logger& logger) {
 }
 
 // Throws UsageError if the training of the checkpoint is complete, because a run that resumes from it would train nothing and report the
-// results of the other run. `context`: the beginning of the message.
+// results of the earlier run. `context`: the beginning of the message.
 void refuse_complete_training(const Checkpoint& checkpoint, const config::TrainingSection& training, const std::string& context) {
   const auto view = state::View(checkpoint.tree, checkpoint.file.string());
   const auto stored = view.find("early_stopping");
@@ -133,7 +133,7 @@ void refuse_complete_training(const Checkpoint& checkpoint, const config::Traini
       fmt::format("{}: its training of {} is complete; raise training.{}s to train further", context, counted(num_done, unit), unit));
 }
 
-// For a finished run: whether its configuration is the same, so that there is nothing to train. Throws UsageError if it cannot be
+// For a finished run: whether its configuration is the same, so that there is nothing to train. Throws UsageError if the run cannot be
 // continued.
 bool has_nothing_to_train(const RunDirectoryContents& contents, const std::string& choice, const fs::path& file, bool extend) {
   const auto path = contents.path.string();

@@ -62,11 +62,12 @@ struct RunRequest {
 RunStart choose_run_start(const run::RunDirectory& directory, const RunRequest& request, Logger& logger);
 // The folder of the checkpoint, even if the file has been removed meanwhile. Throws std::filesystem::filesystem_error.
 std::filesystem::path folder_of(const Checkpoint& checkpoint);
-// For a checkpoint of another folder: the file with the parameters of the best validation until then, which is the checkpoint itself or
-// another file in its folder. Empty if there was no validation, or if no such file can be read. Throws std::filesystem::filesystem_error.
+// For a checkpoint outside the run directory: the file with the parameters of the best validation until the checkpoint, which is the
+// checkpoint itself or another file in its folder. Empty if there was no validation, or if this file is missing or cannot be read. Throws
+// std::filesystem::filesystem_error.
 std::filesystem::path find_best(const Checkpoint& checkpoint, Logger& logger);
-// To be called on the same rank after all checks: removes what the earlier run wrote after the checkpoint to resume from, or if the run
-// starts again, all of its files except logs.
+// To be called on the rank that holds the lock, after all checks: removes what the earlier run wrote after the checkpoint to resume from,
+// or, if the run starts again, all files of the earlier run except logs.
 void discard_later_files(const run::RunDirectory& directory, const RunStart& start);
 
 // Logs a warning if the number of ranks is the same but a rank used another number of threads before the checkpoint, because the exact
@@ -83,12 +84,12 @@ void check_target_names(const std::string& file, const std::vector<std::string>&
 void check_class_names(const std::string& file, const std::vector<std::string>& trained, const std::vector<std::string>& class_names,
                        const std::string& remedy);
 
-// A digest of the file that the sampler uses, such as weights; empty: the sampler has none. Throws Error if it cannot be read.
+// A digest of the file that the sampler uses, such as weights; empty: the sampler uses no file. Throws Error if it cannot be read.
 std::string sampler_digest(const config::Experiment& experiment);
 // Throws UsageError if dataset.split divided other samples, or divided them differently, in the run of the checkpoint. `digest`: of the
 // current split_table().
 void check_split_digest(const Checkpoint& checkpoint, const std::string& digest);
-// Throws UsageError if the run of the checkpoint used another content of the sampler's file; checkpoints without a digest are accepted.
+// Throws UsageError if the sampler's file has changed since the checkpoint; checkpoints without a digest are accepted.
 void check_sampler_digest(const Checkpoint& checkpoint, const config::Experiment& experiment, const std::string& digest);
 
 // Collective: sends the checkpoint of rank 0 to all ranks. Only rank 0 reads `file` and passes `mine`.

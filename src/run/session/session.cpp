@@ -278,7 +278,7 @@ void Session::bring_best(const checkpoint::Store& store) const {
   auto& logger = context_.logger();
   const auto& file = start_.checkpoint->file;
   auto best = file;
-  // The other run may remove its files meanwhile; this run does not need them.
+  // The other run may remove its files meanwhile; this run can continue without them.
   try {
     std::error_code is_gone;
     if (std::filesystem::equivalent(folder_of(*start_.checkpoint), directory_->checkpoint_folder(), is_gone)) return;

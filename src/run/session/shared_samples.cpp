@@ -106,7 +106,7 @@ using UseText = std::function<void(std::string_view text)>;
 struct Part {
   std::string noun;                                // for one item, such as "training image"
   std::string another;                             // for a difference, such as "other training images"
-  int64_t count = 0;                               // number of items; the texts may be about something else
+  int64_t count = 0;                               // number of items, which need not be the number of texts
   std::function<std::string(size_t)> subject;      // what the text with this index is about, such as "class 3"
   std::function<void(const UseText&)> list_texts;  // calls a function with each text
 };
@@ -185,7 +185,7 @@ std::vector<Part> parts_of(const engine::TrainingSamples& samples) {
   return parts;
 }
 
-// The summary of a part that ranks exchange: {"count": 16, "num_texts": 16, "digest": 123}.
+// The summary of a part, which the ranks exchange: {"count": 16, "num_texts": 16, "digest": 123}.
 nlohmann::json summary_of(const Part& part, const std::vector<uint64_t>& digests) {
   return {{"count", part.count}, {"num_texts", digests.size() - 1}, {"digest", digests.back()}};
 }

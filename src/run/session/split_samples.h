@@ -23,7 +23,7 @@ SampleSplit split_by_class(const std::vector<int64_t>& labels, int64_t count, ui
 std::vector<int64_t> indices_up_to(int64_t size);
 
 // The part of each sample by dataset.split. `groups`: the group of each sample; all samples of a group are in the same part. `labels`: the
-// class of each sample, or empty without stratification. The class of a group is that of most of its samples.
+// class of each sample, or empty without stratification. The class of a group is the class of most of its samples.
 std::vector<data::Split> divide(const std::vector<std::string>& groups, const std::vector<int64_t>& labels,
                                 const config::SplitSection& options);
 

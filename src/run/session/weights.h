@@ -22,7 +22,7 @@ struct WeightsSource {
 datasets::Checksum checksum_in_name(const std::string& file);
 // Whether the text is a URL and not a name.
 bool is_address(const std::string& text);
-// The reason why the URL cannot be that of a file; empty if it can.
+// The reason why the URL cannot name a file; empty if it can.
 std::string problem_of_address(const std::string& address);
 // `weights`: a name of models::find_published_weights(), or the URL of a file. The file's name may end with the first digits of its SHA-256
 // checksum, as in torch.hub; if not, its name in the cache begins with a hash of the URL. `mirror`: the URL of a folder to use instead of
@@ -33,7 +33,7 @@ WeightsSource weights_source(const std::string& model, const std::string& weight
 std::filesystem::path weights_folder();
 
 // Returns the file in weights_folder(), and downloads it if it is missing; other processes that need it wait. An incomplete download is
-// kept and continued by the next one. Throws DataError with what to do, and Error with ExitCode::kStopped after a stop request.
+// kept and continued by the next attempt. Throws DataError with what to do, and Error with ExitCode::kStopped after a stop request.
 std::filesystem::path fetch_weights(const WeightsSource& source, Logger& logger);
 
 // Loads the weights into the network. If the file's last layer has another number of classes, the network's last layer keeps its initial

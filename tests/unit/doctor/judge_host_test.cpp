@@ -44,7 +44,8 @@ TEST(JudgeHost, Limits) {
   EXPECT_THAT(judge_open_files(255), IsFailed("255 (ulimit -n): too few for the sockets", "--ulimit nofile=65536"));
   EXPECT_THAT(judge_processes({}), IsOk("unlimited processes and threads"));
   EXPECT_THAT(judge_processes(1024), IsOk("1024 processes"));
-  EXPECT_THAT(judge_processes(500), IsWarning("500 processes and threads (ulimit -u and the cgroup): few for ranks", "--pids-limit"));
+  EXPECT_THAT(judge_processes(500),
+              IsWarning("500 processes and threads (ulimit -u and the cgroup): possibly too few for ranks", "--pids-limit"));
   EXPECT_THAT(judge_processes(63), IsFailed("63 processes and threads (ulimit -u and the cgroup): too few", "ulimit -u"));
   EXPECT_THAT(judge_locked_memory({}, true), IsOk("unlimited (ulimit -l)"));
   EXPECT_THAT(judge_locked_memory(1 << 16, false), IsOk("64.0 KiB (ulimit -l); only InfiniBand needs more"));

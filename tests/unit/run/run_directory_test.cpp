@@ -164,7 +164,7 @@ TEST(RunDirectory, NoticesThatAnotherRunHasTakenTheFolder) {
     const auto expected = "the run directory " + path.string() + " was removed or lost its lock file, and now belongs to process " +
                           std::to_string(::getpid()) + " on ";
     EXPECT_TRUE(message.starts_with(expected)) << message;
-    EXPECT_TRUE(message.ends_with("; this run ends and writes nothing there; choose another --run-dir for each run")) << message;
+    EXPECT_TRUE(message.ends_with("; this run ends and writes nothing there; choose a different --run-dir for each run")) << message;
     second.reset();
     EXPECT_NE(message_of_check(first).find("now belongs to another run;"), std::string::npos);
   }
