@@ -34,7 +34,7 @@ LAYOUTS = [("float32", False), ("float32", True), ("bfloat16", True)]  # dtype, 
 PLAIN = {"input": "pil", "item": True}
 RANKS = 2
 RANK_BATCH_SIZE = 64
-# Gradients are exchanged during the backward pass; a short pass, as with a small batch, hides less of it. 25 MiB is the default.
+# Gradients are exchanged during the backward pass; a short pass, as with a small batch, hides less of the exchange. 25 MiB is the default.
 OVERLAP = {"network": "resnet18", "batch_size": 16, "bucket_cap_mb": [4, 25], "steps": 5}
 # Many short turns of this many seconds with and without failure detection, because the cost is small compared with the noise of one turn.
 WATCH = {"seconds": 0.5, "turns_per_round": 10}

@@ -14,7 +14,7 @@ double seconds_of(const std::function<void()>& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Stores the duration from the last event.
+// Stores the duration that the latest checkpoint event reports.
 class Listener final : public reporting::Sink {
  public:
   void on_checkpoint(const reporting::CheckpointEvent& event) override { seconds = event.seconds; }

@@ -134,7 +134,7 @@ int main(int argc, char** argv) {
   app.add_option("--rounds", rounds);
   app.add_flag("--bfloat16", bfloat16, "images in bfloat16, as under autocast (stride 1 only)");
   CLI11_PARSE(app, argc, argv);
-  // As in the program; without it, the system has to clear the memory for the results of some calls.
+  // As in the program; otherwise, the system has to clear the memory for the results of some calls.
   trainer::device::configure_cpu_allocator();
   fmt::print("{} threads; ms for forward / gradient of the input / gradient of the weights, medians of {} rounds\n\n",
              at::get_num_threads(), rounds);

@@ -146,7 +146,7 @@ class Run {
     changed_.notify_all();
   }
 
-  // Every rank does a step every half second.
+  // Reports a new step of every rank each half second.
   void train() {
     std::unique_lock lock(mutex_);
     for (int64_t step = 0; !is_over_; ++step) {

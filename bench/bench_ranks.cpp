@@ -1,5 +1,5 @@
 // Training steps of one of several ranks that exchange gradients over gloo, for bench.py. Rank and world size are in the environment
-// variables of torchrun and `trainer launch`. Rank 0 communicates with bench.py and sends the number of steps to the others.
+// variables of torchrun or `trainer launch`. Rank 0 communicates with bench.py and sends the number of steps to the others.
 
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Compares the outputs of exported networks, of libtrainer_predict, and of an application that resizes with OpenCV with those of `trainer
-predict`, on 200 images of different sizes (images of scikit-image and CIFAR-10). Prints a table. EfficientNet-Lite0 has its published
+"""Compares the outputs of `trainer predict` with those of exported networks, of libtrainer_predict, and of an application that uses OpenCV
+to resize, on 200 images of different sizes (images of scikit-image and CIFAR-10). Prints a table. EfficientNet-Lite0 has its published
 weights; the other networks have random ones, with batch-normalisation statistics of 64 of these images. Needs `pip install
 opencv-python-headless` in .deps/venv; takes about ten minutes."""
 

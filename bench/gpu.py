@@ -99,7 +99,7 @@ class Bench:
         workers = []
         for name, argv in self.contenders(case):
             if name == "Python, compiled" and not self.left(150):
-                failures[name] = "skipped, because the time of --minutes does not suffice"
+                failures[name] = "skipped, because --minutes leaves too little time"
                 continue
             try:
                 # `timeout` ends a contender that hangs, so that reading its answer ends too.
@@ -199,7 +199,7 @@ def main():
     failed = False
     for title, measure in parts:
         if not bench.left(60):
-            print(f"{title}: skipped, because the time of --minutes does not suffice")
+            print(f"{title}: skipped, because --minutes leaves too little time")
             continue
         try:
             result = measure()

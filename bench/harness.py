@@ -87,8 +87,7 @@ def rank_variables(num_ranks):
 
 class Worker:
     """A process with the protocol of peers/worker.py, or several ranks, of which the first uses the protocol. The constructor returns
-    when the process is ready.
-    `environment`: variables in addition to those of this process and of the allocator setting."""
+    when the process is ready. `environment`: variables in addition to those of this process and of the allocator setting."""
 
     def __init__(self, name, argv, images_per_step, allocator=False, num_ranks=1, environment=None):
         self.name, self.images_per_step = name, images_per_step

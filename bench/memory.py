@@ -2,8 +2,8 @@
 """Compares the memory that `trainer validate` estimates with the peak of short trainings of the shipped experiments, on 1 and 2 ranks.
 
 usage: bench/memory.py [--bin FOLDER] [--ranks 1,2] [--steps 2] [CONFIG ...]
-Data sets that the repository lacks are replaced by files of the same formats with random pixels: CIFAR and MNIST with their numbers of
-training images, the others with 600 or 800, each with 64 validation images. Prints a row of a Markdown table for each training: the largest
+Data sets that the repository lacks are replaced by files of the same formats with random pixels: CIFAR and MNIST with the real number of
+training images, the others with 600 or 800; all with 64 validation images. Prints a row of a Markdown table for each training: the largest
 peak of the resident sets of its processes, the estimate for rank 0, and their ratio.
 """
 

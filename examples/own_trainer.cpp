@@ -29,7 +29,7 @@ class Stripes : public data::Dataset {
   explicit Stripes(int64_t size) : size_(size) {}
   const data::DatasetInfo& info() const override { return info_; }
   int64_t size() const override { return size_; }
-  // Loader threads call this at the same time, each with a scratch of its own.
+  // Loader threads call this at the same time, each with its own scratch.
   data::Sample read(int64_t index, data::Scratch& scratch) const override {
     const int64_t label = index % kClasses;
     scratch.bytes.clear();

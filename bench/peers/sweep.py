@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Finds the fastest settings of the Python peers on this machine and writes them to bench/results/, where bench.py reads them: threads,
 channels_last, bfloat16, the optimizer's implementation and the allocator setting for the training step, and the formulation of the
-batched augmentation for each dtype and layout. Each setting is a separate process; those of a stage take turns."""
+batched augmentation for each dtype and layout. Each setting runs in its own process; the processes of a stage take turns."""
 
 import argparse
 import itertools

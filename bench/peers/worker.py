@@ -1,6 +1,6 @@
-"""The protocol of the processes that bench.py and gpu.py measure, except from process start to first step, including the C++ programs:
-print a line "ready" with a JSON object of the settings, then answer each line "go N" on stdin with the JSON object {"seconds": s}, the time
-of N steps, which may have further keys. Exit at the end of the input."""
+"""The protocol of the processes, C++ programs included, that bench.py and gpu.py measure, except for the time to the first step. A process
+prints a line "ready" with a JSON object of its settings, then answers each line "go N" on stdin with a JSON object that contains the
+seconds of N steps: {"seconds": s}. It exits at the end of the input."""
 
 import json
 import sys

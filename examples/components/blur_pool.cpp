@@ -1,5 +1,5 @@
 // A layer for `model: {name: layers}`: averages neighbouring pixels and then halves height and width (Zhang 2019), so that a shift of the
-// image changes the result less than with a pooling or a stride.
+// image changes the result less than with pooling or a stride.
 
 #include <torch/torch.h>
 #include <trainer/registry.h>

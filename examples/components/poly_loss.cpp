@@ -1,4 +1,4 @@
-// The Poly-1 loss of Leng et al., "PolyLoss", 2022: cross entropy plus a term that is linear in the probability of the class.
+// The Poly-1 loss of Leng et al., "PolyLoss", 2022: cross entropy plus a term linear in the probability of the right class.
 
 #include <torch/torch.h>
 #include <trainer/registry.h>
@@ -9,7 +9,7 @@ struct PolyOptions {
   double epsilon = 1;
 
   void describe(trainer::KeyTable& keys) {
-    keys.add("epsilon", epsilon, {.min = -1, .doc = "Factor of 1 - p, where p is the probability of the class; 0: cross entropy."});
+    keys.add("epsilon", epsilon, {.min = -1, .doc = "Factor of 1 - p, where p is the probability of the right class; 0: cross entropy."});
   }
 };
 
@@ -31,6 +31,6 @@ class PolyLoss : public trainer::nn::Loss {
 }  // namespace
 
 void add_poly_loss() {
-  trainer::register_loss<PolyOptions>("poly", "Cross entropy plus a multiple of 1 - p, with the probability p of the class.",
+  trainer::register_loss<PolyOptions>("poly", "Cross entropy plus a multiple of 1 - p, where p is the probability of the right class.",
                                       [](const PolyOptions& options) { return std::make_unique<PolyLoss>(options.epsilon); });
 }

@@ -17,7 +17,7 @@ struct MobileNetV2Options : trainer::models::ClassifierOptions {
   void describe(trainer::KeyTable& keys) {
     describe_num_classes(keys);
     describe_in_channels(keys);
-    keys.add("width", width, {.min = 0.1, .max = 4, .doc = "What the channels of each layer are multiplied by."});
+    keys.add("width", width, {.min = 0.1, .max = 4, .doc = "Factor for the number of channels of each layer."});
     keys.add("dropout", dropout, {.min = 0, .max = 1, .max_excluded = true, .doc = "Share of the features that are dropped in training."});
   }
   std::vector<int64_t> input_shape() const override { return {num_channels(), -1, -1}; }
@@ -28,7 +28,7 @@ nn::Conv2d convolution(int64_t in, int64_t out, int64_t kernel, int64_t stride =
   return nn::Conv2d(nn::Conv2dOptions(in, out, kernel).stride(stride).padding(kernel / 2).groups(groups).bias(false));
 }
 
-// Expands the channels, convolves each by itself, and projects to `out` channels; adds its input where the shapes are equal.
+// Expands the channels, convolves each separately, and projects to `out` channels; adds its input where the shapes are equal.
 class InvertedResidualImpl : public nn::Module {
  public:
   InvertedResidualImpl(int64_t in, int64_t out, int64_t stride, int64_t expansion) : adds_input_(stride == 1 && in == out) {
@@ -93,6 +93,6 @@ class MobileNetV2 : public trainer::models::Model {
 }  // namespace
 
 TRAINER_PLUGIN() {
-  trainer::register_model<MobileNetV2Options>("mobilenet_v2_small", "MobileNetV2 of LibTorch's layers, for images from 32 x 32 pixels on.",
+  trainer::register_model<MobileNetV2Options>("mobilenet_v2_small", "MobileNetV2 of LibTorch's layers, for images from 32 x 32 pixels up.",
                                               [](const auto& options, const auto&) { return std::make_shared<MobileNetV2>(options); });
 }

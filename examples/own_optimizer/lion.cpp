@@ -17,7 +17,7 @@ struct LionOptions {
 
   void describe(trainer::KeyTable& keys) {
     keys.add("lr", lr, {.min = 0, .doc = "Learning rate, which the schedule scales."});
-    keys.add("betas", betas, {.min = 0, .max = 1, .max_excluded = true, .doc = "Fractions of the mean kept in direction and new mean."});
+    keys.add("betas", betas, {.min = 0, .max = 1, .max_excluded = true, .doc = "Fractions of the old mean in the step and the new mean."});
     keys.refuse("betas", [this] { return betas.size() == 2 ? "" : "expected two numbers"; });
     keys.add("weight_decay", weight_decay, {.min = 0, .doc = "Fraction of the parameter, times lr, that each step subtracts."});
   }

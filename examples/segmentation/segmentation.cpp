@@ -135,8 +135,8 @@ class UNet : public trainer::models::Model {
   nn::Conv2d outputs_{nullptr};
 };
 
-// Returns the mean over the pixels with a class, for each image. Callers combine these means of images, so that ranks with unequal numbers
-// of such pixels give the mean that one rank would give.
+// Returns the mean over the pixels with a class, for each image. Callers average over images, not over pixels, so that the result does not
+// depend on how the images are divided among ranks.
 torch::Tensor mean_over_pixels(const torch::Tensor& of_pixels, const torch::Tensor& targets) {
   const auto num_pixels = targets.ne(data::kNoClass).sum({1, 2}).clamp_min(1);
   return of_pixels.sum({1, 2}) / num_pixels;
@@ -191,7 +191,7 @@ class PixelMeter : public task::ValidationMeter {
 
  private:
   int64_t num_classes_;
-  torch::Tensor counts_;  // int64: the pixels of each actual and predicted class, and those without a class
+  torch::Tensor counts_;  // int64: the number of pixels of each actual and predicted class, then of those without a class
 };
 
 class Segmentation : public task::Task {
@@ -214,9 +214,9 @@ class Segmentation : public task::Task {
 
   std::vector<Mismatch> mismatches(const Setup& setup) const override {
     if (!setup.has_masks) {
-      return {{"dataset.name", setup.dataset + " gives no mask of each image, which segmentation needs; use masked_folder"}};
+      return {{"dataset.name", setup.dataset + " has no masks, which segmentation needs; use masked_folder"}};
     }
-    if (setup.loss != "pixel_cross_entropy") return {{"loss.name", setup.loss + " is no loss of pixels; use pixel_cross_entropy"}};
+    if (setup.loss != "pixel_cross_entropy") return {{"loss.name", setup.loss + " is not a loss for pixels; use pixel_cross_entropy"}};
     return {};
   }
 };

@@ -1,5 +1,5 @@
 #pragma once
-// Writes checkpoint files for PyTorch, and reads those of PyTorch. Never executes code from a file.
+// Writes checkpoint files that PyTorch can load, and reads PyTorch's files. Never executes code from a file.
 
 #include <cstdint>
 #include <filesystem>
@@ -13,9 +13,9 @@ namespace trainer::checkpoint {
 // collective: to be called on one rank.
 uint64_t save(const std::filesystem::path& path, const state::Tree& tree);
 
-// Reads a file in PyTorch's format (also that before 1.6) or in the safetensors format; for safetensors, the result is a dictionary of the
-// file's tensors. The tensors are on the CPU and own their memory. Throws CheckpointError with the file if it is missing, damaged or of
-// another format. Not collective.
+// Reads a file in PyTorch's format (also the one before PyTorch 1.6) or in the safetensors format; for safetensors, the result is a
+// dictionary of the file's tensors. The tensors are on the CPU and own their memory. Throws CheckpointError with the file if it is missing,
+// damaged or of another format. Not collective.
 state::Tree load(const std::filesystem::path& path);
 
 }  // namespace trainer::checkpoint

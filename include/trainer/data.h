@@ -12,7 +12,7 @@
 
 namespace trainer::data {
 
-// Each rank takes every world_size-th sample of an order that all ranks share. With `shuffle` the order is a permutation by seed + epoch,
+// Each rank takes every world_size-th sample of an order that all ranks share; with `shuffle`, a permutation with the seed `seed` + epoch,
 // the same as in Python. torch::data::make_data_loader() copies the sampler, so for each epoch call set_epoch() and make a new loader. Not
 // thread-safe.
 class DistributedSampler : public torch::data::samplers::Sampler<> {

@@ -1,5 +1,5 @@
 #pragma once
-// Data sets: samples as plain memory, and the description of a set before it is opened. This header needs no LibTorch.
+// Data sets: samples as plain memory, and the description of a data set before it is opened. This header needs no LibTorch.
 
 #include <cstdint>
 #include <filesystem>
@@ -41,8 +41,8 @@ struct Box {
   int width = 0;
 };
 
-// A window into an image. The window may extend beyond the image's edges; `padding` defines the pixels there. With `mirrored` each row of
-// the window is read from right to left, with `flipped` the rows are read from bottom to top.
+// A window into an image. The window may extend beyond the image's edges; `padding` defines the pixels there. With `mirrored`, each row of
+// the window is read from right to left; with `flipped`, the rows are read from bottom to top.
 struct ImageView {
   const uint8_t* pixels = nullptr;
   int channels = 0;
@@ -58,7 +58,7 @@ struct ImageView {
   bool flipped = false;
   // Set instead of `pixels` for images of the modes kGrey16 and kRaw (ImageMode); interleaved.
   const float* values = nullptr;
-  float maximum = 0;  // 255 or 65535: the maximum of unsigned integer `values`, which transforms keep integers; 0: other `values`
+  float maximum = 0;  // 255 or 65535: `values` are integers from 0 to this, and a resize rounds its results; 0: other `values`
 
   static ImageView whole(const uint8_t* pixels, int channels, int height, int width, PixelOrder order = PixelOrder::kPlanar) {
     return {pixels, channels, height, width, 0, 0, height, width, false, Padding::kZero, order, false, nullptr, 0};
@@ -122,7 +122,7 @@ struct DatasetInfo {
 struct TargetSummary {
   int64_t num_samples = 0;
   std::vector<int64_t> class_counts = {};  // with classes: the number of samples of each class
-  // Without classes, for each number: its mean and its standard deviation; the deviation is 1 for a constant.
+  // Without classes: mean and standard deviation of each number of a target; the deviation of a constant is 1.
   std::vector<double> mean = {};
   std::vector<double> deviation = {};
 };
@@ -145,10 +145,10 @@ struct Sample {
   Target target = {};
 };
 
-// Decodes an image file with the same pixels as Pillow's Image.open(file).convert("RGB"), which applies the orientation only of TIFF files.
+// Decodes an image file to the same pixels as Pillow's Image.open(file).convert("RGB"), which applies the orientation of TIFF files only.
 // Formats: JPEG, PNG, WebP, BMP, TIFF, PBM, PGM and PPM. The view has three interleaved channels and is valid until `pixels` changes.
-// Throws std::runtime_error with only the reason, because the caller knows the file; also for 16 bits of grey, where Pillow would turn all
-// values above 255 white. Throws UsageError in a build without OpenCV. Thread-safe.
+// Throws std::runtime_error with only the reason, because the caller knows the file; also for 16-bit grey images, in which Pillow would
+// turn all values above 255 white. Throws UsageError in a build without OpenCV. Thread-safe.
 ImageView decode_image(std::span<const uint8_t> file, std::vector<uint8_t>& pixels);
 
 // Memory for decoded samples; one object for each loader thread.
@@ -180,7 +180,7 @@ class Dataset {
   // Checks the stored sample for damage that read() does not detect, because that would take too long in training. Thread-safe. Throws
   // std::runtime_error with only the reason.
   virtual void check(int64_t /*index*/) const {}
-  // The index of the sample in the data set as it was opened, if this data set is a part of it.
+  // If this data set is a part of an opened one: the index of the sample in the opened one.
   virtual int64_t index_in_files(int64_t index) const { return index; }
   // The name of the sample in messages, such as its file; empty: it has only its index.
   virtual std::string name(int64_t /*index*/) const { return ""; }
@@ -234,14 +234,14 @@ struct DatasetFactory {
   std::string missing = {};
   // The key of the data set that `missing` is about.
   std::string missing_key = "root";
-  // Returns the folder with all its files, which are downloaded if configured. Throws like open(). Empty: the data set has no folder.
+  // Returns the data set's folder, after downloading the files if configured. Throws like open(). Empty: the data set has no folder.
   std::function<std::filesystem::path(Logger& logger)> locate = {};
   // Only with locate(): returns the files that the data set uses, relative to the folder. Throws like open(). Empty: it uses all files.
   std::function<std::vector<std::filesystem::path>()> list_files = {};
   // Only with locate(): returns the same data set with the files in another folder.
   std::function<DatasetFactory(const std::filesystem::path& folder)> in_folder = {};
-  // The sizes, if they are known without files: for generated samples, and for published data sets whose files are missing. Not set: only
-  // open() determines the sizes, and it downloads nothing in this case.
+  // The sizes, if they are known without files: for generated samples, and for published data sets whose files are missing. Not set: the
+  // sizes are known only after open(), which must not download anything in this case.
   std::optional<SplitSizes> sizes = {};
   // Whether all samples stay in this process's memory, in mapped or loaded files: product(info.shape) bytes each.
   bool is_in_memory = false;

@@ -92,8 +92,8 @@ class ProcessGroup {
   std::string broadcast_bytes(const std::string& bytes, int source = 0) const;
   void barrier() const;
 
-  // Collective. If the ranks can share memory, which needs all of them on one host, sum_in_rank_order and all_gather from now on use it for
-  // CPU tensors of up to `num_bytes` in total per rank (each tensor rounded up to 64 bytes).
+  // Collective. From now on sum_in_rank_order and all_gather use shared memory for CPU tensors of up to `num_bytes` in total per rank (each
+  // tensor rounded up to 64 bytes). Has no effect if the ranks cannot share memory, for example because they are on several hosts.
   void share_memory(int64_t num_bytes);
   // Collective. The same for begin_sum and finish_sums, for tensors of up to `num_bytes` in total between two calls of finish_sums. Returns
   // whether the ranks share memory; if not, begin_sum and finish_sums must not be called.
@@ -127,7 +127,7 @@ class ProcessGroup {
 
 struct InitOptions {
   BackendChoice backend = BackendChoice::kAuto;  // auto: NCCL for tensors on a GPU, gloo for those on the CPU
-  // The device of this rank, which becomes the current one; not set: the only visible GPU or the one with the number of the local rank, or
+  // The device of this rank, which becomes the current one; not set: the only visible GPU, or the GPU with the number of the local rank;
   // the CPU if no GPU can be used.
   std::optional<torch::Device> device = {};
   // How long to wait for other ranks, at the start and in each collective.
@@ -188,8 +188,8 @@ class DistributedDataParallel {
   DistributedDataParallel(const DistributedDataParallel&) = delete;
   DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
 
-  // To be called before each forward pass. Collective before the first one of a step: broadcasts the buffers of rank 0 (Python's forward()
-  // does this).
+  // To be called before each forward pass. Before the first one of a step, if options.broadcast_buffers is set, it is collective: it
+  // broadcasts the buffers of rank 0 (Python's forward() does this).
   void before_forward();
   // Collective, instead of loss.backward(): adds the gradient to each .grad and averages the result over the ranks. `loss`: a scalar.
   // Throws Error with the names of parameters that the loss does not depend on, unless options.find_unused_parameters is set, and PeerError

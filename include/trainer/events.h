@@ -2,7 +2,7 @@
 // The events of a run and the sinks that receive them. Each sink writes the events in its own format. Every member has a default, so that
 // an event can be constructed from some of its members. This header needs no LibTorch.
 // In all events except Resume, `step` is the number of updates attempted since the beginning of the run, and `epoch`, from 0, is the epoch
-// of the latest one. Files contain these numbers; the console counts epochs from 1, as in "epoch 3/100".
+// of the latest update. Files contain these numbers; the console counts epochs from 1, as in "epoch 3/100".
 
 #include <algorithm>
 #include <cstdint>
@@ -23,7 +23,7 @@ struct MetricInfo {
   std::string name;  // such as "loss"
   bool higher_is_better = false;
   MetricFormat format = MetricFormat::kNumber;  // on the console; files hold the value itself
-  // A detail is written only to metrics.jsonl, metrics.csv and summary.json, and is not measured with the averaged parameters.
+  // A detail is not shown on the console or in TensorBoard, and not reported for the averaged parameters.
   bool is_detail = false;
 };
 
@@ -115,7 +115,7 @@ struct Histogram {
   double max = 0;
   double sum = 0;
   double sum_squares = 0;
-  // For each interval: its upper limit (inclusive), and the number of its elements.
+  // For each interval: its upper limit (inclusive), and the number of elements in it.
   std::vector<double> limits = {};
   std::vector<int64_t> counts = {};
 };
@@ -201,7 +201,7 @@ struct ValidationEvent {
   bool is_within_epoch = false;  // false: after the last step of an epoch, or at the end of the training
 };
 
-// Emitted once after each epoch and its validation, if there was one.
+// Emitted once after each epoch, or after the validation at its end.
 struct EpochEvent {
   int64_t epoch = 0;
   int64_t num_epochs = 0;

@@ -116,8 +116,8 @@ class KeyTable {
   void add_component(std::string name, ComponentConfig& component, const RegistryBase& registry, const std::string& default_name,
                      std::string doc);
 
-  // A list of components, each written `- name: {key: value}` or `- name`. If a component has such lists, the first one can be given
-  // directly, as in `- name: [a, b]`.
+  // A list of components, each written `- name: {key: value}` or `- name`. If keys of a component are lists of components themselves, the
+  // first of these keys need not be named: `- name: [a, b]`.
   void add_components(std::string name, std::vector<ComponentConfig>& components, const RegistryBase& registry, std::string doc);
   // A list that the program chooses if the file contains `auto`.
   void add_components(std::string name, Auto<std::vector<ComponentConfig>>& components, const RegistryBase& registry, std::string doc);
@@ -144,7 +144,7 @@ class KeyTable {
   std::vector<Check> checks_;
 };
 
-// A section that describes itself. A struct can also be described by a function of this name in its namespace.
+// For a section with a member function describe(). A struct can instead have a free function describe() in its namespace.
 template <class Section>
 requires requires(Section& section, KeyTable& keys) { section.describe(keys); }
 void describe(KeyTable& keys, Section& section) { section.describe(keys); }

@@ -42,7 +42,8 @@ struct ClassifierOptions : ModelOptions {
 
  protected:
   void describe_num_classes(KeyTable& keys) {
-    keys.add("num_classes", num_classes, {.min = 1, .doc = "Number of outputs; auto: one for each class or number of the data set."});
+    keys.add("num_classes", num_classes,
+             {.min = 1, .doc = "Number of outputs; auto: one for each class of the data set, or for each number to predict."});
   }
   // For networks that accept images with any number of channels.
   void describe_in_channels(KeyTable& keys) {
@@ -60,12 +61,13 @@ class Model : public torch::nn::Module {
  public:
   explicit Model(const ModelOptions& options) : input_shape_(options.input_shape()), num_outputs_(options.num_outputs()) {}
 
-  // The forward pass of one batch with first dimension N; images are [N, C, H, W]. Returns [N, num_outputs].
+  // The forward pass of one batch with first dimension N; images are [N, C, H, W]. Returns [N, num_outputs], or for masks
+  // [N, num_outputs, H, W].
   virtual torch::Tensor forward(const torch::Tensor& x) = 0;
   // The values of the options.
   const std::vector<int64_t>& input_shape() const { return input_shape_; }
   int64_t num_outputs() const { return num_outputs_; }
-  // Whether the network is faster with NHWC memory order, which runtime.channels_last: auto then chooses.
+  // Whether the network is faster in NHWC memory order: the choice of `runtime.channels_last: auto`.
   virtual bool prefers_channels_last() const { return true; }
 
   // For a network whose initial values depend on data: the number of images that fit() needs; 0: none.
@@ -109,7 +111,7 @@ struct LayerOptions {
 
   void describe(KeyTable& keys) {
     keys.add("name", name,
-             {.doc = "Name of the layer for model.freeze, optimizer.groups and weights, of letters, digits and _; empty: its number in the "
+             {.doc = "Name of the layer in model.freeze, optimizer.groups and weights: letters, digits and _; empty: its number in the "
                      "list, from 0."});
   }
 };

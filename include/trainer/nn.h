@@ -84,7 +84,7 @@ class BatchNorm2d : public torch::nn::Module {
   // The weight of the next batch in the running statistics.
   double next_batch_weight() const;
   void count_batch();
-  // The running mean and variance that a training batch updates: copies if it must not change those of the layer.
+  // The running mean and variance that a training batch updates: copies if the batch must not change the layer's own.
   std::pair<torch::Tensor, torch::Tensor> statistics_to_update() const;
   // The ranks whose batches are normalised together in training; null: only this rank.
   virtual std::shared_ptr<const distributed::ProcessGroup> joined_group() const { return nullptr; }
@@ -130,7 +130,7 @@ class Conv2d : public torch::nn::Module {
   Conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel_size, Conv2dOptions options = {});
   torch::Tensor forward(const torch::Tensor& input);  // [N, C, H, W]
   // From now on uses this program's own kernels if they are faster: Winograd's algorithm (convolution::fastest_tile) with tiles of at most
-  // `largest_tile`, and the gradient of the weights of a strided 3×3 convolution. Empty `largest_tile`: only LibTorch's kernels.
+  // `largest_tile`, and a kernel for the weights' gradient in strided 3×3 convolutions. Empty `largest_tile`: only LibTorch's kernels.
   void use_winograd(std::optional<convolution::Tile> largest_tile) { largest_tile_ = largest_tile; }
 
   // The tile of Winograd's algorithm for this input, which under autocast must already have autocast's type; empty: LibTorch's convolution

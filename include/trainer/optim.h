@@ -33,7 +33,7 @@ class Optimizer {
   virtual ~Optimizer() = default;
   // One update from each parameter's .grad with this learning rate times each group's factor; parameters without a gradient do not change.
   // If `found_inf` (amp::GradScaler's: a float32 scalar on the parameters' device) is 1, neither parameters nor state change. Only kernels
-  // read `found_inf`, so the host does not wait for the device; the exception is SGD with dampening.
+  // read `found_inf`, so the host does not wait for the device, except in the first update of SGD with dampening.
   void step(double lr, const std::optional<torch::Tensor>& found_inf = {});
   // The configured learning rate, which the schedule scales.
   virtual double base_lr() const = 0;
@@ -62,10 +62,10 @@ class Optimizer {
   // device. To be called only if needs_second_pass().
   virtual void perturb_parameters();
 
-  // The same as torch.optim's state_dict(), so that each can load the other's: "state" by the number of the parameter, counted over the
+  // In the format of torch.optim's state_dict(), so that Python can load it: "state" by the number of the parameter, counted over the
   // groups, without parameters that had no update yet, and "param_groups". `lr`: the learning rate of the next step, which torch's
   // schedulers store in the groups; `scheduler_options`: other learning rates that they store in each group (LrSchedule::group_factors).
-  // All are multiplied by the group's factor. Shares the state's memory.
+  // Each of these rates is multiplied by the group's factor. Shares the state's memory.
   state::Tree state(double lr, const state::Dict& scheduler_options) const;
   // Restores the state bit for bit, in the parameters' memory layout. Options come from the configuration, so only the groups' lists of
   // parameters are checked. Throws CheckpointError if one of these lists, a shape or a dtype differs; some state may have been loaded by
@@ -79,8 +79,8 @@ class Optimizer {
   struct Gradients {
     std::vector<size_t> indices;  // in the group
     std::vector<torch::Tensor> params;
-    // In the parameters' memory layout, copied if necessary, because the fused kernels access both as flat memory: the CPU kernels ignore
-    // strides, the CUDA kernels reject lists with different strides.
+    // In the parameters' memory layout, copied if necessary, because the fused kernels access parameters and gradients as flat memory: the
+    // CPU kernels ignore strides, and the CUDA kernels reject lists with different strides.
     std::vector<torch::Tensor> grads;
 
     void add(size_t index, torch::Tensor param, torch::Tensor grad) {

@@ -10,7 +10,7 @@
 
 namespace trainer::amp {
 
-// Options of GradScaler, those of torch.amp.GradScaler.
+// Options of GradScaler, as in torch.amp.GradScaler.
 struct GradScalerOptions {
   double init_scale = 65536;       // the initial scale of the loss
   double growth_factor = 2;        // > 1
@@ -26,7 +26,7 @@ namespace trainer::distributed {
 enum class BackendChoice { kAuto, kGloo, kNccl };
 enum class GradientCompression { kNone, kFloat16, kBfloat16 };
 
-// Options of DistributedDataParallel, those of torch.nn.parallel.DistributedDataParallel with its defaults.
+// Options of DistributedDataParallel, with the names and defaults of torch.nn.parallel.DistributedDataParallel.
 struct DataParallelOptions {
   double bucket_cap_mb = 25;
   bool broadcast_buffers = true;
@@ -41,11 +41,11 @@ struct DataParallelOptions {
 
 namespace trainer::data {
 
-// How a training set is divided among ranks if its size is not a multiple of their number: repeat some samples or skip some, as PyTorch's
-// DistributedSampler with drop_last false and true, or use each sample exactly once.
+// How a training set is divided among ranks if its size is not a multiple of their number. kPad repeats some samples and kDrop skips some,
+// like PyTorch's DistributedSampler with drop_last false and true; kExact uses each sample once.
 enum class Shards { kPad, kDrop, kExact };
 
-// Options of DistributedSampler, those of torch.utils.data.distributed.DistributedSampler; its drop_last is `shards` here.
+// Options of DistributedSampler, as in torch.utils.data.distributed.DistributedSampler; `shards` replaces drop_last.
 struct DistributedSamplerOptions {
   bool shuffle = true;
   uint64_t seed = 0;
@@ -132,8 +132,8 @@ namespace trainer::engine {
 
 // How samples are divided into batches and steps.
 struct PlanOptions {
-  // `batch_size`: samples of a rank in a micro-step; `global_batch_size`: samples of all ranks together in a step. If neither is set, 128
-  // samples of a rank in a micro-step.
+  // `batch_size`: samples of a rank in a micro-step; `global_batch_size`: samples of all ranks together in a step. If neither is set,
+  // `batch_size` is 128.
   std::optional<int64_t> batch_size = {};
   std::optional<int64_t> global_batch_size = {};
   int64_t accumulation_steps = 1;
@@ -145,7 +145,7 @@ struct PlanOptions {
 };
 
 // Which ranks read the samples. kLocal: each rank reads its own. kScatter: the first rank of each group (dataset.distribution_group_size)
-// reads, and sends each other rank of the group its part of a batch. kBroadcast: the same, but every rank of the group receives all parts.
+// reads, and sends the other ranks of the group their parts of a batch. kBroadcast: the same, but every rank of the group gets all parts.
 enum class Distribution { kLocal, kScatter, kBroadcast };
 
 struct ValidationOptions {
@@ -170,7 +170,7 @@ struct EarlyStoppingOptions {
   double min_delta = 0;   // minimum improvement, in the metric's own unit
 };
 
-// What to do after a step whose loss or gradients are not finite: end the run, or continue, up to ten times in a row.
+// What to do after a step whose loss or gradients are not finite: end the run, or continue unless it is the tenth in a row.
 enum class OnNonFinite { kStop, kSkip };
 
 // Options of the training loop.

@@ -64,8 +64,8 @@ void register_model(std::string name, std::string doc,
   models::model_registry().add<Options>(std::move(name), std::move(doc), std::move(make));
 }
 
-// A layer for `model: {name: layers}`. When the network is complete, its nn::Conv2d and nn::Linear get initial values; `make` must
-// initialise other parameters.
+// A layer for `model: {name: layers}`. When the network is complete, its trainer::nn::Conv2d and trainer::nn::Linear get initial values;
+// `make` must initialise other parameters.
 template <class Options>
 requires std::derived_from<Options, models::LayerOptions>
 void register_layer(std::string name, std::string doc, std::function<models::Layer(const Options&, const models::LayerContext&)> make) {

@@ -88,7 +88,7 @@ Tree to_cpu(const Tree& tree);
 Tree with_tensors(const Tree& tree, const std::vector<torch::Tensor>& tensors);
 
 // A position in a tree from an external source, such as a file; the tree must outlive the View. Anything unexpected throws a
-// CheckpointError with what and where.
+// CheckpointError that says what is wrong and where.
 class View {
  public:
   // `source`: the origin of the tree for messages, such as "runs/a/checkpoints/step_00000100.pt".

@@ -1,7 +1,7 @@
 #pragma once
 // Tasks: what a network is trained to do. A task interprets the targets of the samples, runs the forward pass with the loss, and measures
-// metrics. Metrics are sums on the network's device, so that only read() and state() wait for it; they are added over the ranks, and means
-// are computed from the totals.
+// metrics. Metrics are kept as sums on the network's device, so that only read() and state() wait for the device; read() adds the sums of
+// all ranks and computes the means.
 
 #include <functional>
 #include <memory>
@@ -177,7 +177,7 @@ class Task {
   reporting::MetricColumns metrics() const;
 
  protected:
-  // Adds the loss of the experiment, which is 0 for an empty batch.
+  // Returns `outputs` with the experiment's loss, which is 0 for an empty batch.
   Pass with_loss(torch::Tensor outputs, const torch::Tensor& targets) const;
 
  private:

@@ -65,7 +65,7 @@ struct TrainerParts {
   std::vector<std::unique_ptr<reporting::Sink>> sinks = {};
 };
 
-// The defaults are those of an experiment file.
+// The defaults are those of an experiment file, except that one thread loads the data on a GPU too.
 struct TrainerOptions {
   engine::PlanOptions plan = {};
   engine::LoopOptions loop = {};

@@ -31,7 +31,7 @@ struct PixelArray {
 };
 
 // An image to which transforms are applied. Crops and mirroring only move a window. Decoding and resizing are delayed until the pixels are
-// needed, to compute only the pixels that later crops keep. Operations that change pixel values work on a shared copy.
+// needed, to compute only the pixels that later crops keep. Operations that change pixel values share one copy of the image.
 class Picture {
  public:
   // Both arguments must outlive this object. Its views are valid until the memory is used for another image.
@@ -159,9 +159,9 @@ class SampleRandom : public CounterRandom {
 // The keys of a transform, and the transform itself. apply() must be thread-safe.
 class ImageTransform {
  public:
-  // The frame after this transform. Throws UsageError if it cannot be applied to `frame`.
+  // The frame after this transform. Throws UsageError if the transform cannot be applied to `frame`.
   virtual Frame plan(Frame frame) const = 0;
-  // A warning if it can be applied to `frame` but is probably unintended; empty: none.
+  // A warning if the transform can be applied to `frame` but is probably unintended; empty: none.
   virtual std::string warning(const Frame& /*frame*/) const { return ""; }
   // Whether it needs grey or RGB images, with 1 or 3 channels.
   virtual bool uses_color() const { return false; }

@@ -136,8 +136,8 @@ class MappedFile {
   size_t size_ = 0;
 };
 
-// Records which file the main thread is using. A file system that does not respond, such as a lost NFS server, blocks the calling thread
-// inside the kernel; other threads can then report the file.
+// The file that the main thread is using. A file system that does not respond, such as a lost NFS server, blocks the main thread inside the
+// kernel; other threads can then report the file.
 
 // Records that the main thread uses a file or folder during the lifetime of this object; a nested object replaces the outer one while it
 // exists. Does nothing on other threads.
@@ -161,10 +161,8 @@ struct CurrentFileAccess {
 };
 CurrentFileAccess current_file_access();
 
-// Explains why a file or folder cannot be written, and what to do about it.
-
 // Describes `error`, the reason why `path` (a file or a folder) could not be created or written. For a read-only file system or a
-// permission error, the text names the file or folder that refused access and remedies, and for a permission error also the owner. Any
+// permission error, the text names remedies and the file or folder that refused access, and for a permission error also its owner. Any
 // other error is described by the system's message. `remedy` is the first of the remedies; it may be empty.
 std::string explain_refusal(const std::filesystem::path& path, const std::error_code& error, const std::string& remedy = "");
 
@@ -174,7 +172,8 @@ std::string explain_refusal(const std::filesystem::path& path, const std::error_
 // - A new or a regular file is written atomically (AtomicFile); a link to a regular file stays a link.
 // - A pipe (once a program has opened it for reading), a terminal, /dev/null and other character devices are written directly.
 // - /dev/stdout, /dev/stderr and any other path that names the standard output or standard error are written from their current position.
-// The constructor throws UsageError for anything else (a folder, a socket, a block device). Failures throw an Error that names `path`.
+// The constructor throws UsageError for anything else (a folder, a socket, a block device). Failures throw an Error that names `path`, or
+// the file to which it links.
 class OutputFile final : public Output {
  public:
   explicit OutputFile(const std::filesystem::path& path);

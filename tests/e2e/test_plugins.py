@@ -89,7 +89,7 @@ class PluginsTest(unittest.TestCase):
         self.refused("command line: model.width: expected a number from 0.1 to 4, got 9", "validate", *MOBILENET, plugin, "model.width=9")
         self.refused('model.name: "mobilenet_v2_small" is not one of demo_linear', "validate", *MOBILENET)
         reference = self.done(TRAINER, "config", "reference", "model.mobilenet_v2_small", "--plugin", NETWORK)
-        self.assertIn("What the channels of each layer are multiplied by.", reference)
+        self.assertIn("Factor for the number of channels of each layer.", reference)
         for family, name in (("datasets", "stripes"), ("transforms", "random_shift"), ("losses", "poly"), ("sinks", "best_file"), ("layers", "blur_pool")):
             self.assertIn(name, self.done(TRAINER, "list", family, "--plugin", COMPONENTS))
         self.assertIn("lion", self.done(BUILD / "lion", "list", "optimizers"))

@@ -95,7 +95,7 @@ class SegmentationTest(unittest.TestCase):
             ("dataloader.sampler.name=class_balanced", "class_balanced needs one class per sample, but the targets of masked_folder are masks; choose another sampler"),
             ("validation.tta=flip", "flip needs images with one target each, but masked_folder has masks; set validation.tta: none"),
             ("task.name=regression", "regression needs a loss for numbers, such as mse; choose one, or remove the task section"),
-            ("loss={name: cross_entropy}", "loss.name: cross_entropy is no loss of pixels; use pixel_cross_entropy"),
+            ("loss={name: cross_entropy}", "loss.name: cross_entropy is not a loss for pixels; use pixel_cross_entropy"),
             ("task.name=classification", "classification needs one class label per image, but masked_folder has one per pixel"),
             ("checkpoint.monitor=validation/top1", "the task segmentation does not measure validation/top1; choose validation/mean_iou"),
         ):

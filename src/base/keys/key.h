@@ -72,7 +72,7 @@ struct Key {
   // while it is set.
   std::function<bool()> has_section;
   std::function<void(bool)> set_section;
-  // For a list of sections: their number, a function that sets it (new ones have their defaults), and the keys of each.
+  // For a list of sections: their number, a function that sets it (new sections have default values), and the keys of each.
   std::function<size_t()> num_sections;
   std::function<void(size_t)> resize_sections;
   std::function<void(size_t, KeyTable&)> section_at;
