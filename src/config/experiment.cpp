@@ -60,7 +60,7 @@ void Experiment::describe_plugins(KeyTable& keys) {
 
 void Experiment::describe(KeyTable& keys, const Registries& registries) {
   keys.add("experiment", experiment, {.doc = "Name of the run and of its folder.", .required = true});
-  keys.add("seed", seed, {.min = 0, .doc = "Seed of the random choices; dataset.split and synthetic have their own."});
+  keys.add("seed", seed, {.min = 0, .doc = "Seed of the random choices; dataset.split and the data set synthetic have their own seeds."});
   keys.add("output_dir", output_dir,
            {.doc = "The run directory is <output_dir>/<experiment>, unless --run-dir names another folder.",
             .is_path = true,

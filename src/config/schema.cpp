@@ -195,7 +195,7 @@ class SchemaWriter {
   std::string define_parts(const RegistryBase& registry) {
     auto name = registry.product();
     if (definitions_.contains(name)) return name;
-    definitions_[name] = {};  // its own items may refer to it
+    definitions_[name] = {};  // defined first, because its items may refer to it
     auto names = Json::array();
     std::vector<Json> alternatives;
     for (const auto& component : registry.components()) {

@@ -38,8 +38,8 @@ struct ModelSection {
               .is_path = true});
     keys.add("init_strict", init_strict,
              {.doc = "true: refuse a file in which an entry is missing, unexpected or of another shape; false: load the entries that fit, "
-                     "for example all except a last layer for other classes, match the rows of a checkpoint's last layer by the names of "
-                     "the classes, and log the skipped entries."});
+                     "for example all except the last layer if the classes differ, and log the skipped entries; from a checkpoint with "
+                     "class names, the last layer's rows are matched by these names."});
     keys.add("freeze", freeze,
              {.doc = "Layers and parameters that are not trained, given by their names or by the beginnings of names up to a dot, as in "
                      "[conv1, layer1]; [backbone] stands for all layers except the last. Batch normalisation in these layers uses its "
@@ -78,7 +78,7 @@ inline void describe(KeyTable& keys, config::SplitSection& section) {
   keys.add("group", section.group,
            {.doc = "A regular expression (ECMAScript) that is searched for in an image's path below the data set's folder, such as "
                    "\"^([^_]+)_\". Images with the same match are a group, which stays in one part; if the expression has "
-                   "groups in parentheses, only the text that the first of these matches is compared. Empty: the groups are those of "
+                   "capturing parentheses, only the text of the first pair is compared. Empty: the groups are those of "
                    "dataset.group_column of `csv`, or else "
                    "single images."});
   keys.add(
@@ -130,9 +130,9 @@ struct DatasetSection {
     using engine::Distribution;
     keys.add_component("name", component, registries.datasets, "", "The data set; `trainer list datasets` shows all.");
     keys.add_components("train_transforms", train_transforms, registries.transforms,
-                        "Applied to each training image, in this order. Without this key: those of the published weights "
-                        "(model.weights), else the defaults of the data set, if it has any; `trainer config show` prints them. With "
-                        "training.cache_features: dataset.validation_transforms.");
+                        "Applied to each training image, in this order. Without this key: dataset.validation_transforms with "
+                        "training.cache_features; otherwise those of the published weights (model.weights), else the defaults of the data "
+                        "set, if it has any; `trainer config show` prints them.");
     keys.add_components(
         "validation_transforms", validation_transforms, registries.transforms,
         "Applied to each validation image. Without this key: those of the published weights (model.weights), else the defaults of the "
@@ -154,8 +154,8 @@ struct DatasetSection {
                 "does; false: the images are drawn from all classes together, as in runs from before this key existed."});
     keys.add_section("split", split,
                      "Divides the training samples into parts for training, validation and test by the hash of their names, so that a "
-                     "sample stays in its part when others are added, and the samples of a group are in the same part; the run lists the "
-                     "parts in `split.csv`. {}: with the defaults of its keys; null: no such division.");
+                     "sample stays in its part when others are added (with stratify: false), and the samples of a group are in the same "
+                     "part; the run lists the parts in `split.csv`. {}: with the defaults of its keys; null: no such division.");
     keys.refuse("split", [this] {
       return split && validation_split.value.value_or(0) > 0 ? "given together with dataset.validation_split; keep one of them" : "";
     });
@@ -163,8 +163,8 @@ struct DatasetSection {
         "on_error", on_error, {{"fail", OnError::kFail}, {"skip", OnError::kSkip}},
         {.doc =
              "For a sample that cannot be read or decoded: fail ends the run; skip omits the sample and logs its name and the reason, but "
-             "ends the run if none of a batch of eight or more can be read. In the mean of a step over all ranks, a skipped sample counts "
-             "as one without a gradient."});
+             "ends the run if none of a batch of eight or more can be read. In the mean gradient of a step, a skipped sample counts as one "
+             "whose gradient is zero."});
     keys.add("stage_to", stage_to,
              {.doc = "A folder on a local disk of each host, such as ${TMPDIR}, to which the data set's folder is copied before training, "
                      "once for all processes of the host; the copy is verified, and removed when the run has finished, unless another run "
@@ -224,7 +224,7 @@ struct DataLoaderSection {
           section.add_component("name", sampler, samplers, "shuffled", "The sampler; `trainer list samplers` shows all.");
         },
         "Chooses the training samples of an epoch and their order, which is the same on all ranks.");
-    keys.add("drop_last", drop_last, {.doc = "Skip the last batch of a training epoch if it is not full on every rank."});
+    keys.add("drop_last", drop_last, {.doc = "Skip the last batch of a training epoch unless it is full on every rank."});
     keys.add_choice(
         "shards", shards, {{"pad", data::Shards::kPad}, {"drop", data::Shards::kDrop}, {"exact", data::Shards::kExact}},
         {.doc =
@@ -332,9 +332,9 @@ namespace trainer {
 // In the namespace of KeyTable, so that argument-dependent lookup finds this function.
 inline void describe(KeyTable& keys, optim::EmaOptions& options) {
   keys.add("decay", options.decay,
-           {.min = 0, .max = 1, .max_excluded = true, .doc = "Fraction of the average that each step but the first keeps."});
+           {.min = 0, .max = 1, .max_excluded = true, .doc = "Weight of the old average in each update except the first."});
   keys.add("warmup", options.warmup,
-           {.doc = "Keep less at first, at most n / (9 + n) after n steps, so that the initial values are soon forgotten."});
+           {.doc = "Limit the decay to n / (9 + n) after n updates, so that the average soon forgets the first values."});
 }
 
 inline void describe(KeyTable& keys, engine::EarlyStoppingOptions& options) {
@@ -580,8 +580,8 @@ struct DistributedSection {
              {.min = 0,
               .min_excluded = true,
               .unit = "MiB",
-              .doc = "Gradients are collected in buckets of up to this size, which are sent during backward, or on CPUs after it if all "
-                     "ranks' gradients are at most 4 MiB."});
+              .doc = "Gradients are collected in buckets of up to this size, which are sent during backward, or on CPUs after it if the "
+                     "gradients of all ranks together are at most 4 MiB."});
     keys.add("broadcast_buffers", data_parallel.broadcast_buffers,
              {.doc = "Copy the running statistics of rank 0 to all ranks before each step; no effect if "
                      "distributed.sync_batch_norm already keeps all of them equal."});

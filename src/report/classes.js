@@ -11,7 +11,7 @@ const EVALUATION_WORDS = {
 const className = (evaluation, index) => evaluation.classes[index]?.name ?? String(index);
 const panel = (title, ...children) => element("article", { class: "panel" }, element("header", {}, element("h3", {}, title)), ...children);
 
-// A table of a square matrix of counts. `wholeOf` returns the number of which the counts of a row are shares, `words` the tooltip of a cell.
+// A table of a square matrix of counts. `wholeOf` returns the total by which a row is divided, `words` the tooltip of a cell.
 function matrixTable(evaluation, matrix, caption, wholeOf, words) {
   const isDense = matrix.length > 15;
   const table = element("table", { class: `matrix ${isDense ? "dense" : ""}` }, element("caption", { class: "hidden-text" }, caption),
@@ -105,7 +105,7 @@ function classPanel(evaluation) {
     return box;
   };
   show();
-  const note = areIndependent ? element("p", { class: "muted small" }, "Recall, precision and F1 at the threshold of the probability with the best F1 on these images.") : null;
+  const note = areIndependent ? element("p", { class: "muted small" }, "Recall, precision and F1 of each class at the probability threshold with its best F1 on these images.") : null;
   return panel("Classes", note, box);
 }
 

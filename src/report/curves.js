@@ -10,7 +10,7 @@ const DIAGNOSTICS = new Set(["lr", "images_per_second", "data_wait", "queue_dept
 const SPIKE = 20;
 const POWERS_OF_TWO = Array.from({ length: 50 }, (_, exponent) => 2 ** exponent);
 
-// Like TensorBoard's smoothing: an exponential moving average, corrected for its start at 0.
+// Like TensorBoard's smoothing: an exponential moving average with bias correction.
 function smoothed(values, weight) {
   let average = 0, num = 0;
   return values.map((value) => {
@@ -182,7 +182,7 @@ class Chart {
     }, this.table(), this.plotBox);
   }
 
-  // Hides the legend's rows of the measured values; each other row stands for both columns of its curve, and is usable by keyboard.
+  // Hides the legend's rows of the measured values; the remaining row of each curve hides and shows both its columns, also by keyboard.
   arrangeLegend(plot) {
     plot.root.querySelectorAll(".u-series").forEach((row, column) => {
       if (column === 0) return;

@@ -24,7 +24,7 @@ constexpr const char* kAddress = "127.0.0.1";
 // Enough for several browsers, each of which uses up to six connections at once.
 constexpr size_t kMostConnections = 64;
 constexpr size_t kLongestRequest = 32 * 1024;
-// How long the request may take to be complete, the client to read each part of an answer, and the client to close the connection.
+// The time limits for the request to arrive, for the client to read each part of the answer, and for the client to close the connection.
 constexpr std::chrono::seconds kRequestLimit{5};
 constexpr std::chrono::seconds kAnswerLimit{10};
 constexpr std::chrono::seconds kCloseLimit{1};

@@ -16,9 +16,8 @@ struct LiveContent {
 };
 
 // Listens on 127.0.0.1 once constructed. Because all users of this computer can reach that address, it answers only requests for
-// the page (path()) and its data (path() + "data"), whose addresses begin with a random token, and only requests that name this computer as
-// their host: a page of another site whose name an attacker has pointed to 127.0.0.1 cannot read them. A client that is slow or sends
-// without end does not delay others and is disconnected.
+// the page (path()) and its data (path() + "data"), whose addresses begin with a random token. Against DNS rebinding, it answers only
+// requests whose header Host names this computer. A client that is slow or sends without end does not delay others and is disconnected.
 class LiveServer {
  public:
   // `port` 0: a free one. Throws UsageError if the port is taken or may not be used.

@@ -4,7 +4,7 @@
 const POLL_MILLISECONDS = 2000;
 // With more runs, the page shows the table of runs, but no card for each run.
 const MOST_CARDS = 4;
-// Keys that may differ between runs of the same experiment.
+// Keys that only name a run; differences in them are not shown in the table of runs.
 const NAMES_OF_RUNS = new Set(["experiment", "output_dir"]);
 const MOST_KEYS = 8;
 

@@ -258,7 +258,7 @@ Json metrics_of(const Json& object) {
   return metrics;
 }
 
-// The results of a regression: each of its numbers with the known pairs of target and prediction.
+// The results of a regression: for each predicted number, its errors and the stored pairs of target and prediction.
 Json numbers_of(const Json& source) {
   auto result = Json::array();
   const auto& given = member_of(source, "numbers");

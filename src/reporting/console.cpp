@@ -194,8 +194,8 @@ class Console : public Sink {
 
   void log(const Fields& fields) { log(fields, fields); }
 
-  // Files get the whole line, a terminal the fields that fit into its width. `shorter`: the fields to use if those of the highest
-  // importance do not fit.
+  // Files get the whole line, a terminal the fields that fit into its width. `shorter`: used instead if `fields` do not fit even without
+  // those that may be omitted.
   void log(const Fields& fields, const Fields& shorter) {
     log_to_files(fields);
     if (!terminal_ || options_.is_quiet) return;

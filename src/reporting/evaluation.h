@@ -35,8 +35,8 @@ std::string name_of_class(const std::vector<std::string>& class_names, int64_t l
 
 Json to_json(const std::vector<CalibrationBin>& bins);
 
-// The members for classes are omitted if there are no classes. `with_confusion`: whether to include the matrix of confusion or
-// co-occurrence.
+// Results of classes, labels or numbers are omitted if the evaluation has none. `with_confusion`: whether to include the matrix of
+// confusion or co-occurrence.
 Json to_json(const Evaluation& evaluation, bool with_confusion = true);
 // The same as one line.
 std::string to_json_text(const Evaluation& evaluation, bool with_confusion = true);

@@ -26,7 +26,7 @@ using namespace std::chrono_literals;
 
 // The interval between two checks of whether the program has ended, once this is expected.
 constexpr auto kCheckInterval = 50ms;
-// How long a program may take to end after it has stopped reading, so that the warning can give the reason, or after a signal.
+// How long a program may take to end after a signal, or after it has stopped reading (the warning about this then says how it ended).
 constexpr auto kTimeToEnd = 2s;
 // Longer lines of the program's output are logged in pieces.
 constexpr size_t kLongestLine = size_t{64} << 10;
@@ -193,7 +193,7 @@ void EventCommand::log_line(std::string_view line) {
   const auto now = Clock::now();
   credit_ = std::min(kBurst, credit_ + kEachSecond * std::chrono::duration<double>(now - std::exchange(credit_time_, now)).count());
   const auto size = std::max(line.size(), kShortLine);
-  // After lines were skipped, logging continues once there is credit for the lines of a second.
+  // After lines were skipped, logging continues when the credit has reached kEachSecond.
   if (credit_ < std::max(static_cast<double>(size), num_skipped_ > 0 ? kEachSecond : 0)) {
     ++num_skipped_;
     return;

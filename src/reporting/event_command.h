@@ -19,7 +19,7 @@
 namespace trainer::reporting {
 
 struct EventCommandOptions {
-  std::vector<std::string> command;                               // the program, which is found as by a shell, and its arguments; not empty
+  std::vector<std::string> command;                               // the program, looked up as by a shell, and its arguments; not empty
   std::string place;                                              // the beginning of messages: "x.yaml:3:14: logging.command"
   std::chrono::milliseconds patience = std::chrono::seconds(60);  // how long finish() waits for the program's end
   size_t most_bytes = size_t{16} << 20;                           // of lines that the program has not read yet
@@ -28,10 +28,10 @@ struct EventCommandOptions {
 // Throws UsageError, which begins with `place`, if the program cannot be found or executed. Returns its path.
 std::string find_event_command(const std::string& program, const std::string& place);
 
-// A program that ends or does not read neither stops nor slows the caller: a warning is logged once, and lines that cannot be sent are
-// dropped. The program's output is logged line by line: all of it at up to 32 KiB per second, only a part of it at a higher rate, and at
-// most 16 MiB in total. The program runs in its own process group, so that Ctrl-C in a terminal does not end it before it has received the
-// last events.
+// If the program ends or does not read, the caller is neither stopped nor slowed down: a warning is logged once, and lines that cannot be
+// sent are dropped. The program's output is logged line by line: all of it at up to 32 KiB per second, only a part of it at a higher rate,
+// and at most 16 MiB in total. The program runs in its own process group, so that Ctrl-C in a terminal does not end it before it has
+// received the last events.
 class EventCommand {
  public:
   // Starts the program; throws UsageError if that fails. A thread of this object uses `logger`, which must outlive it.
@@ -79,7 +79,7 @@ class EventCommand {
   // Used by the thread only.
   Descriptor input_;
   Descriptor output_;
-  std::string sending_;  // lines of which the part from sent_ on is not written yet
+  std::string sending_;  // lines being written to the program; the part from sent_ on is not written yet
   size_t sent_ = 0;
   bool has_more_output_ = false;  // there is more output than was read at once
   std::string rest_;              // the last, incomplete line of the output

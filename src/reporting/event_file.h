@@ -46,7 +46,7 @@ class EventValues {
 // CRC-32C (Castagnoli), RFC 3720.
 uint32_t crc32c(std::string_view bytes);
 
-// A TFRecord: the length of `data`, `data`, and the masked checksum of each after it, all little-endian.
+// A TFRecord: the length of `data` and its masked checksum, then `data` and its masked checksum; numbers are little-endian.
 std::string make_record(std::string_view data);
 
 class EventFile {

@@ -20,7 +20,7 @@ struct PlotOptions {
   size_t height = 10;            // lines of the curve itself; 2 or more
   bool unicode = true;           // draw with braille characters, which have eight dots each; otherwise with *
   bool log_x = false;            // the x axis is logarithmic; points with x <= 0 are skipped
-  std::optional<double> mark_x;  // marked with ^ on the axis, if it is in its range
+  std::optional<double> mark_x;  // marked with ^ on the x axis, if the axis includes it
 };
 
 // Joins the points, which must be in ascending order of x, by straight lines. Points that are not finite are skipped and interrupt the

@@ -15,8 +15,8 @@
 namespace trainer::reporting {
 
 // The percentage, a bar, and the fields, in at most `width` columns (4 or more). The least important fields are omitted until there is room
-// for a bar of ten cells. A line that is too short for that has a shorter bar or none, and is cut off. `fraction` is the completed part, 0
-// to 1.
+// for a bar of ten cells. If there is too little room even then, the bar is shorter or missing, and the line is cut off. `fraction` is the
+// completed part, 0 to 1.
 std::string format_bar(const Fields& fields, double fraction, size_t width, bool colour);
 
 // Every function is thread-safe.
@@ -49,8 +49,8 @@ class ProgressBar {
 // The table of the finished epochs on a terminal: a heading, and a row for each epoch.
 class EpochTable {
  public:
-  // `metrics`: those with is_detail have no column, and without validation metrics no epoch is the best. `with_ema`: whether there
-  // are columns for the averaged parameters. `colour`: whether the row of each best epoch so far is bold.
+  // `metrics`: those with is_detail have no column; without validation metrics, the heading has no legend for the mark of the best epoch.
+  // `with_ema`: whether there are columns for the averaged parameters. `colour`: whether the row of each best epoch so far is bold.
   EpochTable(MetricColumns metrics, bool with_ema, bool colour) : metrics_(std::move(metrics)), with_ema_(with_ema), colour_(colour) {}
 
   // The lines to print for this epoch, each with its line break: its row, preceded by the heading the first time. The least important

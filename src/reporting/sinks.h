@@ -1,5 +1,5 @@
 #pragma once
-// The sinks that write events. A sink that cannot write its file throws an Error that names the file, except that of make_evaluation().
+// The sinks that write events. A sink that cannot write its file throws an Error that names the file; that of make_evaluation() only warns.
 // Existing files are appended to; only summary.json, evaluation.json and best_evaluation.json are replaced.
 
 #include <filesystem>
@@ -62,7 +62,7 @@ std::unique_ptr<Sink> make_evaluation(const std::filesystem::path& file, Validat
 // What TensorBoard shows in addition to the events.
 struct TensorboardRun {
   std::string config_text = {};                       // the resolved configuration
-  std::vector<HParam> hparams = {};                   // the same, flat
+  std::vector<HParam> hparams = {};                   // the same as a flat list of keys and values
   bool has_new_config = true;                         // whether to write these two values even if the folder has files
   std::optional<drawing::RgbImage> first_batch = {};  // images of the first training batch
   std::vector<std::string> class_names = {};          // of each class; empty: the classes have no names

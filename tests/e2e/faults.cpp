@@ -92,7 +92,7 @@ at::Tensor at::_ops::cross_entropy_loss::call(const at::Tensor& self, const at::
   return loss;
 }
 
-// This operator copies a float64 tensor only when the sums of the meters are copied.
+// The program calls this operator with `copy` on a float64 tensor only to copy the sums of the meters.
 at::Tensor at::_ops::to_dtype_layout::call(const at::Tensor& self, ::std::optional<at::ScalarType> dtype,
                                            ::std::optional<at::Layout> layout, ::std::optional<at::Device> device,
                                            ::std::optional<bool> pin_memory, bool non_blocking, bool copy,
@@ -104,7 +104,7 @@ at::Tensor at::_ops::to_dtype_layout::call(const at::Tensor& self, ::std::option
   return real.call(self, dtype, layout, device, pin_memory, non_blocking, copy, memory_format);
 }
 
-// In a training, besides the main thread, only the loader's threads call notify_one from the program's code.
+// During training, besides the main thread, only the loader's threads call notify_one from the program's code.
 void std::condition_variable::notify_one() noexcept {
   static const auto real =
       reinterpret_cast<void (*)(std::condition_variable*)>(dlsym(RTLD_NEXT, "_ZNSt18condition_variable10notify_oneEv"));

@@ -1,5 +1,5 @@
 // Faults in system calls: a file that cannot be opened (action "unreadable"), lost mapped data, memory that runs out, and points of saving
-// a checkpoint. In the launcher, each child's number, in the order of their start, and exit code are appended to the file
+// a checkpoint. In the launcher, the number of each ended child (in the order of their start) and its exit code are appended to the file
 // TRAINER_TEST_EXITS.
 
 #include <dlfcn.h>
@@ -33,7 +33,7 @@ std::string path_of(int descriptor) {
   return std::filesystem::read_symlink("/proc/self/fd/" + std::to_string(descriptor), unknown).string();
 }
 
-// Called when a save reaches this point; returns true if the call has to fail there.
+// Called when a save reaches this point; returns true if the system call has to fail.
 bool reach(std::string_view point) {
   const Fault& fault = planted_fault();
   static int num_times = 0;

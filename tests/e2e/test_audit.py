@@ -28,7 +28,7 @@ training: {epochs: 1}
 
 
 def png(width, height, value_at, bits=8, channels=1):
-    """`channels`: 1, or 3 equal ones. `value_at` maps a position, from 0 to 1 in both directions, to a value."""
+    """`channels`: 1, or 3 equal ones. `value_at` maps a position, from 0 to 1 in both directions, to a pixel value."""
     def chunk(kind, content):
         return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
     row_of = struct.Struct(f">{width * channels}{'B' if bits == 8 else 'H'}")

@@ -15,7 +15,7 @@ from debian_roots import copy_root, needs_roots, run_checked, run_inside  # noqa
 from test_install import torch_folder  # noqa: E402
 
 BUILD = pathlib.Path(os.environ["TRAINER_BUILD_DIR"])
-# A file for each library that decodes images; OpenCV decodes PNG and WebP with two libraries.
+# A file for each library that decodes images: libjpeg, libpng and libwebp (both called by OpenCV), and libtiff.
 IMAGES = ("baseline_420.jpg", "mode_rgb.png", "lossy_rgb.webp", "adobe_deflate.tif")
 
 
@@ -88,7 +88,7 @@ class CpuTest(BundleCase):
         self.check_in("bookworm")
 
     def test_trixie(self):
-        # With Python, so that the root folder that test_gpu_kit.py makes is used here too.
+        # With Python, as in test_gpu_kit.py, so that both tests share one root folder.
         self.check_in("trixie", ("python3",))
 
 

@@ -37,7 +37,7 @@ def trainer(*args, text=None):
 
 
 def deviation(values, counts):
-    """Mean and deviation of pixels, as the file shows them."""
+    """Mean and deviation of pixels, as `trainer init` writes them."""
     total = sum(counts)
     mean = sum(value * count for value, count in zip(values, counts)) / total
     variance = sum(value * value * count for value, count in zip(values, counts)) / total - mean * mean
@@ -167,7 +167,7 @@ class ConfigTest(FolderCase):
         for name, count in (("cat", 480), ("dog", 40)):
             write_images(data, (name,), count)
         run = self.init("--data", data)
-        # One line, since this is no terminal.
+        # One line, because stderr is not a terminal.
         self.assertEqual([line for line in run.err.splitlines() if not line.startswith("warning: ")],
                          ["reading 520 training images to determine their sizes and the statistics of their pixels"])
         text = self.file.read_text()

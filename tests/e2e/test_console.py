@@ -25,9 +25,9 @@ optimizer: {name: sgd, lr: 0.01}
 training: {epochs: 4}
 validation: {every_epochs: 2}
 logging: {every_steps: 10}
-# Without a number of threads, a line names the tests that run beside this one.
+# Without a number of threads, the output has a line about the runs of other tests on this host.
 runtime: {threads: 1}
-# The line of the device, which is not fitted, is longer on a processor with bfloat16.
+# The line about the device is not fitted to the terminal, and is longer on a processor with bfloat16.
 amp: {enabled: false}
 """
 HEADING = re.compile(r"^\* best +.*-\n +epoch(?: +\S+)+$", re.MULTILINE)

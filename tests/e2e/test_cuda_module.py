@@ -25,7 +25,7 @@ class CudaModuleTest(unittest.TestCase):
         with tempfile.TemporaryDirectory(prefix="trainer-driver-") as folder:
             environment = {**os.environ, "LD_DEBUG": "files", "LD_DEBUG_OUTPUT": f"{folder}/loaded"}
             if broken_driver:
-                # A library of this name without the driver's functions.
+                # A libcuda.so.1 that lacks the driver's functions.
                 pathlib.Path(folder, "libcuda.so.1").symlink_to(MODULE)
                 environment["LD_LIBRARY_PATH"] = folder
             run = subprocess.run([os.environ["TRAINER_BINARY"], "--config", ROOT / "configs" / "demo_linear.yaml", "--run-dir", f"{folder}/run",

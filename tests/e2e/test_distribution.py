@@ -162,7 +162,7 @@ class DistributionTest(LaunchCase):
 
     def test_an_evaluation_of_other_data_is_refused(self):
         self.run_ranks("trained", [self.with_images] * 2)
-        # A folder with only the class dog gives it label 0, but it is label 1 of the network.
+        # In a folder with only the class dog, dog has label 0, but the network knows it as label 1.
         shutil.copytree(self.with_images / "images/dog", self.with_images / "dogs/dog")
         for data, change, text in (
                 ([], lambda other: os.truncate(other / "images/dog/11.ppm", 100),

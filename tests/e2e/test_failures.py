@@ -49,7 +49,7 @@ class FailuresTest(LaunchCase):
 
     @plants("A rank is stopped, or its host or network is lost")
     def test_stopped(self, row):
-        # Only one rank in each phase, because the others wait until hang_seconds each time; afterwards they act as when a rank is killed.
+        # Only one rank in each phase, because the others wait for hang_seconds each time; after that, they act as if a rank was killed.
         for rank, (phase, where) in zip((1, 2, 0, 0), ALL_PHASES, strict=True):
             with self.subTest(rank=rank, phase=phase):
                 self.check(row, *self.plant(rank, phase, "stop"), rank, where)

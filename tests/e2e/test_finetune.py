@@ -62,7 +62,7 @@ class FinetuneCase(FolderCase):
     def setUp(self):
         super().setUp()
         self.file = self.folder / "x.yaml"
-        # The data are a few images of each file.
+        # The data are the first 24 images of each file of the sample.
         self.data = self.folder / "data"
         for file in (ROOT / "datasets" / "cifar10_sample").rglob("*.bin"):
             copy = self.data / file.relative_to(ROOT / "datasets" / "cifar10_sample")

@@ -44,7 +44,7 @@ class GpuKitTest(unittest.TestCase):
             copy = shutil.copytree if (installed / name).is_dir() else shutil.copy
             copy(installed / name, packages / name)
         shutil.move(pathlib.Path(folder.name, "kit"), cls.root / "kit")
-        # The folder for the libraries, which are mounted there in the mount namespace of each command.
+        # The folder for NVIDIA's libraries, which are mounted there in the mount namespace of each command.
         (packages / "nvidia").mkdir()
         cls.nvidia = installed / "nvidia", packages / "nvidia"
 

@@ -29,8 +29,7 @@ ENDINGS = ".jpg .jpeg .png .ppm .bmp .pgm .tif .tiff .webp"
 
 def quickstart_on(folder):
     """Arguments for the experiment quickstart on a folder with images of 32 x 32 pixels."""
-    # The size of a file's image is not known in advance, so each list begins with a transform that makes it 32 x 32. It changes nothing
-    # here.
+    # Image files can have any size, so each list must begin with a transform that makes the image 32 x 32. It changes nothing here.
     normalize = "{normalize: {mean: [0.4914, 0.4822, 0.4465], std: [0.2470, 0.2435, 0.2616]}}"
     crop_and_flip = "{random_crop: {size: 32, padding: 4}}, {random_horizontal_flip: {p: 0.5}}"
     return ["--config", QUICKSTART, "dataset.name=image_folder", f"dataset.root={folder}",
@@ -253,7 +252,7 @@ class ImageFolderTest(unittest.TestCase):
 
     @contextlib.contextmanager
     def replaced(self, path, name, content):
-        """Puts a file in the place of another one, for a while."""
+        """Replaces the file `path` by a file `name` beside it while the context lasts."""
         kept, other = path.read_bytes(), path.with_name(name)
         path.unlink()
         other.write_bytes(content)
@@ -408,7 +407,7 @@ class ImageFolderTest(unittest.TestCase):
         self.assertEqual([sum(row) for row in json.loads((earlier / "evaluation.json").read_text())["confusion"]], counts)
 
     def replace(self, path, before, after):
-        """Replaces bytes in a file of text, or in the member of a checkpoint, a zip file without compression."""
+        """Replaces bytes in a text file, or in a member of a checkpoint, which is a zip file without compression."""
         content = path.read_bytes()
         if path.suffix == ".pt":
             with zipfile.ZipFile(path) as file:

@@ -1,5 +1,5 @@
-"""The .tar.gz of the build TRAINER_BUILD_DIR runs from any folder, with the LibTorch that it includes, and examples/ is built only against
-its library. Both stay in TRAINER_BUILD_DIR/installed, for tests of the examples."""
+"""The .tar.gz of the build TRAINER_BUILD_DIR runs from any folder, with the LibTorch that it includes, and examples/ needs only its library
+to build. The unpacked archive and the examples stay in TRAINER_BUILD_DIR/installed, for tests of the examples."""
 
 import os
 import pathlib

@@ -1,5 +1,5 @@
 """The symbols that libtrainer.so exports are the recorded ones, because programs that were built with the library need them. A change that
-removes or changes a symbol needs a new version (the second number of the project's). `test_library.py --write` records the symbols."""
+removes or changes a symbol needs a new minor version of the project. `test_library.py --write` records the symbols."""
 
 import os
 import pathlib

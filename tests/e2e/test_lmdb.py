@@ -114,7 +114,7 @@ class LmdbTest(unittest.TestCase):
         self.assertEqual(labels[::8], records[::RECORD])
 
     def read_as_documented(self):
-        """The variables of the example in docs/packed_data.md."""
+        """Runs the example of docs/packed_data.md; returns its variables."""
         text = (ROOT / "docs" / "packed_data.md").read_text()
         code = re.search(r"```python\n(.*?)```", text, re.DOTALL)[1].replace("DIR", str(self.packed))
 
@@ -161,8 +161,7 @@ class LmdbTest(unittest.TestCase):
         contents = [content for _, content in self.samples()]
         self.assertEqual(contents[0], small.read_bytes())
         self.assertEqual({content[:3] for content in contents[1:]}, {b"\xff\xd8\xff"})
-        # Packs the packed data set again, as pixels. The first pixels of the images, which have one colour each, are almost those of
-        # plain_png().
+        # Packs the packed data set again, as pixels. Each image has one colour, so its first pixel is almost the colour of plain_png().
         source = f"dataset={{name: lmdb, root: {self.packed}}}"
         self.packed = self.folder / "files_raw"
         self.pack(source, "--raw")
@@ -176,8 +175,8 @@ class LmdbTest(unittest.TestCase):
             (self.data / "cat" / f"{i:02}.png").write_bytes(png(LARGE, LARGE, bytes((i, 2 * i, 3 * i)) * LARGE**2))
 
     def start_blocked(self, lines, *args):
-        """Starts to pack, with a pipe for the log that has room for these lines. The process waits when it writes the next one, until the
-        pipe is read."""
+        """Starts packing with stderr in a pipe that has room only for these lines. The process blocks at the next line until the pipe is
+        read."""
         reader, writer = os.pipe()
         room = fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, PIPE_BYTES) - len(lines)
         os.write(writer, b"\n" * room)

@@ -13,9 +13,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
 from equal_runs import ENVIRONMENT, ROOT, SHORT_RUN, EqualRunsCase, needs, with_fault  # noqa: E402
 from ports import free_port  # noqa: E402
 
-# Debian's plain names belong to one of the two if both are installed, so these names are used.
+# If both are installed, Debian's plain names mpirun and mpiexec belong to one of them, so these names are used.
 PROGRAMS = {"mpirun": "mpirun.openmpi", "mpiexec.hydra": "mpiexec.hydra"}
-# The user in a container is root.
+# Open MPI refuses root, the user in a container, without these variables.
 OPEN_MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 

@@ -100,7 +100,7 @@ class PredictLibraryTest(ImageExperiment):
         return rows
 
     def pixels(self, number, order=RGB, gap=0):
-        """The pixels of the last file but `number`, in that order of channels."""
+        """The pixels of the file `number` places before the last one, in this order of channels."""
         header, content = self.files[-1 - number].read_bytes().split(b"\n", 1)
         width, height = map(int, header.split()[1:3])
         rows = []

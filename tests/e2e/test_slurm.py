@@ -95,7 +95,7 @@ class SlurmTest(EqualRunsCase):
                 self.assertRegex(self.output(), r"error: rank 3 \(process \d+ on \S+\) (failed|exited without reporting an error) in step 12; .*this rank exits")
 
     def test_a_missing_rank_ends_the_job(self):
-        """A rank fails before the ranks meet. If Slurm did not end the job, the other ranks would wait ten minutes for it."""
+        """A rank fails before the ranks meet. If Slurm did not end the job, the other ranks would wait ten minutes for that rank."""
         trainer = self.folder / "all_but_3"
         # Slurm ends the other ranks by a signal, which they catch only after they have started. The exit code of the job is the highest of
         # all tasks.

@@ -35,7 +35,7 @@ class StragglerTest(unittest.TestCase):
 
     def assert_named(self, fault, rank, cause, *settings):
         said = self.warnings(fault, *settings)
-        # In the last interval, a warning may be missing, because the loader has some of its batches ready before.
+        # In the last interval, a warning may be missing, because the loader may have prepared some of its batches earlier.
         self.assertGreaterEqual(len(said), 2, said)
         for line in said:
             self.assertRegex(line, rf"^rank {rank} \(process \d+ on \S+, cpu\) is slow: .*; the largest difference is in its {cause} time \(")

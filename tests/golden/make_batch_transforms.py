@@ -3,9 +3,9 @@
 batch_transforms.txt: results with fixed random numbers. Each line: the list in YAML, the dtype, the seed of PyTorch's CPU generator, and
 the FNV-1a (64 bits) of the bytes of the mixed images and of the probabilities of the classes. The images are contiguous, [5, 3, 7, 6].
 
-batch_distributions.txt: how often the random numbers give which results. Each line: the list in YAML, and results with their counts among
+batch_distributions.txt: how often each result of the random mixing occurs. Each line: the list in YAML, and results with their counts among
 2,000. The batch is two images of one channel and 5 x 6 pixels, the first all 0 and the second all 1. A result is the second image after
-mixing, with a digit for each pixel, the first one after the point. Results that occur fewer than 10 times are omitted.
+mixing, with one digit for each pixel, its first decimal. Results that occur fewer than 10 times are omitted.
 """
 
 import collections

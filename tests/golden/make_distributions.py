@@ -1,4 +1,4 @@
-"""Writes distributions.txt: how often torchvision's random transforms give which results, for tests/unit/data/distributions_test.cpp.
+"""Writes distributions.txt: how often each result of torchvision's random transforms occurs, for tests/unit/data/distributions_test.cpp.
 
 Each line: the transform in YAML, the image's height, width and channels, and results with their counts among 20,000. A result is the first
 8 hexadecimal digits of the FNV-1a (64 bits) of its pixels. Results that occur fewer than 10 times are omitted. The image is that of
@@ -34,7 +34,7 @@ def image(height, width, channels):
 
 
 def erasing(transform):
-    """The transform of a tensor as one of a PIL image."""
+    """A transform of PIL images that applies this transform of tensors."""
     def apply(image):
         tensor = transform(T.functional.to_tensor(image))
         return Image.fromarray((tensor * 255).round().to(torch.uint8).movedim(0, -1).numpy())

@@ -177,7 +177,7 @@ def make_bmps():
     save_bmp("palette_4_bits.bmp", 4, 0, padded(numpy.packbits(row).tobytes() for row in nibbles), colours)
     runs = b"".join(b"".join(bytes([1, index]) for index in row) + b"\0\0" for row in indices) + b"\0\1"
     save_bmp("run_lengths.bmp", 8, 1, runs, colours + b"\0" * (1024 - len(colours)))
-    # The offset points to the palette, as some programs write it.
+    # The offset of the pixels points to the palette, as in files of some programs.
     save_bmp("offset_of_palette.bmp", 8, 0, padded(row.tobytes() for row in indices), colours + b"\0" * (1024 - len(colours)), offset=54)
     runs = b"".join(b"".join(bytes([1, index << 4]) for index in row[:5]) + bytes([0, WIDTH - 5]) +
                     numpy.packbits(numpy.unpackbits(row[5:].reshape(-1, 1), axis=1)[:, 4:].reshape(-1)).tobytes() + b"\0\0" for row in indices[:-1])

@@ -79,8 +79,9 @@ def mix(case, step, rank, images, labels):
 
 
 def train(case, threads=1, memory_format=torch.contiguous_format, nudge=None):
-    """The case with its results: losses, sum, sum_of_squares. `memory_format`: not for several ranks. `nudge`: a seed; also not for several
-    ranks. The values of the images are changed at random by at most their rounding in float32, which shows what rounding does to the losses."""
+    """The case with its results: losses, sum, sum_of_squares. `nudge`: a seed with which each value of the images is changed at random by
+    at most its rounding in float32, to show the effect of rounding on the losses. `memory_format` and `nudge` are ignored if several
+    processes train."""
     torch.set_num_threads(threads)
     if "ranks" not in case or case["sync_batch_norm"]:
         return {**case, **train_part(case, memory_format=memory_format, nudge=nudge)}

@@ -1,5 +1,5 @@
 """Writes lr_range_test.json into its own folder: losses of learning-rate range tests, and how Lightning's and fastai's lr_find smooth them
-(0.98 with bias correction) and end (at four times the least smoothed loss).
+(0.98 with bias correction) and stop (at four times the least smoothed loss).
 """
 import json
 import pathlib

@@ -59,7 +59,7 @@ def values(make_schedule, count):
     return result
 
 
-# The observed values; the test in C++ has the same ones. Each line has the learning rate after each of them.
+# The observed values, which the test in C++ repeats. Each line of the file has the learning rate after each value.
 # name -> (the mode, the scheduler's arguments)
 VALUES = [2.0, 1.5, 1.5, 1.499, 1.6, 1.4, float("nan"), 1.41, 1.395, 1.39, 1.5, 1.6, 1.2, 1.3, 1.3, 1.3, 1.3, 1.3, 1.3, 1.3]
 PLATEAUS = {

@@ -2,10 +2,10 @@
 images, and its magnitudes of augmentations.
 
 Each line of operations.txt: the image's height, width and channels, the operation with its argument or a list of transforms in YAML, and
-the FNV-1a (64 bits) of the resulting pixels, row by row, channels interleaved. The image has values from the whole range in every other
-line, from the first on, and from a third of it in the others. Each line of blurs.txt: height, width, channels, width and height of the
-kernel, sigma, and the pixels in hexadecimal digits. Each line of magnitudes.txt: the transform that defines them, the operation, the number
-of magnitudes, the image's height and width, and the FNV-1a of the magnitudes, each in float64 (little-endian).
+the FNV-1a (64 bits) of the resulting pixels, row by row, channels interleaved. The image has values from the whole range in odd lines,
+and from a third of it in even lines. Each line of blurs.txt: height, width, channels, width and height of the kernel, sigma, and the pixels
+in hexadecimal digits. Each line of magnitudes.txt: the transform that defines them, the operation, the number of magnitudes, the image's
+height and width, and the FNV-1a of the magnitudes, each in float64 (little-endian).
 """
 
 import pathlib

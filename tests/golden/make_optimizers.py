@@ -69,7 +69,7 @@ def own_options(kind, lr, decay_key="weight_decay", **options):
 
 
 class RMSprop(torch.optim.RMSprop):
-    """Has no fused implementation, but one over lists of tensors."""
+    """Has no fused implementation; its foreach implementation is used instead."""
 
     def __init__(self, params, fused, **options):
         super().__init__(params, foreach=fused, **options)

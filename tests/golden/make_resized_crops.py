@@ -1,7 +1,8 @@
-"""Writes resized_crops.txt: how often torchvision's RandomResizedCrop draws which boxes, for tests/unit/data/resized_crop_box_test.cpp.
+"""Writes resized_crops.txt: the distribution of the boxes that torchvision's RandomResizedCrop draws, for
+tests/unit/data/resized_crop_box_test.cpp.
 
-Each line: height and width of the image, scale, ratio, and the counts of 20,000 boxes by height and width (in eighths of the image's) and by
-the distance of the top and left edges (in quarters of what is possible).
+Each line: height and width of the image, scale, ratio, and histograms of 20,000 boxes: of their height and of their width (in eighths of
+the image's), of the top offset and of the left offset (in quarters of the largest possible one).
 """
 
 import pathlib

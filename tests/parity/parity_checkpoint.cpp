@@ -1,5 +1,5 @@
 // parity_checkpoint torch|safetensors IN OUT: reads IN in either format and writes OUT in the given one, for
-// tests/parity/test_checkpoint.py. Prints an error and returns its exit code.
+// tests/parity/test_checkpoint.py. If there is an error, prints it and returns its exit code.
 
 #include <iostream>
 #include <string_view>

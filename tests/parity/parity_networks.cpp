@@ -1,7 +1,7 @@
-// parity_networks NAME KEYS IN OUT: builds the network of that name ("KEYS": "key: value, ...") in float64 and training, with the
-// parameters and buffers of "state" of the file IN, computes the outputs of its "images" and the gradients of the sum of outputs times
-// "weights", and writes "outputs", "gradients" by name, the "buffers" afterwards and the "initial" values of the parameters to OUT. For
-// tests/parity/test_networks.py.
+// parity_networks NAME KEYS IN OUT, for tests/parity/test_networks.py: builds the network NAME with KEYS ("key: value, ...") in float64 and
+// training mode, and loads "state" of the file IN into it. Computes the outputs for "images" of IN, and the gradients of
+// sum(outputs * "weights"). Writes "outputs", "gradients" by name, the "buffers" afterwards and the "initial" values of the parameters to
+// OUT.
 
 #include <iostream>
 

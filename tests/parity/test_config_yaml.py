@@ -48,7 +48,7 @@ class ConfigYamlTest(ProgramCase):
         self.assertEqual(values["lr_scheduler"]["threshold"], 1e-4)
 
     def test_texts(self):
-        # The program reads \\u only for characters of 16 bits.
+        # \u has four digits, so a character above U+FFFF is written as it is.
         escaped = ("".join(f"\\u{ord(c):04x}" if ord(c) < 0x10000 else c for c in text) for text in TEXTS)
         texts = ", ".join(f'"{text}"' for text in escaped)
         values = self.values_of(self.shown(LINEAR, "experiment=no", f"model.freeze=[{texts}]"))

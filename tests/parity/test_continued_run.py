@@ -124,8 +124,8 @@ class ContinuedRunTest(unittest.TestCase):
         return losses
 
     def check_scheduler(self, state, make_scheduler, lrs=(LR,)):
-        """The checkpoint contains the state of torch's scheduler and its optimizer after as many steps. `lrs`: the learning rate of each
-        group."""
+        """The checkpoint contains the state of torch's scheduler and its optimizer after the same number of steps. `lrs`: the learning rate
+        of each group."""
         optimizer = torch.optim.SGD([{"params": [torch.zeros(1, requires_grad=True)], "lr": lr} for lr in lrs], lr=LR)
         scheduler = make_scheduler(optimizer)
         optimizer.step()

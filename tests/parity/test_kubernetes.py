@@ -57,7 +57,7 @@ class KubernetesTest(unittest.TestCase):
         [container] = spec["template"]["spec"]["containers"]
         args = container["args"]
         self.assertEqual(spec["completions"], spec["parallelism"])
-        # Kubernetes accepts the policy only with Never; the schemas do not contain this rule.
+        # Kubernetes accepts podFailurePolicy only with this restartPolicy; the schemas do not contain this rule.
         self.assertEqual(spec["template"]["spec"]["restartPolicy"], "Never")
         final = spec["podFailurePolicy"]["rules"][0]
         self.assertEqual((final["action"], final["onExitCodes"]["values"]), ("FailJob", [2, 3, 5]))

@@ -21,11 +21,11 @@ ROUNDING = {"direct": 1, "winograd2": 1, "winograd4": 6}
 
 
 def fast_cases():
-    """Cases in channels_last with fused operators and each convolution algorithm. They are compared with the same Python cases in the other
-    layout. The tolerance is that of these cases or, if larger, the difference of Python's losses from those in channels_last with one or
-    two threads, or from images that differ by a rounding, times the rounding of the algorithm. A single rounding changes the fifth loss of
-    resnet18 by 7e-5 to 3e-4, depending on the seed, so four seeds are used. AdamW is skipped, because its first updates are the signs of
-    the gradients, even of gradients that consist only of rounding errors."""
+    """Cases in channels_last with fused operators and each convolution algorithm. They are compared with Python's losses of the same cases
+    in contiguous tensors. The tolerance is that of these cases or, if larger, four times the largest change of Python's losses in
+    channels_last, with one or two threads, or with images that differ by a rounding; it is multiplied by ROUNDING. A single rounding
+    changes the fifth loss of resnet18 by 7e-5 to 3e-4, depending on the seed, so four seeds are used. AdamW is skipped, because its first
+    updates are the signs of the gradients, even of gradients that consist only of rounding errors."""
     for case in make_losses.cases("float32"):
         if case["network"] != "demo_conv" and case["optimizer"] == "sgd":
             for convolution in ROUNDING:

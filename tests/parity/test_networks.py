@@ -13,7 +13,7 @@ import torch
 import torchvision
 
 PROGRAM = pathlib.Path(os.environ["TRAINER_BINARY"]).with_name("parity_networks")
-# By name: the keys of the program, and those of torchvision.
+# By name: the keys of the program, and the arguments of torchvision.
 NETWORKS = {
     "resnet18": ("", {}), "resnext50_32x4d": ("", {}), "wide_resnet50_2": ("", {}), "vgg11_bn": ("dropout: 0", {"dropout": 0.0}),
     "mobilenet_v2": ("dropout: 0", {"dropout": 0.0}), "mobilenet_v3_small": ("dropout: 0", {"dropout": 0.0}),

@@ -73,7 +73,7 @@ class NonFiniteLossTest(unittest.TestCase):
         self.assertEqual({step: row[:2] for step, row in ours.items()}, {step: python[step][:2] for step in ours})
         self.assertEqual(python[NUM_STEPS][1], 1)
         self.assertEqual({key: checkpoint["grad_scaler"][key] for key in scaler_state}, scaler_state)
-        # The sides multiply by the scale in different orders, and round to float16 afterwards.
+        # The program and Python multiply by the scale in different orders, and round to float16 afterwards.
         for step, (_, _, loss) in ours.items():
             self.assertAlmostEqual(loss, python[step][2], delta=1e-3)
         for name, tensor in network.state_dict().items():

@@ -63,7 +63,8 @@ class ProfileTest(unittest.TestCase):
         counts = collections.Counter(event["name"] for event in events if "dur" in event)
         self.assertEqual({name: counts[name] for name in OPERATIONS},
                          {operation.key: operation.count for operation in expected if operation.key in OPERATIONS})
-        # The table lists the operations with the longest times. On a busy machine, any other operation can once take long, also in Python.
+        # The table lists the operations with the longest times. On a busy machine, any other operation can sometimes take long, also in
+        # Python.
         table = dict(re.findall(r"^  (\S+) +(\d+) +\d+\.\d\d ms +\d+\.\d %$", result.stderr, re.MULTILINE))
         count_of = {operation.key: operation.count for operation in expected}
         for name in ("aten::convolution_backward", "aten::mkldnn_convolution"):

@@ -224,7 +224,8 @@ class PagesTest(unittest.TestCase):
         self.assertEqual([message for message in self.page.messages if not OWN_WARNINGS.search(message)], [], name)
 
     def test_pages(self):
-        # Losses, top 1, learning rate, images per second, and the image of the first batch of two runs; losses, top 1 and 5, and confusion.
+        # The cards of train: loss, top 1, learning rate, images per second, and two first batches; of validation: loss, top 1, top 5, and
+        # two confusion matrices.
         self.open("timeseries", "sgd/tensorboard", "gradients /conv1.weight", "train 6 cards", "validation 5 cards")
         self.open("scalars", "loss", "images_per_second", "top5")
         self.open("images", "confusion", "first_batch")

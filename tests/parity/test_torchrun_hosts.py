@@ -39,7 +39,7 @@ class TorchrunHostsTest(LaunchCase):
             self.hosts.write_etc(self, host, {"hosts": names})
 
     def start_on(self, host):
-        # Without the variable, torchrun sends no address to hosts that join later.
+        # Without the last variable, torchrun sends no address to hosts that join later.
         env = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
         command = [*self.hosts.on(host), sys.executable, "-m", "torch.distributed.run", "--no-python", "--nnodes", "2:3", "--nproc-per-node", "1",
                    "--rdzv-backend", "c10d", "--rdzv-endpoint", f"10.77.0.1:{self.port}", "--rdzv-id", "hosts", "--rdzv-conf", TIMES,

@@ -131,7 +131,7 @@ class VerifyExportTest(unittest.TestCase):
         self.assertIn("data/train/", found["image_of_largest_difference"])
 
     def test_other_preprocessing(self):
-        """The reported difference equals that which Python computes between the named preprocessing and the checkpoint's bicubic one."""
+        """The reported difference is that between the named preprocessing and the checkpoint's bicubic one, computed in Python."""
         cubic = self.save("cubic.pt", self.network, config=CONFIG.replace("ROOT", str(self.folder / "data")).replace("size: 40", "size: 40, interpolation: bicubic"))
         for name, *flags in (("cubic.onnx",), ("cubic_tensor.onnx", "--input", "tensor")):
             file = self.export(name, *flags, checkpoint=cubic)
@@ -182,7 +182,7 @@ class VerifyExportTest(unittest.TestCase):
                              f"error: {named}: its values for .*png are not finite numbers and cannot be compared\n")
 
     def test_files_of_python(self):
-        """TorchScript of torch.jit.trace, and ONNX of other tools, whose input is that of the network and whose output is logits."""
+        """TorchScript of torch.jit.trace, and ONNX of other tools, that take the network's input and return logits."""
         script = self.folder / "python.pt"
         torch.jit.trace(self.network, torch.zeros(1, 3, 32, 32)).save(script)
         found = json.loads(self.verify(script, "--data", self.images, "--json").stdout)

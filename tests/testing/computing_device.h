@@ -1,8 +1,8 @@
 #pragma once
-// A device of LibTorch that computes with the CPU's kernels, in memory that counts as the device's own. It tests the program's code for
-// GPUs with real values. Only one file of a test program may include this header. Its CUDA graphs (recording_module()) behave like real
-// ones except for streams and memory: while a graph is recorded, nothing is computed and no value can be read; a replay reads and writes
-// the recorded tensors.
+// A device of LibTorch that computes with the CPU's kernels, in memory that counts as the device's own. With it, tests run the program's
+// code for GPUs on real values. Only one file of a test program may include this header. Its CUDA graphs (recording_module()) behave like
+// real ones except for streams and memory: while a graph is recorded, nothing is computed and no value can be read; a replay reads and
+// writes the recorded tensors.
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
@@ -35,7 +35,7 @@ class Guard final : public c10::impl::NoOpDeviceGuardImpl<c10::DeviceType::Priva
 };
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
 
-// Returns a tensor on another device with the same memory, which the tensor keeps alive.
+// Returns a tensor on `device` that shares the memory of `tensor` and keeps it alive.
 inline at::Tensor view_on(const at::Tensor& tensor, c10::Device device) {
   const auto& storage = tensor.storage();
   auto* const held = new c10::Storage(storage);
@@ -240,7 +240,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
   library.impl("_copy_from", &copy_from);
   library.impl("convolution_overrideable", torch::CppFunction::makeFromBoxedFunction<&call>());
   library.impl("convolution_backward_overrideable", torch::CppFunction::makeFromBoxedFunction<&call>());
-  // Module::to gives a parameter the data of another device, which LibTorch allows only if this returns true.
+  // Module::to gives a parameter data on another device, which LibTorch allows only if this returns true.
   library.impl(
       "_has_compatible_shallow_copy_type", +[](const at::Tensor&, const at::Tensor&) { return true; });
 }

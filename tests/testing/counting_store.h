@@ -15,7 +15,7 @@ class CountingStore : public c10d::Store {
   CountingStore(c10::intrusive_ptr<c10d::Store> store, Counter num_messages)
       : store_(std::move(store)), num_messages_(std::move(num_messages)) {}
 
-  // Counts the messages that TCPStore sends; for each get, it first sends a separate message that waits for the keys.
+  // Counts the messages that a TCPStore would send: two for each get, because it first waits for the keys by a separate message.
   c10::intrusive_ptr<c10d::Store> clone() override { return c10::make_intrusive<CountingStore>(store_, num_messages_); }
   void set(const std::string& key, const std::vector<uint8_t>& value) override { count(1).set(key, value); }
   std::vector<uint8_t> get(const std::string& key) override { return count(2).get(key); }

@@ -1,5 +1,5 @@
-"""Root folders of Debian releases, and commands in them, without a network. Making one takes half a minute, so the tests of a build share
-those in TRAINER_BUILD_DIR/roots."""
+"""Root folders of Debian releases, and commands that run in them without a network. Making a root folder takes half a minute, so the tests
+of a build share the folders in TRAINER_BUILD_DIR/roots."""
 
 import fcntl
 import os

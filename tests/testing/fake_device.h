@@ -1,5 +1,5 @@
 #pragma once
-// A device for LibTorch's events, in the place of a GPU. Its work progresses only when the test advances it, or when the host waits for an
+// A device for LibTorch's events, in place of a GPU. Its work progresses only when the test advances it, or when the host waits for an
 // event. Each thread has one device.
 
 #include <c10/core/impl/DeviceGuardImplInterface.h>

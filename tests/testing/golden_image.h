@@ -1,5 +1,5 @@
 #pragma once
-// The images of tests/golden/make_resampling.py and make_operations.py, and the checksums and fields in the files that these write.
+// The images of tests/golden/make_resampling.py and make_operations.py, and the checksums and fields in the files that these scripts write.
 
 #include <fmt/format.h>
 
@@ -18,7 +18,7 @@ inline uint64_t fnv1a(const std::vector<uint8_t>& bytes) {
   return hash;
 }
 
-// 16 digits, as in the files.
+// 16 hexadecimal digits, as in the files.
 inline std::string fnv1a_text(const std::vector<uint8_t>& bytes) { return fmt::format("{:016x}", fnv1a(bytes)); }
 
 inline std::vector<uint8_t> golden_image(int height, int width, int channels, data::PixelOrder order) {

@@ -8,7 +8,7 @@ import unittest
 
 
 def addresses_of(number):
-    """The names and addresses of that many hosts."""
+    """The names and addresses of `number` hosts."""
     return {f"node-{letter}": f"10.77.0.{place}" for place, letter in enumerate("abcdefgh"[:number], start=1)}
 
 

@@ -24,7 +24,7 @@ inline Variables operator+(Variables one, const Variables& other) {
   return one;
 }
 
-// Values recorded from real launchers (torchrun 2.11, Slurm 22.05, Open MPI 4.1, MPICH 4.0); only the variables that are read.
+// Values recorded from real launchers (torchrun 2.11, Slurm 22.05, Open MPI 4.1, MPICH 4.0); only the variables that the program reads.
 inline const Variables kTorchrun = {{"RANK", "1"},
                                     {"WORLD_SIZE", "4"},
                                     {"LOCAL_RANK", "1"},

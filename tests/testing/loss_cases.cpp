@@ -54,7 +54,7 @@ void fill(models::Model& model, uint64_t seed) {
   }
 }
 
-// Undoes what the network has fitted to the session's data, because the Python script has no such data.
+// Restores the buffers that the session has fitted to its data, because the Python script has no such data.
 void restore_buffers(models::Model& model, const models::Model& unfitted) {
   const torch::NoGradGuard no_grad;
   const auto from = unfitted.buffers();

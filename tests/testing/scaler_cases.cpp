@@ -9,7 +9,7 @@
 namespace trainer::testing {
 namespace {
 
-// Has the arguments of pattern() in make_grad_scaler.py.
+// Like pattern() in make_grad_scaler.py.
 torch::Tensor pattern(torch::IntArrayRef shape, int64_t offset) {
   return optim::test::OptimizerProblem::pattern(shape, offset).to(torch::kFloat32);
 }

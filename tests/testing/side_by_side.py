@@ -15,7 +15,7 @@ def run_one(name):
 
 
 def main():
-    """Replaces unittest.main(); with arguments, it does the same."""
+    """Replaces unittest.main(), which it calls if there are arguments."""
     if len(sys.argv) > 1:
         unittest.main(verbosity=2)
     cases = unittest.defaultTestLoader.loadTestsFromModule(sys.modules["__main__"])

@@ -64,7 +64,7 @@ class SlurmRig:
                                                                      nodes="\n".join(nodes), names=",".join(NODES)))
         # Plain files replace the device files of GPUs.
         (self.folder / "gres.conf").write_text("".join(f"NodeName={name} Name=gpu File={self.folder}/gpu[0-1]\n" for name in NODES))
-        # Control groups are not used here. The plug-in that slurmd chooses by default needs more of them than a container has.
+        # Control groups are not used here. The plug-in that slurmd chooses by default needs some that a container lacks.
         (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
         for name in ("state", *NODES):
             (self.folder / name).mkdir()

@@ -27,7 +27,7 @@ class SmallDatasets {
   const std::filesystem::path& root() const { return folder_.path(); }
 
   // Returns overrides with which an experiment of configs/ can be loaded without its data. If its number of classes comes from the files,
-  // the files must exist at that time.
+  // the files must exist when it is loaded.
   std::vector<std::string> overrides_for(const std::filesystem::path& config) const {
     const auto name = config.stem().string();
     if (name == "imagefolder") return {"dataset.root=" + (folder_.path() / "imagefolder").string()};

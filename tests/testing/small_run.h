@@ -54,7 +54,7 @@ struct SmallRun {
   bool done = false;
 
   engine::Parts& parts() const { return session->parts(); }
-  // Releases the process groups. They must end before the run does.
+  // Releases the process groups, which must end before this object.
   void leave_ranks() const {
     parts().data_parallel.reset();
     parts().train.batches.reset();

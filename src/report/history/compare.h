@@ -22,7 +22,8 @@ struct Row {
 
 // Each key of the resolved experiment files, in their order; a list is one value.
 std::vector<Row> config_rows(std::span<const RunRecord> runs);
-// Each value of environment.json. The values of all ranks are joined: "vm0, vm1". Process ids are skipped, because they always differ.
+// Each value of environment.json. The distinct values of the ranks are joined: "vm0, vm1". Process ids are skipped, because they always
+// differ.
 std::vector<Row> environment_rows(std::span<const RunRecord> runs);
 // The state, length, best and latest metrics, and speed.
 std::vector<Row> result_rows(std::span<const RunRecord> runs);

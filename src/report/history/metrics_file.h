@@ -11,15 +11,15 @@
 
 namespace trainer::history {
 
-// Adds the content of the file to `run`. The state is the one with which the run ended, or kFailed if there is no end. With
-// Detail::kOverview, only the latest training event before each event of another kind is used, and the times of the others. A missing file
-// changes nothing.
+// Adds the content of the file to `run`. The state is the one with which the run ended, or kFailed if the file has no event "end" for its
+// last session. With Detail::kOverview, of consecutive training events only the last is used, and of the others only their times. A missing
+// file changes nothing.
 void read_metrics_file(const std::filesystem::path& file, Detail detail, RunRecord& run);
 
 // The functions below read JSON of a run directory, to which other programs may have written: values may be missing or have another type.
 
-// Returns a discarded value if the text is not JSON. Throws a DataError that names `file`, the source of the text, if it is nested so
-// deeply that copying or printing the value, which is recursive, could overflow the stack.
+// Returns a discarded value if the text is not JSON. Throws a DataError that names `file`, the source of the text, if the text is nested so
+// deeply that copying or printing the value, both recursive, could overflow the stack.
 Json parse_json(std::string_view text, const std::filesystem::path& file);
 
 // Null if there is no such member.

@@ -62,7 +62,8 @@ struct RunRecord {
   // The metric that selects the best validation, and its direction; empty if the file is of an earlier version.
   std::string monitor;
   std::optional<bool> higher_is_better;
-  // The metrics that the run measures, and the ones that are shown as percentages. Files of earlier versions do not have them.
+  // The metrics that the run measures, and the ones that are shown as percentages. Files of earlier versions do not name them; then these
+  // defaults apply.
   std::set<std::string> metrics = {"loss", "top1", "top5"};
   std::set<std::string> percentages = {"top1", "top5"};
   std::optional<Best> best;
@@ -70,7 +71,7 @@ struct RunRecord {
   std::map<std::string, Series> validation;  // "loss", "top1", "ema_top1"
   std::vector<Warning> warnings;
   std::vector<int64_t> resumed_at;  // the steps after which the run was resumed
-  Json environment;                 // the content of environment.json, and so on; null if the file does not exist
+  Json environment;                 // this and the next four: the content of the JSON file of that name; null if missing or damaged
   Json summary;
   Json evaluation;
   Json best_evaluation;
@@ -99,7 +100,8 @@ std::vector<std::filesystem::path> find_runs(const std::filesystem::path& folder
 
 // The hosts, and the number of ranks with the type of their device: "node1 and 3 more hosts, 16 x cuda". Empty if they are not known.
 std::string place_of(const RunRecord& run);
-// The current epoch, or the current step if the length of the run is set in steps: "3/100" or "step 3/100".
+// The current epoch, or the current step if the length of the run is set in steps: "3/100" or "step 3/100"; "-" if the
+// length is not known.
 std::string progress_of(const RunRecord& run);
 // "93.21%" for one of RunRecord::percentages, else "0.1234"; "-" for NaN.
 std::string format_metric(const RunRecord& run, const std::string& name, double value);

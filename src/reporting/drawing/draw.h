@@ -45,7 +45,7 @@ int count_characters(std::string_view text);
 // The ASCII characters in 5 x 8 pixels, as on character displays; the last row is for descenders.
 inline constexpr int kGlyphWidth = 5;
 inline constexpr int kGlyphHeight = 8;
-// The five columns from left to right; the lowest bit is the upper pixel.
+// The five columns from left to right; the lowest bit is the top pixel.
 using Glyph = std::array<uint8_t, kGlyphWidth>;
 
 inline constexpr char kFirstGlyph = ' ';
