@@ -1,5 +1,5 @@
 # Finds the headers with which the CUDA module is compiled. No CUDA compiler is needed, but the headers must be complete and have the
-# versions with which LibTorch was built; for example, ProcessGroupNCCL::Options contains a structure of nccl.h.
+# versions with which LibTorch was built: ProcessGroupNCCL::Options, for example, contains a structure of nccl.h.
 
 # The CUDA headers that LibTorch's headers include. Without scripts/setup.sh --cuda, the installed wheels may contain only some of them.
 set(TRAINER_CUDA_HEADERS cuda_runtime_api.h crt/host_defines.h cublas_v2.h cusparse.h cusolverDn.h)
@@ -18,7 +18,7 @@ endfunction()
 
 # trainer_find_cuda_headers(<torch> <folder>...): sets in the caller's scope
 #   CUDA_INCLUDE_DIR, NCCL_INCLUDE_DIR   the first folders that fit the LibTorch in <torch>; empty if there are none
-#   CUDA_REFUSALS                        why earlier folders do not fit, one text per reason
+#   CUDA_REFUSALS                        why folders were refused, or what was not found; one text per reason
 function(trainer_find_cuda_headers torch)
   set(folders ${ARGN})
   list(REMOVE_DUPLICATES folders)
@@ -27,7 +27,7 @@ function(trainer_find_cuda_headers torch)
   set(NCCL_INCLUDE_DIR)
   trainer_version_in(wanted_cuda "${torch}/lib/libc10_cuda.so" "libcudart[^ ]*\\.so\\.([0-9]+)")
   foreach(folder IN LISTS folders)
-    # A folder without this header is not one of CUDA, but may be one of NCCL.
+    # A folder without this header has no headers of CUDA, but may have NCCL's.
     if(CUDA_INCLUDE_DIR OR NOT EXISTS "${folder}/cuda_runtime_api.h")
       continue()
     endif()

@@ -4,7 +4,7 @@ find_package(yaml-cpp REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(hwy REQUIRED)
-# Omits the kernels for old processors with SSSE3 but without SSE4.
+# Omits Highway's kernels for old processors with SSSE3 but without SSE4.
 set_property(TARGET hwy::hwy APPEND PROPERTY INTERFACE_COMPILE_DEFINITIONS HWY_DISABLED_TARGETS=HWY_SSSE3)
 find_package(CURL REQUIRED)
 find_package(LibArchive REQUIRED)
@@ -33,7 +33,7 @@ endfunction()
 trainer_find_plain_library(deflate libdeflate.h)
 trainer_find_plain_library(lmdb lmdb.h)
 if(TRAINER_BUILD_TESTS)
-  # The distribution's GoogleTest is built with its default compiler, and does not link with the libstdc++ of an older compiler.
+  # The distribution builds GoogleTest with its default compiler; this library does not link with the libstdc++ of an older compiler.
   file(WRITE "${CMAKE_BINARY_DIR}/CMakeFiles/links_gtest.cpp" "#include <gtest/gtest.h>\n")
   try_compile(TRAINER_LINKS_GTEST "${CMAKE_BINARY_DIR}" "${CMAKE_BINARY_DIR}/CMakeFiles/links_gtest.cpp" LINK_LIBRARIES gtest_main gtest)
   if(NOT TRAINER_LINKS_GTEST AND EXISTS /usr/src/googletest/CMakeLists.txt)
@@ -45,7 +45,7 @@ if(TRAINER_BUILD_TESTS)
   endif()
 endif()
 
-# OpenCV reads and writes image files. Its small packages in Debian have no CMake package file; only the large package has one.
+# OpenCV reads and writes image files. Debian's packages of single modules have no CMake package file; only libopencv-dev has one.
 if(TRAINER_WITH_OPENCV)
   find_path(TRAINER_OPENCV_INCLUDE_DIR opencv2/core.hpp PATH_SUFFIXES opencv4)
   add_library(trainer_opencv INTERFACE)

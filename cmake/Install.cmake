@@ -1,5 +1,5 @@
-# `cmake --install` creates a relocatable tree for the Debian release on which it was built, and `cpack` packages it. Components: trainer,
-# the program with LibTorch; cuda, the CUDA module (if it is built) with NVIDIA's libraries.
+# `cmake --install` creates a relocatable tree for the Debian release on which the program was built, and `cpack` packages it. Components:
+# trainer, the program with LibTorch; cuda, the CUDA module (if it is built) with NVIDIA's libraries.
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME trainer)
 set(TRAINER_INSTALL_DIR "${CMAKE_INSTALL_LIBDIR}/trainer")
 # Builds missing targets first, because scripts/launch.sh builds only the program.
@@ -51,7 +51,7 @@ function(bundle component from to)
   install(FILES ${files} DESTINATION "${TRAINER_INSTALL_DIR}/${to}" COMPONENT ${component})
 endfunction()
 
-# bundle_licences(<component> <pattern>...): installs the licences of wheels. Packages must not share files, so name each wheel only once.
+# bundle_licences(<component> <pattern>...): installs the licences of wheels. .deb packages must not share files, so name each wheel once.
 function(bundle_licences component)
   list(TRANSFORM ARGN PREPEND "${_wheels}/")
   list(TRANSFORM ARGN APPEND ".dist-info")
@@ -82,8 +82,8 @@ if(TARGET torch::cuda)
                   "nvidia_cusparse*" "nvidia_nccl_*" "nvidia_nvjitlink-*" "nvidia_nvshmem_*")
 endif()
 
-# Strips LibTorch, because a tenth of its size is symbols that are not used at run time. NVIDIA's licence requires that its libraries are
-# not stripped.
+# Strips LibTorch, because a tenth of its size is symbols that are not used at run time. NVIDIA's licence forbids stripping
+# NVIDIA's libraries.
 foreach(component IN LISTS _components)
   install(CODE "
     file(GLOB libraries \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${TRAINER_INSTALL_DIR}/torch/lib/*.so\")

@@ -36,7 +36,7 @@ endif()
 add_library(torch::openmp INTERFACE IMPORTED GLOBAL)
 target_link_libraries(torch::openmp INTERFACE ${_openmp})
 
-set(TRAINER_CUDA_INCLUDE_DIR "" CACHE PATH "Folder with the headers of CUDA, its libraries and NCCL; default: searched for")
+set(TRAINER_CUDA_INCLUDE_DIR "" CACHE PATH "Folder that is searched first for the headers of CUDA and NCCL")
 file(GLOB _wheels "${_torch}/../nvidia/cu[0-9]*/include" "${_torch}/../nvidia/nccl/include")
 set(_toolkits)
 foreach(_toolkit "$ENV{CUDA_HOME}" "$ENV{CUDA_PATH}" /usr/local/cuda)

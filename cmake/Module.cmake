@@ -20,7 +20,7 @@ function(trainer_module name)
 endfunction()
 
 # A source that includes LibTorch's headers compiles three to ten seconds longer; nlohmann-json's and CLI11's headers cost two to six.
-option(TRAINER_UNITY_BUILD "Compile the sources of a module as one, which makes a whole build shorter" ON)
+option(TRAINER_UNITY_BUILD "Compile the sources of a module as one file, which makes a whole build shorter" ON)
 
 # The precompiled header is compiled once, with the lowest module that needs it; all targets with the same code generation flags reuse it.
 function(trainer_use_torch target)
@@ -35,8 +35,8 @@ function(trainer_use_torch target)
   if(type STREQUAL EXECUTABLE)
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
     target_compile_options(${target} PRIVATE -fPIC)
-    # Executables are compiled without ccache, which would hash the precompiled header of 700 MB for each source. This is worthwhile only
-    # for libraries, because the build of the container image compiles them again.
+    # Executables are compiled without ccache, which would hash the precompiled header of 700 MB for each source. The hashing is worthwhile
+    # only for libraries, because the build of the container image compiles them again and finds them in the cache.
     set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER "")
   endif()
 endfunction()

@@ -20,7 +20,7 @@ function(trainer_registry module type header)
   endforeach()
   set(source "${CMAKE_BINARY_DIR}/generated/${function}.cpp")
   configure_file("${CMAKE_SOURCE_DIR}/cmake/registry.cpp.in" "${source}" @ONLY)
-  # A file may be in several registries.
+  # A file may be in several registries, but is a source of the library only once.
   get_target_property(sources trainer_${module} SOURCES)
   list(REMOVE_ITEM ARGN ${sources})
   target_sources(trainer_${module} PRIVATE ${ARGN} "${source}")

@@ -13,8 +13,8 @@ endif()
 
 find_program(TRAINER_CCACHE ccache)
 if(TRAINER_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  # Precompiled headers need pch_defines and time_macros. include_file_* makes ccache compare a header's content instead of its time. locale
-  # is ignored because the build of the container image has another one, which affects only the language of messages.
+  # Precompiled headers need pch_defines and time_macros. With include_file_*, ccache also accepts headers that were just written. locale is
+  # ignored because the build of the container image has a different one, which affects only the language of messages.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
       CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime,locale "CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}" ${TRAINER_CCACHE})
 endif()

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tests the README's two commands in a bare Debian: a fresh root folder with only git and ca-certificates, in which a clone of HEAD is
-# set up, built, run and tested. Prints the time and disk space of each step.
+# Tests launch.sh and test.sh as in the README in a bare Debian: a fresh root folder with only git and ca-certificates, in which a clone of
+# HEAD is set up, built, run and tested. Prints the time and disk space of each step.
 set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -9,12 +9,12 @@ usage() {
   cat <<'TEXT'
 usage: scripts/bare_debian.sh [--suite NAME] [--compiler NAME] [--torch VERSION|newest|cpu] [--without-opencv] [--keep]
   --suite NAME      the Debian release: bookworm (12, the default) or trixie (13)
-  --compiler NAME   another compiler than the release's g++, such as g++-13 or clang++-16
-  --torch VERSION   another LibTorch than the pinned one: a version or the newest of PyPI, or cpu: a folder with lib/ and include/ like
-                    that of an unpacked LibTorch for CPUs
-  --without-opencv  with TRAINER_WITH_OPENCV=OFF
+  --compiler NAME   use this compiler instead of the release's g++, such as g++-13 or clang++-16
+  --torch VERSION   use this LibTorch instead of the pinned one: a version on PyPI; newest: the newest on PyPI; cpu: the pinned version
+                    in a folder with lib/ and include/, like an unpacked LibTorch for CPUs
+  --without-opencv  set TRAINER_WITH_OPENCV=OFF
   --keep            keep the root folder instead of removing it at the end
-Needs root, debootstrap and 8 GB below TMPDIR (default /tmp). The settings of this machine for downloading packages are also used inside:
+Needs root, debootstrap and 8 GB below TMPDIR (default /tmp). This machine's settings for downloading packages are also used inside:
 apt's settings (and its sources, if the release is the same), pip's settings, and certificates in /usr/local/share/ca-certificates.
 TEXT
 }

@@ -5,13 +5,13 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 limit_mb=250
 torch=$(realpath -m -- "${TRAINER_TORCH_DIR:-$root/.deps/torch}")
-# The newest versions that Ubuntu 22.04 has.
+# The newest symbol versions that Ubuntu 22.04 has.
 declare -A limits=([GLIBC]=2.35 [GLIBCXX]=3.4.30 [CXXABI]=1.3.13 [GCC]=12.0.0)
 
 usage() {
   cat <<'TEXT'
 usage: scripts/bundle.sh [--cuda] [--output FOLDER] [--level N]
-  --cuda           for NVIDIA GPUs, without LibTorch: the program uses LibTorch and NVIDIA's libraries of a torch package
+  --cuda           for NVIDIA GPUs, without LibTorch and NVIDIA's libraries, which the program loads from a torch package
   --output FOLDER  the folder for the archive; default: build/bundle
   --level N        zstd's compression level, 1 to 19; default: 19, which takes minutes
 Build the bundle on Debian 12: a program that is built on a newer system needs a newer C library.
@@ -30,7 +30,7 @@ while [ "$#" -gt 0 ]; do
   esac
   shift
 done
-# The folder of LibTorch's libraries with --cuda, which are then not in the bundle.
+# With --cuda, the folder of LibTorch's libraries, which are then not in the bundle.
 torch_path=
 if $cuda; then torch_path=$torch/lib; fi
 version=$(sed -n 's/.*define TRAINER_VERSION "\(.*\)"/\1/p' "$root/include/trainer/version.h")
@@ -40,7 +40,7 @@ licences=share/doc/trainer/licences
 images=lib/trainer/libtrainer_images.so
 # Debian's OpenCV and libtiff also read maps (GDAL), medical images (GDCM) and faxes (JBIG). That needs a hundred further libraries, of
 # which some need a newer C library than Ubuntu 22.04 has, and some are under the GPL. Because trainer refuses such files before it calls
-# OpenCV or libtiff, the bundle has libraries of the same names whose functions do nothing.
+# OpenCV or libtiff, the bundle replaces GDAL, GDCM and JBIG by libraries of the same names whose functions do nothing.
 unused='^lib(gdal|gdcmDSED|gdcmMSFF|jbig)\.so'
 # The packages whose code is compiled into the program.
 compiled_in=(libarchive-dev libcli11-dev libgloo-dev libhwy-dev libspdlog-dev nlohmann-json3-dev)
@@ -127,7 +127,7 @@ check_libraries() {
   [ -z "$strange" ] || fail "these libraries are not in the bundle: $strange"
 }
 
-# highest NAME: the highest version of that name, such as GLIBC, that a file of the bundle needs.
+# highest NAME: prints the highest symbol version with that name, such as GLIBC, that any file of the bundle needs.
 highest() { sed -n "s/^$1_\([0-9.]*\)$/\1/p" "$work/versions" | sort -V | tail -n 1; }
 
 check_floors() {

@@ -7,7 +7,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 usage() {
   cat <<'TEXT'
 usage: scripts/check.sh [--fix] [--all] [--asan] [--tsan]
-Checks format, includes, scripts and clang-tidy, builds, and runs the tests. The tools come with scripts/setup.sh --dev.
+Checks format, includes and scripts, builds, runs clang-tidy and then the tests. The tools come with scripts/setup.sh --dev.
   --fix    write the format instead of checking it
   --all    clang-tidy on every source, not only on those changed since HEAD
   --asan   afterwards also the unit tests under the address and undefined behaviour sanitizers

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Checks which module may include which (docs/design.md); the compiler does not.
+"""Checks that modules include only headers that they may include (docs/design.md); the compiler does not.
 
 usage: scripts/check_includes.py [--write] [ROOT]
-Prints each violation as file:line: what, and exits with 1 if there is any. A module may include the headers of the modules in its LINKS.
-The calls of trainer_module in the CMakeLists.txt of src/, models/ and datasets/ define them; for the program and the libraries that it
-loads, the calls of target_link_libraries there.
+Prints each violation as file:line: what, and exits with 1 if there is any. A module may include the headers of the modules in its LINKS,
+an argument of trainer_module in the CMakeLists.txt of src/, models/ and datasets/. For the program and the libraries that it loads, the
+arguments of target_link_libraries in these files count.
   --write   first rewrites the table of modules in docs/design.md
 """
 
@@ -64,8 +64,8 @@ def code_lines(text):
 
 
 class Module:
-    """A folder of sources: the modules whose headers it may include, in the order of its LINKS, whether it is built with LibTorch, and its
-    FOLDERS, each of which may include those before it; . is the module's own folder, which comes last unless it is named."""
+    """A folder of sources. links: the modules whose headers it may include, in the order of LINKS. folders: its FOLDERS, each of which may
+    include those before it; . is the module's own folder, which comes last unless it is named."""
 
     def __init__(self, arguments, names):
         links = arguments[arguments.index("LINKS") + 1:] if "LINKS" in arguments else arguments if "PRIVATE" in arguments else []
@@ -101,7 +101,7 @@ class File:
             self.module = loaded[0] if loaded else parts[1]
         else:
             self.module = parts[0] if parts[0] in ("models", "datasets") else None
-        # The names in quoted includes are kept, because code_lines would blank them like other literals.
+        # Keeps the names in quoted includes, which code_lines would blank like other literals.
         uncommented = code_lines(re.sub(r'#\s*include\s*"([^"\n]+)"', r"#include <:\1>", self.text))
         self.includes = []
         for number, line in enumerate(uncommented, 1):
@@ -171,7 +171,7 @@ def check_cycles(modules):
 
 
 def torch_path(header, quoted, files, seen):
-    """The chain of includes that leads from this one to a header of torch, or None."""
+    """The chain of includes that leads from `header` to a header of LibTorch, or None."""
     if not quoted:
         return [header] if TORCH_HEADER.match(header) else None
     target = own_file(files, header)

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced by the other scripts: timed stages, and the steps of a build. They print to stderr; stdout is for the program's output.
+# Sourced by the other scripts: timed stages, and the steps of a build, which print to stderr; stdout is for the program's output.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 case "$root" in
@@ -117,8 +117,8 @@ debian_mirror() {
   apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 2>/dev/null | awk '/^https?:/ && !found++'
 }
 
-# distribution_libraries FILE...: prints name and path of every library of this distribution that the programs and libraries need. Omits
-# those of the compiler and the C library, which every system has.
+# distribution_libraries FILE...: prints name and path of every library of this distribution that the files need. Omits the libraries
+# of the compiler and the C library, which every system has.
 distribution_libraries() {
   local file
   for file; do ldd "$file"; done | sed -n 's|^\s*\(\S*\) => \(/\(usr/\)\?lib/\S*\) .*|\1 \2|p' | sort -u |

@@ -10,9 +10,9 @@ usage: scripts/container.sh [--cuda] [--tag NAME]
   --cuda      for NVIDIA GPUs
   --tag NAME  name of the image; default: trainer, or trainer:cuda
 environment:
-  TRAINER_WITH_OPENCV=OFF  without image files
-buildah builds as root. If no registry can be reached, debootstrap creates the Debian base image. pip and ccache in the build use the
-certificates and the cache that they use outside.
+  TRAINER_WITH_OPENCV=OFF  build without support for image files
+With buildah, run this script as root. If no registry can be reached, debootstrap then creates the Debian base image. pip and ccache in the
+build use the certificates and the cache that they use outside.
 TEXT
 }
 
@@ -75,7 +75,7 @@ if docker info >/dev/null 2>&1; then
   exit 0
 fi
 command -v buildah >/dev/null || fail "no Docker engine responds, and buildah is missing; install it with: apt-get install buildah"
-# The default chroot isolation needs no container runtime.
+# The isolation "chroot", the default of this script, needs no container runtime.
 export BUILDAH_ISOLATION=${BUILDAH_ISOLATION:-chroot}
 work=$(mktemp -d "${TMPDIR:-/tmp}/trainer-container-XXXXXX")
 on_exit() { rm -rf --one-file-system "$work"; }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Collects everything that tests and measures this program on a machine with a GPU that has only Python, its torch package and a driver.
+# Collects what is needed to test and measure this program on a machine that has only a GPU, its driver, Python and a torch package.
 set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs unit tests under a sanitizer. LibTorch itself is not built with it.
+# Runs unit tests under a sanitizer. LibTorch itself is not built with the sanitizer.
 set -euo pipefail
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"

@@ -14,7 +14,7 @@ usage: scripts/setup.sh [--cuda] [--parity] [--dev]
             MPI, containers, bundles, the kit for GPUs, pages in a browser and the example in C#
 environment:
   TRAINER_TORCH_DIR=/path    use this LibTorch folder (or torch package folder) and download none
-  TRAINER_WITH_OPENCV=OFF    build without image files; does not install OpenCV, libjpeg and libtiff
+  TRAINER_WITH_OPENCV=OFF    build without support for image files; does not install OpenCV, libjpeg and libtiff
 TEXT
 }
 
@@ -67,8 +67,8 @@ install_packages() {
   fi
   say "installing ${#missing[@]} distribution packages: ${missing[*]}"
   local log="$deps/apt.log" start=$SECONDS
-  # dpkg refuses everything else until it has finished an interrupted installation. Waits up to ten minutes for another program that is
-  # installing packages.
+  # dpkg refuses everything else until it has finished an interrupted installation. apt-get install waits up to ten minutes for another
+  # program that is installing packages.
   if ! { "${as_root[@]}" dpkg --configure -a && "${as_root[@]}" apt-get update &&
     "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -o DPkg::Lock::Timeout=600 -y --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
     tail -n 5 "$log" >&2

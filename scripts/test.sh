@@ -9,8 +9,8 @@ case "${1:-}" in
   -h | --help)
     cat <<'TEXT'
 usage: scripts/test.sh [--parity] [CTEST ARGUMENT ...]
-  --parity   first install the Python of the same LibTorch (scripts/setup.sh --parity), so that the parity tests run; they are
-             skipped if it is missing
+  --parity   first install the Python packages for the parity tests (scripts/setup.sh --parity); without these packages, the
+             parity tests are left out
 Arguments of ctest choose tests, for example: -L unit (labels: unit, e2e, parity, systems, fake_gpu, gpu), -R config, -N (list only).
 TEXT
     exit 0

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Starts trainer with the LibTorch and NVIDIA's libraries of a torch package.
+# Starts trainer with LibTorch and NVIDIA's libraries from a torch package.
 set -eu
 wanted=@TORCH_VERSION@
 runtime=@CUDA_RUNTIME@
@@ -20,8 +20,8 @@ import importlib.util, sys
 sys.path = [folder for folder in sys.path if folder]
 package = importlib.util.find_spec("torch")
 print(package.submodule_search_locations[0] if package and package.submodule_search_locations else "")' 2>/dev/null) || torch=
-  [ -n "$torch" ] || fail "this bundle needs LibTorch and NVIDIA's libraries of a torch package, but none was found; activate a Python" \
-    "environment with it (pip install torch==$wanted), or set TRAINER_TORCH_DIR to the package's folder"
+  [ -n "$torch" ] || fail "this bundle needs the libraries of a torch package, but none was found; activate a Python" \
+    "environment that has one (pip install torch==$wanted), or set TRAINER_TORCH_DIR to the package's folder"
 fi
 found=$(sed -n 's/^ *set(PACKAGE_VERSION "\([0-9.]*\).*/\1/p' "$torch/share/cmake/Torch/TorchConfigVersion.cmake" 2>/dev/null) || found=
 [ -n "$found" ] || fail "$torch is not the folder of a torch package; set TRAINER_TORCH_DIR to one with LibTorch $wanted"

@@ -24,7 +24,7 @@ LIMIT_SECONDS = 540
 TESTS = sorted(path.stem.removeprefix("test_") for path in (KIT / "tests" / "gpu").glob("test_*.py"))
 TEXT = f"""parts:
   quick   the tests of single components, and a short training
-  tests   quick, then all tests of whole runs; each is a part, too: {", ".join(TESTS)}
+  tests   quick, then all tests of whole runs, each of which is also a part: {", ".join(TESTS)}
   bench   the measurements against Python
   all     tests, then bench
 exit codes: 0 all passed, 1 something failed, 2 there is no GPU, or no LibTorch that fits
@@ -47,7 +47,7 @@ def read_first_line(path):
 
 
 def find_libtorch(python, wanted):
-    # Python would also import a torch.py of the current folder.
+    # Runs in the kit's folder, because Python would import a torch.py of the current folder instead of the package.
     found = subprocess.run([python, "-c", LIBTORCH_FACTS], cwd=KIT, capture_output=True, text=True)
     if found.returncode != 0:
         reason = (found.stderr.strip().splitlines() or ["no message"])[-1]
@@ -155,7 +155,7 @@ def main():
     arguments = parser.parse_args()
     unknown = [part for part in arguments.parts if part not in ("quick", "tests", "bench", "all", *TESTS)]
     if unknown:
-        parser.error(f"unknown part {unknown[0]}; --help lists them")
+        parser.error(f"unknown part {unknown[0]}; --help lists the parts")
     kit = Kit(arguments)
     try:
         status = kit.run()

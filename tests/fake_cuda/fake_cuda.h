@@ -3,9 +3,9 @@
 // - Device memory is host memory that cannot be accessed at its device address.
 // - Streams are queues of copies, waits and collectives, which run as late as possible: when the host waits for them or asks whether they
 //   are done.
-// - Kernels are counted, but compute nothing. If only kernels can have written the source of a copy to the host, a copy of 8 bytes gives
-//   -1, of 1 byte 1, and of other sizes up to 64 bytes twos, as doubles if the size is a multiple of 8, otherwise as floats. A larger copy
-//   gives the content of the memory.
+// - Kernels are counted, but compute nothing. If only kernels can have written the source of a copy to the host, the copy gives -1 (8
+//   bytes), 1 (1 byte) or twos (other sizes up to 64 bytes; doubles if the size is a multiple of 8, otherwise floats). A larger copy gives
+//   the content of the memory.
 // - NCCL (nccl.cpp) connects processes, and a collective ends once all ranks have called it.
 //
 // Environment:
@@ -33,7 +33,7 @@ void count(const std::string& what);
 void report(const std::string& fault);
 // Adds work to a stream (cudaStream_t). `run` returns false as long as the work has to wait for another process.
 void enqueue(void* stream, std::function<bool()> run);
-// Counts the launch of a kernel. Returns the error like begin_call().
+// Counts the launch of a kernel. Returns an error as begin_call() does.
 int launch(const std::string& kernel);
 // Copies between device addresses, for functions that are called in a stream.
 void copy_on_device(void* to, const void* from, size_t size);
@@ -44,6 +44,6 @@ std::string rank();
 
 }  // namespace fake_cuda
 
-// Ends the function with the requested error.
+// Returns from the function with the requested error, if there is one.
 #define FAKE_CUDA_CALL(type) \
   if (const int error = fake_cuda::begin_call(__func__); error != 0) return static_cast<type>(error)

@@ -104,7 +104,7 @@ struct State {
   std::map<uintptr_t, DeviceMemory> device_memory;
   std::map<uintptr_t, size_t> pinned_memory;
   std::map<int, size_t> used_memory;           // by device
-  std::map<uintptr_t, int64_t> small_writes;   // addresses to which copies have written numbers, and the number of kernel launches before
+  std::map<uintptr_t, int64_t> small_writes;   // address of a small copy -> number of kernel launches before it
   std::map<int, CUstream_st> default_streams;  // by device
   std::vector<CUstream_st*> other_streams;
   std::map<const void*, std::string> kernel_names;
@@ -137,7 +137,7 @@ std::string demangled(const std::string& name) {
   return result;
 }
 
-// The memory region of a map that contains the address.
+// The region in `regions` that contains the address.
 template <typename Value>
 auto region_of(std::map<uintptr_t, Value>& regions, const void* address, const std::function<size_t(const Value&)>& size) {
   const auto value = reinterpret_cast<uintptr_t>(address);
@@ -234,7 +234,7 @@ void note_write(const void* to, size_t size, int64_t num_launches) {
   if (size <= kSmall) writes[address] = num_launches;
 }
 
-// Whether no kernel can have written to the address since the copy.
+// Whether a copy has written to the address, and no kernel can have written to it since then.
 bool is_written(const void* address, int64_t num_launches) {
   const auto write = state().small_writes.find(reinterpret_cast<uintptr_t>(address));
   return write != state().small_writes.end() && write->second == num_launches;

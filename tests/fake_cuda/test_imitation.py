@@ -1,4 +1,4 @@
-"""The imitated GPU detects the faults for which it exists; each test makes such a fault."""
+"""The imitated GPU detects the faults that it was made to detect; nearly every test makes such a fault."""
 
 import os
 import select
@@ -73,7 +73,7 @@ cuda.cudaDeviceSynchronize()
                 self.assertRegex(err, r"FAKE CUDA: a race: \d+ bytes of pinned memory were written before their copy was made\n")
 
     def call_collectives(self, *names):
-        """Two ranks, each with one of these."""
+        """Starts two ranks, each of which calls one of these collectives."""
         variables = {**os.environ, "FAKE_CUDA_FOLDER": str(self.folder)}
         return [run_python(COLLECTIVE, str(rank), name, "/fake_nccl_test", env=variables) for rank, name in enumerate(names)]
 

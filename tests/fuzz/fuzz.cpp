@@ -12,7 +12,7 @@
 namespace trainer::fuzz {
 namespace {
 
-// Memory for messages and exceptions, and LibTorch's own, which does not depend on the file.
+// Limit of the memory that does not depend on the file: for messages and exceptions, and LibTorch's own.
 constexpr size_t kBesideTheFile = size_t{16} << 10;
 
 // Counts the memory of this thread, in bytes, while a reader runs.

@@ -1,5 +1,5 @@
-// Fuzzes whole files, and headers alone. To these, this program adds their length and the values, because a mutated header no longer has
-// the length that its file states.
+// Fuzzes whole files, and headers alone. To a header alone, this program adds its length and the values, because a mutated header no longer
+// has the length that its file states.
 
 #include "base/bytes.h"
 #include "checkpoint/safetensors.h"

@@ -1,5 +1,5 @@
 """A test case for runs of the program on an NVIDIA GPU. Without a GPU it is skipped, or fails under TRAINER_REQUIRE_GPU=1. TRAINER_BINARY
-is the program, TRAINER_FAULTS the library that makes ranks slow."""
+is the program, TRAINER_FAULTS the library of tests/e2e/faults.cpp."""
 
 import json
 import os

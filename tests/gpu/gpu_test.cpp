@@ -125,7 +125,7 @@ TEST_F(Gpu, ABatchIsCopiedBeforeItsMemoryIsWrittenAgain) {
   }
 }
 
-// Sets the weights to such large values before one step that its loss is not finite, and restores them after that step.
+// Before step 3, sets the weights to values so large that the loss is not finite; restores them before step 4.
 class LargeWeights : public engine::TrainingHook {
  public:
   explicit LargeWeights(engine::Parts& parts) : parts_(parts) {}

@@ -22,7 +22,7 @@ def validation_losses(run):
 
 class LossesTest(GpuCase):
     def assert_as_on_the_cpu(self, *overrides):
-        """Returns the losses of the validation and of training."""
+        """Compares a run with the same run on the CPU; returns its losses of validation and of training."""
         gpu, cpu = (self.train(*EXACT, *overrides, device=device) for device in ("cuda", "cpu"))
         self.assert_near(gpu.losses(), cpu.losses())
         self.assert_near(validation_losses(gpu), validation_losses(cpu))
@@ -48,7 +48,7 @@ class LossesTest(GpuCase):
         validated, losses = self.assert_as_on_the_cpu("training.ema={decay: 0.9}")
         self.assert_near(losses, plain)
         self.assertEqual(len(validated), 2)
-        self.assertGreater(abs(validated[1] - validated[0]), 1e-5, "the average is not another network")
+        self.assertGreater(abs(validated[1] - validated[0]), 1e-5, "the averaged network equals the network")
 
     def test_one_process_over_nccl(self):
         over_nccl, alone = self.train(*EXACT, "distributed.backend=nccl"), self.train(*EXACT)

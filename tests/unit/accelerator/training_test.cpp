@@ -61,8 +61,8 @@ struct Settings {
   CudaGraphChoice graph = CudaGraphChoice::kOff;
   bool has_scaler = false;
   int64_t non_finite_step = -1;
-  std::filesystem::path folder = {};  // of checkpoints; the newest one is resumed
-  int64_t max_steps = -1;             // number of steps after which the run is stopped; -1: none
+  std::filesystem::path folder = {};  // of checkpoints, the newest of which is resumed
+  int64_t max_steps = -1;             // number of steps after which the run is stopped; -1: never
 };
 
 std::unique_ptr<Parts> make_parts(const config::Experiment& experiment, const Settings& settings, Logger& logger) {

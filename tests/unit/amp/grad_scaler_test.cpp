@@ -23,7 +23,7 @@ torch::Tensor param_with_grad(const torch::Tensor& grad) {
   return param;
 }
 
-// Checks these values as the gradient of one step.
+// Whether the scaler finds a value in `grad`, the gradient of one step, that is not finite.
 bool finds_inf(GradScaler& scaler, const torch::Tensor& grad) {
   scaler.unscale({param_with_grad(grad)});
   const auto found_inf = scaler.found_inf().item<float>();
@@ -160,7 +160,7 @@ TEST(GradScaler, FindsTheScaleOfAFloat16Network) {
   EXPECT_LT(last_loss, first_loss / 100);
 }
 
-// Returns scale, tracker and number of skipped steps after a check of each of the values.
+// Returns the scale, the growth tracker and the number of skipped steps after a step with each of the values as gradient.
 std::vector<double> follow(GradScaler& scaler, const std::vector<double>& values) {
   std::vector<double> states;
   for (const double value : values) {

@@ -70,7 +70,7 @@ TEST(File, PipesAreReadUpToALimit) {
   const testing::TemporaryFolder folder;
   const auto pipe = folder.path() / "pipe";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
-  // The writer opens the pipe after the reader.
+  // Writes in another thread, because opening a pipe waits until the other end is opened.
   const auto write_to_pipe = [&pipe](const std::string& text) { return std::async([&pipe, text] { std::ofstream(pipe) << text; }); };
   const auto writer = write_to_pipe("seed: 1");
   EXPECT_EQ(read_file_or_pipe(pipe, 7), "seed: 1");

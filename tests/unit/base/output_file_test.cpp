@@ -29,7 +29,7 @@ std::string refusal_of(const fs::path& path) {
   return "written";
 }
 
-// The content that another program reads.
+// The content that another program would read.
 std::string content_of(const fs::path& path) {
   std::ostringstream text;
   text << std::ifstream(path).rdbuf();

@@ -21,7 +21,6 @@ using ::testing::ExitedWithCode;
 
 constexpr int kStopped = static_cast<int>(ExitCode::kStopped);
 
-// The names in the folder.
 std::vector<std::string> names_in(const fs::path& folder) {
   std::vector<std::string> names;
   for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename().string());

@@ -48,7 +48,7 @@ inline std::string make_archive(const std::string& program) {
   return make_zip({{"data.pkl", program}, {"version", "3\n"}, {"data/0", "12345678"}, {"data/1", "12345678"}});
 }
 
-// `content` with other bytes at `position`.
+// `content` with `bytes` at `position`.
 inline std::string replaced(std::string content, size_t position, std::string_view bytes) {
   return content.replace(position, bytes.size(), bytes);
 }

@@ -20,7 +20,7 @@ std::string beginning(const std::string& version = kVersion, const std::string& 
   return std::string(kLegacyMagic) + version + system;
 }
 
-// A tensor of the first `num_viewed` elements of an int32 storage of `num_elements`, or of a view of it.
+// Instructions for a tensor of the first `num_viewed` elements of an int32 storage of `num_elements`, or of its view `view`.
 std::string tensor_of(const std::string& key, int64_t num_elements, const std::string& view = "N", int64_t num_viewed = 2) {
   return "ctorch._utils\n_rebuild_tensor\n((" + text("storage") + "ctorch\nIntStorage\n" + text(key) + text("cpu") + integer(num_elements) +
          view + "tQ" + integer(0) + tuple({num_viewed}) + tuple({1}) + "tR";
@@ -51,7 +51,7 @@ state::Tree read(const std::string& content) { return read_legacy_file(as_bytes(
 std::string legacy_refusal(const std::string& content) {
   return refusal([&] { read(content); });
 }
-// The refusal of a file with this content after its version and system.
+// The refusal of a file with `rest` after the usual beginning.
 std::string rest_refusal(const std::string& rest) { return legacy_refusal(beginning() + rest); }
 std::string damaged(const std::string& what) { return "a.pt: " + what + kDamaged; }
 

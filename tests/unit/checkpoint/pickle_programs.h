@@ -9,14 +9,14 @@
 
 namespace trainer::checkpoint {
 
-// The instructions that make text.
+// The instruction that makes a text.
 inline std::string text(const std::string& content) {
   std::string instructions = "X";
   little_endian::append(instructions, static_cast<uint32_t>(content.size()));
   return instructions + content;
 }
 
-// An integer of 64 bits.
+// The instruction that makes an integer of 64 bits.
 inline std::string integer(int64_t value) {
   std::string instructions = "\x8a\x08";
   little_endian::append(instructions, static_cast<uint64_t>(value));

@@ -100,7 +100,7 @@ TEST_F(RefusedArchive, WithTwoOfOneName) {
   EXPECT_EQ(pytorch_file_refusal(make_zip({{"data.pkl", "1"}, {"data.pkl", "1"}})), damaged("entry \"archive/data.pkl\" occurs twice"));
 }
 
-// The second entry's header is inside the first one's bytes, so that the same bytes would be read twice.
+// The second entry's header is inside the content of the first entry, so the same bytes would be read twice.
 TEST_F(RefusedArchive, WithOverlappingEntries) {
   const auto inner = make_zip({{"inner", "abc"}});
   auto file = make_zip({{"outer", inner}, {"inner", "abc"}});

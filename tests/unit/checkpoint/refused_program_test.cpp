@@ -27,7 +27,7 @@ std::string at(size_t byte, const std::string& what) {
 
 const std::string kHooks = "ccollections\nOrderedDict\n)R";
 
-// A tensor of the storage "0".
+// Instructions for a tensor in the storage "0".
 std::string tensor(int64_t num_elements, int64_t offset, std::initializer_list<int64_t> sizes, std::initializer_list<int64_t> strides) {
   return "ctorch._utils\n_rebuild_tensor_v2\n((" + text("storage") + "ctorch\nFloatStorage\n" + text("0") + text("cpu") +
          integer(num_elements) + "tQ" + integer(offset) + tuple(sizes) + tuple(strides) + "\x89" + kHooks + "tR";

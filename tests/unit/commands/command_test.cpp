@@ -124,7 +124,7 @@ std::string help_of(const std::vector<std::string>& args) {
   return ::testing::internal::GetCapturedStdout();
 }
 
-// Compares the options that the help of a command lists with those of the command lines that it shows as examples.
+// The examples in a command's help use only options that this help, the subcommand's help or, for launch, the help of train lists.
 TEST(Commands, ExamplesHaveTheOptionsOfTheirCommand) {
   for (const auto& command : all_commands()) {
     const auto text = help_of({command.name, "--help"});

@@ -29,7 +29,7 @@ Registries completing_registries() {
   return registries;
 }
 
-// Returns the comment that follows this text.
+// Returns the comment that follows `line`.
 std::string origin_of(const std::string& line, const std::vector<std::string>& overrides = {}) {
   const auto registries = completing_registries();
   auto experiment = load_text(kText, "x.yaml", overrides, registries);

@@ -80,7 +80,7 @@ TEST(ParseYaml, TheKeysOfASectionAreBounded) {
   std::string map;
   for (int i = 0; i < 100'000; ++i) map += fmt::format("k{}:\n", i);
   EXPECT_EQ(parse_error(map), "x.yaml:1001:1: more than 1000 keys in one section, so this is not an experiment file; check the path");
-  // Merged sections.
+  // Keys of merged sections count too.
   std::string sections;
   std::string aliases;
   for (int section = 0; section < 20; ++section) {

@@ -36,7 +36,7 @@ struct RateOptions {
   }
 };
 
-// Options with checks of two keys against each other.
+// Options with a check that compares two keys.
 struct SpanOptions {
   int64_t first = 0;
   int64_t last = 10;

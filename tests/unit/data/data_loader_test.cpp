@@ -80,7 +80,7 @@ TEST(DataLoader, ABatchIsNotOverwrittenBeforeItIsCopied) {
       reference.start_epoch(epoch, indices);
       loader.start_epoch(epoch, indices);
       const auto expected = load_all(reference);
-      // The images that the device has still to copy.
+      // The images that the device has yet to copy.
       std::deque<torch::Tensor> pending;
       for (size_t number = 0; const auto* batch = loader.next(); ++number) {
         batch->copied->record();
@@ -92,7 +92,7 @@ TEST(DataLoader, ABatchIsNotOverwrittenBeforeItIsCopied) {
         }
         if (pending.size() == 2) pending.pop_front();
       }
-      EXPECT_EQ(device.num_waits, 15 * epoch + 14) << "of all batches but the last";
+      EXPECT_EQ(device.num_waits, 15 * epoch + 14) << "the loader waits for the copies of all batches but the last";
     }
   }
 }

@@ -19,7 +19,7 @@ using trainer::testing::split;
 
 constexpr int kNumSamples = 20000;
 
-// The results of a transform and how often each came.
+// The results of a transform and how often each occurred.
 std::map<std::string, int> count_results(const std::string& yaml, const ImageView& image) {
   const DatasetInfo info{.shape = {image.channels, image.height, image.width}, .num_classes = 1};
   const Pipeline pipeline(trainer::testing::read_components(transform_registry(), "[" + yaml + "]"), info,

@@ -10,7 +10,7 @@
 
 namespace trainer::data {
 
-// Two samples of one distribution have a larger value of chi squared once in a million.
+// Two samples of one distribution exceed this value of chi squared once in a million.
 inline double largest_chi_squared(size_t num_results) {
   const auto degrees = static_cast<double>(num_results - 1);
   return degrees + 4.75 * std::sqrt(2 * degrees) + 2.0 / 3 * (4.75 * 4.75 - 1);

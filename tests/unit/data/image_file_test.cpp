@@ -302,7 +302,7 @@ TEST_F(ImageFile, DamagedAndUnusualTiffsAreRefused) {
   for (const size_t missing : {1, 10, 100}) expect_refused(cut("rgb.tif", golden_file("rgb.tif").size() - missing), "it is damaged");
 }
 
-// A progressive JPEG file whose last scan is repeated `num_more` times, with a changed size.
+// A progressive JPEG file whose last scan is repeated `num_more` times, and whose header states the image size `size`.
 Bytes with_more_scans(int num_more, const Bytes& size) {
   auto file = golden_file("progressive_grey.jpg");
   set_bytes(file, find_marker(file, 0xC2) + 5, size);
@@ -478,7 +478,7 @@ TEST_F(ImageFile, TheOrientationIsFoundWhereverItStands) {
       EXPECT_EQ(find_traits(png_with).orientation, orientation);
       const auto webp = golden_file("lossy_rgb.webp");
       EXPECT_EQ(find_traits(joined({webp, text("EXIF"), {size, 0, 0, 0}, data})).orientation, orientation);
-      EXPECT_EQ(find_traits(data).orientation, 1) << "that of a TIFF file is applied";
+      EXPECT_EQ(find_traits(data).orientation, 1) << "the decoder applies the orientation of a TIFF file";
     }
   }
 }

@@ -32,7 +32,7 @@ Bytes bmp(uint32_t width, uint32_t height, const Bytes& runs) {
   return file;
 }
 
-// `fields`: by tag. `data`: of its only strip or tile.
+// A TIFF file. `fields`: the values by tag. `data`: the content of its only strip or tile.
 Bytes tiff(std::map<uint16_t, uint32_t> fields, const Bytes& data) {
   const bool is_tiled = fields.contains(322);
   fields[is_tiled ? 325 : 279] = static_cast<uint32_t>(data.size());
@@ -51,7 +51,7 @@ Bytes tiff(std::map<uint16_t, uint32_t> fields, const Bytes& data) {
   return file;
 }
 
-// A grey image; with one bit, 0 is white.
+// A grey TIFF file; with one bit per pixel, 0 is white.
 Bytes grey_tiff(uint32_t width, uint32_t height, uint32_t bits, uint32_t compression, const Bytes& data) {
   return tiff({{256, width}, {257, height}, {258, bits}, {259, compression}, {262, bits == 1 ? 0 : 1}, {277, 1}, {278, height}}, data);
 }

@@ -56,7 +56,7 @@ TEST(Masks, MoveWithThePixels) {
         "[random_crop: {size: 31, padding: 9, padding_mode: reflect}, random_horizontal_flip]"}) {
     const auto [pixels, labels] = load(dataset, transforms);
     ASSERT_EQ(labels.scalar_type(), torch::kUInt8);
-    // Pixels from outside of the image are black and have no class.
+    // Pixels outside the image are black and have no class.
     const auto is_outside = pixels.eq(0);
     EXPECT_TRUE(torch::equal(labels, pixels.masked_fill(is_outside, kNoClass))) << transforms;
     EXPECT_EQ(is_outside.any().item<bool>(),

@@ -49,7 +49,7 @@ class OperationsOrder : public ::testing::TestWithParam<PixelOrder> {};
 
 TEST_P(OperationsOrder, EqualTorchvisionBitForBit) {
   std::ifstream file(TRAINER_SOURCE_DIR "/tests/golden/operations.txt");
-  PictureMemory memory;  // the same for all, as in training
+  PictureMemory memory;  // reused for all images, as in training
   int num_lines = 0;
   for (std::string line; std::getline(file, line); ++num_lines) {
     const auto parts = split(line, '\t');

@@ -34,7 +34,7 @@ class ResampleOrder : public ::testing::TestWithParam<PixelOrder> {};
 
 TEST_P(ResampleOrder, EqualsPillowBitForBit) {
   std::ifstream file(TRAINER_SOURCE_DIR "/tests/golden/resampling.txt");
-  PictureMemory memory;  // the same for all, as in training
+  PictureMemory memory;  // reused for all images, as in training
   int num_lines = 0;
   for (std::string line; std::getline(file, line); ++num_lines) {
     const auto parts = split(line, '\t');

@@ -100,7 +100,7 @@ TEST(ShardedSampler, AnotherWorldSizeVisitsTheRestOfAnEpoch) {
 }
 
 TEST(ShardedSampler, OccurrencesAreCountedInTheSharedOrder) {
-  // Each sample in the order of 20 occurs up to three times in a row. For three ranks, the first sample is repeated at the end.
+  // In the order of 20 entries, each sample occurs up to three times in a row. For three ranks, the first entry is repeated at the end.
   const auto make = [](int rank, int world_size) {
     return ShardedSampler(make_sampler("{name: repeated_augmentation, repeats: 3}", LabelledSamples(20), 5),
                           {.rank = rank, .world_size = world_size});

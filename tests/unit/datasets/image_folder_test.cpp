@@ -75,7 +75,7 @@ TEST_F(ImageFolderTest, ValidationMayBeMissing) {
 }
 
 TEST_F(ImageFolderTest, ClassFoldersMayBeInTheRoot) {
-  // A file named train is no folder of training images.
+  // A file named train is not a folder of training images.
   write({"dog/1.jpg", "cat/1.jpg", "train"});
   EXPECT_FALSE(factory().has_validation);
   EXPECT_THAT(factory().info.class_names, ElementsAre("cat", "dog"));
@@ -89,7 +89,7 @@ TEST_F(ImageFolderTest, ASlashAtTheEndOfTheRootChangesNothing) {
   EXPECT_EQ(image_folder_factory(options).open(data::Split::kTrain, *make_quiet_logger())->name(0), path("cat/1.jpg"));
 }
 
-// The list of torchvision's ImageFolder for the same files, without the hidden ones, which it would include.
+// The list of torchvision's ImageFolder for the same files, but without hidden files, which ImageFolder would include.
 TEST_F(ImageFolderTest, ListsFilesInTheOrderOfTorchvision) {
   write({"train/b/2.jpg",           "train/b/10.JPG",
          "train/b/A.Png",           "train/b/a.jpeg",

@@ -68,7 +68,7 @@ class LmdbTest : public ::testing::Test {
     EXPECT_EQ(failure_of(made, data::Split::kTrain), "dataset.root: " + made.missing);
     return made.missing;
   }
-  // Replaces these bytes in the file by the same number of other bytes, also in pages that LMDB no longer uses.
+  // Replaces each `before` in the file by `after`, which must be as long, also in pages that LMDB no longer uses.
   void replace(const std::string& before, const std::string& after) const {
     auto content = read_file(data_file());
     ASSERT_NE(content.find(before), content.npos);

@@ -43,7 +43,7 @@ class StagedFolderTest : public ::testing::Test {
 
   fs::path source() const { return folder_.path() / "pets"; }
   fs::path stage_to() const { return folder_.path() / "local"; }
-  // This user's copies.
+  // The folder of this user's copies.
   fs::path copies() const { return stage_to() / ("trainer-" + std::to_string(::geteuid())); }
   StagedFolder stage(bool is_current = false) const { return {source(), {}, stage_to(), is_current, *logger_}; }
 

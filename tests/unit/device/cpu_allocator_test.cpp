@@ -49,7 +49,7 @@ TEST(CpuAllocator, TheHeapHardlyGrowsBeyondWhatIsInUse) {
   EXPECT_LT(heap_size() - before, 90 * kBytes);
 }
 
-// The flags of the mapping that contains `address`, from /proc/self/smaps; empty: there is none.
+// The flags of the mapping that contains `address`, from /proc/self/smaps; empty if there is none.
 std::string mapping_flags(uintptr_t address) {
   std::ifstream maps("/proc/self/smaps");
   bool is_inside = false;
@@ -69,7 +69,7 @@ TEST(CpuAllocator, AsksForHugePages) {
     const auto tensor = torch::empty({size}, torch::kUInt8);
     const auto address = reinterpret_cast<uintptr_t>(tensor.data_ptr());
     if (address > reinterpret_cast<uintptr_t>(sbrk(0)))
-      GTEST_SKIP() << "the heap is a sanitizer's, or another one after a failed allocation";
+      GTEST_SKIP() << "the memory is not in the main heap, because of a sanitizer or an earlier failed allocation";
     EXPECT_THAT(mapping_flags(address + static_cast<uintptr_t>(size) - 1), testing::HasSubstr(" hg")) << size;
   }
 }

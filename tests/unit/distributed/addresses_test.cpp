@@ -43,8 +43,8 @@ TEST(BindStore, ALoopbackNameOnlyIfAllRanksAreHere) {
 }
 
 TEST(BindStore, AnAddressOfNoInterfaceMeansAll) {
-  // No interface has this address, which is reserved for documentation. A public address that is translated to a private one is not that
-  // of an interface either.
+  // No interface has this address, which is reserved for documentation. Nor does any interface have a public address that a router
+  // translates to a private one.
   const auto listener = bind_store(two_ranks(1), at("192.0.2.1"));
   EXPECT_EQ(listener.socket.number(), -1);
   EXPECT_EQ(listener.host, "127.0.0.1");

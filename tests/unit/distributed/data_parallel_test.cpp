@@ -48,7 +48,7 @@ constexpr std::array kExchanges{GradientExchange::kAllReduce, GradientExchange::
 
 double difference(const torch::Tensor& a, const torch::Tensor& b) { return ((a - b).abs().max() / b.abs().max()).item<double>(); }
 
-// A rank's part of the twelve samples. Parts are uneven; from rank 2 on they are empty.
+// Begin and end of a rank's part of the twelve samples. Parts are uneven; from rank 2 on, they are empty.
 std::pair<int64_t, int64_t> part_of(int rank, int world_size) {
   if (world_size == 1) return {0, 12};
   if (rank == 0) return {0, 7};
@@ -186,7 +186,7 @@ TEST(DataParallel, TheBitsDoNotDependOnTheExchange) {
   for (const int world_size : {2, 3, 4}) {
     std::vector<torch::Tensor> first;
     for (const auto exchange : kExchanges) {
-      // For more than two ranks, gloo's ring adds in another order than that of the ranks.
+      // With more than two ranks, gloo's ring does not add in the order of the ranks.
       if (exchange == GradientExchange::kAfterBackward && world_size > 2) continue;
       run_ranks(world_size, [&](ProcessGroups& groups) {
         const int rank = groups.world()->rank();
@@ -216,7 +216,7 @@ TEST(DataParallel, LargeGradientsAreSummedInSharedMemory) {
 TEST(DataParallel, CompressedGradientsAreRounded) {
   const auto expected = gradients_of_one_process();
   for (const auto compression : {GradientCompression::kFloat16, GradientCompression::kBfloat16}) {
-    // Half a unit in the last place for each rank's part and for the sum: 2^-11 and 2^-8 of the largest value at most, twice.
+    // Each rank's part and the sum are rounded, both by at most 2^-11 (float16) or 2^-8 (bfloat16) of the largest value.
     const double bound = compression == GradientCompression::kFloat16 ? 1e-3 : 8e-3;
     run_ranks(2, [&](ProcessGroups& groups) {
       const int rank = groups.world()->rank();

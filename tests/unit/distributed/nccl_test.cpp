@@ -1,4 +1,4 @@
-// How the process groups use NCCL, tested with a backend that needs no GPU in NCCL's place.
+// How the process groups use NCCL, tested with a backend in its place that needs no GPU.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -63,7 +63,7 @@ TEST_F(NcclTest, ConnectsEachGroupWhenItIsMadeAndWaitsMeanwhile) {
   groups->new_group({0});
   EXPECT_EQ(FakeNccl::connected, std::vector({kDevice, kDevice}));
   groups->new_cpu_group({0})->all_reduce(torch::zeros({1}));
-  EXPECT_EQ(FakeNccl::connected.size(), 2U) << "for tensors on the CPU";
+  EXPECT_EQ(FakeNccl::connected.size(), 2U) << "a group for tensors on the CPU must not use NCCL";
   EXPECT_FALSE(FakeNccl::activity->read().is_waiting);
 }
 

@@ -15,7 +15,7 @@
 namespace trainer::distributed::test {
 namespace {
 
-// A backend whose all_reduce fails as `fail` does.
+// A backend whose all_reduce throws the exception of `fail`.
 class FailingBackend : public c10d::Backend {
  public:
   explicit FailingBackend(std::function<void()> fail) : Backend(0, 1), fail_(std::move(fail)) {}

@@ -88,7 +88,7 @@ Outcome attempt(const world::RankEnv& rank_env, const RendezvousAddress& point, 
   return outcome;
 }
 
-// Makes one rank for each of these hellos join, beginning with rank 0.
+// Lets as many ranks join as there are hellos; rank r sends hellos[r].
 std::vector<Outcome> join_all(const RendezvousAddress& point, const std::vector<Hello>& hellos) {
   std::vector<std::future<Outcome>> ranks;
   for (size_t rank = 0; rank < hellos.size(); ++rank) {

@@ -24,7 +24,7 @@ TEST(SharedMemorySum, HasTheBitsOfGlooWhoeverIsLate) {
       const auto sums = SharedMemorySum::make(*groups.world(), 2 * 8 * kLargest, 1min);
       ASSERT_NE(sums, nullptr);
       for (int64_t round = 0; round < 10; ++round) {
-        // Fewer values than ranks, none, numbers that most numbers of ranks do not divide, and several of gloo's segments for each rank.
+        // Sizes: less than the number of ranks, zero, not divisible by most numbers of ranks, and several of gloo's segments for each rank.
         std::vector<torch::Tensor> tensors, expected;
         for (const auto dtype : {torch::kFloat32, torch::kFloat64}) {
           for (const int64_t size : {1 + round, int64_t{0}, 37 * round + 3, 60'001 - round, round == 5 ? kLargest - 60'500 : 7}) {

@@ -83,7 +83,7 @@ TEST(Histograms, HaveTheGradientsOfTheLastStep) {
   auto with = common;
   with.emplace_back("logging.histograms_every_epochs=1");
   const auto run = testing::train_text(kHistogramText, with);
-  // one of the 8 calls of should_stop is at the end of the first epoch
+  // One of the 8 calls of should_stop is at the end of the first epoch.
   const auto before = testing::train_text(kHistogramText, common, /*max_steps=*/8);
   EXPECT_EQ(before.events.end.step, 7);
   const auto weights = run.parts().model->parameters()[0].detach();

@@ -60,7 +60,7 @@ TEST(Plan, NumbersThatAreTooLargeAreNamed) {
   EXPECT_EQ(error_of(long_training),
             "steps: 9000000000000000000 is more than 1125899906842624 steps; lower this value, and limit the time of a run "
             "with training.max_minutes");
-  // This step has 2^50 samples, the largest number that is accepted.
+  // The global batch has 2^50 samples, the largest number that is accepted.
   const auto plan = make_plan(options_of(int64_t{1} << 24, std::nullopt, int64_t{1} << 25, false), 2000, 2);
   EXPECT_EQ(plan.steps_per_epoch, 1);
   EXPECT_EQ(samples_in_step(plan, rest_of_epoch(plan, 0), 0), 2000);

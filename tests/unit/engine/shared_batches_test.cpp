@@ -190,7 +190,7 @@ TEST(SharedBatches, SamplesThatCannotBeReadAreSkippedOfTheirBatch) {
   }
 }
 
-// A device that copies nothing until its event is waited for.
+// A device that copies nothing until the host waits for its event.
 struct SlowCopies {
   struct Event final : data::CopyEvent {
     explicit Event(SlowCopies& copies) : copies_(copies) {}
@@ -234,7 +234,7 @@ TEST(SharedBatches, ABatchIsNotOverwrittenBeforeItIsCopied) {
           EXPECT_EQ(batch->targets[0].item<int64_t>(), 20 * group->rank() + 2 * number);
           if (pending.size() == 2) pending.pop_front();
         }
-        EXPECT_EQ(copies.num_waits, 10 * epoch + 8) << "of all batches but the last two";
+        EXPECT_EQ(copies.num_waits, 10 * epoch + 8) << "the rank waits for the copies of all batches but the last two";
       }
     });
   }

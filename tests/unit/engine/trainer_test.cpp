@@ -195,7 +195,7 @@ std::pair<double, double> scores_of_six_views(Parts& parts) {
   while (const auto* batch = parts.validation->loader->next()) {
     const auto padded = at::reflection_pad2d(batch->images, {1, 1, 1, 1});
     std::vector<torch::Tensor> outputs;
-    for (const int64_t offset : {0, 1, 1, 2}) {  // the image itself has the weight of two others
+    for (const int64_t offset : {0, 1, 1, 2}) {  // the image that is not shifted counts twice
       const auto view = padded.slice(2, offset, offset + 32).slice(3, offset, offset + 32);
       for (const auto& side : {view, view.flip(-1)}) outputs.push_back(parts.model->forward(side.contiguous()));
     }

@@ -108,7 +108,7 @@ TEST_F(RunRecordTest, AClockThatWasSetBackTakesNoTimeAway) {
   write("metrics.jsonl", kStart + train(10, 110, "2") + train(11, 50, "2") + validation(20, 0.5) + train(21, 20, "2") +
                              R"({"event":"end","time":25,"step":30,"reason":"stopped"})" + "\n" +
                              R"({"event":"resume","time":10,"step":30})" + "\n" + train(40, 17, "1"));
-  // 10 until step 10, 70 until the validation at 120, 5 until the end, 7 in the second session.
+  // In seconds: 10 until step 10, 70 until the validation at time 120, 5 until the end, 7 in the second session.
   for (const auto detail : {Detail::kAll, Detail::kOverview}) EXPECT_EQ(read(detail).seconds, 92);
 }
 

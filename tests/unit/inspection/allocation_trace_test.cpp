@@ -35,7 +35,7 @@ TEST(AllocationTrace, SeesTheBackwardPassAndEndsWithItsLife) {
 }
 
 TEST(Extrapolate, ScalesEachAllocationAndFindsTheNewPeak) {
-  // 100 bytes for any number of samples, which are freed before 10 bytes for each sample are allocated.
+  // Allocates and frees 100 bytes, whatever the number of samples, and then 10 bytes for each sample.
   const auto with = [](int64_t size) { return Allocations{.changes = {100, -100, 10 * size, -10 * size}, .num_before_mark = 3}; };
   const auto result = extrapolate(with(2), 2, with(4), 4, 50);
   EXPECT_EQ(result.changes, with(50).changes);

@@ -41,7 +41,8 @@ TEST(LrRangeTest, SmoothsAndEndsAsLightningAndFastaiDo) {
   }
 }
 
-// Losses of lr-find, and how accurate the same experiment became with the suggestion and with the best of a grid (bench/lr_find.py).
+// Losses of lr-find, and the accuracy of the same experiment with the suggestion and with the best learning rate of a grid
+// (bench/lr_find.py).
 TEST(LrRangeTest, SuggestsOfRecordedCurvesWhatTrainsWell) {
   std::ifstream file(TRAINER_SOURCE_DIR "/tests/golden/lr_range_curves.json");
   const auto curves = nlohmann::json::parse(file);

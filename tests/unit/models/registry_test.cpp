@@ -170,7 +170,7 @@ TEST_P(EveryModel, WinogradsAlgorithmAndFusedOperatorsComputeTheSame) {
   const auto actual = results_of(*model);
   ASSERT_EQ(actual.size(), expected.size());
   for (size_t i = 0; i < actual.size(); ++i) {
-    // Each layer amplifies the differences of another order of roundings.
+    // Each layer amplifies the rounding differences of the layers before it.
     EXPECT_LT((actual[i] - expected[i]).norm().item<double>(), 1e-6 * expected[i].norm().item<double>() + 1e-10) << i;
   }
 }

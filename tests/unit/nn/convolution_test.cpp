@@ -214,7 +214,8 @@ struct StridedCase {
   int64_t images, height, width, in, out, stride;
 };
 
-// Odd and even sizes, kernels that extend beyond each edge, images smaller than a kernel, and parts of all and of few output channels.
+// Odd and even sizes, kernels that extend beyond each edge, images smaller than a kernel, and parts with kPartChannels and with fewer
+// output channels.
 constexpr StridedCase kStridedCases[] = {{2, 8, 8, 16, 32, 2},  {3, 7, 9, 8, 24, 2}, {1, 1, 1, 8, 8, 2},  {2, 2, 1, 8, 5, 2},
                                          {2, 9, 11, 40, 50, 3}, {0, 8, 8, 16, 8, 2}, {1, 4, 4, 64, 3, 2}, {9, 16, 16, 32, 64, 2}};
 

@@ -16,7 +16,7 @@
 namespace trainer::nn::test {
 namespace {
 
-// Few and many rows, numbers of channels with each mixture of vectors, and numbers of rows that no block size divides.
+// Few and many rows, numbers of channels that wide vectors, narrow vectors and both cover, and numbers of rows that no block size divides.
 const std::vector<std::vector<int64_t>> kFusedShapes = {{2, 8, 3, 5}, {1, 24, 2, 3}, {5, 16, 32, 31}, {3, 40, 17, 19}, {2, 512, 4, 4}};
 
 struct FusedCase {

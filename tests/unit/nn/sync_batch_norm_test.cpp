@@ -24,7 +24,7 @@ using ::testing::ThrowsMessage;
 constexpr int64_t kChannels = 6;
 constexpr double kEps = 1e-5;
 
-// The number of samples of each rank, by rank.
+// The number of samples of each rank.
 using Shards = std::vector<int64_t>;
 
 int64_t total(const Shards& shards) { return std::accumulate(shards.begin(), shards.end(), int64_t{0}); }

@@ -58,7 +58,7 @@ TEST(Muon, Float32) {
   EXPECT_GT(difference, 1e-12);
 }
 
-// After five steps the polynomial maps every value from 0.003 to 1 to between 0.6818 and 1.2025. Divided by their 2-norm, the singular
+// After five steps the polynomial maps every value from 0.003 to 1 to a value from 0.6818 to 1.2025. Divided by their 2-norm, the singular
 // values of these random matrices are above 0.03.
 TEST(Muon, UpdateIsNearlyOrthogonal) {
   torch::manual_seed(0);

@@ -16,8 +16,8 @@ const std::vector<std::string> kWithWeightDecay = {
     "{name: muon, lr: 0.1, normalize_weights: true, sgd_weight_decay: 0.01}",
 };
 
-// Returns the largest difference from the golden problem in which the bias has its first gradient at update 2. Here, it has a gradient of
-// zeros before that update.
+// Returns the largest difference from the golden problem in which the bias has its first gradient at update 2. Here, the bias has a
+// gradient of zeros before that update.
 double difference_from_late_gradient(const std::string& name, const std::string& yaml, bool skip_zero_grads) {
   const auto expected = read_golden("optimizers.txt").at(name);
   OptimizerProblem problem;
@@ -47,7 +47,7 @@ TEST(SkipZeroGrads, MatchesPythonWithoutAGradient) {
   }
 }
 
-// The parameter stays unchanged even if it has momentum; the other parameter continues to train.
+// A parameter with a zero gradient stays unchanged even if it has momentum; the other parameter continues to train.
 TEST(SkipZeroGrads, KeepsTheParameterInLaterSteps) {
   for (const auto& yaml : kWithWeightDecay) {
     for (const bool skip : {true, false}) {

@@ -60,7 +60,7 @@ void expect_same_future(Training& original, Training& other, int next_update, in
   }
 }
 
-// Also tests states in which the bias has no gradient yet, or in which the previous step was skipped: the first step of all or the first of
+// Also tests states in which the bias has no gradient yet, or in which a step was skipped: the first step, or the first with a gradient of
 // the bias.
 TEST(OptimizerState, ContinuesBitForBit) {
   for (const auto& yaml : with_all_defaults(kOptimizers)) {

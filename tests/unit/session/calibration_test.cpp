@@ -60,7 +60,7 @@ TEST(Calibration, DecisionsAndTheirIntervals) {
   EXPECT_DOUBLE_EQ(result.false_alarms->value, 1.0 / 3);
   EXPECT_DOUBLE_EQ(result.rejected->value, 0);
   EXPECT_DOUBLE_EQ(result.accuracy->value, 0.6);
-  // Wilson's interval of one of two, and of none of five.
+  // Wilson's interval for 1 of 2, and for 0 of 5.
   EXPECT_NEAR(result.misses->low, 0.0945, 1e-4);
   EXPECT_NEAR(result.misses->high, 0.9055, 1e-4);
   EXPECT_NEAR(result.rejected->high, 0.4345, 1e-4);
@@ -97,7 +97,7 @@ TEST(Calibration, PrecisionAndRecall) {
 TEST(Calibration, ProbabilitiesThatAreNotFiniteAreRejected) {
   const std::array<double, 2> values = {std::nan(""), std::nan("")};
   EXPECT_TRUE(inference::decide({}, values).is_rejected);
-  // A rejected image of another class is not a false alarm, and one of the threshold's class is missed.
+  // A rejected image of the threshold's class counts as missed; a rejected image of another class is not a false alarm.
   DecisionMeter meter({.threshold = inference::OperatingPoint::Threshold{0, 0.3}});
   meter.add(torch::full({2, 2}, std::nan(""), torch::kFloat64), torch::tensor({0, 1}, torch::kLong));
   const auto result = meter.result();

@@ -41,7 +41,7 @@ std::vector<int64_t> counts_of(const std::vector<int64_t>& sizes, int64_t count,
 TEST(SplitByClass, EachClassGivesItsShare) {
   EXPECT_THAT(counts_of({302, 182, 80, 40}, 60), ElementsAre(30, 18, 8, 4));
   EXPECT_THAT(counts_of({10, 10, 10}, 15), ElementsAre(5, 5, 5));
-  EXPECT_THAT(counts_of({96, 14}, 11), ElementsAre(10, 1)) << "9.6 and 1.4: the sum is that of the fraction";
+  EXPECT_THAT(counts_of({96, 14}, 11), ElementsAre(10, 1)) << "the shares 9.6 and 1.4 are rounded so that their sum stays 11";
 }
 
 TEST(SplitByClass, AClassKeepsASampleForTraining) {

@@ -126,7 +126,7 @@ TEST(Digest, DoesNotGrowWithTheNumberOfRanks) {
 
 class DiagnoseTest : public ::testing::Test {
  protected:
-  // "rank 2 silent"; "nothing" without a failure.
+  // The diagnosis as text, such as "rank 2 silent"; "nothing" without a failure.
   std::string diagnosis(Clock::duration since_start = 0s) const {
     const auto found = diagnose(knowledge_, limits_, start_ + since_start);
     if (!found) return "nothing";

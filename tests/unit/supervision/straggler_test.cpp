@@ -28,7 +28,7 @@ TEST(Straggler, IsNamedWithThePartThatIsSlower) {
   EXPECT_DOUBLE_EQ(by_data->part.own, 5.5);
   EXPECT_DOUBLE_EQ(by_data->part.others, 0.2);
 
-  // Most of the rank's time is data time, but so is that of the others.
+  // Rank 0 spends most of its time on data, but so do the other ranks.
   const auto by_compute = find({{5, 4.5}, {5, 1}, {5, 1}});
   ASSERT_TRUE(by_compute.has_value());
   EXPECT_EQ(by_compute->rank, 0);
@@ -62,7 +62,7 @@ TEST(Straggler, IsIgnoredUpToTheRatio) {
 }
 
 TEST(Straggler, IsIgnoredWhenTheOthersHardlyWait) {
-  // Its own work takes three times as long, but the exchange takes nearly all of the interval.
+  // The work of rank 1 takes three times as long, but the exchange takes nearly all of the interval.
   EXPECT_FALSE(find({{0, 0.4}, {0, 1.2}, {0, 0.4}}).has_value());
   EXPECT_TRUE(find({{0, 0.4}, {0, 1.2}, {0, 0.4}}, /*seconds=*/7).has_value());
 }

@@ -56,7 +56,7 @@ TEST(ClassMetrics, EqualThoseOfTorchmetrics) {
     const auto& expected = golden.at("expected");
     const auto measured = measure(make_outputs(golden), 64);
     EXPECT_EQ(measured.classes.confusion, expected.at("confusion").get<std::vector<int64_t>>());
-    // torchmetrics computes these quotients in float32, and adds the confidences in float32, whose sums reach hundreds.
+    // torchmetrics computes these quotients in float32. It also adds the confidences, whose sums reach hundreds, in float32.
     for (const char* name : {"top1", "top5", "macro_f1", "balanced_accuracy", "mcc"}) {
       EXPECT_NEAR(value_of(measured, name).value(), expected.at(name).get<double>(), 2e-7) << name;
     }

@@ -63,7 +63,7 @@ TEST(HostResources, TheUserChoosesTheComputeThreads) {
 
 TEST(HostResources, SharedMemoryOfContainers) {
   EXPECT_EQ(describe_small_shared_memory("/absent"), "");
-  EXPECT_EQ(describe_small_shared_memory("/"), "") << "as a folder of more than 1 GiB";
+  EXPECT_EQ(describe_small_shared_memory("/"), "") << "/ has more than 1 GiB";
   // A full file system.
   EXPECT_EQ(describe_small_shared_memory("/sys"),
             "/sys has only 0 MiB, but NCCL may need 1 GiB of it for communication between GPUs of this host: start the container with "

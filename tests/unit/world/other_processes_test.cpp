@@ -22,7 +22,7 @@ TEST(ProcessesOfOtherRuns, HaveTheSameNameAndAreNoLaunchersNorOfThisRun) {
   const trainer::testing::TemporaryFolder folder;
   const auto& proc = folder.path();
   const std::string train("trainer\0--config\0launch\0", 24);
-  // Numbers of processes that exist, because their cores are looked up.
+  // These process ids belong to processes that exist, because their cores are looked up.
   const auto parent = std::to_string(getppid());
   write(proc / "self", "trainer", train);
   write(proc / std::to_string(getpid()), "trainer", train);
