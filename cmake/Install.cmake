@@ -21,14 +21,15 @@ install(FILES LICENSE THIRD_PARTY_NOTICES.md README.md CHANGELOG.md DESTINATION 
 
 # find_package(trainer)
 include(CMakePackageConfigHelpers)
-file(STRINGS "${TRAINER_TORCH_LIBRARY_DIR}/../share/cmake/Torch/TorchConfigVersion.cmake" TRAINER_TORCH_VERSION REGEX "set.PACKAGE_VERSION ")
-string(REGEX MATCH "[0-9]+\\.[0-9]+\\.[0-9]+" TRAINER_TORCH_VERSION "${TRAINER_TORCH_VERSION}")
+include(cmake/TorchVersion.cmake)
+trainer_torch_version(TRAINER_TORCH_VERSION "${TRAINER_TORCH_LIBRARY_DIR}/..")
 set(TRAINER_SOVERSION "${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}")
 set(_package "${CMAKE_INSTALL_LIBDIR}/cmake/trainer")
 file(RELATIVE_PATH TRAINER_PREFIX_FROM_CONFIG "/${_package}" "/")
 configure_file(cmake/trainerConfig.cmake.in "${CMAKE_BINARY_DIR}/generated/trainerConfig.cmake" @ONLY)
 write_basic_package_version_file("${CMAKE_BINARY_DIR}/generated/trainerConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
-install(FILES "${CMAKE_BINARY_DIR}/generated/trainerConfig.cmake" "${CMAKE_BINARY_DIR}/generated/trainerConfigVersion.cmake" DESTINATION "${_package}")
+install(FILES cmake/TorchVersion.cmake "${CMAKE_BINARY_DIR}/generated/trainerConfig.cmake" "${CMAKE_BINARY_DIR}/generated/trainerConfigVersion.cmake"
+        DESTINATION "${_package}")
 
 # libtrainer_predict: find_package(trainer_predict), and pkg-config
 set(_package "${CMAKE_INSTALL_LIBDIR}/cmake/trainer_predict")

@@ -122,7 +122,6 @@ class Optimizer {
 
  private:
   static void drop_zeros(std::vector<Gradients>& all);
-  void check_groups(const state::View& param_groups) const;
 
   bool skip_zero_grads_ = false;
   std::vector<torch::Tensor> lr_tensors_;  // like groups_, or empty
@@ -137,8 +136,8 @@ const RegistryBase& lr_scheduler_registry();
 // another class.
 state::Tree state_of(torch::optim::Optimizer& optimizer);
 // Restores the result of state_of() or of Python's state_dict(): the state of each parameter, bit for bit, and the learning rate of each
-// group. Other options do not change. Throws CheckpointError if the groups, a shape or a dtype differ; some state may have been loaded by
-// then.
+// group. Other options do not change. Throws CheckpointError if the groups, their numbering, a shape or a dtype differ; some state may have
+// been loaded by then.
 void load_state_of(torch::optim::Optimizer& optimizer, const state::View& view);
 
 }  // namespace trainer::optim

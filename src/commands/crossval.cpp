@@ -123,7 +123,7 @@ void train_fold(const CrossvalArguments& arguments, int64_t fold) {
   }
   if (ended.code == 0) return;
   const auto code = ended.code < 128 ? static_cast<ExitCode>(ended.code) : ExitCode::kFailure;
-  throw Error(fmt::format("the run of fold {} ended with exit code {}, for the reason printed above{}", fold, ended.code,
+  throw Error(fmt::format("the run of fold {} ended with exit code {}, for the reason printed above{}", fold + 1, ended.code,
                           code == ExitCode::kUsage ? "" : "; after the problem is fixed, the same command continues"),
               code);
 }
@@ -144,7 +144,7 @@ void check_folds(const CrossvalArguments& arguments, Logger& logger) {
       throw UsageError(
           fmt::format("fold {} of {} would have no images for {}; choose fewer folds, smaller groups, another dataset.split.seed, "
                       "or dataset.split.stratify: true",
-                      fold, arguments.num_folds, part == data::Split::kTrain ? "training" : "validation"));
+                      fold + 1, arguments.num_folds, part == data::Split::kTrain ? "training" : "validation"));
     }
   }
 }

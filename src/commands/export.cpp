@@ -183,22 +183,29 @@ exported::Interface interface_of(const ExportArguments& arguments, const config:
   return interface;
 }
 
-// The second line of the command's output.
-std::string describe_interface(const exported::Interface& interface, const std::vector<int64_t>& sample_shape) {
+// The lines of the command's output after the first.
+std::string describe_interface(const exported::Interface& interface, const std::vector<int64_t>& sample_shape,
+                               const data::DatasetInfo& samples, bool has_names) {
   using exported::Outputs;
+  const auto batch = interface.batch_size ? std::to_string(*interface.batch_size) : "batch";
+  std::string input;
+  if (interface.preprocessing) {
+    const auto& size = interface.image_size;
+    input = fmt::format("uint8 [{}, {}, {}], {}", batch, size ? fmt::format("{}, {}", size->height, size->width) : "height, width",
+                        interface.preprocessing->channels, interface.preprocessing->channels == 1 ? "grey" : "red green blue");
+  } else {
+    input = fmt::format("float32 [{}, {}]", batch, fmt::join(sample_shape, ", "));
+  }
   const std::string answers = exported::name_of_answers(interface);
   const auto outputs = interface.outputs == Outputs::kLogits    ? "logits"
                        : interface.outputs == Outputs::kAnswers ? answers
-                                                                : "logits and " + answers;
-  const auto batch = interface.batch_size ? counted(static_cast<size_t>(*interface.batch_size), "image") : "any number of images";
-  if (!interface.preprocessing) {
-    return fmt::format("\ninput: samples of shape {}, in batches of {}; output: {}", fmt::join(sample_shape, "x"),
-                       interface.batch_size ? fmt::to_string(*interface.batch_size) : "any size", outputs);
-  }
-  const auto& size = interface.image_size;
-  return fmt::format("\ninput: {}, uint8 [batch, height, width, {}]{}, of {}; output: {}", batch, interface.preprocessing->channels,
-                     interface.preprocessing->channels == 1 ? ", grey" : ", red green blue",
-                     size ? fmt::format("{} x {} pixels", size->height, size->width) : "any size", outputs);
+                                                                : "logits, " + answers;
+  std::string text =
+      fmt::format("\ninput {}{}\noutput {}", has_names ? exported::name_of_input(interface) + std::string(": ") : "", input, outputs);
+  constexpr size_t kMostNames = 10;
+  const auto& names = samples.output_names();
+  if (!names.empty() && names.size() <= kMostNames) text += (samples.num_classes != 0 ? "\nclasses: " : "\nnumbers: ") + join(names, ", ");
+  return text;
 }
 
 std::string read_license(const std::filesystem::path& file) {
@@ -223,7 +230,7 @@ std::string write(const ExportArguments& arguments, config::Experiment& experime
     const auto shape = data::Pipeline(experiment.dataset.validation_transforms, info, {}).output_shape();
     const auto interface =
         interface_of(arguments, experiment, info, inference::read_operating_point(file.tree(), file.path(), arguments.ema, info));
-    note = describe_interface(interface, shape);
+    note = describe_interface(interface, shape, info, format == "onnx");
     if (experiment.validation.tta != task::TestTimeAugmentation::kNone) {
       note += "\nthe exported network does not apply validation.tta: it computes one view of each image";
     }
@@ -266,8 +273,8 @@ ExitCode export_model(const std::vector<std::string>& args) {
   const auto network = session::build_network(experiment, placement);
   file.load_weights(arguments.ema, *network.model);
   const auto note = write(arguments, experiment, file, *network.model);
-  print_written(arguments.output, "{} of {}, {}{}", experiment.model.component.name, file.path(),
-                arguments.ema ? "averaged parameters" : "parameters", note);
+  print_written(arguments.output, "{} of {}{}{}", experiment.model.component.name, file.path(),
+                arguments.ema ? ", averaged parameters" : "", note);
   return ExitCode::kDone;
 }
 

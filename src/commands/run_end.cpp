@@ -55,7 +55,10 @@ std::vector<std::string> lines_after_run(const reporting::EndEvent& event, const
   if (event.reason == "stopped") {
     lines.push_back("to continue: " + continuing_command(start, directory));
   } else if (fs::exists(best)) {
-    lines.push_back("to evaluate: trainer eval --checkpoint " + quoted(best.string()));
+    const auto checkpoint = " --checkpoint " + quoted(best.string());
+    lines.push_back("to evaluate: trainer eval" + checkpoint);
+    lines.push_back("to predict:  trainer predict" + checkpoint + " IMAGE");
+    lines.push_back("to export:   trainer export" + checkpoint + " --output model.onnx");
   }
   lines.push_back("for curves:  trainer report " + quoted(path));
   return lines;

@@ -30,7 +30,7 @@ struct RunCommandLine {
 // The command that continues the run; "the same command" for several ranks that were not started by `trainer launch` on one host.
 std::string continuing_command(const RunCommandLine& start, const run::RunDirectory& directory);
 
-// At most three lines; none after a failure, whose message contains advice.
+// At most five lines; none after a failure, whose message contains advice.
 std::vector<std::string> lines_after_run(const reporting::EndEvent& event, const RunCommandLine& start, const run::RunDirectory& directory);
 
 // `word`, quoted for a shell if it has characters other than letters, digits and the punctuation that is usual in paths.

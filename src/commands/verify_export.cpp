@@ -261,6 +261,8 @@ class Comparison {
   // -1 stands for any size.
   static bool is_size(int64_t one, int64_t other) { return one < 0 || other < 0 || one == other; }
 
+  static std::string size_text(int64_t size) { return size < 0 ? "any number of pixels" : std::to_string(size); }
+
   static const Answer& require_numbers(const Answer& answer, const std::string& file, const std::string& image) {
     if (answer.values.isfinite().all().item<bool>()) return answer;
     throw Error(fmt::format("{}: its values for {} are not finite numbers and cannot be compared", file, image));
@@ -287,7 +289,7 @@ class Comparison {
       throw std::runtime_error(
           fmt::format("it is {} pixels wide and {} high, but the exported network takes only images that are {} wide and {} high; resize "
                       "it, or export the network without --image-size",
-                      size.width, size.height, shape[2], shape[1]));
+                      size.width, size.height, size_text(shape[2]), size_text(shape[1])));
     }
     memory_.pixels = pixels;
     const bool is_grey = predictor_.samples().shape[0] == 1;

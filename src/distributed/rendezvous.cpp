@@ -71,8 +71,8 @@ std::string describe_waiting(const std::vector<int>& missing, const world::RankE
   }
   std::set<int> nodes;
   for (const int rank : missing) nodes.insert(rank / rank_env.local_world_size);
-  return fmt::format("{} of {} nodes have joined; waiting for node {} ({})", rank_env.num_nodes - static_cast<int>(nodes.size()),
-                     rank_env.num_nodes, fmt::join(nodes, ", "), ranks);
+  return fmt::format("{} of {} nodes have joined; waiting for {} {} ({})", rank_env.num_nodes - static_cast<int>(nodes.size()),
+                     rank_env.num_nodes, nodes.size() == 1 ? "node" : "nodes", fmt::join(nodes, ", "), ranks);
 }
 
 // The attempts of a run that its launcher restarts use different prefixes if they share a store.

@@ -36,6 +36,9 @@ struct Interface {
   std::optional<Size> image_size = {};
 };
 
+// The name of the input of an ONNX file.
+inline const char* name_of_input(const Interface& interface) { return interface.preprocessing ? "image" : "images"; }
+
 // The name of the output with the answers. All output names of trainer export except "logits" are names of answers.
 inline const char* name_of_answers(const Interface& interface) {
   return interface.answers.kind == Answers::Kind::kNumbers ? "values" : "probabilities";

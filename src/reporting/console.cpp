@@ -140,14 +140,14 @@ class Console : public Sink {
                      {event.file},
                      {format_bytes(event.num_bytes)},
                      {fmt::format("written in {:.2f} s, training paused for {:.3f} s", event.seconds, event.pause_seconds), 0}};
-    if (!event.removed.empty()) fields.push_back({"removed " + join(event.removed, ", "), 0});
-    if (table_ && !options_.is_verbose) {
-      log_to_files(fields);
-      return;
-    }
+    auto with_removed = fields;
+    if (!event.removed.empty()) with_removed.push_back({"removed " + join(event.removed, ", "), 0});
+    log_to_files(with_removed);
+    if (options_.is_verbose) fields = with_removed;
+    if (table_ && !options_.is_verbose) return;
     auto with_short_name = fields;
     with_short_name[1].text = std::filesystem::path(event.file).filename().string();
-    log(fields, with_short_name);
+    log_to_terminal(fields, with_short_name);
   }
 
   // Until the next interval ends, the bar shows the latest values with the number of the current epoch.
@@ -192,12 +192,14 @@ class Console : public Sink {
     bar_->draw(train_fields(*latest_, kStep), fraction, now);
   }
 
-  void log(const Fields& fields) { log(fields, fields); }
-
-  // Files get the whole line, a terminal the fields that fit into its width. `shorter`: used instead if `fields` do not fit even without
-  // those that may be omitted.
-  void log(const Fields& fields, const Fields& shorter) {
+  // Files get the whole line, a terminal the fields that fit into its width.
+  void log(const Fields& fields) {
     log_to_files(fields);
+    log_to_terminal(fields, fields);
+  }
+
+  // `shorter`: used instead if `fields` do not fit even without those that may be omitted.
+  void log_to_terminal(const Fields& fields, const Fields& shorter) {
     if (!terminal_ || options_.is_quiet) return;
     const auto width = line_width(stderr);
     if (!width) {

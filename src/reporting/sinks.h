@@ -32,7 +32,7 @@ struct ConsoleOptions {
   MetricColumns metrics = {};  // of the table; without validation metrics if nothing is validated
   bool with_ema = false;       // whether the table has columns for the averaged parameters
   bool is_quiet = false;       // stderr shows only warnings, errors and the lines at the end of the run
-  bool is_verbose = false;     // stderr shows the checkpoints with kBar too
+  bool is_verbose = false;     // stderr shows the checkpoints with kBar too, and the files that they replaced
   // Returns lines that tell the user what to do next, to be printed after the results at the end of the run.
   std::function<std::vector<std::string>(const EndEvent& event)> what_next = {};
 };

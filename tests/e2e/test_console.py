@@ -157,11 +157,14 @@ class ConsoleTest(FolderCase):
         self.assertNotIn("\x1b", run.stderr)
         self.assertEqual(len(re.findall(r"(?m)^epoch [1-4]/4  step \d+/50  loss", run.stderr)), 20)
         path = self.folder / "a run"
-        end = run.stderr.splitlines()[-5:]
+        end = run.stderr.splitlines()[-7:]
         self.assertRegex(end[0], r"^done  200 steps  \S+s  \d+ img/s$")
         self.assertRegex(end[1], r"^validation/top1  final \S+%  best \S+% in epoch [24], step \d+$")
         self.assertEqual(end[2:], [f"files in {path}: checkpoints/best.pt, summary.json, train.log",
-                                   f"to evaluate: trainer eval --checkpoint '{path}/checkpoints/best.pt'", f"for curves:  trainer report '{path}'"])
+                                   f"to evaluate: trainer eval --checkpoint '{path}/checkpoints/best.pt'",
+                                   f"to predict:  trainer predict --checkpoint '{path}/checkpoints/best.pt' IMAGE",
+                                   f"to export:   trainer export --checkpoint '{path}/checkpoints/best.pt' --output model.onnx",
+                                   f"for curves:  trainer report '{path}'"])
         log = (path / "train.log").read_text()
         for line in end:
             self.assertIn(line, log)

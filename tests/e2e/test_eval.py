@@ -292,7 +292,7 @@ class PredictTest(ImageExperiment):
             self.assertEqual((run.returncode, run.stderr), (0, f"network of {best}\n"), run.stderr)
         self.assertIn(f"demo_conv of {best}, ", self.printed("eval", "--checkpoint", "run", "dataset.root=moved"))
         self.assertEqual(self.printed("export", "--checkpoint", "run", "--output", "x.safetensors"),
-                         f"x.safetensors: demo_conv of {best}, parameters\n")
+                         f"x.safetensors: demo_conv of {best}\n")
         self.assertIn(f"{best}: ", self.printed("checkpoint", "info", "run"))
         self.assertIn(f"good: {best}, ", self.printed("checkpoint", "verify", "run"))
         refusal = "moved: this folder contains no checkpoint; give the folder of a run that has saved one, or a file\n"

@@ -25,7 +25,7 @@ constexpr Masks kMasks555 = {0x7C00, 0x3E0, 0x1F};
 constexpr Masks kMasks565 = {0xF800, 0x7E0, 0x1F};
 constexpr Masks kMasks888 = {0xFF0000, 0xFF00, 0xFF};
 
-struct Header {
+struct BmpHeader {
   uint32_t size = 0;
   uint32_t width = 0;
   uint32_t height = 0;
@@ -37,8 +37,8 @@ struct Header {
   uint32_t offset = 0;  // where the pixels begin in the file
 };
 
-Header read_header(std::span<const uint8_t> file) {
-  Header header{.size = little_endian(file, 14, 4)};
+BmpHeader read_header(std::span<const uint8_t> file) {
+  BmpHeader header{.size = little_endian(file, 14, 4)};
   constexpr std::array<uint32_t, 7> kSizes = {kShortHeaderBytes, 40, 52, 56, 64, 108, 124};
   if (std::ranges::find(kSizes, header.size) == kSizes.end())
     refuse_form(fmt::format("a BMP image with a header of {} bytes", header.size));
@@ -70,7 +70,7 @@ Header read_header(std::span<const uint8_t> file) {
   return header;
 }
 
-std::array<Rgb, 256> read_palette(std::span<const uint8_t> file, const Header& header) {
+std::array<Rgb, 256> read_palette(std::span<const uint8_t> file, const BmpHeader& header) {
   std::array<Rgb, 256> palette{};
   for (size_t i = 0; i < header.num_colours; ++i) {
     const auto bgr = bytes_at(file, kFileHeaderBytes + header.size + header.colour_bytes * i, 3);
@@ -79,7 +79,7 @@ std::array<Rgb, 256> read_palette(std::span<const uint8_t> file, const Header& h
   return palette;
 }
 
-Masks read_masks(std::span<const uint8_t> file, const Header& header) {
+Masks read_masks(std::span<const uint8_t> file, const BmpHeader& header) {
   Masks masks = header.bits == 16 ? kMasks555 : kMasks888;
   if (header.compression == kNone) return masks;
   for (size_t i = 0; i < masks.size(); ++i) masks[i] = little_endian(file, kMasksOffset + 4 * i, 4);
@@ -95,7 +95,7 @@ Masks read_masks(std::span<const uint8_t> file, const Header& header) {
 
 // Writes pixel(row, x) for each pixel.
 template <class Pixel>
-void read_rows(std::span<const uint8_t> file, const Header& header, data::RgbImage& image, const Pixel& pixel) {
+void read_rows(std::span<const uint8_t> file, const BmpHeader& header, data::RgbImage& image, const Pixel& pixel) {
   const uint64_t row_bytes = (uint64_t{header.width} * header.bits + 31) / 32 * 4;
   const auto data = bytes_at(file, header.offset, row_bytes * header.height);
   allocate(header.width, header.height, image);
@@ -106,7 +106,7 @@ void read_rows(std::span<const uint8_t> file, const Header& header, data::RgbIma
   }
 }
 
-void read_direct_colours(std::span<const uint8_t> file, const Header& header, data::RgbImage& image) {
+void read_direct_colours(std::span<const uint8_t> file, const BmpHeader& header, data::RgbImage& image) {
   const auto masks = read_masks(file, header);
   std::array<int, 3> shifts{};
   std::ranges::transform(masks, shifts.begin(), [](uint32_t mask) { return std::countr_zero(mask); });
@@ -127,7 +127,7 @@ void read_direct_colours(std::span<const uint8_t> file, const Header& header, da
   }
 }
 
-void read_palette_colours(std::span<const uint8_t> file, const Header& header, data::RgbImage& image) {
+void read_palette_colours(std::span<const uint8_t> file, const BmpHeader& header, data::RgbImage& image) {
   const auto palette = read_palette(file, header);
   const uint32_t pixels_in_byte = 8 / header.bits;
   read_rows(file, header, image, [&](const uint8_t* row, uint32_t x) {
@@ -139,7 +139,7 @@ void read_palette_colours(std::span<const uint8_t> file, const Header& header, d
 // Reads the indices of run-length encoded pixels.
 class Runs {
  public:
-  Runs(std::span<const uint8_t> file, const Header& header)
+  Runs(std::span<const uint8_t> file, const BmpHeader& header)
       : file_(file), header_(header), offset_(header.offset), indices_(size_t{header.width} * header.height) {}
 
   // Returns the indices of all pixels in the file's order of rows. Skipped pixels have index 0.
@@ -191,7 +191,7 @@ class Runs {
   }
 
   std::span<const uint8_t> file_;
-  const Header& header_;
+  const BmpHeader& header_;
   size_t offset_;
   std::vector<uint8_t> indices_;
   size_t next_ = 0;  // position in indices_
@@ -200,14 +200,14 @@ class Runs {
 
 // Refuses a file that is too short for its number of pixels: two bytes encode at most 255 pixels, unless they skip pixels. Images with few
 // pixels are not checked, because they need little memory.
-void check_length(std::span<const uint8_t> file, const Header& header) {
+void check_length(std::span<const uint8_t> file, const BmpHeader& header) {
   constexpr uint64_t kFewPixels = uint64_t{1} << 22;
   const uint64_t num_bytes = file.size() - std::min<size_t>(header.offset, file.size());
   const auto num_pixels = uint64_t{header.width} * header.height;
   if (num_pixels > std::max(kFewPixels, num_bytes / 2 * 255)) throw_too_little_data(header.width, header.height);
 }
 
-void read_run_lengths(std::span<const uint8_t> file, const Header& header, data::RgbImage& image) {
+void read_run_lengths(std::span<const uint8_t> file, const BmpHeader& header, data::RgbImage& image) {
   check_length(file, header);
   const auto palette = read_palette(file, header);
   const auto indices = Runs(file, header).read();

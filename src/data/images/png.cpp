@@ -35,13 +35,13 @@ void check_sum(const Part& part) {
   }
 }
 
-struct Header {
+struct PngHeader {
   uint64_t width = 0;
   uint64_t height = 0;
   int bit_depth = 0;
   int colour_type = 0;
 
-  explicit Header(const Part& part) {
+  explicit PngHeader(const Part& part) {
     const auto content = part.content();
     if (part.name != "IHDR" || content.size() != 13) throw std::runtime_error("it is damaged: it does not begin with a header");
     width = big_endian(content, 0);
@@ -52,7 +52,7 @@ struct Header {
 };
 
 // Deflate expands one byte to at most 1032 bytes.
-void check_length(const Header& header, uint64_t num_bytes) {
+void check_length(const PngHeader& header, uint64_t num_bytes) {
   constexpr uint64_t kMaxExpansion = 1032;
   if (header.width * header.height * static_cast<uint64_t>(header.bit_depth) / 8 > num_bytes * kMaxExpansion)
     throw_too_little_data(header.width, header.height);
@@ -63,7 +63,7 @@ void check_length(const Header& header, uint64_t num_bytes) {
 bool is_png(std::span<const uint8_t> file) { return has_text(file, 0, kSignature); }
 
 PngParts read_png(std::span<const uint8_t> file) {
-  const Header header(part_at(file, kSignature.size()));
+  const PngHeader header(part_at(file, kSignature.size()));
   check_size(header.width, header.height);
   PngParts parts{header.bit_depth == 16 && header.colour_type == 0, {}};
   parts.file.reserve(file.size());

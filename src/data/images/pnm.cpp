@@ -88,7 +88,7 @@ std::vector<T> make_scale(uint32_t maximum, T largest) {
   return scale;
 }
 
-struct Header {
+struct PnmHeader {
   int kind = 0;  // 1 to 6
   uint32_t width = 0;
   uint32_t height = 0;
@@ -100,8 +100,8 @@ struct Header {
   bool is_grey_16() const { return is_grey() && maximum > 255; }
 };
 
-Header read_header(Text& text, int kind) {
-  Header header{.kind = kind, .width = text.read_number(), .height = text.read_number()};
+PnmHeader read_header(Text& text, int kind) {
+  PnmHeader header{.kind = kind, .width = text.read_number(), .height = text.read_number()};
   check_size(header.width, header.height);
   if (header.has_bits()) return header;
   header.maximum = text.read_number();
@@ -111,7 +111,7 @@ Header read_header(Text& text, int kind) {
   return header;
 }
 
-void read_bits(Text& text, const Header& header, data::RgbImage& image) {
+void read_bits(Text& text, const PnmHeader& header, data::RgbImage& image) {
   const auto width = header.width;
   const auto height = header.height;
   const bool is_plain = header.is_plain();
@@ -128,10 +128,10 @@ void read_bits(Text& text, const Header& header, data::RgbImage& image) {
   }
 }
 
-size_t num_values_of(const Header& header) { return size_t{header.width} * header.height * (header.is_grey() ? 1 : 3); }
+size_t num_values_of(const PnmHeader& header) { return size_t{header.width} * header.height * (header.is_grey() ? 1 : 3); }
 
 // Refuses a file that is too short for its number of values, before memory is allocated for them.
-void require_values(const Text& text, const Header& header) {
+void require_values(const Text& text, const PnmHeader& header) {
   const auto num_values = num_values_of(header);
   const size_t value_bytes = header.maximum > 255 ? 2 : 1;
   // A plain value has at least one digit, followed by white space if there is a next value.
@@ -140,7 +140,7 @@ void require_values(const Text& text, const Header& header) {
 
 // Calls `use` with each value; binary values above the maximum are replaced by the maximum.
 template <class Use>
-void read_values(Text& text, const Header& header, const Use& use) {
+void read_values(Text& text, const PnmHeader& header, const Use& use) {
   const auto maximum = header.maximum;
   const auto data = text.rest();
   const auto num_values = num_values_of(header);
@@ -153,7 +153,7 @@ void read_values(Text& text, const Header& header, const Use& use) {
   }
 }
 
-void read_pixels(Text& text, const Header& header, data::RgbImage& image) {
+void read_pixels(Text& text, const PnmHeader& header, data::RgbImage& image) {
   if (header.is_grey_16()) refuse_grey_16();
   require_values(text, header);
   allocate(header.width, header.height, image);

@@ -299,13 +299,13 @@ class Blocks {
   void set_tile_size(const Form& form) {
     constexpr uint64_t kMaxTilePixels = uint64_t{1} << 24;
     constexpr uint64_t kMaxTileBytes = uint64_t{1} << 27;
-    constexpr uint64_t kMaxPixels = uint64_t{1} << 29;  // including pixels of tiles beyond the edges
+    constexpr uint64_t kMaxPaddedPixels = uint64_t{1} << 29;  // including pixels of tiles beyond the edges
     width_ = reader_.field<uint32_t>(TIFFTAG_TILEWIDTH, 0);
     height_ = reader_.field<uint32_t>(TIFFTAG_TILELENGTH, 0);
     const auto padded = [](uint64_t size, uint64_t tile) { return (size + tile - 1) / tile * tile; };
     const bool is_too_long = uint64_t{width_} * height_ > kMaxTileBytes / (uint64_t{form.samples} * ((form.bits + 7U) / 8));
     if (width_ == 0 || height_ == 0 || uint64_t{width_} * height_ > kMaxTilePixels || is_too_long ||
-        padded(form.width, width_) > kMaxPixels / padded(form.height, height_)) {
+        padded(form.width, width_) > kMaxPaddedPixels / padded(form.height, height_)) {
       throw std::runtime_error(fmt::format(
           "its tiles of {} x {} pixels are too large or empty; save it with tiles of 256 x 256 pixels, or as PNG", width_, height_));
     }

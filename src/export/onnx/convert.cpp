@@ -33,13 +33,12 @@ using Dimension = std::variant<int64_t, std::string>;
 Dimension dimension_of(const std::optional<int64_t>& size, const char* name) { return size ? Dimension(*size) : Dimension(name); }
 
 Value describe_input(const exported::Interface& interface, const std::vector<int64_t>& sample_shape) {
-  Value input{.name = "images", .shape = {dimension_of(interface.batch_size, "batch")}};
+  Value input{.name = exported::name_of_input(interface), .shape = {dimension_of(interface.batch_size, "batch")}};
   if (!interface.preprocessing) {
     input.shape.insert(input.shape.end(), sample_shape.begin(), sample_shape.end());
     return input;
   }
   const auto& size = interface.image_size;
-  input.name = "image";
   input.type = ElementType::kUint8;
   input.shape.push_back(size ? Dimension(size->height) : Dimension("height"));
   input.shape.push_back(size ? Dimension(size->width) : Dimension("width"));

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <set>
 #include <unordered_map>
@@ -20,6 +21,7 @@
 #include "run/session/build.h"
 #include "run/session/check.h"
 #include "run/session/registries.h"
+#include "run/session/weights.h"
 #include "train/optim/lr_scheduler.h"
 #include "trainer/error.h"
 #include "trainer/model.h"
@@ -69,6 +71,7 @@ class Inspector {
     const bool has_network = has_model && findings.are_consistent({"dataset", "task", "loss", "optimizer", "training", "runtime", "amp",
                                                                    "distributed", "dataloader", "validation", "seed"});
     if (has_network) check_network(experiment);
+    if (has_model && !experiment.model.weights.empty()) find_weights(experiment.model);
     if (findings.are_consistent({"distributed"})) check_secret(experiment);
     result_.experiment = experiment;
   }
@@ -92,6 +95,15 @@ class Inspector {
     model.set_num_outputs(model.num_outputs());
     result_.notes.push_back(
         fmt::format("{} classes are assumed, because their number is unknown: {}", model.num_outputs(), dataset.missing));
+  }
+
+  // Adds a note if training would have to download the weights.
+  void find_weights(const config::ModelSection& section) {
+    const auto source = session::weights_source(section.component.name, section.weights, section.weights_mirror);
+    const auto folder = session::weights_folder();
+    if (std::filesystem::exists(folder / source.file)) return;
+    result_.notes.push_back(
+        fmt::format("model.weights: {} is not in {}; training downloads it from {}", source.file, folder.string(), source.url));
   }
 
   // Returns no sizes, and adds a note, if the files that determine them are missing, or if they cannot be used and the model is not valid.

@@ -46,18 +46,34 @@ std::vector<bool> have_nonzero(const std::vector<torch::Tensor>& tensors) {
   return std::vector<bool>(begin, begin + flags.numel());
 }
 
-void check_num_groups(const state::View& param_groups, size_t num_groups) {
-  const auto num_stored = param_groups.elements().size();
-  if (num_stored == num_groups) return;
-  param_groups.fail(fmt::format("has {}, but the optimizer has {}; use the groups of the run that saved this state",
-                                counted(num_stored, "group of parameters", "groups of parameters"), num_groups));
+void check_groups(const state::View& param_groups, const std::vector<size_t>& group_sizes) {
+  const auto elements = param_groups.elements();
+  if (elements.size() != group_sizes.size()) {
+    param_groups.fail(fmt::format("has {}, but the optimizer has {}; use the groups of the run that saved this state",
+                                  counted(elements.size(), "group of parameters", "groups of parameters"), group_sizes.size()));
+  }
+  int64_t number = 0;
+  for (size_t group = 0; group < group_sizes.size(); ++group) {
+    const auto params = elements[group].at("params");
+    const auto numbers = params.elements();
+    if (numbers.size() != group_sizes[group]) {
+      params.fail(fmt::format("has {}, but the optimizer has {} in this group; use the groups of the run that saved this state",
+                              counted(numbers.size(), "parameter"), group_sizes[group]));
+    }
+    for (const auto& element : numbers) {
+      if (element.integer() != number)
+        element.fail(fmt::format("is {} instead of {}, but parameters must be numbered in order", element.integer(), number));
+      ++number;
+    }
+  }
 }
 
-void check_num_params(const state::View& params, size_t num_params) {
-  const auto num_stored = params.elements().size();
-  if (num_stored == num_params) return;
-  params.fail(fmt::format("has {}, but the optimizer has {} in this group; use the groups of the run that saved this state",
-                          counted(num_stored, "parameter"), num_params));
+// `num_found`: the number of entries of `states` that belong to parameters.
+void check_entries(const state::View& states, size_t num_found, int64_t num_params) {
+  const auto num_stored = states.keys().size();
+  if (num_found == num_stored) return;
+  states.fail(fmt::format("has {} without a parameter in the model, which has {}; use the model of the run that saved this state",
+                          counted(num_stored - num_found, "entry", "entries"), counted(num_params, "parameter")));
 }
 
 // The numbers of the layers of a network, from 0, as defined at group_parameters().
@@ -217,24 +233,10 @@ state::Tree Optimizer::state(double lr, const state::Dict& scheduler_options) co
   return tree;
 }
 
-void Optimizer::check_groups(const state::View& param_groups) const {
-  check_num_groups(param_groups, groups_.size());
-  const auto elements = param_groups.elements();
-  int64_t number = 0;
-  for (size_t group = 0; group < groups_.size(); ++group) {
-    const auto params = elements[group].at("params");
-    const auto numbers = params.elements();
-    check_num_params(params, groups_[group].params.size());
-    for (const auto& element : numbers) {
-      if (element.integer() != number)
-        element.fail(fmt::format("is {} instead of {}, but parameters must be numbered in order", element.integer(), number));
-      ++number;
-    }
-  }
-}
-
 void Optimizer::load_state(const state::View& view) {
-  check_groups(view.at("param_groups"));
+  std::vector<size_t> group_sizes;
+  for (const auto& group : groups_) group_sizes.push_back(group.params.size());
+  check_groups(view.at("param_groups"), group_sizes);
   const auto states = view.at("state");
   size_t num_found = 0;
   int64_t number = 0;
@@ -245,10 +247,7 @@ void Optimizer::load_state(const state::View& view) {
       if (state) ++num_found;
     }
   }
-  if (num_found != states.keys().size()) {
-    states.fail(fmt::format("has {} without a parameter in the model, which has {}; use the model of the run that saved this state",
-                            counted(states.keys().size() - num_found, "entry", "entries"), counted(number, "parameter")));
-  }
+  check_entries(states, num_found, number);
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const ComponentConfig& component, std::vector<ParamGroup> groups, bool skip_zero_grads) {
@@ -406,23 +405,25 @@ state::Tree state_of(torch::optim::Optimizer& optimizer) {
 void load_state_of(torch::optim::Optimizer& optimizer, const state::View& view) {
   const auto format = format_of(optimizer);
   const auto states = view.at("state");
-  check_num_groups(view.at("param_groups"), optimizer.param_groups().size());
-  const auto groups = view.at("param_groups").elements();
   auto& own = optimizer.param_groups();
+  std::vector<size_t> group_sizes;
+  for (const auto& group : own) group_sizes.push_back(group.params().size());
+  check_groups(view.at("param_groups"), group_sizes);
+  const auto groups = view.at("param_groups").elements();
   const torch::NoGradGuard no_grad;
   int64_t number = 0;
+  size_t num_found = 0;
   for (size_t i = 0; i < own.size(); ++i) {
-    const auto params = groups[i].at("params");
-    const auto& parameters = own[i].params();
-    check_num_params(params, parameters.size());
     own[i].options().set_lr(groups[i].at("lr").number());
-    for (const auto& parameter : parameters) {
+    for (const auto& parameter : own[i].params()) {
       const auto stored = states.find(number++);
+      if (stored) ++num_found;
       auto state = stored ? format->read(*stored, parameter, own[i].options()) : nullptr;
       optimizer.state().erase(parameter.unsafeGetTensorImpl());
       if (state) optimizer.state()[parameter.unsafeGetTensorImpl()] = std::move(state);
     }
   }
+  check_entries(states, num_found, number);
 }
 
 }  // namespace trainer::optim

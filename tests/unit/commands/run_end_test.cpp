@@ -24,6 +24,8 @@ TEST(LinesAfterRun, NameTheFilesAndTheNextCommands) {
   EXPECT_EQ(lines_after_run({.reason = "done"}, start, directory),
             Lines({"files in " + path.string() + ": checkpoints/best.pt, summary.json, train.log",
                    "to evaluate: trainer eval --checkpoint " + quoted_path + "/checkpoints/best.pt'",
+                   "to predict:  trainer predict --checkpoint " + quoted_path + "/checkpoints/best.pt' IMAGE",
+                   "to export:   trainer export --checkpoint " + quoted_path + "/checkpoints/best.pt' --output model.onnx",
                    "for curves:  trainer report " + quoted_path + "'"}));
   EXPECT_EQ(lines_after_run({.reason = "stopped"}, start, directory).at(1).substr(0, 13), "to continue: ");
   EXPECT_EQ(lines_after_run({.reason = "early"}, start, directory), lines_after_run({.reason = "done"}, start, directory));

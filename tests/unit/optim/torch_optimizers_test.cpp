@@ -52,6 +52,15 @@ TEST(TorchOptimizers, RefuseTheStateOfOthers) {
   EXPECT_THAT(
       [&] { load_state_of(one, state::View(tree, "a.pt")); },
       ThrowsMessage<CheckpointError>(HasSubstr("a.pt: param_groups[0].params: has 2 parameters, but the optimizer has 1 in this group")));
+  state::Dict group;
+  group.add("lr", 0.1);
+  group.add("params", state::List{int64_t{1}, int64_t{0}});
+  state::Dict reversed;
+  reversed.add("state", state::Dict());
+  reversed.add("param_groups", state::List{std::move(group)});
+  const state::Tree other_order(std::move(reversed));
+  EXPECT_THAT([&] { load_state_of(two, state::View(other_order, "a.pt")); },
+              ThrowsMessage<CheckpointError>(HasSubstr("a.pt: param_groups[0].params[0]: is 1 instead of 0")));
   torch::optim::Adam plain({parameter}, torch::optim::AdamOptions(0.1)),
       with_largest({parameter}, torch::optim::AdamOptions(0.1).amsgrad(true));
   parameter.sum().backward();
