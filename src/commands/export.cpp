@@ -194,7 +194,7 @@ std::string describe_interface(const exported::Interface& interface, const std::
     input = fmt::format("uint8 [{}, {}, {}], {}", batch, size ? fmt::format("{}, {}", size->height, size->width) : "height, width",
                         interface.preprocessing->channels, interface.preprocessing->channels == 1 ? "grey" : "red green blue");
   } else {
-    input = fmt::format("float32 [{}, {}]", batch, fmt::join(sample_shape, ", "));
+    input = fmt::format("floating-point [{}, {}]", batch, fmt::join(sample_shape, ", "));
   }
   const std::string answers = exported::name_of_answers(interface);
   const auto outputs = interface.outputs == Outputs::kLogits    ? "logits"

@@ -46,8 +46,8 @@ std::string continuing_command(const RunCommandLine& start, const run::RunDirect
   return training_command(experiment, rank_env.world_size, more);
 }
 
-std::vector<std::string> lines_after_run(const reporting::EndEvent& event, const RunCommandLine& start,
-                                         const run::RunDirectory& directory) {
+std::vector<std::string> lines_after_run(const reporting::EndEvent& event, const RunCommandLine& start, const run::RunDirectory& directory,
+                                         bool takes_images) {
   if (event.reason == "failed") return {};
   const auto path = directory.path().string();
   const auto best = directory.checkpoint_folder() / "best.pt";
@@ -57,7 +57,7 @@ std::vector<std::string> lines_after_run(const reporting::EndEvent& event, const
   } else if (fs::exists(best)) {
     const auto checkpoint = " --checkpoint " + quoted(best.string());
     lines.push_back("to evaluate: trainer eval" + checkpoint);
-    lines.push_back("to predict:  trainer predict" + checkpoint + " IMAGE");
+    if (takes_images) lines.push_back("to predict:  trainer predict" + checkpoint + " IMAGE");
     lines.push_back("to export:   trainer export" + checkpoint + " --output model.onnx");
   }
   lines.push_back("for curves:  trainer report " + quoted(path));

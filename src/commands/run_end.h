@@ -30,8 +30,9 @@ struct RunCommandLine {
 // The command that continues the run; "the same command" for several ranks that were not started by `trainer launch` on one host.
 std::string continuing_command(const RunCommandLine& start, const run::RunDirectory& directory);
 
-// At most five lines; none after a failure, whose message contains advice.
-std::vector<std::string> lines_after_run(const reporting::EndEvent& event, const RunCommandLine& start, const run::RunDirectory& directory);
+// At most five lines; none after a failure, whose message contains advice. `takes_images`: whether the network's input is images.
+std::vector<std::string> lines_after_run(const reporting::EndEvent& event, const RunCommandLine& start, const run::RunDirectory& directory,
+                                         bool takes_images);
 
 // `word`, quoted for a shell if it has characters other than letters, digits and the punctuation that is usual in paths.
 std::string quoted(const std::string& word);

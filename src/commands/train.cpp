@@ -90,8 +90,10 @@ reporting::ConsoleOptions console_options(session::RankContext& context, session
           .with_ema = context.experiment().training.ema.has_value(),
           .is_quiet = arguments.is_quiet,
           .is_verbose = arguments.is_verbose,
-          .what_next = [start = RunCommandLine{arguments.experiment, arguments.run_directory, rank_env},
-                        directory](const reporting::EndEvent& event) { return lines_after_run(event, start, *directory); }};
+          .what_next = [start = RunCommandLine{arguments.experiment, arguments.run_directory, rank_env}, directory,
+                        takes_images = session.parts().train.samples.info().is_image](const reporting::EndEvent& event) {
+            return lines_after_run(event, start, *directory, takes_images);
+          }};
 }
 
 // Ends a profile whose last step was not reached, so that its message comes before the console's last lines.

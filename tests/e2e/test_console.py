@@ -157,12 +157,11 @@ class ConsoleTest(FolderCase):
         self.assertNotIn("\x1b", run.stderr)
         self.assertEqual(len(re.findall(r"(?m)^epoch [1-4]/4  step \d+/50  loss", run.stderr)), 20)
         path = self.folder / "a run"
-        end = run.stderr.splitlines()[-7:]
+        end = run.stderr.splitlines()[-6:]
         self.assertRegex(end[0], r"^done  200 steps  \S+s  \d+ img/s$")
         self.assertRegex(end[1], r"^validation/top1  final \S+%  best \S+% in epoch [24], step \d+$")
         self.assertEqual(end[2:], [f"files in {path}: checkpoints/best.pt, summary.json, train.log",
                                    f"to evaluate: trainer eval --checkpoint '{path}/checkpoints/best.pt'",
-                                   f"to predict:  trainer predict --checkpoint '{path}/checkpoints/best.pt' IMAGE",
                                    f"to export:   trainer export --checkpoint '{path}/checkpoints/best.pt' --output model.onnx",
                                    f"for curves:  trainer report '{path}'"])
         log = (path / "train.log").read_text()
@@ -198,7 +197,7 @@ class ConsoleTest(FolderCase):
                 lines = run.stderr.splitlines()
                 self.assertRegex(lines[0], r"^warning: .*milestones: epoch 9 is not reached")
                 self.assertRegex(lines[1], r"^done  \d+ steps ")
-                self.assertEqual(len(lines), 6, run.stderr)
+                self.assertEqual(len(lines), 7, run.stderr)
                 self.assertEqual((self.folder / name / "train.log").read_text().count("validation  epoch"), 2)
         text, screen = self.on_terminal(80, "--quiet", name="quiet_terminal")
         self.assertTrue(screen.lines()[0].startswith("done  200 steps"), text)

@@ -220,6 +220,14 @@ class WeightsTest(FolderCase):
         self.assertRegex(run.out, r"\nresnet50 +imagenet1k_v2 \(default\) +80\.86 +98 MiB +224  no\n")
         self.assertIn(f"The cache is {self.home}/weights.", run.out)
 
+    def test_validate_names_the_download(self):
+        config = self.folder / "x.yaml"
+        config.write_text("experiment: x\nmodel: {name: resnet50, weights: default}\n")
+        run = self.trainer("validate", "--config", config, *RUN)
+        self.assertEqual(run.returncode, 0, run.err)
+        self.assertIn(f"note: model.weights: resnet50-11ad3fa6.pth is not in {self.home}/weights; training downloads it from "
+                      "https://download.pytorch.org/models/resnet50-11ad3fa6.pth\n", run.out)
+
     def test_refused_names(self):
         for name, message in (("resnet51", 'there are no weights "resnet51"; did you mean "resnet50"?; `trainer weights list` shows all'),
                               ("resnet50:v1", 'there are no weights "resnet50:v1"')):

@@ -155,7 +155,10 @@ class ExportImagesTest(unittest.TestCase):
         numpy.testing.assert_allclose(torch.from_numpy(both[0]).softmax(1).numpy(), both[1], atol=1e-6)
         one = self.run_onnx(self.export("onnx"), images[1:])
         numpy.testing.assert_allclose(one[0][0], both[1][1], atol=1e-6)
-        fixed = self.export("onnx", "--batch-size", 2, "--image-size", "375x500")
+        fixed = self.folder / "fixed.onnx"
+        printed = self.trainer("export", "--checkpoint", self.checkpoint, "--output", fixed, "--batch-size", 2, "--image-size", "375x500")
+        self.assertEqual(printed.splitlines(), [f"{fixed}: resnet18 of {self.checkpoint}", "input image: uint8 [2, 375, 500, 3], red green blue",
+                                                "output probabilities", "classes: " + ", ".join(f"kind {i}" for i in range(10))])
         self.assertEqual([dimension.dim_value for dimension in onnx.load(fixed).graph.input[0].type.tensor_type.shape.dim], [2, 375, 500, 3])
         numpy.testing.assert_allclose(self.run_onnx(fixed, images)[0], both[1], atol=1e-6)
         half = self.run_onnx(self.export("onnx", "--fp16"), images)

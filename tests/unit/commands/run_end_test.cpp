@@ -17,19 +17,20 @@ TEST(LinesAfterRun, NameTheFilesAndTheNextCommands) {
   const run::RunDirectory directory(path);
   const RunCommandLine start{.experiment = {.file = "a.yaml", .overrides = {}}, .run_directory = {}, .rank_env = {}};
   const auto quoted_path = "'" + path.string();
-  EXPECT_EQ(lines_after_run({.reason = "done"}, start, directory),
+  EXPECT_EQ(lines_after_run({.reason = "done"}, start, directory, true),
             Lines({"files in " + path.string() + ": summary.json, train.log", "for curves:  trainer report " + quoted_path + "'"}));
   std::filesystem::create_directories(directory.checkpoint_folder());
   std::ofstream(directory.checkpoint_folder() / "best.pt") << "x";
-  EXPECT_EQ(lines_after_run({.reason = "done"}, start, directory),
+  EXPECT_EQ(lines_after_run({.reason = "done"}, start, directory, true),
             Lines({"files in " + path.string() + ": checkpoints/best.pt, summary.json, train.log",
                    "to evaluate: trainer eval --checkpoint " + quoted_path + "/checkpoints/best.pt'",
                    "to predict:  trainer predict --checkpoint " + quoted_path + "/checkpoints/best.pt' IMAGE",
                    "to export:   trainer export --checkpoint " + quoted_path + "/checkpoints/best.pt' --output model.onnx",
                    "for curves:  trainer report " + quoted_path + "'"}));
-  EXPECT_EQ(lines_after_run({.reason = "stopped"}, start, directory).at(1).substr(0, 13), "to continue: ");
-  EXPECT_EQ(lines_after_run({.reason = "early"}, start, directory), lines_after_run({.reason = "done"}, start, directory));
-  EXPECT_EQ(lines_after_run({.reason = "failed"}, start, directory), Lines());
+  EXPECT_EQ(lines_after_run({.reason = "done"}, start, directory, /*takes_images=*/false).size(), 4);
+  EXPECT_EQ(lines_after_run({.reason = "stopped"}, start, directory, true).at(1).substr(0, 13), "to continue: ");
+  EXPECT_EQ(lines_after_run({.reason = "early"}, start, directory, true), lines_after_run({.reason = "done"}, start, directory, true));
+  EXPECT_EQ(lines_after_run({.reason = "failed"}, start, directory, true), Lines());
 }
 
 TEST(ContinuingCommand, IsTheOneThatStartedTheRun) {
