@@ -471,7 +471,8 @@ Table::Table(const CsvOptions& options, data::Split split)
 
 void Table::find_columns() {
   const auto text = without_byte_order_mark(text_);
-  if (text.find('\0') != std::string_view::npos) throw std::runtime_error("it is not valid UTF-8; save it as UTF-8");
+  if (text.find('\0') != std::string_view::npos)
+    throw std::runtime_error("it contains null bytes, as UTF-16 text and binary files do; save it as UTF-8 text");
   RecordReader reader(text);
   do {
     if (!reader.next()) throw std::runtime_error("it lists no images; add a line path,label for each image");

@@ -47,7 +47,8 @@ std::string make_entry(Kind kind, const data::ImageView& image, std::string_view
   return entry += content;
 }
 
-// The CRC-32 of the entry after its checksum. Since version 2, it includes the index of the sample, so that entries cannot be confused.
+// The CRC-32 of the bytes that follow the checksum in the entry. Since version 2, it includes the index of the sample, so that entries
+// cannot be confused.
 uint32_t checksum_of(const StoredEntry& entry) {
   std::string index;
   if (entry.version > 1) little_endian::append(index, static_cast<uint64_t>(entry.index));

@@ -240,8 +240,8 @@ struct DatasetFactory {
   std::function<std::vector<std::filesystem::path>()> list_files = {};
   // Only with locate(): returns the same data set with the files in another folder.
   std::function<DatasetFactory(const std::filesystem::path& folder)> in_folder = {};
-  // The sizes, if they are known without files: for generated samples, and for published data sets whose files are missing. Not set: the
-  // sizes are known only after open(), which must not download anything in this case.
+  // The sizes, if no file is needed to know them: of generated samples, and of published data sets that are not downloaded yet. Not set:
+  // open() reads them from files that exist, and must not download anything.
   std::optional<SplitSizes> sizes = {};
   // Whether all samples stay in this process's memory, in mapped or loaded files: product(info.shape) bytes each.
   bool is_in_memory = false;

@@ -127,7 +127,8 @@ size_t ZipReader::read_central_header(std::span<const uint8_t> rest, const Direc
   entry.header_offset = *header_offset;
   if (entry.header_offset > directory.offset || directory.offset - entry.header_offset < kLocalHeaderSize ||
       entry.size > directory.offset - entry.header_offset - kLocalHeaderSize) {
-    refuse_entry(entry, fmt::format("has {} bytes at byte {}, which is outside the archive", entry.size, entry.header_offset));
+    refuse_entry(entry, fmt::format("has {} bytes from byte {} on, which overlap the archive's directory or are beyond it", entry.size,
+                                    entry.header_offset));
   }
   entries_.push_back(entry);
   return size;
@@ -143,7 +144,8 @@ void ZipReader::check_local_header(ZipEntry& entry, const Directory& directory) 
   const size_t extra_size = load<uint16_t>(header + 28);
   entry.offset = entry.header_offset + kLocalHeaderSize + name_size + extra_size;
   if (entry.offset > directory.offset || entry.size > directory.offset - entry.offset) {
-    refuse_entry(entry, fmt::format("has {} bytes at byte {}, which is outside the archive", entry.size, entry.offset));
+    refuse_entry(entry, fmt::format("has {} bytes from byte {} on, which overlap the archive's directory or are beyond it", entry.size,
+                                    entry.offset));
   }
   const auto behind = bytes_.subspan(entry.header_offset + kLocalHeaderSize, name_size + extra_size);
   auto extra64 = find_extra64(behind.subspan(name_size));

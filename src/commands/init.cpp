@@ -566,6 +566,8 @@ std::string starting_file(const DatasetFacts& facts, const ImagePreparation& pre
             "# At first, only the last layer is trained, which is new for these classes; see training.unfreeze_after. `trainer weights "
             "list`\n"
             "# shows other networks. `trainer init --no-weights` writes a file without weights."
+      : facts.info.shape.front() != 3
+          ? "# The network begins with random weights, because published weights are for images with 3 channels."
       : facts.may_use_weights
           ? "# There are enough images to train the network from random weights. `weights: default` begins with weights trained on "
             "ImageNet."

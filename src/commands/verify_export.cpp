@@ -79,9 +79,9 @@ VerifyArguments parse_verify_arguments(const std::vector<std::string>& args) {
          "(bilinear without antialiasing, cv::INTER_LINEAR), pillow-bilinear, or none: the same as for the checkpoint")
       ->check(CLI::IsMember({"opencv", "pillow-bilinear", "none"}))
       ->capture_default_str();
-  app.add_option(
-         "--tolerance", arguments.tolerance,
-         "the largest accepted difference of a probability, or of a number in units of the standard deviation of the training targets")
+  app.add_option("--tolerance", arguments.tolerance,
+                 "the largest accepted difference of probabilities; for predicted numbers, divided by the standard deviation of the "
+                 "training targets")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   app.add_option("--runtime", arguments.runtime,

@@ -98,7 +98,7 @@ inline void describe(KeyTable& keys, config::SplitSection& section) {
   });
   keys.refuse("validation", [&section]() -> std::string {
     if (section.folds) return "";
-    if (section.validation <= 0) return "must be greater than 0; to hold out nothing, remove dataset.split";
+    if (section.validation <= 0) return "must be greater than 0; to use the data set's own validation images, remove dataset.split";
     return section.validation + section.test < 1 ? "" : "the sum of validation and test must be less than 1; lower one of them";
   });
 }
@@ -244,10 +244,11 @@ namespace trainer {
 
 // In the namespace of KeyTable, so that argument-dependent lookup finds this function.
 inline void describe(KeyTable& keys, optim::ParameterGroupOptions& options) {
-  keys.add("parameters", options.parameters,
-           {.doc = "Layers and parameters, given by their names or by the beginnings of names up to a dot, as in [fc].",
-            .required = true,
-            .may_be_empty = false});
+  keys.add(
+      "parameters", options.parameters,
+      {.doc = "Names of layers and parameters. The name of a layer stands for everything in it: [layer1] includes layer1.0.conv1.weight.",
+       .required = true,
+       .may_be_empty = false});
   keys.add("lr_factor", options.lr_factor, {.min = 0, .doc = "Factor by which the learning rate of these parameters is multiplied."});
   keys.add("weight_decay", options.weight_decay,
            {.min = 0, .doc = "Weight decay of these parameters; null: the optimizer's weight_decay."});
@@ -555,18 +556,19 @@ struct DistributedSection {
                      "of them share. The option --init-method takes precedence."});
     keys.add("secret_file", secret_file,
              {.doc = "A file with the same 16 or more random characters on all hosts, by which the processes of a run recognise each "
-                     "other; \"\": the secret of the launcher (see Trust in running.md)."});
+                     "other; \"\": the secret of the launcher, if it has one (see Trust in running.md)."});
     keys.add("timeout_seconds", timeout_seconds,
              {.min = 1,
               .max = 86400,
               .unit = "seconds",
               .doc = "How long to wait for a process that is late, at the start and during the run."});
-    keys.add("hang_seconds", hang_seconds,
-             {.min = 1,
-              .max = 86400,
-              .unit = "seconds",
-              .doc = "A process counts as hung if it does not respond for this many seconds, or takes longer for one step, one validation "
-                     "batch or, at its start, one file; it is named in the log and the run ends."});
+    keys.add(
+        "hang_seconds", hang_seconds,
+        {.min = 1,
+         .max = 86400,
+         .unit = "seconds",
+         .doc = "A process counts as hung if, for this many seconds, it does not respond or remains in the same step, validation batch "
+                "or checkpoint, or at the same file. It is then named in the log, and the run ends."});
     keys.add("straggler_ratio", straggler_ratio,
              {.min = 1,
               .min_excluded = true,

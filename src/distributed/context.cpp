@@ -111,8 +111,8 @@ DistributedDataParallel::~DistributedDataParallel() = default;
 
 void DistributedDataParallel::before_forward() { data_parallel_->before_forward(is_first_, synchronizes_); }
 
-// DataParallel also sums the values that .grad contains before the first backward pass. Dividing them by the number of ranks turns this
-// sum into their mean.
+// DataParallel also sums over the ranks what .grad contains before the first backward pass of a step. Dividing these values by the number
+// of ranks turns their sum into their mean.
 void DistributedDataParallel::add_share(const torch::Tensor& loss) {
   if (is_first_ && group_->size() > 1) {
     const torch::NoGradGuard no_grad;

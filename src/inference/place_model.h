@@ -1,5 +1,5 @@
 #pragma once
-// Applies the placement that was chosen for a run to a network.
+// Moves a network to the device, memory format and dtype that were chosen for its run.
 
 #include <cstdint>
 #include <string>

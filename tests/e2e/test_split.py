@@ -130,7 +130,7 @@ class SplitTest(FolderCase):
 
     def test_what_does_not_fit_is_refused(self):
         for override, text in (
-            ("dataset.split={validation: 0}", "dataset.split.validation: must be greater than 0; to hold out nothing, remove dataset.split"),
+            ("dataset.split={validation: 0}", "dataset.split.validation: must be greater than 0; to use the data set's own validation images, remove dataset.split"),
             ("dataset.split={validation: 0.6, test: 0.4}", "dataset.split.validation: the sum of validation and test must be less than 1; lower one of them"),
             ("dataset.split={fold: 1}", "dataset.split.fold: has no effect without folds; set folds, or remove it"),
             ("dataset.split={folds: 3, fold: 3}", "dataset.split.fold: must be less than folds, because folds are counted from 0"),

@@ -85,8 +85,8 @@ class AuditTest(unittest.TestCase):
         order = random.permutation(len(images))
         for part in ("train", "val"):
             (folder / "data" / part / "all").mkdir(parents=True)
-        # Every tenth image is for validation. Images of all kinds are copied by saving them again; only scenes and textures are copied
-        # with changes.
+        # Every tenth image is for validation. Copies of some training images are added there: of all kinds only saved again, of scenes
+        # and textures also with changes.
         for position, i in enumerate(order):
             images[i].save(folder / "data" / ("val" if position % 10 == 0 else "train") / "all" / f"{i}.png", compress_level=1)
         training = [int(i) for position, i in enumerate(order) if position % 10 != 0]

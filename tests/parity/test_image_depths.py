@@ -330,6 +330,13 @@ class ImageDepthsTest(FolderCase):
         self.assertAlmostEqual(float(text.split("std: [")[1].split("]")[0]) / middle.std(), 1, delta=5e-4)
         self.assertEqual(trainer("validate", "--config", output).returncode, 0)
 
+    def test_init_proposes_no_weights_for_other_channels(self):
+        self.configured([(".npy", RNG.integers(0, 256, (160, 160, 5), dtype=np.uint8)) for _ in range(6)])
+        output = self.folder / "new.yaml"
+        process = trainer("init", "--data", self.folder / "data", "--output", output)
+        self.assertEqual(process.returncode, 0, process.err)
+        self.assertIn("random weights, because published weights are for images with 3 channels.\nmodel: {name: resnet18}\n", output.read_text())
+
     def test_another_kind_of_values_is_refused(self):
         files = [(".npy", RNG.integers(0, 65536, (9, 8, 2), dtype=np.uint16)), (".npy", RNG.normal(size=(9, 8, 2)).astype(np.float32))]
         process = trainer("data", "check", "--config", self.configured(files))

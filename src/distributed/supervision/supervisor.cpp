@@ -45,7 +45,7 @@ Ending in_start_up(Failure::Kind kind, const launch::LauncherMessage& about, con
 
 std::optional<Ending> judge(const SupervisionLimits& limits, const MainThreadState& thread, const std::string& mine) {
   const auto place = [&] { return describe_with_file(thread.activity); };
-  // During training, a step or a checkpoint may take longer; the training loop ends the run afterwards.
+  // After a stop request, a step or a checkpoint may take longer than limits.stop, because the training loop ends the run after it.
   const bool is_start_up = thread.activity.phase == distributed::Phase::kStartUp || thread.activity.phase == distributed::Phase::kConnect;
   const bool is_late = thread.since_stop && (*thread.since_stop >= limits.stop || thread.is_stop_repeated);
   if (is_late && (is_start_up || thread.with_file >= limits.stop)) {

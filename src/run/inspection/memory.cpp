@@ -193,7 +193,7 @@ MemoryEstimate MeasuredMemory::estimate(const MemorySetup& setup, int64_t batch_
     if (bytes > 0) estimate.items.push_back({.name = name, .what = what, .bytes = bytes});
   };
   if (!setup.on_gpu) {
-    add("process", "process without tensors (LibTorch)", process_bytes_);
+    add("process", "the process itself (LibTorch), without tensors", process_bytes_);
     add("dataset", "data set", dataset_bytes);
   }
   add("model", "parameters and buffers", model_bytes_);

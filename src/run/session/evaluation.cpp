@@ -356,7 +356,7 @@ bool are_same_data(const config::Experiment& a, const config::Experiment& b) {
   return a.dataset.component.name == b.dataset.component.name && is_same_place(Split::kTrain) && is_same_place(Split::kValidation);
 }
 
-// The experiment of the training run, not completed from its data set.
+// The experiment of the training run, without the values that registries.check would derive from its data set.
 config::Experiment experiment_of_training(const NetworkFile& file, const EvaluationRequest& request) {
   auto registries = all_registries();
   registries.check = {};

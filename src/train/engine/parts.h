@@ -212,7 +212,7 @@ struct Parts : Network, Data {
   std::unique_ptr<optim::Ema> ema;                           // null without averaged parameters
 };
 
-// The learning rate of step `step` of `part`.
+// The learning rate of a step in `part`. `step` counts from the start of the run.
 double lr_at(const Parts& parts, const EpochPart& part, int64_t step);
 
 }  // namespace trainer::engine

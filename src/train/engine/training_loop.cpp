@@ -44,7 +44,7 @@ bool TrainingLoop::run() {
     } else if (!done) {
       end_together("stopped", "");
     } else if (validations_.end_training()) {
-      // Reported also if the training ended early at the last planned step, because a run with more steps would have stopped here too.
+      // Reported also if early stopping applied only at the last planned step, because a run with more steps would have stopped here too.
       end_together("early", validations_.reason_of_end());
     } else {
       end_together("done", "");

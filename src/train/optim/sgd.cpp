@@ -46,7 +46,8 @@ bool Sgd::has_dampened_first_step(const std::vector<torch::Tensor>& momentum_buf
 
 void Sgd::update(size_t group, const Gradients& gradients, double lr, const std::optional<torch::Tensor>& found_inf) {
   auto& momentum_buffers = momentum_buffers_[group];
-  // The first update that is not skipped ignores dampening, and the kernel needs a flag for that update.
+  // The kernel needs a flag for the first update that is not skipped, because it ignores dampening. So the host must know whether this
+  // update is skipped.
   const bool has_first_step = has_dampened_first_step(momentum_buffers, gradients);
   if (has_first_step && found_inf && found_inf->item<float>() != 0) return;
 

@@ -48,7 +48,7 @@ reporting::LabelResult measure_label(const float* scores, const bool* is_of_clas
   return result;
 }
 
-// Keeps the probabilities of all samples: 4 bytes for each class of a sample, and 1 for its target.
+// Keeps the probabilities and targets of all samples: for each class of a sample, 4 bytes and 1 byte.
 class LabelMeter : public ValidationMeter {
  public:
   LabelMeter(torch::Device device, int64_t num_classes, int64_t num_batches)

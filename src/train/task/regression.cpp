@@ -182,9 +182,10 @@ class Regression : public Task {
 }  // namespace
 
 void RegressionOptions::describe(KeyTable& keys) {
-  keys.add("normalize_targets", normalize_targets,
-           {.doc = "The network learns targets normalised with the mean and standard deviation of the training targets, which checkpoints "
-                   "contain; predictions and metrics are in the unit of the original targets."});
+  keys.add(
+      "normalize_targets", normalize_targets,
+      {.doc = "The network learns targets normalised with the mean and standard deviation of the training targets; checkpoints contain "
+              "these two values. Predictions and metrics are in the unit of the original targets."});
 }
 
 std::unique_ptr<Task> make_regression(std::unique_ptr<nn::Loss> loss, const RegressionOptions& options) {

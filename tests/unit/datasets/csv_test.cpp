@@ -199,7 +199,8 @@ TEST_F(CsvTest, MalformedTrainingFilesAreExplained) {
   EXPECT_EQ(what_is_wrong_with("1.jpg,a\n\"2.jpg,a\n3.jpg,a\n"), "line 2 has an opening quotation mark without a closing one; add it");
   EXPECT_EQ(what_is_wrong_with("1.jpg,a\n\"2\".jpg,a\n"),
             "line 2 has text after a closing quotation mark; write \"\" for a quotation mark inside a field");
-  EXPECT_EQ(what_is_wrong_with(std::string("1\0.\0", 4)), "it is not valid UTF-8; save it as UTF-8");
+  EXPECT_EQ(what_is_wrong_with(std::string("1\0.\0", 4)),
+            "it contains null bytes, as UTF-16 text and binary files do; save it as UTF-8 text");
 }
 
 TEST_F(CsvTest, ATrainingFileThatCannotBeReadIsNamed) {

@@ -139,7 +139,7 @@ TEST_P(EveryModel, IsTheSameNetworkForTheSameSeedAlsoInChannelsLast) {
   EXPECT_TRUE(log->all_channels_last);
 }
 
-// Output and gradients of the parameters after a step in training, then the output in evaluation, in float64 and channels_last.
+// The output and the gradients of the parameters in training mode, then the output in evaluation mode; in float64 and channels_last.
 std::vector<torch::Tensor> results_of(Model& model) {
   model.to(torch::kFloat64);
   for (auto& parameter : model.parameters()) {

@@ -23,8 +23,8 @@ const std::vector<std::string> kSkippingOptimizers = {
     "{name: rmsprop, lr: 0.01, weight_decay: 0.1, momentum: 0.9, centered: true}",
 };
 
-// Returns the parameters after the golden problem's updates. For each element of `overflows`, a step with gradients that are not finite,
-// which must be skipped, precedes the update of that number.
+// Returns the parameters after the golden problem's updates. A step with gradients that are not finite, which must be
+// skipped, precedes each update whose number is in `overflows`.
 torch::Tensor train(const std::string& yaml, const std::vector<int>& overflows, bool with_found_inf, int first_update_of_bias) {
   OptimizerProblem problem;
   const auto optimizer = make_optimizer(read_component(optimizer_registry(), yaml), problem.two_groups());
