@@ -302,7 +302,7 @@ class ImageDepthsTest(FolderCase):
                       self.refused(*target, "--input", "images"))
         exported = trainer(*target)
         self.assertEqual(exported.returncode, 0, exported.err)
-        self.assertIn("input: samples of shape 1x8x8", exported.out)
+        self.assertIn("input images: floating-point [batch, 1, 8, 8]", exported.out)
         exported = trainer("export", "--checkpoint", self.run_dir, "--format", "torchscript", "--output", self.folder / "x.pt")
         self.assertEqual(exported.returncode, 0, exported.err)
         self.assertIn("its network takes images of dataset.mode: grey16, but this command compares only images of 8 bits",
