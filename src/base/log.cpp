@@ -87,7 +87,7 @@ class FileSink : public spdlog::sinks::base_sink<std::mutex> {
     spdlog::memory_buf_t line;
     if (const int reason = console_loss.exchange(0); reason != 0) {
       const auto text = std::string("cannot write to stderr: ") + std::strerror(reason) +
-                        "; from now on, messages are only in log files such as this one";
+                        "; lines may be missing there, but not in log files such as this one";
       formatter_->format({message.logger_name, spdlog::level::warn, text}, line);
     }
     formatter_->format(message, line);

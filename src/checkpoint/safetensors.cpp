@@ -169,7 +169,7 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
       if (!header_.metadata.emplace(key_, value).second) unexpected("the same key twice");
       return true;
     }
-    if (place_ != Place::kTensor || key_ != "dtype") unexpected("a string");
+    if (place_ != Place::kTensor || key_ != "dtype" || tensor().dtype != nullptr) unexpected("a string");
     tensor().dtype = find_dtype_by_safetensors(value);
     if (tensor().dtype == nullptr) {
       refuse(source_, fmt::format("tensor {} has the dtype {}, which is not supported", in_quotes(tensor().name), in_quotes(value)),

@@ -130,7 +130,7 @@ class Network : public exported::ExportedNetwork {
     int type = 0;
     check(functions_->get_tensor_element_type(info.get(), &type));
     const auto dtype = dtype_of(type);
-    if (!dtype)
+    if (!dtype || dtype == torch::kUInt8)
       throw Error(fmt::format("{}: its output {} does not consist of floating-point numbers; give a file with a floating-point output",
                               file_.string(), output_name_));
     void* data = nullptr;

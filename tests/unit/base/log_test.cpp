@@ -46,7 +46,7 @@ TEST(Log, AFileTellsThatStderrHasLostLines) {
     return text;
   };
   EXPECT_EQ(log_to("/dev/full"),
-            "warning: cannot write to stderr: No space left on device; from now on, messages are only in log files such as this one\n"
+            "warning: cannot write to stderr: No space left on device; lines may be missing there, but not in log files such as this one\n"
             "info: one\ninfo: two\ninfo: three\n");
   EXPECT_EQ(log_to("/dev/null"), "info: one\ninfo: two\ninfo: three\n");
 }

@@ -144,6 +144,7 @@ TEST(SafetensorsFile, IsRefusedWhenItsHeaderIsNone) {
   EXPECT_EQ(refusal_of(R"({"a":{"shape":[18446744073709551616]}})"), has("a number that is not an integer", "shape"));
   EXPECT_EQ(refusal_of(R"({"a":{"shape":[[1]]}})"), has("a list", "shape"));
   EXPECT_EQ(refusal_of(R"({"a":{"shape":[1],"shape":[1]}})"), has("a list", "shape"));
+  EXPECT_EQ(refusal_of(R"({"a":{"dtype":"F32","dtype":"F32"}})"), has("a string", "dtype"));
   EXPECT_EQ(refusal_of(R"({"a":{"data_offsets":[0,1,2]}})"), has("a third offset", "data_offsets"));
   EXPECT_EQ(refusal_of(R"({"a":{"dtype":{}}})"), has("an object", "dtype"));
   EXPECT_EQ(refusal_of(R"({"a":{"type":"F32"}})"), has("an unknown key", "type"));
