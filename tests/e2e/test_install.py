@@ -25,8 +25,9 @@ class InstallTest(unittest.TestCase):
         shutil.copytree(ROOT / "examples", folder / "examples")
         configure = ["cmake", "-S", folder / "examples", "-B", folder / "build", f"-DCMAKE_PREFIX_PATH={prefix}"]
         other = folder / "other_torch"
-        (other / "share/cmake/Torch").mkdir(parents=True)
-        (other / "share/cmake/Torch/TorchConfigVersion.cmake").write_text('set(PACKAGE_VERSION "1.2.3")\n')
+        (other / "include/torch/headeronly").mkdir(parents=True)
+        (other / "include/torch/headeronly/version.h").write_text(
+            "#define TORCH_VERSION_MAJOR 1\n#define TORCH_VERSION_MINOR 2\n#define TORCH_VERSION_PATCH 3\n#define TORCH_VERSION_ABI_TAG 0\n")
         for torch, message in ((folder / "none", "There is no LibTorch in TRAINER_TORCH_DIR"), (other, "but LibTorch 1.2.3 was found")):
             refused = subprocess.run([*configure, f"-DTRAINER_TORCH_DIR={torch}"], capture_output=True, text=True)
             self.assertNotEqual(refused.returncode, 0)
