@@ -125,13 +125,15 @@ size_t ZipReader::read_central_header(std::span<const uint8_t> rest, const Direc
   entry.num_content = *num_content;
   entry.size = *num_stored;
   entry.header_offset = *header_offset;
-  if (entry.header_offset > directory.offset || directory.offset - entry.header_offset < kLocalHeaderSize ||
-      entry.size > directory.offset - entry.header_offset - kLocalHeaderSize) {
-    refuse_entry(entry, fmt::format("has {} bytes from byte {} on, which overlap the archive's directory or are beyond it", entry.size,
-                                    entry.header_offset));
-  }
+  check_place(entry, entry.header_offset, kLocalHeaderSize, directory);
   entries_.push_back(entry);
   return size;
+}
+
+void ZipReader::check_place(const ZipEntry& entry, uint64_t begin, uint64_t header_size, const Directory& directory) const {
+  if (begin <= directory.offset && directory.offset - begin >= header_size && entry.size <= directory.offset - begin - header_size) return;
+  refuse_entry(entry,
+               fmt::format("has {} bytes from byte {} on, which overlap the archive's directory or are beyond it", entry.size, begin));
 }
 
 // Also sets entry.offset, the offset of the entry's content.
@@ -143,10 +145,7 @@ void ZipReader::check_local_header(ZipEntry& entry, const Directory& directory) 
   const size_t name_size = load<uint16_t>(header + 26);
   const size_t extra_size = load<uint16_t>(header + 28);
   entry.offset = entry.header_offset + kLocalHeaderSize + name_size + extra_size;
-  if (entry.offset > directory.offset || entry.size > directory.offset - entry.offset) {
-    refuse_entry(entry, fmt::format("has {} bytes from byte {} on, which overlap the archive's directory or are beyond it", entry.size,
-                                    entry.offset));
-  }
+  check_place(entry, entry.offset, 0, directory);
   const auto behind = bytes_.subspan(entry.header_offset + kLocalHeaderSize, name_size + extra_size);
   auto extra64 = find_extra64(behind.subspan(name_size));
   const auto num_content = resolve(load<uint32_t>(header + 22), extra64);

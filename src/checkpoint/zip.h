@@ -82,6 +82,8 @@ class ZipReader {
   Directory find_directory64(uint64_t end, const Directory& in_end) const;
   void read_directory(const Directory& directory, Budget& budget);
   size_t read_central_header(std::span<const uint8_t> rest, const Directory& directory);
+  // Refuses an entry whose header and content, from the byte `begin` on, do not end before the directory.
+  void check_place(const ZipEntry& entry, uint64_t begin, uint64_t header_size, const Directory& directory) const;
   void check_local_header(ZipEntry& entry, const Directory& directory) const;
   void check_descriptor(ZipEntry& entry, const Directory& directory) const;
   void check_overlaps(Budget& budget) const;

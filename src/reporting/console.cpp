@@ -136,18 +136,18 @@ class Console : public Sink {
   }
 
   void on_checkpoint(const CheckpointEvent& event) override {
-    Fields fields = {{"checkpoint"},
-                     {event.file},
-                     {format_bytes(event.num_bytes)},
-                     {fmt::format("written in {:.2f} s, training paused for {:.3f} s", event.seconds, event.pause_seconds), 0}};
-    auto with_removed = fields;
-    if (!event.removed.empty()) with_removed.push_back({"removed " + join(event.removed, ", "), 0});
-    log_to_files(with_removed);
-    if (options_.is_verbose) fields = with_removed;
+    const Fields fields = {{"checkpoint"},
+                           {event.file},
+                           {format_bytes(event.num_bytes)},
+                           {fmt::format("written in {:.2f} s, training paused for {:.3f} s", event.seconds, event.pause_seconds), 0}};
+    auto details = fields;
+    if (!event.removed.empty()) details.push_back({"removed " + join(event.removed, ", "), 0});
+    log_to_files(details);
     if (table_ && !options_.is_verbose) return;
-    auto with_short_name = fields;
+    const auto& shown = options_.is_verbose ? details : fields;
+    auto with_short_name = shown;
     with_short_name[1].text = std::filesystem::path(event.file).filename().string();
-    log_to_terminal(fields, with_short_name);
+    log_to_terminal(shown, with_short_name);
   }
 
   // Until the next interval ends, the bar shows the latest values with the number of the current epoch.
