@@ -22,6 +22,7 @@ namespace convolution {
 enum class Tile : int64_t;
 }
 namespace fused_norm {
+class GpuKernels;
 struct Layer;
 struct ScaleAndShift;
 }  // namespace fused_norm
@@ -57,8 +58,11 @@ class BatchNorm2d : public torch::nn::Module {
   torch::Tensor forward(const torch::Tensor& x) { return apply(x, {}, /*relu=*/false); }
   // relu(forward(x) + residual), with nothing added if `residual` is undefined.
   torch::Tensor forward_relu(const torch::Tensor& x, const torch::Tensor& residual = {}) { return apply(x, residual, /*relu=*/true); }
-  // From now on uses one operator (nn/fused_norm) for normalisation, addition and ReLU, if it supports the input.
-  void use_fused_operator() { is_fused_ = true; }
+  // From now on uses one operator (nn/fused_norm) for normalisation, addition and ReLU, if it supports the input. `gpu`: for internal use.
+  void use_fused_operator(std::shared_ptr<const fused_norm::GpuKernels> gpu = nullptr) {
+    is_fused_ = true;
+    gpu_ = std::move(gpu);
+  }
   bool uses_fused_operator() const { return is_fused_; }
   // For internal use: in evaluation the layer computes x * scale + shift, [C] each.
   fused_norm::ScaleAndShift evaluation_scale_and_shift() const;
@@ -98,6 +102,7 @@ class BatchNorm2d : public torch::nn::Module {
 
   BatchNormOptions options_;
   bool is_fused_ = false;
+  std::shared_ptr<const fused_norm::GpuKernels> gpu_;
   bool has_frozen_statistics_ = false;
   bool updates_statistics_ = true;
 };

@@ -75,6 +75,9 @@ enum class AutocastType { kBfloat16, kFloat16 };
 // The algorithm of 3x3 convolutions with stride 1 on a CPU, see runtime.convolution.
 enum class ConvolutionChoice { kAuto, kDirect, kWinograd2, kWinograd4 };
 
+// Whether batch normalisation, the addition of a residual and the following ReLU are one operator. kAuto: on a CPU; kOn: also on a GPU.
+enum class FuseChoice { kOff, kAuto, kOn };
+
 // Whether training steps on a GPU are replayed from a CUDA graph. kAuto: if this run meets the conditions of runtime.cuda_graph; kOn: it is
 // an error if it does not.
 enum class CudaGraphChoice { kOff, kAuto, kOn };
@@ -90,7 +93,7 @@ struct PlacementOptions {
   std::optional<bool> pin_memory = {};      // not set: true if a GPU is used
   std::optional<bool> allow_tf32 = {};      // not set: only in convolutions, which is LibTorch's default
   ConvolutionChoice convolution = ConvolutionChoice::kAuto;
-  bool fuse = true;  // fuse batch normalisation with the operations after it, on a CPU
+  FuseChoice fuse = FuseChoice::kAuto;
   bool deterministic = false;
   bool cudnn_benchmark = true;  // has no effect with `deterministic`
   CudaGraphChoice cuda_graph = CudaGraphChoice::kOff;

@@ -440,7 +440,6 @@ inline const Choices<device::ConvolutionChoice> kConvolutionChoices = {{"auto", 
                                                                        {"direct", device::ConvolutionChoice::kDirect},
                                                                        {"winograd2", device::ConvolutionChoice::kWinograd2},
                                                                        {"winograd4", device::ConvolutionChoice::kWinograd4}};
-enum class FuseChoice { kAuto, kOff };
 
 struct RuntimeSection {
   device::DeviceChoice device = device::DeviceChoice::kAuto;
@@ -451,13 +450,13 @@ struct RuntimeSection {
   Auto<bool> allow_tf32 = {};
   Auto<bool> channels_last = {};
   device::ConvolutionChoice convolution = device::ConvolutionChoice::kAuto;
-  FuseChoice fuse = FuseChoice::kAuto;
+  device::FuseChoice fuse = device::FuseChoice::kAuto;
   device::CudaGraphChoice cuda_graph = device::CudaGraphChoice::kOff;
   std::string cuda_allocator = {};
 
   void describe(KeyTable& keys) {
     using device::CudaGraphChoice;
-    using device::DeviceChoice, device::FloatType;
+    using device::DeviceChoice, device::FloatType, device::FuseChoice;
     keys.add_choice("device", device, {{"auto", DeviceChoice::kAuto}, {"cpu", DeviceChoice::kCpu}, {"cuda", DeviceChoice::kCuda}},
                     {.doc = "Device that computes; auto: the GPU if there is one, otherwise the CPU."});
     keys.add_choice("dtype", dtype, {{"float32", FloatType::kFloat32}, {"float64", FloatType::kFloat64}},
@@ -488,9 +487,11 @@ struct RuntimeSection {
              "large with winograd2, and three to six times larger with winograd4; they are relative to the largest nearby values, so the "
              "relative error of a much smaller value has no bound. direct is always used on a GPU, with float64, with float16, without "
              "channels_last and with deterministic."});
-    keys.add_choice("fuse", fuse, {{"auto", FuseChoice::kAuto}, {"off", FuseChoice::kOff}},
-                    {.doc = "Whether operators are fused. auto: on a CPU in channels_last, batch normalisation, the addition of a residual "
-                            "and the following ReLU are one operator; off: LibTorch's separate operators are used."});
+    keys.add_choice(
+        "fuse", fuse, {{"off", FuseChoice::kOff}, {"auto", FuseChoice::kAuto}, {"on", FuseChoice::kOn}},
+        {.doc = "Whether operators are fused. auto: on a CPU in channels_last, batch normalisation, the addition of a residual "
+                "and the following ReLU are one operator; on: on a GPU too, with kernels of this program that have never run on "
+                "a real GPU; off: LibTorch's separate operators are used."});
     keys.add_choice("cuda_graph", cuda_graph,
                     {{"off", CudaGraphChoice::kOff}, {"auto", CudaGraphChoice::kAuto}, {"on", CudaGraphChoice::kOn}},
                     {.doc = "Record the kernels of a step once and then launch them with one call, which is faster for small networks, "

@@ -6,6 +6,7 @@
 #include <c10/core/Device.h>
 #include <c10/util/intrusive_ptr.h>
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -29,6 +30,12 @@ class CudaGraph {
   virtual void replay() = 0;
 };
 
+// The numbers of blocks, and of threads in each block, of a kernel.
+struct LaunchShape {
+  std::array<unsigned, 2> blocks;
+  std::array<unsigned, 2> threads;
+};
+
 // The module's functions; filled in by device/cuda/cuda_module.cpp.
 struct CudaModule {
   int (*device_count)() = nullptr;
@@ -45,6 +52,11 @@ struct CudaModule {
   // Records what `work` submits to the current stream, without executing it; `work` must not synchronize with the device. `generators`: the
   // device's generators that `work` uses besides the default one. Throws what `work` throws, and c10::Error if the recording fails.
   std::unique_ptr<CudaGraph> (*record_graph)(const std::vector<at::Generator>& generators, const std::function<void()>& work) = nullptr;
+  // Compiles CUDA C++ for a device, and returns its extern "C" kernels of these names. Compiles each text once per process and kind of
+  // device. Throws c10::Error with the compiler's messages.
+  std::vector<const void*> (*compile)(const std::string& source, const std::vector<std::string>& names, int device) = nullptr;
+  // Launches a kernel of compile() on the device's current stream. `argument`: the kernel's only parameter.
+  void (*launch)(const void* kernel, int device, const LaunchShape& shape, const void* argument) = nullptr;
   // Collective. The backend connects when it is first used.
   c10::intrusive_ptr<c10d::Backend> (*make_nccl_backend)(c10::intrusive_ptr<c10d::Store> store, int rank, int size, c10::Device device,
                                                          std::chrono::milliseconds timeout) = nullptr;

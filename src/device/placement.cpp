@@ -83,7 +83,7 @@ Placement choose_placement(const PlacementOptions& options, const HostShare& sha
   if (options.channels_last.value_or(!float64)) placement.memory_format = torch::MemoryFormat::ChannelsLast;
   placement.network_chooses_format = !options.channels_last;
   placement.convolution = choose_convolution(options, placement);
-  placement.fuse = placement.device.is_cpu() && options.fuse;
+  placement.fuse = options.fuse == FuseChoice::kOn || (options.fuse == FuseChoice::kAuto && placement.device.is_cpu());
   placement.num_threads = static_cast<int>(options.num_threads.value_or(share.num_threads));
   placement.pin_memory = options.pin_memory.value_or(placement.cuda != nullptr) && placement.cuda != nullptr;
   return placement;

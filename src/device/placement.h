@@ -20,7 +20,7 @@ struct Placement {
   bool network_chooses_format = false;                                  // whether the options leave memory_format to the network
   std::optional<torch::ScalarType> autocast_dtype;                      // empty if autocast is off
   ConvolutionChoice convolution = ConvolutionChoice::kDirect;           // never kAuto
-  bool fuse = false;                                                    // PlacementOptions::fuse
+  bool fuse = false;                                                    // PlacementOptions::fuse, decided for `device`
   int num_threads = 1;
   bool pin_memory = false;
   const CudaModule* cuda = nullptr;  // set if `device` is a GPU

@@ -143,7 +143,7 @@ device::PlacementOptions placement_options(const config::RuntimeSection& runtime
           .pin_memory = pin_memory,
           .allow_tf32 = runtime.allow_tf32.value,
           .convolution = runtime.convolution,
-          .fuse = runtime.fuse == config::FuseChoice::kAuto,
+          .fuse = runtime.fuse,
           .deterministic = runtime.deterministic,
           .cudnn_benchmark = runtime.cudnn_benchmark,
           .cuda_graph = runtime.cuda_graph};

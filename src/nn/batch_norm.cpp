@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "nn/fused_norm/gpu.h"
 #include "nn/layers.h"
 #include "trainer/error.h"
 #include "trainer/torch.h"
@@ -24,14 +25,16 @@ BatchNorm2d::BatchNorm2d(int64_t num_channels, const BatchNormOptions& options) 
 torch::Tensor BatchNorm2d::apply(const torch::Tensor& x, const torch::Tensor& residual, bool relu) {
   const bool is_empty = x.numel() == 0 && !(is_training() && joined_group());
   // An observer needs the normalised values before the ReLU, which could hide an infinite value.
-  if (is_fused_ && !is_empty && !has_observer() && fused_norm::supports(x, residual, weight)) return apply_fused(x, residual, relu);
+  if (is_fused_ && !is_empty && !has_observer() && fused_norm::supports(x, residual, evaluation_layer())) {
+    return apply_fused(x, residual, relu);
+  }
   auto y = observed(*this, normalise(x));
   if (residual.defined()) y = y.add_(residual);
   return relu ? y.relu_() : y;
 }
 
 fused_norm::Layer BatchNorm2d::evaluation_layer() const {
-  return {.weight = weight, .bias = bias, .running_mean = running_mean, .running_var = running_var, .eps = eps()};
+  return {.weight = weight, .bias = bias, .running_mean = running_mean, .running_var = running_var, .eps = eps(), .gpu = gpu_};
 }
 
 fused_norm::ScaleAndShift BatchNorm2d::evaluation_scale_and_shift() const {
@@ -159,20 +162,12 @@ NormFactory local_batch_norm() {
       [](int64_t num_channels, const BatchNormOptions& options) { return std::make_shared<BatchNorm2d>(num_channels, options); });
 }
 
-void use_fused_norm(const torch::nn::Module& network) {
+void use_fused_norm(const torch::nn::Module& network, const device::CudaModule* cuda) {
+  const auto gpu = cuda != nullptr ? std::make_shared<const fused_norm::GpuKernels>(*cuda) : nullptr;
   for (const auto& module : network.modules(/*include_self=*/false)) {
-    if (auto* layer = dynamic_cast<BatchNorm2d*>(module.get())) layer->use_fused_operator();
+    if (auto* layer = dynamic_cast<BatchNorm2d*>(module.get())) layer->use_fused_operator(gpu);
   }
 }
-
-namespace {
-
-struct GroupHolder : torch::CustomClassHolder {
-  explicit GroupHolder(std::shared_ptr<const distributed::ProcessGroup> held) : group(std::move(held)) {}
-  std::shared_ptr<const distributed::ProcessGroup> group;
-};
-
-}  // namespace
 
 void check_count(double count, at::IntArrayRef input_sizes, const distributed::ProcessGroup& group) {
   if (count >= 2) return;
@@ -218,14 +213,6 @@ BatchStatistics join_statistics(const torch::Tensor& moments, const torch::Tenso
   running_mean.lerp_(mean.to(running_mean.scalar_type()), batch_weight);
   running_var.lerp_((var * (num_values / (num_values - 1))).to(running_var.scalar_type()), batch_weight);
   return {mean, (var + eps).rsqrt(), count};
-}
-
-c10::IValue hold_group(std::shared_ptr<const distributed::ProcessGroup> group) {
-  return c10::IValue::make_capsule(c10::make_intrusive<GroupHolder>(std::move(group)));
-}
-
-std::shared_ptr<const distributed::ProcessGroup> held_group(const c10::IValue& value) {
-  return c10::static_intrusive_pointer_cast<GroupHolder>(value.toCapsule())->group;
 }
 
 }  // namespace trainer::nn

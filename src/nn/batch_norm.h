@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "device/cuda_module.h"
 #include "nn/fused_norm/fused_norm.h"
 #include "trainer/distributed.h"
 #include "trainer/nn.h"
@@ -51,8 +52,9 @@ bool is_libtorch_batch_norm(const torch::nn::Module& module);
 
 NormFactory local_batch_norm();
 
-// Calls BatchNorm2d::use_fused_operator of every batch normalisation below `network`.
-void use_fused_norm(const torch::nn::Module& network);
+// Calls BatchNorm2d::use_fused_operator of every batch normalisation below `network`. `cuda`: for a network on a GPU; it must outlive the
+// network.
+void use_fused_norm(const torch::nn::Module& network, const device::CudaModule* cuda = nullptr);
 
 // The following functions compute mean and variance of a batch that is divided among threads and ranks, on the CPU in float64.
 
@@ -75,8 +77,19 @@ BatchStatistics join_statistics(const torch::Tensor& moments, const torch::Tenso
 // Throws UsageError if `count`, the number of values per channel in the joined batch, is less than two.
 void check_count(double count, at::IntArrayRef input_sizes, const distributed::ProcessGroup& group);
 
-// Convert a group, which may be null, to and from a saved value of an autograd function.
-c10::IValue hold_group(std::shared_ptr<const distributed::ProcessGroup> group);
-std::shared_ptr<const distributed::ProcessGroup> held_group(const c10::IValue& value);
+// Convert a pointer, which may be null, to and from a saved value of an autograd function.
+template <class T>
+struct Holder : torch::CustomClassHolder {
+  explicit Holder(std::shared_ptr<const T> pointer) : held(std::move(pointer)) {}
+  std::shared_ptr<const T> held;
+};
+template <class T>
+c10::IValue hold(std::shared_ptr<const T> pointer) {
+  return c10::IValue::make_capsule(c10::make_intrusive<Holder<T>>(std::move(pointer)));
+}
+template <class T>
+std::shared_ptr<const T> held(const c10::IValue& value) {
+  return c10::static_intrusive_pointer_cast<Holder<T>>(value.toCapsule())->held;
+}
 
 }  // namespace trainer::nn

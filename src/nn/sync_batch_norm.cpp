@@ -161,7 +161,7 @@ class Normalisation : public torch::autograd::Function<Normalisation> {
     const torch::Tensor x = input.contiguous(input.suggest_memory_format());
     const BatchStatistics batch = x.is_cuda() ? fused::join(x, layer) : composed::join(x, layer);
     context->save_for_backward({x, weight, batch.mean, batch.invstd, batch.count});
-    context->saved_data["group"] = hold_group(layer.group);
+    context->saved_data["group"] = hold(layer.group);
     return x.is_cuda() ? fused::normalise(x, weight, bias, batch, layer.eps) : composed::normalise(x, weight, bias, batch);
   }
 
@@ -170,7 +170,7 @@ class Normalisation : public torch::autograd::Function<Normalisation> {
     const auto saved = context->get_saved_variables();
     const torch::Tensor& x = saved[0];
     const torch::Tensor& weight = saved[1];
-    const auto group = held_group(context->saved_data["group"]);
+    const auto group = held<distributed::ProcessGroup>(context->saved_data["group"]);
     const torch::Tensor dy = output_gradients[0].contiguous(x.suggest_memory_format());
     const auto differentiate = x.is_cuda() ? fused::differentiate : composed::differentiate;
     const Gradients gradients = differentiate(dy, x, weight, {saved[2], saved[3], saved[4]}, context->needs_input_grad(0), *group);

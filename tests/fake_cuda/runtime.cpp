@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 #include <cxxabi.h>
 #include <dlfcn.h>
+#include <elf.h>
 #include <execinfo.h>
 #include <fmt/format.h>
 #include <link.h>
@@ -738,6 +739,28 @@ FAKE_CUDA_API void __cudaRegisterFunction(void**, const char* kernel, char*, con
   state().kernel_names[kernel] = name;
 }
 
+// Code that NVRTC has compiled. Its kernels are launched like others.
+FAKE_CUDA_API cudaError_t cudaLibraryLoadData(cudaLibrary_t* library, const void* code, cudaJitOption*, void**, unsigned, cudaLibraryOption*,
+                                              void**, unsigned) {
+  FAKE_CUDA_CALL(cudaError_t);
+  const auto& header = *static_cast<const Elf64_Ehdr*>(code);
+  if (memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return static_cast<cudaError_t>(last_error = cudaErrorInvalidKernelImage);
+  const size_t size = header.e_shoff + size_t{header.e_shnum} * header.e_shentsize;
+  *library = reinterpret_cast<cudaLibrary_t>(new std::string(static_cast<const char*>(code), size));
+  return cudaSuccess;
+}
+
+FAKE_CUDA_API cudaError_t cudaLibraryGetKernel(cudaKernel_t* kernel, cudaLibrary_t library, const char* name) {
+  FAKE_CUDA_CALL(cudaError_t);
+  const auto& code = *reinterpret_cast<const std::string*>(library);
+  const auto position = code.find('\0' + std::string(name) + '\0');
+  if (position == std::string::npos) return static_cast<cudaError_t>(last_error = cudaErrorSymbolNotFound);
+  *kernel = reinterpret_cast<cudaKernel_t>(const_cast<char*>(code.data() + position));
+  const Lock lock(state().mutex);
+  state().kernel_names[*kernel] = name;
+  return cudaSuccess;
+}
+
 FAKE_CUDA_API unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared_memory, cudaStream_t stream) {
   launch_configurations.emplace_back(grid, block, shared_memory, stream);
   return 0;
@@ -877,6 +900,9 @@ FAKE_CUDA_API int cuDeviceGetCount(int* count) {
 FAKE_CUDA_API int cuDeviceGetName(char* name, int size, int /*device*/) {
   return snprintf(name, static_cast<size_t>(size), "Fake H100") < 0;
 }
+
+// NVRTC asks for functions of its cache of compiled code, which exists only if they do.
+FAKE_CUDA_API int cuGetExportTable(const void** /*table*/, const void* /*id*/) { return 1; }
 
 // Called by stubs.cpp.
 FAKE_CUDA_API int fake_cuda_launch(const char* kernel) { return launch(kernel); }

@@ -13,7 +13,7 @@ TABLE = pathlib.Path(__file__).with_name("budgets.json")
 FIRST, LAST = 12, 16
 RUN = [*SMALL, "dataset.num_train=800", "training={epochs: null}", "validation.every_epochs=null", "logging.every_steps=1000"]
 FLOAT32, FLOAT16 = "amp.enabled=false", "amp={enabled: true, dtype: float16, init_scale: 1024.0}"
-GRAPH = "runtime.cuda_graph=on"
+GRAPH, FUSED = "runtime.cuda_graph=on", "runtime.fuse=on"
 RESNET18 = "model={name: resnet18, stem: cifar}"
 # By name: the number of ranks and the overrides. The default is ResNet-20 with SGD under bfloat16 autocast.
 ROWS = {
@@ -26,9 +26,11 @@ ROWS = {
     "resnet18 sgd bfloat16": (1, [RESNET18]),
     **{f"resnet18 {name} bfloat16": (1, [RESNET18, f"optimizer={{name: {name}}}"]) for name in ("adamw", "rmsprop", "muon", "sam")},
     "resnet18 sgd bfloat16, a graph": (1, [RESNET18, GRAPH]),
+    "resnet18 sgd bfloat16, fused normalisation": (1, [RESNET18, FUSED]),
     "resnet18 adamw float16, a graph": (1, [RESNET18, GRAPH, "optimizer={name: adamw}", FLOAT16]),
     "resnet20 sgd bfloat16, 2 ranks": (2, []),
     "resnet20 sgd bfloat16, 2 ranks, statistics of each rank": (2, ["distributed.sync_batch_norm=false"]),
+    "resnet20 sgd bfloat16, 2 ranks, fused normalisation": (2, [FUSED]),
     "resnet20 sgd float16, 2 ranks": (2, [FLOAT16]),
 }
 

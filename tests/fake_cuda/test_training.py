@@ -27,6 +27,8 @@ FEATURES = {
     "a graph, float16": [*GRAPH, FLOAT16],
     "a graph, mixing and dropout": [*GRAPH, "dataset.batch_transforms=[mixup: {}]",
                                     "model={name: wide_resnet, depth: 10, width: 1, dropout: 0.3}"],
+    "fused normalisation": ["runtime.fuse=on", "training.ema={decay: 0.9}"],
+    "fused normalisation in a graph, float16": [*GRAPH, "runtime.fuse=on", FLOAT16],
     "no buffers, float16": ["model={name: demo_conv, num_classes: 10}", FLOAT16],
 }
 

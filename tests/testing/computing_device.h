@@ -12,11 +12,13 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
 
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "device/cuda_module.h"
+#include "tests/testing/gpu_kernels_on_cpu.h"
 #include "trainer/torch.h"
 
 namespace trainer::testing::computing {
@@ -141,16 +143,32 @@ inline Stack call_on_cpu(const c10::OperatorHandle& op, const Stack& arguments, 
   return stack;
 }
 
-struct RecordedCall {
-  c10::OperatorHandle op;
-  Stack arguments, results;
-};
-inline std::vector<RecordedCall>* recording = nullptr;
+// What a replay does.
+inline std::vector<std::function<void()>>* recording = nullptr;
+
+inline void write(const c10::IValue& from, const c10::IValue& to) {
+  std::vector<at::Tensor> tensors;
+  const auto collect = [&](const at::Tensor& tensor) { return tensors.push_back(tensor), tensor; };
+  with_tensors(from, collect);
+  const auto num_tensors = tensors.size();
+  with_tensors(to, collect);
+  for (size_t i = 0; i < num_tensors; ++i) {
+    const auto& target = tensors[num_tensors + i];
+    if (tensors[i].defined() && !tensors[i].is_same(target)) view_on(target, torch::kCPU).copy_(view_on(tensors[i], torch::kCPU));
+  }
+}
+
+inline void record(const c10::OperatorHandle& op, const Stack& arguments, const Stack& results) {
+  recording->push_back([=] {
+    const auto again = call_on_cpu(op, arguments, /*is_dry=*/false);
+    for (size_t i = 0; i < again.size(); ++i) write(again[i], results[i]);
+  });
+}
 
 class Recording final : public device::CudaGraph {
  public:
   explicit Recording(const std::function<void()>& work) {
-    recording = &calls_;
+    recording = &work_;
     try {
       work();
     } catch (...) {
@@ -161,35 +179,34 @@ class Recording final : public device::CudaGraph {
   }
 
   void replay() override {
-    for (const auto& call : calls_) {
-      const auto results = call_on_cpu(call.op, call.arguments, /*is_dry=*/false);
-      for (size_t i = 0; i < results.size(); ++i) write(results[i], call.results[i]);
-    }
+    for (const auto& run : work_) run();
   }
 
  private:
-  static void write(const c10::IValue& from, const c10::IValue& to) {
-    std::vector<at::Tensor> tensors;
-    const auto collect = [&](const at::Tensor& tensor) { return tensors.push_back(tensor), tensor; };
-    with_tensors(from, collect);
-    const auto num_tensors = tensors.size();
-    with_tensors(to, collect);
-    for (size_t i = 0; i < num_tensors; ++i) {
-      const auto& target = tensors[num_tensors + i];
-      if (tensors[i].defined() && !tensors[i].is_same(target)) view_on(target, torch::kCPU).copy_(view_on(tensors[i], torch::kCPU));
-    }
-  }
-
-  std::vector<RecordedCall> calls_;
+  std::vector<std::function<void()>> work_;
 };
 
-// A CUDA module whose graphs are recordings.
+// CudaModule::launch
+inline void launch(const void* kernel, int /*device*/, const device::LaunchShape& shape, const void* argument) {
+  const auto& known = *static_cast<const on_cpu::Kernel*>(kernel);
+  if (recording == nullptr) return on_cpu::run(known, shape, argument);
+  const auto* bytes = static_cast<const char*>(argument);
+  recording->push_back([&known, shape, copy = std::vector<char>(bytes, bytes + known.argument_size)] {
+    alignas(16) char aligned[256];
+    std::ranges::copy(copy, aligned);
+    on_cpu::run(known, shape, aligned);
+  });
+}
+
+// A CUDA module whose graphs are recordings, with the kernels of gpu_kernels_on_cpu.h.
 inline const device::CudaModule* recording_module() {
   static constexpr device::CudaModule kModule{.peak_memory = [](int) { return uint64_t{0}; },
                                               .record_graph =
                                                   [](const std::vector<at::Generator>&, const std::function<void()>& work) {
                                                     return std::unique_ptr<device::CudaGraph>(std::make_unique<Recording>(work));
-                                                  }};
+                                                  },
+                                              .compile = &on_cpu::compile,
+                                              .launch = &launch};
   return &kModule;
 }
 
@@ -206,18 +223,24 @@ inline void call(const c10::OperatorHandle& op, Stack* stack) {
   }
   TORCH_CHECK(recording == nullptr || name != "aten::_local_scalar_dense", "a value was read in a recording");
   auto results = call_on_cpu(used, arguments, recording != nullptr);
-  if (recording != nullptr) recording->push_back({used, arguments, results});
+  if (recording != nullptr) record(used, arguments, results);
   stack->insert(stack->end(), results.begin(), results.end());
+}
+
+// Keeps the memory of a new tensor as long as a recording exists, which may launch kernels on its address.
+inline at::Tensor keep(const at::Tensor& tensor) {
+  if (recording != nullptr) recording->push_back([tensor] {});
+  return tensor;
 }
 
 inline at::Tensor empty(at::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout>, std::optional<at::Device>,
                         std::optional<bool>, std::optional<at::MemoryFormat> format) {
-  return view_on(at::empty(size, at::TensorOptions().dtype(dtype), format), kDevice);
+  return keep(view_on(at::empty(size, at::TensorOptions().dtype(dtype), format), kDevice));
 }
 
 inline at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef strides, std::optional<at::ScalarType> dtype,
                                 std::optional<at::Layout>, std::optional<at::Device>, std::optional<bool>) {
-  return view_on(at::empty_strided(size, strides, at::TensorOptions().dtype(dtype)), kDevice);
+  return keep(view_on(at::empty_strided(size, strides, at::TensorOptions().dtype(dtype)), kDevice));
 }
 
 inline at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool /*non_blocking*/) {
@@ -225,7 +248,7 @@ inline at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool /
   TORCH_CHECK(recording == nullptr || from.device() == to.device(), "a copy between host and device in a recording");
   const Stack arguments{to, from, false};
   const auto results = call_on_cpu(kCopy, arguments, recording != nullptr);
-  if (recording != nullptr) recording->push_back({kCopy, arguments, results});
+  if (recording != nullptr) record(kCopy, arguments, results);
   return to;
 }
 

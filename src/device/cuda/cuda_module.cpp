@@ -6,9 +6,14 @@
 #include <ATen/cuda/CUDAContext.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
+
+#include "device/cuda/compile.h"
 
 // LibTorch was built with this macro; without it the header is empty.
 #define USE_C10D_NCCL
@@ -89,6 +94,13 @@ std::unique_ptr<trainer::device::CudaGraph> record_graph(const std::vector<at::G
   return std::make_unique<RecordedGraph>(generators, work);
 }
 
+void launch(const void* kernel, int device, const trainer::device::LaunchShape& shape, const void* argument) {
+  const c10::cuda::CUDAGuard guard(static_cast<c10::DeviceIndex>(device));
+  void* arguments[] = {const_cast<void*>(argument)};
+  C10_CUDA_CHECK(cudaLaunchKernel(kernel, dim3(shape.blocks[0], shape.blocks[1]), dim3(shape.threads[0], shape.threads[1]), arguments,
+                                  /*sharedMem=*/0, c10::cuda::getCurrentCUDAStream()));
+}
+
 c10::intrusive_ptr<c10d::Backend> make_nccl_backend(c10::intrusive_ptr<c10d::Store> store, int rank, int size, c10::Device device,
                                                     std::chrono::milliseconds timeout) {
   c10::cuda::set_device(device.index());
@@ -100,8 +112,8 @@ c10::intrusive_ptr<c10d::Backend> make_nccl_backend(c10::intrusive_ptr<c10d::Sto
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) const trainer::device::CudaModule* trainer_cuda_module() {
-  static constexpr trainer::device::CudaModule kModule{&device_count,   &refusal,      &compute_capability_major,
-                                                       &device_refusal, &peak_memory,  &pci_bus_id,
-                                                       &set_device,     &record_graph, &make_nccl_backend};
+  static constexpr trainer::device::CudaModule kModule{
+      &device_count, &refusal,      &compute_capability_major, &device_refusal, &peak_memory,      &pci_bus_id,
+      &set_device,   &record_graph, &compile_kernels,          &launch,         &make_nccl_backend};
   return &kModule;
 }

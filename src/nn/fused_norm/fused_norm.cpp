@@ -6,7 +6,9 @@
 #include <optional>
 
 #include "nn/batch_norm.h"
+#include "nn/fused_norm/gpu.h"
 #include "nn/fused_norm/kernels.h"
+#include "nn/fused_norm/passes.h"
 #include "nn/parallel.h"
 #include "nn/stored_tensor.h"
 #include "trainer/torch.h"
@@ -146,84 +148,97 @@ ScaleAndShift scale_and_shift(const BatchStatistics& batch, const torch::Tensor&
   return {scale.to(weight.scalar_type()), (bias - batch.mean * scale).to(weight.scalar_type())};
 }
 
+Statistics statistics_of(const torch::Tensor& x, const Layer& layer) {
+  if (layer.gpu) return layer.gpu->statistics(x, layer);
+  const auto batch = layer.is_training ? joined_statistics(x, layer) : running_statistics(layer);
+  return {batch, scale_and_shift(batch, layer.weight, layer.bias)};
+}
+
+Gradients differentiate(torch::Tensor dy, const Forward& forward, const Needed& needed) {
+  const auto& [batch, affine] = forward.statistics;
+  const auto& [scale, shift] = affine;
+  const auto dtype = scale.scalar_type();
+  const auto masked = forward.y.defined() ? at::empty_like(forward.x) : torch::Tensor();
+  torch::Tensor local_sums;
+  if (needed.weight || needed.bias || forward.is_training || masked.defined()) {
+    local_sums = gradient_sums(dy, forward.x, forward.y, scale, shift, batch.mean.to(dtype), forward.relu, masked);
+  }
+  if (masked.defined()) dy = masked;
+  Gradients gradients{.residual = dy};
+  if (needed.weight) gradients.weight = (local_sums[1] * batch.invstd).to(dtype);
+  if (needed.bias) gradients.bias = local_sums[0].to(dtype);
+  if (!needed.x) return gradients;
+  auto x_factor = at::zeros_like(batch.mean);
+  auto constant = at::zeros_like(batch.mean);
+  if (forward.is_training) {
+    auto sums = local_sums.clone();
+    if (forward.group) forward.group->sum_in_rank_order({&sums, 1});
+    // dx = (dy - mean(dy) - (x - mean) * invstd² * mean(dy * (x - mean))) * invstd * weight
+    const auto exact_scale = scale.to(torch::kFloat64);
+    x_factor = -exact_scale * batch.invstd.square() * sums[1] / batch.count;
+    constant = -exact_scale * sums[0] / batch.count - x_factor * batch.mean;
+  }
+  gradients.x =
+      input_gradient(dy, forward.x, scale, shift, forward.relu && !masked.defined(), scale, x_factor.to(dtype), constant.to(dtype));
+  return gradients;
+}
+
 class FusedNorm : public torch::autograd::Function<FusedNorm> {
  public:
   static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x, const std::optional<torch::Tensor>& residual,
-                               const torch::Tensor& weight, const torch::Tensor& bias, const Layer& layer, bool relu) {
+                               const torch::Tensor& /*weight*/, const torch::Tensor& /*bias*/, const Layer& layer, bool relu) {
     RECORD_FUNCTION("trainer::fused_norm", c10::ArrayRef<const c10::IValue>{});
-    const auto batch = layer.is_training ? joined_statistics(x, layer) : running_statistics(layer);
-    const auto [scale, shift] = scale_and_shift(batch, weight, bias);
+    const auto [batch, affine] = statistics_of(x, layer);
     auto y = at::empty_like(x);
-    normalise_rows(x, residual.value_or(torch::Tensor()), scale, shift, relu, y);
+    const auto added = residual.value_or(torch::Tensor());
+    layer.gpu ? layer.gpu->normalise(x, added, affine, relu, y) : normalise_rows(x, added, affine.scale, affine.shift, relu, y);
     const bool has_residual = residual.has_value();
-    context->save_for_backward({x, relu && has_residual ? y : torch::Tensor(), batch.mean, batch.invstd, batch.count, scale, shift});
+    context->save_for_backward(
+        {x, relu && has_residual ? y : torch::Tensor(), batch.mean, batch.invstd, batch.count, affine.scale, affine.shift});
     context->saved_data["relu"] = relu;
     context->saved_data["has_residual"] = has_residual;
     context->saved_data["is_training"] = layer.is_training;
-    context->saved_data["group"] = hold_group(layer.group);
+    context->saved_data["group"] = hold(layer.group);
+    context->saved_data["gpu"] = hold(layer.gpu);
     return y;
   }
 
   static torch::autograd::variable_list backward(AutogradContext* context, const torch::autograd::variable_list& output_gradients) {
     RECORD_FUNCTION("trainer::fused_norm_backward", c10::ArrayRef<const c10::IValue>{});
     const auto saved = context->get_saved_variables();
-    const auto& x = saved[0];
-    const auto& y = saved[1];
-    const auto& mean = saved[2];
-    const auto& invstd = saved[3];
-    const auto& count = saved[4];
-    const auto& scale = saved[5];
-    const auto& shift = saved[6];
-    const auto group = held_group(context->saved_data["group"]);
-    const auto dtype = scale.scalar_type();
-    bool relu = context->saved_data["relu"].toBool();
+    const Forward forward{.x = saved[0],
+                          .y = saved[1],
+                          .statistics = {.batch = {.mean = saved[2], .invstd = saved[3], .count = saved[4]},
+                                         .affine = {.scale = saved[5], .shift = saved[6]}},
+                          .relu = context->saved_data["relu"].toBool(),
+                          .is_training = context->saved_data["is_training"].toBool(),
+                          .group = held<distributed::ProcessGroup>(context->saved_data["group"])};
     const bool has_residual = context->saved_data["has_residual"].toBool();
-    const bool is_training = context->saved_data["is_training"].toBool();
     // A missing residual is not counted as an input.
-    const bool needs_weight = context->needs_input_grad(has_residual ? 2 : 1);
-    const bool needs_bias = context->needs_input_grad(has_residual ? 3 : 2);
-    auto dy = output_gradients[0].contiguous(kLayout);
-    const auto masked = y.defined() ? at::empty_like(x) : torch::Tensor();
-    torch::Tensor local_sums;
-    if (needs_weight || needs_bias || is_training || masked.defined()) {
-      local_sums = gradient_sums(dy, x, y, scale, shift, mean.to(dtype), relu, masked);
-    }
-    if (masked.defined()) {
-      dy = masked;
-      relu = false;
-    }
-    const auto dweight = needs_weight ? (local_sums[1] * invstd).to(dtype) : torch::Tensor();
-    const auto dbias = needs_bias ? local_sums[0].to(dtype) : torch::Tensor();
-    torch::Tensor dx;
-    if (context->needs_input_grad(0)) {
-      auto x_factor = at::zeros_like(mean);
-      auto constant = at::zeros_like(mean);
-      if (is_training) {
-        auto sums = local_sums.clone();
-        if (group) group->sum_in_rank_order({&sums, 1});
-        // dx = (dy - mean(dy) - (x - mean) * invstd² * mean(dy * (x - mean))) * invstd * weight
-        const auto exact_scale = scale.to(torch::kFloat64);
-        x_factor = -exact_scale * invstd.square() * sums[1] / count;
-        constant = -exact_scale * sums[0] / count - x_factor * mean;
-      }
-      dx = input_gradient(dy, x, scale, shift, relu, scale, x_factor.to(dtype), constant.to(dtype));
-    }
-    const auto dresidual = has_residual ? dy : torch::Tensor();
-    return {dx, dresidual, dweight, dbias, torch::Tensor(), torch::Tensor()};
+    const Needed needed{.x = context->needs_input_grad(0),
+                        .weight = context->needs_input_grad(has_residual ? 2 : 1),
+                        .bias = context->needs_input_grad(has_residual ? 3 : 2)};
+    const auto dy = output_gradients[0].contiguous(kLayout);
+    const auto gpu = held<GpuKernels>(context->saved_data["gpu"]);
+    const auto gradients = gpu ? gpu->differentiate(dy, forward, needed) : differentiate(dy, forward, needed);
+    return {gradients.x,    has_residual ? gradients.residual : torch::Tensor(), gradients.weight, gradients.bias, torch::Tensor(),
+            torch::Tensor()};
   }
 };
 
 }  // namespace
 
-bool supports(const torch::Tensor& x, const torch::Tensor& residual, const torch::Tensor& weight) {
+bool supports(const torch::Tensor& x, const torch::Tensor& residual, const Layer& layer) {
   const auto dtype = x.scalar_type();
   const auto is_dense = [&](const torch::Tensor& tensor) {
-    return tensor.is_cpu() && tensor.scalar_type() == dtype && tensor.dim() == 4 && tensor.is_contiguous(kLayout);
+    // A GPU reads 16 bytes at once, and a view may begin between two multiples of 16.
+    const bool is_possible_place = layer.gpu ? reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0 : tensor.is_cpu();
+    return is_possible_place && tensor.scalar_type() == dtype && tensor.dim() == 4 && tensor.is_contiguous(kLayout);
   };
-  const auto computed = computed_type(dtype);
-  const bool is_possible_type = computed == torch::kFloat32 || computed == torch::kFloat64;
-  return is_possible_type && weight.scalar_type() == computed && is_dense(x) && x.size(1) == weight.numel() && x.size(1) % kChannels == 0 &&
-         (!residual.defined() || (is_dense(residual) && residual.sizes() == x.sizes()));
+  const auto computed = layer.gpu ? torch::kFloat32 : computed_type(dtype);
+  const bool is_possible_type = layer.gpu ? GpuKernels::supports(dtype) : computed == torch::kFloat32 || computed == torch::kFloat64;
+  return is_possible_type && layer.weight.scalar_type() == computed && is_dense(x) && x.size(1) == layer.weight.numel() &&
+         x.size(1) % kChannels == 0 && (!residual.defined() || (is_dense(residual) && residual.sizes() == x.sizes()));
 }
 
 ScaleAndShift evaluation_scale_and_shift(const Layer& layer) {

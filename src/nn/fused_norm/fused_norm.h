@@ -1,6 +1,6 @@
 #pragma once
-// Batch normalisation with a ReLU and a residual addition as one differentiable operator on the CPU, which reads and writes memory less
-// often than separate operators.
+// Batch normalisation with a ReLU and a residual addition as one differentiable operator, which reads and writes memory less often than
+// separate operators.
 
 #include <torch/types.h>
 
@@ -10,19 +10,26 @@
 
 namespace trainer::nn::fused_norm {
 
+class GpuKernels;
+
 // The parameters, running statistics and options of a layer for one forward pass.
 struct Layer {
-  torch::Tensor weight, bias, running_mean, running_var;
+  torch::Tensor weight = {};
+  torch::Tensor bias = {};
+  torch::Tensor running_mean = {};
+  torch::Tensor running_var = {};
   double batch_weight = 0;  // weight of the batch in the running statistics, which training updates
   double eps = 0;
   bool is_training = false;
   // In training, the statistics are those of the joined batch of this group, or those of this rank's batch if the group is null.
   std::shared_ptr<const distributed::ProcessGroup> group = {};
+  std::shared_ptr<const GpuKernels> gpu = {};  // null: the kernels for CPUs are used
 };
 
-// Whether normalise() supports these arguments: float32, float64 or, with parameters in float32, bfloat16 on the CPU; dense in
-// channels_last; a number of channels that is a multiple of kChannels. `residual` may be undefined.
-bool supports(const torch::Tensor& x, const torch::Tensor& residual, const torch::Tensor& weight);
+// Whether normalise() supports these arguments: dense tensors in channels_last; a number of channels that is a multiple of kChannels. On a
+// CPU float32, float64 or, with parameters in float32, bfloat16; on a GPU float32 parameters and float32, bfloat16 or float16. `residual`
+// may be undefined.
+bool supports(const torch::Tensor& x, const torch::Tensor& residual, const Layer& layer);
 
 // Batch normalisation as x * scale + shift, [C] each.
 struct ScaleAndShift {
@@ -32,7 +39,7 @@ struct ScaleAndShift {
 ScaleAndShift evaluation_scale_and_shift(const Layer& layer);
 
 // Computes the batch normalisation of x [N, C, H, W], plus `residual` if it is defined, then a ReLU if `relu`. Like at::batch_norm, but
-// sums of blocks of rows are added in float64. In training with a group: collective, with one all_gather in forward and one sum in
+// sums of parts of the rows are added in float64. In training with a group: collective, with one all_gather in forward and one sum in
 // backward; throws UsageError if a channel has fewer than two values in the joined batch.
 torch::Tensor normalise(const torch::Tensor& x, const torch::Tensor& residual, const Layer& layer, bool relu);
 

@@ -177,7 +177,7 @@ class Inspector {
     result_.memory_is_of_gpu = on_gpu;
     options.device = device::DeviceChoice::kCpu;
     if (on_gpu) {
-      options.fuse = false;
+      options.fuse = device::FuseChoice::kOff;
       options.convolution = device::ConvolutionChoice::kDirect;
       if (!options.autocast) options.autocast = options.dtype == device::FloatType::kFloat32;
     }

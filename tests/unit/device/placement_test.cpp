@@ -151,11 +151,12 @@ TEST(Placement, WinogradsAlgorithmIsForFloat32AndBFloat16OnACpu) {
   EXPECT_EQ(convolution({.autocast = false, .convolution = winograd4}, &two_gpus), direct);
 }
 
-TEST(Placement, OperatorsAreFusedOnACpu) {
+TEST(Placement, OperatorsAreFusedOnACpuAndOnAGpuIfThatIsWanted) {
   const auto two_gpus = gpus(&two_devices, &volta);
   EXPECT_TRUE(place({}).fuse);
-  EXPECT_FALSE(place({.fuse = false}).fuse);
+  EXPECT_FALSE(place({.fuse = FuseChoice::kOff}).fuse);
   EXPECT_FALSE(place({}, &two_gpus).fuse);
+  EXPECT_TRUE(place({.fuse = FuseChoice::kOn}, &two_gpus).fuse);
 }
 
 TEST(Placement, AMissingGpu) {

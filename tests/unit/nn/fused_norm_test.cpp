@@ -7,8 +7,10 @@
 #include <limits>
 #include <string>
 
+#include "nn/fused_norm/gpu.h"
 #include "nn/layers.h"
 #include "nn/sync_batch_norm.h"
+#include "tests/testing/gpu_kernels_on_cpu.h"
 #include "tests/testing/ranks.h"
 #include "trainer/error.h"
 #include "trainer/torch.h"
@@ -53,7 +55,7 @@ void set_state(BatchNorm2d& norm, torch::ScalarType dtype) {
 // The inputs are representable in `rounding` too.
 std::vector<torch::Tensor> pass_through(BatchNorm2d& norm, const FusedCase& fused_case, at::IntArrayRef shape, torch::ScalarType dtype,
                                         torch::ScalarType rounding) {
-  set_state(norm, dtype == torch::kBFloat16 ? torch::kFloat32 : dtype);
+  set_state(norm, dtype == torch::kFloat64 ? dtype : torch::kFloat32);
   norm.train(fused_case.is_training);
   const auto values = [&](uint64_t seed) { return fused_values(shape, seed, rounding).to(dtype); };
   const auto x = values(1).requires_grad_();
@@ -69,10 +71,27 @@ std::vector<torch::Tensor> pass_through(BatchNorm2d& norm, const FusedCase& fuse
   return pass_through(norm, fused_case, shape, dtype, dtype);
 }
 
-BatchNorm2d fused_norm_of(int64_t num_channels) {
+// The kernels for CPUs, or those for GPUs, which run on the CPU here.
+enum class Kernels { kCpu, kGpu };
+
+std::shared_ptr<const fused_norm::GpuKernels> gpu_kernels(Kernels kernels) {
+  static constexpr device::CudaModule kModule{.compile = &testing::on_cpu::compile, .launch = &testing::on_cpu::launch};
+  static const auto of_gpu = std::make_shared<const fused_norm::GpuKernels>(kModule);
+  return kernels == Kernels::kGpu ? of_gpu : nullptr;
+}
+
+BatchNorm2d fused_norm_of(int64_t num_channels, Kernels kernels = Kernels::kCpu) {
   BatchNorm2d norm(num_channels);
-  norm.use_fused_operator();
+  norm.use_fused_operator(gpu_kernels(kernels));
   return norm;
+}
+
+std::vector<std::pair<FusedCase, Kernels>> cases_of_both() {
+  std::vector<std::pair<FusedCase, Kernels>> cases;
+  for (const auto kernels : {Kernels::kCpu, Kernels::kGpu}) {
+    for (const auto& fused_case : kFusedCases) cases.emplace_back(fused_case, kernels);
+  }
+  return cases;
 }
 
 double relative_distance(const torch::Tensor& actual, const torch::Tensor& expected) {
@@ -98,13 +117,47 @@ TEST(FusedNorm, EqualsTheOperatorsOneAfterTheOther) {
   }
 }
 
+TEST(FusedNorm, KernelsForGpusEqualTheOperatorsOneAfterTheOther) {
+  auto shapes = kFusedShapes;
+  shapes.push_back({9, 8, 64, 64});  // more rows than those of one step of all threads
+  for (const auto& shape : shapes) {
+    for (const auto& fused_case : kFusedCases) {
+      BatchNorm2d plain(shape[1]);
+      const auto expected = pass_through(plain, fused_case, shape, torch::kFloat64);
+      auto fused = fused_norm_of(shape[1], Kernels::kGpu);
+      const auto actual = pass_through(fused, fused_case, shape, torch::kFloat32);
+      testing::on_cpu::is_reversed = true;
+      auto other = fused_norm_of(shape[1], Kernels::kGpu);
+      const auto reversed = pass_through(other, fused_case, shape, torch::kFloat32);
+      testing::on_cpu::is_reversed = false;
+      for (size_t i = 0; i < expected.size(); ++i) {
+        // In the largest shape, the rounding of the mean to float32 is multiplied by a sum of dy that is 70 times as large as the gradient
+        // of the weight.
+        EXPECT_LT(relative_distance(actual[i], expected[i]), shape[2] == 64 ? 2e-6 : 5e-7) << name_of(fused_case, shape) << ", " << i;
+        EXPECT_TRUE(reversed[i].equal(actual[i])) << name_of(fused_case, shape) << ", result " << i;
+      }
+    }
+  }
+}
+
+TEST(FusedNorm, KernelsForGpusKeepTheVarianceBesideALargeMean) {
+  auto norm = fused_norm_of(8, Kernels::kGpu);
+  const auto x = (at::randn({64, 8, 16, 16}, at::detail::createCPUGenerator(1)) + 1000).contiguous(torch::MemoryFormat::ChannelsLast);
+  BatchNorm2d plain(8);
+  plain.to(torch::kFloat64);
+  const auto expected = plain.forward(x.to(torch::kFloat64));
+  // x has the step 6e-5, and the mean is rounded to it.
+  EXPECT_LT((norm.forward(x).to(torch::kFloat64) - expected).abs().max().item<double>(), 2e-4);
+  EXPECT_LT(relative_distance(norm.running_var, plain.running_var), 1e-5);
+}
+
 TEST(FusedNorm, OtherGradientsAreTheSameWithoutThoseOfFrozenParameters) {
   const std::vector<int64_t> shape = {3, 16, 5, 7};
-  for (const auto& fused_case : kFusedCases) {
-    auto trained = fused_norm_of(shape[1]);
+  for (const auto& [fused_case, kernels] : cases_of_both()) {
+    auto trained = fused_norm_of(shape[1], kernels);
     const auto expected = pass_through(trained, fused_case, shape, torch::kFloat32);
     for (const auto& [trains_weight, trains_bias] : {std::pair(false, false), std::pair(true, false), std::pair(false, true)}) {
-      auto frozen = fused_norm_of(shape[1]);
+      auto frozen = fused_norm_of(shape[1], kernels);
       frozen.weight.requires_grad_(trains_weight);
       frozen.bias.requires_grad_(trains_bias);
       const auto actual = pass_through(frozen, fused_case, shape, torch::kFloat32);
@@ -120,26 +173,27 @@ TEST(FusedNorm, OtherGradientsAreTheSameWithoutThoseOfFrozenParameters) {
   }
 }
 
-TEST(FusedNorm, RoundsOnlyItsResultsToBFloat16) {
+TEST(FusedNorm, RoundsOnlyItsResultsToSmallTypes) {
   for (const auto& shape : kFusedShapes) {
-    for (const auto& fused_case : kFusedCases) {
-      BatchNorm2d plain(shape[1]);
-      auto fused = fused_norm_of(shape[1]);
-      const auto expected = pass_through(plain, fused_case, shape, torch::kFloat64, torch::kBFloat16);
-      const auto actual = pass_through(fused, fused_case, shape, torch::kBFloat16);
-      for (size_t i = 0; i < expected.size(); ++i) {
-        // A rounding to bfloat16 changes a value by at most 2^-8 of it.
-        const double bound = actual[i].scalar_type() == torch::kBFloat16 ? 1.0 / 256 : 5e-7;
-        EXPECT_LT(relative_distance(actual[i], expected[i]), bound) << name_of(fused_case, shape) << ", result " << i;
+    for (const auto& [fused_case, kernels] : cases_of_both()) {
+      for (const auto dtype : {torch::kBFloat16, torch::kFloat16}) {
+        if (dtype == torch::kFloat16 && kernels == Kernels::kCpu) continue;
+        BatchNorm2d plain(shape[1]);
+        auto fused = fused_norm_of(shape[1], kernels);
+        const auto expected = pass_through(plain, fused_case, shape, torch::kFloat64, dtype);
+        const auto actual = pass_through(fused, fused_case, shape, dtype);
+        for (size_t i = 0; i < expected.size(); ++i) {
+          // A rounding to bfloat16 changes a value by at most 2^-8 of it, one to float16 by 2^-11.
+          const auto type = actual[i].scalar_type();
+          const double bound = type == torch::kBFloat16 ? 1.0 / 256 : type == torch::kFloat16 ? 1.0 / 2048 : 5e-7;
+          EXPECT_LT(relative_distance(actual[i], expected[i]), bound) << name_of(fused_case, shape) << " " << dtype << ", result " << i;
+        }
       }
     }
   }
 }
 
 TEST(FusedNorm, RoundsToBFloat16AsLibTorch) {
-  BatchNorm2d norm(8, {.eps = 0});
-  norm.use_fused_operator();
-  norm.eval();
   auto x = fused_values({4, 8, 5, 5}, 1, torch::kBFloat16);
   auto residual = fused_values({4, 8, 5, 5}, 2, torch::kBFloat16) * 0.01;
   // Values halfway between two bfloat16 numbers, above an even and an odd one; and the largest number plus less and more than half a step.
@@ -151,9 +205,14 @@ TEST(FusedNorm, RoundsToBFloat16AsLibTorch) {
   x[1][2][0][0] = std::numeric_limits<float>::infinity();
   x[1][3][0][0] = std::numeric_limits<float>::quiet_NaN();
   const auto expected = (x.to(torch::kFloat32) + residual.to(torch::kFloat32)).relu().to(torch::kBFloat16);
-  const auto actual = norm.forward_relu(x, residual);
-  EXPECT_TRUE(actual.isnan().equal(expected.isnan()));
-  EXPECT_TRUE(actual.nan_to_num().equal(expected.nan_to_num()));
+  for (const auto kernels : {Kernels::kCpu, Kernels::kGpu}) {
+    BatchNorm2d norm(8, {.eps = 0});
+    norm.use_fused_operator(gpu_kernels(kernels));
+    norm.eval();
+    const auto actual = norm.forward_relu(x, residual);
+    EXPECT_TRUE(actual.isnan().equal(expected.isnan()));
+    EXPECT_TRUE(actual.nan_to_num().equal(expected.nan_to_num()));
+  }
 }
 
 TEST(FusedNorm, IsExactWithTheInstructionsOfEachKindOfProcessor) {
@@ -207,18 +266,21 @@ TEST(FusedNorm, IsTheSameInEachCall) {
 
 TEST(FusedNorm, RanksComputeWhatOneRankDoes) {
   const std::vector<int64_t> shards = {3, 0, 2};
-  for (const bool has_residual : {false, true}) {
+  for (const auto& [has_residual, kernels] :
+       {std::pair(false, Kernels::kCpu), std::pair(true, Kernels::kCpu), std::pair(false, Kernels::kGpu), std::pair(true, Kernels::kGpu)}) {
+    const auto dtype = kernels == Kernels::kCpu ? torch::kFloat64 : torch::kFloat32;
+    const double bound = kernels == Kernels::kCpu ? 1e-13 : 5e-7;
     BatchNorm2d whole(8);
-    const auto expected = pass_through(whole, {.has_residual = has_residual}, {5, 8, 3, 5}, torch::kFloat64);
+    const auto expected = pass_through(whole, {.has_residual = has_residual}, {5, 8, 3, 5}, torch::kFloat64, dtype);
     std::vector<std::vector<torch::Tensor>> results(shards.size());
-    testing::run_ranks(static_cast<int>(shards.size()), [&](distributed::ProcessGroups& groups) {
+    testing::run_ranks(static_cast<int>(shards.size()), [&, has_residual = has_residual, kernels = kernels](auto& groups) {
       const auto rank = static_cast<size_t>(groups.world()->rank());
       const int64_t first = rank == 0 ? 0 : 3;
       SyncBatchNorm norm(8, groups.world());
-      set_state(norm, torch::kFloat64);
-      norm.use_fused_operator();
+      set_state(norm, dtype);
+      norm.use_fused_operator(gpu_kernels(kernels));
       const auto part = [&](uint64_t seed) {
-        return fused_values({5, 8, 3, 5}, seed, torch::kFloat64).narrow(0, first, shards[rank]).clone(torch::MemoryFormat::ChannelsLast);
+        return fused_values({5, 8, 3, 5}, seed, dtype).narrow(0, first, shards[rank]).clone(torch::MemoryFormat::ChannelsLast);
       };
       const auto x = part(1).requires_grad_();
       const auto y = norm.forward_relu(x, has_residual ? part(2) : torch::Tensor());
@@ -227,34 +289,53 @@ TEST(FusedNorm, RanksComputeWhatOneRankDoes) {
     });
     const auto joined = [&](size_t i) { return at::cat({results[0][i], results[1][i], results[2][i]}); };
     const auto sum = [&](size_t i) { return results[0][i] + results[1][i] + results[2][i]; };
-    EXPECT_LT(relative_distance(joined(0), expected[0]), 1e-13);
-    EXPECT_LT(relative_distance(joined(1), expected[1]), 1e-13);
-    EXPECT_LT(relative_distance(sum(2), expected[2]), 1e-13);
-    EXPECT_LT(relative_distance(sum(3), expected[3]), 1e-13);
+    EXPECT_LT(relative_distance(joined(0), expected[0]), bound);
+    EXPECT_LT(relative_distance(joined(1), expected[1]), bound);
+    EXPECT_LT(relative_distance(sum(2), expected[2]), bound);
+    EXPECT_LT(relative_distance(sum(3), expected[3]), bound);
     for (const auto& of_rank : results) {
-      EXPECT_LT(relative_distance(of_rank[4], expected[4]), 1e-13);
-      EXPECT_LT(relative_distance(of_rank[5], expected[5]), 1e-13);
+      EXPECT_LT(relative_distance(of_rank[4], expected[4]), bound);
+      EXPECT_LT(relative_distance(of_rank[5], expected[5]), bound);
       EXPECT_TRUE(of_rank[4].equal(results[0][4]) && of_rank[5].equal(results[0][5]));
     }
   }
 }
 
+TEST(FusedNorm, RanksRefuseASingleValuePerChannel) {
+  for (const auto kernels : {Kernels::kCpu, Kernels::kGpu}) {
+    testing::run_ranks(2, [&](distributed::ProcessGroups& groups) {
+      SyncBatchNorm norm(8, groups.world());
+      norm.use_fused_operator(gpu_kernels(kernels));
+      const auto x = at::zeros({groups.world()->rank() == 0 ? 1 : 0, 8, 1, 1}).contiguous(torch::MemoryFormat::ChannelsLast);
+      EXPECT_THROW(norm.forward(x), UsageError);
+    });
+  }
+}
+
 TEST(FusedNorm, KeepsValuesThatAreNotFinite) {
-  auto norm = fused_norm_of(8);
-  norm.eval();
-  const auto x = at::zeros({1, 8, 1, 2}).contiguous(torch::MemoryFormat::ChannelsLast);
-  x[0][3][0][1] = std::numeric_limits<float>::quiet_NaN();
-  const auto y = norm.forward_relu(x);
-  EXPECT_TRUE(y[0][3][0][1].isnan().item<bool>());
-  EXPECT_EQ(y.isnan().sum().item<int64_t>(), 1);
+  for (const auto kernels : {Kernels::kCpu, Kernels::kGpu}) {
+    auto norm = fused_norm_of(8, kernels);
+    norm.eval();
+    const auto x = at::zeros({1, 8, 1, 2}).contiguous(torch::MemoryFormat::ChannelsLast);
+    x[0][3][0][1] = std::numeric_limits<float>::quiet_NaN();
+    const auto y = norm.forward_relu(x);
+    EXPECT_TRUE(y[0][3][0][1].isnan().item<bool>());
+    EXPECT_EQ(y.isnan().sum().item<int64_t>(), 1);
+    // An infinite value makes the statistics of its channel NaN.
+    norm.train();
+    x[0][3][0][1] = std::numeric_limits<float>::infinity();
+    norm.forward_relu(x);
+    EXPECT_TRUE(norm.running_var[3].isnan().item<bool>());
+    EXPECT_EQ(norm.running_var.isnan().sum().item<int64_t>(), 1);
+  }
 }
 
 TEST(FusedNorm, GradientsPassWhereTheOutputIsNotFinite) {
   for (const bool has_residual : {false, true}) {
     std::vector<torch::Tensor> gradients;
-    for (const bool is_fused : {false, true}) {
+    for (int i = 0; i < 3; ++i) {
       BatchNorm2d norm(8);
-      if (is_fused) norm.use_fused_operator();
+      if (i > 0) norm.use_fused_operator(gpu_kernels(i == 1 ? Kernels::kCpu : Kernels::kGpu));
       norm.eval();
       auto x = at::ones({1, 8, 1, 2}).contiguous(torch::MemoryFormat::ChannelsLast);
       x[0][3][0][1] = std::numeric_limits<float>::quiet_NaN();
@@ -262,7 +343,7 @@ TEST(FusedNorm, GradientsPassWhereTheOutputIsNotFinite) {
       norm.forward_relu(x, residual).sum().backward();
       gradients.push_back(norm.bias.grad());
     }
-    EXPECT_TRUE(gradients[0].equal(gradients[1])) << gradients[0] << gradients[1];
+    for (const auto& gradient : gradients) EXPECT_TRUE(gradient.equal(gradients[0])) << gradient << gradients[0];
   }
 }
 
@@ -286,18 +367,27 @@ TEST(FusedNorm, BatchesWithoutAVarianceAreRefusedAndEmptyOnesAreNot) {
 }
 
 TEST(FusedNorm, TakesOnlyWhatItCanCompute) {
+  const auto supports = [](const torch::Tensor& x, const torch::Tensor& residual, const torch::Tensor& weight, Kernels kernels) {
+    return fused_norm::supports(x, residual, {.weight = weight, .gpu = gpu_kernels(kernels)});
+  };
   const auto weight = at::ones({8});
   const auto x = at::zeros({2, 8, 3, 3}).contiguous(torch::MemoryFormat::ChannelsLast);
-  EXPECT_TRUE(fused_norm::supports(x, {}, weight));
-  EXPECT_TRUE(fused_norm::supports(x, x, weight));
-  EXPECT_FALSE(fused_norm::supports(x.contiguous(), {}, weight));
-  EXPECT_FALSE(fused_norm::supports(x, x.contiguous(), weight));
-  EXPECT_FALSE(fused_norm::supports(x, x.slice(0, 0, 1), weight));
-  EXPECT_TRUE(fused_norm::supports(x.to(torch::kBFloat16), {}, weight));
-  EXPECT_FALSE(fused_norm::supports(x.to(torch::kBFloat16), x, weight));
-  EXPECT_FALSE(fused_norm::supports(x.to(torch::kBFloat16), {}, weight.to(torch::kBFloat16)));
-  EXPECT_FALSE(fused_norm::supports(x.to(torch::kFloat16), {}, weight));
-  EXPECT_FALSE(fused_norm::supports(at::zeros({2, 6, 3, 3}).contiguous(torch::MemoryFormat::ChannelsLast), {}, at::ones({6})));
+  for (const auto kernels : {Kernels::kCpu, Kernels::kGpu}) {
+    EXPECT_TRUE(supports(x, {}, weight, kernels));
+    EXPECT_TRUE(supports(x, x, weight, kernels));
+    EXPECT_FALSE(supports(x.contiguous(), {}, weight, kernels));
+    EXPECT_FALSE(supports(x, x.contiguous(), weight, kernels));
+    EXPECT_FALSE(supports(x, x.slice(0, 0, 1), weight, kernels));
+    EXPECT_TRUE(supports(x.to(torch::kBFloat16), {}, weight, kernels));
+    EXPECT_FALSE(supports(x.to(torch::kBFloat16), x, weight, kernels));
+    EXPECT_FALSE(supports(x.to(torch::kBFloat16), {}, weight.to(torch::kBFloat16), kernels));
+    EXPECT_EQ(supports(x.to(torch::kFloat16), {}, weight, kernels), kernels == Kernels::kGpu);
+    EXPECT_EQ(supports(x.to(torch::kFloat64), {}, weight.to(torch::kFloat64), kernels), kernels == Kernels::kCpu);
+    EXPECT_FALSE(supports(at::zeros({2, 6, 3, 3}).contiguous(torch::MemoryFormat::ChannelsLast), {}, at::ones({6}), kernels));
+  }
+  const auto shifted = at::zeros({2 * 8 * 9 + 1}).narrow(0, 1, 2 * 8 * 9).view({2, 3, 3, 8}).permute({0, 3, 1, 2});
+  EXPECT_TRUE(supports(shifted, {}, weight, Kernels::kCpu));
+  EXPECT_FALSE(supports(shifted, {}, weight, Kernels::kGpu));
 }
 
 }  // namespace

@@ -1,0 +1,103 @@
+// The arguments of the kernels in gpu_kernels.h. Both the host's compiler and NVRTC compile this file, so it includes nothing.
+#pragma once
+
+namespace trainer::nn::fused_norm {
+
+// x, residual, y, dy, masked and dx are dense tensors of `num_rows` rows of `num_channels` values, at addresses that are multiples of 16.
+// All other pointers are float32 arrays with one value per channel, unless noted.
+struct Rows {
+  long long num_rows;
+  int num_channels;  // a multiple of 8
+};
+
+// Mean and biased variance of each channel, and the number of rows, of each of gridDim.y parts of the rows.
+struct MomentsArguments {
+  Rows rows;
+  const void* x;
+  float* parts;  // [parts, 2 * num_channels + 1]
+};
+
+// The moments of all parts together.
+struct MergeArguments {
+  const float* parts;  // [num_parts, 2 * num_channels + 1]
+  int num_parts;
+  int num_channels;
+  float* merged;  // [2 * num_channels + 1]
+};
+
+// The statistics of all parts together, the update of the running statistics, and the normalisation as x * scale + shift. If `parts` is
+// null, the statistics are the running ones, which do not change.
+struct StatisticsArguments {
+  const float* parts;  // [num_parts, 2 * num_channels + 1]
+  int num_parts;
+  int num_channels;
+  double batch_weight;  // weight of the batch in the running statistics
+  double eps;
+  const float* weight;
+  const float* bias;
+  float* running_mean;
+  float* running_var;
+  float* mean;
+  float* invstd;
+  float* scale;
+  float* shift;
+  float* count;  // one value: the number of rows of all parts
+};
+
+// y = x * scale + shift (+ residual), then max(y, 0) if `relu`.
+struct NormaliseArguments {
+  Rows rows;
+  const void* x;
+  const void* residual;  // may be null
+  void* y;
+  const float* scale;
+  const float* shift;
+  bool relu;
+};
+
+// The sums of dy and of dy * (x - mean) of each part of the rows. With `relu`, dy is replaced by 0 where the output was 0. The output is
+// read from `y`, or computed from x if `y` is null. If `masked` is not null, dy is written to it after that.
+struct GradientSumsArguments {
+  Rows rows;
+  const void* dy;
+  const void* x;
+  const void* y;
+  void* masked;
+  const float* mean;
+  const float* scale;
+  const float* shift;
+  bool relu;
+  float* parts;  // [parts, 2, num_channels]
+};
+
+// Adds the sums of the parts, and computes what is wanted from them: pointers to other results are null.
+struct GradientsArguments {
+  const float* parts;  // [num_parts, 2, num_channels]
+  int num_parts;
+  int num_channels;
+  float* sums;  // [2, num_channels]
+  const float* invstd;
+  float* dweight;
+  float* dbias;
+  // dx = dy * scale + x * x_factor + constant
+  const float* mean;
+  const float* scale;
+  const float* count;  // one value
+  float* x_factor;
+  float* constant;
+};
+
+// dx = dy * scale + x * x_factor + constant. With `relu`, dy is replaced by 0 where x * scale + shift is not positive.
+struct InputGradientArguments {
+  Rows rows;
+  const void* dy;
+  const void* x;
+  void* dx;
+  const float* scale;
+  const float* shift;
+  const float* x_factor;
+  const float* constant;
+  bool relu;
+};
+
+}  // namespace trainer::nn::fused_norm

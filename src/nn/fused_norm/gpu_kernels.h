@@ -1,0 +1,355 @@
+// Batch normalisation with a residual addition and a ReLU on a GPU, for tensors in channels_last. NVRTC compiles this text after
+// gpu_arguments.h; tests compile both for the host. The including code defines TRAINER_VALUE, the type of the tensors: float, BFloat16 or
+// Float16, and TRAINER_KERNEL(name), the beginning of a kernel's declaration.
+//
+// Kernels over rows: the threads of a block in x compute neighbouring vectors of 16 bytes, those in y different rows. The block (x, y)
+// computes the x-th group of channels of the y-th part of the rows. Sums are added in an order that depends only on the shape.
+
+namespace trainer::nn::fused_norm {
+
+constexpr int kThreads = 256;  // of a block over rows; a power of two
+// Blocks of kernels over channels: threads in x are channels, threads in y share the parts of a channel.
+constexpr int kColumns = 32;
+constexpr int kLanes = 16;
+
+struct BFloat16 {
+  unsigned short bits;
+};
+struct Float16 {
+  unsigned short bits;
+};
+
+__device__ inline float to_float(float value) { return value; }
+__device__ inline float to_float(BFloat16 value) { return __builtin_bit_cast(float, static_cast<unsigned>(value.bits) << 16); }
+__device__ inline void from_float(float value, float& result) { result = value; }
+#ifdef __CUDA_ARCH__
+__device__ inline float to_float(Float16 value) {
+  float result;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(value.bits));
+  return result;
+}
+__device__ inline void from_float(float value, Float16& result) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result.bits) : "f"(value)); }
+#else
+__device__ inline float to_float(Float16 value) { return static_cast<float>(__builtin_bit_cast(_Float16, value.bits)); }
+__device__ inline void from_float(float value, Float16& result) {
+  result.bits = __builtin_bit_cast(unsigned short, static_cast<_Float16>(value));
+}
+#endif
+__device__ inline void from_float(float value, BFloat16& result) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(result.bits) : "f"(value));
+#else
+  const auto bits = __builtin_bit_cast(unsigned, value);
+  const unsigned rounded = bits + 0x7fff + (bits >> 16 & 1);
+  result.bits = static_cast<unsigned short>(value != value ? 0x7fff : rounded >> 16);
+#endif
+}
+
+// The values that one thread reads at once: 16 bytes.
+template <class S>
+constexpr int kWidth = static_cast<int>(16 / sizeof(S));
+
+template <class S>
+struct alignas(16) Vector {
+  S values[kWidth<S>];
+};
+
+// The position of a thread in a kernel over rows.
+template <class S>
+struct Place {
+  int channel;           // the first of kWidth<S>
+  bool is_inside;        // whether the thread has channels
+  long long begin, end;  // the part of the rows
+
+  __device__ explicit Place(const Rows& rows) {
+    channel = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x) * kWidth<S>;
+    is_inside = channel < rows.num_channels;
+    begin = rows.num_rows * blockIdx.y / gridDim.y;
+    end = rows.num_rows * (blockIdx.y + 1) / gridDim.y;
+  }
+
+  // Calls act(read(index), index) with the index of the first value of each of the thread's vectors. Reads kAtOnce vectors before it uses
+  // the first of them, so that the memory has more to do at a time.
+  template <int kAtOnce, class Read, class Act>
+  __device__ void for_each_vector(const Rows& rows, const Read& read, const Act& act) const {
+    if (!is_inside) return;
+    const long long step = static_cast<long long>(blockDim.y) * rows.num_channels;
+    long long index = (begin + threadIdx.y) * rows.num_channels + channel;
+    const long long last = end * rows.num_channels;
+    for (; index + (kAtOnce - 1) * step < last; index += kAtOnce * step) {
+      decltype(read(index)) values[kAtOnce];
+      for (int i = 0; i < kAtOnce; ++i) values[i] = read(index + i * step);
+      for (int i = 0; i < kAtOnce; ++i) act(values[i], index + i * step);
+    }
+    for (; index < last; index += step) act(read(index), index);
+  }
+};
+
+template <class S>
+__device__ inline Vector<S> load(const void* values, long long index) {
+  return *reinterpret_cast<const Vector<S>*>(static_cast<const S*>(values) + index);
+}
+
+template <class S>
+__device__ inline void store(const Vector<S>& vector, void* values, long long index) {
+  *reinterpret_cast<Vector<S>*>(static_cast<S*>(values) + index) = vector;
+}
+
+// Values per channel.
+template <class S>
+__device__ inline void read_channels(float (&result)[kWidth<S>], const float* values, const Place<S>& place) {
+  for (int i = 0; i < kWidth<S>; ++i) result[i] = place.is_inside ? values[place.channel + i] : 0.0F;
+}
+
+// Replaces `values` of the block's first row of threads by the sums of those of all rows of threads.
+template <int kSize>
+__device__ inline void add_rows_of_threads(float (&values)[kSize], float (&shared)[kSize][kThreads]) {
+  const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x;
+  for (int i = 0; i < kSize; ++i) shared[i][thread] = values[i];
+  for (unsigned half = blockDim.y / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (threadIdx.y < half) {
+      for (int i = 0; i < kSize; ++i) shared[i][thread] += shared[i][thread + half * blockDim.x];
+    }
+  }
+  for (int i = 0; i < kSize; ++i) values[i] = shared[i][thread];
+}
+
+// Unlike max(), keeps NaN.
+__device__ inline float positive_or_zero(float value) { return value < 0 ? 0 : value; }
+
+// The gradient of a ReLU with this input or output. For NaN, the gradient of the output passes, as in LibTorch.
+__device__ inline float passed_by_relu(float value, float gradient) { return value <= 0 ? 0 : gradient; }
+
+// Differences from the first row of the part are added, so that a large mean does not round them.
+TRAINER_KERNEL(moments)(MomentsArguments a) {
+  using S = TRAINER_VALUE;
+  constexpr int kSize = kWidth<S>;
+  __shared__ float shared[kSize][kThreads];
+  const Place<S> place(a.rows);
+  float first[kSize] = {};
+  float sum[kSize] = {};
+  float square[kSize] = {};
+  if (place.is_inside) {
+    const auto x = load<S>(a.x, place.begin * a.rows.num_channels + place.channel);
+    for (int i = 0; i < kSize; ++i) first[i] = to_float(x.values[i]);
+  }
+  const auto read = [&](long long index) { return load<S>(a.x, index); };
+  place.for_each_vector<4>(a.rows, read, [&](const Vector<S>& x, long long) {
+    for (int i = 0; i < kSize; ++i) {
+      const float difference = to_float(x.values[i]) - first[i];
+      sum[i] += difference;
+      square[i] = fmaf(difference, difference, square[i]);
+    }
+  });
+  add_rows_of_threads(sum, shared);
+  __syncthreads();
+  add_rows_of_threads(square, shared);
+  if (threadIdx.y != 0 || !place.is_inside) return;
+  const auto count = static_cast<float>(place.end - place.begin);
+  float* part = a.parts + blockIdx.y * (2 * a.rows.num_channels + 1LL);
+  for (int i = 0; i < kSize; ++i) {
+    const float mean = sum[i] / count;
+    part[place.channel + i] = first[i] + mean;
+    part[a.rows.num_channels + place.channel + i] = positive_or_zero(square[i] / count - mean * mean);
+  }
+  if (place.channel == 0) part[2 * a.rows.num_channels] = count;
+}
+
+// The position of a thread in a kernel over channels.
+struct Column {
+  int channel;     // of threads beyond the last channel, the last one
+  bool is_writer;  // whether the thread writes the results of the channel
+
+  __device__ explicit Column(int num_channels) {
+    const int column = static_cast<int>(blockIdx.x * kColumns + threadIdx.x);
+    channel = column < num_channels ? column : num_channels - 1;
+    is_writer = threadIdx.y == 0 && column < num_channels;
+  }
+
+  // Adds value(part) of all parts, on all threads.
+  template <class Value>
+  __device__ double sum_over_parts(int num_parts, const Value& value) const {
+    __shared__ double shared[kLanes][kColumns];
+    double sum = 0;
+    for (int part = static_cast<int>(threadIdx.y); part < num_parts; part += kLanes) sum += value(part);
+    shared[threadIdx.y][threadIdx.x] = sum;
+    for (unsigned half = kLanes / 2; half > 0; half /= 2) {
+      __syncthreads();
+      if (threadIdx.y < half) shared[threadIdx.y][threadIdx.x] += shared[threadIdx.y + half][threadIdx.x];
+    }
+    __syncthreads();
+    sum = shared[0][threadIdx.x];
+    __syncthreads();
+    return sum;
+  }
+};
+
+struct Moments {
+  double mean, var, count;
+};
+
+__device__ inline Moments merged_moments(const Column& column, const float* parts, int num_parts, int num_channels) {
+  const auto value = [=](int part, int index) { return static_cast<double>(parts[part * (2LL * num_channels + 1) + index]); };
+  const int at_count = 2 * num_channels;
+  Moments all{};
+  all.count = column.sum_over_parts(num_parts, [&](int part) { return value(part, at_count); });
+  if (all.count == 0) return all;  // a rank without samples
+  all.mean = column.sum_over_parts(num_parts, [&](int part) { return value(part, column.channel) * value(part, at_count); }) / all.count;
+  all.var = column.sum_over_parts(num_parts, [&](int part) {
+    const double difference = value(part, column.channel) - all.mean;
+    return (value(part, num_channels + column.channel) + difference * difference) * value(part, at_count);
+  });
+  all.var /= all.count;
+  return all;
+}
+
+TRAINER_KERNEL(merge)(MergeArguments a) {
+  const Column column(a.num_channels);
+  const auto all = merged_moments(column, a.parts, a.num_parts, a.num_channels);
+  if (!column.is_writer) return;
+  a.merged[column.channel] = static_cast<float>(all.mean);
+  a.merged[a.num_channels + column.channel] = static_cast<float>(all.var);
+  if (column.channel == 0) a.merged[2 * a.num_channels] = static_cast<float>(all.count);
+}
+
+TRAINER_KERNEL(statistics)(StatisticsArguments a) {
+  const Column column(a.num_channels);
+  const int c = column.channel;
+  Moments all{a.running_mean[c], a.running_var[c], 1};
+  if (a.parts != nullptr) all = merged_moments(column, a.parts, a.num_parts, a.num_channels);
+  if (!column.is_writer) return;
+  if (a.parts != nullptr) {
+    const double running_mean = a.running_mean[c];
+    const double running_var = a.running_var[c];
+    a.running_mean[c] = static_cast<float>(running_mean + (all.mean - running_mean) * a.batch_weight);
+    const double unbiased_var = all.var * all.count / (all.count - 1);
+    a.running_var[c] = static_cast<float>(running_var + (unbiased_var - running_var) * a.batch_weight);
+  }
+  const double invstd = 1 / sqrt(all.var + a.eps);
+  const double scale = invstd * a.weight[c];
+  a.mean[c] = static_cast<float>(all.mean);
+  a.invstd[c] = static_cast<float>(invstd);
+  a.scale[c] = static_cast<float>(scale);
+  a.shift[c] = static_cast<float>(a.bias[c] - all.mean * scale);
+  if (c == 0) *a.count = static_cast<float>(all.count);
+}
+
+TRAINER_KERNEL(normalise)(NormaliseArguments a) {
+  using S = TRAINER_VALUE;
+  constexpr int kSize = kWidth<S>;
+  const Place<S> place(a.rows);
+  float scale[kSize];
+  float shift[kSize];
+  read_channels<S>(scale, a.scale, place);
+  read_channels<S>(shift, a.shift, place);
+  struct Values {
+    Vector<S> x, residual;
+  };
+  const auto read = [&](long long index) {
+    return Values{load<S>(a.x, index), a.residual != nullptr ? load<S>(a.residual, index) : Vector<S>{}};
+  };
+  place.for_each_vector<2>(a.rows, read, [&](const Values& values, long long index) {
+    Vector<S> y;
+    for (int i = 0; i < kSize; ++i) {
+      const float value = fmaf(to_float(values.x.values[i]), scale[i], shift[i]) + to_float(values.residual.values[i]);
+      from_float(a.relu ? positive_or_zero(value) : value, y.values[i]);
+    }
+    store(y, a.y, index);
+  });
+}
+
+TRAINER_KERNEL(gradient_sums)(GradientSumsArguments a) {
+  using S = TRAINER_VALUE;
+  constexpr int kSize = kWidth<S>;
+  __shared__ float shared[kSize][kThreads];
+  const Place<S> place(a.rows);
+  float mean[kSize];
+  float scale[kSize];
+  float shift[kSize];
+  read_channels<S>(mean, a.mean, place);
+  read_channels<S>(scale, a.scale, place);
+  read_channels<S>(shift, a.shift, place);
+  float sum[kSize] = {};
+  float product[kSize] = {};
+  struct Values {
+    Vector<S> x, dy, y;
+  };
+  const auto read = [&](long long index) {
+    return Values{load<S>(a.x, index), load<S>(a.dy, index), a.y != nullptr ? load<S>(a.y, index) : Vector<S>{}};
+  };
+  place.for_each_vector<2>(a.rows, read, [&](const Values& values, long long index) {
+    Vector<S> masked = values.dy;
+    for (int i = 0; i < kSize; ++i) {
+      const float x = to_float(values.x.values[i]);
+      const float y = a.y != nullptr ? to_float(values.y.values[i]) : fmaf(x, scale[i], shift[i]);
+      float gradient = to_float(values.dy.values[i]);
+      if (a.relu) gradient = passed_by_relu(y, gradient);
+      from_float(gradient, masked.values[i]);
+      sum[i] += gradient;
+      product[i] = fmaf(gradient, x - mean[i], product[i]);
+    }
+    if (a.masked != nullptr) store(masked, a.masked, index);
+  });
+  add_rows_of_threads(sum, shared);
+  __syncthreads();
+  add_rows_of_threads(product, shared);
+  if (threadIdx.y != 0 || !place.is_inside) return;
+  float* part = a.parts + blockIdx.y * 2LL * a.rows.num_channels + place.channel;
+  for (int i = 0; i < kSize; ++i) {
+    part[i] = sum[i];
+    part[a.rows.num_channels + i] = product[i];
+  }
+}
+
+TRAINER_KERNEL(gradients)(GradientsArguments a) {
+  const Column column(a.num_channels);
+  const int c = column.channel;
+  const auto value = [&](int part, int row) { return a.parts[(part * 2LL + row) * a.num_channels + c]; };
+  const double sum = column.sum_over_parts(a.num_parts, [&](int part) { return value(part, 0); });
+  const double product = column.sum_over_parts(a.num_parts, [&](int part) { return value(part, 1); });
+  if (!column.is_writer) return;
+  if (a.sums != nullptr) {
+    a.sums[c] = static_cast<float>(sum);
+    a.sums[a.num_channels + c] = static_cast<float>(product);
+  }
+  const double invstd = a.invstd[c];
+  if (a.dweight != nullptr) a.dweight[c] = static_cast<float>(product * invstd);
+  if (a.dbias != nullptr) a.dbias[c] = static_cast<float>(sum);
+  if (a.x_factor == nullptr) return;
+  // dx = (dy - mean(dy) - (x - mean) * invstd² * mean(dy * (x - mean))) * scale
+  const double share = a.scale[c] / static_cast<double>(*a.count);
+  const double x_factor = -share * invstd * invstd * product;
+  a.x_factor[c] = static_cast<float>(x_factor);
+  a.constant[c] = static_cast<float>(-share * sum - x_factor * a.mean[c]);
+}
+
+TRAINER_KERNEL(input_gradient)(InputGradientArguments a) {
+  using S = TRAINER_VALUE;
+  constexpr int kSize = kWidth<S>;
+  const Place<S> place(a.rows);
+  float scale[kSize];
+  float shift[kSize];
+  float x_factor[kSize];
+  float constant[kSize];
+  read_channels<S>(scale, a.scale, place);
+  read_channels<S>(shift, a.shift, place);
+  read_channels<S>(x_factor, a.x_factor, place);
+  read_channels<S>(constant, a.constant, place);
+  struct Values {
+    Vector<S> x, dy;
+  };
+  const auto read = [&](long long index) { return Values{load<S>(a.x, index), load<S>(a.dy, index)}; };
+  place.for_each_vector<2>(a.rows, read, [&](const Values& values, long long index) {
+    Vector<S> dx;
+    for (int i = 0; i < kSize; ++i) {
+      const float x = to_float(values.x.values[i]);
+      float gradient = to_float(values.dy.values[i]);
+      if (a.relu) gradient = passed_by_relu(fmaf(x, scale[i], shift[i]), gradient);
+      from_float(fmaf(gradient, scale[i], fmaf(x, x_factor[i], constant[i])), dx.values[i]);
+    }
+    store(dx, a.dx, index);
+  });
+}
+
+}  // namespace trainer::nn::fused_norm
