@@ -89,6 +89,7 @@ class Bench:
         yield "ours", ours
         if self.on_gpu:
             yield "ours, CUDA graph", [*ours, "runtime.cuda_graph=on"]
+            yield "ours, fused, CUDA graph", [*ours, "runtime.cuda_graph=on", "runtime.fuse=on"]
         yield "Python, eager", self.peer(case, *autocast)
         if self.on_gpu:
             yield "Python, CUDA graph", self.peer(case, *autocast, "--mode", "graph")

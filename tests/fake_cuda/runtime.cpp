@@ -740,8 +740,8 @@ FAKE_CUDA_API void __cudaRegisterFunction(void**, const char* kernel, char*, con
 }
 
 // Code that NVRTC has compiled. Its kernels are launched like others.
-FAKE_CUDA_API cudaError_t cudaLibraryLoadData(cudaLibrary_t* library, const void* code, cudaJitOption*, void**, unsigned, cudaLibraryOption*,
-                                              void**, unsigned) {
+FAKE_CUDA_API cudaError_t cudaLibraryLoadData(cudaLibrary_t* library, const void* code, cudaJitOption*, void**, unsigned,
+                                              cudaLibraryOption*, void**, unsigned) {
   FAKE_CUDA_CALL(cudaError_t);
   const auto& header = *static_cast<const Elf64_Ehdr*>(code);
   if (memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return static_cast<cudaError_t>(last_error = cudaErrorInvalidKernelImage);

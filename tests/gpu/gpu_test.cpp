@@ -1,6 +1,8 @@
 // Tests of single parts of the program that need a GPU; tests/gpu/*.py run the whole program. Without a GPU they are skipped, or fail under
 // TRAINER_REQUIRE_GPU=1.
 
+#include "nn/fused_norm/gpu.h"
+
 #include <c10/cuda/CUDAFunctions.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,6 +16,7 @@
 #include "tests/testing/small_run.h"
 #include "train/engine/shared_batches.h"
 #include "train/engine/train_step.h"
+#include "trainer/nn.h"
 
 namespace trainer {
 namespace {
@@ -78,6 +81,7 @@ TEST_F(Gpu, AStepDoesNotMakeTheHostWait) {
                                                        {"optimizer={name: muon, lr: 0.01}"},
                                                        {"optimizer.groups=[{parameters: [fc], lr_factor: 2, weight_decay: 0.1}]"},
                                                        {"optimizer={name: sam, lr: 0.01}"},
+                                                       {"runtime.fuse=on"},
                                                        {"runtime.cuda_graph=on"}};
   for (const auto& overrides : cases) {
     GpuSession session(overrides);
@@ -101,6 +105,50 @@ TEST_F(Gpu, AStepDoesNotMakeTheHostWait) {
       EXPECT_NO_THROW(run()) << overrides.front() << ", step " << number;
     }
     EXPECT_EQ(meter.read(*parts.ranks.world).num_samples, 320) << overrides.front();
+  }
+}
+
+// The results of a forward and a backward pass: the output, the gradients of x, residual, weight and bias, and the running statistics.
+std::vector<torch::Tensor> pass_through(nn::BatchNorm2d& norm, const std::vector<torch::Tensor>& inputs, bool has_residual) {
+  const auto x = inputs[0].detach().requires_grad_();
+  const auto residual = inputs[1].detach().requires_grad_();
+  const auto y = norm.forward_relu(x, has_residual ? residual : torch::Tensor());
+  y.backward(inputs[2]);
+  std::vector<torch::Tensor> results = {y, x.grad(), norm.weight.grad(), norm.bias.grad(), norm.running_mean, norm.running_var};
+  if (has_residual) results.push_back(residual.grad());
+  for (auto& result : results) result = result.detach().to(torch::kCPU, torch::kFloat64);
+  return results;
+}
+
+TEST_F(Gpu, FusedNormalisationEqualsSeparateOperators) {
+  const auto kernels = std::make_shared<const nn::fused_norm::GpuKernels>(*cuda().module);
+  for (const auto dtype : {torch::kFloat32, torch::kBFloat16, torch::kFloat16}) {
+    // A rounding to bfloat16 changes a value by at most 2^-8 of it, one to float16 by 2^-11. Results in float32 subtract a rounded mean.
+    const double bound = dtype == torch::kBFloat16 ? 1.0 / 256 : dtype == torch::kFloat16 ? 1.0 / 2048 : 2e-6;
+    for (const auto& shape : std::vector<std::vector<int64_t>>{{128, 64, 32, 32}, {3, 24, 7, 5}, {2, 2048, 7, 7}, {1, 8, 1, 3}}) {
+      for (const auto& [has_residual, is_training] : {std::pair(false, true), {true, true}, {false, false}, {true, false}}) {
+        SCOPED_TRACE(c10::str(dtype, " ", shape, has_residual ? " with a residual" : "", is_training ? " in training" : ""));
+        std::vector<torch::Tensor> exact;
+        std::vector<torch::Tensor> rounded;
+        for (uint64_t seed = 1; seed <= 3; ++seed) {
+          const auto values = (at::randn(shape, at::detail::createCPUGenerator(seed)) * 2 + 0.7).to(dtype);
+          exact.push_back(values.to(torch::kFloat64));
+          rounded.push_back(values.to(kDevice).contiguous(torch::MemoryFormat::ChannelsLast));
+        }
+        nn::BatchNorm2d plain(shape[1]);
+        plain.to(torch::kFloat64);
+        plain.train(is_training);
+        nn::BatchNorm2d fused(shape[1]);
+        fused.to(kDevice, torch::kFloat32);
+        fused.use_fused_operator(kernels);
+        fused.train(is_training);
+        const auto expected = pass_through(plain, exact, has_residual);
+        const auto actual = pass_through(fused, rounded, has_residual);
+        for (size_t i = 0; i < expected.size(); ++i) {
+          EXPECT_LE((actual[i] - expected[i]).norm().item<double>(), bound * expected[i].norm().item<double>()) << "result " << i;
+        }
+      }
+    }
   }
 }
 

@@ -143,8 +143,8 @@ TEST(Accelerator, TrainingEqualsThatOnTheCpu) {
 
 TEST(Accelerator, FusedNormalisationTrainsLikeSeparateOperators) {
   // With a larger learning rate the losses of such small batches grow, and with them the differences between roundings.
-  const std::vector<std::string> overrides = {kResNet, "optimizer={name: sgd, lr: 0.001953125, momentum: 0.9}",
-                                              "dataset.shape=[3, 16, 16]", "training.epochs=1", "runtime.channels_last=true"};
+  const std::vector<std::string> overrides = {kResNet, "optimizer={name: sgd, lr: 0.001953125, momentum: 0.9}", "dataset.shape=[3, 16, 16]",
+                                              "training.epochs=1", "runtime.channels_last=true"};
   auto fused = overrides;
   fused.emplace_back("runtime.fuse=on");
   auto exact = overrides;
