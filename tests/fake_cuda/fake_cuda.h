@@ -18,6 +18,7 @@
 //   FAKE_CUDA_FAIL_RANK=R          FAKE_CUDA_FAIL applies only to this rank
 //   FAKE_CUDA_SKIP_WAITS=1         the host does not wait for events, and the device is slower, so that tests can check that races are
 //   found
+//   FAKE_CUDA_EARLY=1              streams other than the default one do their work as early as possible instead
 // Problems are written to standard error, in lines that begin with "FAKE CUDA:".
 
 #include <functional>

@@ -100,6 +100,7 @@ struct State {
   const int num_gpus = num_visible_gpus();
   const size_t memory = strtoull(variable("FAKE_CUDA_MEMORY", "85899345920"), nullptr, 10);
   const bool skips_waits = *variable("FAKE_CUDA_SKIP_WAITS", "") != 0;
+  const bool runs_early = *variable("FAKE_CUDA_EARLY", "") != 0;
   const std::optional<Failure> failure = wanted_failure();
   int lasting_error = 0;
   std::map<uintptr_t, DeviceMemory> device_memory;
@@ -369,6 +370,8 @@ void enqueue(void* stream, std::function<bool()> run) {
   if (queue.capture != nullptr) return queue.capture->work.push_back(std::move(run));
   queue.work.push_back(std::move(run));
   ++queue.num_added;
+  const bool is_default = &queue == &state().default_streams[current_device];
+  if (state().runs_early && !is_default) try_complete(queue, queue.num_added);
 }
 
 int launch(const std::string& kernel) {

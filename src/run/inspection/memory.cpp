@@ -206,7 +206,8 @@ MemoryEstimate MeasuredMemory::estimate(const MemorySetup& setup, int64_t batch_
   add("activations", "activations kept for backward", kept + mixed_bytes);
   add("workspace", "other tensors of a step, or of validation", largest - kept - mixed_bytes);
   if (setup.on_gpu) {
-    add("batches", "batch", batch_bytes);
+    // engine::DeviceBatches keeps two batches of images.
+    add("batches", "batches of training and validation", 2 * (batch_bytes + validation_batch_size * validation_sample_bytes_));
     return estimate;
   }
   add("batches", "batches of the loaders", num_buffers * (batch_bytes + validation_batch_size * validation_sample_bytes_));

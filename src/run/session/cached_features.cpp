@@ -217,7 +217,11 @@ HostRanks host_ranks_of(const RankContext& context) {
 class Computation {
  public:
   Computation(const engine::Network& network, engine::DataSource source, const HostRanks& host)
-      : network_(network), source_(std::move(source)), host_(host), batch_size_(source_.batches->batch_size()) {
+      : network_(network),
+        source_(std::move(source)),
+        batches_(network.placement.device),
+        host_(host),
+        batch_size_(source_.batches->batch_size()) {
     const int64_t num_samples = source_.samples.size();
     num_batches_ = (num_samples + batch_size_ - 1) / batch_size_;
     std::vector<int64_t> indices;
@@ -241,7 +245,7 @@ class Computation {
     next_ += host_.size;
     if (number >= num_batches_) return;
     const auto* batch = source_.loader->next();
-    const auto images = engine::copy_to_device(*batch, network_.placement.device).images;
+    const auto images = batches_.copy(*batch).images;
     const amp::AutocastGuard autocast(network_.placement.device.type(), network_.placement.autocast_dtype);
     const device::NoSearchForSmallBatch no_search(batch->size < batch_size_);
     auto& model = dynamic_cast<models::BackboneModel&>(*network_.model);
@@ -251,6 +255,7 @@ class Computation {
  private:
   const engine::Network& network_;
   engine::DataSource source_;
+  engine::DeviceBatches batches_;
   HostRanks host_;
   int64_t batch_size_;
   int64_t num_batches_ = 0;

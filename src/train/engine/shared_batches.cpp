@@ -169,10 +169,41 @@ void DeviceCopyEvent::wait() {
   event_.synchronize();
 }
 
-DeviceBatch copy_to_device(const data::Batch& batch, torch::Device device) {
-  DeviceBatch copies{batch.images.to(device, /*non_blocking=*/true), batch.targets.to(device, /*non_blocking=*/true)};
+DeviceBatches::DeviceBatches(torch::Device device) : device_(device), copied_(device.type()), slots_{Slot(device), Slot(device)} {
+  if (!device.is_cpu()) stream_ = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
+}
+
+DeviceBatch DeviceBatches::copy(const data::Batch& batch) {
+  // The targets are small, and a task may keep them.
+  DeviceBatch copies{stream_ ? copy_images(batch.images) : batch.images, batch.targets.to(device_, /*non_blocking=*/true)};
   if (batch.copied != nullptr) batch.copied->record();
   return copies;
+}
+
+torch::Tensor DeviceBatches::copy_images(const torch::Tensor& images) {
+  const auto current = c10::impl::VirtualGuardImpl(device_.type()).getStream(device_);
+  auto& previous = slots_[1 - next_slot_];
+  auto& slot = slots_[next_slot_];
+  next_slot_ = 1 - next_slot_;
+  // All work on the previous batch has been enqueued by now.
+  if (previous.images.defined()) previous.unused.record(current);
+  const auto& memory = slot.images;
+  const bool fits = memory.defined() && memory.scalar_type() == images.scalar_type() && memory.dim() == images.dim() &&
+                    memory.size(0) >= images.size(0) && memory.sizes().slice(1).equals(images.sizes().slice(1));
+  if (!fits) {
+    slot.images = torch::empty_like(images, images.options().device(device_).pinned_memory(false));
+    // Earlier work may still use the memory.
+    slot.unused.record(current);
+  }
+  auto result = slot.images.narrow(0, 0, images.size(0));
+  {
+    const c10::StreamGuard guard(*stream_);
+    slot.unused.block(*stream_);
+    result.copy_(images, /*non_blocking=*/true);
+    copied_.record(*stream_);
+  }
+  copied_.block(current);
+  return result;
 }
 
 }  // namespace trainer::engine

@@ -3,12 +3,15 @@
 // reader, reads and prepares the samples of the whole group. Also copies batches to the device.
 
 #include <c10/core/Event.h>
+#include <c10/core/Stream.h>
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 #include <vector>
 
@@ -142,7 +145,28 @@ struct DeviceBatch {
   torch::Tensor targets;
 };
 
-// Enqueues the copies of a batch to the device, and records the batch's copy event, if it has one.
-DeviceBatch copy_to_device(const data::Batch& batch, torch::Device device);
+// Copies batches to the device. A GPU copies images on a stream of its own, so that it can do so while it computes the previous step.
+class DeviceBatches {
+ public:
+  explicit DeviceBatches(torch::Device device);
+  // Enqueues the copies of a batch, for use on the current stream, and records the batch's copy event, if it has one. On a GPU, the memory
+  // of the images is used again by the second next call.
+  DeviceBatch copy(const data::Batch& batch);
+
+ private:
+  // Memory for the images of one batch. `unused`: after the last work on the current stream that uses it.
+  struct Slot {
+    explicit Slot(torch::Device device) : unused(device.type()) {}
+    torch::Tensor images;
+    c10::Event unused;
+  };
+  torch::Tensor copy_images(const torch::Tensor& images);
+
+  torch::Device device_;
+  std::optional<c10::Stream> stream_;  // empty on a CPU
+  c10::Event copied_;
+  std::array<Slot, 2> slots_;
+  size_t next_slot_ = 0;
+};
 
 }  // namespace trainer::engine

@@ -101,7 +101,7 @@ class TrainStep {
   NonFiniteGuard& guard() { return guard_; }
 
   // The batch of a micro-step on the device, mixed by dataset.batch_transforms.
-  DeviceBatch prepare(const data::Batch& batch, const MicroStep& micro_step) const;
+  DeviceBatch prepare(const data::Batch& batch, const MicroStep& micro_step);
   // The forward pass and loss of a micro-step, under autocast and with its random numbers. Takes the tensors of prepare().
   task::Task::Pass forward(const torch::Tensor& images, const torch::Tensor& targets, const MicroStep& micro_step);
   // The loss, weighted so that gradients can be summed over micro-steps and ranks, times the GradScaler's scale. If the loss weights
@@ -123,6 +123,7 @@ class TrainStep {
   std::optional<double> max_grad_norm_;
   task::TrainMeter& meter_;
   NonFiniteGuard guard_;
+  DeviceBatches batches_;
   std::unique_ptr<StepGraph> graph_;         // null: no graph is used
   std::vector<torch::Tensor> cast_weights_;  // the weights that nn::WeightCasts converts
   torch::Tensor step_weight_;                // float64 scalar on the device: sum of this rank's sample weights
