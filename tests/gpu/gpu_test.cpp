@@ -3,6 +3,8 @@
 
 #include "nn/fused_norm/gpu.h"
 
+#include <ATen/cuda/CUDAContextLight.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,6 +16,7 @@
 #include "device/cuda_module.h"
 #include "distributed/process_groups.h"
 #include "tests/testing/small_run.h"
+#include "tests/testing/temporary_folder.h"
 #include "train/engine/shared_batches.h"
 #include "train/engine/train_step.h"
 #include "trainer/nn.h"
@@ -33,8 +36,9 @@ const std::string kText =
 
 // The session of a run on the GPU.
 struct GpuSession {
-  explicit GpuSession(const std::vector<std::string>& overrides)
-      : context(testing::SmallSession::load(kText, overrides), {.num_threads = 2}, make_quiet_logger()), session(context) {}
+  explicit GpuSession(const std::vector<std::string>& overrides, const std::filesystem::path& checkpoints = {})
+      : context(testing::SmallSession::load(kText, overrides), {.num_threads = 2}, make_quiet_logger()),
+        session(context, {.checkpoint_folder = checkpoints}) {}
 
   engine::Parts& parts() { return session.parts(); }
 
@@ -229,6 +233,32 @@ TEST_F(Gpu, CollectivesOfNcclWithOneRank) {
   world.barrier();
   EXPECT_EQ(groups.connection_error(), "");
   groups.shutdown();
+}
+
+TEST_F(Gpu, MemoryIsFreedAfterTraining) {
+  const auto bytes_in_use = [] {
+    // cuBLAS keeps memory for later products.
+    at::cuda::clearCublasWorkspaces();
+    const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(0);
+    return stats.allocated_bytes[static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE)].current;
+  };
+  const std::vector<std::vector<std::string>> cases = {
+      {"amp={enabled: true, dtype: float16}", "training.ema={decay: 0.9}", "checkpoint.every_steps=10",
+       "dataset.batch_transforms=[mixup: {}]"},
+      {"optimizer={name: muon, lr: 0.01}", "training.accumulation_steps=2", "logging.histograms_every_epochs=1"},
+      {"optimizer={name: sam, lr: 0.01}", "runtime.fuse=on"},
+      {"runtime.cuda_graph=on", "optimizer={name: adamw, lr: 0.001}", "runtime.fuse=on"}};
+  for (const auto& overrides : cases) {
+    const auto before = bytes_in_use();
+    const testing::TemporaryFolder folder;
+    {
+      GpuSession session(overrides, folder.path());
+      testing::Recorder events;
+      EXPECT_TRUE(session.session.train(events, [] { return false; }));
+      EXPECT_GT(bytes_in_use(), before);
+    }
+    EXPECT_EQ(bytes_in_use(), before) << overrides.front();
+  }
 }
 
 TEST_F(Gpu, MemoryAndPlaceOfTheDevice) {
