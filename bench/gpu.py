@@ -174,14 +174,14 @@ def print_result(title, result):
         print(f"  the losses differ, so the figures are not compared: ours {result['losses']['ours']}, Python {result['losses']['python']}")
     for c in result["contenders"]:
         spread = "{median:,.2f} ({min:,.2f} - {max:,.2f})".format(**c)
-        line = f"  {c['name']:20}{spread:>34}"
+        line = f"  {c['name']:24}{spread:>34}"
         if "host_share" in c:
             line += f"{c['steps_per_second']:>9.1f} steps/s{100 * c['host_share']:>6.0f} % host{c['device_memory_mb']:>9,.0f} MB"
         if "ratio" in c:
             line += "   our speed / theirs {median:.2f} ({min:.2f} - {max:.2f})".format(**c["ratio"])
         print(line)
     for name, text in result.get("failures", {}).items():
-        print(f"  {name:20} {text}")
+        print(f"  {name:24} {text}")
     sys.stdout.flush()
 
 
