@@ -97,7 +97,7 @@ class BatchNorm2d : public torch::nn::Module {
  private:
   torch::Tensor apply(const torch::Tensor& x, const torch::Tensor& residual, bool relu);
   fused_norm::Layer evaluation_layer() const;
-  torch::Tensor apply_fused(const torch::Tensor& x, const torch::Tensor& residual, bool relu);
+  torch::Tensor apply_fused(const torch::Tensor& x, const torch::Tensor& residual, fused_norm::Layer layer, bool relu);
   void check_count(const torch::Tensor& x) const;
 
   BatchNormOptions options_;

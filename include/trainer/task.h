@@ -140,7 +140,8 @@ class Task {
   Task(const Task&) = delete;
   Task& operator=(const Task&) = delete;
 
-  // `images` and `targets` are on the model's device. The caller sets autocast and train or eval mode.
+  // `images` and `targets` are on the model's device. On a GPU, later images are copied to the memory of `images`: clone what must be kept
+  // after the call. The caller sets autocast and train or eval mode.
   virtual Pass forward(models::Model& model, const torch::Tensor& images, const torch::Tensor& targets) const;
   // The same for a validation batch, with outputs [N, K] averaged over the views of `tta` (average_over_views). A task must override both
   // or neither.

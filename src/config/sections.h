@@ -487,11 +487,10 @@ struct RuntimeSection {
              "large with winograd2, and three to six times larger with winograd4; they are relative to the largest nearby values, so the "
              "relative error of a much smaller value has no bound. direct is always used on a GPU, with float64, with float16, without "
              "channels_last and with deterministic."});
-    keys.add_choice(
-        "fuse", fuse, {{"off", FuseChoice::kOff}, {"auto", FuseChoice::kAuto}, {"on", FuseChoice::kOn}},
-        {.doc = "Whether operators are fused. auto: on a CPU in channels_last, batch normalisation, the addition of a residual "
-                "and the following ReLU are one operator; on: on a GPU too, with kernels of this program that have never run on "
-                "a real GPU; off: LibTorch's separate operators are used."});
+    keys.add_choice("fuse", fuse, {{"off", FuseChoice::kOff}, {"auto", FuseChoice::kAuto}, {"on", FuseChoice::kOn}},
+                    {.doc = "Whether operators are fused. auto: on a CPU in channels_last, batch normalisation, the addition of a residual "
+                            "and the following ReLU are one operator; on: on a GPU in channels_last too, except with float64 (its kernels "
+                            "have never run on a real GPU); off: LibTorch's separate operators are used."});
     keys.add_choice("cuda_graph", cuda_graph,
                     {{"off", CudaGraphChoice::kOff}, {"auto", CudaGraphChoice::kAuto}, {"on", CudaGraphChoice::kOn}},
                     {.doc = "Record the kernels of a step once and then launch them with one call, which is faster for small networks, "

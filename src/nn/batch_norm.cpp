@@ -25,8 +25,9 @@ BatchNorm2d::BatchNorm2d(int64_t num_channels, const BatchNormOptions& options) 
 torch::Tensor BatchNorm2d::apply(const torch::Tensor& x, const torch::Tensor& residual, bool relu) {
   const bool is_empty = x.numel() == 0 && !(is_training() && joined_group());
   // An observer needs the normalised values before the ReLU, which could hide an infinite value.
-  if (is_fused_ && !is_empty && !has_observer() && fused_norm::supports(x, residual, evaluation_layer())) {
-    return apply_fused(x, residual, relu);
+  if (is_fused_ && !is_empty && !has_observer()) {
+    auto layer = evaluation_layer();
+    if (fused_norm::supports(x, residual, layer)) return apply_fused(x, residual, std::move(layer), relu);
   }
   auto y = observed(*this, normalise(x));
   if (residual.defined()) y = y.add_(residual);
@@ -41,8 +42,7 @@ fused_norm::ScaleAndShift BatchNorm2d::evaluation_scale_and_shift() const {
   return fused_norm::evaluation_scale_and_shift(evaluation_layer());
 }
 
-torch::Tensor BatchNorm2d::apply_fused(const torch::Tensor& x, const torch::Tensor& residual, bool relu) {
-  auto layer = evaluation_layer();
+torch::Tensor BatchNorm2d::apply_fused(const torch::Tensor& x, const torch::Tensor& residual, fused_norm::Layer layer, bool relu) {
   if (is_training()) {
     layer.is_training = true;
     layer.group = joined_group();
@@ -162,8 +162,8 @@ NormFactory local_batch_norm() {
       [](int64_t num_channels, const BatchNormOptions& options) { return std::make_shared<BatchNorm2d>(num_channels, options); });
 }
 
-void use_fused_norm(const torch::nn::Module& network, const device::CudaModule* cuda) {
-  const auto gpu = cuda != nullptr ? std::make_shared<const fused_norm::GpuKernels>(*cuda) : nullptr;
+void use_fused_norm(const torch::nn::Module& network, const device::CudaModule* cuda, c10::DeviceType device_type) {
+  const auto gpu = cuda != nullptr ? std::make_shared<const fused_norm::GpuKernels>(*cuda, device_type) : nullptr;
   for (const auto& module : network.modules(/*include_self=*/false)) {
     if (auto* layer = dynamic_cast<BatchNorm2d*>(module.get())) layer->use_fused_operator(gpu);
   }

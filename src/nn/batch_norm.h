@@ -52,9 +52,10 @@ bool is_libtorch_batch_norm(const torch::nn::Module& module);
 
 NormFactory local_batch_norm();
 
-// Calls BatchNorm2d::use_fused_operator of every batch normalisation below `network`. `cuda`: for a network on a GPU; it must outlive the
-// network.
-void use_fused_norm(const torch::nn::Module& network, const device::CudaModule* cuda = nullptr);
+// Calls BatchNorm2d::use_fused_operator of every batch normalisation below `network`. `cuda`: for a network on a GPU, whose type is
+// `device_type`; must outlive the network.
+void use_fused_norm(const torch::nn::Module& network, const device::CudaModule* cuda = nullptr,
+                    c10::DeviceType device_type = c10::DeviceType::CPU);
 
 // The following functions compute mean and variance of a batch that is divided among threads and ranks, on the CPU in float64.
 

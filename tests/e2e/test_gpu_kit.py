@@ -79,7 +79,7 @@ class GpuKitTest(unittest.TestCase):
         steps = {step["name"]: step for step in json.loads(results.read_text())["steps"]}
         self.assertEqual(list(steps), ["training on cpu", "gpu_test", "training on cuda", "refusals"])
         self.assertEqual([steps[name]["status"] for name in ("training on cpu", "training on cuda")], ["passed"] * 2)
-        self.assertIn("[  PASSED  ] 4 tests.", steps["gpu_test"]["output"])
+        self.assertIn("[  PASSED  ] 5 tests.", steps["gpu_test"]["output"])
         self.assertRegex(steps["refusals"]["output"], r"\nRan \d+ tests in ")
 
     def test_a_libtorch_that_does_not_fit(self):

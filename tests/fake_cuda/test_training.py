@@ -47,6 +47,9 @@ class TrainingTest(FakeGpuCase):
             with self.subTest(name):
                 self.train(*SMALL, *overrides)
 
+    def test_streams_that_run_early(self):
+        self.train(*SMALL, "training.ema={decay: 0.9}", "checkpoint.every_steps=1", variables={"FAKE_CUDA_EARLY": "1"})
+
     def test_steps_of_a_graph(self):
         counts = self.count(*SMALL, *GRAPH)[0]["counts"]
         # Two epochs have five whole batches each; all but the first three are replayed.

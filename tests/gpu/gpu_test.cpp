@@ -17,7 +17,7 @@
 #include "distributed/process_groups.h"
 #include "tests/testing/small_run.h"
 #include "tests/testing/temporary_folder.h"
-#include "train/engine/shared_batches.h"
+#include "train/engine/device_batches.h"
 #include "train/engine/train_step.h"
 #include "trainer/nn.h"
 
@@ -117,6 +117,7 @@ std::vector<torch::Tensor> pass_through(nn::BatchNorm2d& norm, const std::vector
   const auto x = inputs[0].detach().requires_grad_();
   const auto residual = inputs[1].detach().requires_grad_();
   const auto y = norm.forward_relu(x, has_residual ? residual : torch::Tensor());
+  EXPECT_EQ(y.grad_fn()->name().find("FusedNorm") != std::string::npos, norm.uses_fused_operator()) << y.grad_fn()->name();
   y.backward(inputs[2]);
   std::vector<torch::Tensor> results = {y, x.grad(), norm.weight.grad(), norm.bias.grad(), norm.running_mean, norm.running_var};
   if (has_residual) results.push_back(residual.grad());
@@ -125,7 +126,7 @@ std::vector<torch::Tensor> pass_through(nn::BatchNorm2d& norm, const std::vector
 }
 
 TEST_F(Gpu, FusedNormalisationEqualsSeparateOperators) {
-  const auto kernels = std::make_shared<const nn::fused_norm::GpuKernels>(*cuda().module);
+  const auto kernels = std::make_shared<const nn::fused_norm::GpuKernels>(*cuda().module, torch::kCUDA);
   for (const auto dtype : {torch::kFloat32, torch::kBFloat16, torch::kFloat16}) {
     // A rounding to bfloat16 changes a value by at most 2^-8 of it, one to float16 by 2^-11. Results in float32 subtract a rounded mean.
     const double bound = dtype == torch::kBFloat16 ? 1.0 / 256 : dtype == torch::kFloat16 ? 1.0 / 2048 : 2e-6;
@@ -181,6 +182,21 @@ TEST_F(Gpu, ABatchIsCopiedBeforeItsMemoryIsWrittenAgain) {
       EXPECT_TRUE(testing::bitwise_equal(copies, expected)) << workers << (pins ? ", pinned memory" : "");
     }
   }
+}
+
+TEST_F(Gpu, BatchesMayDifferInSizeAndType) {
+  engine::DeviceBatches batches(kDevice);
+  std::vector<torch::Tensor> expected;
+  std::vector<torch::Tensor> copies;
+  for (const int64_t size : {3, 1, 5, 2, 4}) {
+    for (const auto dtype : {torch::kFloat32, torch::kBFloat16}) {
+      const data::Batch batch{.images = at::randn({size, 3, 8, 8}).to(dtype), .targets = at::ones({size}), .size = size};
+      expected.push_back(batch.images);
+      copies.push_back(batches.copy(batch).images.clone());
+    }
+  }
+  for (auto& images : copies) images = images.cpu();
+  EXPECT_TRUE(testing::bitwise_equal(copies, expected));
 }
 
 // Before step 3, sets the weights to values so large that the loss is not finite; restores them before step 4.

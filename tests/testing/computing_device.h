@@ -194,7 +194,8 @@ inline void launch(const void* kernel, int /*device*/, const device::LaunchShape
   if (recording == nullptr) return on_cpu::run(known, shape, argument);
   const auto* bytes = static_cast<const char*>(argument);
   recording->push_back([&known, shape, copy = std::vector<char>(bytes, bytes + known.argument_size)] {
-    alignas(16) char aligned[256];
+    alignas(16) char aligned[512];
+    TORCH_CHECK(copy.size() <= sizeof aligned);
     std::ranges::copy(copy, aligned);
     on_cpu::run(known, shape, aligned);
   });

@@ -10,6 +10,7 @@
 #include <iterator>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "device/cuda_module.h"
@@ -23,7 +24,7 @@ struct Index {
 };
 inline Index threadIdx, blockIdx, blockDim, gridDim;
 
-// Whether the threads between two barriers run in reverse order. The results must not depend on it.
+// Whether blocks, and threads between two barriers, run in reverse order. The results must not depend on it.
 inline bool is_reversed = false;
 
 // The block that runs.
@@ -41,6 +42,9 @@ inline void __syncthreads() {
   ++block.num_waiting;
   swapcontext(block.current, &block.scheduler);
 }
+
+inline unsigned atomicAdd(unsigned* address, unsigned value) { return std::exchange(*address, *address + value); }
+inline void __threadfence() {}
 
 inline void run_block(unsigned num_threads, const std::function<void()>& work) {
   constexpr size_t kStack = 64 * 1024;
@@ -71,10 +75,11 @@ inline void run_block(unsigned num_threads, const std::function<void()>& work) {
 }  // namespace trainer::testing::on_cpu
 
 #define TRAINER_KERNEL(name) inline void name
+#define TRAINER_UNROLL
 #define __device__
 #define __shared__ static
 namespace trainer::nn::fused_norm {
-using testing::on_cpu::__syncthreads;
+using testing::on_cpu::__syncthreads, testing::on_cpu::__threadfence, testing::on_cpu::atomicAdd;
 using testing::on_cpu::threadIdx, testing::on_cpu::blockIdx, testing::on_cpu::blockDim, testing::on_cpu::gridDim;
 #define TRAINER_VALUE float
 namespace as_float {
@@ -93,6 +98,7 @@ namespace as_float16 {
 #undef TRAINER_VALUE
 }  // namespace trainer::nn::fused_norm
 #undef TRAINER_KERNEL
+#undef TRAINER_UNROLL
 #undef __device__
 #undef __shared__
 
@@ -115,12 +121,11 @@ namespace bfloat16s = nn::fused_norm::as_bfloat16::trainer::nn::fused_norm;
 namespace float16s = nn::fused_norm::as_float16::trainer::nn::fused_norm;
 using namespace nn::fused_norm;
 
-#define TRAINER_KERNELS_OF(type, kernels)                                                                                   \
-  kernel_of<MomentsArguments, kernels::moments>(type, "moments"), kernel_of<MergeArguments, kernels::merge>(type, "merge"), \
-      kernel_of<StatisticsArguments, kernels::statistics>(type, "statistics"),                                              \
-      kernel_of<NormaliseArguments, kernels::normalise>(type, "normalise"),                                                 \
-      kernel_of<GradientSumsArguments, kernels::gradient_sums>(type, "gradient_sums"),                                      \
-      kernel_of<GradientsArguments, kernels::gradients>(type, "gradients"),                                                 \
+#define TRAINER_KERNELS_OF(type, kernels)                                                                                                  \
+  kernel_of<MomentsArguments, kernels::moments>(type, "moments"), kernel_of<StatisticsArguments, kernels::statistics>(type, "statistics"), \
+      kernel_of<NormaliseArguments, kernels::normalise>(type, "normalise"),                                                                \
+      kernel_of<GradientSumsArguments, kernels::gradient_sums>(type, "gradient_sums"),                                                     \
+      kernel_of<GradientsArguments, kernels::gradients>(type, "gradients"),                                                                \
       kernel_of<InputGradientArguments, kernels::input_gradient>(type, "input_gradient")
 inline constexpr Kernel kKernels[] = {TRAINER_KERNELS_OF("float", floats), TRAINER_KERNELS_OF("BFloat16", bfloat16s),
                                       TRAINER_KERNELS_OF("Float16", float16s)};
@@ -142,10 +147,17 @@ inline std::vector<const void*> compile(const std::string& source, const std::ve
 inline void run(const Kernel& kernel, const device::LaunchShape& shape, const void* argument) {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
+  const auto num_threads = shape.threads[0] * shape.threads[1];
+  TORCH_CHECK(num_threads > 0 && num_threads <= nn::fused_norm::kSumThreads, kernel.name, ": ", num_threads, " threads");
+  TORCH_CHECK(shape.blocks[0] > 0 && shape.blocks[1] > 0 && shape.blocks[1] <= 65535, kernel.name, ": blocks ", shape.blocks[0], ", ",
+              shape.blocks[1]);
   gridDim = {shape.blocks[0], shape.blocks[1]};
   blockDim = {shape.threads[0], shape.threads[1]};
-  for (blockIdx.y = 0; blockIdx.y < gridDim.y; ++blockIdx.y) {
-    for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x) run_block(blockDim.x * blockDim.y, [&] { kernel.run(argument); });
+  const unsigned num_blocks = gridDim.x * gridDim.y;
+  for (unsigned i = 0; i < num_blocks; ++i) {
+    const unsigned number = is_reversed ? num_blocks - 1 - i : i;
+    blockIdx = {number % gridDim.x, number / gridDim.x};
+    run_block(blockDim.x * blockDim.y, [&] { kernel.run(argument); });
   }
 }
 

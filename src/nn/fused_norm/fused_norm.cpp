@@ -191,7 +191,11 @@ class FusedNorm : public torch::autograd::Function<FusedNorm> {
     const auto [batch, affine] = statistics_of(x, layer);
     auto y = at::empty_like(x);
     const auto added = residual.value_or(torch::Tensor());
-    layer.gpu ? layer.gpu->normalise(x, added, affine, relu, y) : normalise_rows(x, added, affine.scale, affine.shift, relu, y);
+    if (layer.gpu) {
+      layer.gpu->normalise(x, added, affine, relu, y);
+    } else {
+      normalise_rows(x, added, affine.scale, affine.shift, relu, y);
+    }
     const bool has_residual = residual.has_value();
     context->save_for_backward(
         {x, relu && has_residual ? y : torch::Tensor(), batch.mean, batch.invstd, batch.count, affine.scale, affine.shift});
@@ -205,6 +209,7 @@ class FusedNorm : public torch::autograd::Function<FusedNorm> {
 
   static torch::autograd::variable_list backward(AutogradContext* context, const torch::autograd::variable_list& output_gradients) {
     RECORD_FUNCTION("trainer::fused_norm_backward", c10::ArrayRef<const c10::IValue>{});
+    TORCH_CHECK(!at::GradMode::is_enabled(), "fused batch normalisation does not support second derivatives; set runtime.fuse: off");
     const auto saved = context->get_saved_variables();
     const Forward forward{.x = saved[0],
                           .y = saved[1],
@@ -230,15 +235,16 @@ class FusedNorm : public torch::autograd::Function<FusedNorm> {
 
 bool supports(const torch::Tensor& x, const torch::Tensor& residual, const Layer& layer) {
   const auto dtype = x.scalar_type();
-  const auto is_dense = [&](const torch::Tensor& tensor) {
-    // A GPU reads 16 bytes at once, and a view may begin between two multiples of 16.
-    const bool is_possible_place = layer.gpu ? reinterpret_cast<uintptr_t>(tensor.const_data_ptr()) % 16 == 0 : tensor.is_cpu();
-    return is_possible_place && tensor.scalar_type() == dtype && tensor.dim() == 4 && tensor.is_contiguous(kLayout);
+  const auto is_possible = [&](const torch::Tensor& tensor) {
+    // Convolutions do not keep the format of an empty tensor, which only training on several ranks has.
+    const bool is_dense = tensor.dim() == 4 && (tensor.numel() == 0 || tensor.is_contiguous(kLayout));
+    return is_dense && tensor.scalar_type() == dtype && (layer.gpu ? layer.gpu->supports(tensor) : tensor.is_cpu());
   };
   const auto computed = layer.gpu ? torch::kFloat32 : computed_type(dtype);
-  const bool is_possible_type = layer.gpu ? GpuKernels::supports(dtype) : computed == torch::kFloat32 || computed == torch::kFloat64;
-  return is_possible_type && layer.weight.scalar_type() == computed && is_dense(x) && x.size(1) == layer.weight.numel() &&
-         x.size(1) % kChannels == 0 && (!residual.defined() || (is_dense(residual) && residual.sizes() == x.sizes()));
+  const bool is_possible_type = computed == torch::kFloat32 || computed == torch::kFloat64;
+  return is_possible_type && layer.weight.scalar_type() == computed && is_possible(x) && x.size(1) == layer.weight.numel() &&
+         x.size(1) % kChannels == 0 && x.size(1) <= GpuKernels::kMostChannels &&
+         (!residual.defined() || (is_possible(residual) && residual.sizes() == x.sizes()));
 }
 
 ScaleAndShift evaluation_scale_and_shift(const Layer& layer) {

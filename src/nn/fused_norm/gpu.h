@@ -15,12 +15,19 @@
 
 namespace trainer::nn::fused_norm {
 
-// Thread-safe. All tensors are on one device, float32 unless noted; x, y, residual, dy, masked and dx have one of supported types.
+struct RowShape;
+
+// All tensors are on one device, float32 unless noted; x, y, residual, dy, masked and dx have one of the supported types. May be used by
+// several threads, but statistics() in training and differentiate() only on one stream at a time.
 class GpuKernels {
  public:
-  explicit GpuKernels(const device::CudaModule& cuda) : cuda_(cuda) {}
+  // For tensors on devices of this type.
+  GpuKernels(const device::CudaModule& cuda, c10::DeviceType device_type) : cuda_(cuda), device_type_(device_type) {}
 
-  static bool supports(torch::ScalarType dtype);
+  // Whether a tensor has a suitable type and address, and its device this object's type.
+  bool supports(const torch::Tensor& tensor) const;
+  // The largest number of channels.
+  static constexpr int64_t kMostChannels = 1 << 16;
 
   // In training, the statistics of the batch x [N, C, H, W], with which it updates the running statistics; otherwise the running ones. In
   // training with a group: collective, with one all_gather; x may be empty.
@@ -32,17 +39,23 @@ class GpuKernels {
   Gradients differentiate(const torch::Tensor& dy, const Forward& forward, const Needed& needed) const;
 
  private:
-  enum Kernel : size_t { kMoments, kMerge, kStatistics, kNormalise, kGradientSums, kGradients, kInputGradient, kNumKernels };
-  using Kernels = std::array<const void*, kNumKernels>;
+  enum Kernel : size_t { kMoments, kStatistics, kNormalise, kGradientSums, kGradients, kInputGradient };
+  static constexpr std::array kNames = {"moments", "statistics", "normalise", "gradient_sums", "gradients", "input_gradient"};
+  struct Kernels {
+    std::array<const void*, kNames.size()> functions;
+    torch::Tensor num_arrived;  // MomentsArguments::num_arrived, int32
+  };
 
   // The kernels for tensors of this type.
   const Kernels& kernels_for(const torch::Tensor& x) const;
+  unsigned* num_arrived(const torch::Tensor& x) const;
   template <class Arguments>
-  void launch_over_rows(Kernel kernel, const torch::Tensor& x, int64_t num_parts, const Arguments& arguments) const;
+  void launch_over_rows(Kernel kernel, const torch::Tensor& x, const RowShape& shape, const Arguments& arguments) const;
   template <class Arguments>
   void launch_over_channels(Kernel kernel, const torch::Tensor& x, const Arguments& arguments) const;
 
   const device::CudaModule& cuda_;
+  const c10::DeviceType device_type_;
   mutable std::mutex mutex_;
   mutable std::map<std::pair<torch::ScalarType, int>, Kernels> kernels_;  // by type and device
 };

@@ -3,6 +3,8 @@
 
 namespace trainer::nn::fused_norm {
 
+constexpr int kSumThreads = 512;  // of a block that computes sums; a power of two. Other blocks have fewer.
+
 // x, residual, y, dy, masked and dx are dense tensors of `num_rows` rows of `num_channels` values, at addresses that are multiples of 16.
 // All other pointers are float32 arrays with one value per channel, unless noted.
 struct Rows {
@@ -10,25 +12,10 @@ struct Rows {
   int num_channels;  // a multiple of 8
 };
 
-// Mean and biased variance of each channel, and the number of rows, of each of gridDim.y parts of the rows.
-struct MomentsArguments {
-  Rows rows;
-  const void* x;
-  float* parts;  // [parts, 2 * num_channels + 1]
-};
-
-// The moments of all parts together.
-struct MergeArguments {
-  const float* parts;  // [num_parts, 2 * num_channels + 1]
-  int num_parts;
-  int num_channels;
-  float* merged;  // [2 * num_channels + 1]
-};
-
 // The statistics of all parts together, the update of the running statistics, and the normalisation as x * scale + shift. If `parts` is
 // null, the statistics are the running ones, which do not change.
 struct StatisticsArguments {
-  const float* parts;  // [num_parts, 2 * num_channels + 1]
+  const float* parts;  // [num_parts, 2 * num_channels + 1]: MomentsArguments::merged of each rank; not used by the kernel `moments`
   int num_parts;
   int num_channels;
   double batch_weight;  // weight of the batch in the running statistics
@@ -44,6 +31,18 @@ struct StatisticsArguments {
   float* count;  // one value: the number of rows of all parts
 };
 
+// Mean and biased variance of each channel, and the number of rows, of each of gridDim.y parts of the rows. From them the statistics; or,
+// if `merged` is not null, what the ranks exchange: mean, 1 / sqrt(variance + eps) and number of rows of all parts, as in Python's
+// SyncBatchNorm, because a rank may compute that with LibTorch's kernels.
+struct MomentsArguments {
+  Rows rows;
+  const void* x;
+  float* parts;           // [gridDim.y, 2 * num_channels + 1]
+  unsigned* num_arrived;  // one for each group of channels; 0 before and after the kernel
+  float* merged;          // [2 * num_channels + 1]
+  StatisticsArguments statistics;
+};
+
 // y = x * scale + shift (+ residual), then max(y, 0) if `relu`.
 struct NormaliseArguments {
   Rows rows;
@@ -55,27 +54,10 @@ struct NormaliseArguments {
   bool relu;
 };
 
-// The sums of dy and of dy * (x - mean) of each part of the rows. With `relu`, dy is replaced by 0 where the output was 0. The output is
-// read from `y`, or computed from x if `y` is null. If `masked` is not null, dy is written to it after that.
-struct GradientSumsArguments {
-  Rows rows;
-  const void* dy;
-  const void* x;
-  const void* y;
-  void* masked;
-  const float* mean;
-  const float* scale;
-  const float* shift;
-  bool relu;
-  float* parts;  // [parts, 2, num_channels]
-};
-
-// Adds the sums of the parts, and computes what is wanted from them: pointers to other results are null.
+// What is computed from the sums of dy and of dy * (x - mean). Pointers to results that are not needed are null.
 struct GradientsArguments {
-  const float* parts;  // [num_parts, 2, num_channels]
-  int num_parts;
   int num_channels;
-  float* sums;  // [2, num_channels]
+  float* sums;  // [2, num_channels]: a result of the kernel `gradient_sums`, the input of `gradients`
   const float* invstd;
   float* dweight;
   float* dbias;
@@ -87,7 +69,25 @@ struct GradientsArguments {
   float* constant;
 };
 
-// dx = dy * scale + x * x_factor + constant. With `relu`, dy is replaced by 0 where x * scale + shift is not positive.
+// Those sums. With `relu`, dy is replaced by 0 where the output of the ReLU was 0. That output is read from `y`, or computed from x,
+// without rounding to the type of the tensors, if `y` is null. If `masked` is not null, dy is written to it after that.
+struct GradientSumsArguments {
+  Rows rows;
+  const void* dy;
+  const void* x;
+  const void* y;
+  void* masked;
+  const float* mean;
+  const float* scale;
+  const float* shift;
+  bool relu;
+  float* parts;           // [gridDim.y, 2, num_channels]
+  unsigned* num_arrived;  // as in MomentsArguments
+  GradientsArguments gradients;
+};
+
+// dx = dy * scale + x * x_factor + constant; without the last two if `x_factor` is null. With `relu`, dy is replaced by 0 where
+// x * scale + shift is not positive.
 struct InputGradientArguments {
   Rows rows;
   const void* dy;

@@ -219,7 +219,7 @@ class Computation {
   Computation(const engine::Network& network, engine::DataSource source, const HostRanks& host)
       : network_(network),
         source_(std::move(source)),
-        batches_(network.placement.device),
+
         host_(host),
         batch_size_(source_.batches->batch_size()) {
     const int64_t num_samples = source_.samples.size();
@@ -245,7 +245,7 @@ class Computation {
     next_ += host_.size;
     if (number >= num_batches_) return;
     const auto* batch = source_.loader->next();
-    const auto images = batches_.copy(*batch).images;
+    const auto images = source_.on_device.copy(*batch).images;
     const amp::AutocastGuard autocast(network_.placement.device.type(), network_.placement.autocast_dtype);
     const device::NoSearchForSmallBatch no_search(batch->size < batch_size_);
     auto& model = dynamic_cast<models::BackboneModel&>(*network_.model);
@@ -255,7 +255,6 @@ class Computation {
  private:
   const engine::Network& network_;
   engine::DataSource source_;
-  engine::DeviceBatches batches_;
   HostRanks host_;
   int64_t batch_size_;
   int64_t num_batches_ = 0;

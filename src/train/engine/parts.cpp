@@ -56,7 +56,7 @@ data::Pipeline make_pipeline(const std::vector<ComponentConfig>& transforms, con
 }
 
 DataSource::DataSource(Samples those, const SourceOptions& options, const device::Placement& placement, const Ranks& ranks)
-    : samples(std::move(those)), pipeline(make_pipeline(options.transforms, samples.info(), placement)) {
+    : samples(std::move(those)), pipeline(make_pipeline(options.transforms, samples.info(), placement)), on_device(placement.device) {
   data::LoaderOptions of_batches{.batch_size = options.batch_size,
                                  .num_workers = options.loading.num_workers,
                                  .prefetch = options.loading.prefetch,

@@ -14,6 +14,7 @@
 #include "distributed/activity.h"
 #include "distributed/data_parallel.h"
 #include "distributed/process_groups.h"
+#include "train/engine/device_batches.h"
 #include "train/engine/plan.h"
 #include "train/engine/shared_batches.h"
 #include "train/optim/ema.h"
@@ -131,6 +132,7 @@ struct DataSource {
   data::Pipeline pipeline;
   std::unique_ptr<data::DataLoader> loader;  // null where another rank reads
   std::unique_ptr<BatchSource> batches;
+  DeviceBatches on_device;
 };
 
 struct DataOptions {

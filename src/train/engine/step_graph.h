@@ -8,8 +8,8 @@
 #include <string>
 
 #include "device/cuda_module.h"
+#include "train/engine/device_batches.h"
 #include "train/engine/parts.h"
-#include "train/engine/shared_batches.h"
 
 namespace trainer::engine {
 

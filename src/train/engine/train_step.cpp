@@ -114,7 +114,7 @@ void run_passes(optim::Optimizer& optimizer, const models::Model& model, const s
 }
 
 TrainStep::TrainStep(Parts& parts, uint64_t seed, std::optional<double> max_grad_norm, task::TrainMeter& meter)
-    : parts_(parts), seed_(seed), max_grad_norm_(max_grad_norm), meter_(meter), guard_(parts, meter), batches_(parts.placement.device) {
+    : parts_(parts), seed_(seed), max_grad_norm_(max_grad_norm), meter_(meter), guard_(parts, meter) {
   if (parts_.task->weighs_samples()) step_weight_ = torch::zeros({}, torch::TensorOptions(parts_.placement.device).dtype(torch::kFloat64));
   restart();
 }
@@ -195,7 +195,7 @@ void TrainStep::compute(const std::vector<MicroStep>& micro_steps, const std::fu
 }
 
 DeviceBatch TrainStep::prepare(const data::Batch& batch, const MicroStep& micro_step) {
-  auto copies = batches_.copy(batch);
+  auto copies = parts_.train.on_device.copy(batch);
   if (!parts_.batch_mixer) return copies;
   const bool is_unmixed = micro_step.epochs_left && *micro_step.epochs_left <= parts_.num_unmixed_epochs;
   auto [images, targets] = is_unmixed ? parts_.batch_mixer->apply_nothing(copies.images, copies.targets)

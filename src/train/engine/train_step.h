@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "distributed/packed_tensors.h"
+#include "train/engine/device_batches.h"
 #include "train/engine/parts.h"
-#include "train/engine/shared_batches.h"
 #include "train/engine/step_graph.h"
 #include "trainer/task.h"
 #include "trainer/torch.h"
@@ -123,7 +123,6 @@ class TrainStep {
   std::optional<double> max_grad_norm_;
   task::TrainMeter& meter_;
   NonFiniteGuard guard_;
-  DeviceBatches batches_;
   std::unique_ptr<StepGraph> graph_;         // null: no graph is used
   std::vector<torch::Tensor> cast_weights_;  // the weights that nn::WeightCasts converts
   torch::Tensor step_weight_;                // float64 scalar on the device: sum of this rank's sample weights

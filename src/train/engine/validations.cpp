@@ -121,13 +121,12 @@ std::optional<task::Measurement> evaluate_model(Network& network, const Ranks& r
   const auto meter = network.task->make_validation_meter(placement.device, source.samples.info().num_outputs(), num_batches);
   const torch::InferenceMode inference;
   network.model->eval();
-  DeviceBatches batches(placement.device);
   bool stopped = should_stop();
   for (int64_t first = 0; !stopped && first < num_batches; first += world.size(), stopped = should_stop()) {
     ranks.activity->enter(distributed::Phase::kValidation);
     const auto* batch = source.batches->next();
     if (batch == nullptr) continue;
-    const auto [images, targets] = batches.copy(*batch);
+    const auto [images, targets] = source.on_device.copy(*batch);
     const amp::AutocastGuard autocast(placement.device.type(), placement.autocast_dtype);
     const device::NoSearchForSmallBatch no_search(batch->size < batch_size);
     const auto pass = network.task->evaluate(*network.model, images, targets, tta);

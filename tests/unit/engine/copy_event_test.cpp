@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/testing/fake_device.h"
-#include "train/engine/shared_batches.h"
+#include "train/engine/device_batches.h"
 
 namespace trainer::engine {
 namespace {
