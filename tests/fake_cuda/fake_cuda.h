@@ -10,6 +10,7 @@
 //
 // Environment:
 //   FAKE_CUDA_GPUS=N               GPUs of the machine; 1 by default
+//   FAKE_CUDA_MAJOR=N              their compute capability is N.0; 9.0 by default
 //   FAKE_CUDA_MEMORY=BYTES         memory of each GPU; 80 GiB by default
 //   FAKE_CUDA_FOLDER=FOLDER        for the files by which the ranks of a communicator meet; /tmp by default
 //   FAKE_CUDA_STATS=FOLDER         each process writes its calls there at its end, as rank_R.json

@@ -447,7 +447,7 @@ FAKE_CUDA_API cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, in
   properties->maxThreadsDim[2] = 64;
   properties->maxGridSize[0] = 2147483647;
   properties->maxGridSize[1] = properties->maxGridSize[2] = 65535;
-  properties->major = 9;
+  properties->major = atoi(variable("FAKE_CUDA_MAJOR", "9"));
   properties->textureAlignment = 512;
   properties->multiProcessorCount = 132;
   properties->maxThreadsPerMultiProcessor = 2048;

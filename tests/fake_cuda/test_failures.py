@@ -51,6 +51,17 @@ class OneGpuTest(FakeGpuCase):
         run = self.start(*SMALL, variables={"FAKE_CUDA_MEMORY": str(30 << 20)})
         self.assert_one_sentence(run, 1, "error: out of memory in step 0 at batch_size 8; raise training.accumulation_steps, and unless ")
 
+    def test_kernels_that_cannot_be_compiled(self):
+        run = self.start(*SMALL, "runtime.fuse=on", variables={"FAKE_CUDA_MAJOR": "3"})
+        self.assert_one_sentence(run, 1, r"error: the kernels of runtime.fuse: on cannot be compiled for this GPU \(NVRTC_ERROR_\w+ with "
+                                         r"--gpu-architecture=sm_30: .*\); set runtime.fuse: auto$")
+
+    def test_compiled_kernels_that_cannot_be_loaded(self):
+        for function in ("cudaLibraryLoadData", "cudaLibraryGetKernel"):
+            with self.subTest(function):
+                run = self.fail(f"{function}:1:{ILLEGAL_ADDRESS}:sticky", "runtime.fuse=on")
+                self.assert_one_sentence(run, 1, rf"error: step 0: {ILLEGAL}$")
+
     def test_a_driver_that_is_too_old(self):
         run = self.fail(f"cudaGetDeviceCount:1:{OLD_DRIVER}")
         self.assert_one_sentence(run, 2, "error: runtime.device: cuda is set, but CUDA cannot be used: CUDA driver version is insufficient for "

@@ -64,7 +64,7 @@ std::string compile(const std::string& source, int major, int minor) {
     nvrtc.log_size(program, &size);
     std::string log(size, 0);
     nvrtc.log(program, log.data());
-    TORCH_CHECK(false, nvrtc.error_text(result), ", ", architecture, ": ", log.c_str());
+    TORCH_CHECK(false, nvrtc.error_text(result), " with ", architecture, ": ", log.substr(0, log.find('\n')));
   }
   size_t size = 0;
   nvrtc.check(nvrtc.code_size(program, &size), "nvrtcGetCUBINSize");
