@@ -197,6 +197,8 @@ TEST_F(Gpu, BatchesMayDifferInSizeAndType) {
   }
   for (auto& images : copies) images = images.cpu();
   EXPECT_TRUE(testing::bitwise_equal(copies, expected));
+  const auto on_device = at::zeros({2, 3, 8, 8}, kDevice);
+  EXPECT_TRUE(batches.copy({.images = on_device, .targets = at::ones({2}), .size = 2}).images.is_same(on_device));
 }
 
 // Before step 3, sets the weights to values so large that the loss is not finite; restores them before step 4.

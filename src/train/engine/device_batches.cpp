@@ -27,7 +27,8 @@ DeviceBatches::DeviceBatches(torch::Device device) : device_(device), copied_(de
 
 DeviceBatch DeviceBatches::copy(const data::Batch& batch) {
   // A task may keep the targets, which are usually small.
-  DeviceBatch copies{stream_ ? copy_images(batch.images) : batch.images, batch.targets.to(device_, /*non_blocking=*/true)};
+  const bool is_there = batch.images.device() == device_;
+  DeviceBatch copies{is_there ? batch.images : copy_images(batch.images), batch.targets.to(device_, /*non_blocking=*/true)};
   if (batch.copied != nullptr) batch.copied->record();
   return copies;
 }

@@ -40,8 +40,8 @@ struct DeviceBatch {
 class DeviceBatches {
  public:
   explicit DeviceBatches(torch::Device device);
-  // Enqueues the copies of a batch, for use on the current stream, and records the batch's copy event, if it has one. On a GPU, the memory
-  // of the images is used again by the second next call.
+  // Enqueues the copies of a batch, for use on the current stream, and records the batch's copy event, if it has one. Tensors that are on
+  // the device already are not copied. On a GPU, the memory of the images is used again by the second next call.
   DeviceBatch copy(const data::Batch& batch);
 
  private:
