@@ -193,12 +193,8 @@ inline void launch(const void* kernel, int /*device*/, const device::LaunchShape
   const auto& known = *static_cast<const on_cpu::Kernel*>(kernel);
   if (recording == nullptr) return on_cpu::run(known, shape, argument);
   const auto* bytes = static_cast<const char*>(argument);
-  recording->push_back([&known, shape, copy = std::vector<char>(bytes, bytes + known.argument_size)] {
-    alignas(16) char aligned[512];
-    TORCH_CHECK(copy.size() <= sizeof aligned);
-    std::ranges::copy(copy, aligned);
-    on_cpu::run(known, shape, aligned);
-  });
+  recording->push_back(
+      [&known, shape, copy = std::vector<char>(bytes, bytes + known.argument_size)] { on_cpu::run(known, shape, copy.data()); });
 }
 
 // A CUDA module whose graphs are recordings, with the kernels of gpu_kernels_on_cpu.h.

@@ -1,6 +1,5 @@
 #include "nn/fused_norm/gpu.h"
 
-#include <c10/util/StringUtil.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -215,8 +214,6 @@ Gradients GpuKernels::differentiate(const torch::Tensor& output_gradient, const 
                                            .x = bytes(x),
                                            .y = bytes(forward.y),
                                            .masked = mutable_bytes(masked),
-                                           .mean = values(batch.mean),
-                                           .scale = values(affine.scale),
                                            .shift = values(affine.shift),
                                            .relu = forward.relu,
                                            .parts = values(parts),

@@ -77,13 +77,11 @@ struct GradientSumsArguments {
   const void* x;
   const void* y;
   void* masked;
-  const float* mean;
-  const float* scale;
   const float* shift;
   bool relu;
-  float* parts;           // [gridDim.y, 2, num_channels]
-  unsigned* num_arrived;  // as in MomentsArguments
-  GradientsArguments gradients;
+  float* parts;                  // [gridDim.y, 2, num_channels]
+  unsigned* num_arrived;         // as in MomentsArguments
+  GradientsArguments gradients;  // also has the mean and the scale
 };
 
 // dx = dy * scale + x * x_factor + constant; without the last two if `x_factor` is null. With `relu`, dy is replaced by 0 where

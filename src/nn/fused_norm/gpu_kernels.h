@@ -348,8 +348,8 @@ TRAINER_KERNEL(gradient_sums)(GradientSumsArguments a) {
   float mean[kSize];
   float scale[kSize];
   float shift[kSize];
-  read_channels<S>(mean, a.mean, place);
-  read_channels<S>(scale, a.scale, place);
+  read_channels<S>(mean, a.gradients.mean, place);
+  read_channels<S>(scale, a.gradients.scale, place);
   read_channels<S>(shift, a.shift, place);
   float sum[kSize] = {};
   float product[kSize] = {};

@@ -217,11 +217,7 @@ HostRanks host_ranks_of(const RankContext& context) {
 class Computation {
  public:
   Computation(const engine::Network& network, engine::DataSource source, const HostRanks& host)
-      : network_(network),
-        source_(std::move(source)),
-
-        host_(host),
-        batch_size_(source_.batches->batch_size()) {
+      : network_(network), source_(std::move(source)), host_(host), batch_size_(source_.batches->batch_size()) {
     const int64_t num_samples = source_.samples.size();
     num_batches_ = (num_samples + batch_size_ - 1) / batch_size_;
     std::vector<int64_t> indices;

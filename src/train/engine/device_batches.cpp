@@ -26,8 +26,8 @@ DeviceBatches::DeviceBatches(torch::Device device) : device_(device), copied_(de
 }
 
 DeviceBatch DeviceBatches::copy(const data::Batch& batch) {
-  // A task may keep the targets, which are usually small.
   const bool is_there = batch.images.device() == device_;
+  // The targets, which are usually small, get memory of their own, because a task may keep them.
   DeviceBatch copies{is_there ? batch.images : copy_images(batch.images), batch.targets.to(device_, /*non_blocking=*/true)};
   if (batch.copied != nullptr) batch.copied->record();
   return copies;
