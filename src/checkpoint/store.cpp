@@ -11,6 +11,7 @@
 #include "checkpoint/pytorch_file.h"
 #include "checkpoint/refusal.h"
 #include "checkpoint/zip.h"
+#include "trainer/checkpoint.h"
 #include "trainer/error.h"
 
 namespace trainer::checkpoint {

@@ -22,6 +22,7 @@
 #include "launch/world/host_resources.h"
 #include "reporting/evaluation.h"
 #include "reporting/values.h"
+#include "run/session/network_file.h"
 #include "run/session/rank_context.h"
 #include "run/session/registries.h"
 

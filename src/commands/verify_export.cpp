@@ -28,6 +28,7 @@
 #include "export/exported_network.h"
 #include "inference/predictor.h"
 #include "launch/world/host_resources.h"
+#include "reporting/evaluation.h"
 #include "reporting/values.h"
 #include "run/session/build.h"
 #include "run/session/evaluation.h"

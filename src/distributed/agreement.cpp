@@ -6,6 +6,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "base/text.h"
+#include "distributed/activity.h"
 #include "distributed/first_line.h"
 #include "distributed/stores.h"
 #include "trainer/error.h"

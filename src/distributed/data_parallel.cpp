@@ -12,6 +12,7 @@
 #include <unordered_map>
 
 #include "base/text.h"
+#include "distributed/activity.h"
 #include "distributed/first_line.h"
 #include "distributed/shared_memory.h"
 #include "trainer/error.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
+#include "distributed/activity.h"
 #include "distributed/first_line.h"
 #include "distributed/shared_memory.h"
 #include "trainer/distributed.h"

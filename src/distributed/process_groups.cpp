@@ -9,6 +9,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "base/text.h"
+#include "distributed/activity.h"
 #include "distributed/first_line.h"
 #include "distributed/gloo.h"
 #include "trainer/error.h"

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "nn/convolution/convolution.h"
+#include "nn/fused_norm/fused_norm.h"
 #include "trainer/nn.h"
 
 namespace trainer::nn {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "distributed/activity.h"
 #include "distributed/rendezvous.h"
 #include "trainer/distributed.h"
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "export/interface.h"
 #include "export/onnx/runtime_api.h"
 #include "trainer/error.h"
 

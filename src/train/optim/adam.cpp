@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/text.h"
 #include "train/optim/optimizer.h"
 #include "trainer/torch.h"
 
