@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <opencv2/imgcodecs.hpp>
 #include <opencv2/imgproc.hpp>
 
@@ -17,10 +18,13 @@ int main(int argc, char** argv) {
   Ort::Env env;
   Ort::Session session(env, argv[1], Ort::SessionOptions());
   const int64_t channels = session.GetInputTypeInfo(0).GetTensorTypeAndShapeInfo().GetShape()[3];
+  // OpenCV turns images as their EXIF data say, unless it is told not to.
+  const auto description = session.GetModelMetadata().LookupCustomMetadataMapAllocated("trainer", Ort::AllocatorWithDefaultOptions());
+  const bool is_turned_upright = std::strstr(description ? description.get() : "", "\"is_turned_upright\":true") != nullptr;
+  const int flags = cv::IMREAD_COLOR | (is_turned_upright ? 0 : cv::IMREAD_IGNORE_ORIENTATION);
   const auto memory = Ort::MemoryInfo::CreateCpu(OrtArenaAllocator, OrtMemTypeDefault);
   for (int i = 2; i < argc; ++i) {
-    // OpenCV reads blue first, and turns images as their EXIF data says unless it is told not to.
-    cv::Mat image = cv::imread(argv[i], cv::IMREAD_COLOR | cv::IMREAD_IGNORE_ORIENTATION);
+    cv::Mat image = cv::imread(argv[i], flags);  // blue first
     if (image.empty()) return std::fprintf(stderr, "%s: cannot be read as an image\n", argv[i]), 3;
     cv::cvtColor(image, image, channels == 1 ? cv::COLOR_BGR2GRAY : cv::COLOR_BGR2RGB);
     const int64_t shape[] = {1, image.rows, image.cols, channels};

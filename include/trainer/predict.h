@@ -2,17 +2,19 @@
 #define TRAINER_PREDICT_H
 /* Predictions with networks trained by trainer, for programs in C and in any language that can call C (libtrainer_predict).
  *
- * Network, image decoder, transforms and precision are those of the program, so that on a CPU the probabilities are the same, to
- * the last bit, as those of `trainer predict` with the same number of threads (OMP_NUM_THREADS) on the same kind of processor. The training
- * code of trainer is not loaded.
+ * Network, image decoder, transforms and precision are those of the program. For one image at a time on a CPU, the probabilities are the
+ * same, to the last bit, as those of `trainer predict` with the same number of threads (OMP_NUM_THREADS) on the same kind of processor; in
+ * a batch of trainer_predict_images(), the last digits can differ. The training code of trainer is not loaded.
  *
  * Functions with the parameter `error` return 0 on success and another number on failure; trainer_predict_open() returns null on failure.
  * If such a function fails, it writes one sentence in UTF-8 to `error`, which has `error_size` bytes, including the null byte at the end; a
  * longer sentence is truncated. `error` may be null.
  *
  * Several threads may use a predictor at the same time. They decode images in parallel and take turns in the network, which
- * itself uses several cores. There is no state outside of predictors. LibTorch's settings, such as its number of threads, are not changed;
- * but opening a predictor on a GPU makes the first visible GPU the current one of the calling thread. */
+ * itself uses several cores. A process that fork() makes after the first call of trainer_predict_open() cannot predict, because LibTorch's
+ * threads are not in it: all functions that compute fail there. Servers with several processes open their predictors after fork().
+ * LibTorch's settings, such as its number of threads, are not changed; but opening a predictor on a GPU makes the first visible GPU the
+ * current one of the calling thread. */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -68,9 +70,10 @@ const char* trainer_predict_class_name(const trainer_predictor* predictor, int64
 int64_t trainer_predict_num_features(const trainer_predictor* predictor);
 
 /* Each of the next three functions writes the probabilities of all classes to `probabilities`, and the features to `features` if it is not
- * null; both must have space for one row per image. trainer_predict_encoded() reads the content of an image file in memory.
- * trainer_predict_images() reads `count` images of any sizes as one batch; it fails for a network that was trained with dataset.mode grey16
- * or raw. */
+ * null; both must have space for one row per image. trainer_predict_encoded() reads the content of an image file in memory. Files are
+ * turned upright by their EXIF orientation if those of the training were; pixels must already be so (OpenCV's imread() turns them by
+ * default). trainer_predict_images() reads `count` images of any sizes as one batch; it fails for a network that was trained with
+ * dataset.mode grey16 or raw. */
 int trainer_predict_file(trainer_predictor* predictor, const char* path, double* probabilities, float* features, char* error,
                          size_t error_size);
 int trainer_predict_encoded(trainer_predictor* predictor, const void* bytes, size_t size, double* probabilities, float* features,

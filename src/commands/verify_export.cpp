@@ -47,6 +47,7 @@ struct VerifyArguments {
   session::EvaluationRequest request;
   std::string preprocess = "none";
   double tolerance = 1e-3;
+  bool is_trusted = false;
   std::optional<int64_t> limit;
   fs::path runtime;
   bool json = false;
@@ -56,7 +57,8 @@ VerifyArguments parse_verify_arguments(const std::vector<std::string>& args) {
   VerifyArguments arguments;
   CLI::App app(
       "Runs an exported file and its checkpoint on the same images, and compares their probabilities, or the numbers that they predict.\n"
-      "Exits with 1 if they differ by more than --tolerance. Both compute on the CPU, without mixed precision.",
+      "Exits with 1 if they differ by more than --tolerance. Both compute on the CPU, without mixed precision.\n"
+      "A torchscript file contains code, which this command runs and which can read and overwrite your files.",
       "trainer verify-export");
   auto& request = arguments.request;
   app.add_option("file", arguments.file, "the onnx or torchscript file")->required()->type_name("FILE");
@@ -85,6 +87,7 @@ VerifyArguments parse_verify_arguments(const std::vector<std::string>& args) {
                  "training targets")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
+  app.add_flag("--trust", arguments.is_trusted, "run a torchscript file whose description does not name this checkpoint");
   app.add_option("--runtime", arguments.runtime,
                  "the library that runs onnx files, libonnxruntime.so; default: the library of the system, or else that in the package "
                  "onnxruntime of "
@@ -99,21 +102,35 @@ VerifyArguments parse_verify_arguments(const std::vector<std::string>& args) {
   return arguments;
 }
 
+struct Colours {
+  data::Frame size = {};
+  std::vector<uint8_t> pixels = {};  // [height][width][3]
+};
+
+struct DecodedImage {
+  Colours colours = {};
+  // If the file has an EXIF orientation: the image as an application sees it that treats this orientation otherwise than the training.
+  std::optional<Colours> turned_otherwise = {};
+};
+
 // The images to compare, of any size.
 struct Images {
   int64_t size = 0;
   std::function<std::string(int64_t index)> name;
-  // Sets `pixels` to [height][width][3]. Throws std::runtime_error with only the reason.
-  std::function<data::Frame(int64_t index, std::vector<uint8_t>& pixels)> read;
+  // Throws std::runtime_error with only the reason.
+  std::function<DecodedImage(int64_t index)> read;
 };
 
 // Decodes in colour; images for a grey network are converted later.
-data::Frame decode_colours(std::span<const uint8_t> file, bool is_turned_upright, std::vector<uint8_t>& pixels) {
-  data::DecodedMemory memory;
-  memory.pixels.swap(pixels);
-  const auto image = data::decode_image(file, {.mode = data::ImageMode::kRgb, .is_turned_upright = is_turned_upright}, memory);
-  pixels.swap(memory.pixels);
-  return {image.height, image.width};
+DecodedImage decode_colours(std::span<const uint8_t> file, bool is_turned_upright) {
+  const auto decode = [&](bool is_upright) {
+    data::DecodedMemory memory;
+    const auto image = data::decode_image(file, {.mode = data::ImageMode::kRgb, .is_turned_upright = is_upright}, memory);
+    return Colours{{image.height, image.width}, std::move(memory.pixels)};
+  };
+  DecodedImage result{.colours = decode(is_turned_upright)};
+  if (data::find_traits(file).orientation != 1) result.turned_otherwise = decode(!is_turned_upright);
+  return result;
 }
 
 Images images_of_files(std::vector<std::string> files, bool is_turned_upright) {
@@ -121,24 +138,24 @@ Images images_of_files(std::vector<std::string> files, bool is_turned_upright) {
   return {.size = static_cast<int64_t>(all->size()),
           .name = [all](int64_t index) { return all->at(static_cast<size_t>(index)); },
           .read =
-              [all, is_turned_upright, file = std::vector<uint8_t>()](int64_t index, std::vector<uint8_t>& pixels) mutable {
-                return decode_colours(read_bytes(all->at(static_cast<size_t>(index)), file), is_turned_upright, pixels);
+              [all, is_turned_upright, file = std::vector<uint8_t>()](int64_t index) mutable {
+                return decode_colours(read_bytes(all->at(static_cast<size_t>(index)), file), is_turned_upright);
               }};
 }
 
 // `image`: the pixels of a whole image, grey or RGB.
-data::Frame copy_colours(const data::ImageView& image, std::vector<uint8_t>& pixels) {
+Colours copy_colours(const data::ImageView& image) {
   const auto num_pixels = static_cast<size_t>(image.height) * static_cast<size_t>(image.width);
   const auto channels = static_cast<size_t>(image.channels);
   const bool is_planar = image.order == data::PixelOrder::kPlanar;
-  pixels.resize(num_pixels * 3);
+  std::vector<uint8_t> pixels(num_pixels * 3);
   for (size_t i = 0; i < num_pixels; ++i) {
     for (size_t c = 0; c < 3; ++c) {
       const auto channel = std::min(c, channels - 1);
       pixels[3 * i + c] = image.pixels[is_planar ? channel * num_pixels + i : i * channels + channel];
     }
   }
-  return {image.height, image.width};
+  return {{image.height, image.width}, std::move(pixels)};
 }
 
 Images images_of_split(engine::Samples samples) {
@@ -146,10 +163,10 @@ Images images_of_split(engine::Samples samples) {
   return {.size = all->size(),
           .name = [all](int64_t index) { return all->dataset().describe(index); },
           .read =
-              [all, scratch = std::make_shared<data::Scratch>()](int64_t index, std::vector<uint8_t>& pixels) {
+              [all, scratch = std::make_shared<data::Scratch>()](int64_t index) {
                 const auto sample = all->dataset().read(index, *scratch);
-                if (sample.encoded.empty()) return copy_colours(sample.image, pixels);
-                return decode_colours(sample.encoded, all->info().decoding.is_turned_upright, pixels);
+                if (sample.encoded.empty()) return DecodedImage{copy_colours(sample.image)};
+                return decode_colours(sample.encoded, all->info().decoding.is_turned_upright);
               }};
 }
 
@@ -169,9 +186,9 @@ class Resizer {
         fmt::format("--preprocess {}: dataset.validation_transforms of the checkpoint do not begin with resize; remove this option", way_));
   }
 
-  // Resizes in place; returns the new size.
-  data::Frame resize(const data::Frame& size, std::vector<uint8_t>& pixels) {
-    if (!resize_) return size;
+  void resize(Colours& colours) {
+    if (!resize_) return;
+    auto& [size, pixels] = colours;
     const auto target = resize_->plan(size);
     resized_.resize(static_cast<size_t>(target.height) * static_cast<size_t>(target.width) * 3);
     if (way_ == "opencv") {
@@ -183,7 +200,7 @@ class Resizer {
       data::resample(image, target.height, target.width, whole, needed, memory_, resized_.data());
     }
     pixels.swap(resized_);
-    return target;
+    size = target;
   }
 
  private:
@@ -226,21 +243,27 @@ class Comparison {
   // Whether the network chooses one class for each image.
   bool has_first_class() const { return predictor_.operating_point().kind == inference::AnswerKind::kClass; }
 
+  // Whether the file takes images of this size.
+  bool takes(const data::Frame& size) const {
+    const auto& shape = network_.input_shape();
+    return network_.input_dtype() != torch::kUInt8 || shape.empty() || (is_size(shape[1], size.height) && is_size(shape[2], size.width));
+  }
+
   struct Answer {
     torch::Tensor values;     // probabilities of the classes, or numbers: float64 [outputs]
     double milliseconds = 0;  // from pixels to values
   };
   // by_checkpoint() and by_file() throw std::runtime_error with only the reason if the image cannot be used, and Error if a value is not a
   // finite number. `image`: the name of the image.
-  Answer by_checkpoint(const data::Frame& size, const std::vector<uint8_t>& pixels, const std::string& image) {
-    const auto answer = timed([&] { return predictor_.compute(prepare(size, pixels), false).answers[0]; });
+  Answer by_checkpoint(const Colours& colours, const std::string& image) {
+    const auto answer = timed([&] { return predictor_.compute(prepare(colours), false).answers[0]; });
     return require_numbers(answer, checkpoint_, image);
   }
-  Answer by_file(const data::Frame& size, const std::vector<uint8_t>& pixels, const std::string& image) {
+  Answer by_file(const Colours& colours, const std::string& image) {
     const auto& shape = network_.input_shape();
     const auto batch = shape.empty() ? 1 : std::max<int64_t>(shape[0], 1);
     auto answer = timed([&] {
-      auto input = network_.input_dtype() == torch::kUInt8 ? image_of(size, pixels) : prepare(size, pixels).to(network_.input_dtype());
+      auto input = network_.input_dtype() == torch::kUInt8 ? image_of(colours) : prepare(colours).to(network_.input_dtype());
       input = input.expand({batch, -1, -1, -1}).contiguous();
       const auto output = network_.run(input).to(torch::kFloat64);
       const auto num_outputs = predictor_.num_outputs();
@@ -277,22 +300,23 @@ class Comparison {
     return {values, time.count()};
   }
 
-  torch::Tensor prepare(const data::Frame& size, const std::vector<uint8_t>& pixels) {
-    memory_.pixels = pixels;
+  torch::Tensor prepare(const Colours& colours) {
+    memory_.pixels = colours.pixels;
     auto batch = predictor_.make_batch(1);
-    predictor_.reader().read_pixels(size.height, size.width, memory_, batch.data_ptr());
+    predictor_.reader().read_pixels(colours.size.height, colours.size.width, memory_, batch.data_ptr());
     return batch;
   }
 
-  torch::Tensor image_of(const data::Frame& size, const std::vector<uint8_t>& pixels) {
+  torch::Tensor image_of(const Colours& colours) {
+    const auto& size = colours.size;
     const auto& shape = network_.input_shape();
-    if (!shape.empty() && !(is_size(shape[1], size.height) && is_size(shape[2], size.width))) {
+    if (!takes(size)) {
       throw std::runtime_error(
           fmt::format("it is {} pixels wide and {} high, but the exported network takes only images that are {} wide and {} high; resize "
                       "it, or export the network without --image-size",
                       size.width, size.height, size_text(shape[2]), size_text(shape[1])));
     }
-    memory_.pixels = pixels;
+    memory_.pixels = colours.pixels;
     const bool is_grey = predictor_.samples().shape[0] == 1;
     if (is_grey) data::to_grayscale({.data = memory_.pixels.data(), .channels = 3, .height = size.height, .width = size.width});
     const auto image = torch::from_blob(memory_.pixels.data(), {1, size.height, size.width, 3}, torch::kUInt8);
@@ -318,6 +342,9 @@ struct OtherClass {
 struct Difference {
   int64_t num_images = 0;
   int64_t num_unusable = 0;
+  int64_t num_unreadable = 0;  // of these, images that cannot be read
+  int64_t num_turned = 0;      // images with an EXIF orientation, and the largest difference if an application treats it otherwise
+  double largest_of_turned = 0;
   double largest = 0;
   std::string image_of_largest;
   double mean = 0;
@@ -364,8 +391,7 @@ class Verification {
 
   struct Loaded {
     std::string name;
-    data::Frame size = {};
-    std::vector<uint8_t> pixels = {};
+    DecodedImage image = {};
     Comparison::Answer answer = {};
   };
 
@@ -373,36 +399,49 @@ class Verification {
     std::vector<Loaded> loaded;
     for (const auto index : indices) {
       Loaded one{.name = images_.name(index)};
-      use(one.name, [&] {
-        one.size = images_.read(index, one.pixels);
-        one.pixels.resize(static_cast<size_t>(one.size.height) * static_cast<size_t>(one.size.width) * 3);
+      const bool is_readable = use(one.name, [&] {
+        one.image = images_.read(index);
         loaded.push_back(std::move(one));
       });
+      if (!is_readable) ++result_.num_unreadable;
     }
     std::vector<Loaded> answered;
     for (auto& one : loaded) {
       use(one.name, [&] {
-        one.answer = comparison_.by_checkpoint(one.size, one.pixels, one.name);
+        one.answer = comparison_.by_checkpoint(one.image.colours, one.name);
         answered.push_back(std::move(one));
       });
     }
     for (auto& one : answered) {
       use(one.name, [&] {
-        one.size = resizer_.resize(one.size, one.pixels);
-        add(one.name, one.answer, comparison_.by_file(one.size, one.pixels, one.name));
+        resizer_.resize(one.image.colours);
+        add(one.name, one.answer, comparison_.by_file(one.image.colours, one.name));
+        if (one.image.turned_otherwise) add_turned(one.name, one.answer, *one.image.turned_otherwise);
       });
     }
   }
 
-  void use(const std::string& name, const std::function<void()>& work) {
+  void add_turned(const std::string& name, const Comparison::Answer& checkpoint, Colours& otherwise) {
+    resizer_.resize(otherwise);
+    if (!comparison_.takes(otherwise.size)) return;
+    const auto of_file = comparison_.by_file(otherwise, name);
+    const auto difference = comparison_.in_deviations((checkpoint.values - of_file.values).abs()).max().item<double>();
+    result_.largest_of_turned = std::max(result_.largest_of_turned, difference);
+    ++result_.num_turned;
+  }
+
+  // Returns whether the image could be used.
+  bool use(const std::string& name, const std::function<void()>& work) {
     try {
       work();
+      return true;
     } catch (const Error&) {
       throw;
     } catch (const std::runtime_error& error) {
       ++result_.num_unusable;
       const auto log = [&] { logger_.warn("{}: {}", printable_line(name), error.what()); };
       progress_ ? progress_->log_above(log) : log();
+      return false;
     }
   }
 
@@ -446,17 +485,19 @@ void print_difference(const VerifyArguments& arguments, const Difference& differ
            {"checkpoint", {{"name", name_of(one.label)}, {"label", one.label}, {"probability", one.probability}}},
            {"file", {{"name", name_of(one.label_of_file)}, {"label", one.label_of_file}, {"probability", one.probability_of_file}}}});
     }
-    return cli::print_json({{"file", file},
-                            {"checkpoint", checkpoint},
-                            {"engine", engine},
-                            {"preprocess", arguments.preprocess},
-                            {"num_images", difference.num_images},
-                            {"num_unusable", difference.num_unusable},
-                            {"largest_difference", difference.largest},
-                            {"image_of_largest_difference", difference.image_of_largest},
-                            {"mean_difference", difference.mean},
-                            {"other_first_class", std::move(others)},
-                            {"milliseconds", {{"file", difference.milliseconds_of_file}, {"checkpoint", difference.milliseconds}}}});
+    return cli::print_json(
+        {{"file", file},
+         {"checkpoint", checkpoint},
+         {"engine", engine},
+         {"preprocess", arguments.preprocess},
+         {"num_images", difference.num_images},
+         {"num_unusable", difference.num_unusable},
+         {"largest_difference", difference.largest},
+         {"image_of_largest_difference", difference.image_of_largest},
+         {"mean_difference", difference.mean},
+         {"other_orientation", {{"num_images", difference.num_turned}, {"largest_difference", difference.largest_of_turned}}},
+         {"other_first_class", std::move(others)},
+         {"milliseconds", {{"file", difference.milliseconds_of_file}, {"checkpoint", difference.milliseconds}}}});
   }
   print("{}: {} with {}, and {}\n", counted(difference.num_images, "image"), file, engine, checkpoint);
   print("largest difference of a {}  {:.2e}, of {}\n", predictor.samples().num_classes > 0 ? "probability" : "number     ",
@@ -468,6 +509,12 @@ void print_difference(const VerifyArguments& arguments, const Difference& differ
   for (const auto& one : difference.other_classes) {
     print("  {}: {} {:.2f}%, by the checkpoint {} {:.2f}%\n", printable_line(one.image), printable_line(name_of(one.label_of_file)),
           100 * one.probability_of_file, printable_line(name_of(one.label)), 100 * one.probability);
+  }
+  if (difference.num_turned > 0) {
+    const bool is_upright = predictor.samples().decoding.is_turned_upright;
+    print("{:<37}{:.2e}, of {}: the training {}, as an application must\n",
+          is_upright ? "without the EXIF orientation" : "turned by the EXIF orientation", difference.largest_of_turned,
+          counted(difference.num_turned, "image"), is_upright ? "turned them upright" : "left them as stored");
   }
   print("milliseconds per image               {:.2f}, by the checkpoint {:.2f}\n", difference.milliseconds_of_file,
         difference.milliseconds);
@@ -516,10 +563,11 @@ ExitCode verify_export(const std::vector<std::string>& args) {
   const session::RankContext context(load_experiment(arguments, file), {.num_threads = world::default_compute_threads().count}, logger);
   const auto& experiment = context.experiment();
   inference::Predictor predictor(session::description_of(experiment, file), file.tree(), arguments.request.averaged, context.placement());
-  const auto network = exported::open_network(arguments.file, arguments.runtime);
+  const auto digest = datasets::digest_of(file.path(), "SHA256");
+  const auto network = exported::open_network(arguments.file, arguments.runtime, arguments.is_trusted ? "" : digest);
   auto is_same = SameCheckpoint::kUnknown;
-  if (const auto& digest = network->checkpoint_sha256(); !digest.empty()) {
-    is_same = digest == datasets::digest_of(file.path(), "SHA256") ? SameCheckpoint::kYes : SameCheckpoint::kNo;
+  if (const auto& stored = network->checkpoint_sha256(); !stored.empty()) {
+    is_same = stored == digest ? SameCheckpoint::kYes : SameCheckpoint::kNo;
   }
   if (is_same == SameCheckpoint::kNo) {
     logger->warn("{0} was not exported from {1}, or {1} was changed after the export, for example by trainer calibrate; export it again",
@@ -536,7 +584,8 @@ ExitCode verify_export(const std::vector<std::string>& args) {
                             predictor.samples().num_classes > 0 ? "probability" : "number", difference.largest, arguments.tolerance,
                             file.path(), advice(arguments, is_same)));
   }
-  if (difference.num_unusable == 0) return ExitCode::kDone;
+  const bool may_skip = arguments.data.empty() && experiment.dataset.on_error == config::OnError::kSkip;
+  if (difference.num_unusable == (may_skip ? difference.num_unreadable : 0)) return ExitCode::kDone;
   throw DataError(
       fmt::format("{} cannot be used, for the reasons above; all others were compared", counted(difference.num_unusable, "image")));
 }

@@ -1,5 +1,6 @@
 #include "export/exported_network.h"
 
+#include <caffe2/serialize/inline_container.h>
 #include <fmt/format.h>
 #include <torch/script.h>
 
@@ -26,13 +27,33 @@ std::string reason_of(const std::exception& error) {
   return printable_line(text.substr(0, text.find('\n')));
 }
 
+// Returns the description in a TorchScript file, without running its code. Throws UsageError if the file is TorchScript of another
+// checkpoint; `checkpoint_sha256`: empty for any.
+FileDescription description_of_script(const fs::path& file, const std::string& checkpoint_sha256) {
+  caffe2::serialize::PyTorchStreamReader reader(file.string());
+  const auto name = std::string("extra/") + engine::kTorchscriptDescription;
+  FileDescription description;
+  if (reader.hasRecord(name)) {
+    const auto [data, size] = reader.getRecord(name);
+    description = read_description({static_cast<const char*>(data.get()), size}, file.string());
+  }
+  if (checkpoint_sha256.empty() || description.checkpoint_sha256 == checkpoint_sha256 || !reader.hasRecord("constants.pkl"))
+    return description;
+  throw UsageError(fmt::format(
+      "{}: its code would run, which can read and overwrite your files, but its description does not name the checkpoint; give the "
+      "checkpoint from which it was exported, or, if you trust the file, add --trust",
+      file.string()));
+}
+
 class ScriptNetwork : public ExportedNetwork {
  public:
-  explicit ScriptNetwork(const fs::path& file) : file_(file) {
-    torch::jit::ExtraFilesMap extra = {{engine::kTorchscriptDescription, ""}};
+  ScriptNetwork(const fs::path& file, const std::string& checkpoint_sha256) : file_(file) {
     try {
-      module_ = torch::jit::load(file.string(), torch::kCPU, extra);
+      description_ = description_of_script(file, checkpoint_sha256);
+      module_ = torch::jit::load(file.string(), torch::kCPU);
       module_.eval();
+    } catch (const UsageError&) {
+      throw;
     } catch (const std::exception& error) {
       throw UsageError(
           fmt::format("{}: LibTorch cannot read it as TorchScript: {}; give a file that trainer export or torch.jit.save has written",
@@ -45,7 +66,6 @@ class ScriptNetwork : public ExportedNetwork {
           fmt::format("{}: the network has {} inputs; give a file with a network that has one input", file.string(), num_inputs));
     }
     for (const auto& parameter : module_.parameters()) dtype_ = parameter.scalar_type();
-    description_ = read_description(extra.at(engine::kTorchscriptDescription), file.string());
     if (description_.takes_images) dtype_ = torch::kUInt8;
   }
 
@@ -101,7 +121,7 @@ FileDescription read_description(const std::string& json, const std::string& sou
   }
 }
 
-std::unique_ptr<ExportedNetwork> open_network(const fs::path& file, const fs::path& runtime) {
+std::unique_ptr<ExportedNetwork> open_network(const fs::path& file, const fs::path& runtime, const std::string& checkpoint_sha256) {
   std::array<char, 2> begin{};
   std::ifstream stream(file, std::ios::binary);
   if (!stream) throw UsageError(fmt::format("{}: {}; give a file that trainer export has written", file.string(), std::strerror(errno)));
@@ -111,7 +131,7 @@ std::unique_ptr<ExportedNetwork> open_network(const fs::path& file, const fs::pa
     throw UsageError(fmt::format("{}: it is {}; give a file that trainer export has written", file.string(),
                                  fs::is_directory(file) ? "a folder" : "empty"));
   }
-  if (begin[0] == 'P' && begin[1] == 'K') return std::make_unique<ScriptNetwork>(file);
+  if (begin[0] == 'P' && begin[1] == 'K') return std::make_unique<ScriptNetwork>(file, checkpoint_sha256);
   return onnx::open_network(file, runtime, torch::get_num_threads());
 }
 

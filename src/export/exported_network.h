@@ -41,7 +41,9 @@ class ExportedNetwork {
 };
 
 // Opens a TorchScript file, or with onnx::open_network() an ONNX file, to run on the CPU with LibTorch's number of threads. Throws
-// UsageError if the file cannot be opened, has a different format, or does not contain a network with one input.
-std::unique_ptr<ExportedNetwork> open_network(const std::filesystem::path& file, const std::filesystem::path& runtime);
+// UsageError if the file cannot be opened, has a different format, or does not contain a network with one input; before its code runs, if
+// it is TorchScript and its description does not name the checkpoint with this checksum. `checkpoint_sha256`: empty for any.
+std::unique_ptr<ExportedNetwork> open_network(const std::filesystem::path& file, const std::filesystem::path& runtime,
+                                              const std::string& checkpoint_sha256);
 
 }  // namespace trainer::exported

@@ -1,9 +1,11 @@
 // Implements libtrainer_predict (trainer/predict.h).
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <exception>
@@ -72,6 +74,18 @@ bool succeeds(char* error, size_t error_size, const Work& work) noexcept {
   return false;
 }
 
+// Only the process that opens the first predictor has LibTorch's threads: in one that fork() makes of it, a computation would wait for them
+// for ever.
+void refuse_forked_process() {
+  static std::atomic<pid_t> first{0};
+  pid_t expected = 0;
+  if (first.compare_exchange_strong(expected, ::getpid()) || expected == ::getpid()) return;
+  throw UsageError(fmt::format(
+      "process {} has opened a predictor and then called fork(), and LibTorch cannot compute in the new process; open the first "
+      "predictor after fork(), or start the process with exec()",
+      expected));
+}
+
 trainer::device::Placement place(trainer::device::PlacementOptions options, const char* device) {
   using trainer::device::DeviceChoice;
   if (device != nullptr) {
@@ -124,6 +138,7 @@ void copy_colours(const trainer_image& image, std::vector<uint8_t>& to) {
 using ReadImage = std::function<void(size_t i, const ImageReader& reader, ImageReader::Memory& memory, void* out)>;
 
 void predict(trainer_predictor& predictor, size_t count, const ReadImage& read, double* probabilities, float* features) {
+  refuse_forked_process();
   if (probabilities == nullptr) throw UsageError("the argument probabilities is a null pointer");
   if (features != nullptr && !predictor.predictor.has_features()) {
     throw UsageError("this network does not separate its features from its last layer; pass a null pointer for features");
@@ -146,6 +161,7 @@ trainer_predictor* trainer_predict_open(const char* checkpoint, const char* devi
   succeeds(error, error_size, [&] {
     if (checkpoint == nullptr) throw UsageError("the argument checkpoint is a null pointer");
     if ((flags & ~TRAINER_AVERAGED) != 0) throw UsageError(fmt::format("the flags {} are neither 0 nor TRAINER_AVERAGED", flags));
+    refuse_forked_process();
     const auto tree = trainer::checkpoint::load(checkpoint);
     const auto description = trainer::inference::read_description(tree, checkpoint);
     const auto placement = place(description.placement, device);

@@ -187,11 +187,14 @@ void Predictor::sort_classes(std::span<const double> probabilities, int64_t num_
   for (const auto label : classes) prediction.probabilities.push_back(at(probabilities, label));
 }
 
+bool takes_image_files(const data::DatasetInfo& samples) {
+  return samples.is_image && samples.shape.size() == 3 &&
+         (samples.shape[0] == 1 || samples.shape[0] == 3 || samples.decoding.has_float_pixels());
+}
+
 ImageFileInput input_of_image_files(data::DatasetInfo samples, std::vector<ComponentConfig> transforms) {
   auto& mode = samples.decoding.mode;
-  const bool is_readable = samples.is_image && samples.shape.size() == 3 &&
-                           (samples.shape[0] == 1 || samples.shape[0] == 3 || samples.decoding.has_float_pixels());
-  if (!is_readable) {
+  if (!takes_image_files(samples)) {
     throw UsageError(
         "image files cannot be the input, because the network was trained on samples that are not grey or RGB images; give a network "
         "trained on images");

@@ -22,9 +22,11 @@ struct ImageFileInput {
   data::DatasetInfo samples;  // images of any size
   std::vector<ComponentConfig> transforms;
 };
+// Whether image files can be converted to the input of a network that was trained on these samples.
+bool takes_image_files(const data::DatasetInfo& samples);
 // `samples`: the samples on which the network was trained. Files are decoded like the files of these samples, in grey if the samples have
-// one 8-bit channel. If the samples have a fixed size, images are resized to that size before the transforms. Throws UsageError unless the
-// samples are images with 1 or 3 channels or with float pixels.
+// one 8-bit channel. If the samples have a fixed size, images are resized to that size before the transforms. Throws UsageError unless
+// takes_image_files().
 ImageFileInput input_of_image_files(data::DatasetInfo samples, std::vector<ComponentConfig> transforms);
 
 // Converts images to the input of a network. Immutable and thread-safe.

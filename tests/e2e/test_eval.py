@@ -432,6 +432,7 @@ class PredictTest(ImageExperiment):
     def test_exports_describe_their_input(self):
         digest = hashlib.sha256((self.folder / self.checkpoint).read_bytes()).hexdigest()
         expected = {"trainer": VERSION, "checkpoint_sha256": digest, "model": "demo_conv", "class_names": CLASSES, "input_shape": [3, 32, 32],
+                    "image_files": {"mode": "rgb", "is_turned_upright": True, "divided_by": 255},
                     "transforms": [{"resize": {"size": [32, 32], "longest": None, "interpolation": "bilinear"}}, {"normalize": {"mean": [0.5] * 3, "std": [0.25] * 3}}]}
         for form in ("safetensors", "torchscript"):
             self.printed("export", "--checkpoint", self.checkpoint, "--format", form, "--output", form)

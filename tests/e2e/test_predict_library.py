@@ -161,6 +161,19 @@ class PredictLibraryTest(ImageExperiment):
             found = list(pool.map(lambda file: self.predictor.file(file)[0], self.files * 20))
         self.assertEqual(found, self.expected * 20)
 
+    def test_a_forked_process(self):
+        """Its OpenMP threads would not exist, so that it would wait for them for ever."""
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            for found in (self.predictor.file(self.files[-1]), self.library.open(self.checkpoint, b"cpu")):
+                os.write(write, f"{found}\n".encode())
+            os._exit(0)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        text = f"process {os.getpid()} has opened a predictor and then called fork(), and LibTorch cannot compute in the new process; open the first predictor after fork(), or start the process with exec()\n"
+        self.assertEqual(os.read(read, 10000).decode(), text * 2)
+        self.assertEqual(self.predictor.file(self.files[-1])[0], self.expected[-1])
+
     def test_errors(self):
         empty = self.folder / "empty.png"
         empty.write_bytes(b"")

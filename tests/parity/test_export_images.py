@@ -2,6 +2,7 @@
 images give, and the probabilities that `trainer predict` prints. TRAINER_BINARY is the program."""
 
 import hashlib
+import importlib.util
 import json
 import os
 import pathlib
@@ -65,7 +66,7 @@ class ExportImagesTest(unittest.TestCase):
         self.assertEqual(run.returncode, code, run.stderr)
         return run.stdout if code == 0 else run.stderr
 
-    def make(self, name):
+    def make(self, name, is_turned_upright=False):
         """Saves a checkpoint of a network of torchvision with random values, and returns its experiment."""
         network, dataset, shape, transforms, _ = CASES[name]
         channels = ", in_channels: 1" if shape[0] == 1 else ""
@@ -79,6 +80,7 @@ class ExportImagesTest(unittest.TestCase):
             if "running" in key:
                 state[key] = torch.rand(value.shape) + 0.5
         torch.save({"format_version": 1, "config": config, "model": state, "ema": None, "sample_shape": shape,
+                    "image_files": {"mode": "rgb", "is_turned_upright": is_turned_upright, "channels": 0, "maximum": 0.0},
                     "class_names": [f"kind {i}" for i in range(10)]}, self.checkpoint)
         return config
 
@@ -169,6 +171,27 @@ class ExportImagesTest(unittest.TestCase):
         numpy.testing.assert_allclose(logits.detach().numpy(), both[0], rtol=1e-4, atol=1e-5)
         numpy.testing.assert_allclose(probabilities.detach().numpy(), both[1], atol=1e-5)
 
+    @torch.no_grad()
+    def test_fixed_sizes_compute_nothing_but_pixels(self):
+        """OpenCV 4.12, onnx2torch and onnxslim refuse files that compute with sizes."""
+        for name, (*_, shape, _, transforms) in CASES.items():
+            if shape[0] == 1:
+                continue
+            self.make(name)
+            for path in (self.images[0], self.images[4], self.images[5]):
+                with self.subTest(name, image=path.name):
+                    image = Image.open(path)
+                    exported = onnx.load(self.export("onnx", "--batch-size", 1, "--image-size", f"{image.height}x{image.width}"))
+                    onnx.checker.check_model(exported, full_check=True)
+                    operators = [node.op_type for node in exported.graph.node]
+                    preparing = set(operators[:operators.index("Identity")])
+                    self.assertLessEqual(preparing, {"Transpose", "Cast", "MatMul", "Mul", "Add", "Floor", "Clip", "Pad", "Slice", "Div", "Sub"})
+                    self.assertEqual(operators.count("Cast"), 1)
+                    self.assertFalse({"Shape", "Range", "If"} & set(operators))
+                    exported.graph.output.append(onnx.helper.make_tensor_value_info("images", onnx.TensorProto.FLOAT, None))
+                    _, prepared = self.run_onnx(exported, numpy.asarray(image)[None])
+                    torch.testing.assert_close(torch.from_numpy(prepared[0]), Compose(transforms)(image), atol=1e-6, rtol=1e-6)
+
     def test_a_network_in_float64(self):
         self.make("shorter edge")
         state = torch.load(self.checkpoint, weights_only=True)
@@ -179,8 +202,26 @@ class ExportImagesTest(unittest.TestCase):
         numpy.testing.assert_allclose(found[0].detach().numpy(), self.predicted()[0], atol=1e-6)
         numpy.testing.assert_allclose(self.run_onnx(self.export("onnx"), image.numpy())[0][0], self.predicted()[0], atol=1e-5)
 
+    def add_photographs(self):
+        """Adds a photograph as cameras store it that are held upright or turned."""
+        photograph = Image.open(pathlib.Path(importlib.util.find_spec("skimage").origin).parent / "data" / "chelsea.png").convert("RGB")
+        for orientation in (1, 3, 6, 8):
+            exif = Image.Exif()
+            exif[0x0112] = orientation
+            self.images.append(self.folder / f"turned_{orientation}.jpg")
+            photograph.save(self.images[-1], quality=95, exif=exif)
+
     def test_the_example(self):
-        self.make("shorter edge")
+        self.add_photographs()
+        best = []
+        for is_turned_upright in (True, False):
+            with self.subTest(is_turned_upright=is_turned_upright):
+                self.make("shorter edge", is_turned_upright)
+                best.append(self.check_the_example())
+        turned = [[row[2] for row in rows if "turned_6" in row[0]] for rows in best]
+        self.assertGreater(max(abs(numpy.subtract(*turned))), 0.001, "the orientation has an effect")
+
+    def check_the_example(self):
         run = subprocess.run([sys.executable, ROOT / "examples" / "predict_onnx.py", self.export("onnx"), *self.images], capture_output=True, text=True, check=True)
         found = [line.split("  ") for line in run.stdout.splitlines()]
         rows = [json.loads(line) for line in self.trainer("predict", "--checkpoint", self.checkpoint, "--json", *self.images).splitlines()]
@@ -188,19 +229,23 @@ class ExportImagesTest(unittest.TestCase):
         self.assertEqual([tuple(line[:2]) for line in found], [row[:2] for row in expected])
         for line, row in zip(found, expected):
             self.assertAlmostEqual(float(line[2][:-1]), 100 * row[2], delta=0.006)
+        return expected
 
     @unittest.skipUnless(HEADERS, "no header of ONNX Runtime: Debian 13 has libonnxruntime-dev, or set ONNXRUNTIME_INCLUDE")
     def test_the_example_in_cpp(self):
-        self.make("shorter edge")
+        self.add_photographs()
         library = next(pathlib.Path(onnxruntime.__file__).parent.glob("capi/libonnxruntime.so.*"))
         (self.folder / "libonnxruntime.so.1").symlink_to(library)
         program = self.folder / "predict_onnx"
         subprocess.run(["g++", "-std=c++17", "-Wall", "-Wextra", "-Werror", ROOT / "examples" / "predict_onnx.cpp", "-isystem", HEADERS[0], library, "-isystem",
                         "/usr/include/opencv4", "-lopencv_core", "-lopencv_imgproc", "-lopencv_imgcodecs", "-o", program], check=True)
-        run = subprocess.run([program, self.export("onnx"), *self.images], capture_output=True, text=True, check=True,
-                             env={**os.environ, "LD_LIBRARY_PATH": str(self.folder)})
-        rows = [json.loads(line) for line in self.trainer("predict", "--checkpoint", self.checkpoint, "--json", *self.images).splitlines()]
-        self.assertEqual(run.stdout, "".join(f"{row['file']}  class {row['classes'][0]['label']}  {100 * row['classes'][0]['probability']:.2f}%\n" for row in rows))
+        for is_turned_upright in (True, False):
+            with self.subTest(is_turned_upright=is_turned_upright):
+                self.make("shorter edge", is_turned_upright)
+                run = subprocess.run([program, self.export("onnx"), *self.images], capture_output=True, text=True, check=True,
+                                     env={**os.environ, "LD_LIBRARY_PATH": str(self.folder)})
+                rows = [json.loads(line) for line in self.trainer("predict", "--checkpoint", self.checkpoint, "--json", *self.images).splitlines()]
+                self.assertEqual(run.stdout, "".join(f"{row['file']}  class {row['classes'][0]['label']}  {100 * row['classes'][0]['probability']:.2f}%\n" for row in rows))
 
     def test_metadata(self):
         self.make("shorter edge")
@@ -211,6 +256,7 @@ class ExportImagesTest(unittest.TestCase):
         self.assertEqual(json.loads(metadata["class_names"])[3], "kind 3")
         description = json.loads(metadata["trainer"])
         self.assertEqual(description["transforms"][0]["resize"]["size"], 72)
+        self.assertEqual(description["image_files"], {"mode": "rgb", "is_turned_upright": False, "divided_by": 255})
         self.assertEqual(description["checkpoint_sha256"], hashlib.sha256(self.checkpoint.read_bytes()).hexdigest())
 
     @torch.no_grad()

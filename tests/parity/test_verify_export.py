@@ -15,7 +15,7 @@ import numpy
 import onnx
 import torch
 import torchvision
-from PIL import Image
+from PIL import Image, ImageOps
 from torchvision.transforms import CenterCrop, Compose, Normalize, Resize, ToTensor
 
 BINARY = os.environ["TRAINER_BINARY"]
@@ -156,6 +156,57 @@ class VerifyExportTest(unittest.TestCase):
         self.assertIn("--preprocess opencv: dataset.validation_transforms of the checkpoint do not begin with resize; remove this option",
                       self.verify(self.export("plain.onnx", checkpoint=plain), "--data", self.images, "--preprocess", "opencv", checkpoint=plain, code=2))
 
+    def test_the_exif_orientation(self):
+        """The reported difference of an application that treats it otherwise is computed in Python."""
+        photograph = Image.open(pathlib.Path(importlib.util.find_spec("skimage").origin).parent / "data" / "chelsea.png").convert("RGB")
+        folder = self.folder / "turned"
+        folder.mkdir()
+        for orientation in (1, 3, 6):
+            exif = Image.Exif()
+            exif[0x0112] = orientation
+            photograph.save(folder / f"{orientation}.jpg", quality=95, exif=exif)
+        differences = []
+        for path in (folder / "3.jpg", folder / "6.jpg"):
+            with torch.no_grad():
+                as_stored, upright = (self.network(self.transform(image)[None]).softmax(1) for image in (Image.open(path), ImageOps.exif_transpose(Image.open(path))))
+            differences.append((as_stored - upright).abs().max().item())
+        for is_turned_upright, text in ((True, "without the EXIF orientation         {}, of 2 images: the training turned them upright, as an application must\n"),
+                                        (False, "turned by the EXIF orientation       {}, of 2 images: the training left them as stored, as an application must\n")):
+            checkpoint = self.save("turned.pt", self.network,
+                                   image_files={"mode": "rgb", "is_turned_upright": is_turned_upright, "channels": 0, "maximum": 0.0})
+            file = self.export("turned.onnx", checkpoint=checkpoint)
+            found = json.loads(self.verify(file, "--data", folder, "--json", checkpoint=checkpoint).stdout)
+            self.assertLess(found["largest_difference"], ROUNDINGS)
+            self.assertEqual(found["other_orientation"]["num_images"], 2)
+            self.assertAlmostEqual(found["other_orientation"]["largest_difference"], max(differences), delta=ROUNDINGS)
+            self.assertIn(text.format(f"{found['other_orientation']['largest_difference']:.2e}"), self.verify(file, "--data", folder, checkpoint=checkpoint).stdout)
+            # A file that does not take the other size.
+            fixed = self.export("turned_fixed.onnx", "--image-size", "451x300" if is_turned_upright else "300x451", checkpoint=checkpoint)
+            found = json.loads(self.verify(fixed, "--data", folder / "6.jpg", "--json", checkpoint=checkpoint).stdout)
+            self.assertEqual(found["other_orientation"], {"num_images": 0, "largest_difference": 0})
+        self.assertGreater(max(differences), 0.01)
+
+    def test_code_of_torchscript_files(self):
+        """A file that was not exported from the checkpoint is run only with --trust."""
+        script = self.folder / "other_script.pt"
+        torch.jit.trace(self.network, torch.zeros(1, 3, 32, 32)).save(script)
+        error = self.verify(script, "--data", self.images, code=2)
+        self.assertIn(f"error: {script}: its code would run, which can read and overwrite your files, but its description does not name the checkpoint; "
+                      "give the checkpoint from which it was exported, or, if you trust the file, add --trust\n", error)
+        self.assertEqual(self.verify(script, "--data", self.images, "--trust").returncode, 0)
+
+    def test_a_data_set_that_skips_images(self):
+        data = self.folder / "skipped"
+        shutil.copytree(self.folder / "data", data)
+        file = self.export("image.onnx")
+        broken = next((data / "val").glob("*/0.png"))
+        broken.write_bytes(b"")
+        self.verify(file, f"dataset.root={data}", code=3)
+        run = self.verify(file, f"dataset.root={data}", "dataset.on_error=skip", "--json")
+        self.assertIn(f"{broken}: cannot be read: the file is empty\n", run.stderr)
+        found = json.loads(run.stdout)
+        self.assertEqual((found["num_images"], found["num_unusable"]), (len(SIZES) - 1, 1))
+
     def test_other_weights(self):
         other = torchvision.models.resnet18(num_classes=3)
         other.load_state_dict(self.network.state_dict())
@@ -185,7 +236,7 @@ class VerifyExportTest(unittest.TestCase):
         """TorchScript of torch.jit.trace, and ONNX of other tools, that take the network's input and return logits."""
         script = self.folder / "python.pt"
         torch.jit.trace(self.network, torch.zeros(1, 3, 32, 32)).save(script)
-        found = json.loads(self.verify(script, "--data", self.images, "--json").stdout)
+        found = json.loads(self.verify(script, "--trust", "--data", self.images, "--json").stdout)
         self.assertLess(found["largest_difference"], ROUNDINGS)
         # If a network has several outputs, the first one is compared. The message about a difference says what to check.
         class Several(torch.nn.Module):
@@ -198,8 +249,8 @@ class VerifyExportTest(unittest.TestCase):
                 return logits, -logits
 
         torch.jit.trace(Several(self.network), torch.zeros(1, 3, 32, 32)).save(script)
-        self.assertLess(json.loads(self.verify(script, "--data", self.images, "--json").stdout)["largest_difference"], ROUNDINGS)
-        run = self.verify(script, "--data", self.images, "--tolerance", 0, code=1)
+        self.assertLess(json.loads(self.verify(script, "--trust", "--data", self.images, "--json").stdout)["largest_difference"], ROUNDINGS)
+        run = self.verify(script, "--trust", "--data", self.images, "--tolerance", 0, code=1)
         self.assertIn("more than --tolerance 0, from that of", run.stderr)
         self.assertIn("; use the checkpoint from which it was exported\n", run.stderr)
         half = self.export("half.onnx", "--fp16")
@@ -210,7 +261,7 @@ class VerifyExportTest(unittest.TestCase):
                             "{\"trainer\": \"1\", \"checkpoint_sha256\": \"\", \"input\": \"images\", \"outputs\": 3}"):
             torch.jit.save(torch.jit.load(script), script, _extra_files={"trainer.json": description})
             self.assertIn("python.pt: its description does not state its input and outputs, because an earlier version of trainer export wrote it; export the network again",
-                          self.verify(script, "--data", self.images, code=2))
+                          self.verify(script, "--trust", "--data", self.images, code=2))
         file = self.folder / "python.onnx"
         network = onnx.load(self.export("tensor.onnx", "--input", "tensor"))
         del network.metadata_props[:]
@@ -267,7 +318,7 @@ class VerifyExportTest(unittest.TestCase):
                            (two, "two.onnx: the network has 2 inputs; give a file with a network that has one input"),
                            (flat, "flat.onnx: its input has the shape [1, 3], but the network of the checkpoint needs [-1, 3, 32, 32]; use the checkpoint"),
                            (self.export("few.onnx", checkpoint=few), "few.onnx: its output has the shape [1, 2], but the checkpoint has 3 classes; use the checkpoint"),
-                           (self.export("few_script.pt", checkpoint=few), "few_script.pt: its output has the shape [1, 2], but the checkpoint has 3 classes")):
+                           (self.export("few_script.pt", checkpoint=few), "few_script.pt: its code would run, which can read and overwrite your files")):
             with self.subTest(file.name):
                 error = self.verify(file, "--data", self.images, code=2)
                 self.assertIn(text, error)

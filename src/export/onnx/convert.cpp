@@ -82,11 +82,12 @@ Model convert(const torch::jit::Module& traced, const std::vector<int64_t>& samp
   const auto graph = traced.get_method("forward").graph();
   check_operators(*graph);
   Graph result;
+  result.set_batch_size(interface.batch_size);
   auto& model = result.model();
   model.input = describe_input(interface, sample_shape);
   std::string images = model.input.name;
   if (interface.preprocessing) {
-    model.nodes.push_back({"Identity", {add_preprocessing(*interface.preprocessing, images, result)}, "images"});
+    model.nodes.push_back({"Identity", {add_preprocessing(interface, images, result)}, "images"});
     images = "images";
   }
   if (interface.is_half) images = cast(result, images, ElementType::kFloat16);
@@ -106,7 +107,8 @@ Model convert(const torch::jit::Module& traced, const std::vector<int64_t>& samp
         result.add_parameter(node->output(), path, value.toTensor());
       }
     } else if (node->kind() == c10::prim::Constant && node->output()->type()->isSubtypeOf(*c10::TensorType::get())) {
-      result.name(node->output(), result.add_constant(node->t(c10::attr::value)));
+      const auto value = node->t(c10::attr::value);
+      result.name(node->output(), result.add_constant(value.is_floating_point() ? value.to(torch::kFloat) : value));
     } else if (node->kind().is_aten()) {
       convert_operator(*node, result);
     }

@@ -41,6 +41,7 @@ class Arguments {
     for (const auto* element : node_.input(index)->node()->inputs()) names.push_back(graph_.name_of(element));
     return names;
   }
+  bool is_parameter(size_t index) const { return node_.input(index)->node()->kind() == c10::prim::GetAttr; }
   bool is_tensor(size_t index) const { return node_.input(index)->type()->isSubtypeOf(*c10::TensorType::get()); }
   std::string text(size_t index) const { return constant(index).toStringRef(); }
   // The elements of a list; a single element is repeated to get `size` elements.
@@ -150,7 +151,10 @@ std::string select(const Arguments& arguments, Graph& graph) {
 }
 
 std::string expand_as(const Arguments& arguments, Graph& graph) {
-  return graph.add_node("Expand", {arguments.tensor(0), graph.add_node("Shape", {arguments.tensor(1)})});
+  if (!graph.batch_size()) return graph.add_node("Expand", {arguments.tensor(0), graph.add_node("Shape", {arguments.tensor(1)})});
+  auto shape = arguments.shape(1);
+  if (!arguments.is_parameter(1)) shape.at(0) = *graph.batch_size();
+  return graph.add_node("Expand", {arguments.tensor(0), graph.add_constant(torch::tensor(shape))});
 }
 
 std::string layer_norm(const Arguments& arguments, Graph& graph) {
@@ -333,17 +337,20 @@ const std::unordered_map<std::string, Conversion>& conversions() {
   return all;
 }
 
-Tensor to_constant(std::string name, const torch::Tensor& tensor, bool is_half) {
+// `real`: the type of floating-point elements.
+Tensor to_constant(std::string name, const torch::Tensor& tensor, torch::ScalarType real) {
   const bool is_float = tensor.is_floating_point();
+  const bool is_half = real == torch::kHalf;
   if (is_half && is_float && tensor.isfinite().ne(tensor.to(torch::kHalf).isfinite()).any().item<bool>()) {
     throw UsageError(fmt::format("--fp16: {} has values beyond 65504, the maximum of float16; remove --fp16", name));
   }
-  const auto stored = tensor.detach().to(!is_float ? torch::kLong : is_half ? torch::kHalf : torch::kFloat).contiguous();
+  const auto stored = tensor.detach().to(is_float ? real : torch::kLong).contiguous();
   return {.name = std::move(name),
           .shape = stored.sizes().vec(),
-          .type = !is_float ? ElementType::kInt64
-                  : is_half ? ElementType::kFloat16
-                            : ElementType::kFloat,
+          .type = !is_float                ? ElementType::kInt64
+                  : is_half                ? ElementType::kFloat16
+                  : real == torch::kDouble ? ElementType::kFloat64
+                                           : ElementType::kFloat,
           .bytes = {static_cast<const char*>(stored.const_data_ptr()), stored.nbytes()}};
 }
 
@@ -352,11 +359,12 @@ Tensor to_constant(std::string name, const torch::Tensor& tensor, bool is_half) 
 void Graph::add_parameter(const torch::jit::Value* value, const std::string& path, const torch::Tensor& tensor) {
   name(value, path);
   parameter_shapes_[value] = tensor.sizes().vec();
-  if (parameters_.insert(path).second) model_.constants.push_back(to_constant(path, tensor, is_half_));
+  if (parameters_.insert(path).second) model_.constants.push_back(to_constant(path, tensor, real_type()));
 }
 
 std::string Graph::add_constant(const torch::Tensor& tensor) {
-  model_.constants.push_back(to_constant(fmt::format("constant_{}", model_.constants.size()), tensor, is_half_));
+  const auto real = tensor.scalar_type() == torch::kDouble ? torch::kDouble : real_type();
+  model_.constants.push_back(to_constant(fmt::format("constant_{}", model_.constants.size()), tensor, real));
   return model_.constants.back().name;
 }
 

@@ -9,6 +9,7 @@
 #include "datasets/download.h"
 #include "datasets/registry.h"
 #include "inference/operating_point.h"
+#include "inference/predictor.h"
 #include "inference/weights_by_name.h"
 #include "run/run_directory.h"
 #include "run/session/build.h"
@@ -156,6 +157,16 @@ std::string describe_network(config::Experiment& experiment, const NetworkFile& 
       {"input_shape", data::Pipeline(experiment.dataset.validation_transforms, info, {}).output_shape()},
       {"transforms", to_json(transforms)},
   };
+  if (inference::takes_image_files(info)) {
+    const auto decoding = inference::input_of_image_files(info, {}).samples.decoding;
+    const bool is_grey16 = decoding.mode == data::ImageMode::kGrey16;
+    const auto maximum = !decoding.has_float_pixels() ? 255.0F : is_grey16 ? 65535.0F : decoding.maximum;
+    auto& files = description["image_files"];
+    files = {{"mode", data::name_of(decoding.mode)},
+             {"is_turned_upright", decoding.is_turned_upright},
+             {"divided_by", maximum > 0 ? maximum : 1}};
+    if (info.shape[1] != data::kAnySize) files["resized_to"] = {info.shape[1], info.shape[2]};
+  }
   const auto point = inference::read_operating_point(file.tree(), file.path(), averaged, info);
   if (point.kind == inference::AnswerKind::kClasses) description["thresholds"] = point.thresholds;
   if (point.kind == inference::AnswerKind::kNumbers) {

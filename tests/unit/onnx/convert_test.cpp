@@ -11,6 +11,7 @@ namespace trainer::onnx {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Dimension = std::variant<int64_t, std::string>;
@@ -93,6 +94,28 @@ TEST(ConvertToOnnx, FixedSizesAndBothOutputs) {
   EXPECT_EQ(model.outputs.back().name, "probabilities");
   const auto num_half = std::ranges::count(model.constants, ElementType::kFloat16, &Tensor::type);
   EXPECT_EQ(num_half, 1) << "the factor 3; the preprocessing computes in float32";
+}
+
+TEST(ConvertToOnnx, ImagesOfOneSizeNeedNoComputationOfSizes) {
+  using exported::ResizeStep;
+  const auto operators = [](const exported::Interface& interface) {
+    std::vector<std::string> ops;
+    for (const auto& node : convert(network("torch.relu(x)", {3, 4, 4}), {3, 4, 4}, interface).nodes) ops.push_back(node.op);
+    return ops;
+  };
+  exported::Interface interface {
+    .preprocessing = exported::Preprocessing{.channels = 3,
+                                             .steps = {ResizeStep{ResizeStep::Fit::kShorter, 4, 4}, exported::CropStep{4, 4, true}},
+                                             .mean = {0, 0, 0},
+                                             .std = {1, 1, 1}},
+  };
+  EXPECT_THAT(operators(interface), AllOf(Contains("Shape"), Contains("If"), Contains("Pad")));
+  interface.image_size = exported::Interface::Size{8, 12};
+  EXPECT_THAT(operators(interface), ElementsAre("Transpose", "Cast", "MatMul", "MatMul", "Mul", "Add", "Floor", "Add", "Mul", "Floor",
+                                                "Clip", "MatMul", "MatMul", "Mul", "Add", "Floor", "Add", "Mul", "Floor", "Clip", "Slice",
+                                                "Div", "Sub", "Div", "Identity", "Relu", "Identity"));
+  interface.image_size = exported::Interface::Size{4, 4};
+  EXPECT_THAT(operators(interface), ElementsAre("Transpose", "Cast", "Div", "Sub", "Div", "Identity", "Relu", "Identity"));
 }
 
 }  // namespace
