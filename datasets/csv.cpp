@@ -18,6 +18,7 @@
 #include <system_error>
 #include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -36,7 +37,16 @@ bool is_integer(const std::string& text) {
   return std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; }) && (text.size() == 1 || text[0] != '0');
 }
 
+std::string_view without_outer_spaces(std::string_view text) {
+  constexpr const char* kSpaces = " \t";
+  const auto begin = std::min(text.find_first_not_of(kSpaces), text.size());
+  return text.substr(begin, text.find_last_not_of(kSpaces) + 1 - begin);
+}
+
+// Spaces around a number and a plus sign are accepted.
 std::optional<float> number_of(std::string_view text) {
+  text = without_outer_spaces(text);
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
   // Parsed as double, because the underflow of a float would count as an error.
   double value = 0;
   const auto* const end = text.data() + text.size();
@@ -98,10 +108,10 @@ auto with_key(data::Split split, const Act& act) {
   }
 }
 
-std::vector<std::string> split_list(std::string_view list) {
+std::vector<std::string> split_list(std::string_view list, char separator = ';') {
   std::vector<std::string> labels;
   while (!list.empty()) {
-    const auto end = std::min(list.find(';'), list.size());
+    const auto end = std::min(list.find(separator), list.size());
     if (end > 0) labels.emplace_back(list.substr(0, end));
     list.remove_prefix(std::min(end + 1, list.size()));
   }
@@ -223,6 +233,70 @@ data::DatasetInfo info_of(const CsvOptions& options, const Targets& targets) {
   return info;
 }
 
+// A warning if the names of most classes look like lists with another separator than a semicolon: together they have fewer parts than there
+// are classes. Empty otherwise.
+std::string warning_of_separators(const std::vector<std::string>& class_names) {
+  for (const char separator : {',', '|', ' '}) {
+    const auto is_list = [&](const std::string& name) { return name.find(separator) != std::string::npos; };
+    const auto first = std::ranges::find_if(class_names, is_list);
+    std::set<std::string> parts;
+    for (const auto& name : class_names) {
+      for (auto& part : split_list(name, separator)) parts.insert(std::move(part));
+    }
+    if (2 * std::ranges::count_if(class_names, is_list) <= std::ssize(class_names) || parts.size() >= class_names.size()) continue;
+    return fmt::format(
+        "most of its {} classes look like lists of classes, such as \"{}\"; write semicolons between the classes of an image",
+        class_names.size(), *first);
+  }
+  return "";
+}
+
+// Finds paths that several lines name. Compares hashes, because a file may have millions of lines.
+class RepeatedPaths {
+ public:
+  RepeatedPaths(const CsvOptions& options, data::Split split) : folder_(folder_of(options, split)) {
+    if (split == data::Split::kTrain) return;
+    train_ = options.train;
+    const auto train_folder = folder_of(options, data::Split::kTrain);
+    Table(options, data::Split::kTrain).read([&](const Row& row) { in_train_.insert(hash_of(train_folder / row.path)); });
+  }
+
+  void add(const Row& row) {
+    const auto hash = hash_of(folder_ / row.path);
+    const auto [first, is_new] = lines_.emplace(hash, row.line);
+    if (!is_new && num_repeated_++ == 0) repeated_ = fmt::format("line {} ({}, as in line {})", row.line, row.path, first->second);
+    if (is_new && in_train_.contains(hash) && num_in_train_++ == 0) shared_ = row.path;
+  }
+  std::vector<std::string> warnings() const {
+    std::vector<std::string> warnings;
+    if (num_repeated_ > 0) {
+      warnings.push_back(
+          fmt::format("{} with the path of an earlier line, such as {}: each line is used as an image of its own; keep one "
+                      "line per image",
+                      counted(num_repeated_, "line"), repeated_));
+    }
+    if (num_in_train_ > 0) {
+      warnings.push_back(
+          fmt::format("{} that {} lists too, such as {}: the results of the validation will be too good; remove them from "
+                      "one of the files",
+                      counted(num_in_train_, "image"), train_, shared_));
+    }
+    return warnings;
+  }
+
+ private:
+  static size_t hash_of(const fs::path& path) { return std::hash<std::string>()(path.lexically_normal().string()); }
+
+  fs::path folder_;
+  std::string train_;
+  std::unordered_set<size_t> in_train_;             // the paths in the training file, for a validation file
+  std::unordered_map<size_t, int64_t> lines_ = {};  // the first line of each path
+  int64_t num_repeated_ = 0;
+  int64_t num_in_train_ = 0;
+  std::string repeated_;
+  std::string shared_;
+};
+
 ImageList read_images(const CsvOptions& options, const Targets& targets, data::Split split) {
   std::optional<Table> found(std::in_place, options, split);
   // Selects the columns by their names in the training file, because the validation file may have another order.
@@ -244,7 +318,9 @@ ImageList read_images(const CsvOptions& options, const Targets& targets, data::S
     return label->second;
   };
   ImageList images(folder_of(options, split));
+  RepeatedPaths repeated(options, split);
   table.read([&](const Row& row) {
+    repeated.add(row);
     if (options.targets == CsvTargets::kClass) {
       images.add(row.path, label_of(row, row.fields[0]));
     } else if (!targets.columns.empty() || options.targets == CsvTargets::kNumbers) {
@@ -256,6 +332,13 @@ ImageList read_images(const CsvOptions& options, const Targets& targets, data::S
     }
     if (!row.group.empty()) images.set_group(row.group);
   });
+  auto warnings = repeated.warnings();
+  const bool has_lists = options.targets == CsvTargets::kClasses && targets.columns.empty();
+  if (auto text = warning_of_separators(has_lists && split == data::Split::kTrain ? targets.class_names : std::vector<std::string>());
+      !text.empty()) {
+    warnings.push_back(std::move(text));
+  }
+  images.set_warning(join(warnings, "; "));
   return images;
 }
 
@@ -397,6 +480,13 @@ class RecordReader {
   int64_t next_line_ = 1;
 };
 
+// The fields of a header, in which people write a space after each comma.
+std::vector<std::string> names_in(const RecordReader& reader) {
+  std::vector<std::string> names;
+  for (const auto& field : reader.fields()) names.emplace_back(without_outer_spaces(field));
+  return names;
+}
+
 bool is_empty_line(const RecordReader& reader) { return reader.fields().size() == 1 && reader.fields()[0].empty(); }
 
 // For a file with one column of labels: whether the first record is a header. `reader`: at that record; `folder`: as from folder_of().
@@ -404,7 +494,7 @@ bool is_header_of_labels(RecordReader reader, const fs::path& folder) {
   const auto header = reader.fields();
   std::error_code unknown;
   if (is_image_name(header[0]) || fs::is_regular_file(folder / header[0], unknown)) return false;
-  if (lower_case(header[1]) == "label") return true;
+  if (lower_case(without_outer_spaces(header[1])) == "label") return true;
   while (reader.next()) {
     // A record equal to the header does not count: concatenated files repeat the header.
     const auto& fields = reader.fields();
@@ -477,8 +567,14 @@ void Table::find_columns() {
   do {
     if (!reader.next()) throw std::runtime_error("it lists no images; add a line path,label for each image");
   } while (is_empty_line(reader));
+  if (reader.fields()[0].empty() && reader.fields().size() > 2) {
+    throw std::runtime_error(
+        fmt::format("the first field of line {} is empty, as in files that pandas writes with its index; write the "
+                    "file with to_csv(index=False), or begin the line with the name of the column of paths",
+                    reader.line()));
+  }
   check_number_of_fields(reader, options_, reader.fields().size());
-  if (is_header(reader, options_, folder_)) header_ = reader.fields();
+  if (is_header(reader, options_, folder_)) header_ = names_in(reader);
   const auto find = [&](const std::string& name, const char* key) {
     const auto column = std::ranges::find(header_.begin() + 1, header_.end(), name);
     if (column == header_.end()) {
@@ -526,7 +622,7 @@ void Table::read(const std::function<void(const Row&)>& use) const {
       if (num_fields == 0) num_fields = fields.size();
       check_number_of_fields(reader, options_, num_fields);
       if (fields[0].empty()) throw std::runtime_error(fmt::format("line {} has no path; add it", reader.line()));
-      if (fields == header_) continue;
+      if (names_in(reader) == header_) continue;
       Row row{.line = reader.line(), .path = fields[0]};
       if (group_ && fields[*group_].empty()) {
         throw std::runtime_error(fmt::format("line {} has an empty value in the column {} of dataset.group_column; add it", reader.line(),

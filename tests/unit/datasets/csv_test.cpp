@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <spdlog/logger.h>
+#include <spdlog/sinks/ostream_sink.h>
 
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -40,6 +43,15 @@ class CsvTest : public ::testing::Test {
   data::DatasetFactory factory() const { return csv_factory(options_); }
   static std::unique_ptr<data::Dataset> open(const data::DatasetFactory& factory, data::Split split = data::Split::kTrain) {
     return factory.open(split, *make_quiet_logger());
+  }
+  // The warnings of opening the split, each in a line "FILE: TEXT".
+  std::string warnings_of(data::Split split) const {
+    std::ostringstream text;
+    spdlog::logger logger("warnings", std::make_shared<spdlog::sinks::ostream_sink_st>(text));
+    logger.set_pattern("%v");
+    logger.set_level(spdlog::level::warn);
+    factory().open(split, logger);
+    return text.str();
   }
   static std::string failure(const std::function<void()>& action) {
     try {
@@ -286,6 +298,25 @@ TEST_F(CsvTest, ImagesThatDoNotExistAreFoundWhenTheyAreRead) {
   }
 }
 
+TEST_F(CsvTest, RepeatedPathsAreReported) {
+  write_train("path,label\na.jpg,cat\nb.jpg,dog\n");
+  EXPECT_EQ(warnings_of(data::Split::kTrain), "");
+  write_validation("c.jpg,cat\n");
+  EXPECT_EQ(warnings_of(data::Split::kValidation), "");
+  write_train("path,label\na.jpg,cat\nb.jpg,dog\n./a.jpg,dog\na.jpg,cat\n");
+  EXPECT_EQ(warnings_of(data::Split::kTrain),
+            path("train.csv") +
+                ": 2 lines with the path of an earlier line, such as line 4 (./a.jpg, as in line 2): each line is used as an "
+                "image of its own; keep one line per image\n");
+  write_validation("c.jpg,cat\nb.jpg,dog\nc.jpg,dog\n");
+  EXPECT_EQ(warnings_of(data::Split::kValidation),
+            path("val.csv") +
+                ": 1 line with the path of an earlier line, such as line 3 (c.jpg, as in line 1): each line is used as an image "
+                "of its own; keep one line per image; 1 image that " +
+                path("train.csv") +
+                " lists too, such as b.jpg: the results of the validation will be too good; remove them from one of the files\n");
+}
+
 // CSV files with chosen columns, or with targets other than labels.
 class CsvTargetsTest : public CsvTest {
  protected:
@@ -377,6 +408,19 @@ TEST_F(CsvTargetsTest, SeveralClassesAreAList) {
   EXPECT_EQ(problem_with("1.jpg\n"), "line 1 has 1 field instead of a path and its targets; add them after a comma");
 }
 
+TEST_F(CsvTargetsTest, ListsWithOtherSeparatorsAreReported) {
+  options_.targets = CsvTargets::kClasses;
+  for (const std::string separator : {",", "|", " ", ", "}) {
+    write_train(
+        fmt::format("1.jpg,\"cat{0}dog\"\n2.jpg,\"cat{0}cow\"\n3.jpg,\"cow{0}dog\"\n4.jpg,\"cat{0}cow{0}dog\"\n5.jpg,cat\n", separator));
+    EXPECT_EQ(warnings_of(data::Split::kTrain), path("train.csv") + ": most of its 5 classes look like lists of classes, such as \"cat" +
+                                                    separator + "cow\"; write semicolons between the classes of an image\n");
+  }
+  // Names of several words are no lists.
+  write_train("1.jpg,polar bear;sea lion\n2.jpg,brown bear\n3.jpg,black bear\n");
+  EXPECT_EQ(warnings_of(data::Split::kTrain), "");
+}
+
 TEST_F(CsvTargetsTest, Numbers) {
   options_.targets = CsvTargets::kNumbers;
   EXPECT_THAT(targets_of("1.jpg,1.5,-2\n2.jpg,1e3,0\n"), ElementsAre("1.jpg 1.5 -2", "2.jpg 1000 0"));
@@ -395,6 +439,13 @@ TEST_F(CsvTargetsTest, Numbers) {
     EXPECT_THAT(problem_with("path,weight\n1.jpg,\"" + wrong + "\"\n"), HasSubstr("write a finite number")) << wrong;
   }
   EXPECT_THAT(targets_of("path,weight\n1.jpg,1e-60\n"), ElementsAre("1.jpg 0"));
+  // Spaces and a plus sign are accepted, also in the header.
+  EXPECT_THAT(targets_of("path, weight\n1.jpg, 30\n2.jpg,+0.25 \n"), ElementsAre("1.jpg 30", "2.jpg 0.25"));
+  EXPECT_THAT(problem_with("path,weight\n1.jpg,+-1\n"), HasSubstr("write a finite number"));
+  EXPECT_EQ(
+      problem_with(",path,weight\n0,1.jpg,2\n"),
+      "the first field of line 1 is empty, as in files that pandas writes with its index; write the file with to_csv(index=False), or "
+      "begin the line with the name of the column of paths");
   options_.columns = {"weight", "weight"};
   EXPECT_EQ(problem_with("path,weight\n1.jpg,1\n"), "dataset.columns contains \"weight\" twice; remove one of them");
   options_.columns = {};
