@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "base/log.h"
+#include "base/program.h"
 #include "cli/arguments.h"
 #include "launch/launcher.h"
 #include "launch/plan.h"
@@ -24,6 +25,7 @@ struct LaunchArguments {
   std::string master_addr;
   int master_port = 0;
   int max_restarts = 0;
+  std::string program;  // of --no-python; empty: this program
   std::vector<std::string> trainer;
 };
 
@@ -40,11 +42,21 @@ int parse_num_nodes(const std::string& text) {
   throw UsageError(fmt::format("--nnodes {}: expected the number of hosts, 1 or more", text));
 }
 
+std::string find_other_program(const std::string& name) {
+  try {
+    return find_program(name);
+  } catch (const Error& reason) {
+    throw UsageError(
+        fmt::format("{} {}: this program cannot be started: {}; give the path of a program", launch::kNoPython, name, reason.what()));
+  }
+}
+
 LaunchArguments parse_launch_arguments(const std::vector<std::string>& args) {
   LaunchArguments arguments;
   CLI::App app(
       "Starts the ranks of a run, one process per GPU. Each rank gets the arguments after --, or all arguments from the first one that "
-      "is not an option of the launcher:\n  trainer launch --nproc-per-node 4 --config FILE [key=value ...]",
+      "is not an option of the launcher:\n  trainer launch --nproc-per-node 4 --config FILE [key=value ...]\n"
+      "  trainer launch --no-python PROGRAM [ARGUMENT ...]",
       "trainer launch");
   app.add_option("--nproc-per-node,--nproc_per_node", arguments.choice.num_processes,
                  "number of processes on this host; auto: one per GPU, 2 without a GPU")
@@ -66,12 +78,20 @@ LaunchArguments parse_launch_arguments(const std::vector<std::string>& args) {
   for (const auto* option : app.get_options([&](const CLI::Option* option) { return option != app.get_help_ptr(); })) {
     for (const auto& name : option->get_lnames()) flags.push_back("--" + name);
   }
+  bool is_other_program = false;
+  app.add_flag(std::string(launch::kNoPython), is_other_program,
+               "start the program that follows instead of trainer, such as an own training loop (docs/library.md)");
   auto split = launch::split_arguments(args, flags);
   parse(app, split.own);
   if (split.trainer.empty()) throw UsageError("trainer launch: nothing to start; add --config FILE, or a command with its arguments");
+  if (is_other_program) {
+    arguments.program = find_other_program(split.trainer.front());
+    split.trainer.erase(split.trainer.begin());
+  }
   const auto& rest = split.trainer;
-  const bool reads_input = std::ranges::find(rest, "--config=-") != rest.end() ||
-                           std::ranges::search(rest, std::array<std::string, 2>{"--config", "-"}).begin() != rest.end();
+  const bool reads_input =
+      !is_other_program && (std::ranges::find(rest, "--config=-") != rest.end() ||
+                            std::ranges::search(rest, std::array<std::string, 2>{"--config", "-"}).begin() != rest.end());
   if (reads_input)
     throw UsageError("--config -: the processes of a launcher cannot share the standard input; write the experiment to a file");
   arguments.master_addr = world::without_brackets(std::move(arguments.master_addr));
@@ -92,7 +112,7 @@ LaunchArguments parse_launch_arguments(const std::vector<std::string>& args) {
 // `port`: a free port of this host, if the arguments do not name one.
 launch::Processes make_processes(const LaunchArguments& arguments, int attempt, const std::optional<launch::FreePort>& port) {
   launch::Processes processes;
-  processes.program = std::filesystem::read_symlink("/proc/self/exe").string();
+  processes.program = arguments.program.empty() ? std::filesystem::read_symlink("/proc/self/exe").string() : arguments.program;
   processes.arguments = arguments.trainer;
   world::RankEnv rank_env;
   rank_env.local_world_size = launch::num_processes(arguments.choice, world::process_environment());

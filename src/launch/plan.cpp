@@ -121,18 +121,21 @@ bool bind_to(int descriptor, int port) {
 }  // namespace
 
 SplitArguments split_arguments(std::span<const std::string> args, std::span<const std::string> flags_with_value) {
+  constexpr std::array<std::string_view, 3> kFlagsWithoutValue = {"-h", "--help", kNoPython};
   SplitArguments split;
   size_t next = 0;
   while (next < args.size()) {
     const auto& word = args[next];
     const std::string_view name = std::string_view(word).substr(0, word.find('='));
     const bool has_value = std::ranges::find(flags_with_value, name) != flags_with_value.end();
-    if (!has_value && word != "--help" && word != "-h") break;
+    if (!has_value && std::ranges::find(kFlagsWithoutValue, word) == kFlagsWithoutValue.end()) break;
     const size_t length = has_value && name.size() == word.size() ? 2 : 1;
     for (const size_t end = std::min(next + length, args.size()); next < end; ++next) split.own.push_back(args[next]);
   }
   if (next < args.size() && args[next] == "--") ++next;
   split.trainer.assign(args.begin() + static_cast<std::ptrdiff_t>(next), args.end());
+  // Another program may have options of these names.
+  if (std::ranges::find(split.own, kNoPython) != split.own.end()) return split;
   for (const auto& word : split.trainer) {
     const auto name = word.substr(0, word.find('='));
     if (std::ranges::find(flags_with_value, name) == flags_with_value.end()) continue;

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/file.h"
@@ -11,12 +12,16 @@
 
 namespace trainer::launch {
 
+// The flag with which the launcher starts another program than `trainer`; it has torchrun's name.
+inline constexpr std::string_view kNoPython = "--no-python";
+
 struct SplitArguments {
   std::vector<std::string> own;      // the launcher's
   std::vector<std::string> trainer;  // after -- or from the first argument that is not the launcher's
 };
 // `flags_with_value`: the launcher's options that take a value, such as "--gpus"; the value is the next argument or follows "=". Throws
-// UsageError if one of them is among the trainer's arguments, whose options have other names.
+// UsageError if one of them is among the trainer's arguments, whose options have other names; those of another program (kNoPython) are not
+// checked.
 SplitArguments split_arguments(std::span<const std::string> args, std::span<const std::string> flags_with_value);
 
 // The values of --nproc-per-node and --gpus.

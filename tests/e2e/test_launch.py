@@ -74,6 +74,13 @@ class LaunchTest(unittest.TestCase):
         process.wait()
         return text
 
+    def test_another_program(self):
+        run = launch("--nproc-per-node", 2, "--no-python", "sh", "-c", 'echo "$0 $RANK/$WORLD_SIZE"', "--gpus")
+        self.assertEqual((run.returncode, sorted(run.out.split("\n"))), (0, ["", "--gpus 0/2", "--gpus 1/2"]), run.err)
+        run = launch("--no-python", "./absent")
+        self.assertEqual(run.returncode, 2)
+        self.assertRegex(run.err, r"^error: --no-python \./absent: this program cannot be started: .*; give the path of a program\n$")
+
     def test_two_ranks_are_one_run(self):
         run = launch("--config", QUICKSTART, "training.epochs=1", "dataloader.global_batch_size=500", "logging.every_steps=2", "--run-dir",
                      self.run_dir, "--progress", "plain", env={**os.environ, "CUDA_VISIBLE_DEVICES": ""})

@@ -37,6 +37,7 @@ TEST(SplitArguments, LauncherOptionsAreFirst) {
       {{"--help", "--config"}, {"--help"}, {"--config"}},
       {{"--config", "x", "--help"}, {}, {"--config", "x", "--help"}},
       {{"--nproc-per-node"}, {"--nproc-per-node"}, {}},
+      {{"--no-python", "--gpus", "0", "./own", "--gpus", "all"}, {"--no-python", "--gpus", "0"}, {"./own", "--gpus", "all"}},
       {{"--"}, {}, {}},
       {{}, {}, {}},
   };
