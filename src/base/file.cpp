@@ -22,13 +22,17 @@
 namespace trainer {
 namespace {
 
-[[noreturn]] void fail(const std::string& action, const std::filesystem::path& path) {
+// `refused`: the file or folder that could not be written, if it is not `path`.
+[[noreturn]] void fail(const std::string& action, const std::filesystem::path& path, const std::filesystem::path& refused = {}) {
   const int reason = errno;
   const bool is_link = reason == ELOOP && action == "write";
   auto text = is_link ? "it is a symbolic link, which is not followed; remove the link" : std::string(std::strerror(reason));
+  if (reason == EACCES && action == "write") text = explain_refusal(refused.empty() ? path : refused, {reason, std::generic_category()});
   if (reason == EFBIG) text += " (ulimit -f limits the size of files)";
   throw Error("cannot " + action + " " + path.string() + ": " + (reason == 0 ? describe_irregular(path) : text));
 }
+
+std::filesystem::path folder_of(const std::filesystem::path& path) { return path.has_parent_path() ? path.parent_path() : "."; }
 
 // Returns "it is a pipe, not a regular file", for example; empty for a regular file.
 std::string describe_irregular(mode_t mode) {
@@ -160,7 +164,7 @@ AtomicFile::AtomicFile(const std::filesystem::path& path)
       removed_on_exit_(temporary_),
       file_(open_regular_file(temporary_, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW)) {
   // The name of the temporary file does not help the user, unless that file itself is the obstacle.
-  if (file_.number() < 0) fail("write", errno == ELOOP || errno == 0 ? temporary_ : path_);
+  if (file_.number() < 0) fail("write", errno == ELOOP || errno == 0 ? temporary_ : path_, folder_of(path_));
 }
 
 AtomicFile::~AtomicFile() {
@@ -174,7 +178,7 @@ void AtomicFile::write(std::string_view bytes) {
 void AtomicFile::commit() {
   if (::fsync(file_.number()) != 0 || ::rename(temporary_.c_str(), path_.c_str()) != 0) fail("write", path_);
   committed_ = true;
-  flush_folder(path_.has_parent_path() ? path_.parent_path() : ".");
+  flush_folder(folder_of(path_));
 }
 
 Descriptor lock_file(const std::filesystem::path& path, mode_t mode) {

@@ -38,8 +38,15 @@ std::string expand_path(const std::string& path) {
 }
 
 std::string home_folder() {
-  const char* home = std::getenv("TRAINER_HOME");
-  return home != nullptr && *home != '\0' ? home : expand_path("~/.cache/trainer");
+  const auto value = [](const char* name) {
+    const char* text = std::getenv(name);
+    return std::string(text == nullptr ? "" : text);
+  };
+  if (auto home = value("TRAINER_HOME"); !home.empty()) return home;
+  // A relative path is to be ignored (XDG Base Directory Specification).
+  if (const auto cache = value("XDG_CACHE_HOME"); cache.starts_with('/')) return cache + "/trainer";
+  if (const auto home = value("HOME"); !home.empty()) return home + "/.cache/trainer";
+  throw Error("HOME is not set, so there is no folder for weights and caches; set HOME, or set TRAINER_HOME to a folder");
 }
 
 }  // namespace trainer

@@ -8,7 +8,8 @@ namespace trainer {
 // the reason if a variable is not set, a ${ has no }, or the path begins with the home folder of another user (~NAME).
 std::string expand_path(const std::string& path);
 
-// The folder for files that several runs share: ${TRAINER_HOME}, or ~/.cache/trainer. Throws like expand_path().
+// The folder for files that several runs share: ${TRAINER_HOME}, ${XDG_CACHE_HOME}/trainer or ~/.cache/trainer. Throws Error if none of
+// these variables is set.
 std::string home_folder();
 
 }  // namespace trainer

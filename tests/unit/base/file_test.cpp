@@ -121,6 +121,19 @@ TEST(File, LinesAreWrittenImmediately) {
   EXPECT_EQ(read_file(folder.path() / "lines"), "first\nsecond\n");
 }
 
+TEST(File, AFolderOfAnotherUserIsNamedWithItsOwnerAndTheRemedy) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  const testing::TemporaryFolder folder;
+  std::filesystem::permissions(folder.path(), std::filesystem::perms(0755));
+  const auto path = folder.path().string();
+  ASSERT_EQ(::seteuid(1234), 0);
+  const auto message = message_of([&] { write_file_atomically(folder.path() / "file", "x"); });
+  ASSERT_EQ(::seteuid(0), 0);
+  EXPECT_EQ(message, "cannot write " + path + "/file: Permission denied: " + path +
+                         " belongs to user 0, but this process runs as user 1234 (chown -R 1234 " + path +
+                         " gives it to this user; to run a container as its owner, use --user 0:0)");
+}
+
 TEST(File, SymbolicLinksAreNotFollowedForWriting) {
   const testing::TemporaryFolder folder;
   const auto target = folder.path() / "target";

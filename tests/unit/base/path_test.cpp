@@ -32,5 +32,26 @@ TEST(Path, HomeFolderAndVariablesAreReplaced) {
   EXPECT_EQ(expanded("${TRAINER_TEST_DATA"), "a ${ has no closing }");
 }
 
+TEST(Path, TheFolderOfSeveralRunsFollowsTheFirstVariableThatIsSet) {
+  for (const char* name : {"TRAINER_HOME", "XDG_CACHE_HOME"}) ::unsetenv(name);
+  ::setenv("HOME", "/home/ada", 1);
+  EXPECT_EQ(home_folder(), "/home/ada/.cache/trainer");
+  ::setenv("XDG_CACHE_HOME", "relative", 1);
+  EXPECT_EQ(home_folder(), "/home/ada/.cache/trainer");
+  ::setenv("XDG_CACHE_HOME", "/cache", 1);
+  EXPECT_EQ(home_folder(), "/cache/trainer");
+  ::setenv("TRAINER_HOME", "/own", 1);
+  EXPECT_EQ(home_folder(), "/own");
+  for (const char* name : {"TRAINER_HOME", "XDG_CACHE_HOME"}) ::setenv(name, "", 1);
+  EXPECT_EQ(home_folder(), "/home/ada/.cache/trainer");
+  ::setenv("HOME", "", 1);
+  try {
+    home_folder();
+    ADD_FAILURE() << "HOME is empty";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "HOME is not set, so there is no folder for weights and caches; set HOME, or set TRAINER_HOME to a folder");
+  }
+}
+
 }  // namespace
 }  // namespace trainer
