@@ -19,6 +19,19 @@ install(CODE "
 install(DIRECTORY datasets/cifar10_sample datasets/mnist_sample DESTINATION "${CMAKE_INSTALL_DATADIR}/trainer/datasets")
 install(FILES LICENSE THIRD_PARTY_NOTICES.md README.md CHANGELOG.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 
+# trainer_install(<target> <component> <folder> <search path>...): installs the target. It searches its libraries in the given folders, and
+# in the build tree also in its own folder and in LibTorch's. CMake's own way from one list to the other would end the list of the build
+# tree with an empty element, which the loader takes for the current folder: any libraries there would be loaded.
+function(trainer_install target component folder)
+  set(build_paths "$ORIGIN" ${ARGN} "${TRAINER_TORCH_LIBRARY_DIR}")
+  set_target_properties(${target} PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "${build_paths}")
+  install(TARGETS ${target} DESTINATION "${folder}" COMPONENT ${component})
+  string(REPLACE ";" ":" old "${build_paths}")
+  string(REPLACE ";" ":" new "${ARGN}")
+  install(CODE "file(RPATH_CHANGE FILE \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${folder}/$<TARGET_FILE_NAME:${target}>\"
+                     OLD_RPATH [[${old}]] NEW_RPATH [[${new}]])" COMPONENT ${component})
+endfunction()
+
 # find_package(trainer)
 include(CMakePackageConfigHelpers)
 include(cmake/TorchVersion.cmake)

@@ -83,7 +83,7 @@ make_python_environment() {
   # Prefers Debian's Python, because later calls find it too and the wheels must match the interpreter.
   local system_python=/usr/bin/python3
   [ -x "$system_python" ] || system_python=python3
-  "$system_python" -m venv "$deps/venv" || fail "no Python environment could be created in $deps/venv" "install python3-venv"
+  "$system_python" -I -m venv "$deps/venv" || fail "no Python environment could be created in $deps/venv" "install python3-venv"
 }
 
 # fetch NAME SIZE: installs the wheels of requirements/NAME.txt; repeats that only when the file changes.
@@ -96,7 +96,7 @@ fetch() {
   say "downloading $1 ($2): $(grep -v '^#' "$list" | tr '\n' ' ')"
   local start=$SECONDS quiet=() code=0
   if ! [ -t 2 ]; then quiet=(--quiet); fi
-  "$python" -m pip install "${quiet[@]}" --disable-pip-version-check --no-deps --no-compile --no-cache-dir -r "$list" >&2 || code=$?
+  "$python" -I -m pip install "${quiet[@]}" --disable-pip-version-check --no-deps --no-compile --no-cache-dir -r "$list" >&2 || code=$?
   if [ "$code" -ne 0 ]; then
     # The previous installation still works, unless pip was killed.
     if [ "$code" -lt 128 ]; then rm "$unfinished"; fi

@@ -60,6 +60,18 @@ class InstallTest(unittest.TestCase):
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertTrue((folder / "last.pt").exists())
 
+    def check_search_paths(self, folders):
+        """The loader takes an empty or relative element of a search path for the current folder, whose libraries would be loaded."""
+        files = [file for folder in folders for file in sorted(folder.rglob("*"))
+                 if file.is_file() and not file.is_symlink() and file.open("rb").read(4) == b"\x7fELF"]
+        self.assertGreater(len(files), 8)
+        found = subprocess.run(["readelf", "--wide", "--dynamic", *files], check=True, capture_output=True, text=True).stdout
+        paths = re.findall(r"Library r(?:un)?path: \[(.*)\]", found)
+        self.assertGreater(len(paths), 4)
+        for path in paths:
+            for element in path.split(":"):
+                self.assertTrue(element.startswith(("/", "$ORIGIN")), f"'{element}' in '{path}'")
+
     def test_the_archive_is_relocatable(self):
         folder = pathlib.Path(os.environ["TRAINER_BUILD_DIR"]) / "installed"
         shutil.rmtree(folder, ignore_errors=True)
@@ -80,6 +92,7 @@ class InstallTest(unittest.TestCase):
             if name in brought:
                 self.assertTrue(path.startswith(str(prefix)), line)
         self.assertNotIn("not found", found)
+        self.check_search_paths([prefix, pathlib.Path(os.environ["TRAINER_BUILD_DIR"]) / "bin"])
         run = subprocess.run(
             [program, "launch", "--nproc-per-node", "2", "--config", "configs/quickstart.yaml", "training.epochs=1", "dataloader.global_batch_size=500"],
             cwd=prefix / "share" / "trainer",

@@ -83,8 +83,8 @@ class VerifyExportTest(unittest.TestCase):
                     **changes}, path)
         return path
 
-    def trainer(self, *args, code=0, environment=()):
-        run = subprocess.run([BINARY, *map(str, args)], capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1", **dict(environment)})
+    def trainer(self, *args, code=0, environment=(), cwd=None):
+        run = subprocess.run([BINARY, *map(str, args)], capture_output=True, text=True, cwd=cwd, env={**os.environ, "OMP_NUM_THREADS": "1", **dict(environment)})
         self.assertEqual(run.returncode, code, run.stderr)
         return run
 
@@ -370,7 +370,13 @@ class VerifyExportTest(unittest.TestCase):
         file = self.export("image.onnx")
         args = ("verify-export", file, "--checkpoint", self.checkpoint, "--data", self.images)
         python = {"PATH": f"{pathlib.Path(sys.executable).parent}:/usr/bin:/bin"}
-        self.assertIn("with ONNX Runtime", self.trainer(*args, environment=python.items()).stdout)
+        # No Python file of the current folder is executed.
+        planted = self.folder / "planted"
+        for module in ("glob", "importlib", "onnxruntime"):
+            (planted / module).mkdir(parents=True)
+            (planted / module / "__init__.py").write_text(f"open('{planted}/executed', 'w')\n")
+        self.assertIn("with ONNX Runtime", self.trainer(*args, environment=python.items(), cwd=planted).stdout)
+        self.assertFalse((planted / "executed").exists())
         bare = self.folder / "bare"
         bare.mkdir()
         (bare / "python3").write_text("#!/bin/sh\nexit 1\n")

@@ -23,8 +23,10 @@ namespace fs = std::filesystem;
 
 // Returns the library of the Python package onnxruntime, or an empty string if python3 or the package is not installed.
 std::string find_python_package() {
+  // Only absolute folders, because Python would search the current folder first, and execute what lies there.
   constexpr auto kCommand =
-      "python3 -c 'import glob, importlib.util as u; s = u.find_spec(\"onnxruntime\"); "
+      "python3 -c 'import sys; sys.path = [p for p in sys.path if p.startswith(\"/\")]; import glob, importlib.util as u; s = "
+      "u.find_spec(\"onnxruntime\"); "
       "print(*glob.glob((s.submodule_search_locations[0] if s else \"/none\") + \"/capi/libonnxruntime.so*\"), sep=\"\\n\")' 2> /dev/null";
   std::string output;
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(kCommand, "re"), &::pclose);
