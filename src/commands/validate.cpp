@@ -151,16 +151,18 @@ void print_memory(const inspection::MemoryEstimate& memory, bool is_of_gpu) {
 }
 
 void print_time(const inspection::Inspection& inspection) {
-  const double step_seconds = *inspection.step_seconds;
   print("\ntime on the CPU of this host, estimated from steps on a few samples\n");
   std::vector<Row> rows = {
-      {"speed", reporting::format_rate(static_cast<double>(inspection.global_batch_size) / step_seconds) + " samples/s"}};
+      {"speed", reporting::format_rate(static_cast<double>(inspection.global_batch_size) / *inspection.step_seconds) + " samples/s"}};
+  const auto add = [&](const char* what, double seconds) {
+    rows.push_back({what, format_duration(std::chrono::duration<double>(seconds))});
+  };
   if (const auto& plan = inspection.plan) {
-    const auto add = [&](const char* what, int64_t steps) {
-      rows.push_back({what, format_duration(std::chrono::duration<double>(step_seconds * static_cast<double>(steps)))});
-    };
-    add("epoch", plan->steps_per_epoch);
-    add("training", plan->total_steps);
+    const auto steps = static_cast<double>(plan->steps_per_epoch);
+    if (inspection.features_seconds) add("features, once", *inspection.features_seconds);
+    if (inspection.frozen_step_seconds) add("epoch before training.unfreeze_after", *inspection.frozen_step_seconds * steps);
+    add("epoch", *inspection.step_seconds * steps);
+    add("training", *inspection.training_seconds);
   }
   print_table(rows, {false, true});
   print("  Without the time for reading the data and for validation.\n");
@@ -243,9 +245,11 @@ Json to_json(const inspection::Inspection& inspection) {
   }
   if (inspection.step_seconds) {
     auto& time = json["time"] = {{"device", "cpu"}, {"step_seconds", *inspection.step_seconds}};
+    if (inspection.frozen_step_seconds) time["frozen_step_seconds"] = *inspection.frozen_step_seconds;
+    if (inspection.features_seconds) time["features_seconds"] = *inspection.features_seconds;
     if (const auto& plan = inspection.plan) {
       time["epoch_seconds"] = *inspection.step_seconds * static_cast<double>(plan->steps_per_epoch);
-      time["training_seconds"] = *inspection.step_seconds * static_cast<double>(plan->total_steps);
+      time["training_seconds"] = *inspection.training_seconds;
     }
   }
   if (inspection.memory) json["memory"] = json_of(*inspection.memory, inspection.memory_is_of_gpu);
@@ -269,8 +273,9 @@ ExitCode validate(const std::vector<std::string>& args) {
   app.add_flag("--json", as_json, "print one JSON value");
   cli::parse(app, args);
 
-  const auto inspection = inspection::inspect(source, world_size);
   const auto logger = make_console_logger();
+  const auto inspection =
+      inspection::inspect(source, world_size, [&] { logger->info("measuring the memory and the time of a few training steps"); });
   for (const auto& warning : inspection.warnings) logger->warn("{}", warning);
   if (as_json) cli::print_json(to_json(inspection), 2);
   if (!inspection.problems.empty()) throw UsageError(join(inspection.problems, "\n"));

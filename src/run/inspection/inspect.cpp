@@ -19,6 +19,7 @@
 #include "nn/layers.h"
 #include "run/session/advice.h"
 #include "run/session/build.h"
+#include "run/session/cached_features.h"
 #include "run/session/check.h"
 #include "run/session/registries.h"
 #include "run/session/weights.h"
@@ -51,8 +52,11 @@ class DescribedDataset : public data::Dataset {
 
 struct Sizes {
   int64_t samples_per_epoch = 0;  // that the sampler draws
+  int64_t num_train = 0;
   int64_t num_validation = 0;
   int64_t resident_bytes = 0;  // of samples that stay in memory
+
+  int64_t num_samples() const { return num_train + num_validation; }
 };
 
 // Runs the checks that need only sections of the experiment that could be read.
@@ -73,7 +77,13 @@ class Inspector {
     if (has_network) check_network(experiment);
     if (has_model && !experiment.model.weights.empty()) find_weights(experiment.model);
     if (findings.are_consistent({"distributed"})) check_secret(experiment);
-    result_.experiment = experiment;
+  }
+
+  // To be called after check() if it has found no problems.
+  void measure(const config::Experiment& experiment, const std::function<void()>& before_measuring) {
+    if (!network_ || result_.batch_size == 0) return;
+    if (before_measuring) before_measuring();
+    run_network(experiment, [&] { measure_steps(experiment); });
   }
 
  private:
@@ -135,6 +145,7 @@ class Inspector {
     const auto [train, validation] =
         session::open_samples(experiment, dataset, *logger_, session::num_overfit_samples(experiment, world_size_));
     Sizes sizes{.samples_per_epoch = session::make_sampler(experiment, train)->num_samples(),
+                .num_train = train.size(),
                 .num_validation = validation ? validation->size() : 0};
     if (dataset.is_in_memory) {
       sizes.resident_bytes = train.files().size();
@@ -188,56 +199,93 @@ class Inspector {
   }
 
   void check_network(const config::Experiment& experiment) {
-    auto info = datasets::dataset_registry().make(experiment.dataset.component).info;
+    info_ = datasets::dataset_registry().make(experiment.dataset.component).info;
     const auto& model = dynamic_cast<const models::ModelOptions&>(*experiment.model.component.options);
-    if (info.num_outputs() == data::kUnknownClasses) info.set_num_outputs(model.num_outputs());
-    MemorySetup setup{.experiment = experiment,
-                      .info = info,
-                      .train_shape = data::Pipeline(experiment.dataset.train_transforms, info, {}).output_shape(),
-                      .validation_shape = data::Pipeline(experiment.dataset.validation_transforms, info, {}).output_shape(),
-                      .world_size = world_size_,
-                      .on_gpu = experiment.runtime.device == device::DeviceChoice::kCuda};
-    result_.sample_shape = setup.train_shape;
-    attempt([&] {
-      auto network = session::build_network(experiment, choose_placement(experiment));
+    if (info_.num_outputs() == data::kUnknownClasses) info_.set_num_outputs(model.num_outputs());
+    result_.sample_shape = data::Pipeline(experiment.dataset.train_transforms, info_, {}).output_shape();
+    run_network(experiment, [&] {
+      network_ = session::build_network(experiment, choose_placement(experiment));
       if (!experiment.model.init_from.empty())
-        attempt([&] { inference::init_model(experiment.model.init_from, experiment.model.init_strict, *network.model); });
+        attempt([&] { inference::init_model(experiment.model.init_from, experiment.model.init_strict, *network_->model); });
+      if (experiment.training.cache_features) feature_shape_ = session::shape_of_features(*network_, result_.sample_shape, experiment);
+      result_.layers = layers_for(result_.sample_shape);
+      if (result_.plan) session::check_batch_norm_counts(experiment, *network_, *result_.plan, result_.sample_shape);
+    });
+  }
+
+  // Reports the errors of `work`, which runs the network on samples of result_.sample_shape, as problems.
+  template <class Work>
+  void run_network(const config::Experiment& experiment, const Work& work) {
+    attempt([&] {
       try {
-        run_network(network, setup);
+        work();
       } catch (const Error&) {
         throw;
       } catch (const std::exception& error) {
         throw UsageError(fmt::format("{}: {} cannot process samples of shape {}: {}; give it larger images, or choose another network",
-                                     experiment.place_of("model.name"), experiment.model.component.name, fmt::join(setup.train_shape, "x"),
-                                     distributed::first_line(error)));
+                                     experiment.place_of("model.name"), experiment.model.component.name,
+                                     fmt::join(result_.sample_shape, "x"), distributed::first_line(error)));
       }
     });
   }
 
-  void run_network(engine::Network& network, const MemorySetup& setup) {
-    const auto& experiment = setup.experiment;
-    auto shape = setup.train_shape;
+  LayerTable layers_for(std::vector<int64_t> shape) {
     shape.insert(shape.begin(), 1);
-    result_.layers = make_layer_table(*network.model, torch::zeros(shape, network.placement.dtype));
-    if (!setup.on_gpu) {
-      const auto warning = session::warning_of_autocast(experiment, network, setup.train_shape);
+    return make_layer_table(*network_->model, torch::zeros(shape, network_->placement.dtype));
+  }
+
+  void measure_steps(const config::Experiment& experiment) {
+    auto& network = *network_;
+    const bool on_gpu = result_.memory_is_of_gpu;
+    if (!on_gpu) {
+      const auto warning = session::warning_of_autocast(experiment, network, result_.sample_shape);
       if (!warning.empty()) result_.warnings.push_back(warning);
     }
-    if (result_.plan) session::check_batch_norm_counts(experiment, network, *result_.plan, setup.train_shape);
-    if (result_.batch_size == 0) return;
-    // Epochs in which all parameters are trained need the most memory and time.
-    if (network.unfreeze) network.unfreeze();
-    const int64_t num_joined = experiment.distributed.sync_batch_norm ? result_.batch_size * world_size_ : result_.batch_size;
-    const MeasuredMemory measured(network, setup, result_.layers->flops, result_.batch_size, num_joined);
-    const int64_t batch_size = sizes_ ? std::min(result_.batch_size, sizes_->samples_per_epoch) : result_.batch_size;
-    int64_t validation_batch_size = experiment.validation.is_off() ? 0 : experiment.validation.batch_size;
-    if (sizes_) validation_batch_size = std::min(validation_batch_size, sizes_->num_validation);
-    if (!setup.on_gpu) {
-      // The time of the batches of all ranks, because the ranks share the cores of this host.
-      result_.step_time = measured.step_time();
-      result_.step_seconds = result_.step_time->seconds(result_.global_batch_size);
+    MemorySetup setup{.experiment = experiment,
+                      .info = info_,
+                      .train_shape = result_.sample_shape,
+                      .validation_shape = data::Pipeline(experiment.dataset.validation_transforms, info_, {}).output_shape(),
+                      .flops = result_.layers->flops,
+                      .batch_size = sizes_ ? std::min(result_.batch_size, sizes_->samples_per_epoch) : result_.batch_size,
+                      .num_joined = experiment.distributed.sync_batch_norm ? result_.batch_size * world_size_ : result_.batch_size,
+                      .world_size = world_size_,
+                      .on_gpu = on_gpu};
+    std::optional<FeaturePass> features;
+    if (feature_shape_) {
+      features = measure_feature_pass(network, setup);
+      dynamic_cast<models::BackboneModel&>(*network.model).take_features();
+      setup.train_shape = *feature_shape_;
+      setup.flops = layers_for(setup.train_shape).flops;
     }
-    result_.memory = measured.estimate(setup, batch_size, validation_batch_size, sizes_ ? sizes_->resident_bytes : 0);
+    // Epochs in which all parameters are trained need the most memory.
+    std::vector<torch::Tensor> frozen;
+    if (network.unfreeze) {
+      for (const auto& parameter : network.model->parameters()) {
+        if (!parameter.requires_grad()) frozen.push_back(parameter);
+      }
+      network.unfreeze();
+    }
+    const MeasuredMemory memory(network, setup, features ? &*features : nullptr);
+    int64_t validation_batch_size = experiment.validation.is_off() && !features ? 0 : experiment.validation.batch_size;
+    if (sizes_) validation_batch_size = std::min(validation_batch_size, features ? sizes_->num_samples() : sizes_->num_validation);
+    result_.memory = memory.estimate(setup, validation_batch_size, sizes_ ? sizes_->resident_bytes : 0);
+    if (on_gpu) return;
+    // Measured after the memory, because these steps have larger batches and leave more memory allocated. The time is that of the batches
+    // of all ranks, because the ranks share the cores of this host.
+    result_.step_time = measure_step_time(network, setup);
+    result_.step_seconds = result_.step_time->seconds(result_.global_batch_size);
+    if (!frozen.empty()) {
+      for (const auto& parameter : frozen) parameter.requires_grad_(false);
+      network.optimizer->zero_grad();
+      result_.frozen_step_seconds = measure_step_time(network, setup).seconds(result_.global_batch_size);
+    }
+    if (!result_.plan) return;
+    if (features) result_.features_seconds = static_cast<double>(sizes_->num_samples()) * features->seconds_per_sample;
+    const auto num_steps = result_.plan->total_steps;
+    const auto num_frozen = frozen.empty() ? 0 : std::min(num_steps, network.unfreeze_after * result_.plan->steps_per_epoch);
+    result_.training_seconds = result_.features_seconds.value_or(0) +
+                               static_cast<double>(num_frozen) * result_.frozen_step_seconds.value_or(0) +
+                               static_cast<double>(num_steps - num_frozen) * *result_.step_seconds;
   }
 
   void check_secret(const config::Experiment& experiment) {
@@ -250,11 +298,15 @@ class Inspector {
   int64_t num_lr_points_;
   std::shared_ptr<Logger> logger_;
   std::optional<Sizes> sizes_;
+  data::DatasetInfo info_;
+  std::optional<engine::Network> network_;
+  std::optional<std::vector<int64_t>> feature_shape_;  // with training.cache_features
 };
 
 }  // namespace
 
-Inspection inspect(const config::ExperimentSource& source, int world_size, int64_t num_lr_points) {
+Inspection inspect(const config::ExperimentSource& source, int world_size, const std::function<void()>& before_measuring,
+                   int64_t num_lr_points) {
   Inspection result;
   Inspector inspector(result, world_size, num_lr_points);
   auto registries = session::all_registries();
@@ -262,6 +314,7 @@ Inspection inspect(const config::ExperimentSource& source, int world_size, int64
   try {
     auto experiment = config::load(source.file, source.overrides, registries);
     result.warnings.insert(result.warnings.begin(), experiment.warnings.begin(), experiment.warnings.end());
+    if (result.problems.empty()) inspector.measure(experiment, before_measuring);
     result.experiment = std::move(experiment);
   } catch (const UsageError& error) {
     result.problems.insert(result.problems.begin(), error.what());

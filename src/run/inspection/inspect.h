@@ -2,6 +2,7 @@
 // Examines a run before it starts, without its data or a GPU. Also makes the tables of a network's layers and of a profile's operations.
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -117,13 +118,19 @@ struct Inspection {
   std::optional<engine::Plan> plan;
   std::optional<RankPlan> ranks;
   std::vector<LrPoint> lr_curve;  // at most `num_lr_points` of inspect()
+  // The times of steps of global_batch_size samples on all available cores, without loading; not set for a GPU.
   std::optional<StepTime> step_time;
-  std::optional<double> step_seconds;  // for global_batch_size samples on all available cores, without loading; not set for a GPU
+  std::optional<double> step_seconds;
+  std::optional<double> frozen_step_seconds;  // before training.unfreeze_after
+  std::optional<double> features_seconds;     // of the pass over all samples that computes their features (training.cache_features)
+  std::optional<double> training_seconds;     // of all steps, and of this pass
   std::optional<MemoryEstimate> memory;
   bool memory_is_of_gpu = false;
 };
 
-// `world_size`: number of ranks, which are assumed to run on this host. Opens the data only if its files exist, and downloads nothing.
-Inspection inspect(const config::ExperimentSource& source, int world_size, int64_t num_lr_points = 400);
+// `world_size`: number of ranks, which are assumed to run on this host. Opens the data only if its files exist, and downloads nothing. If
+// there are no problems, measures the time and memory of steps; calls `before_measuring`, which may be empty, before.
+Inspection inspect(const config::ExperimentSource& source, int world_size, const std::function<void()>& before_measuring = {},
+                   int64_t num_lr_points = 400);
 
 }  // namespace trainer::inspection

@@ -84,10 +84,6 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-}  // namespace
-
-namespace {
-
 // A summary with equally frequent classes or, for a regression, with targets of mean 0 and standard deviation 1.
 data::TargetSummary assumed_summary(const data::DatasetInfo& info) {
   const auto count = static_cast<size_t>(info.num_outputs());
@@ -101,26 +97,96 @@ data::TargetSummary assumed_summary(const data::DatasetInfo& info) {
   return summary;
 }
 
+// A step costs about three forward passes.
+int64_t size_for(int64_t flops, int64_t flops_of_sample) { return flops / std::max<int64_t>(1, 3 * flops_of_sample); }
+
+void set_summary(engine::Network& network, const data::DatasetInfo& info) {
+  if (network.task->needs_target_summary()) network.task->set_target_summary(assumed_summary(info));
+}
+
+void set_sizes(BatchAllocations& batches, const MemorySetup& setup) {
+  // If no layer's FLOPs are counted, the network may be large, so the smallest batches are used.
+  batches.large_size = std::clamp(size_for(kMostFlops, setup.flops == 0 ? kMostFlops : setup.flops), int64_t{3}, kLargestBatch);
+  batches.small_size = std::max<int64_t>(2, batches.large_size / 2);
+}
+
+// At least two samples, unless batch statistics can be computed from one.
+RandomBatch timed_batch(const MemorySetup& setup, const device::Placement& placement) {
+  const auto flops = setup.flops == 0 ? kMostFlops : setup.flops;
+  const auto size = std::clamp(size_for(kTimedFlops, flops), std::min(kFewestTimed, setup.batch_size), setup.batch_size);
+  return {setup, placement, setup.train_shape, std::max(size, std::min<int64_t>(2, setup.num_joined))};
+}
+
+Allocations trace_step(engine::Network& network, const MemorySetup& setup, const RandomBatch& batch) {
+  auto& optimizer = *network.optimizer;
+  if (!keeps_gradients(setup)) optimizer.zero_grad();
+  const auto allocations = trace_passes(network, batch);
+  // The first pass has perturbed the parameters; this step restores them.
+  if (optimizer.needs_second_pass()) optimizer.step(0);
+  return allocations;
+}
+
+BatchAllocations trace_validations(engine::Network& network, const MemorySetup& setup, task::TestTimeAugmentation tta) {
+  BatchAllocations batches;
+  set_sizes(batches, setup);
+  const auto trace = [&](int64_t size) {
+    return trace_validation(network, RandomBatch(setup, network.placement, setup.validation_shape, size), tta);
+  };
+  batches.small = trace(batches.small_size);
+  batches.large = trace(batches.large_size);
+  return batches;
+}
+
 }  // namespace
 
 int64_t MemoryEstimate::total() const {
   return std::accumulate(items.begin(), items.end(), int64_t{0}, [](int64_t sum, const MemoryItem& item) { return sum + item.bytes; });
 }
 
-MeasuredMemory::MeasuredMemory(engine::Network& network, const MemorySetup& setup, int64_t flops, int64_t batch_size, int64_t num_joined) {
-  const auto& placement = network.placement;
-  if (network.task->needs_target_summary()) network.task->set_target_summary(assumed_summary(setup.info));
+StepTime measure_step_time(engine::Network& network, const MemorySetup& setup) {
   auto& optimizer = *network.optimizer;
+  const auto batch = timed_batch(setup, network.placement);
+  trace_step(network, setup, batch);  // fills the caches for this batch size
+  double seconds = std::numeric_limits<double>::infinity();
+  StepTime time{.update_seconds = seconds};
+  for (int step = 0; step < kTimedSteps; ++step) {
+    if (!keeps_gradients(setup)) optimizer.zero_grad();
+    const auto begin = std::chrono::steady_clock::now();
+    trace_passes(network, batch);
+    const auto begin_of_update = std::chrono::steady_clock::now();
+    optimizer.step(0);
+    // The minimum, because other programs on this host can only make a step slower.
+    seconds = std::min(seconds, std::chrono::duration<double>(begin_of_update - begin).count());
+    time.update_seconds = std::min(time.update_seconds, seconds_since(begin_of_update));
+  }
+  time.seconds_per_sample = seconds / static_cast<double>(batch.images.size(0));
+  return time;
+}
+
+FeaturePass measure_feature_pass(engine::Network& network, const MemorySetup& setup) {
+  set_summary(network, setup.info);
+  const auto batch = timed_batch(setup, network.placement);
+  FeaturePass pass{.seconds_per_sample = std::numeric_limits<double>::infinity()};
+  for (int i = 0; i <= kTimedSteps; ++i) {  // the first one fills the caches for this batch size
+    const auto begin = std::chrono::steady_clock::now();
+    trace_validation(network, batch, task::TestTimeAugmentation::kNone);
+    if (i > 0) pass.seconds_per_sample = std::min(pass.seconds_per_sample, seconds_since(begin));
+  }
+  pass.seconds_per_sample /= static_cast<double>(batch.images.size(0));
+  pass.allocations = trace_validations(network, setup, task::TestTimeAugmentation::kNone);
+  return pass;
+}
+
+MeasuredMemory::MeasuredMemory(engine::Network& network, const MemorySetup& setup, const FeaturePass* features) {
+  const auto& placement = network.placement;
+  auto& optimizer = *network.optimizer;
+  set_summary(network, setup.info);
   const auto parameters = network.model->parameters();
   parameter_bytes_ = bytes_of(parameters);
   model_bytes_ = parameter_bytes_ + bytes_of(network.model->buffers());
-  // If no layer's FLOPs are counted, the network may be large, so the smallest batches are used.
-  if (flops == 0) flops = kMostFlops;
-  // A step costs about three forward passes. The first step below is not measured, because it fills the caches of the libraries.
-  large_size_ = std::clamp(kMostFlops / std::max<int64_t>(1, 3 * flops), int64_t{3}, kLargestBatch);
-  small_size_ = std::max<int64_t>(2, large_size_ / 2);
-
-  trace_passes(network, RandomBatch(setup, placement, setup.train_shape, std::min<int64_t>(2, num_joined)));
+  set_sizes(train_, setup);
+  // Not measured, because it fills the caches of the libraries.
+  trace_passes(network, RandomBatch(setup, placement, setup.train_shape, std::min<int64_t>(2, setup.num_joined)));
   for (const auto& parameter : parameters) {
     if (parameter.grad().defined()) gradient_bytes_ += static_cast<int64_t>(parameter.grad().nbytes());
   }
@@ -129,56 +195,29 @@ MeasuredMemory::MeasuredMemory(engine::Network& network, const MemorySetup& setu
     optimizer.step(0);
     optimizer_bytes_ = trace.result().at_end();
   }
-  const auto train = [&](const RandomBatch& batch) {
-    if (!keeps_gradients(setup)) optimizer.zero_grad();
-    const auto allocations = trace_passes(network, batch);
-    // The first pass has perturbed the parameters; this step restores them.
-    if (optimizer.needs_second_pass()) optimizer.step(0);
-    return allocations;
-  };
-  const auto validate = [&](int64_t size) {
-    return trace_validation(network, RandomBatch(setup, placement, setup.validation_shape, size), setup.experiment.validation.tta);
-  };
-  train_.small = train(RandomBatch(setup, placement, setup.train_shape, small_size_));
-  train_.large = train(RandomBatch(setup, placement, setup.train_shape, large_size_));
-  validation_.small = validate(small_size_);
-  validation_.large = validate(large_size_);
+  train_.small = trace_step(network, setup, RandomBatch(setup, placement, setup.train_shape, train_.small_size));
+  train_.large = trace_step(network, setup, RandomBatch(setup, placement, setup.train_shape, train_.large_size));
+  validation_ = features != nullptr ? features->allocations : trace_validations(network, setup, setup.experiment.validation.tta);
   const RandomBatch sample(setup, placement, setup.train_shape, 1);
   const RandomBatch validation_sample(setup, placement, setup.validation_shape, 1);
   sample_bytes_ = bytes_of(std::vector{sample.images, sample.targets});
   validation_sample_bytes_ = bytes_of(std::vector{validation_sample.images, validation_sample.targets});
-  const int64_t step_bytes = train_.large.peak() + (keeps_gradients(setup) ? gradient_bytes_ : 0) + sample_bytes_ * large_size_;
+  const int64_t step_bytes = train_.large.peak() + (keeps_gradients(setup) ? gradient_bytes_ : 0) + sample_bytes_ * train_.large_size;
   process_bytes_ = static_cast<int64_t>(device::memory_in_use(placement)) - model_bytes_ - optimizer_bytes_ - step_bytes;
-
-  // Timed at the end, because these steps have larger batches and leave more memory allocated, which is not part of process_bytes_.
-  const auto timed_size = std::clamp(kTimedFlops / std::max<int64_t>(1, 3 * flops), std::min(kFewestTimed, batch_size), batch_size);
-  const RandomBatch timed(setup, placement, setup.train_shape, std::max(timed_size, std::min<int64_t>(2, num_joined)));
-  train(timed);  // fills the caches for this batch size
-  double seconds = std::numeric_limits<double>::infinity();
-  step_time_.update_seconds = seconds;
-  for (int step = 0; step < kTimedSteps; ++step) {
-    if (!keeps_gradients(setup)) optimizer.zero_grad();
-    const auto begin = std::chrono::steady_clock::now();
-    trace_passes(network, timed);
-    const auto begin_of_update = std::chrono::steady_clock::now();
-    optimizer.step(0);
-    // The minimum, because other programs on this host can only make a step slower.
-    seconds = std::min(seconds, std::chrono::duration<double>(begin_of_update - begin).count());
-    step_time_.update_seconds = std::min(step_time_.update_seconds, seconds_since(begin_of_update));
-  }
-  step_time_.seconds_per_sample = seconds / static_cast<double>(timed.images.size(0));
 }
 
-MemoryEstimate MeasuredMemory::estimate(const MemorySetup& setup, int64_t batch_size, int64_t validation_batch_size,
-                                        int64_t dataset_bytes) const {
+MemoryEstimate MeasuredMemory::estimate(const MemorySetup& setup, int64_t validation_batch_size, int64_t dataset_bytes) const {
   const auto& experiment = setup.experiment;
-  const auto step = extrapolate(train_.small, small_size_, train_.large, large_size_, batch_size);
-  const auto validation = extrapolate(validation_.small, small_size_, validation_.large, large_size_, validation_batch_size);
+  const auto at = [](const BatchAllocations& batches, int64_t size) {
+    return extrapolate(batches.small, batches.small_size, batches.large, batches.large_size, size);
+  };
+  const auto step = at(train_, setup.batch_size);
+  const auto validation = at(validation_, validation_batch_size);
   const int64_t ema_bytes = experiment.training.ema ? parameter_bytes_ : 0;
-  const int64_t mixed_bytes = experiment.dataset.batch_transforms.empty() ? 0 : batch_size * sample_bytes_;
+  const int64_t mixed_bytes = experiment.dataset.batch_transforms.empty() ? 0 : setup.batch_size * sample_bytes_;
   const int64_t gradients_in_step = keeps_gradients(setup) ? 0 : gradient_bytes_;
   const int64_t num_buffers = data::num_buffers(experiment.dataloader.num_workers.value.value_or(1), experiment.dataloader.prefetch);
-  const int64_t batch_bytes = batch_size * sample_bytes_;
+  const int64_t batch_bytes = setup.batch_size * sample_bytes_;
   const bool compresses = experiment.distributed.data_parallel.gradient_compression != distributed::GradientCompression::kNone;
   int64_t exchange_bytes = setup.world_size > 1 && !experiment.distributed.data_parallel.gradient_as_bucket_view ? gradient_bytes_ : 0;
   if (setup.world_size > 1 && compresses) exchange_bytes += gradient_bytes_ / 2;

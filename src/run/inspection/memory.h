@@ -74,34 +74,46 @@ struct StepTime {
 struct MemorySetup {
   const config::Experiment& experiment;
   data::DatasetInfo info;
-  std::vector<int64_t> train_shape;       // of a transformed sample
+  std::vector<int64_t> train_shape;       // of a transformed sample, or of its cached features
   std::vector<int64_t> validation_shape;  // of a transformed sample
+  int64_t flops = 0;       // of the forward pass of a sample of `train_shape`; the more, the smaller the batches; 0: not known
+  int64_t batch_size = 1;  // of a micro-step on one rank
+  int64_t num_joined = 1;  // samples of a micro-step that share batch statistics; a step on one sample is run only if this is 1
   int world_size = 1;
   bool on_gpu = false;  // whether to estimate the memory of a GPU, with the same method
 };
 
-// The allocations of training steps and of validation batches, and the time of a step.
+// These functions run forward, backward and optimizer on batches of random numbers, with the learning rate 0, which changes the buffers and
+// the state of the optimizer. They throw the errors that training would throw, such as UsageError of batch normalisation.
+
+StepTime measure_step_time(engine::Network& network, const MemorySetup& setup);
+
+// The allocations of batches of two sizes.
+struct BatchAllocations {
+  int64_t small_size = 0, large_size = 0;
+  Allocations small, large;
+};
+
+// The pass over the samples that computes their features (training.cache_features).
+struct FeaturePass {
+  double seconds_per_sample = 0;
+  BatchAllocations allocations = {};
+};
+// `network` does not take features yet, and `setup` has the shape and FLOPs of a sample.
+FeaturePass measure_feature_pass(engine::Network& network, const MemorySetup& setup);
+
+// The allocations of training steps and of validation batches.
 class MeasuredMemory {
  public:
-  // Runs forward, backward and optimizer on batches of random numbers, with the learning rate 0, which changes the buffers and the state of
-  // the optimizer. `flops`: of the forward pass of one sample; the more there are, the smaller the batches. `batch_size`: of a micro-step
-  // on one rank. `num_joined`: number of samples in a micro-step that share batch statistics; a step on one sample is run only if
-  // `num_joined` is 1. Throws the errors that training would throw, such as UsageError of batch normalisation.
-  MeasuredMemory(engine::Network& network, const MemorySetup& setup, int64_t flops, int64_t batch_size, int64_t num_joined);
+  // `features`: null unless the network takes cached features.
+  MeasuredMemory(engine::Network& network, const MemorySetup& setup, const FeaturePass* features);
 
-  const StepTime& step_time() const { return step_time_; }
-  // The estimate for rank 0, which saves the checkpoints. `batch_size` and `validation_batch_size`: samples of a micro-step and of a
-  // validation batch on one rank; `dataset_bytes`: size of the samples that stay in memory.
-  MemoryEstimate estimate(const MemorySetup& setup, int64_t batch_size, int64_t validation_batch_size, int64_t dataset_bytes) const;
+  // The estimate for rank 0, which saves the checkpoints. `validation_batch_size`: samples of a validation batch on one rank;
+  // `dataset_bytes`: size of the samples that stay in memory.
+  MemoryEstimate estimate(const MemorySetup& setup, int64_t validation_batch_size, int64_t dataset_bytes) const;
 
  private:
-  struct Batches {
-    Allocations small, large;
-  };
-  int64_t small_size_ = 0;
-  int64_t large_size_ = 0;
-  Batches train_, validation_;
-  StepTime step_time_;
+  BatchAllocations train_, validation_;
   int64_t process_bytes_ = 0;  // of this process without tensors: LibTorch, its threads and generated code
   int64_t model_bytes_ = 0;    // parameters and buffers
   int64_t gradient_bytes_ = 0;

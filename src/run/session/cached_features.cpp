@@ -392,7 +392,10 @@ engine::Samples cache(RankContext& context, const engine::Network& network, cons
   return {request.samples, features};
 }
 
-// The shape of the features of one sample.
+}  // namespace
+
+fs::path features_folder() { return fs::path(home_folder()) / "features"; }
+
 std::vector<int64_t> shape_of_features(const engine::Network& network, const std::vector<int64_t>& sample_shape,
                                        const config::Experiment& experiment) {
   const auto refuse = [&](const char* problem) {
@@ -416,10 +419,6 @@ std::vector<int64_t> shape_of_features(const engine::Network& network, const std
   model->eval();
   return features.sizes().slice(1).vec();
 }
-
-}  // namespace
-
-fs::path features_folder() { return fs::path(home_folder()) / "features"; }
 
 engine::Data cache_features(RankContext& context, engine::Network& network, engine::Data images) {
   auto of_features = context.experiment();

@@ -25,11 +25,12 @@ constexpr const char* kFile =
     "training: {epochs: 3}\n"
     "amp: {enabled: false}\n";
 
-Inspection inspect_text(const std::string& text, const std::vector<std::string>& overrides = {}, int world_size = 1) {
+Inspection inspect_text(const std::string& text, const std::vector<std::string>& overrides = {}, int world_size = 1,
+                        const std::function<void()>& before_measuring = {}) {
   const testing::TemporaryFolder folder;
   const auto file = folder.path() / "x.yaml";
   std::ofstream(file) << text;
-  return inspect({.file = file, .overrides = overrides}, world_size);
+  return inspect({.file = file, .overrides = overrides}, world_size, before_measuring);
 }
 
 // All problems in one text.
@@ -185,6 +186,49 @@ TEST(Inspect, AStepHasOneUpdateHoweverManyMicroSteps) {
     EXPECT_DOUBLE_EQ(found.step_seconds.value(), 16 * found.step_time->seconds_per_sample + found.step_time->update_seconds)
         << accumulation_steps;
   }
+}
+
+TEST(Inspect, MeasuresOnlyIfThereIsNoProblem) {
+  int num_measured = 0;
+  const auto count = [&] { ++num_measured; };
+  for (const char* problem : {"logging.everysteps=3", "model.init_from=missing.pt", "dataloader.batch_size=60000"}) {
+    EXPECT_EQ(inspect_text(kFile, {problem}, 1, count).problems.size(), 1U) << problem;
+  }
+  EXPECT_EQ(num_measured, 0);
+  inspect_text(kFile, {}, 1, count);
+  EXPECT_EQ(num_measured, 1);
+}
+
+const std::vector<std::string> kFrozenBackbone = {"model={name: resnet20, freeze: [backbone]}"};
+
+TEST(Inspect, ARunWithCachedFeaturesIsOnePassAndCheapSteps) {
+  const auto images = inspect_text(kFile, kFrozenBackbone);
+  auto overrides = kFrozenBackbone;
+  overrides.emplace_back("training.cache_features=true");
+  const auto cached = inspect_text(kFile, overrides);
+  EXPECT_THAT(cached.problems, IsEmpty());
+  // 50,000 training and 10,000 validation images, and three epochs of 500 steps.
+  ASSERT_TRUE(images.training_seconds && cached.training_seconds && cached.features_seconds);
+  EXPECT_FALSE(images.features_seconds);
+  EXPECT_DOUBLE_EQ(*images.training_seconds, 1500 * *images.step_seconds);
+  EXPECT_DOUBLE_EQ(*cached.training_seconds, *cached.features_seconds + 1500 * *cached.step_seconds);
+  // A step has 100 images of 41 million multiply-accumulates, or 100 features of 640.
+  EXPECT_LT(*cached.step_seconds, 0.2 * *images.step_seconds);
+  EXPECT_LT(bytes_of(cached, "activations"), bytes_of(images, "activations"));
+  EXPECT_EQ(bytes_of(cached, "gradients"), 4 * (64 * 10 + 10));
+
+  EXPECT_THAT(problems_of({"model={name: resnet20}", "training.cache_features=true"}), HasSubstr("training.cache_features: "));
+}
+
+TEST(Inspect, EpochsBeforeUnfreezingAreCheaper) {
+  auto overrides = kFrozenBackbone;
+  overrides.emplace_back("training.unfreeze_after=2");
+  const auto found = inspect_text(kFile, overrides);
+  EXPECT_THAT(found.problems, IsEmpty());
+  ASSERT_TRUE(found.frozen_step_seconds && found.training_seconds);
+  EXPECT_LT(*found.frozen_step_seconds, *found.step_seconds);
+  EXPECT_DOUBLE_EQ(*found.training_seconds, 1000 * *found.frozen_step_seconds + 500 * *found.step_seconds);
+  EXPECT_FALSE(inspect_text(kFile, kFrozenBackbone).frozen_step_seconds);
 }
 
 TEST(RankPlan, GroupsRanksWithBatchesOfTheSameSizes) {
