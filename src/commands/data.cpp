@@ -12,6 +12,7 @@
 #include "base/signal.h"
 #include "base/text.h"
 #include "cli/arguments.h"
+#include "cli/output.h"
 #include "commands/command.h"
 #include "commands/data_audit.h"
 #include "commands/data_pack.h"
@@ -72,8 +73,16 @@ void show(const config::Experiment& experiment, const ShowOptions& options) {
                 numbered_classes(dataset, shown));
 }
 
-// Prints a line for each sample that cannot be used, and returns their number. Adds the other samples to the notes.
-size_t check_samples(const char* part, const data::Dataset& dataset, int num_threads, session::ImageNotes& notes, Logger& logger) {
+// A sample that cannot be used.
+struct UnusableSample {
+  const char* part;
+  std::string name;
+  std::string reason;
+};
+
+// Adds the samples that cannot be used to `unusable`, and the others to the notes.
+void check_samples(const char* part, const data::Dataset& dataset, int num_threads, session::ImageNotes& notes,
+                   std::vector<UnusableSample>& unusable, Logger& logger) {
   SampleProgress progress(fmt::format("{}: read", part), 0, dataset.size(), logger);
   const auto report = [&](int64_t num_read) {
     progress.update(num_read);
@@ -85,23 +94,34 @@ size_t check_samples(const char* part, const data::Dataset& dataset, int num_thr
   };
   const auto unreadable = data::find_unreadable_samples(dataset, num_threads, report, visit);
   progress.clear();
-  for (const auto& [index, reason] : unreadable) print("{} {}: {}\n", part, printable_line(dataset.describe(index)), reason);
-  if (stop_signal() != 0) throw Error("stopped on request before all samples were read", ExitCode::kStopped);
-  return unreadable.size();
+  for (const auto& [index, reason] : unreadable) unusable.push_back({part, printable_line(dataset.describe(index)), reason});
 }
 
-ExitCode check(const config::Experiment& experiment, int num_threads) {
+ExitCode check(const config::Experiment& experiment, int num_threads, bool as_json) {
   install_stop_handlers();
   const auto logger = make_console_logger();
   const auto [train, validation] = session::open_samples(experiment, *logger);
   const auto num_samples = train.size() + (validation ? validation->size() : 0);
   session::ImageNotes notes;
-  auto num_unreadable = check_samples("training", train.dataset(), num_threads, notes, *logger);
-  if (validation) num_unreadable += check_samples("validation", validation->dataset(), num_threads, notes, *logger);
-  for (const auto& sentence : notes.sentences()) logger->warn("{}", sentence);
-  print("{} read, {}\n", counted(num_samples, "sample"),
-        num_unreadable == 0 ? "all good" : fmt::format("{} cannot be used", num_unreadable));
-  return num_unreadable == 0 ? ExitCode::kDone : ExitCode::kData;
+  std::vector<UnusableSample> unusable;
+  check_samples("training", train.dataset(), num_threads, notes, unusable, *logger);
+  if (validation && stop_signal() == 0) check_samples("validation", validation->dataset(), num_threads, notes, unusable, *logger);
+  const bool is_stopped = stop_signal() != 0;
+  if (!as_json) {
+    for (const auto& sample : unusable) print("{} {}: {}\n", sample.part, sample.name, sample.reason);
+  }
+  if (is_stopped) throw Error("stopped on request before all samples were read", ExitCode::kStopped);
+  const auto sentences = notes.sentences();
+  for (const auto& sentence : sentences) logger->warn("{}", sentence);
+  if (as_json) {
+    auto samples = reporting::Json::array();
+    for (const auto& [part, name, reason] : unusable) samples.push_back({{"part", part}, {"sample", name}, {"reason", reason}});
+    cli::print_json({{"samples", num_samples}, {"unusable", std::move(samples)}, {"warnings", sentences}}, 2);
+  } else {
+    print("{} read, {}\n", counted(num_samples, "sample"),
+          unusable.empty() ? "all good" : fmt::format("{} cannot be used", unusable.size()));
+  }
+  return unusable.empty() ? ExitCode::kDone : ExitCode::kData;
 }
 
 std::vector<std::string> downloadable_datasets() {
@@ -160,6 +180,8 @@ ExitCode data(const std::vector<std::string>& args) {
   auto* checks =
       app.add_subcommand("check", "read and decode all samples, and list those that cannot be used; the exit code is 3 if there are any");
   cli::add_experiment(*checks, source);
+  bool as_json = false;
+  checks->add_flag("--json", as_json, "print one JSON value");
   int num_threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
   AuditArguments audit_arguments;
   auto* audits = app.add_subcommand(
@@ -188,7 +210,7 @@ ExitCode data(const std::vector<std::string>& args) {
     return ExitCode::kDone;
   }
   const auto experiment = config::load(source.file, source.overrides, session::all_registries());
-  if (checks->parsed()) return check(experiment, num_threads);
+  if (checks->parsed()) return check(experiment, num_threads, as_json);
   if (audits->parsed()) return audit(experiment, source, audit_arguments, num_threads);
   if (packs->parsed()) pack(experiment, pack_arguments, num_threads);
   if (shows->parsed()) show(experiment, options);

@@ -24,32 +24,40 @@ using inspection::LrRangeTest;
 // Forwards the loss of each step to the test. A step without a loss was skipped, because its loss or gradients were not finite.
 class LossReader : public reporting::Sink {
  public:
-  // `shows_progress`: draws a progress bar on the terminal.
-  LossReader(LrRangeTest& test, int64_t num_steps, bool shows_progress) : test_(test), num_steps_(num_steps) {
-    if (shows_progress) bar_.emplace(stderr, world::wants_colour());
+  // `logger`: shows the progress, as a bar on a terminal, otherwise as a line every few seconds; null: shows none.
+  LossReader(LrRangeTest& test, int64_t num_steps, Logger* logger) : test_(test), num_steps_(num_steps), logger_(logger) {
+    if (logger_ != nullptr && world::can_redraw_lines()) bar_.emplace(stderr, world::wants_colour());
   }
   void on_train(const reporting::TrainEvent& event) override { loss_ = reporting::value_of(event.metrics, "loss"); }
   void on_step(int64_t /*step_in_epoch*/, int64_t /*steps_per_epoch*/) override {
     test_.add(loss_.value_or(std::numeric_limits<double>::quiet_NaN()));
     loss_.reset();
-    if (bar_ && !test_.points().empty()) draw();
+    if (logger_ != nullptr && !test_.points().empty()) show();
   }
 
  private:
-  void draw() {
+  void show() {
+    constexpr std::chrono::seconds kBetweenLines(5);
     const auto now = reporting::ProgressBar::Clock::now();
-    if (!bar_->due(now)) return;
+    if (bar_ ? !bar_->due(now) : logged_at_ && now - *logged_at_ < kBetweenLines) return;
     const auto& points = test_.points();
-    bar_->draw({{fmt::format("step {} of {}", points.size(), num_steps_)},
-                {fmt::format("lr {:.2g}", points.back().lr), 1},
-                {fmt::format("loss {:.4f}", points.back().smoothed), 0}},
-               static_cast<double>(points.size()) / static_cast<double>(num_steps_), now);
+    const reporting::Fields fields = {{fmt::format("step {} of {}", points.size(), num_steps_)},
+                                      {fmt::format("lr {:.2g}", points.back().lr), 1},
+                                      {fmt::format("loss {:.4f}", points.back().smoothed), 0}};
+    if (bar_) {
+      bar_->draw(fields, static_cast<double>(points.size()) / static_cast<double>(num_steps_), now);
+    } else {
+      logger_->info("{}", reporting::to_line(fields));
+      logged_at_ = now;
+    }
   }
 
   LrRangeTest& test_;
   int64_t num_steps_;
   std::optional<double> loss_;
+  Logger* logger_;
   std::optional<reporting::ProgressBar> bar_;
+  std::optional<reporting::ProgressBar::Clock::time_point> logged_at_;
 };
 
 // Changes the experiment for the test, which reads the loss of every step, does not validate, and has its own schedule.
@@ -79,7 +87,7 @@ bool run_test(session::RankContext& context, LrRangeTest& test, int64_t num_step
     throw UsageError(context.experiment().place_of("optimizer.lr") +
                      ": the test scales the learning rate, which must not be 0; set it to 1");
   parts.lr_schedule = {.factor = [&test, base_lr](int64_t step) { return test.lr_at(step) / base_lr; }, .group_factors = {}};
-  LossReader reader(test, num_steps, context.rank() == 0 && world::can_redraw_lines());
+  LossReader reader(test, num_steps, context.rank() == 0 ? &context.logger() : nullptr);
   session.train(reader, [&] { return test.is_done() || stop_signal() != 0; });
   return test.is_done();
 }

@@ -43,8 +43,8 @@ TrainArguments parse_train_arguments(const std::vector<std::string>& args) {
                  "checkpoint, or another run directory, whose newest checkpoint is used")
       ->type_name("auto|none|FILE|DIR");
   app.add_option("--progress", arguments.progress,
-                 "bar (with a table of the epochs), plain (one line every logging.every_steps steps) or none; default: bar on a terminal, "
-                 "else plain")
+                 "bar (with a table of the epochs), plain (a line every logging.every_steps steps, or every few seconds) or none; "
+                 "default: bar on a terminal, else plain")
       ->check(CLI::IsMember({"bar", "plain", "none"}));
   app.add_flag("-q,--quiet", arguments.is_quiet, "print only warnings, errors and the result; the log file has everything");
   app.add_flag("-v,--verbose", arguments.is_verbose,
@@ -91,7 +91,7 @@ reporting::ConsoleOptions console_options(session::RankContext& context, session
           .is_quiet = arguments.is_quiet,
           .is_verbose = arguments.is_verbose,
           .what_next = [start = RunCommandLine{arguments.experiment, arguments.run_directory, rank_env}, directory,
-                        takes_images = session.parts().train.samples.info().is_image](const reporting::EndEvent& event) {
+                        takes_images = session.parts().train.samples.files().info().is_image](const reporting::EndEvent& event) {
             return lines_after_run(event, start, *directory, takes_images);
           }};
 }

@@ -293,6 +293,11 @@ class ImageFolderTest(unittest.TestCase):
                          [f"training sample 0, {self.data}/train/cat/00000.png: cannot be read: the file is empty",
                           f"training sample 4, {self.data}/train/dog/00001.png: the file ends too early",
                           "8 samples read, 3 cannot be used"])
+        found = trainer("data", "check", "--config", config, "--json")
+        self.assertEqual(found.returncode, 3, found.err)
+        told = json.loads(found.out)
+        self.assertEqual([f"{bad['part']} {bad['sample']}: {bad['reason']}" for bad in told["unusable"]], lines[:3])
+        self.assertEqual((told["samples"], told["warnings"]), (8, []))
         self.assertRegex(lines[2], f"^validation sample 1, {self.data}/val/dog/00000.png: it is not a supported image file")
 
     def write_odd_images(self):

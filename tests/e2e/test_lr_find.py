@@ -26,6 +26,7 @@ class LrFindTest(FolderCase):
         runs = [self.lr_find("--json", launcher=launcher) for launcher in ((), (), ("launch", "--nproc-per-node", "2", "--"))]
         for run in runs:
             self.assertEqual(run.returncode, 0, run.stderr)
+            self.assertEqual(len(re.findall(r"(?m)^step 1 of 100  lr 1e-07  loss \d+\.\d{4}$", run.stderr)), 1, run.stderr)
         self.assertEqual(runs[0].stdout, runs[1].stdout)
         one, two = json.loads(runs[0].stdout), json.loads(runs[2].stdout)
         self.assertEqual((len(one["points"]), len(two["points"])), (100, 100))
