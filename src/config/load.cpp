@@ -1,5 +1,7 @@
 #include "config/load.h"
 
+#include <fmt/format.h>
+
 #include "base/keys/key.h"
 #include "base/standard_streams.h"
 #include "config/base_files.h"
@@ -20,8 +22,14 @@ bool load_plugins(const Node& root, const Registries& registries, Problems& prob
   Experiment experiment;
   KeyTable keys;
   experiment.describe_plugins(keys);
-  // If the value is not a list of paths, read_section() reports it later.
-  if (keys.keys().front().read(member->value)) return true;
+  if (const auto expected = keys.keys().front().read(member->value)) {
+    const auto& value = member->value;
+    const auto given = to_inline_yaml(value);
+    const bool is_path = value.kind == Node::Kind::kScalar && !value.text.empty();
+    problems.add(value.position, "plugins",
+                 fmt::format("expected {}, got {}{}", *expected, given, is_path ? fmt::format("; write it as [{}]", given) : ""));
+    return false;
+  }
   bool are_loaded = true;
   for (size_t i = 0; i < experiment.plugins.size(); ++i) {
     try {
@@ -38,7 +46,8 @@ bool load_plugins(const Node& root, const Registries& registries, Problems& prob
 Experiment load_tree(Node root, const std::string& source, const std::vector<std::string>& overrides, const Registries& registries,
                      Plugins plugins) {
   if (root.kind == Node::Kind::kNull)
-    throw UsageError(source + ": the file is empty; `trainer config reference` shows the keys that can be set");
+    throw UsageError(source +
+                     ": the file is empty; `trainer init` writes one for your images, and `trainer config reference` shows all keys");
   Problems problems;
   if (root.kind == Node::Kind::kMap) {
     for (const auto& override_text : overrides) apply_override(root, override_text, problems);
