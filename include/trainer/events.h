@@ -175,7 +175,7 @@ struct TrainEvent {
   uint64_t memory_bytes = 0;
   std::optional<double> grad_scale = {};      // under float16
   std::optional<int64_t> skipped_steps = {};  // updates that the GradScaler has skipped so far
-  double eta_seconds = 0;                     // estimated time to the end of training
+  double eta_seconds = 0;                     // estimated time to the end of the run, with its validations
 };
 
 // A problem that does not stop the run but needs attention.
@@ -218,8 +218,8 @@ struct EndEvent {
   std::string message = {};  // of the error that ended the run, or why the training ended early
   int64_t epoch = 0;
   int64_t step = 0;
-  double seconds = 0;
-  double images_per_second = 0;  // over the whole training time
+  double seconds = 0;            // since the start of the training, with validations and checkpoints
+  double images_per_second = 0;  // over the time of the training steps
   std::string monitor = {};      // as in StartEvent
   bool higher_is_better = false;
   std::optional<ValidationEvent> final_validation = {};
@@ -238,6 +238,12 @@ class Sink {
   virtual void on_train(const TrainEvent&) {}
   // Called after every step; if the step ends a logging interval, after on_train. `step_in_epoch` counts from 1.
   virtual void on_step(int64_t /*step_in_epoch*/, int64_t /*steps_per_epoch*/) {}
+  // Called on the first rank after its first step, and when there was no event for several seconds, with the part of the logging interval
+  // that has been trained: the metrics are those of this rank's images, and the interval's later on_train includes them.
+  virtual void on_progress(const TrainEvent&) {}
+  // Called after the batches of a validation, with the number of images that have been evaluated. Both numbers count an image twice if the
+  // averaged parameters are validated too.
+  virtual void on_validation_step(int64_t /*num_done*/, int64_t /*num_images*/) {}
   virtual void on_warning(const WarningEvent&) {}
   virtual void on_validation(const ValidationEvent&) {}
   virtual void on_epoch(const EpochEvent&) {}

@@ -107,20 +107,26 @@ class Console : public Sink {
   }
 
   void on_train(const TrainEvent& event) override {
-    const auto fields = train_fields(event, kMetric);
-    if (options_.progress == Progress::kPlain) {
-      log(fields);
-    } else {
-      log_to_files(fields);
-    }
+    log_progress(train_fields(event, kMetric));
     latest_ = event;
   }
 
-  // The last step of an epoch is always drawn, because the bar stays unchanged during a validation that may follow.
+  void on_progress(const TrainEvent& event) override { on_train(event); }
+
+  // The last step of an epoch is always drawn, because the bar may stay unchanged for a while after it.
   void on_step(int64_t step_in_epoch, int64_t steps_per_epoch) override {
     if (!bar_) return;
     const auto now = ProgressBar::Clock::now();
     if (step_in_epoch == steps_per_epoch || bar_->due(now)) draw_bar(step_in_epoch, steps_per_epoch, now);
+  }
+
+  void on_validation_step(int64_t num_done, int64_t num_images) override {
+    if (!latest_) return;
+    const Fields fields = {
+        {"validation"}, epoch_field(latest_->epoch, latest_->num_epochs), {fmt::format("{}/{}", num_done, counted(num_images, "image"))}};
+    const auto now = ProgressBar::Clock::now();
+    if (bar_ && bar_->due(now)) bar_->draw(fields, static_cast<double>(num_done) / static_cast<double>(num_images), now);
+    if (now - progress_logged_at_ >= options_.longest_silence) log_progress(fields);
   }
 
   void on_warning(const WarningEvent& event) override { logger_.warn("{}", event.message); }
@@ -178,7 +184,10 @@ class Console : public Sink {
     }
     if (!options_.what_next) return;
     // These lines are not shortened or wrapped, because people copy the commands.
-    for (const auto& line : options_.what_next(event)) log_end(line, line);
+    for (const auto& line : options_.what_next(event)) {
+      log_to_files(line);
+      if (terminal_) log_to(*terminal_, line);
+    }
   }
 
  private:
@@ -190,6 +199,13 @@ class Console : public Sink {
     }
     latest_->step_in_epoch = step_in_epoch;
     bar_->draw(train_fields(*latest_, kStep), fraction, now);
+  }
+
+  // Only files get lines of progress if the terminal has a bar or none are wanted there.
+  void log_progress(const Fields& fields) {
+    progress_logged_at_ = ProgressBar::Clock::now();
+    log_to_files(fields);
+    if (options_.progress == Progress::kPlain) log_to_terminal(fields, fields);
   }
 
   // Files get the whole line, a terminal the fields that fit into its width.
@@ -244,8 +260,9 @@ class Console : public Sink {
   std::unique_ptr<ProgressBar> bar_;  // with its table, under kBar
   std::optional<EpochTable> table_;
   std::shared_ptr<AboveBar> above_bar_;
-  spdlog::sink_ptr terminal_;  // the one in the logger's sinks (AboveBar with kBar); null if the logger has none
-  std::optional<TrainEvent> latest_;
+  spdlog::sink_ptr terminal_;         // the one in the logger's sinks (AboveBar with kBar); null if the logger has none
+  std::optional<TrainEvent> latest_;  // of on_train or on_progress
+  ProgressBar::Clock::time_point progress_logged_at_;
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 // The sinks that write events. A sink that cannot write its file throws an Error that names the file; that of make_evaluation() only warns.
 // Existing files are appended to; only summary.json, evaluation.json and best_evaluation.json are replaced.
 
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -22,17 +23,18 @@ class EventCommand;
 
 enum class Progress {
   kBar,    // one redrawn line on stderr, and above it a table with a row for each epoch (progress_bar.h)
-  kPlain,  // a line for each interval, and one for each validation
+  kPlain,  // lines for the steps and the validations
   kNone,   // no training lines on stderr, only in the logger's files
 };
 
 struct ConsoleOptions {
   Progress progress = Progress::kPlain;
-  bool colour = false;         // of the bar and the table
-  MetricColumns metrics = {};  // of the table; without validation metrics if nothing is validated
-  bool with_ema = false;       // whether the table has columns for the averaged parameters
-  bool is_quiet = false;       // stderr shows only warnings, errors and the lines at the end of the run
-  bool is_verbose = false;     // stderr shows the checkpoints with kBar too, and the files that they replaced
+  bool colour = false;                      // of the bar and the table
+  MetricColumns metrics = {};               // of the table; without validation metrics if nothing is validated
+  bool with_ema = false;                    // whether the table has columns for the averaged parameters
+  bool is_quiet = false;                    // stderr shows only warnings, errors and the result at the end of the run
+  bool is_verbose = false;                  // stderr shows the checkpoints with kBar too, and the files that they replaced
+  std::chrono::seconds longest_silence{5};  // between two lines of a validation
   // Returns lines that tell the user what to do next, to be printed after the results at the end of the run.
   std::function<std::vector<std::string>(const EndEvent& event)> what_next = {};
 };
@@ -78,6 +80,8 @@ class Reporter : public Sink {
   void on_start(const StartEvent& event) override { pass(&Sink::on_start, event); }
   void on_train(const TrainEvent& event) override { pass(&Sink::on_train, event); }
   void on_step(int64_t step_in_epoch, int64_t steps_per_epoch) override { pass(&Sink::on_step, step_in_epoch, steps_per_epoch); }
+  void on_progress(const TrainEvent& event) override { pass(&Sink::on_progress, event); }
+  void on_validation_step(int64_t num_done, int64_t num_images) override { pass(&Sink::on_validation_step, num_done, num_images); }
   void on_warning(const WarningEvent& event) override { pass(&Sink::on_warning, event); }
   void on_validation(const ValidationEvent& event) override { pass(&Sink::on_validation, event); }
   void on_epoch(const EpochEvent& event) override { pass(&Sink::on_epoch, event); }
@@ -94,8 +98,8 @@ class Reporter : public Sink {
   std::vector<std::unique_ptr<Sink>> sinks_;
 };
 
-// A Reporter that calls `check` before it passes an event to its sinks, except for on_step, which no file records. If `check` throws, no
-// sink receives the event.
+// A Reporter that calls `check` before it passes an event to its sinks, except for the progress between two events, which no file records.
+// If `check` throws, no sink receives the event.
 class CheckedReporter : public Reporter {
  public:
   explicit CheckedReporter(std::function<void()> check) : check_(std::move(check)) {}

@@ -1,6 +1,7 @@
 """The output of `trainer train` on a terminal, in a pipe, and with --quiet and --verbose."""
 
 import fcntl
+import json
 import os
 import pathlib
 import pty
@@ -82,7 +83,7 @@ class ConsoleTest(FolderCase):
                     self.assertLess(len(line), columns)
                 self.assertTrue(text.isascii())
                 log = (self.folder / str(columns) / "train.log").read_text()
-                self.assertEqual(len(re.findall(r"epoch [1-4]/4  step \d+/50  loss \S+  top1 \S+%  lr \S+  \d+ img/s  data \d+%  mem \S+ [KMG]iB  ETA", log)), 20)
+                self.assertEqual(len(re.findall(r"epoch [1-4]/4  step \d+/50  loss \S+  top1 \S+%  lr \S+  \d+ img/s  data \d+%  mem \S+ [KMG]iB  ETA", log)), 21)
                 self.assertEqual(len(re.findall(r"validation  epoch [24]/4  loss \S+  top1 \S+%  top5 \S+%  256 images  \S+s\n", log)), 2)
                 self.assertIn("checkpoint  ", log)
 
@@ -117,7 +118,7 @@ class ConsoleTest(FolderCase):
         self.assertNotIn("\x1b", text)
         shown = "\n".join(screen.lines())
         self.assertIsNone(HEADING.search(shown), shown)
-        self.assertEqual(len(re.findall(r"(?m)^epoch [1-4]/4  step \d+/50  loss", shown)), 20, shown)
+        self.assertEqual(len(re.findall(r"(?m)^epoch [1-4]/4  step \d+/50  loss", shown)), 21, shown)
         self.assertEqual(len(re.findall(r"(?m)^validation  epoch [24]/4  ", shown)), 2, shown)
 
     def test_a_terminal_that_changes_its_width(self):
@@ -155,7 +156,11 @@ class ConsoleTest(FolderCase):
         run = self.in_pipe("a run")
         self.assertEqual((run.returncode, run.stdout), (0, ""), run.stderr)
         self.assertNotIn("\x1b", run.stderr)
-        self.assertEqual(len(re.findall(r"(?m)^epoch [1-4]/4  step \d+/50  loss", run.stderr)), 20)
+        # Five lines in each epoch, and one after the first step, which is not an event of metrics.jsonl.
+        steps = [int(step) for step in re.findall(r"(?m)^epoch [1-4]/4  step (\d+)/50  loss", run.stderr)]
+        self.assertEqual(steps, [1] + 4 * [10, 20, 30, 40, 50])
+        events = [json.loads(line) for line in (self.folder / "a run" / "metrics.jsonl").read_text().splitlines()]
+        self.assertEqual([event["step"] for event in events if event["event"] == "train"], list(range(10, 201, 10)))
         path = self.folder / "a run"
         end = run.stderr.splitlines()[-6:]
         self.assertRegex(end[0], r"^done  200 steps  \S+s  \d+ img/s$")
@@ -197,7 +202,8 @@ class ConsoleTest(FolderCase):
                 lines = run.stderr.splitlines()
                 self.assertRegex(lines[0], r"^warning: .*milestones: epoch 9 is not reached")
                 self.assertRegex(lines[1], r"^done  \d+ steps ")
-                self.assertEqual(len(lines), 7, run.stderr)
+                self.assertEqual(len(lines), 3, run.stderr)
+                self.assertIn("for curves:  trainer report", (self.folder / name / "train.log").read_text())
                 self.assertEqual((self.folder / name / "train.log").read_text().count("validation  epoch"), 2)
         text, screen = self.on_terminal(80, "--quiet", name="quiet_terminal")
         self.assertTrue(screen.lines()[0].startswith("done  200 steps"), text)
@@ -214,6 +220,10 @@ class ConsoleTest(FolderCase):
         self.assertEqual(several.returncode, 0, several.stderr)
         self.assertRegex(several.stderr, r"(?m)^rank 1: epoch 1/4  step \d+/\d+  loss ")
         self.assertEqual(several.stderr.count("the experiment with all defaults"), 1)
+        self.assertIn("debug: rank 0 of 2 (local rank 0 of 2), from RANK and WORLD_SIZE\n", several.stderr)
+        usual = self.in_pipe("usual", "training.epochs=1", launcher=("launch", "--nproc-per-node", "2"))
+        self.assertNotIn("local rank", usual.stderr)
+        self.assertIn("rank 0 of 2 (local rank 0 of 2), from RANK and WORLD_SIZE", (self.folder / "usual" / "train.log").read_text())
 
     def test_contradictions(self):
         for args, message in (

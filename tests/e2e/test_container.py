@@ -229,8 +229,9 @@ class ContainerTest(unittest.TestCase):
                          *self.train("training.epochs=1"), cwd=folder.name, TRAINER=" ".join(trainer),
                          CONTAINERS_STORAGE_CONF=self.env["CONTAINERS_STORAGE_CONF"])
         self.assertEqual(rig.end(job), ("COMPLETED", 0), log.read_text())
-        self.assertIn("rank 0 of 2 (local rank 0 of 2), from SLURM_PROCID", log.read_text())
-        self.assertIn("world_size 2", (self.runs / "quickstart/train.log").read_text())
+        told = (self.runs / "quickstart/train.log").read_text()
+        self.assertIn("rank 0 of 2 (local rank 0 of 2), from SLURM_PROCID", told)
+        self.assertIn("world_size 2", told)
         self.assertEqual(json.loads((self.runs / "quickstart/summary.json").read_text())["reason"], "done")
 
     def test_the_debian_package_is_complete(self):

@@ -50,7 +50,7 @@ class MpiTest(EqualRunsCase):
                 run_dir = self.folder / words[0]
                 run = self.run_line(words, run_dir)
                 self.assertEqual(run.returncode, 0, run.stderr)
-                self.assertIn("rank 0 of 2 (local rank 0 of 2), from ", run.stdout + run.stderr)
+                self.assertIn("rank 0 of 2 (local rank 0 of 2), from ", (run_dir / "train.log").read_text())
                 self.assert_equal_runs(run_dir, self.launch_straight(self.folder, 2))
 
     def test_stopped_ranks_wait_for_the_last_checkpoint(self):

@@ -48,7 +48,7 @@ class SlurmTest(EqualRunsCase):
         job = self.submit("two_nodes", TWO_NODES)
         self.assertEqual(self.rig.end(job), ("COMPLETED", 0), self.output())
         self.assertIn("rank 0 of 4 (local rank 0 of 2), from SLURM_PROCID and SLURM_STEP_NUM_TASKS; MASTER_ADDR=127.0.0.1 is the first of "
-                      "SLURM_STEP_NODELIST; MASTER_PORT=", self.output())
+                      "SLURM_STEP_NODELIST; MASTER_PORT=", (self.run_dir / "train.log").read_text())
         self.assert_equal_runs(self.run_dir, self.launch_straight(self.folder, 4))
 
     def test_the_time_limit_signal_requeues_the_job(self):

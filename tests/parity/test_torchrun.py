@@ -30,7 +30,7 @@ class TorchrunTest(EqualRunsCase):
             with self.subTest(name):
                 run = self.torchrun(name, *rendezvous)
                 self.assertEqual(run.returncode, 0, run.stderr)
-                self.assertIn("rank 0 of 2 (local rank 0 of 2), from RANK and WORLD_SIZE", run.stderr)
+                self.assertIn("rank 0 of 2 (local rank 0 of 2), from RANK and WORLD_SIZE", (self.run_dir / "train.log").read_text())
                 self.assert_equal_runs(self.run_dir, self.launch_straight(self.folder, 2))
 
     def test_a_killed_rank_is_started_again(self):

@@ -161,7 +161,7 @@ std::optional<EvaluationResult> evaluate(RankContext& context, const NetworkFile
   try {
     distributed::StopConsensus stop_consensus(ranks.control);
     auto measured = engine::evaluate_model(network, ranks, source, context.experiment().validation.tta,
-                                           [&] { return stop_consensus.any_requested(stop_signal() != 0); });
+                                           [&](int64_t /*num_done*/) { return stop_consensus.any_requested(stop_signal() != 0); });
     stop_consensus.finish();
     if (!measured) return std::nullopt;
     if (operating) operating->reduce(*ranks.world);

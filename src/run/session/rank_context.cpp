@@ -140,7 +140,7 @@ RankContext::RankContext(RankProcess& process, const Load& load) : process_(&pro
   const auto point = world::rendezvous_address(rank_env, section.init_method);
   distributed::Rendezvous rendezvous{.store = {}, .group_store = {}, .ranks = {distributed::this_process()}, .address = "127.0.0.1"};
   if (point.kind != world::RendezvousAddress::Kind::kAlone) {
-    logger_->info("{}", rank_env.description);
+    ranks_source_ = rank_env.description;
     const auto version = fmt::format("trainer {} ({}) with LibTorch {}", trainer_version(), git_revision(), libtorch_version());
     distributed::Hello mine{.rank = rendezvous.ranks.front(), .version = version, .problem = problem};
     if (problem.text.empty()) {

@@ -73,6 +73,8 @@ class RankContext {
   const device::Placement& placement() const { return placement_; }
   // One line: the number of compute threads on the CPU, and where it comes from. Empty on a GPU and without a RankProcess.
   const std::string& threads_source() const { return threads_source_; }
+  // One line: the ranks, and the flags or variables that set them. Empty in a run of one process.
+  const std::string& ranks_source() const { return ranks_source_; }
   const engine::Ranks& ranks() const { return ranks_; }
   // The infos of all ranks, by rank.
   const std::vector<distributed::RankInfo>& rank_infos() const { return ranks_.infos; }
@@ -98,6 +100,7 @@ class RankContext {
   int local_rank_ = 0;
   device::Placement placement_;
   std::string threads_source_;
+  std::string ranks_source_;
   std::unique_ptr<distributed::ProcessGroups> groups_;
   std::unique_ptr<supervision::ConnectionWatch> connection_watch_;  // only with NCCL
   engine::Ranks ranks_;

@@ -146,6 +146,7 @@ void Session::open_log() {
     add_file(logger, log_file);
   }
   set_crash_file(log_file);
+  if (!context_.ranks_source().empty()) logger.debug("{}", context_.ranks_source());
   logger.info("{}: {}", context_.experiment().experiment, device::to_string(context_.placement()));
   if (!context_.threads_source().empty()) logger.info("{}", context_.threads_source());
   const auto& ranks = context_.rank_infos();

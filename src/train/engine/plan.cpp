@@ -182,4 +182,6 @@ int64_t schedule_step_of(const Plan& plan, const EpochPart& part, int64_t step) 
   return part.epoch * plan.steps_per_epoch + part.first_step_in_epoch + step - part.first_step;
 }
 
+int64_t steps_left(const Plan& plan, const EpochPart& part, int64_t step) { return plan.total_steps - schedule_step_of(plan, part, step); }
+
 }  // namespace trainer::engine

@@ -73,5 +73,7 @@ std::vector<MicroStep> micro_steps_of(const Plan& plan, const EpochPart& part, i
 // The position of the step in the whole training: the argument of the learning-rate schedule. If the training ends after a number of
 // epochs, the position is counted as if the present number of ranks had done the whole training.
 int64_t schedule_step_of(const Plan& plan, const EpochPart& part, int64_t step);
+// The number of steps from this one to the end of the training.
+int64_t steps_left(const Plan& plan, const EpochPart& part, int64_t step);
 
 }  // namespace trainer::engine

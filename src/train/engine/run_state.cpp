@@ -147,20 +147,24 @@ void write_run_state(const RunState& run, const torch::Tensor& sums, state::Dict
   meters.add("open", tree_of(run.open));
   meters.add("epoch", tree_of(run.epoch));
   meters.add("whole", tree_of(run.whole));
+  meters.add("run_seconds", run.clock.seconds());
   tree.add("meters", std::move(meters));
 }
 
 RunState read_run_state(const state::View& view) {
   const auto meters = view.at("meters");
-  // Checkpoints of earlier versions lack this entry.
+  // Checkpoints of earlier versions lack these entries.
   const auto early_stopping = view.find("early_stopping");
+  const auto run_seconds = meters.find("run_seconds");
+  const auto whole = read_interval(meters.at("whole"));
   return {.progress = {.epoch = view.at("epoch").integer(),
                        .step = view.at("step").integer(),
                        .samples_seen = view.at("samples_seen").integer(),
                        .samples_in_epoch = view.at("samples_in_epoch").integer()},
           .open = read_interval(meters.at("open")),
           .epoch = read_interval(meters.at("epoch")),
-          .whole = read_interval(meters.at("whole")),
+          .whole = whole,
+          .clock = RunClock(run_seconds ? run_seconds->number() : whole.seconds),
           .last_validation = read_validation(view.at("last_validation")),
           .best_validation = read_validation(view.at("best")),
           .early_stopping = early_stopping ? read_early_stopping(*early_stopping) : EarlyStopping()};

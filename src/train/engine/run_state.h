@@ -44,11 +44,25 @@ struct Interval {
   void add(const Interval& other);
 };
 
+// The time since the start of the training, with validations and checkpoints, without the time between the processes of a resumed run.
+class RunClock {
+ public:
+  explicit RunClock(double seconds = 0) : seconds_before_(seconds) {}
+  double seconds() const { return seconds_before_ + std::chrono::duration<double>(Clock::now() - started_).count(); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  double seconds_before_;
+  Clock::time_point started_ = Clock::now();
+};
+
 struct RunState {
   Progress progress;
   Interval open;   // durations of the open logging interval; its measurements are in the meter
   Interval epoch;  // all intervals of the epoch so far
   Interval whole;  // of the run so far
+  RunClock clock;
   std::optional<reporting::ValidationEvent> last_validation;
   std::optional<reporting::ValidationEvent> best_validation;
   EarlyStopping early_stopping;  // observed only with training.early_stopping

@@ -184,7 +184,11 @@ bool TrainingLoop::train() {
     const bool is_last = progress.step == end_step;
     const bool logs = step_in_epoch() % options_.log_every_steps == 0 || is_last;
     if (logs || non_finite_steps_.checks_each_step()) check_finite();
-    if (logs) log_interval();
+    if (logs) {
+      log_interval();
+    } else {
+      report_progress();
+    }
     reporter_.on_step(step_in_epoch(), steps_per_epoch);
     for (auto* hook : hooks_) hook->after_step(progress.step - 1);
     checkpoints_.after_step();
@@ -236,36 +240,58 @@ void TrainingLoop::save(bool is_best) {
 }
 
 void TrainingLoop::log_interval() {
-  const auto& plan = parts_.plan;
   const int64_t step = run_.progress.step;
   Interval interval{.measured = meter_.read(*parts_.ranks.world)};
   // All steps were skipped; their time counts for the next interval.
   if (interval.measured.num_samples == 0) return;
   meter_.reset();
   clock_.read(interval);
-  const double queue_depth = clock_.queue_depth();
-  run_.open = {};
-  clock_.begin(step);
   run_.epoch.add(interval);
   run_.whole.add(interval);
-  reporter_.on_train({.epoch = part_.epoch,
-                      .num_epochs = part_.num_epochs,
-                      .step = step,
-                      .step_in_epoch = step_in_epoch(),
-                      .steps_per_epoch = part_.first_step_in_epoch + part_.num_steps,
-                      .metrics = interval.measured.metrics,
-                      .lr = lr_,
-                      .images_per_second = static_cast<double>(interval.measured.num_samples) / interval.seconds,
-                      .data_wait = interval.waited_seconds / interval.seconds,
-                      .queue_depth = queue_depth,
-                      .memory_bytes = device::memory_in_use(parts_.placement),
-                      .grad_scale = parts_.grad_scaler ? std::optional(parts_.grad_scaler->current_scale().item<double>()) : std::nullopt,
-                      .skipped_steps = parts_.grad_scaler ? std::optional(parts_.grad_scaler->num_skipped()) : std::nullopt,
-                      .eta_seconds = run_.whole.seconds / static_cast<double>(step) *
-                                     static_cast<double>(plan.total_steps - schedule_step_of(plan, part_, step))});
+  const auto event = describe(interval, run_.whole.seconds);
+  run_.open = {};
+  clock_.begin(step);
+  reporter_.on_train(event);
+  reported_at_ = std::chrono::steady_clock::now();
   if (!straggler_detector_) return;
   const auto warning = straggler_detector_->end_interval(step, interval.seconds);
   if (warning) reporter_.on_warning({.epoch = part_.epoch, .step = step, .message = *warning});
+}
+
+void TrainingLoop::report_progress() {
+  constexpr std::chrono::seconds kLongest(5);
+  const auto now = std::chrono::steady_clock::now();
+  const auto& world = *parts_.ranks.world;
+  if (world.rank() != 0 || (reported_at_ && now - *reported_at_ < kLongest)) return;
+  reported_at_ = now;
+  // The other ranks need not take part, because only this rank's images are measured.
+  const distributed::Activity::Wait wait(parts_.placement.device.is_cpu() ? nullptr : parts_.ranks.activity.get());
+  Interval interval{.measured = meter_.read(distributed::ProcessGroup())};
+  if (interval.measured.num_samples == 0) return;
+  clock_.read(interval);
+  auto event = describe(interval, run_.whole.seconds + interval.seconds);
+  event.images_per_second *= world.size();
+  reporter_.on_progress(event);
+}
+
+reporting::TrainEvent TrainingLoop::describe(const Interval& interval, double seconds) const {
+  const int64_t step = run_.progress.step;
+  const double left = seconds / static_cast<double>(step) * static_cast<double>(steps_left(parts_.plan, part_, step)) +
+                      validations_.seconds_left(part_, seconds / static_cast<double>(run_.progress.samples_seen));
+  return {.epoch = part_.epoch,
+          .num_epochs = part_.num_epochs,
+          .step = step,
+          .step_in_epoch = step_in_epoch(),
+          .steps_per_epoch = part_.first_step_in_epoch + part_.num_steps,
+          .metrics = interval.measured.metrics,
+          .lr = lr_,
+          .images_per_second = static_cast<double>(interval.measured.num_samples) / interval.seconds,
+          .data_wait = interval.waited_seconds / interval.seconds,
+          .queue_depth = clock_.queue_depth(),
+          .memory_bytes = device::memory_in_use(parts_.placement),
+          .grad_scale = parts_.grad_scaler ? std::optional(parts_.grad_scaler->current_scale().item<double>()) : std::nullopt,
+          .skipped_steps = parts_.grad_scaler ? std::optional(parts_.grad_scaler->num_skipped()) : std::nullopt,
+          .eta_seconds = left};
 }
 
 void TrainingLoop::report_epoch() {
@@ -295,7 +321,7 @@ void TrainingLoop::finish(const std::string& reason, const std::string& message)
                     .message = message,
                     .epoch = run_.progress.epoch_of_step(),
                     .step = run_.progress.step,
-                    .seconds = whole.seconds,
+                    .seconds = run_.clock.seconds(),
                     .images_per_second = whole.seconds > 0 ? static_cast<double>(whole.measured.num_samples) / whole.seconds : 0,
                     .monitor = "validation/" + validations_.monitored().name,
                     .higher_is_better = validations_.monitored().higher_is_better,

@@ -1,7 +1,9 @@
 #pragma once
 // The training loop.
 
+#include <chrono>
 #include <functional>
+#include <optional>
 
 #include "distributed/agreement.h"
 #include "distributed/supervision/straggler.h"
@@ -64,6 +66,10 @@ class TrainingLoop {
   // The number of steps done in the epoch.
   int64_t step_in_epoch() const { return part_.first_step_in_epoch + run_.progress.step - part_.first_step; }
   void log_interval();
+  // To be called after a step that does not end an interval.
+  void report_progress();
+  // `interval`: the measured steps, up to the latest one; `seconds`: of all steps of the run.
+  reporting::TrainEvent describe(const Interval& interval, double seconds) const;
   // Validates if validation.every_steps requires it after the current step. Returns false after a stop request.
   bool validate_within_epoch();
   void report_epoch();
@@ -96,6 +102,7 @@ class TrainingLoop {
   double lr_ = 0;                                                     // of the latest step
   std::optional<supervision::StragglerDetector> straggler_detector_;  // with several ranks
   IntervalClock clock_;
+  std::optional<std::chrono::steady_clock::time_point> reported_at_;  // when this process last reported steps or a validation
   std::function<std::string(const Interval& epoch, int64_t number)> advise_on_data_;
   bool has_advised_ = false;
 };

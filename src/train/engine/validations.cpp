@@ -39,9 +39,45 @@ bool Validations::is_due_after(const EpochPart& part) const {
          (options_.every_steps && run_.progress.step % *options_.every_steps == 0);
 }
 
+int64_t Validations::num_left(const EpochPart& part) const {
+  const auto& every_epochs = options_.every_epochs;
+  const auto& every_steps = options_.every_steps;
+  // The number of multiples of `every` after `begin`, up to `end`.
+  const auto multiples = [](int64_t begin, int64_t end, int64_t every) { return end / every - begin / every; };
+  const int64_t step = run_.progress.step;
+  const int64_t last_step = step + steps_left(parts_.plan, part, step);
+  int64_t count = 0;
+  bool ends_with_one = false;
+  if (every_epochs) {
+    count += multiples(part.epoch, part.num_epochs, *every_epochs);
+    ends_with_one = part.num_epochs % *every_epochs == 0;
+  }
+  if (every_steps) {
+    count += multiples(step - 1, last_step, *every_steps);
+    ends_with_one = ends_with_one || last_step % *every_steps == 0;
+  }
+  return ends_with_one ? count : count + 1;
+}
+
+double Validations::seconds_left(const EpochPart& part, double seconds_per_sample) const {
+  if (options_.is_off()) return 0;
+  const auto count = static_cast<double>(num_left(part));
+  if (run_.last_validation) return count * run_.last_validation->seconds;
+  const double num_passes = (parts_.ema ? 2 : 1) * (options_.tta == task::TestTimeAugmentation::kNone   ? 1
+                                                    : options_.tta == task::TestTimeAugmentation::kFlip ? 2
+                                                                                                        : 6);
+  // The forward pass is about a third of a training step, or nearly all of it if the backward pass ends before the first layers.
+  const double part_of_step = parts_.model->parameters().front().requires_grad() ? 1.0 / 3 : 1;
+  return count * num_passes * part_of_step * seconds_per_sample * static_cast<double>(parts_.validation->samples.size());
+}
+
 bool Validations::validate(const EpochPart& part, bool is_within_epoch) {
   const auto start = std::chrono::steady_clock::now();
-  const auto evaluation = evaluate(parts_, options_.tta, stop_agreed_);
+  const int64_t num_images = parts_.validation->samples.size() * (parts_.ema ? 2 : 1);
+  const auto evaluation = evaluate(parts_, options_.tta, [&](int64_t num_done) {
+    if (num_done > 0) reporter_.on_validation_step(num_done, num_images);
+    return stop_agreed_();
+  });
   if (!evaluation) return false;
   reporting::ValidationEvent event{.epoch = run_.progress.epoch,
                                    .num_epochs = part.num_epochs,
@@ -100,7 +136,7 @@ reporting::MetricInfo monitored_metric(const MonitorOptions& options, const task
 }
 
 std::optional<task::Measurement> evaluate_model(Network& network, const Ranks& ranks, DataSource& source, task::TestTimeAugmentation tta,
-                                                const std::function<bool()>& should_stop) {
+                                                const StopEvaluation& should_stop) {
   const auto& placement = network.placement;
   const auto& world = *ranks.world;
   const int64_t num_samples = source.samples.size();
@@ -121,8 +157,8 @@ std::optional<task::Measurement> evaluate_model(Network& network, const Ranks& r
   const auto meter = network.task->make_validation_meter(placement.device, source.samples.info().num_outputs(), num_batches);
   const torch::InferenceMode inference;
   network.model->eval();
-  bool stopped = should_stop();
-  for (int64_t first = 0; !stopped && first < num_batches; first += world.size(), stopped = should_stop()) {
+  bool stopped = should_stop(0);
+  for (int64_t first = 0; !stopped && first < num_batches; first += world.size(), stopped = should_stop(end_of(first - 1))) {
     ranks.activity->enter(distributed::Phase::kValidation);
     const auto* batch = source.batches->next();
     if (batch == nullptr) continue;
@@ -139,17 +175,17 @@ std::optional<task::Measurement> evaluate_model(Network& network, const Ranks& r
   return stopped ? std::nullopt : std::optional(meter->read(world));
 }
 
-std::optional<Evaluation> evaluate(Parts& parts, task::TestTimeAugmentation tta, const std::function<bool()>& should_stop) {
-  const auto evaluate_parameters = [&] {
+std::optional<Evaluation> evaluate(Parts& parts, task::TestTimeAugmentation tta, const StopEvaluation& should_stop) {
+  const auto evaluate_parameters = [&](int64_t num_before) {
     parts.ranks.activity->enter(distributed::Phase::kValidation);
     parts.data_parallel->sync_buffers();
-    return evaluate_model(parts, parts.ranks, *parts.validation, tta, should_stop);
+    return evaluate_model(parts, parts.ranks, *parts.validation, tta, [&](int64_t num_done) { return should_stop(num_before + num_done); });
   };
-  const auto model = evaluate_parameters();
+  const auto model = evaluate_parameters(0);
   if (!model) return std::nullopt;
   if (!parts.ema) return Evaluation{.model = *model, .ema = {}};
   const optim::AveragedParameters averaged(*parts.ema);
-  const auto ema = evaluate_parameters();
+  const auto ema = evaluate_parameters(parts.validation->samples.size());
   if (!ema) return std::nullopt;
   return Evaluation{.model = *model, .ema = ema};
 }

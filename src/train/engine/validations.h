@@ -30,6 +30,9 @@ class Validations {
   bool is_due_within(const EpochPart& part) const;
   // Whether there is a validation after the last step of `part`.
   bool is_due_after(const EpochPart& part) const;
+  // The estimated time of the validations from the current step, which is not validated yet, to the end of the training. Before the first
+  // validation it is estimated from `seconds_per_sample`, the time of training.
+  double seconds_left(const EpochPart& part, double seconds_per_sample) const;
   // Collective: validates and reports. Returns false after a stop request; in this case nothing has changed.
   bool validate(const EpochPart& part, bool is_within_epoch);
 
@@ -41,6 +44,8 @@ class Validations {
   std::string reason_of_failure() const;
 
  private:
+  // The number of validations from the current step, which is not validated yet, to the end of the training.
+  int64_t num_left(const EpochPart& part) const;
   // The best value of the monitored metric; empty: no validation has measured it.
   std::optional<double> best_value() const;
 
@@ -65,12 +70,14 @@ struct Evaluation {
 
 // Collective: the metrics of the model in eval mode, over every sample of `source` once. The batches are the same for any number of ranks,
 // and each batch is evaluated by one rank, so the metrics are bitwise equal for any number of ranks. Outputs are averaged over the views of
-// `tta`. Uses autocast if training does. Calls `should_stop`, which must return the same value on all ranks, before each round of batches;
-// if it returns true, the result is nullopt. Leaves the model in train mode.
+// `tta`. Uses autocast if training does. Calls `should_stop`, which must return the same value on all ranks, before each round of batches,
+// with the number of samples that have been evaluated; if it returns true, the result is nullopt. Leaves the model in train mode.
+using StopEvaluation = std::function<bool(int64_t num_done)>;
 std::optional<task::Measurement> evaluate_model(Network& network, const Ranks& ranks, DataSource& source, task::TestTimeAugmentation tta,
-                                                const std::function<bool()>& should_stop);
+                                                const StopEvaluation& should_stop);
 
-// evaluate_model() over the validation set, with the model's parameters and, if there are any, with the averaged ones.
-std::optional<Evaluation> evaluate(Parts& parts, task::TestTimeAugmentation tta, const std::function<bool()>& should_stop);
+// evaluate_model() over the validation set, with the model's parameters and, if there are any, with the averaged ones, whose samples count
+// too.
+std::optional<Evaluation> evaluate(Parts& parts, task::TestTimeAugmentation tta, const StopEvaluation& should_stop);
 
 }  // namespace trainer::engine

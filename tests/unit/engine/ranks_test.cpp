@@ -202,7 +202,7 @@ TEST(Ranks, EvaluationHasTheSameDigitsForAnyNumberOfRanks) {
   for (const auto tta : {task::TestTimeAugmentation::kNone, task::TestTimeAugmentation::kFlipAndShift}) {
     const auto evaluate_with = [&](const Ranks& ranks) {
       testing::SmallSession session(text, {}, ranks);
-      return evaluate(session.parts(), tta, [] { return false; }).value().model;
+      return evaluate(session.parts(), tta, [](int64_t) { return false; }).value().model;
     };
     const auto one = evaluate_with({});
     EXPECT_EQ(one.num_samples, 23);

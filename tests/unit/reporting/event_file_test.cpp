@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <fstream>
+
 #include "reporting/sinks.h"
 #include "tests/testing/hex.h"
 #include "tests/testing/metrics.h"
