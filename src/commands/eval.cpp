@@ -58,6 +58,11 @@ EvalArguments parse_eval_arguments(const std::vector<std::string>& args) {
   return arguments;
 }
 
+std::string rounded(const reporting::Metric& metric) {
+  return metric.info.format == reporting::MetricFormat::kPercent ? fmt::format("{:.2f}%", 100 * metric.value)
+                                                                 : fmt::format("{:.4f}", metric.value);
+}
+
 void print_result(const EvalArguments& arguments, const std::string& model, const session::NetworkFile& file,
                   session::EvaluationResult result) {
   auto& measured = result.measured;
@@ -82,6 +87,7 @@ void print_result(const EvalArguments& arguments, const std::string& model, cons
       auto& object = json["operating_point"] = to_json(operating->point, operating->decisions, evaluation.output_names);
       object["calibration_error"] = operating->calibration_error;
     }
+    for (const auto& metric : result.refitted_metrics) json["refitted_metrics"][metric.info.name] = metric.value;
     return cli::print_json(json);
   }
   const auto of_step = progress ? fmt::format(", epoch {}, step {}", progress->epoch + 1, progress->step) : "";
@@ -89,6 +95,12 @@ void print_result(const EvalArguments& arguments, const std::string& model, cons
       {fmt::format("{} of {}:", counted(evaluation.event.num_samples, result.is_image ? "image" : "sample"), result.name)},
       {fmt::format("{} of {}{}{}", model, file.path(), of_step, arguments.request.averaged ? ", averaged parameters" : "")}};
   print("{}", evaluation_text(evaluation, of_what, reporting::line_width(stdout)));
+  if (!result.refitted_metrics.empty()) {
+    std::string refitted;
+    for (const auto& metric : result.refitted_metrics) refitted += fmt::format("  {} {}", metric.info.name, rounded(metric));
+    print("\nThe results are at the thresholds that predict uses. At the best thresholds for these images, which is too favourable:{}\n",
+          refitted);
+  }
   if (!operating) return;
   print("\nas calibrated, with temperature {:.4f}; 95% intervals in brackets\n", operating->point.temperature);
   print("calibration error  {:.2f}%\n", 100 * operating->calibration_error);
@@ -118,14 +130,10 @@ ExitCode eval(const std::vector<std::string>& args) {
 namespace {
 
 constexpr size_t kMostClassesOfMatrix = 20;
+constexpr size_t kWidthOfNames = 100;  // of a confusion matrix that is not printed to a terminal
 
 std::string padded(const std::string& text, size_t width) {
   return text + std::string(width - std::min(width, cli::text_width(text)), ' ');
-}
-
-std::string rounded(const reporting::Metric& metric) {
-  return metric.info.format == reporting::MetricFormat::kPercent ? fmt::format("{:.2f}%", 100 * metric.value)
-                                                                 : fmt::format("{:.4f}", metric.value);
 }
 
 std::string heading(const reporting::Evaluation& evaluation, const reporting::Fields& of_what, std::optional<size_t> width) {
@@ -184,13 +192,29 @@ std::string table_of_numbers(const std::vector<std::string>& names, const std::v
 
 std::string confusion_matrix(const std::vector<std::string>& names, const std::vector<int64_t>& confusion, size_t name_width,
                              std::optional<size_t> width) {
-  const size_t cell = 2 + std::to_string(std::ranges::max(confusion)).size();
+  // The columns have the names of the classes where the line is wide enough for them, otherwise numbers, which the rows then have too.
+  const auto numbers_width = std::to_string(std::ranges::max(confusion)).size();
+  size_t cell = 2 + numbers_width;
+  auto columns = names;
+  for (const auto& name : names) cell = std::max(cell, 2 + cli::text_width(name));
+  const bool has_names = name_width + names.size() * cell <= width.value_or(kWidthOfNames);
+  if (!has_names) {
+    cell = 2 + std::max(numbers_width, std::to_string(names.size() - 1).size());
+    for (size_t i = 0; i < names.size(); ++i) columns[i] = std::to_string(i);
+    name_width += 2 + columns.back().size();
+  }
   if (names.size() > kMostClassesOfMatrix || (width && name_width + names.size() * cell > *width)) {
     return fmt::format("\nconfusion matrix of {} classes: not shown; --json prints it\n", names.size());
   }
   std::string text = "\nconfusion matrix (rows: actual, columns: predicted)\n";
+  const auto row_of = [&](size_t i) {
+    return has_names ? names[i] : fmt::format("{:>{}}  {}", columns[i], columns.back().size(), names[i]);
+  };
+  text += std::string(name_width, ' ');
+  for (const auto& column : columns) text += std::string(cell - cli::text_width(column), ' ') + column;
+  text += '\n';
   for (size_t i = 0; i < names.size(); ++i) {
-    text += padded(names[i], name_width);
+    text += padded(row_of(i), name_width);
     for (size_t j = 0; j < names.size(); ++j) text += fmt::format("{:>{}}", confusion[i * names.size() + j], cell);
     text += '\n';
   }

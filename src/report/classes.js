@@ -105,7 +105,7 @@ function classPanel(evaluation) {
     return box;
   };
   show();
-  const note = areIndependent ? element("p", { class: "muted small" }, "Recall, precision and F1 of each class at the probability threshold with its best F1 on these images.") : null;
+  const note = areIndependent ? element("p", { class: "muted small" }, "Recall, precision and F1 of each class at the probability threshold with its best F1 on these images, which is too favourable; trainer eval with other images measures the stored thresholds.") : null;
   return panel("Classes", note, box);
 }
 

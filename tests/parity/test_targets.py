@@ -17,7 +17,7 @@ import onnxruntime
 import torch
 from PIL import Image
 from torchmetrics import MeanAbsoluteError, MeanSquaredError, R2Score
-from torchmetrics.functional.classification import multilabel_average_precision, multilabel_exact_match, multilabel_f1_score
+from torchmetrics.functional.classification import multilabel_average_precision, multilabel_exact_match, multilabel_f1_score, multilabel_precision
 
 BINARY = os.environ["TRAINER_BINARY"]
 LIBRARY = pathlib.Path(BINARY).with_name("libtrainer_predict.so")
@@ -144,6 +144,39 @@ class TargetsTest(unittest.TestCase):
         torch.jit.load(self.folder / "classes_logits.torchscript", _extra_files=extra)
         self.assertEqual(json.loads(extra["trainer.json"])["thresholds"], thresholds.tolist())
         self.check_library("classes", 1, logits.sigmoid(), thresholds.tolist())
+
+    def test_other_images_are_judged_at_the_stored_thresholds(self):
+        thresholds = torch.tensor([one["threshold"] for one in self.evaluation("classes")["classes"]], dtype=torch.float64)
+        # The images of the training, without those that show rust, which leaves a class without images.
+        rows = [i for i in range(SPLITS["train"]) if not self.classes["train"][i, 1]]
+        with open(self.folder / "other.csv", "w", newline="") as file:
+            csv.writer(file).writerows([["path", *CLASSES]] + [[f"train_{i}.png", *map(int, self.classes["train"][i])] for i in rows])
+        files = [f"train_{i}.png" for i in rows]
+        lines = [json.loads(line) for line in self.trainer("predict", "--checkpoint", str(self.checkpoint("classes")), "--json", *files).splitlines()]
+        scores = torch.tensor([[one["probability"] for one in sorted(line["classes"], key=lambda one: one["label"])] for line in lines], dtype=torch.float64)
+        targets = torch.from_numpy(self.classes["train"][rows]).long()
+        decided = (scores >= thresholds).long()
+        found = {}
+        for command in (["eval"], ["launch", "--nproc-per-node", "2", "eval"]):
+            found = json.loads(self.trainer(*command, "--checkpoint", str(self.checkpoint("classes")), "--data", "other.csv", "--json"))
+            self.assertEqual([one["threshold"] for one in found["classes"]], thresholds.tolist())
+            f1 = multilabel_f1_score(decided, targets, 3, average=None)
+            precision = multilabel_precision(decided, targets, 3, average=None)
+            for label, one in enumerate(found["classes"]):
+                self.assertAlmostEqual(one["f1"], f1[label].item(), delta=1e-6)
+                self.assertAlmostEqual(one["precision"], precision[label].item(), delta=1e-6)
+            self.assertAlmostEqual(found["metrics"]["macro_f1"], f1[[0, 2]].mean().item(), delta=1e-6)
+            self.assertAlmostEqual(found["metrics"]["exact_match"], multilabel_exact_match(decided, targets, 3).item(), delta=1e-6)
+            # torchmetrics counts a class without images as 0.
+            average = multilabel_average_precision(scores, targets, 3, average=None)
+            self.assertEqual(average[1].item(), 0)
+            self.assertAlmostEqual(found["metrics"]["map"], average[[0, 2]].mean().item(), delta=1e-6)
+            self.assertAlmostEqual(multilabel_average_precision(scores, targets, 3).item(), found["metrics"]["map"] * 2 / 3, delta=1e-6)
+            best = [max(self.f1(scores[:, label] >= threshold, targets[:, label]) for threshold in scores[:, label]) for label in (0, 2)]
+            self.assertAlmostEqual(found["refitted_metrics"]["macro_f1"], sum(best) / 2, delta=1e-9)
+            self.assertGreater(found["refitted_metrics"]["macro_f1"], found["metrics"]["macro_f1"])
+        shown = self.trainer("eval", "--checkpoint", str(self.checkpoint("classes")), "--data", "other.csv")
+        self.assertIn(f"At the best thresholds for these images, which is too favourable:  macro_f1 {found['refitted_metrics']['macro_f1']:.4f}", shown)
 
     @staticmethod
     def f1(predicted, actual):

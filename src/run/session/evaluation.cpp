@@ -22,6 +22,7 @@
 #include "run/session/split_samples.h"
 #include "train/engine/validations.h"
 #include "train/task/classification.h"
+#include "train/task/multi_label.h"
 #include "trainer/error.h"
 #include "trainer/nn.h"
 #include "trainer/task.h"
@@ -63,12 +64,13 @@ class ObservedLoss : public nn::Loss {
   Observe observe_;
 };
 
-// The operating point that the file stores if the network was calibrated; none with request.observe, because the outputs then go to that
-// function instead of the OperatingPointMeter.
+// The thresholds of a network with several classes for a sample, or what the file stores if the network was calibrated; none with
+// request.observe, because the outputs then go to that function instead of a meter.
 std::optional<inference::OperatingPoint> operating_point_of(const config::Experiment& experiment, const NetworkFile& file,
                                                             const EvaluationRequest& request) {
   if (request.observe) return std::nullopt;
-  if (!state::View(file.tree(), file.path()).find(inference::operating_point_key(request.averaged))) return std::nullopt;
+  const bool is_calibrated = state::View(file.tree(), file.path()).find(inference::operating_point_key(request.averaged)).has_value();
+  if (!is_calibrated && experiment.task.component.name != "multi_label") return std::nullopt;
   return inference::read_operating_point(file.tree(), file.path(), request.averaged, samples_of(experiment, file));
 }
 
@@ -121,7 +123,14 @@ std::optional<EvaluationResult> evaluate(RankContext& context, const NetworkFile
   context.barrier().on_all_ranks([&] { require_target_summary(context.experiment(), file); });
   std::optional<OperatingPointMeter> operating;
   auto observe = request.observe;
-  if (const auto point = operating_point_of(context.experiment(), file, request)) {
+  std::optional<task::ThresholdMeter> at_thresholds;
+  const auto point = operating_point_of(context.experiment(), file, request);
+  if (point && point->kind == inference::AnswerKind::kClasses) {
+    at_thresholds.emplace(point->thresholds);
+    observe = [&](const torch::Tensor& outputs, const torch::Tensor& targets) {
+      at_thresholds->add(inference::answers_of(*point, outputs).cpu(), targets.cpu());
+    };
+  } else if (point) {
     operating.emplace(*point);
     observe = [&](const torch::Tensor& outputs, const torch::Tensor& targets) { operating->add(outputs, targets); };
   }
@@ -165,12 +174,18 @@ std::optional<EvaluationResult> evaluate(RankContext& context, const NetworkFile
     stop_consensus.finish();
     if (!measured) return std::nullopt;
     if (operating) operating->reduce(*ranks.world);
+    reporting::Metrics refitted;
+    if (at_thresholds) {
+      at_thresholds->reduce(*ranks.world);
+      refitted = at_thresholds->replace_in(*measured);
+    }
     return EvaluationResult{.measured = std::move(*measured),
                             .output_names = info.output_names(),
                             .is_image = info.is_image,
                             .is_all = evaluated && evaluated->is_all,
                             .name = evaluated ? evaluated->name : "",
-                            .operating_point = operating ? std::optional(operating->result()) : std::nullopt};
+                            .operating_point = operating ? std::optional(operating->result()) : std::nullopt,
+                            .refitted_metrics = std::move(refitted)};
   } catch (const std::exception& error) {
     context.end_failed_gpu(error);
     throw;

@@ -66,6 +66,9 @@ struct EvaluationResult {
     DecisionResult decisions;
   };
   std::optional<OperatingPointResult> operating_point = {};
+  // With several classes for a sample, `measured` is at the thresholds that predict uses. These metrics are at thresholds that were chosen
+  // on the evaluated samples.
+  reporting::Metrics refitted_metrics = {};
 };
 
 // Collective: evaluates the network of `file` on every sample of the data to evaluate, transformed by dataset.validation_transforms.

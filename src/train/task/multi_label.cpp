@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -151,6 +152,55 @@ LabelMeasurement measure_labels(const torch::Tensor& probabilities, const torch:
   const auto counts = of_classes.to(torch::kFloat64).matmul(of_classes.to(torch::kFloat64).t()).to(torch::kInt64).contiguous();
   measured.results.co_occurrence = {counts.const_data_ptr<int64_t>(), counts.const_data_ptr<int64_t>() + counts.numel()};
   return measured;
+}
+
+ThresholdMeter::ThresholdMeter(std::vector<double> thresholds)
+    : thresholds_(std::move(thresholds)),
+      counts_(torch::zeros({3, static_cast<int64_t>(thresholds_.size())}, torch::kInt64)),
+      matches_(torch::zeros({2}, torch::kInt64)) {}
+
+void ThresholdMeter::add(const torch::Tensor& probabilities, const torch::Tensor& targets) {
+  const auto is_assigned = probabilities >= torch::tensor(thresholds_, torch::kFloat64);
+  const auto belongs = targets > 0.5;
+  counts_ += at::stack({(is_assigned & belongs).sum(0), is_assigned.sum(0), belongs.sum(0)});
+  matches_[0] += (is_assigned == belongs).all(1).sum();
+  matches_[1] += targets.size(0);
+}
+
+void ThresholdMeter::reduce(const distributed::ProcessGroup& group) {
+  group.all_reduce(counts_);
+  group.all_reduce(matches_);
+}
+
+reporting::Metrics ThresholdMeter::replace_in(Measurement& measured) const {
+  const auto counts = counts_.accessor<int64_t, 2>();
+  const auto part = [](int64_t hits, int64_t all) { return mean_of(static_cast<double>(hits), static_cast<double>(all)); };
+  double sum_of_f1 = 0;
+  double num_used = 0;
+  auto& classes = measured.labels.classes;
+  for (size_t label = 0; label < classes.size(); ++label) {
+    const auto column = static_cast<int64_t>(label);
+    const auto found = counts[0][column];
+    const auto assigned = counts[1][column];
+    const auto belonging = counts[2][column];
+    classes[label].threshold = thresholds_[label];
+    classes[label].recall = part(found, belonging);
+    classes[label].precision = part(found, assigned);
+    classes[label].f1 = part(2 * found, assigned + belonging);
+    if (belonging == 0) continue;
+    sum_of_f1 += classes[label].f1;
+    ++num_used;
+  }
+  reporting::Metrics replaced;
+  const auto replace = [&](const reporting::MetricInfo& info, double value) {
+    const auto metric = std::ranges::find(measured.metrics, info.name, [](const reporting::Metric& one) { return one.info.name; });
+    if (metric == measured.metrics.end()) return;
+    replaced.push_back(*metric);
+    metric->value = value;
+  };
+  replace(label_metrics()[1], mean_of(sum_of_f1, num_used));
+  replace(label_metrics()[2], part(matches_[0].item<int64_t>(), matches_[1].item<int64_t>()));
+  return replaced;
 }
 
 }  // namespace trainer::task

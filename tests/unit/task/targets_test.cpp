@@ -175,6 +175,32 @@ TEST(MultiLabel, EqualScoresHaveOneThreshold) {
   EXPECT_THAT(measured.results.co_occurrence, ElementsAre(2, 0, 0, 0));
 }
 
+TEST(MultiLabel, ThresholdsThatWereChosenBeforeReplaceThoseChosenOnTheMeasuredSamples) {
+  const auto probabilities = torch::tensor({{0.9, 0.2, 0.1}, {0.6, 0.8, 0.7}, {0.4, 0.3, 0.2}, {0.1, 0.6, 0.3}}, torch::kFloat64);
+  const auto targets = torch::tensor({{1, 0, 0}, {1, 1, 0}, {1, 0, 0}, {0, 1, 0}});
+  Measurement measured;
+  const auto fitted = measure_labels(probabilities.to(torch::kFloat32), targets > 0);
+  measured.labels = fitted.results;
+  for (const auto& info : make_multi_label(nullptr)->validation_metrics()) measured.metrics.push_back({info, 1.0});
+  ThresholdMeter meter({0.5, 0.7, 0.6});
+  for (const int64_t half : {0, 2}) meter.add(probabilities.narrow(0, half, 2), targets.narrow(0, half, 2));
+  meter.reduce(distributed::ProcessGroup());
+  const auto refitted = meter.replace_in(measured);
+  // First class: 2 of 3 found, 2 of 2 right. Second: 1 of 2 found, 1 of 1 right. The third has no samples, and one is assigned to it.
+  EXPECT_NEAR(*value_of(measured, "macro_f1"), (4.0 / 5 + 2.0 / 3) / 2, 1e-12);
+  EXPECT_EQ(*value_of(measured, "exact_match"), 0.25);
+  EXPECT_EQ(*value_of(measured, "map"), 1);
+  ASSERT_EQ(refitted.size(), 2U);
+  EXPECT_EQ(refitted[0].info.name, "macro_f1");
+  EXPECT_EQ(refitted[0].value, 1);
+  const auto& first = measured.labels.classes[0];
+  EXPECT_NEAR(first.recall, 2.0 / 3, 1e-12);
+  EXPECT_EQ(first.precision, 1);
+  EXPECT_EQ(first.threshold, 0.5);
+  EXPECT_EQ(measured.labels.classes[2].precision, 0);
+  EXPECT_EQ(first.average_precision, fitted.results.classes[0].average_precision);
+}
+
 TEST(MultiLabel, NothingMeasuredAndOutputsThatAreNotFinite) {
   const auto task = make_multi_label(make_loss("bce"));
   const auto nothing = task->make_validation_meter(torch::kCPU, 3, 0)->read(distributed::ProcessGroup());
