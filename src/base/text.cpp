@@ -100,7 +100,9 @@ namespace {
 uint8_t byte_at(std::string_view text, size_t position) { return static_cast<uint8_t>(text[position]); }
 
 bool is_shown(const Utf8Character& character) {
-  return character.length > 0 && (!is_control(character.code_point) || character.code_point == '\n' || character.code_point == '\t');
+  const auto code_point = character.code_point;
+  const bool changes_direction = (code_point >= 0x202a && code_point <= 0x202e) || (code_point >= 0x2066 && code_point <= 0x2069);
+  return character.length > 0 && !changes_direction && (!is_control(code_point) || code_point == '\n' || code_point == '\t');
 }
 
 }  // namespace

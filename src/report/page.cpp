@@ -3,6 +3,8 @@
 #include <stdexcept>
 #include <string_view>
 
+#include "base/text.h"
+
 namespace trainer::report {
 namespace {
 
@@ -24,7 +26,7 @@ std::string json_in_html(const history::Json& data) {
 std::string title_of(const history::Json& data) {
   const auto& runs = data.at("runs");
   const auto name = runs.size() == 1 ? runs[0].at("name").get<std::string>() : std::to_string(runs.size()) + " runs";
-  return escaped(name + " – training report");
+  return escaped(printable_line(name) + " – training report");
 }
 
 std::string content_of(std::string_view place, const history::Json& data) {

@@ -43,7 +43,7 @@ function repetitions() {
     const values = indices.map((index) => data.runs[index].best.value);
     const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
     const deviation = Math.sqrt(values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / (values.length - 1));
-    return { indices, mean, deviation };
+    return { indices, keys, mean, deviation };
   });
 }
 
@@ -70,9 +70,10 @@ function showRunTable() {
     box.replaceChildren(sortableTable("Click a column title to sort by it", columns, rows, runTableState, show));
     const groups = repetitions();
     if (groups.length > 0) {
-      box.append(dataTable("Runs that differ only in the seed: mean ± standard deviation of their best values", ["Runs", "Number", "Best"], groups.map(({ indices, mean, deviation }) => {
+      box.append(dataTable("Runs that differ only in the seed: mean ± standard deviation of their best values", [groups[0].keys.map((row) => row.name).join(", ") || "Runs", "Number", "Best"], groups.map(({ indices, keys, mean, deviation }) => {
         const format = formatterOf(data.runs[indices[0]].best.metric);
-        return [indices.map((index) => data.runs[index].name).join(", "), String(indices.length), `${format(mean)} ± ${format(deviation)}`];
+        const label = keys.map((row) => row.values[indices[0]] ?? "–").join(", ") || indices.map((index) => data.runs[index].name).join(", ");
+        return [label, String(indices.length), `${format(mean)} ± ${format(deviation)}`];
       }), { numbersFrom: 1 }));
     }
     return box;
@@ -85,12 +86,8 @@ function runCard(run, index) {
   if (run.best) {
     facts.push([`Best ${metricWords(run.best.metric)}`, `${formatterOf(run.best.metric)(run.best.value)}, ${placeOfBest(run)}`]);
   }
-  const latest = (split, name, label) => {
-    const series = run[split][name];
-    if (series) facts.push([label, formatterOf(name)(series.values.at(-1))]);
-  };
-  latest("validation", "loss", "Validation loss");
-  latest("train", "loss", "Training loss");
+  if (run.validation.loss) facts.push(["Validation loss", formatterOf("loss")(run.validation.loss.values.at(-1))]);
+  if ("loss" in run.epoch_means) facts.push(["Training loss, mean of the epoch", formatterOf("loss")(run.epoch_means.loss)]);
   facts.push([run.progress.startsWith("step") ? "Progress" : "Epoch", run.progress], ["Steps", run.step.toLocaleString("en")]);
   if (run.images_per_second > 0) facts.push(["Images per second", formatNumber(run.images_per_second)]);
   facts.push(["Time", formatDuration(run.seconds)], ["Started", formatTime(run.started)]);

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/text.h"
 #include "report/history/compare.h"
 #include "report/history/metrics_file.h"
 
@@ -38,6 +39,27 @@ Json series_of(const std::map<std::string, history::Series>& all, size_t max_poi
     auto values = Json::array();
     for (const auto value : few.values) values.push_back(rounded(value));
     result[name] = {{"steps", few.steps}, {"values", std::move(values)}};
+  }
+  return result;
+}
+
+Json numbers_in(const std::map<std::string, double>& values) {
+  Json result = Json::object();
+  for (const auto& [name, value] : values) result[name] = rounded(value);
+  return result;
+}
+
+// Texts come from files that others may have written: invisible characters, and those that change the direction of a line, are escaped.
+Json with_visible_text(const Json& value) {
+  if (value.is_string()) return printable(value.get_ref<const std::string&>());
+  if (!value.is_structured()) return value;
+  Json result = value.is_array() ? Json::array() : Json::object();
+  for (const auto& [key, element] : value.items()) {
+    if (value.is_array()) {
+      result.push_back(with_visible_text(element));
+    } else {
+      result[printable(key)] = with_visible_text(element);
+    }
   }
   return result;
 }
@@ -103,6 +125,7 @@ Json make_data(std::span<const RunRecord> runs, const DataOptions& options) {
                             {"best", std::move(best)},
                             {"warnings", warnings_of(run)},
                             {"train", series_of(run.train, max_points)},
+                            {"epoch_means", numbers_in(run.epoch_means)},
                             {"validation", series_of(run.validation, max_points)},
                             {"evaluation", with_pictures(make_evaluation(run), run, options.read_pictures)},
                             {"best_evaluation", with_pictures(make_best_evaluation(run), run, options.read_pictures)},
@@ -114,7 +137,7 @@ Json make_data(std::span<const RunRecord> runs, const DataOptions& options) {
   data["crossvals"] = options.crossvals;
   data["config"] = rows_of(history::config_rows(runs));
   data["environment"] = rows_of(history::environment_rows(runs));
-  return data;
+  return with_visible_text(data);
 }
 
 history::Series shortened(const history::Series& series, size_t max_points) {

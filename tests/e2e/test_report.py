@@ -267,7 +267,11 @@ class ReportTest(unittest.TestCase):
         view.evaluate("[...document.querySelectorAll('#run-table thead button')].find((button) => button.textContent === 'Best').click()")
         view.evaluate("[...document.querySelectorAll('#run-table thead button')].find((button) => button.textContent.startsWith('Best')).click()")
         self.assertEqual(view.evaluate(names)[:2], ["run49", "run48"])
-        # Ten learning rates with five seeds each: 45 to 49 %.
+        # Ten learning rates with five seeds each: 45 to 49 %. The table names them, not the five runs;
+        # its last line is of run5 to run9, the last in the order of their names.
+        table = "[...document.querySelectorAll('#run-table table')].at(-1)"
+        self.assertEqual(view.evaluate(f"{table}.querySelector('thead th').textContent"), "optimizer.lr")
+        self.assertEqual(view.evaluate(f"{table}.querySelector('tbody tr:last-child').textContent"), "0.02" "5" "7.00% ± 1.58%")
         self.assertIn("47.00% ± 1.58%", view.evaluate("document.querySelector('#run-table').textContent"))
         # The loss has a logarithmic axis, because the first loss would otherwise flatten the curve.
         self.assertEqual(view.evaluate("charts.filter((chart) => chart.isLog).map((chart) => chart.metric)"), ["loss"])

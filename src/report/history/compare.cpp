@@ -91,14 +91,10 @@ Values result_values(const RunRecord& run) {
   if (run.best)
     values.emplace_back("best " + run.best->metric,
                         format_metric(run, run.best->metric, run.best->value) + ", " + at_epoch(run, *run.best));
-  const auto add_latest = [&](const char* split, const std::map<std::string, Series>& all, const std::string& name) {
-    const auto found = all.find(name);
-    if (found != all.end()) values.emplace_back(fmt::format("{} {}", split, name), format_metric(run, name, found->second.values.back()));
-  };
   for (const auto& [name, series] : run.validation) {
-    if (name != "seconds") add_latest("validation", run.validation, name);
+    if (name != "seconds") values.emplace_back("validation " + name, format_metric(run, name, series.values.back()));
   }
-  for (const auto& name : run.metrics) add_latest("train", run.train, name);
+  for (const auto& [name, mean] : run.epoch_means) values.emplace_back("train " + name, format_metric(run, name, mean));
   values.emplace_back("time", format_duration(std::chrono::duration<double>(run.seconds)));
   if (run.images_per_second > 0) values.emplace_back("images per second", fmt::format("{:.0f}", run.images_per_second));
   if (run.num_parameters > 0) values.emplace_back("parameters", fmt::format("{}", run.num_parameters));

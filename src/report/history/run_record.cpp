@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <cmath>
+#include <cstdlib>
 #include <sstream>
 
 #include "base/file.h"
@@ -82,6 +83,22 @@ std::vector<std::string> read_lines(const std::string& text) {
   return lines;
 }
 
+// The training metrics in the last whole line of metrics.csv.
+std::map<std::string, double> read_epoch_means(const std::string& table) {
+  const auto lines = read_lines(table.substr(0, table.rfind('\n') + 1));
+  if (lines.size() < 2) return {};
+  std::istringstream names(lines.front());
+  std::istringstream cells(lines.back());
+  std::map<std::string, double> means;
+  const std::string prefix = "train_";
+  for (std::string name, cell; std::getline(names, name, ',') && std::getline(cells, cell, ',');) {
+    char* end = nullptr;
+    const double value = std::strtod(cell.c_str(), &end);
+    if (name.starts_with(prefix) && !cell.empty() && *end == '\0') means[name.substr(prefix.size())] = value;
+  }
+  return means;
+}
+
 void find_runs(const std::filesystem::path& folder, int depth, std::vector<std::filesystem::path>& found) {
   if (is_run_directory(folder)) {
     found.push_back(folder);
@@ -131,6 +148,7 @@ RunRecord read_run(const std::filesystem::path& folder, Detail detail) {
     run.evaluation = read_json(folder / "evaluation.json");
     run.best_evaluation = read_json(folder / "best_evaluation.json");
     run.calibration = read_json(folder / "calibration.json");
+    run.epoch_means = read_epoch_means(read_if_there(folder / "metrics.csv"));
     run.class_names = read_lines(read_if_there(folder / "classes.txt"));
   }
   read_metrics_file(folder / "metrics.jsonl", detail, run);
@@ -141,7 +159,7 @@ RunRecord read_run(const std::filesystem::path& folder, Detail detail) {
 
 std::string version_of(const std::filesystem::path& folder) {
   std::string version = is_locked(folder / ".lock") ? "running" : "ended";
-  for (const char* name : {"metrics.jsonl", "summary.json", "evaluation.json", "best_evaluation.json", "calibration.json",
+  for (const char* name : {"metrics.jsonl", "metrics.csv", "summary.json", "evaluation.json", "best_evaluation.json", "calibration.json",
                            "environment.json", "config.yaml", "classes.txt"}) {
     std::error_code missing;
     const auto size = std::filesystem::file_size(folder / name, missing);

@@ -67,8 +67,9 @@ struct RunRecord {
   std::set<std::string> metrics = {"loss", "top1", "top5"};
   std::set<std::string> percentages = {"top1", "top5"};
   std::optional<Best> best;
-  std::map<std::string, Series> train;       // by the name of the measurement: "loss", "lr", "images_per_second"
-  std::map<std::string, Series> validation;  // "loss", "top1", "ema_top1"
+  std::map<std::string, Series> train;        // of each logging interval, by the name of the measurement: "loss", "lr", "images_per_second"
+  std::map<std::string, double> epoch_means;  // the training metrics of the last whole epoch
+  std::map<std::string, Series> validation;   // "loss", "top1", "ema_top1"
   std::vector<Warning> warnings;
   std::vector<int64_t> resumed_at;  // the steps after which the run was resumed
   Json environment;                 // this and the next four: the content of the JSON file of that name; null if missing or damaged
@@ -81,7 +82,7 @@ struct RunRecord {
 };
 
 enum class Detail {
-  kOverview,  // without `train`, evaluations, `calibration` and `class_names`, so that long runs are read in milliseconds
+  kOverview,  // without `train`, `epoch_means`, evaluations, `calibration` and `class_names`, so that long runs are read in milliseconds
   kAll,
 };
 

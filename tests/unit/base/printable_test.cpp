@@ -20,6 +20,8 @@ TEST(Printable, ControlCharactersAreShown) {
   EXPECT_EQ(printable("error\rfine"), "error\\x0dfine");
   EXPECT_EQ(printable("a\0b"s), "a\\x00b");
   EXPECT_EQ(printable("\x7f"), "\\x7f");
+  // Characters that change the direction of a line would show "gpj.exe" as "exe.jpg".
+  EXPECT_EQ(printable("\u202egpj.exe\u2069"), "\\xe2\\x80\\xaegpj.exe\\xe2\\x81\\xa9");
   EXPECT_EQ(printable("\u0080\u009f\u00a0~ "), "\\xc2\\x80\\xc2\\x9f\u00a0~ ");
   // A control character of the set C1, as a code point and as a byte.
   EXPECT_EQ(printable("\u009b2J"), "\\xc2\\x9b2J");

@@ -255,6 +255,22 @@ TEST(CompareRuns, ValuesOfRanksAreOneValue) {
   EXPECT_EQ(row_of(rows, "ranks.device").values.front(), "cpu");
 }
 
+TEST_F(RunRecordTest, TrainingMetricsAreTheMeansOfTheLastWholeEpoch) {
+  write("metrics.jsonl", kStart + train(10, 110, "9"));
+  EXPECT_TRUE(read().epoch_means.empty());
+  // The last line is still being written.
+  write("metrics.csv",
+        "epoch,step,lr,train_loss,train_top1,train_mae,validation_loss,seconds\n"
+        "0,10,0.1,3.5,0.25,,4,1\n"
+        "1,20,0.1,1.5,nan,,2,1\n"
+        "2,30,0.1,0.5");
+  const std::vector<RunRecord> runs = {read()};
+  const auto rows = result_rows(runs);
+  EXPECT_EQ(row_of(rows, "train loss").values.front(), "1.5000");
+  EXPECT_EQ(row_of(rows, "train top1").values.front(), "-");
+  EXPECT_FALSE(runs[0].epoch_means.contains("mae"));
+}
+
 TEST(CompareRuns, Results) {
   std::vector<RunRecord> runs(1);
   runs[0].steps_per_epoch = 10;

@@ -164,6 +164,17 @@ TEST(Page, TextOfRunsIsNeverMarkup) {
   EXPECT_THAT(page, HasSubstr("{{title}}"));
 }
 
+TEST(ReportData, CharactersThatHideTextAreShown) {
+  RunRecord run = run_named("a\x1b[2J");
+  run.message = "first line\n\u202egpj.exe";
+  run.train["lo\x1bss"] = ramp(2);
+  const auto data = make_data(std::span(&run, 1), {});
+  EXPECT_EQ(data["runs"][0]["name"], "a\\x1b[2J");
+  EXPECT_EQ(data["runs"][0]["message"], "first line\n\\xe2\\x80\\xaegpj.exe");
+  EXPECT_TRUE(data["runs"][0]["train"].contains("lo\\x1bss"));
+  EXPECT_THAT(make_page(data), HasSubstr("<title>a\\x1b[2J"));
+}
+
 TEST(Page, OnlyALivePageMayConnect) {
   const auto run = run_named("a");
   EXPECT_THAT(make_page(make_data(std::span(&run, 1), {})), HasSubstr("connect-src 'none'"));
