@@ -193,8 +193,8 @@ class Audit {
                  info().decoding.is_turned_upright ? "they are turned upright, unlike in torchvision's ImageFolder"
                                                    : "the orientation is ignored; dataset.exif_orientation: apply turns them upright",
                  &AuditedPicture::is_turned);
-    add_pictures("bits_16", "images with 16 bits per channel",
-                 "only the upper 8 bits are used; dataset.mode: raw keeps all bits of TIFF files", &AuditedPicture::has_16_bits);
+    add_pictures("bits_16", "images of which only 8 of 16 bits per channel are used",
+                 "the lower 8 bits are lost; dataset.mode: raw keeps all bits of TIFF files", &AuditedPicture::has_16_bits);
   }
 
   data::Sample read_sample(uint32_t picture, data::Scratch& scratch) const {

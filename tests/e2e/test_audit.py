@@ -169,7 +169,7 @@ class AuditTest(FolderCase):
         for text in ("images of an unusual size: 1\n    (height, width or width / height is over 3 times the median (56, 56 and 1.00) or under 1/3 of it)\n"
                      "    training sample 4, data/train/cat/large.png (cat): 40 x 170 pixels\n", "images of a single colour: 1\n",
                      "images with an EXIF orientation: 1\n    (they are turned upright, unlike in torchvision's ImageFolder)\n",
-                     "images with 16 bits per channel: 1\n"):
+                     "images of which only 8 of 16 bits per channel are used: 1\n"):
             self.assertIn("  " + text, out)
 
     def test_images_of_16_bits(self):
