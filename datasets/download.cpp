@@ -18,6 +18,7 @@
 
 #include "base/signal.h"
 #include "base/text.h"
+#include "base/url.h"
 #include "datasets/files.h"
 #include "trainer/error.h"
 
@@ -94,10 +95,15 @@ class Transfer {
     curl_easy_setopt(curl, CURLOPT_URL, url.c_str());
     curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https,file");
     curl_easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(curl, CURLOPT_MAXFILESIZE_LARGE, static_cast<curl_off_t>(limits_.num_bytes) - num_earlier_);
     curl_easy_setopt(curl, CURLOPT_RESUME_FROM_LARGE, static_cast<curl_off_t>(num_earlier_));
     curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 1L);
     curl_easy_setopt(curl, CURLOPT_MAXREDIRS, 10L);
     curl_easy_setopt(curl, CURLOPT_FAILONERROR, 1L);
+    // A part of a compressed body would not be a part of the file. Bodies are not decompressed, because some servers declare that of a .gz
+    // file as compressed.
+    curl_easy_setopt(curl, CURLOPT_ACCEPT_ENCODING, "identity");
+    curl_easy_setopt(curl, CURLOPT_HTTP_CONTENT_DECODING, 0L);
     curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, &Transfer::on_bytes);
     curl_easy_setopt(curl, CURLOPT_WRITEDATA, this);
@@ -106,8 +112,9 @@ class Transfer {
     curl_easy_setopt(curl, CURLOPT_XFERINFODATA, this);
     const CURLcode result = curl_easy_perform(curl);
     if (result != CURLE_OK && stop_signal() != 0)
-      throw Error(fmt::format("stopped on request while downloading {}", url), ExitCode::kStopped);
+      throw Error(fmt::format("stopped on request while downloading {}", without_secrets(url)), ExitCode::kStopped);
     if (num_earlier_ > 0 && is_refused_continuation(result)) return false;
+    if (result == CURLE_FILESIZE_EXCEEDED) refuse_size();
     if (result != CURLE_OK) throw std::runtime_error(reason(result, details.data()));
     return true;
   }
@@ -127,7 +134,7 @@ class Transfer {
 
   bool take(std::string_view bytes) {
     if (static_cast<uint64_t>(num_bytes_) + bytes.size() > limits_.num_bytes) {
-      failure_ = fmt::format("the server sends more than {}", format_bytes(limits_.num_bytes));
+      refuse_size();
       return false;
     }
     // Flushed, so that a full disk is detected here, where errno has the reason.
@@ -138,6 +145,12 @@ class Transfer {
     num_bytes_ += static_cast<int64_t>(bytes.size());
     log_progress();
     return true;
+  }
+
+  // What the server sends is not the file, so it must not be continued.
+  void refuse_size() {
+    failure_ = fmt::format("the server sends more than {}", format_bytes(limits_.num_bytes));
+    std::filesystem::remove(path_);
   }
 
   // Logs a line every 10 % if the server has sent the length.
@@ -215,15 +228,19 @@ void download(const std::string& url, const Checksum& checksum, const std::files
     std::filesystem::remove(file);
     download(url, checksum, file, limits, logger);
   };
-  {
+  try {
     const std::unique_ptr<std::FILE, int (*)(std::FILE*)> output(std::fopen(file.c_str(), "abe"), std::fclose);
     if (!output) throw std::system_error(errno, std::generic_category(), "cannot write " + file.string());
     if (!Transfer(output.get(), file, num_earlier, limits, logger).run(url)) return begin_again();
+  } catch (const std::exception&) {
+    if (checksum.digits.empty()) std::filesystem::remove(file);
+    throw;
   }
   if (checksum.digits.empty()) return;
   const auto actual = digest_of(file, checksum.name);
   if (actual.starts_with(checksum.digits)) return;
   if (num_earlier > 0) return begin_again();
+  std::filesystem::remove(file);
   throw std::runtime_error(fmt::format("the downloaded file has the {} sum {} instead of {}: it is damaged or a different file",
                                        checksum.name, actual.substr(0, checksum.digits.size()), checksum.digits));
 }

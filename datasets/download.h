@@ -48,7 +48,8 @@ bool has_checksum(const std::filesystem::path& file, const Checksum& checksum);
 // Downloads `url` (http or https, with redirects, or file) to `file` and compares its checksum. An existing `file` is the beginning of an
 // earlier download, which is continued. If there is no checksum, if the server cannot continue, or if the checksum is wrong after a
 // continuation, the download starts from the beginning. Logs a line every 10 %. On failure throws std::runtime_error with only the reason,
-// because the caller knows the purpose of the file, or Error with ExitCode::kStopped after a stop request; the partial file remains.
+// because the caller knows the purpose of the file, or Error with ExitCode::kStopped after a stop request. The partial file
+// remains if a later call can continue it.
 void download(const std::string& url, const Checksum& checksum, const std::filesystem::path& file, const DownloadLimits& limits,
               Logger& logger);
 

@@ -15,6 +15,7 @@
 #include "base/crash.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "base/url.h"
 #include "trainer/error.h"
 
 namespace trainer {
@@ -33,11 +34,16 @@ class LevelPrefix : public spdlog::custom_flag_formatter {
   std::unique_ptr<custom_flag_formatter> clone() const override { return std::make_unique<LevelPrefix>(); }
 };
 
-// The message itself (%v), escaped because it may quote files, names and other processes.
+// The message itself, escaped because it may quote files, names and other processes, and without the secrets of URLs in it.
+std::string shown_message(const spdlog::details::log_msg& message) {
+  return printable(without_secrets({message.payload.data(), message.payload.size()}));
+}
+
+// Writes shown_message() for %v.
 class PrintableMessage : public spdlog::custom_flag_formatter {
  public:
   void format(const spdlog::details::log_msg& message, const std::tm&, spdlog::memory_buf_t& out) override {
-    const auto text = printable({message.payload.data(), message.payload.size()});
+    const auto text = shown_message(message);
     out.append(text.data(), text.data() + text.size());
   }
   std::unique_ptr<custom_flag_formatter> clone() const override { return std::make_unique<PrintableMessage>(); }
@@ -52,9 +58,7 @@ std::unique_ptr<spdlog::pattern_formatter> make_formatter(std::string pattern) {
 // Records the last lines for the crash report.
 class CrashReportSink : public spdlog::sinks::base_sink<std::mutex> {
  protected:
-  void sink_it_(const spdlog::details::log_msg& message) override {
-    remember_line(printable({message.payload.data(), message.payload.size()}));
-  }
+  void sink_it_(const spdlog::details::log_msg& message) override { remember_line(shown_message(message)); }
   void flush_() override {}
 };
 

@@ -20,8 +20,10 @@ TEST(Log, LinesHoldNothingThatATerminalExecutes) {
     add_file(*logger, file);
     logger->info("{}", "a name\x1b[2J\r");
     logger->warn("{}", "Größe\n\tzweite Zeile \x9b");
+    logger->info("{}", "at http://bob:pass@host/a?token=1");
   }
-  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "a name\\x1b[2J\\x0d\nwarning: Größe\n\tzweite Zeile \\x9b\n");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "a name\\x1b[2J\\x0d\nwarning: Größe\n\tzweite Zeile \\x9b\nat http://***@host/a?***\n");
   const auto text = read_file(file);
   EXPECT_NE(text.find("info: a name\\x1b[2J\\x0d\n"), std::string::npos) << text;
   EXPECT_NE(text.find("warning: Größe\n\tzweite Zeile \\x9b\n"), std::string::npos) << text;

@@ -127,6 +127,29 @@ TEST_F(FetchArchive, ConnectionRefused) {
   EXPECT_THAT(failure(source(url, "")), HasSubstr("Failed to connect to 127.0.0.1 port"));
 }
 
+// What a server sends to `connection` is downloaded with this checksum and a limit of 1000 bytes; returns whether its bytes remain.
+class PartialFile : public FetchArchive {
+ protected:
+  bool remains(const std::string& header, size_t num_bytes, const std::string& digits) const {
+    const HttpServer server([&](HttpServer::Connection& connection) {
+      connection.send("HTTP/1.1 200 OK\r\nConnection: close\r\n" + header + "\r\n" + random_bytes(num_bytes));
+    });
+    const auto logger = make_quiet_logger();
+    const auto file = root() / "part";
+    EXPECT_THROW(download(server.url("/a"), {"SHA256", digits}, file, {.num_bytes = 1000}, *logger), std::runtime_error);
+    return fs::remove(file);
+  }
+};
+
+TEST_F(PartialFile, RemainsOnlyIfItCanBeContinued) {
+  EXPECT_TRUE(remains("Content-Length: 900\r\n", 500, "0123abcd"));
+  EXPECT_FALSE(remains("Content-Length: 900\r\n", 500, "")) << "nothing would detect that it is a part of another file";
+  EXPECT_FALSE(remains("Content-Length: 900\r\n", 900, "0123abcd")) << "another file";
+  EXPECT_FALSE(remains("", 500, "0123abcd")) << "another file";
+  EXPECT_FALSE(remains("", 100'000, "0123abcd")) << "an endless one";
+  EXPECT_FALSE(remains("Content-Length: 2000\r\n", 500, "0123abcd")) << "a longer one than the file can be";
+}
+
 using FetchArchiveDeathTest = FetchArchive;
 
 TEST_F(FetchArchiveDeathTest, StopsOnRequest) {
