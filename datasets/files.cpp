@@ -65,9 +65,9 @@ FileContent load_file(const std::filesystem::path& path, const std::function<voi
 namespace fs = std::filesystem;
 
 FolderLock::FolderLock(fs::path file, const std::string& activity, Logger& logger) : path_(std::move(file)) {
-  if (try_lock()) return;
+  if (try_lock(&logger)) return;
   logger.info("waiting for another process that {}", activity);
-  while (!try_lock()) {
+  while (!try_lock(nullptr)) {
     if (stop_signal() != 0) {
       throw Error(fmt::format("stopped on request while waiting for another process that {}", activity), ExitCode::kStopped);
     }
@@ -76,21 +76,17 @@ FolderLock::FolderLock(fs::path file, const std::string& activity, Logger& logge
 }
 
 // Unlinked while the file is still locked, so that the file of a later holder is never removed.
-FolderLock::~FolderLock() { ::unlink(path_.c_str()); }
+FolderLock::~FolderLock() {
+  if (!lock_->taken_by()) ::unlink(path_.c_str());
+}
 
-bool FolderLock::try_lock() {
-  auto file = lock_file(path_, 0666);
-  if (file.number() < 0) {
-    if (errno == EWOULDBLOCK || errno == EINTR) return false;
+bool FolderLock::try_lock(Logger* logger) {
+  lock_.emplace(path_, FileLock::Options{.logger = logger});
+  if (!lock_->is_held() && lock_->error() != std::errc::operation_would_block) {
+    errno = lock_->error().value();
     fail_with_errno("create", path_);
   }
-  // The previous holder of the lock may have removed the file after this process opened it and before this process locked it.
-  struct stat ours {};
-  struct stat present {};
-  if (::fstat(file.number(), &ours) != 0) fail_with_errno("lock", path_);
-  if (::stat(path_.c_str(), &present) != 0 || ours.st_ino != present.st_ino || ours.st_dev != present.st_dev) return false;
-  file_ = std::move(file);
-  return true;
+  return lock_->is_held();
 }
 
 PartialFolder::PartialFolder(fs::path path) : path_(std::move(path)) {

@@ -6,10 +6,11 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
-#include "base/file.h"
+#include "base/file_lock.h"
 #include "base/log.h"
 
 namespace trainer::datasets {
@@ -53,8 +54,7 @@ FileContent load_file(const std::filesystem::path& path, const std::function<voi
 
 // Functions to make a folder completely or not at all, by one process while others wait. They throw std::runtime_error with the reason.
 
-// An exclusive lock among the processes that may make or remove a folder: an flock, which ends with its process, on a file that exists only
-// while the lock is held.
+// An exclusive lock among the processes that may make or remove a folder, with a file that exists only while the lock is held.
 class FolderLock {
  public:
   // Waits until the process that holds the lock releases it. `activity`: what that process does, for the log, such as "downloads URL".
@@ -65,10 +65,10 @@ class FolderLock {
   FolderLock& operator=(const FolderLock&) = delete;
 
  private:
-  bool try_lock();
+  bool try_lock(Logger* logger);
 
   std::filesystem::path path_;
-  Descriptor file_;
+  std::optional<FileLock> lock_;
 };
 
 // An empty folder for unfinished files; leftovers of a killed process are removed. The destructor removes the folder.

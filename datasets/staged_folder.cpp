@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -13,6 +12,7 @@
 #include <chrono>
 #include <exception>
 #include <mutex>
+#include <random>
 #include <stdexcept>
 #include <system_error>
 #include <thread>
@@ -174,7 +174,12 @@ void copy_files(const FolderListing& source, const fs::path& target, Logger& log
   for (const auto& file : source.files) create_folders((target / file.path).parent_path());
   for (const auto& [path, to] : source.links) {
     create_folders((target / path).parent_path());
-    fs::create_symlink(to.empty() ? source.folder / path : to.lexically_relative(path.parent_path()), target / path);
+    std::error_code error;
+    fs::create_symlink(to.empty() ? source.folder / path : to.lexically_relative(path.parent_path()), target / path, error);
+    if (!error) continue;
+    throw std::runtime_error(
+        fmt::format("{} is a symbolic link, which cannot be created in {}: {}; choose a folder of another file system, or remove the link",
+                    (source.folder / path).string(), target.string(), error.message()));
   }
   std::vector<uLong> checksums(source.files.size());
   std::atomic<uint64_t> num_copied = 0;
@@ -197,13 +202,24 @@ void copy_files(const FolderListing& source, const fs::path& target, Logger& log
   stop_if_requested(source.folder);
 }
 
-// Locks the use of a copy: LOCK_SH to use it, LOCK_EX to remove it. Does not wait; returns an empty Descriptor if another process holds a
-// conflicting lock.
-Descriptor lock_use(const fs::path& folder, int operation) {
-  auto file = open_file(folder / kInUse, O_RDWR | O_CREAT, "create");
-  if (::flock(file.number(), operation | LOCK_NB) == 0) return file;
-  if (errno != EWOULDBLOCK) fail_with_errno("lock", folder / kInUse);
-  return Descriptor();
+// Marks the copy in `folder` as used by this process, with a locked file. To be called while the FolderLock is held, like the next
+// function.
+FileLock mark_as_used(const fs::path& folder, Logger& logger) {
+  const auto file = folder / fmt::format("{}.{:016x}", kInUse, std::random_device()());
+  FileLock lock(file, {.logger = &logger});
+  if (lock.is_held()) return lock;
+  errno = lock.error().value();
+  fail_with_errno("create", file);
+}
+
+// Removes the files of processes that have ended.
+bool is_used(const fs::path& folder) {
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (!entry.path().filename().string().starts_with(kInUse)) continue;
+    if (!FileLock(entry.path(), {}).is_held()) return true;
+    fs::remove(entry.path());
+  }
+  return false;
 }
 
 // The folder of this user's copies, in which other users cannot add or change anything.
@@ -243,7 +259,7 @@ StagedFolder::StagedFolder(const fs::path& source, const std::vector<fs::path>& 
     folder_ = own_folder(place) / fmt::format("{}-{:08x}", folder.filename().string(), checksum_of_names(folder, files));
     const FolderLock lock(hidden("lock"), "copies " + folder.string(), logger);
     if (!is_current || !is_there(folder_)) copy(folder, files, logger);
-    in_use_ = lock_use(folder_, LOCK_SH);
+    in_use_ = mark_as_used(folder_, logger);
   } catch (const Error&) {
     throw;
   } catch (const std::runtime_error& reason) {
@@ -259,8 +275,7 @@ void StagedFolder::copy(const fs::path& folder, const std::vector<fs::path>& fil
     const auto manifest = read_manifest(folder_);
     const bool is_of_source = manifest.starts_with(description);
     if (is_of_source && is_intact(folder_, manifest)) return;
-    const auto unused = lock_use(folder_, LOCK_EX);
-    if (unused.number() < 0) {
+    if (is_used(folder_)) {
       throw std::runtime_error(
           is_of_source ? fmt::format("files of the copy {} were removed or changed, and another process still uses it; wait for that "
                                      "process, or choose another folder",
@@ -293,9 +308,8 @@ fs::path StagedFolder::path() const { return folder_ / kFiles; }
 void StagedFolder::remove(Logger& logger) {
   try {
     const FolderLock lock(hidden("lock"), "uses or removes " + folder_.string(), logger);
-    in_use_.close();
-    const auto unused = lock_use(folder_, LOCK_EX);
-    if (unused.number() < 0) return;
+    in_use_.reset();
+    if (is_used(folder_)) return;
     fs::rename(folder_, hidden("partial"));
     fs::remove_all(hidden("partial"));
     logger.info("removed the copy {}", folder_.string());

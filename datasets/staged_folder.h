@@ -2,10 +2,11 @@
 // A copy of a data set's folder on a local disk of this host (dataset.stage_to), which all processes of the host share.
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "base/file.h"
+#include "base/file_lock.h"
 #include "base/log.h"
 
 namespace trainer::datasets {
@@ -32,8 +33,8 @@ class StagedFolder {
   void copy(const std::filesystem::path& source, const std::vector<std::filesystem::path>& files, Logger& logger);
   std::filesystem::path hidden(const std::string& ending) const;
 
-  std::filesystem::path folder_;  // contains the copy and a description of its source
-  Descriptor in_use_;             // a shared flock on a file in folder_
+  std::filesystem::path folder_;    // contains the copy and a description of its source
+  std::optional<FileLock> in_use_;  // of a file in folder_
 };
 
 }  // namespace trainer::datasets

@@ -1,6 +1,12 @@
 #!/usr/bin/env bash
 # Sets up, builds what has changed and runs `trainer`: `trainer launch` unless a command is given.
 set -euo pipefail
+# A script cannot print to a closed descriptor, and the next file that is opened gets its number; bash itself opens this script.
+is_closed() { ! [ -e "/dev/fd/$1" ] || [ "/dev/fd/$1" -ef "${BASH_SOURCE[0]}" ]; }
+if is_closed 0; then exec </dev/null; fi
+closes_output=false
+if is_closed 1; then closes_output=true && exec >/dev/null; fi
+if is_closed 2; then exec 2>/dev/null; fi
 # shellcheck source=scripts/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -32,4 +38,5 @@ case "$1" in
   --version) ;;
   -*) set -- launch "$@" ;;
 esac
+if $closes_output; then exec >&-; fi
 exec "$program" "$@"

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -179,13 +178,6 @@ void AtomicFile::commit() {
   if (::fsync(file_.number()) != 0 || ::rename(temporary_.c_str(), path_.c_str()) != 0) fail("write", path_);
   committed_ = true;
   flush_folder(folder_of(path_));
-}
-
-Descriptor lock_file(const std::filesystem::path& path, mode_t mode) {
-  const FileAccess access("locking", path);
-  auto file = open_regular_file(path, O_RDWR | O_CREAT | O_NOFOLLOW, mode);
-  if (file.number() < 0 && errno == 0) fail("lock", path);
-  return file.number() >= 0 && ::flock(file.number(), LOCK_EX | LOCK_NB) == 0 ? std::move(file) : Descriptor();
 }
 
 void flush_folder(const std::filesystem::path& path) {

@@ -1,5 +1,5 @@
 #pragma once
-// Files: whole reads, atomic writes, appends, locks, read-only memory maps, and messages about refused access. Unless a comment says
+// Files: whole reads, atomic writes, appends, read-only memory maps, and messages about refused access. Unless a comment says
 // otherwise, a failure throws an Error that names the path and the system's reason, and only regular files are opened: for anything else (a
 // folder, pipe, socket or device) the functions fail without waiting.
 
@@ -98,11 +98,6 @@ class AtomicFile final : public Output {
   Descriptor file_;
   bool committed_ = false;
 };
-
-// Opens `path` (created with `mode` if missing) and takes an exclusive lock (flock) on it without waiting; closing the descriptor releases
-// the lock. On failure the descriptor is -1 and errno holds the reason: EWOULDBLOCK when another process holds the lock. Throws Error when
-// the path is not a regular file.
-Descriptor lock_file(const std::filesystem::path& path, mode_t mode);
 
 // Flushes the folder to the disk, so that added and removed names survive a power failure. Failures are ignored.
 void flush_folder(const std::filesystem::path& path);

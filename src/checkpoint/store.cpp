@@ -1,9 +1,11 @@
 #include "checkpoint/store.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <optional>
 
@@ -54,6 +56,18 @@ bool is_complete(const fs::path& file) {
   }
 }
 
+// Makes the new file `copy` a hard link to `content` or, if that is not possible, a copy.
+void link_or_copy(const fs::path& content, const fs::path& copy) {
+  std::error_code impossible;
+  fs::create_hard_link(content, copy, impossible);
+  if (!impossible) return;
+  fs::copy_file(content, copy);
+  const auto file = open_regular_file(copy, O_RDWR);
+  if (file.number() < 0 || ::fsync(file.number()) != 0) {
+    throw fs::filesystem_error("cannot flush the file", copy, {errno, std::generic_category()});
+  }
+}
+
 }  // namespace
 
 std::vector<fs::path> list_checkpoints(const fs::path& folder) {
@@ -76,7 +90,12 @@ Store::Store(fs::path folder, int64_t keep_last, WrittenFiles* files) : folder_(
     for (const auto& entry : fs::directory_iterator(folder_)) {
       if (is_temporary(entry.path())) fs::remove(entry.path());
     }
-    AtomicFile(folder_ / kProbe).write("x");
+    // What is needed only after hours is tried now.
+    const auto probe = temporary_of(kProbe);
+    for (int i = 0; i < 2; ++i) write_file_atomically(probe, "x");
+    fs::remove(probe);
+    fs::create_symlink(kProbe, probe, link_error_);
+    fs::remove(probe);
   } catch (const std::exception& error) {
     throw CheckpointError(fmt::format("checkpoints cannot be saved in {}: {}; make it writable, or choose another --run-dir",
                                       folder_.string(), error.what()));
@@ -112,9 +131,7 @@ bool Store::set_first_best(const fs::path& file) const {
   const auto temporary = temporary_of(kBest);
   const auto content = fs::canonical(file);
   if (files_ != nullptr) files_->add(best);
-  std::error_code other_file_system;
-  fs::create_hard_link(content, temporary, other_file_system);
-  if (other_file_system) fs::copy_file(content, temporary);
+  link_or_copy(content, temporary);
   fs::rename(temporary, best);
   flush_folder(folder_);
   return true;
@@ -129,7 +146,12 @@ fs::path Store::temporary_of(const char* name) const {
 
 void Store::link(const char* name, const fs::path& target) const {
   const auto temporary = temporary_of(name);
-  fs::create_symlink(target.filename(), temporary);
+  if (!link_error_) {
+    fs::create_symlink(target.filename(), temporary);
+  } else {
+    if (files_ != nullptr) files_->add(folder_ / name);
+    link_or_copy(target, temporary);
+  }
   fs::rename(temporary, folder_ / name);
 }
 

@@ -1,10 +1,12 @@
 #pragma once
-// The checkpoint folder of a run. It contains numbered files, which are written atomically, and links to the newest and the best one.
+// The checkpoint folder of a run. It contains numbered files, which are written atomically, and links to the newest and the best one. On a
+// file system without symbolic links, last.pt and best.pt are hard links or copies.
 
 #include <cstdint>
 #include <filesystem>
 #include <set>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "base/written_files.h"
@@ -27,11 +29,14 @@ struct Written {
 // Writes the checkpoints. Only one process of a run may have a Store.
 class Store {
  public:
-  // Creates the folder if needed, and removes incomplete files that a killed process has left. Throws CheckpointError if the folder is not
-  // writable. `files` must outlive the store, which adds to `files` each checkpoint that it writes, and removes only checkpoints that
-  // `files` contains. If `files` is null, all checkpoints in the folder may be removed.
+  // Creates the folder if needed, removes incomplete files that a killed process has left, and tries what write() needs. Throws
+  // CheckpointError if files cannot be written, flushed or replaced there. `files` must outlive the store, which adds to `files` each
+  // checkpoint that it writes, and removes only checkpoints that `files` contains. If `files` is null, all checkpoints in the folder may be
+  // removed.
   Store(std::filesystem::path folder, int64_t keep_last, WrittenFiles* files = nullptr);
 
+  // Why symbolic links cannot be created in the folder; 0: they can.
+  const std::error_code& link_error() const { return link_error_; }
   // "<folder>/step_00001950.pt".
   std::filesystem::path file_of(int64_t step) const;
   // Writes step_….pt durably and links last.pt to it, and also best.pt if `is_best`. Then removes older checkpoints except the best one, so
@@ -53,6 +58,7 @@ class Store {
   std::filesystem::path folder_;
   int64_t keep_last_;
   WrittenFiles* files_;
+  std::error_code link_error_;
   std::set<std::filesystem::path> complete_;  // files that are known to be complete
 };
 

@@ -187,7 +187,7 @@ ExitCode calibrate(const std::vector<std::string>& args) {
   session::RankProcess process;
   if (process.rank_env().world_size > 1) throw UsageError("calibrate runs in one process; start it without a launcher");
   return process.run([&] {
-    // best.pt and last.pt are links: store() must replace the checkpoint to which they point, not the link.
+    // best.pt and last.pt may be links: store() must replace the checkpoint to which they point, not the link.
     std::error_code missing;
     const auto given = session::checkpoint_of(arguments.checkpoint);
     auto path = std::filesystem::canonical(given, missing);

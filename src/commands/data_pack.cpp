@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <memory>
 #include <span>
 #include <stdexcept>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "base/file_lock.h"
 #include "base/signal.h"
 #include "base/text.h"
 #include "commands/command.h"
@@ -41,7 +41,7 @@ void throw_if_stopped() {
 
 // Creates the folder `output`, and returns the lock of the file that marks it as an unfinished data set. Throws UsageError if `output`
 // holds a finished data set, and Error if another process has the lock.
-Descriptor begin_output(const fs::path& output) {
+FileLock begin_output(const fs::path& output, Logger& logger) {
   const auto marker = output / datasets::kUnfinished;
   if (!fs::exists(marker)) {
     for (const char* name : {datasets::kPackedTrain, datasets::kPackedValidation}) {
@@ -55,18 +55,20 @@ Descriptor begin_output(const fs::path& output) {
   std::error_code error;
   fs::create_directories(output, error);
   if (error) throw Error(fmt::format("cannot create {}: {}", output.string(), explain_refusal(output, error)));
-  auto lock = lock_file(marker, 0666);
-  // This program's marker is empty and is removed at the end; a file with content is not a marker and must be kept.
-  if (lock.number() >= 0 && fs::file_size(marker) > 0) {
+  // This program's marker is empty or describes a process, and is removed at the end; any other file is not a marker and must be kept.
+  if (fs::is_regular_file(marker) && fs::file_size(marker) > 0 && !read_file(marker).starts_with("process ")) {
     throw UsageError(
-        fmt::format("--output: {} was not written by this program, which marks unfinished data sets with an empty file of this name; name "
+        fmt::format("--output: {} was not written by this program, which marks unfinished data sets with a file of this name; name "
                     "another folder",
                     marker.string()));
   }
-  if (lock.number() >= 0) return lock;
-  if (errno == EWOULDBLOCK)
-    throw Error(fmt::format("another process is packing into {}; wait for it, or name another folder", output.string()));
-  throw Error(fmt::format("cannot write {}: {}", marker.string(), explain_refusal(marker, {errno, std::generic_category()})));
+  FileLock lock(marker, {.logger = &logger});
+  if (lock.is_held()) return lock;
+  if (lock.error() == std::errc::operation_would_block) {
+    throw Error(fmt::format("{} is packing into {}; wait for it, or name another folder",
+                            lock.other().empty() ? "another process" : lock.other(), output.string()));
+  }
+  throw Error(fmt::format("cannot write {}: {}", marker.string(), explain_refusal(marker, lock.error())));
 }
 
 // The folder with which the names of all samples begin; empty if they have none in common.
@@ -194,7 +196,7 @@ void pack(const config::Experiment& experiment, const PackArguments& arguments, 
     throw UsageError(fmt::format("{}: images of dataset.mode: {} are always packed as their original files; remove this option",
                                  options.raw ? "--raw" : "--resize", data::name_of(factory.info.decoding.mode)));
   }
-  const auto lock = begin_output(output);
+  const auto lock = begin_output(output, *logger);
   if (!factory.has_validation && fs::exists(output / datasets::kPackedValidation)) {
     throw UsageError(
         fmt::format("{}: this unfinished copy was begun with validation images, which {} does not have now; add them again, or remove "

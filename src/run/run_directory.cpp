@@ -1,21 +1,12 @@
 #include "run/run_directory.h"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <limits.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <chrono>
-#include <cstring>
-#include <ctime>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <thread>
 #include <vector>
 
 #include "base/file.h"
@@ -25,19 +16,7 @@
 namespace trainer::run {
 namespace {
 
-// The content of the lock file while the lock is held; the error message of a second process quotes it.
-std::string describe_this_process() {
-  char host[HOST_NAME_MAX + 1] = {};
-  ::gethostname(host, sizeof(host) - 1);
-  return fmt::format("process {} on {} since {:%Y-%m-%d %H:%M:%S %z}", ::getpid(), host, fmt::localtime(std::time(nullptr)));
-}
-
 bool is_lock_text(const std::string& text) { return text.empty() || text.starts_with("process "); }
-
-bool replace_content(int descriptor, const std::string& content) {
-  const auto size = static_cast<ssize_t>(content.size());
-  return ::ftruncate(descriptor, 0) == 0 && ::pwrite(descriptor, content.data(), content.size(), 0) == size;
-}
 
 constexpr const char* kRemedy = "choose another --run-dir";
 
@@ -125,13 +104,6 @@ bool is_of_finished_run(const std::filesystem::path& summary_file) {
   return reason == "done" || reason == "early";
 }
 
-// Whether `descriptor` refers to the file that is at this path now.
-bool is_file_at(int descriptor, const std::filesystem::path& path) {
-  struct stat open {};
-  struct stat named {};
-  return ::fstat(descriptor, &open) == 0 && ::stat(path.c_str(), &named) == 0 && open.st_dev == named.st_dev && open.st_ino == named.st_ino;
-}
-
 }  // namespace
 
 std::filesystem::path rank_log_file(const std::filesystem::path& run_directory, int rank) {
@@ -148,13 +120,12 @@ bool is_file_of_run(const std::filesystem::path& file) {
   return name == ".lock" || name == ".trainer_run" || is_log(name) || std::ranges::find(kNamedFiles, name) != kNamedFiles.end();
 }
 
-RunDirectory::RunDirectory(const std::filesystem::path& path) : path_(path) {
+RunDirectory::RunDirectory(const std::filesystem::path& path, const FileLock::Options& options) : path_(path) {
   std::error_code unknown;
   for (auto folder = path_; !folder.empty() && !std::filesystem::exists(folder, unknown); folder = folder.parent_path()) {
     new_folders_.push_back(folder);
   }
   const auto file = lock_path();
-  int reason = 0;
   do {
     std::error_code error;
     std::filesystem::create_directories(path_, error);
@@ -165,27 +136,21 @@ RunDirectory::RunDirectory(const std::filesystem::path& path) : path_(path) {
     }
     if (const auto refusal = describe_irregular(file); !refusal.empty()) fail(path_, fmt::format(".lock: {}; {}", refusal, kRemedy));
     claim();
-    lock_ = lock_file(file, 0666);
-    reason = errno;
-    // Another process may have removed the file meanwhile; see discard().
-  } while (lock_.number() >= 0 && !is_file_at(lock_.number(), file));
-  if (lock_.number() >= 0) {
-    // Run directories of earlier versions have no list.
-    if (!std::filesystem::exists(list_path())) create_list(files_of_earlier_version());
-    written_files_ = std::make_unique<WrittenFiles>(list_path());
-  }
-  // The file is empty if the process that holds the lock has not written its description yet, or if the previous holder released it.
-  if (lock_.number() >= 0 || reason == EWOULDBLOCK) earlier_holder_ = read_file(file);
-  if (lock_.number() < 0 && reason == EWOULDBLOCK) {
+    lock_.emplace(file, options);
+    // Another process may have removed the folder meanwhile; see discard().
+  } while (lock_->error() == std::errc::no_such_file_or_directory);
+  if (lock_->error() == std::errc::operation_would_block) {
     throw UsageError(fmt::format("the run directory {} is in use by {}; wait until that process ends, or choose another --run-dir",
-                                 path_.string(), earlier_holder_.empty() ? "another process" : earlier_holder_));
+                                 path_.string(), lock_->other().empty() ? "another process" : lock_->other()));
   }
-  if (lock_.number() < 0 || !replace_content(lock_.number(), describe_this_process())) {
-    fail(path_, ".lock: " + explain_refusal(file, {lock_.number() < 0 ? reason : errno, std::generic_category()}, kRemedy));
-  }
+  if (!lock_->is_held()) fail(path_, ".lock: " + explain_refusal(file, lock_->error(), kRemedy));
+  // Run directories of earlier versions have no list.
+  if (!std::filesystem::exists(list_path())) create_list(files_of_earlier_version());
+  written_files_ = std::make_unique<WrittenFiles>(list_path());
 }
 
 void RunDirectory::begin() const {
+  check_lock();
   for (const auto& file : named_files()) written_files_->add(file);
   written_files_->flush();
 }
@@ -261,22 +226,13 @@ std::vector<std::string> RunDirectory::files_of_earlier_version() const {
   return names;
 }
 
-// Empties the lock file instead of removing it, so that all processes that use the folder lock the same file.
-RunDirectory::~RunDirectory() { replace_content(lock_.number(), ""); }
-
 void RunDirectory::check_lock() const {
-  std::error_code ignored;
-  if (!std::filesystem::exists(lock_path(), ignored) || is_file_at(lock_.number(), lock_path())) return;
-  // The other run writes its description shortly after it has taken the lock.
-  auto holder = read_file(lock_path());
-  for (int i = 0; i < 30 && holder.empty(); ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    holder = read_file(lock_path());
-  }
+  const auto other = lock_->taken_by();
+  if (!other) return;
   throw UsageError(
-      fmt::format("the run directory {} was removed or lost its lock file, and now belongs to {}; this run ends and writes nothing there; "
-                  "choose a different --run-dir for each run",
-                  path_.string(), holder.empty() ? "another run" : holder));
+      fmt::format("the run directory {} was removed, or lost its lock file or its lease, and now belongs to {}; this run ends and writes "
+                  "nothing there; choose a different --run-dir for each run",
+                  path_.string(), other->empty() ? "another run" : *other));
 }
 
 void RunDirectory::discard() {

@@ -5,10 +5,11 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "base/file.h"
+#include "base/file_lock.h"
 #include "base/written_files.h"
 
 namespace trainer::run {
@@ -24,8 +25,7 @@ class RunDirectory {
   // when another process holds the lock (with the process, its host and the time at which it took the lock), and when the folder contains
   // files that are named like a run's files but were not written by a run. Throws Error when the folder cannot be written, or when a file
   // or folder that runs write in place is a symbolic link, which could lead anywhere.
-  explicit RunDirectory(const std::filesystem::path& path);
-  ~RunDirectory();
+  explicit RunDirectory(const std::filesystem::path& path, const FileLock::Options& options = {});
   // If the constructor made the run directory: removes its logs, and also the folders that the constructor made if they contain only the
   // lock and the list. The object must not be used afterwards.
   void discard();
@@ -33,12 +33,13 @@ class RunDirectory {
   RunDirectory& operator=(const RunDirectory&) = delete;
 
   // To be called before anything is written: throws UsageError when another run has taken the folder, which is possible after the folder or
-  // the lock file was removed. Accepts a missing folder, because writing into it fails.
+  // the lock file was removed, and after this process did not renew its lease. Accepts a missing folder, because writing into it fails.
   void check_lock() const;
 
   const std::filesystem::path& path() const { return path_; }
-  // The process that ended without releasing the lock, such as "process 31 on host-a since 2026-01-31 12:00:00 +0000"; empty: none.
-  const std::string& earlier_holder() const { return earlier_holder_; }
+  // The process that has not released the lock, and how that was found out: "process 31 on host-a since 2026-01-31 12:00:00 +0000, which
+  // ended without releasing it". Empty: none.
+  const std::string& earlier_holder() const { return lock_->other(); }
   std::filesystem::path config_file() const { return path_ / "config.yaml"; }
   std::filesystem::path environment_file() const { return path_ / "environment.json"; }
   // The names of the data set's classes, one per line, if they have names.
@@ -91,8 +92,7 @@ class RunDirectory {
 
   std::filesystem::path path_;
   std::vector<std::filesystem::path> new_folders_;  // made by the constructor: path_ and its parents, innermost first
-  Descriptor lock_;
-  std::string earlier_holder_;
+  std::optional<FileLock> lock_;
   std::unique_ptr<WrittenFiles> written_files_;
 };
 

@@ -119,7 +119,7 @@ extern "C" int rename(const char* from, const char* to) {
 
 extern "C" int symlink(const char* target, const char* link) {
   static const auto real = next<int (*)(const char*, const char*)>("symlink");
-  reach("save_before_link");
+  if (std::string_view(target) != "probe") reach("save_before_link");
   return real(target, link);
 }
 

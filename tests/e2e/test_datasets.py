@@ -147,8 +147,8 @@ class DatasetsTest(unittest.TestCase):
         self.assertEqual(trainer(*staged, "dataset.validation_split=0.001").returncode, 2)
         (copy,) = self.local.glob("*/*")
         os.utime(train.parent / "0.png", (0, 0))
-        with open(copy / ".in_use") as file:
-            fcntl.flock(file, fcntl.LOCK_SH)
+        with open(copy / ".in_use.1", "w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
             self.refuse(row, 3, staged)
 
 

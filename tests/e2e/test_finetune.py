@@ -6,6 +6,7 @@ import pathlib
 import re
 import shutil
 import sys
+import time
 import unittest
 
 TESTS = pathlib.Path(__file__).resolve().parents[1]
@@ -161,9 +162,13 @@ class CachedFeaturesTest(FinetuneCase):
     def test_what_a_killed_run_has_left_is_removed(self):
         (self.home / "features").mkdir(parents=True)
         left = self.home / "features" / ".0123.partial"
+        other = left.with_name(".4567.partial")
         left.write_bytes(b"x")
+        os.utime(left, (time.time() - 90_000,) * 2)
+        other.write_bytes(b"x")
         self.train("run", CACHED)
         self.assertFalse(left.exists())
+        self.assertTrue(other.exists(), "another process may be writing this file")
 
     def test_a_folder_that_cannot_be_made(self):
         self.home.write_text("")

@@ -268,7 +268,7 @@ class LmdbTest(unittest.TestCase):
             fcntl.flock(lock, fcntl.LOCK_EX)
             self.refuse(1, f"another process is packing into {self.packed}; wait for it, or name another folder")
         (self.packed / "unfinished").write_text("notes of somebody")
-        self.refuse(2, f"--output: {self.packed}/unfinished was not written by this program, which marks unfinished data sets with an empty file of this name; name another folder")
+        self.refuse(2, f"--output: {self.packed}/unfinished was not written by this program, which marks unfinished data sets with a file of this name; name another folder")
         (self.packed / "unfinished").unlink()
         self.pack()
         self.refuse(2, f"--output {self.packed}: {self.packed}/train exists already; give another --output, or remove {self.packed}/train "

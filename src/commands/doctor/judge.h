@@ -61,7 +61,8 @@ Finding judge_launch(const Launch& launch, int num_gpus);
 
 struct Disk {
   std::string folder;           // output_dir, or the folder in which it would be created
-  std::string problem;          // why no file can be written or locked there; empty: it can
+  std::string problem;          // why no file can be written there; empty: it can
+  std::string missing;          // what the file system lacks; runs use replacements
   uint64_t free = 0;            // bytes
   double bytes_per_second = 0;  // of writing, until the bytes are on the disk
 };

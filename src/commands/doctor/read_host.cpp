@@ -8,6 +8,7 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
@@ -146,14 +147,17 @@ Disk read_disk(const fs::path& folder) {
   Disk disk;
   disk.folder = path.string();
   const auto file_path = path / fmt::format(".trainer-doctor-{}", getpid());
-  const auto file = lock_file(file_path, 0600);
-  const int error = errno;
-  unlink(file_path.c_str());
+  const auto file = open_regular_file(file_path, O_RDWR | O_CREAT | O_NOFOLLOW, 0600);
   if (file.number() < 0) {
-    errno = error;
-    disk.problem = fmt::format("no file can be written and locked in {}: {}", disk.folder, reason());
+    disk.problem = fmt::format("no file can be written in {}: {}", disk.folder, reason());
     return disk;
   }
+  if (flock(file.number(), LOCK_EX | LOCK_NB) != 0) disk.missing = fmt::format("locks (flock: {})", reason());
+  unlink(file_path.c_str());
+  if (symlink("target", file_path.c_str()) != 0) {
+    disk.missing += fmt::format("{}symbolic links ({})", disk.missing.empty() ? "" : " and ", reason());
+  }
+  unlink(file_path.c_str());
   const std::string part(kPart, 'x');
   const auto begin = std::chrono::steady_clock::now();
   for (size_t i = 0; i < kNumParts; ++i) {

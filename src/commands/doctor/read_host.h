@@ -21,7 +21,7 @@ std::vector<std::string> read_addresses(const std::string& host);
 Network read_network();
 // Uses the GPUs. To be called before any other use of LibTorch.
 Gpus read_gpus();
-// Writes, locks and removes a file in `folder` or, if that does not exist, in the nearest folder above it that does.
+// Writes, locks, links and removes a file in `folder` or, if that does not exist, in the nearest folder above it that does.
 Disk read_disk(const std::filesystem::path& folder);
 // Writes and reads an image in memory. Returns why that is not possible; empty: it is possible.
 std::string try_images();

@@ -1,17 +1,15 @@
 #include "report/history/run_record.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cmath>
 #include <cstdlib>
 #include <sstream>
 
 #include "base/file.h"
+#include "base/file_lock.h"
 #include "base/metric_order.h"
 #include "base/text.h"
 #include "config/yaml.h"
@@ -33,14 +31,6 @@ std::string read_if_there(const std::filesystem::path& file) {
 Json read_json(const std::filesystem::path& file) {
   auto value = parse_json(read_if_there(file), file);
   return value.is_discarded() ? Json() : value;
-}
-
-// The file names the process that holds the lock, and still does after that process was killed. The lock of an empty file is not tried,
-// because even a brief shared lock could make a run that is just starting fail.
-bool is_locked(const std::filesystem::path& file) {
-  if (read_if_there(file).empty()) return false;
-  const auto descriptor = open_regular_file(file, O_RDONLY);
-  return descriptor.number() >= 0 && ::flock(descriptor.number(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
 // The value of `key` in the section `checkpoint` of a resolved experiment file.

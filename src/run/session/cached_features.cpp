@@ -312,15 +312,19 @@ void compute(RankContext& context, const engine::Network& network, const Request
 
 constexpr const char* kPartial = ".partial";
 
-// An incomplete file. The destructor removes it unless it was renamed. Files of killed processes are removed by the next process that makes
-// a file in the folder; a lock marks the files of running processes.
+// An incomplete file. The destructor removes it unless it was renamed. A process that makes a file also removes those of killed processes,
+// which nobody has written to for a day: whether a process of another host has ended cannot be known.
 class PartialFile {
  public:
-  explicit PartialFile(const fs::path& path) : path_(path), lock_(lock_file(path, 0666)) {
-    if (lock_.number() < 0) throw DataError(explain_refusal(path, {errno, std::generic_category()}));
+  explicit PartialFile(const fs::path& path) : path_(path) {
+    if (open_regular_file(path, O_RDWR | O_CREAT).number() < 0) {
+      throw DataError(explain_refusal(path, {errno, std::generic_category()}));
+    }
+    const auto yesterday = fs::file_time_type::clock::now() - std::chrono::days(1);
     for (const auto& entry : fs::directory_iterator(path.parent_path())) {
-      const auto other = entry.path();
-      if (other != path && other.string().ends_with(kPartial) && lock_file(other, 0666).number() >= 0) fs::remove(other);
+      std::error_code removed;
+      if (!entry.path().string().ends_with(kPartial)) continue;
+      if (entry.last_write_time(removed) < yesterday && !removed) fs::remove(entry.path(), removed);
     }
   }
   ~PartialFile() {
@@ -332,7 +336,6 @@ class PartialFile {
 
  private:
   fs::path path_;
-  Descriptor lock_;
 };
 
 // Calls `act`. Adds a remedy to its errors about files.

@@ -112,10 +112,9 @@ std::string Session::open_run_directory() {
   if (!options_.run_directory.empty()) {
     const FileAccess access("opening the run directory", options_.run_directory);
     auto& logger = context_.logger();
-    directory_ = std::make_unique<run::RunDirectory>(options_.run_directory);
+    directory_ = std::make_unique<run::RunDirectory>(options_.run_directory, FileLock::Options{.logger = &logger});
     if (const auto& holder = directory_->earlier_holder(); !holder.empty()) {
-      logger.warn("the run directory {} was locked by {}, which ended without releasing it; this process takes over the lock",
-                  directory_->path().string(), holder);
+      logger.warn("the run directory {} was locked by {}; this process takes over the lock", directory_->path().string(), holder);
     }
     start_ = choose_run_start(*directory_, {options_.resume, context_.config_text(), context_.experiment().training}, logger);
     if (start_.decision == ResumeDecision::kFinished) return kFinished;
@@ -269,6 +268,11 @@ void Session::open_saver() {
   if (context_.rank() != 0 || folder.empty()) return;
   const FileAccess access("opening the folder", folder);
   checkpoint::Store store(folder, context_.experiment().checkpoint.keep_last, directory_ ? &directory_->written_files() : nullptr);
+  if (store.link_error()) {
+    context_.logger().warn(
+        "{}: symbolic links cannot be created there ({}); last.pt and best.pt will be hard links or copies of checkpoints", folder.string(),
+        store.link_error().message());
+  }
   if (directory_ && start_.checkpoint) bring_best(store);
   saver_.emplace(std::move(store), context_.placement().pin_memory);
 }

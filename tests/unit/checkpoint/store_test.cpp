@@ -1,13 +1,30 @@
 #include "checkpoint/store.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <fstream>
 
 #include "base/file.h"
 #include "checkpoint/pytorch_file.h"
 #include "tests/testing/temporary_folder.h"
+#include "trainer/checkpoint.h"
 #include "trainer/torch.h"
+
+namespace {
+
+bool has_symbolic_links = true;
+
+}  // namespace
+
+// Replaces the function of the C library in this test program, to imitate a file system without symbolic links.
+extern "C" int symlink(const char* target, const char* link) noexcept {
+  if (has_symbolic_links) return ::symlinkat(target, AT_FDCWD, link);
+  errno = EPERM;
+  return -1;
+}
 
 namespace trainer::checkpoint {
 namespace {
@@ -103,6 +120,25 @@ TEST_F(StoreTest, TheBestOfAnotherFolderStaysUntilThereIsABetterOne) {
   write(store, 9, /*is_best=*/true);
   EXPECT_EQ(fs::read_symlink(path() / "best.pt"), "step_00000009.pt");
   EXPECT_TRUE(fs::exists(file));
+}
+
+TEST_F(StoreTest, WithoutSymbolicLinksTheNewestAndTheBestAreFiles) {
+  has_symbolic_links = false;
+  auto store = this->store(1);
+  EXPECT_EQ(store.link_error(), std::errc::operation_not_permitted);
+  write(store, 1, /*is_best=*/true);
+  const auto best = read_file(path() / "step_00000001.pt");
+  EXPECT_THAT(write(store, 2), ElementsAre("step_00000001.pt"));
+  has_symbolic_links = true;
+  for (const char* name : {"best.pt", "last.pt"}) EXPECT_FALSE(fs::is_symlink(path() / name)) << name;
+  EXPECT_EQ(read_file(path() / "best.pt"), best);
+  EXPECT_EQ(read_file(path() / "last.pt"), read_file(path() / "step_00000002.pt"));
+  // Nothing else is left, and links replace the files once the file system has them.
+  EXPECT_EQ(std::distance(fs::directory_iterator(path()), {}), 3);
+  auto next = this->store(1);
+  write(next, 3, /*is_best=*/true);
+  EXPECT_EQ(fs::read_symlink(path() / "best.pt"), "step_00000003.pt");
+  EXPECT_EQ(fs::read_symlink(path() / "last.pt"), "step_00000003.pt");
 }
 
 }  // namespace

@@ -63,13 +63,15 @@ TEST(JudgeHost, Launcher) {
 }
 
 TEST(JudgeHost, Disk) {
-  EXPECT_THAT(judge_disk({.folder = "/runs", .problem = "", .free = 10 * kGiB, .bytes_per_second = 2e8}),
+  EXPECT_THAT(judge_disk({.folder = "/runs", .problem = "", .missing = "locks (flock: x)", .free = 10 * kGiB, .bytes_per_second = 2e8}),
+              IsWarning("written at 200 MB/s, without locks (flock: x)", "Lustre: flock"));
+  EXPECT_THAT(judge_disk({.folder = "/runs", .problem = "", .missing = "", .free = 10 * kGiB, .bytes_per_second = 2e8}),
               IsOk("/runs: 10.0 GiB free, written at 200 MB/s"));
-  EXPECT_THAT(judge_disk({.folder = "/runs", .problem = "", .free = kGiB / 2, .bytes_per_second = 2e8}),
+  EXPECT_THAT(judge_disk({.folder = "/runs", .problem = "", .missing = "", .free = kGiB / 2, .bytes_per_second = 2e8}),
               IsWarning("512.0 MiB free", "free some space"));
-  EXPECT_THAT(judge_disk({.folder = "/runs", .problem = "", .free = 10 * kGiB, .bytes_per_second = 1e7}),
+  EXPECT_THAT(judge_disk({.folder = "/runs", .problem = "", .missing = "", .free = 10 * kGiB, .bytes_per_second = 1e7}),
               IsWarning("written at 10 MB/s", "a faster disk"));
-  EXPECT_THAT(judge_disk({.folder = "/runs", .problem = "no file can be written", .free = 0, .bytes_per_second = 0}),
+  EXPECT_THAT(judge_disk({.folder = "/runs", .problem = "no file can be written", .missing = "", .free = 0, .bytes_per_second = 0}),
               IsFailed("no file can be written", "--output-dir"));
 }
 

@@ -1,11 +1,13 @@
 #include "report/history/run_record.h"
 
 #include <gmock/gmock.h>
+#include <unistd.h>
 
+#include <array>
 #include <cmath>
 #include <fstream>
 
-#include "base/file.h"
+#include "base/file_lock.h"
 #include "report/history/compare.h"
 #include "tests/testing/temporary_folder.h"
 #include "trainer/error.h"
@@ -153,9 +155,11 @@ TEST_F(RunRecordTest, TimeBetweenSessionsDoesNotCount) {
 
 TEST_F(RunRecordTest, ARunIsRunningWhileItsLockIsHeld) {
   write("metrics.jsonl", kStart);
-  write(".lock", "process 1 on host since then");
+  std::array<char, 256> host = {};
+  ::gethostname(host.data(), host.size() - 1);
+  write(".lock", std::string("process 1 on ") + host.data() + " since then");
   EXPECT_EQ(read().state, State::kFailed);  // killed: no process holds it any more
-  const auto lock = lock_file(path() / ".lock", 0644);
+  const FileLock lock(path() / ".lock", {});
   EXPECT_EQ(read().state, State::kRunning);
 }
 

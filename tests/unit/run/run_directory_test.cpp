@@ -161,8 +161,9 @@ TEST(RunDirectory, NoticesThatAnotherRunHasTakenTheFolder) {
     std::optional<RunDirectory> second(std::in_place, path);
     EXPECT_EQ(message_of_check(*second), "holds the lock");
     const auto message = message_of_check(first);
-    const auto expected = "the run directory " + path.string() + " was removed or lost its lock file, and now belongs to process " +
-                          std::to_string(::getpid()) + " on ";
+    const auto expected = "the run directory " + path.string() +
+                          " was removed, or lost its lock file or its lease, and now belongs to process " + std::to_string(::getpid()) +
+                          " on ";
     EXPECT_TRUE(message.starts_with(expected)) << message;
     EXPECT_TRUE(message.ends_with("; this run ends and writes nothing there; choose a different --run-dir for each run")) << message;
     second.reset();
@@ -289,11 +290,13 @@ TEST(RunDirectory, OtherNamesDoNotMatter) {
 TEST(RunDirectory, ARunDirectoryOfAnEarlierVersionIsTaken) {
   const std::string environment = R"({"command_line": [], "trainer_version": "1.0", "ranks": []})";
   const std::string event = R"({"event":"start","time":1.5,"epoch":0,"step":0})";
+  char host[256] = {};
+  ::gethostname(host, sizeof(host) - 1);
   for (const std::map<std::string, std::string>& texts :
        {std::map<std::string, std::string>{{"environment.json", environment}, {"config.yaml", ""}},
         {{"metrics.jsonl", event + "\n" + event}, {"checkpoints/step_00000010.pt", ""}},
         {{".lock", ""}, {"train.log", ""}},
-        {{".lock", "process 1 on host since 2026"}, {"rank_1.log", ""}}}) {
+        {{".lock", std::string("process 1 on ") + host + " since 2026"}, {"rank_1.log", ""}}}) {
     const testing::TemporaryFolder folder;
     write_all_texts(folder.path(), texts);
     EXPECT_EQ(message_of_opening<UsageError>(folder.path()), "opened") << texts.begin()->first;
