@@ -13,19 +13,27 @@
 
 #include <torch/types.h>
 
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <torch/csrc/distributed/c10d/Types.hpp>
+#include <utility>
 #include <vector>
 
+#include "trainer/error.h"
 #include "trainer/options.h"
 
 namespace torch::nn {
 class Module;
+}
+
+namespace torch::autograd {
+struct Node;
 }
 
 namespace c10d {
@@ -51,7 +59,8 @@ class SharedMemorySum;
 
 // A group of processes and its collectives. Every function that exchanges values is collective: each rank of the group must call it, in the
 // same order, with tensors of the same shape and type, on the CPU or on the group's device. Results are ready (on a GPU: ordered on the
-// current stream) when the function returns. Throws PeerError after a timeout and if a peer is lost. Not thread-safe.
+// current stream) when the function returns. Throws PeerError after a timeout and if a peer is lost, c10::Error for tensors that cannot be
+// exchanged, and std::logic_error after Context::shutdown(). Not thread-safe.
 class ProcessGroup {
  public:
   // A group of only this process, without sockets; its collectives return their input. `activity` is for internal use.
@@ -104,6 +113,10 @@ class ProcessGroup {
   void begin_sum(const torch::Tensor& tensor) const;
   void finish_sums() const;
 
+  // For internal use: after the connections are closed, all collectives throw std::logic_error.
+  void close() { is_closed_ = true; }
+  // Throws std::logic_error after close().
+  void check_open() const;
   // To be called on a rank that has failed: ends running collectives with an error, here and soon on the other ranks.
   void abort() const;
   const std::shared_ptr<Activity>& activity() const { return activity_; }
@@ -111,7 +124,10 @@ class ProcessGroup {
   const c10::intrusive_ptr<c10d::ProcessGroup>& c10d_group() const { return group_; }
 
  private:
-  // Turns an exception of `act` into a PeerError with the operation and the rank.
+  friend class DistributedDataParallel;
+  // Whether this process is the only member and has no sockets. Throws std::logic_error after close().
+  bool is_alone() const;
+  // Turns an exception of `act` into a PeerError with the operation and the rank, unless it is about the arguments.
   void with_peer_errors(const char* what, const std::function<void()>& act) const;
   void run(const char* what, const std::function<c10::intrusive_ptr<c10d::Work>()>& start) const;
   bool has_room_for(std::span<const torch::Tensor> tensors) const;
@@ -121,6 +137,8 @@ class ProcessGroup {
   std::chrono::milliseconds timeout_{};
   std::shared_ptr<Activity> activity_;
   int rank_ = 0;
+  bool is_closed_ = false;
+  bool has_data_parallel_ = false;  // whether a DistributedDataParallel uses this group
   std::unique_ptr<SharedMemoryGroup> exchange_;
   std::unique_ptr<SharedMemorySum> sums_;
 };
@@ -149,9 +167,10 @@ class Context {
   // The group of all ranks.
   const std::shared_ptr<ProcessGroup>& world() const;
   // Collective over all ranks, whether members or not; `ranks` (in any order) must be the same on all. Returns null on a rank that is not a
-  // member. A member's rank in the group is its position in the ascending list.
+  // member. A member's rank in the group is its position in the ascending list. Throws UsageError for ranks that do not exist or repeat.
   std::shared_ptr<ProcessGroup> new_group(std::vector<int> ranks);
-  // Collective: waits for all ranks, then closes the connections. If it was not called, the destructor aborts them.
+  // Collective: waits for all ranks, then closes the connections; the groups cannot be used any more. If it was not called, the destructor
+  // aborts them.
   void shutdown();
   // The logger for data sets and sinks. It prints to stderr with the time: all messages of rank 0, and warnings and errors of all ranks.
   const std::shared_ptr<Logger>& logger() const;
@@ -176,20 +195,23 @@ std::unique_ptr<Context> init_process_group(const InitOptions& options = {});
 
 // Distributed data parallelism: every rank has the whole model and a part of each batch, and gradients are averaged over the ranks during
 // backward. It is torch.nn.parallel.DistributedDataParallel over c10d's own Reducer, for any module. Buckets of gradients depend only on
-// the model and the options, so that a resumed training adds in the same order as an uninterrupted one. Only one object per group, because
-// it uses the group's shared memory.
+// the model and the options, so that a resumed training adds in the same order as an uninterrupted one. Only one object per group at a
+// time, because it uses the group's shared memory. Parameters may be complex, and gradients of torch::nn::Embedding with sparse(true) are
+// sparse, as in Python (not with NCCL, which cannot sum them).
 class DistributedDataParallel {
  public:
   // Collective. Checks that the parameters have the same shapes on all ranks, and broadcasts the parameters and buffers of rank 0. The
   // model must already be on its device and must outlive this object; parameters must not be added or frozen later. Throws Error if no
-  // parameter is trained.
+  // parameter is trained; UsageError if an option is out of range, if buffers are on several devices, or if `group` is null, which
+  // new_group() returns on ranks that are not members; std::logic_error if another object uses the group.
   DistributedDataParallel(torch::nn::Module& model, std::shared_ptr<ProcessGroup> group, const DataParallelOptions& options = {});
   ~DistributedDataParallel();
   DistributedDataParallel(const DistributedDataParallel&) = delete;
   DistributedDataParallel& operator=(const DistributedDataParallel&) = delete;
 
   // To be called before each forward pass. Before the first one of a step, if options.broadcast_buffers is set, it is collective: it
-  // broadcasts the buffers of rank 0 (Python's forward() does this).
+  // broadcasts the buffers of rank 0 (Python's forward() does this). Throws std::logic_error if loss.backward() was called since the last
+  // forward pass, because its gradients were not exchanged.
   void before_forward();
   // Collective, instead of loss.backward(): adds the gradient to each .grad and averages the result over the ranks. `loss`: a scalar.
   // Throws Error with the names of parameters that the loss does not depend on, unless options.find_unused_parameters is set, and PeerError
@@ -197,13 +219,13 @@ class DistributedDataParallel {
   void backward(const torch::Tensor& loss);
   // The same for ranks with batches of different sizes: the average is weighted by `weight`, usually the number of samples of this rank, so
   // that the result is the gradient of the mean over the samples of all ranks. A rank without samples must pass weight 0 and a finite loss
-  // that depends on all parameters, such as the sum of the outputs of an empty batch. Collective, also under NoSync. Throws Error if all
-  // weights are 0.
+  // that depends on all parameters, such as the sum of the outputs of an empty batch. Collective, also under NoSync. Throws UsageError if
+  // all weights are 0, or one is negative or not finite.
   void backward(const torch::Tensor& loss, double weight);
 
   // For gradient accumulation: during its lifetime, backward() of `parallel` does not exchange gradients. It accumulates this rank's
-  // gradients, divided by the number of ranks, and the first backward() after its lifetime also sums them over the ranks. As with Python's
-  // no_sync(), before_forward() must also be called during its lifetime.
+  // gradients, and the first backward() after its lifetime averages the sums over the ranks. As with Python's no_sync(), before_forward()
+  // must also be called during its lifetime.
   class NoSync {
    public:
     explicit NoSync(DistributedDataParallel& parallel) : parallel_(parallel), before_(parallel.synchronizes_) {
@@ -223,14 +245,15 @@ class DistributedDataParallel {
   void sync_buffers() const;
 
  private:
-  // `loss`: this rank's share of the average.
-  void add_share(const torch::Tensor& loss);
-
   std::shared_ptr<ProcessGroup> group_;
   std::unique_ptr<DataParallel> data_parallel_;
-  std::vector<torch::Tensor> parameters_;
+  // The hooks of the parameters' gradients that detect a call of loss.backward().
+  std::vector<std::pair<std::shared_ptr<torch::autograd::Node>, uintptr_t>> hooks_;
   bool synchronizes_ = true;
   bool is_first_ = true;  // whether the next forward pass is the first one of a step
+  // Autograd's threads read and write these two.
+  std::atomic<bool> is_in_backward_ = false;
+  std::atomic<bool> has_kept_gradients_ = false;  // whether loss.backward() was called
 };
 
 }  // namespace trainer::distributed

@@ -36,9 +36,9 @@ struct ScaleAndShift;
 // except on the first rank) but must not have only one value per channel, because LibTorch's layers throw on that rank. forward runs one
 // collective, and backward another one if the input needs a gradient. If DistributedDataParallel exchanges the gradients at the same time,
 // use a separate group (Context::new_group()). The group is not kept alive: its Context must outlive the training. Throws UsageError for a
-// layer with neither weight nor running statistics. A layer stays converted after to(), but not after clone() or when its weight is
-// replaced by another tensor. Second derivatives and torch::InferenceMode in training are not supported; layers of torch::jit modules are
-// not converted. `module` itself is converted if it is a batch normalisation in a std::shared_ptr.
+// null group and for a layer with neither weight nor running statistics. A layer stays converted after to(), but not after clone() or when
+// its weight is replaced by another tensor. Second derivatives and torch::InferenceMode in training are not supported; layers of torch::jit
+// modules are not converted. `module` itself is converted if it is a batch normalisation in a std::shared_ptr.
 void convert_sync_batch_norm(torch::nn::Module& module, std::shared_ptr<const distributed::ProcessGroup> group);
 
 // The options of torch.nn.BatchNorm2d, with its defaults.

@@ -33,6 +33,26 @@ void throw_if_any(const std::vector<Problem>& problems) {
   if (!lines.empty()) throw Error(join(lines, "\n"), static_cast<ExitCode>(exit_code));
 }
 
+void on_all_ranks(const ProcessGroup& group, const std::function<void()>& work) {
+  Problem problem;
+  try {
+    work();
+  } catch (const PeerError&) {
+    throw;
+  } catch (const Error& error) {
+    if (group.size() == 1) throw;
+    problem = {error.what(), static_cast<int>(error.exit_code())};
+  }
+  const auto mine = nlohmann::json(problem).dump(-1, ' ', /*ensure_ascii=*/false, nlohmann::json::error_handler_t::replace);
+  std::vector<Problem> problems;
+  for (const auto& text : group.all_gather_bytes(mine)) problems.push_back(nlohmann::json::parse(text));
+  try {
+    throw_if_any(problems);
+  } catch (const Error& error) {
+    throw AgreedError(group.rank() == 0 ? error.what() : "", error.exit_code());
+  }
+}
+
 std::vector<std::string> StartupBarrier::gather(const std::function<std::string()>& work) {
   if (!store_) return {work()};
   Problem problem;

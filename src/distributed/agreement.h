@@ -30,6 +30,10 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Problem, text, exit_code)
 // the same problem. The exit code is that of the first problem.
 void throw_if_any(const std::vector<Problem>& problems);
 
+// Collective: runs `work` on every rank of the group. If it throws Error on any rank, all ranks throw AgreedError, with the text only on
+// rank 0; a group of one rank throws the error itself. PeerError and exceptions of other libraries are not shared.
+void on_all_ranks(const ProcessGroup& group, const std::function<void()>& work);
+
 // Makes all ranks complete each step of the start-up together, or fail together with each problem reported once. A rank that loses its
 // connection to another rank does not wait for the others. Uses the shared store, so it works before process groups exist.
 class StartupBarrier {

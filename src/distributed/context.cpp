@@ -1,9 +1,14 @@
 // Implements trainer/distributed.h.
 
+#include <c10/util/ScopeExit.h>
 #include <fmt/format.h>
+#include <torch/csrc/autograd/utils/lambda_post_hook.h>
+#include <torch/csrc/autograd/variable.h>
 #include <torch/version.h>
 
+#include <cmath>
 #include <cstdlib>
+#include <stdexcept>
 
 #include "base/log.h"
 #include "device/placement.h"
@@ -105,35 +110,58 @@ std::unique_ptr<Context> init_process_group(const InitOptions& options) {
 
 DistributedDataParallel::DistributedDataParallel(torch::nn::Module& model, std::shared_ptr<ProcessGroup> group,
                                                  const DataParallelOptions& options)
-    : group_(std::move(group)), data_parallel_(std::make_unique<DataParallel>(model, group_, options)), parameters_(model.parameters()) {}
-
-DistributedDataParallel::~DistributedDataParallel() = default;
-
-void DistributedDataParallel::before_forward() { data_parallel_->before_forward(is_first_, synchronizes_); }
-
-// DataParallel also sums over the ranks what .grad contains before the first backward pass of a step. Dividing these values by the number
-// of ranks turns their sum into their mean.
-void DistributedDataParallel::add_share(const torch::Tensor& loss) {
-  if (is_first_ && group_->size() > 1) {
-    const torch::NoGradGuard no_grad;
-    for (const auto& parameter : parameters_) {
-      if (parameter.grad().defined()) parameter.mutable_grad().div_(group_->size());
-    }
+    : group_(std::move(group)), data_parallel_([&] {
+        if (group_ && group_->has_data_parallel_) {
+          throw std::logic_error(
+              "another DistributedDataParallel uses this process group; make a group for each with Context::new_group()");
+        }
+        return std::make_unique<DataParallel>(model, group_, options, /*averages=*/true);
+      }()) {
+  for (const auto& parameter : data_parallel_->parameters()) {
+    auto node = torch::autograd::impl::grad_accumulator(parameter);
+    const auto hook = node->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
+        [this](const torch::autograd::variable_list& outputs, const torch::autograd::variable_list& /*inputs*/) {
+          if (synchronizes_ && !is_in_backward_) has_kept_gradients_ = true;
+          return outputs;
+        }));
+    hooks_.emplace_back(std::move(node), hook);
   }
-  data_parallel_->backward(loss, loss, synchronizes_);
+  group_->has_data_parallel_ = true;
+}
+
+DistributedDataParallel::~DistributedDataParallel() {
+  for (const auto& [node, hook] : hooks_) node->del_post_hook(hook);
+  group_->has_data_parallel_ = false;
+}
+
+void DistributedDataParallel::before_forward() {
+  if (has_kept_gradients_) {
+    throw std::logic_error(
+        "loss.backward() was called on a model of DistributedDataParallel, which does not exchange gradients; call "
+        "parallel.backward(loss), or hold parallel.no_sync() to accumulate gradients of this rank");
+  }
+  data_parallel_->before_forward(is_first_, synchronizes_);
+}
+
+void DistributedDataParallel::backward(const torch::Tensor& loss) {
+  is_in_backward_ = true;
+  const auto leave = c10::make_scope_exit([this] { is_in_backward_ = false; });
+  data_parallel_->backward(loss, synchronizes_);
   is_first_ = synchronizes_;
 }
 
-void DistributedDataParallel::backward(const torch::Tensor& loss) { add_share(group_->size() == 1 ? loss : loss / group_->size()); }
-
 void DistributedDataParallel::backward(const torch::Tensor& loss, double weight) {
-  auto total = torch::full({}, weight, torch::kFloat64);
+  // A weight that cannot be used makes the sum NaN on every rank, so that all ranks throw.
+  auto total = torch::full({}, std::isfinite(weight) && weight >= 0 ? weight : std::nan(""), torch::kFloat64);
   group_->sum_in_rank_order({&total, 1});
-  if (total.item<double>() <= 0)
-    throw Error(fmt::format(
-        "the weights of all ranks add up to {}, but their sum must be positive; pass each rank's number of samples as its weight",
-        total.item<double>()));
-  add_share(loss * (weight / total.item<double>()));
+  const auto sum = total.item<double>();
+  if (!(sum > 0)) {
+    throw UsageError(fmt::format(
+        "the weights of all ranks must be finite, not negative, and not all 0, but this rank's is {} and their sum is {}; pass each rank's "
+        "number of samples as its weight",
+        weight, sum));
+  }
+  backward(loss * (weight / sum * group_->size()));
 }
 
 void DistributedDataParallel::sync_buffers() const { data_parallel_->sync_buffers(); }

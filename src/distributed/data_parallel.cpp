@@ -1,15 +1,19 @@
 #include "distributed/data_parallel.h"
 
 #include <fmt/format.h>
+#include <torch/nn/modules/embedding.h>
 
 #include <algorithm>
+#include <cmath>
 #include <mutex>
 #include <optional>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/comm.hpp>
+#include <torch/csrc/distributed/c10d/logger.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 #include <type_traits>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/text.h"
 #include "distributed/activity.h"
@@ -81,26 +85,35 @@ void note_first(const c10d::GradBucket& bucket, const ProcessGroup& group) {
   if (bucket.getIndex() == 0 && group.activity()) group.activity()->begin_exchange();
 }
 
-// Sums each bucket over the ranks as soon as it is full; does not average.
+// The gradients of a bucket, divided by `divisor`. The sum of complex numbers is that of their parts, which shared memory and NCCL can add.
+torch::Tensor share_of(c10d::GradBucket& bucket, int divisor) {
+  const auto& buffer = bucket.getBufferRef();
+  if (divisor > 1) torch::Tensor(buffer).div_(divisor);
+  return buffer.is_complex() ? at::view_as_real(buffer) : buffer;
+}
+
+// Sums each bucket over the ranks as soon as it is full.
 class AllreduceHook : public c10d::CppCommHookInterface<std::shared_ptr<const ProcessGroup>> {
  public:
-  // `dtype`: the type in which the gradients are sent; empty if they are not converted.
-  AllreduceHook(std::shared_ptr<const ProcessGroup> group, std::optional<torch::ScalarType> dtype, std::shared_ptr<SentBuckets> sent)
-      : CppCommHookInterface(std::move(group)), dtype_(dtype), sent_(std::move(sent)) {}
+  // `dtype`: the type in which dense gradients are sent; empty if they are not converted.
+  AllreduceHook(std::shared_ptr<const ProcessGroup> group, int divisor, std::optional<torch::ScalarType> dtype,
+                std::shared_ptr<SentBuckets> sent)
+      : CppCommHookInterface(std::move(group)), divisor_(divisor), dtype_(dtype), sent_(std::move(sent)) {}
 
   Future runHook(c10d::GradBucket& bucket) override {
     note_first(bucket, *state_);
-    const auto buffer = bucket.getBufferRef();
-    const auto sent = dtype_ ? buffer.to(*dtype_) : buffer;
+    const auto share = share_of(bucket, divisor_);
+    const auto sent = dtype_ && !share.is_sparse() ? share.to(*dtype_) : share;
     std::vector<torch::Tensor> tensors{sent};
     const auto future = send(tensors);
     sent_->add(future);
     if (bucket.isLast()) sent_->wait(state_->activity().get());
-    if (!dtype_) return future;
+    const auto& buffer = bucket.getBufferRef();
+    if (sent.is_same(buffer)) return future;
     return future->then(
-        [buffer, sent](c10::ivalue::Future& done) {
+        [buffer, share, sent](c10::ivalue::Future& done) {
           if (done.hasError()) std::rethrow_exception(done.exception_ptr());
-          torch::Tensor(buffer).copy_(sent);
+          if (!sent.is_same(share)) torch::Tensor(share).copy_(sent);
           return c10::IValue(buffer);
         },
         c10::TensorType::get());
@@ -117,6 +130,7 @@ class AllreduceHook : public c10d::CppCommHookInterface<std::shared_ptr<const Pr
     }
   }
 
+  int divisor_;
   std::optional<torch::ScalarType> dtype_;
   std::shared_ptr<SentBuckets> sent_;
 };
@@ -125,41 +139,57 @@ class AllreduceHook : public c10d::CppCommHookInterface<std::shared_ptr<const Pr
 // last one is full, because overlapping the sums with backward saves no time for small buckets.
 class HostSumHook : public c10d::CppCommHookInterface<std::shared_ptr<const ProcessGroup>> {
  public:
-  HostSumHook(std::shared_ptr<const ProcessGroup> group, bool during_backward)
-      : CppCommHookInterface(std::move(group)), during_backward_(during_backward) {}
+  HostSumHook(std::shared_ptr<const ProcessGroup> group, int divisor, bool during_backward)
+      : CppCommHookInterface(std::move(group)), divisor_(divisor), during_backward_(during_backward) {}
 
   Future runHook(c10d::GradBucket& bucket) override {
     note_first(bucket, *state_);
     // A failed backward pass may have left buckets behind.
     if (bucket.getIndex() == 0) waiting_.clear();
-    waiting_.push_back({bucket.getBuffer(), c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get())});
+    waiting_.push_back({bucket.getBuffer(), share_of(bucket, divisor_), c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get())});
     auto future = waiting_.back().summed;
-    if (during_backward_) state_->begin_sum(bucket.getBuffer());
+    if (during_backward_) state_->begin_sum(waiting_.back().share);
     if (!bucket.isLast()) return future;
     if (during_backward_) {
       state_->finish_sums();
     } else {
-      std::vector<torch::Tensor> buffers;
-      for (const auto& [buffer, summed] : waiting_) buffers.push_back(buffer);
-      state_->sum_in_rank_order(buffers);
+      std::vector<torch::Tensor> shares;
+      for (const auto& bucket_of_step : waiting_) shares.push_back(bucket_of_step.share);
+      state_->sum_in_rank_order(shares);
     }
-    for (const auto& [buffer, summed] : waiting_) summed->markCompleted(buffer);
+    for (const auto& bucket_of_step : waiting_) bucket_of_step.summed->markCompleted(bucket_of_step.buffer);
     return future;
   }
 
  private:
   struct Bucket {
     torch::Tensor buffer;
+    torch::Tensor share;
     Future summed;
   };
+  int divisor_;
   bool during_backward_;
   std::vector<Bucket> waiting_;
 };
 
 // `num_bytes`: total size of the gradients of all ranks.
-GradientExchange choose_exchange(bool is_on_cpu, int64_t num_bytes, GradientCompression compression) {
-  if (!is_on_cpu || compression != GradientCompression::kNone) return GradientExchange::kAllReduce;
+GradientExchange choose_exchange(bool is_dense_on_cpu, int64_t num_bytes, GradientCompression compression) {
+  if (!is_dense_on_cpu || compression != GradientCompression::kNone) return GradientExchange::kAllReduce;
   return num_bytes <= kSmallBytes ? GradientExchange::kAfterBackward : GradientExchange::kSharedMemory;
+}
+
+// The weights of embeddings whose gradients are sparse.
+std::unordered_set<const c10::TensorImpl*> weights_with_sparse_gradients(const torch::nn::Module& model) {
+  std::unordered_set<const c10::TensorImpl*> weights;
+  const auto add = [&](const torch::nn::Module& module) {
+    const auto* embedding = module.as<torch::nn::Embedding>();
+    const auto* bag = module.as<torch::nn::EmbeddingBag>();
+    if (embedding != nullptr && embedding->options.sparse()) weights.insert(embedding->weight.unsafeGetTensorImpl());
+    if (bag != nullptr && bag->options.sparse()) weights.insert(bag->weight.unsafeGetTensorImpl());
+  };
+  add(model);
+  for (const auto& module : model.modules(/*include_self=*/false)) add(*module);
+  return weights;
 }
 
 std::optional<torch::ScalarType> dtype_of(GradientCompression compression) {
@@ -189,17 +219,40 @@ void broadcast_from_first(const ProcessGroup& group, const std::vector<torch::Te
 
 }  // namespace
 
-DataParallel::DataParallel(torch::nn::Module& model, std::shared_ptr<ProcessGroup> group, const DataParallelOptions& options,
+DataParallel::DataParallel(torch::nn::Module& model, std::shared_ptr<ProcessGroup> group, const DataParallelOptions& options, bool averages,
                            std::optional<GradientExchange> exchange)
-    : group_(std::move(group)), options_(options), buffers_(model.buffers()) {
-  if (!group_->c10d_group()) return;
+    : group_(std::move(group)), options_(options), averages_(averages), buffers_(model.buffers()) {
+  if (!group_) {
+    throw UsageError(
+        "the process group is null, which new_group() returns on ranks that are not members; call DistributedDataParallel only on the "
+        "members of its group");
+  }
+  if (!std::isfinite(options_.bucket_cap_mb) || options_.bucket_cap_mb <= 0)
+    throw OptionError("bucket_cap_mb", fmt::format("is {}; it must be greater than 0", options_.bucket_cap_mb));
+  if (group_->c10d_group()) connect(model, exchange);
+}
+
+DataParallel::~DataParallel() = default;
+
+void DataParallel::connect(torch::nn::Module& model, std::optional<GradientExchange> exchange) {
+  const auto sparse = weights_with_sparse_gradients(model);
+  std::unordered_set<const c10::TensorImpl*> known;  // layers may share a parameter
   for (const auto& parameter : model.named_parameters()) {
-    if (!parameter.value().requires_grad()) continue;
+    const auto* impl = parameter.value().unsafeGetTensorImpl();
+    if (!parameter.value().requires_grad() || !known.insert(impl).second) continue;
     names_.push_back(parameter.key());
     parameters_.push_back(parameter.value());
+    is_sparse_.push_back(sparse.contains(impl));
   }
   if (parameters_.empty())
     throw Error("the model has no trainable parameter, so the ranks have no gradients to exchange; unfreeze at least one parameter");
+  const auto first_sparse = std::ranges::find(is_sparse_, true);
+  if (first_sparse != is_sparse_.end() && !parameters_.front().is_cpu() &&
+      group_->c10d_group()->getBackendType() == c10d::ProcessGroup::BackendType::NCCL) {
+    throw UsageError(
+        fmt::format("the gradient of {} is sparse, which NCCL cannot sum; make the embedding without sparse(true), or choose gloo",
+                    names_[static_cast<size_t>(first_sparse - is_sparse_.begin())]));
+  }
 
   c10d::verify_params_across_processes(group_->c10d_group(), parameters_, std::nullopt);
   std::vector<torch::Tensor> all = model.buffers();
@@ -209,40 +262,48 @@ DataParallel::DataParallel(torch::nn::Module& model, std::shared_ptr<ProcessGrou
   if (!options_.find_unused_parameters) settle_buckets();
 }
 
-DataParallel::~DataParallel() = default;
-
 void DataParallel::make_reducer(std::optional<GradientExchange> exchange) {
   const auto cap = std::max<int64_t>(1, static_cast<int64_t>(options_.bucket_cap_mb * 1024 * 1024));
   const int64_t first_cap = std::min(cap, kFirstBucketBytes);
-  const std::vector<bool> is_sparse(parameters_.size(), false);
   auto buckets = std::get<0>(
-      c10d::compute_bucket_assignment_by_size(parameters_, {static_cast<size_t>(first_cap), static_cast<size_t>(cap)}, is_sparse));
+      c10d::compute_bucket_assignment_by_size(parameters_, {static_cast<size_t>(first_cap), static_cast<size_t>(cap)}, is_sparse_));
   // Backward computes the gradients of the last layer first.
   std::ranges::reverse(buckets);
   std::unordered_map<size_t, std::string> names;
   for (size_t i = 0; i < names_.size(); ++i) names[i] = names_[i];
-  reducer_ = new_reducer(parameters_, std::move(buckets), group_->c10d_group(), is_sparse, cap, options_.find_unused_parameters,
+  reducer_ = new_reducer(parameters_, std::move(buckets), group_->c10d_group(), is_sparse_, cap, options_.find_unused_parameters,
                          options_.gradient_as_bucket_view, std::move(names), first_cap, /*skip_all_reduce_unused_params=*/false,
                          /*use_python_reducer=*/false, /*bucket_bytes_cap_list=*/std::vector<int64_t>{});
+  // The Reducer calls it without a check when the set of unused parameters changes.
+  logger_ = std::make_shared<c10d::Logger>(reducer_);
+  reducer_->set_logger(logger_);
   sent_ = std::make_shared<SentBuckets>();
   int64_t num_bytes = 0;
   for (const auto& parameter : parameters_) num_bytes += static_cast<int64_t>(parameter.nbytes());
-  exchange_ = exchange.value_or(choose_exchange(parameters_.front().is_cpu(), num_bytes * group_->size(), options_.gradient_compression));
+  const bool is_dense_on_cpu = parameters_.front().is_cpu() && std::ranges::none_of(is_sparse_, std::identity());
+  exchange_ = exchange.value_or(choose_exchange(is_dense_on_cpu, num_bytes * group_->size(), options_.gradient_compression));
   // Each bucket is rounded up to kAlignment bytes, and there are at most as many buckets as parameters.
   const int64_t room = num_bytes + SharedMemory::kAlignment * static_cast<int64_t>(parameters_.size());
   if (exchange_ == GradientExchange::kSharedMemory && !group_->share_memory_for_sums(room)) exchange_ = GradientExchange::kAllReduce;
   if (exchange_ == GradientExchange::kAfterBackward) group_->share_memory(room);
+  const int divisor = averages_ ? group_->size() : 1;
   if (exchange_ != GradientExchange::kAllReduce) {
-    reducer_->register_comm_hook(std::make_unique<HostSumHook>(group_, exchange_ == GradientExchange::kSharedMemory));
+    reducer_->register_comm_hook(std::make_unique<HostSumHook>(group_, divisor, exchange_ == GradientExchange::kSharedMemory));
     return;
   }
-  reducer_->register_comm_hook(std::make_unique<AllreduceHook>(group_, dtype_of(options_.gradient_compression), sent_));
+  reducer_->register_comm_hook(std::make_unique<AllreduceHook>(group_, divisor, dtype_of(options_.gradient_compression), sent_));
 }
 
 void DataParallel::settle_buckets() {
   reducer_->prepare_for_forward();
   std::vector<torch::Tensor> zeros;
-  for (const auto& parameter : parameters_) zeros.push_back((parameter * 0).sum());
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const auto& parameter = parameters_[i];
+    // A sparse gradient has to be sparse here too.
+    const auto first_row = torch::zeros({1}, parameter.options().dtype(torch::kInt64).requires_grad(false));
+    const auto values = is_sparse_[i] ? torch::embedding(parameter, first_row, -1, false, /*sparse=*/true) : parameter;
+    zeros.push_back(at::real((values * 0).sum()));
+  }
   reducer_->prepare_for_backward({});
   torch::stack(zeros).sum().backward();
   sent_->clear();
@@ -251,6 +312,7 @@ void DataParallel::settle_buckets() {
 }
 
 void DataParallel::before_forward(bool is_first, bool is_last) {
+  group_->check_open();
   if (!reducer_) return;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     if (!parameters_[i].requires_grad()) {
@@ -262,12 +324,12 @@ void DataParallel::before_forward(bool is_first, bool is_last) {
   if (is_last) reducer_->prepare_for_forward();
 }
 
-void DataParallel::backward(const torch::Tensor& loss, const torch::Tensor& outputs, bool is_last) {
+void DataParallel::backward(const torch::Tensor& loss, bool is_last) {
   if (!reducer_ || !is_last) {
     loss.backward();
     return;
   }
-  reducer_->prepare_for_backward(options_.find_unused_parameters ? std::vector<torch::Tensor>{outputs} : std::vector<torch::Tensor>{});
+  reducer_->prepare_for_backward(options_.find_unused_parameters ? std::vector<torch::Tensor>{loss} : std::vector<torch::Tensor>{});
   sent_->clear();
   try {
     loss.backward();

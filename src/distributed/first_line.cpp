@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <new>
+#include <stdexcept>
 #include <string_view>
 
 #include "launch/world/host_resources.h"
@@ -50,9 +51,11 @@ std::string first_line(const std::exception& error) {
 }
 
 void rethrow_own_error(const std::exception& error) {
-  const bool is_own =
-      dynamic_cast<const c10::AcceleratorError*>(&error) != nullptr || dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
-      dynamic_cast<const std::bad_alloc*>(&error) != nullptr || message_of(error).find("unhandled cuda error") != std::string::npos;
+  // LibTorch reports connections by DistError, and gloo by exceptions of its own; a plain c10::Error is about arguments, device or memory.
+  const bool is_of_libtorch = dynamic_cast<const c10::Error*>(&error) != nullptr && dynamic_cast<const c10::DistError*>(&error) == nullptr;
+  const bool is_own = is_of_libtorch || dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
+                      dynamic_cast<const std::logic_error*>(&error) != nullptr ||
+                      message_of(error).find("unhandled cuda error") != std::string::npos;
   if (is_own) throw;
 }
 

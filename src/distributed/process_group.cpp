@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <stdexcept>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "distributed/activity.h"
@@ -32,6 +33,13 @@ c10::intrusive_ptr<c10d::Work> start_broadcast(c10d::ProcessGroup& group, const 
   return group.broadcast(tensors, options);
 }
 
+// gloo would exchange the memory between the elements too.
+void check_dense(const torch::Tensor& tensor, const char* what) {
+  TORCH_CHECK(tensor.is_sparse() || tensor.is_non_overlapping_and_dense(), what,
+              " needs a tensor without gaps in memory, but got the sizes ", tensor.sizes(), " with strides ", tensor.strides(),
+              "; call contiguous() first");
+}
+
 }  // namespace
 
 ProcessGroup::ProcessGroup(std::shared_ptr<Activity> activity) : ranks_{0}, activity_(std::move(activity)) {}
@@ -41,6 +49,15 @@ ProcessGroup::ProcessGroup(c10::intrusive_ptr<c10d::ProcessGroup> group, std::ve
     : group_(std::move(group)), ranks_(std::move(ranks)), timeout_(timeout), activity_(std::move(activity)), rank_(group_->getRank()) {}
 
 ProcessGroup::~ProcessGroup() = default;
+
+void ProcessGroup::check_open() const {
+  if (is_closed_) throw std::logic_error("the process groups were shut down; call Context::shutdown() after all that uses them");
+}
+
+bool ProcessGroup::is_alone() const {
+  check_open();
+  return !group_;
+}
 
 void ProcessGroup::with_peer_errors(const char* what, const std::function<void()>& act) const {
   const Activity::Wait wait(activity_.get());
@@ -61,7 +78,8 @@ void ProcessGroup::run(const char* what, const std::function<c10::intrusive_ptr<
 }
 
 void ProcessGroup::all_reduce(const torch::Tensor& tensor, c10d::ReduceOp::RedOpType reduction) const {
-  if (!group_) return;
+  if (is_alone()) return;
+  check_dense(tensor, "all_reduce");
   run("all_reduce", [&] {
     std::vector<torch::Tensor> tensors{tensor};
     c10d::AllreduceOptions options;
@@ -72,7 +90,7 @@ void ProcessGroup::all_reduce(const torch::Tensor& tensor, c10d::ReduceOp::RedOp
 }
 
 void ProcessGroup::sum_in_rank_order(std::span<const torch::Tensor> tensors) const {
-  if (!group_) return;
+  if (is_alone()) return;
   if (has_room_for(tensors)) {
     with_peer_errors("sum", [&] { exchange_->sum(tensors); });
     return;
@@ -84,7 +102,8 @@ void ProcessGroup::sum_in_rank_order(std::span<const torch::Tensor> tensors) con
 }
 
 void ProcessGroup::broadcast(const torch::Tensor& tensor, int source) const {
-  if (!group_) return;
+  if (is_alone()) return;
+  check_dense(tensor, "broadcast");
   run("broadcast", [&] { return start_broadcast(*group_, tensor, source, /*is_async=*/false); });
 }
 
@@ -93,7 +112,7 @@ c10::intrusive_ptr<c10d::Work> ProcessGroup::begin_broadcast(const torch::Tensor
 }
 
 torch::Tensor ProcessGroup::all_gather(const torch::Tensor& tensor) const {
-  if (!group_) return tensor.unsqueeze(0);
+  if (is_alone()) return tensor.unsqueeze(0);
   std::vector<int64_t> shape{size()};
   shape.insert(shape.end(), tensor.sizes().begin(), tensor.sizes().end());
   auto all = torch::empty(shape, tensor.options());
@@ -120,7 +139,7 @@ torch::Tensor ProcessGroup::all_gather(const torch::Tensor& tensor) const {
 }
 
 void ProcessGroup::scatter(const torch::Tensor& parts, const torch::Tensor& part, int source) const {
-  if (!group_) {
+  if (is_alone()) {
     torch::Tensor(part).copy_(parts[0]);
     return;
   }
@@ -170,11 +189,11 @@ std::string ProcessGroup::broadcast_bytes(const std::string& bytes, int source) 
 void ProcessGroup::barrier() const { all_reduce(torch::zeros({1})); }
 
 void ProcessGroup::share_memory(int64_t num_bytes) {
-  if (group_) exchange_ = SharedMemoryGroup::make(*this, num_bytes, timeout_);
+  if (!is_alone()) exchange_ = SharedMemoryGroup::make(*this, num_bytes, timeout_);
 }
 
 bool ProcessGroup::share_memory_for_sums(int64_t num_bytes) {
-  if (group_) sums_ = SharedMemorySum::make(*this, num_bytes, timeout_);
+  if (!is_alone()) sums_ = SharedMemorySum::make(*this, num_bytes, timeout_);
   return sums_ != nullptr;
 }
 

@@ -1,6 +1,7 @@
 #include "distributed/process_groups.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <ranges>
@@ -59,7 +60,11 @@ std::shared_ptr<ProcessGroup> ProcessGroups::add_group(std::vector<int> ranks, t
   std::ranges::sort(ranks);
   const bool is_valid =
       !ranks.empty() && ranks.front() >= 0 && ranks.back() < world_->size() && std::ranges::adjacent_find(ranks) == ranks.end();
-  TORCH_CHECK(is_valid, "invalid group of ranks ", ranks, "; list at least one rank, each once, from 0 to ", world_->size() - 1);
+  if (!is_valid) {
+    throw UsageError(fmt::format("there is no group of the ranks [{}]; list at least one rank, each once, from 0 to {}",
+                                 fmt::join(ranks, ", "), world_->size() - 1));
+  }
+  world_->check_open();
   if (world_->c10d_group() == nullptr) return world_;
   return make_group(std::move(ranks), device);
 }
@@ -142,13 +147,19 @@ std::string ProcessGroups::connection_error() const {
 }
 
 void ProcessGroups::shutdown() {
-  if (groups_.empty()) return;
+  if (groups_.empty()) {
+    world_->close();
+    return;
+  }
   world_->barrier();
   {
     const std::lock_guard lock(mutex_);
     nccl_backends_.clear();
   }
-  for (; !groups_.empty(); groups_.pop_back()) groups_.back()->c10d_group()->shutdown();
+  for (; !groups_.empty(); groups_.pop_back()) {
+    groups_.back()->close();
+    groups_.back()->c10d_group()->shutdown();
+  }
 }
 
 }  // namespace trainer::distributed

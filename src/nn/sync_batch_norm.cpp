@@ -275,6 +275,11 @@ bool has_equal_buffers(const torch::nn::Module& model) {
 }
 
 void convert_sync_batch_norm(torch::nn::Module& module, GroupPtr group) {
+  if (!group) {
+    throw UsageError(
+        "the process group is null, which new_group() returns on ranks that are not members; call convert_sync_batch_norm() only on the "
+        "members of its group");
+  }
   if (group->size() == 1) return;
   const auto convert_one = [&](const std::shared_ptr<torch::nn::Module>& layer, const std::string& name) {
     return convert<torch::nn::BatchNorm1dImpl>(layer, name, group) || convert<torch::nn::BatchNorm2dImpl>(layer, name, group) ||

@@ -175,7 +175,7 @@ void TrainStep::compute(const std::vector<MicroStep>& micro_steps, const std::fu
       const auto pass = forward(images, targets, micro_step);
       // 2. Backward. During a pass that reduces, buckets of gradients are summed over the ranks.
       const auto loss = guard_.mark(weighted(pass, size, micro_step), pass.loss);
-      data_parallel.backward(loss, pass.outputs, reduces);
+      data_parallel.backward(loss, reduces);
       if (number == 0) meter_.add(pass.loss, pass.outputs, targets, size, pass.weight);
       if (number == 0 && step_weight_.defined()) pass.weight.defined() ? step_weight_.add_(pass.weight) : step_weight_.add_(size);
     });

@@ -62,7 +62,7 @@ TEST(OwnWork, EndsWhenTheFirstBucketIsReady) {
       TwoLayers model;
       DataParallelOptions options;
       options.bucket_cap_mb = 0.001;
-      DataParallel parallel(model, groups.world(), options, exchange);
+      DataParallel parallel(model, groups.world(), options, /*averages=*/false, exchange);
       ASSERT_EQ(parallel.bucket_sizes().size(), 2U);
       auto& activity = *groups.world()->activity();
       activity.time_own_work(FakeDevice::kDevice);
@@ -73,7 +73,7 @@ TEST(OwnWork, EndsWhenTheFirstBucketIsReady) {
         parallel.before_forward(!is_last, is_last);
         FakeDevice::work(1);
         const auto outputs = torch::ones({4, 40}).mm(model.first).mm(model.second);
-        parallel.backward(outputs.sum(), outputs, is_last);
+        parallel.backward(outputs.sum(), is_last);
       }
       activity.enter(Phase::kEnd);
       // The compute time is the whole first micro-step, and the second one until its first bucket.

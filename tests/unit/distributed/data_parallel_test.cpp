@@ -61,7 +61,7 @@ void backward_of_part(DataParallel& parallel, Network& network, int rank, int wo
   const auto outputs = network.forward(samples(begin, end));
   // The sum over this rank's samples is divided by the total number of samples, so that the ranks' gradients add up to those of the mean.
   const auto loss = outputs.square().sum() / 12;
-  parallel.backward(loss, outputs, is_last);
+  parallel.backward(loss, is_last);
 }
 
 std::vector<std::pair<GradientExchange, bool>> exchanges_with_and_without_views() {
@@ -87,7 +87,7 @@ TEST(DataParallel, GradientsOfUnevenPartsEqualThoseOfTheJoinedBatch) {
             options.gradient_as_bucket_view = as_view;
             options.find_unused_parameters = find_unused;
             options.bucket_cap_mb = bucket_cap_mb;
-            DataParallel parallel(network, groups.world(), options, exchange);
+            DataParallel parallel(network, groups.world(), options, /*averages=*/false, exchange);
             for (int step = 0; step < 3; ++step) {
               network.zero_grad();
               backward_of_part(parallel, network, rank, world_size);
@@ -151,7 +151,7 @@ TEST(DataParallel, GradientsStayLocalUntilTheLastMicroStep) {
       const int64_t middle = begin + (end - begin) / 3;
       parallel.before_forward(is_first, is_last);
       const auto outputs = network.forward(is_first ? samples(begin, middle) : samples(middle, end));
-      parallel.backward(outputs.square().sum() / 12, outputs, is_last);
+      parallel.backward(outputs.square().sum() / 12, is_last);
     };
     half(true, false);
     EXPECT_GT(difference(network.first.grad(), expected[0]), 0.1);
@@ -170,7 +170,7 @@ TEST(DataParallel, AStepSynchronisesOnceHoweverManyMicroStepsItHas) {
       DataParallelOptions options;
       options.broadcast_buffers = false;
       options.bucket_cap_mb = 0.004;
-      DataParallel parallel(network, groups.world(), options, exchange);
+      DataParallel parallel(network, groups.world(), options, /*averages=*/false, exchange);
       const auto num_collectives = [&] { return groups.world()->c10d_group()->getSequenceNumberForGroup(); };
       for (const int num_micro_steps : {1, 2, 5}) {
         const auto before = num_collectives();
@@ -193,10 +193,10 @@ TEST(DataParallel, TheBitsDoNotDependOnTheExchange) {
         Network network(rank);
         DataParallelOptions options;
         options.bucket_cap_mb = 0.004;
-        DataParallel parallel(network, groups.world(), options, exchange);
+        DataParallel parallel(network, groups.world(), options, /*averages=*/false, exchange);
         parallel.before_forward(/*is_first=*/true, /*is_last=*/true);
         const auto outputs = network.forward(samples(3 * rank, 3 * rank + 3));
-        parallel.backward(outputs.square().sum(), outputs, /*is_last=*/true);
+        parallel.backward(outputs.square().sum(), /*is_last=*/true);
         if (rank != 0) return;
         if (first.empty()) first = {network.first.grad().clone(), network.second.grad().clone()};
         EXPECT_TRUE(network.first.grad().equal(first[0]) && network.second.grad().equal(first[1])) << world_size << " ranks";
@@ -238,7 +238,7 @@ TEST(DataParallel, UnusedParametersAreNamed) {
     DataParallel parallel(network, groups.world(), {});
     parallel.before_forward(true, true);
     const auto outputs = network.forward(samples(0, 2), /*with_second=*/false);
-    EXPECT_THAT([&] { parallel.backward(outputs.sum(), outputs, true); },
+    EXPECT_THAT([&] { parallel.backward(outputs.sum(), true); },
                 ThrowsMessage<Error>(HasSubstr("the loss does not depend on the parameters second; set "
                                                "distributed.find_unused_parameters: true")));
   });
@@ -256,7 +256,7 @@ TEST(DataParallel, UnusedParametersAreAllowedOnRequest) {
       network.zero_grad();
       parallel.before_forward(true, true);
       const auto outputs = network.forward(samples(0, 2), /*with_second=*/false);
-      parallel.backward(outputs.sum(), outputs, true);
+      parallel.backward(outputs.sum(), true);
       ASSERT_TRUE(network.first.grad().defined());
       EXPECT_LE(difference(network.first.grad(), 2 * single.first.grad()), 1e-15) << "the sum of two ranks with the same samples";
       const auto& unused = network.second.grad();
@@ -280,12 +280,12 @@ std::string error_of_a_lost_rank(GradientExchange exchange) {
   const auto lose_a_rank = [&] {
     run_ranks(2, [&](ProcessGroups& groups) {
       Network network(0);
-      DataParallel parallel(network, groups.world(), {}, exchange);
+      DataParallel parallel(network, groups.world(), {}, /*averages=*/false, exchange);
       if (groups.world()->rank() == 1) throw std::runtime_error("this rank is lost");
       parallel.before_forward(false, true);
       const auto outputs = network.forward(samples(0, 2));
       try {
-        parallel.backward(outputs.sum(), outputs, true);
+        parallel.backward(outputs.sum(), true);
       } catch (const PeerError& error) {
         message = error.what();
       }
@@ -318,6 +318,25 @@ TEST(DataParallel, OneProcessDoesNothing) {
   backward_of_part(parallel, network, 0, 1);
   EXPECT_TRUE(network.first.equal(Network(1).first));
   EXPECT_TRUE(parallel.bucket_sizes().empty());
+}
+
+TEST(OnAllRanks, AnErrorOfOneRankIsThrownOnAll) {
+  run_ranks(3, [](ProcessGroups& groups) {
+    const auto& world = *groups.world();
+    on_all_ranks(world, [] {});
+    for (const int failing : {0, 2}) {
+      try {
+        on_all_ranks(world, [&] {
+          if (world.rank() == failing) throw CheckpointError("last.pt: there is no such file");
+        });
+        ADD_FAILURE() << "rank " << world.rank() << " continues";
+      } catch (const AgreedError& error) {
+        const std::string text = failing == 0 ? "last.pt: there is no such file" : "rank 2: last.pt: there is no such file";
+        EXPECT_EQ(error.what(), world.rank() == 0 ? text : "");
+        EXPECT_EQ(error.exit_code(), ExitCode::kCheckpoint);
+      }
+    }
+  });
 }
 
 TEST(StopConsensus, ThroughSharedMemoryAllStopAtTheSameCall) {

@@ -6,6 +6,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
+#include "distributed/activity.h"
 #include "distributed/process_groups.h"
 #include "trainer/error.h"
 
