@@ -28,6 +28,7 @@ namespace trainer::amp {
 // results are PyTorch's. A missing or repeated call is a bug of the caller; the functions that notice it throw c10::Error.
 class GradScaler {
  public:
+  // Throws OptionError for options that are out of range.
   GradScaler(const GradScalerOptions& options, torch::Device device);
 
   // `loss` times the scale; call backward() on the result.

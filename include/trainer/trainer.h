@@ -86,9 +86,10 @@ struct TrainerOptions {
 
 // The training loop of `trainer train`. The results are the same, to the last bit, as with an experiment file with these components and
 // options on the same number of ranks and threads. All functions except model() are collective over the ranks of the Context. When a rank
-// throws, the others wait until its process ends, and then throw a PeerError; an error that all ranks agree on (AgreedError) may have an
-// empty message on ranks other than 0. Not thread-safe. Only one object per process at a time; its process groups stay until
-// Context::shutdown(). Messages use the names of the keys of an experiment file.
+// throws, the others wait until its process ends, and then throw a PeerError; an error that all ranks agree on (AgreedError, with the exit
+// code of the first error) may have an empty message on ranks other than 0. Not thread-safe. Only one object per process at a time, or the
+// constructor throws std::logic_error; its process groups stay until Context::shutdown(). Messages use the names of the keys of an
+// experiment file.
 class Trainer {
  public:
   // `context` must outlive this object. Sets LibTorch's threads, determinism and default generators. Throws UsageError for options that are
@@ -102,14 +103,14 @@ class Trainer {
   // The network, on its device, with the same weights on all ranks.
   models::Model& model();
   // To be called before run(), which then continues from this checkpoint, bit for bit. The checkpoint may be from a Trainer or from the
-  // program. Either all ranks must call it or none; only rank 0 reads the file. Throws CheckpointError; run() throws it for a checkpoint of
-  // another network.
+  // program. Either all ranks must call it or none; only rank 0 reads the file. Throws CheckpointError, with several ranks an AgreedError
+  // on all of them; run() throws it for a checkpoint of another network.
   void resume(const std::filesystem::path& checkpoint);
   // Trains to the end and returns true, or until `should_stop` returns true on any rank and returns false; with a checkpoint_folder, the
-  // state is saved in both cases. To be called once. `should_stop` is called before each step and each validation batch; to stop on Ctrl-C,
-  // install a handler and check its flag here. Throws Error if a step or all validations are not finite, if memory runs out, or if the last
-  // checkpoint cannot be written; PeerError if another rank is lost; and the errors of sinks. After an error of a GPU, end the process
-  // without destroying this object.
+  // state is saved in both cases. To be called once; throws std::logic_error otherwise. `should_stop` is called before each step and each
+  // validation batch; to stop on Ctrl-C, install a handler and check its flag here. Throws Error if a step or all validations are not
+  // finite, if memory runs out, or if the last checkpoint cannot be written; PeerError if another rank is lost; and the errors of sinks.
+  // After an error of a GPU, end the process without destroying this object.
   bool run(const std::function<bool()>& should_stop = [] { return false; });
 
  private:

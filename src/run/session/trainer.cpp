@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <atomic>
+#include <stdexcept>
 #include <utility>
 
 #include "base/log.h"
@@ -14,6 +16,7 @@
 #include "data/sharded_sampler.h"
 #include "device/cuda_module.h"
 #include "device/placement.h"
+#include "distributed/agreement.h"
 #include "inference/place_model.h"
 #include "inference/weights_by_name.h"
 #include "launch/world/host_resources.h"
@@ -171,12 +174,31 @@ engine::Parts assemble(distributed::Context& context, TrainerParts& parts, const
   check_fit(parts, options, network, data);
   const auto& samples = data.train.samples;
   if (network.task->needs_target_summary()) network.task->set_target_summary(data::summarize_targets(samples.dataset()));
-  if (context.rank() == 0 && network.model->num_fitted_images() > 0) {
+  distributed::on_all_ranks(*ranks.world, [&] {
+    if (context.rank() != 0 || network.model->num_fitted_images() == 0) return;
     inference::fit_model(*network.model, samples.dataset(),
                          engine::make_pipeline(parts.validation_transforms, samples.info(), network.placement));
-  }
+  });
   return {std::move(network), std::move(data), ranks, options.data_parallel, options.ema};
 }
+
+}  // namespace
+
+namespace {
+
+// LibTorch's threads, settings and default generators are those of the process.
+class OnlyTrainer {
+ public:
+  OnlyTrainer() {
+    if (exists_.exchange(true)) throw std::logic_error("this process has a Trainer already; destroy it before the next one is made");
+  }
+  ~OnlyTrainer() { exists_ = false; }
+  OnlyTrainer(const OnlyTrainer&) = delete;
+  OnlyTrainer& operator=(const OnlyTrainer&) = delete;
+
+ private:
+  static inline std::atomic<bool> exists_ = false;
+};
 
 }  // namespace
 
@@ -184,13 +206,21 @@ struct Trainer::State {
   State(distributed::Context& of_run, TrainerParts components, const TrainerOptions& chosen)
       : context(of_run), options(chosen), parts(assemble(of_run, components, options)) {
     if (!parts.validation) options.loop.validation = {.every_epochs = {}};
-    if (context.rank() != 0) return;
-    reporter.add(reporting::make_console(*context.logger(), {}));
-    for (auto& sink : components.sinks) reporter.add(std::move(sink));
-    if (options.checkpoint_folder.empty()) return;
-    saver.emplace(checkpoint::Store(options.checkpoint_folder, options.keep_last), parts.placement.pin_memory);
+    distributed::on_all_ranks(*context.world(), [&] {
+      if (context.rank() != 0) return;
+      reporter.add(reporting::make_console(*context.logger(), {}));
+      for (auto& sink : components.sinks) reporter.add(std::move(sink));
+      if (options.checkpoint_folder.empty()) return;
+      saver.emplace(checkpoint::Store(options.checkpoint_folder, options.keep_last), parts.placement.pin_memory);
+    });
   }
 
+  void require_before_run() const {
+    if (has_run) throw std::logic_error("Trainer::run() was called already; make a new Trainer, and resume() it from a checkpoint");
+  }
+
+  const OnlyTrainer only = {};
+  bool has_run = false;
   distributed::Context& context;
   TrainerOptions options;
   engine::Parts parts;
@@ -207,12 +237,17 @@ Trainer::~Trainer() = default;
 models::Model& Trainer::model() { return *state_->parts.model; }
 
 void Trainer::resume(const std::filesystem::path& checkpoint) {
+  state_->require_before_run();
   std::optional<session::Checkpoint> mine;
-  if (state_->context.rank() == 0) mine = {checkpoint, checkpoint::load(checkpoint)};
+  distributed::on_all_ranks(*state_->context.world(), [&] {
+    if (state_->context.rank() == 0) mine = {checkpoint, checkpoint::load(checkpoint)};
+  });
   state_->start = session::broadcast(checkpoint, std::move(mine), *state_->context.world());
 }
 
 bool Trainer::run(const std::function<bool()>& should_stop) {
+  state_->require_before_run();
+  state_->has_run = true;
   engine::RunCallbacks callbacks;
   callbacks.checkpoints.saver = state_->saver ? &*state_->saver : nullptr;
   engine::TrainingLoop loop(state_->options.loop, state_->parts, state_->reporter, should_stop, std::move(callbacks));

@@ -1,14 +1,33 @@
+#include <fmt/format.h>
 #include <torch/optim/optimizer.h>
 
+#include <cmath>
+#include <limits>
 #include <map>
 
 #include "trainer/amp.h"
+#include "trainer/error.h"
 #include "trainer/torch.h"
 
 namespace trainer::amp {
+namespace {
+
+const GradScalerOptions& checked(const GradScalerOptions& options) {
+  const auto require = [](bool is_met, const char* member, auto value, const char* range) {
+    if (!is_met) throw OptionError(member, fmt::format("is {}; it must be {}", value, range));
+  };
+  require(options.init_scale > 0 && options.init_scale <= std::numeric_limits<float>::max(), "init_scale", options.init_scale,
+          "positive and fit into float32");
+  require(options.growth_factor > 1 && std::isfinite(options.growth_factor), "growth_factor", options.growth_factor, "greater than 1");
+  require(options.backoff_factor > 0 && options.backoff_factor < 1, "backoff_factor", options.backoff_factor, "between 0 and 1");
+  require(options.growth_interval >= 1, "growth_interval", options.growth_interval, "at least 1");
+  return options;
+}
+
+}  // namespace
 
 GradScaler::GradScaler(const GradScalerOptions& options, torch::Device device)
-    : options_(options),
+    : options_(checked(options)),
       scale_(torch::full({}, options.init_scale, torch::dtype(torch::kFloat32).device(device))),
       growth_tracker_(torch::zeros({}, torch::dtype(torch::kInt32).device(device))),
       found_inf_(torch::zeros({}, torch::dtype(torch::kFloat32).device(device))),

@@ -259,5 +259,15 @@ TEST(GradScaler, ThatIsNotEnabledChangesNothing) {
   scaler.load_state(state::View(tree, "a.pt"));
 }
 
+TEST(GradScaler, OptionsOutOfRangeAreRefused) {
+  const auto refused = [](const GradScalerOptions& options, const std::string& message) {
+    EXPECT_THAT([&] { GradScaler(options, torch::kCPU); }, ::testing::ThrowsMessage<OptionError>(::testing::StartsWith(message)));
+  };
+  for (const double scale : {0.0, -1.0, 1e39, kInf, kNaN}) refused({.init_scale = scale}, "init_scale: is ");
+  for (const double factor : {1.0, 0.5, kInf, kNaN}) refused({.growth_factor = factor}, "growth_factor: is ");
+  for (const double factor : {0.0, 1.0, kNaN}) refused({.backoff_factor = factor}, "backoff_factor: is ");
+  refused({.growth_interval = 0}, "growth_interval: is 0; it must be at least 1");
+}
+
 }  // namespace
 }  // namespace trainer::amp
