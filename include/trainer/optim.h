@@ -132,8 +132,8 @@ OptimizerRegistry& optimizer_registry();
 // The learning-rate schedules of experiment files.
 const RegistryBase& lr_scheduler_registry();
 
-// torch.optim's state_dict() of a torch::optim::SGD, Adam or AdamW. Shares the memory of its tensors. Throws UsageError for an optimizer of
-// another class.
+// torch.optim's state_dict() of a torch::optim::SGD, Adam, AdamW, RMSprop or Adagrad. Shares the memory of its tensors. Throws UsageError
+// for an optimizer of another class.
 state::Tree state_of(torch::optim::Optimizer& optimizer);
 // Restores the result of state_of() or of Python's state_dict(): the state of each parameter, bit for bit, and the learning rate of each
 // group. Other options do not change. Throws CheckpointError if the groups, their numbering, a shape or a dtype differ; some state may have

@@ -291,14 +291,25 @@ class Format {
   virtual std::unique_ptr<OptimizerParamState> read(const state::View& view, const torch::Tensor& parameter,
                                                     const OptimizerOptions& options) const = 0;
   virtual void add_options(const OptimizerOptions& options, state::Dict& dict) const = 0;
+  // Whether every parameter has a state, also before its first update.
+  virtual bool has_state_from_the_start() const { return false; }
 };
 
 // Options that Python's optimizers have and LibTorch's do not, with their defaults.
-void add_common_options(state::Dict& dict) {
+void add_common_options(state::Dict& dict, bool has_fused = true) {
   dict.add("maximize", false);
   dict.add("foreach", state::Tree());
   dict.add("differentiable", false);
-  dict.add("fused", state::Tree());
+  if (has_fused) dict.add("fused", state::Tree());
+}
+
+// Python keeps the number of steps in a float32 scalar.
+torch::Tensor step_tensor(int64_t step) { return torch::tensor(static_cast<float>(step)); }
+
+int64_t read_step(const state::View& state) {
+  const auto step = state.at("step");
+  if (step.tensor().numel() != 1) step.fail("does not have exactly one element");
+  return static_cast<int64_t>(step.tensor().item<double>());
 }
 
 torch::Tensor read_like(const state::View& view, const torch::Tensor& parameter) {
@@ -339,7 +350,7 @@ class AdamFormat : public Format {
   state::Dict state(const OptimizerParamState& state) const override {
     const auto& adam = dynamic_cast<const ParamState&>(state);
     state::Dict dict;
-    dict.add("step", torch::tensor(static_cast<float>(adam.step())));
+    dict.add("step", step_tensor(adam.step()));
     dict.add("exp_avg", adam.exp_avg());
     dict.add("exp_avg_sq", adam.exp_avg_sq());
     if (adam.max_exp_avg_sq().defined()) dict.add("max_exp_avg_sq", adam.max_exp_avg_sq());
@@ -348,9 +359,7 @@ class AdamFormat : public Format {
   std::unique_ptr<OptimizerParamState> read(const state::View& view, const torch::Tensor& parameter,
                                             const OptimizerOptions& options) const override {
     auto state = std::make_unique<ParamState>();
-    const auto step = view.at("step");
-    if (step.tensor().numel() != 1) step.fail("does not have exactly one element");
-    state->step(static_cast<int64_t>(step.tensor().template item<double>()));
+    state->step(read_step(view));
     state->exp_avg(read_like(view.at("exp_avg"), parameter));
     state->exp_avg_sq(read_like(view.at("exp_avg_sq"), parameter));
     if (dynamic_cast<const Options&>(options).amsgrad()) state->max_exp_avg_sq(read_like(view.at("max_exp_avg_sq"), parameter));
@@ -368,12 +377,74 @@ class AdamFormat : public Format {
   }
 };
 
+class RmspropFormat : public Format {
+ public:
+  state::Dict state(const OptimizerParamState& state) const override {
+    const auto& rmsprop = dynamic_cast<const torch::optim::RMSpropParamState&>(state);
+    state::Dict dict;
+    dict.add("step", step_tensor(rmsprop.step()));
+    dict.add("square_avg", rmsprop.square_avg());
+    if (rmsprop.momentum_buffer().defined()) dict.add("momentum_buffer", rmsprop.momentum_buffer());
+    if (rmsprop.grad_avg().defined()) dict.add("grad_avg", rmsprop.grad_avg());
+    return dict;
+  }
+  std::unique_ptr<OptimizerParamState> read(const state::View& view, const torch::Tensor& parameter,
+                                            const OptimizerOptions& options) const override {
+    const auto& rmsprop = dynamic_cast<const torch::optim::RMSpropOptions&>(options);
+    auto state = std::make_unique<torch::optim::RMSpropParamState>();
+    state->step(read_step(view));
+    state->square_avg(read_like(view.at("square_avg"), parameter));
+    if (rmsprop.momentum() > 0) state->momentum_buffer(read_like(view.at("momentum_buffer"), parameter));
+    if (rmsprop.centered()) state->grad_avg(read_like(view.at("grad_avg"), parameter));
+    return state;
+  }
+  void add_options(const OptimizerOptions& options, state::Dict& dict) const override {
+    const auto& rmsprop = dynamic_cast<const torch::optim::RMSpropOptions&>(options);
+    dict.add("momentum", rmsprop.momentum());
+    dict.add("alpha", rmsprop.alpha());
+    dict.add("eps", rmsprop.eps());
+    dict.add("centered", rmsprop.centered());
+    dict.add("weight_decay", rmsprop.weight_decay());
+    dict.add("capturable", false);
+    add_common_options(dict, /*has_fused=*/false);
+  }
+};
+
+class AdagradFormat : public Format {
+ public:
+  state::Dict state(const OptimizerParamState& state) const override {
+    const auto& adagrad = dynamic_cast<const torch::optim::AdagradParamState&>(state);
+    state::Dict dict;
+    dict.add("step", step_tensor(adagrad.step()));
+    dict.add("sum", adagrad.sum());
+    return dict;
+  }
+  std::unique_ptr<OptimizerParamState> read(const state::View& view, const torch::Tensor& parameter,
+                                            const OptimizerOptions& /*options*/) const override {
+    auto state = std::make_unique<torch::optim::AdagradParamState>();
+    state->step(read_step(view));
+    state->sum(read_like(view.at("sum"), parameter));
+    return state;
+  }
+  void add_options(const OptimizerOptions& options, state::Dict& dict) const override {
+    const auto& adagrad = dynamic_cast<const torch::optim::AdagradOptions&>(options);
+    dict.add("lr_decay", adagrad.lr_decay());
+    dict.add("eps", adagrad.eps());
+    dict.add("weight_decay", adagrad.weight_decay());
+    dict.add("initial_accumulator_value", adagrad.initial_accumulator_value());
+    add_common_options(dict);
+  }
+  bool has_state_from_the_start() const override { return true; }
+};
+
 std::unique_ptr<Format> format_of(const torch::optim::Optimizer& optimizer) {
   using namespace torch::optim;
   if (dynamic_cast<const SGD*>(&optimizer) != nullptr) return std::make_unique<SgdFormat>();
   if (dynamic_cast<const Adam*>(&optimizer) != nullptr) return std::make_unique<AdamFormat<AdamParamState, AdamOptions, false>>();
   if (dynamic_cast<const AdamW*>(&optimizer) != nullptr) return std::make_unique<AdamFormat<AdamWParamState, AdamWOptions, true>>();
-  throw UsageError("the state of this optimizer cannot be saved or loaded; use torch::optim::SGD, Adam or AdamW");
+  if (dynamic_cast<const RMSprop*>(&optimizer) != nullptr) return std::make_unique<RmspropFormat>();
+  if (dynamic_cast<const Adagrad*>(&optimizer) != nullptr) return std::make_unique<AdagradFormat>();
+  throw UsageError("the state of this optimizer cannot be saved or loaded; use torch::optim::SGD, Adam, AdamW, RMSprop or Adagrad");
 }
 
 }  // namespace
@@ -418,6 +489,9 @@ void load_state_of(torch::optim::Optimizer& optimizer, const state::View& view) 
     for (const auto& parameter : own[i].params()) {
       const auto stored = states.find(number++);
       if (stored) ++num_found;
+      if (!stored && format->has_state_from_the_start())
+        states.fail(fmt::format("has no entry for parameter {}, but this optimizer has one for each; use the state of such an optimizer",
+                                number - 1));
       auto state = stored ? format->read(*stored, parameter, own[i].options()) : nullptr;
       optimizer.state().erase(parameter.unsafeGetTensorImpl());
       if (state) optimizer.state()[parameter.unsafeGetTensorImpl()] = std::move(state);

@@ -43,6 +43,39 @@ TEST(TorchOptimizers, ResumeBitForBit) {
   expect_resumes<torch::optim::Adam>(torch::optim::AdamOptions(0.1));
   expect_resumes<torch::optim::Adam>(torch::optim::AdamOptions(0.1).amsgrad(true));
   expect_resumes<torch::optim::AdamW>(torch::optim::AdamWOptions(0.1).weight_decay(0.1));
+  expect_resumes<torch::optim::RMSprop>(torch::optim::RMSpropOptions(0.1));
+  expect_resumes<torch::optim::RMSprop>(torch::optim::RMSpropOptions(0.1).momentum(0.9).centered(true));
+  expect_resumes<torch::optim::Adagrad>(torch::optim::AdagradOptions(0.1).lr_decay(0.1).initial_accumulator_value(0.5));
+}
+
+std::vector<std::string> names_of(const state::View& view) {
+  std::vector<std::string> names;
+  for (const auto& key : view.keys()) names.push_back(state::to_string(key));
+  return names;
+}
+
+// The names are those of Python's state_dict() of the same optimizer after one step.
+TEST(TorchOptimizers, HavePythonsNames) {
+  auto parameter = torch::zeros({2}).requires_grad_();
+  parameter.sum().backward();
+  const auto expect_names = [](torch::optim::Optimizer& optimizer, const std::vector<std::string>& of_state,
+                               const std::vector<std::string>& of_group) {
+    optimizer.step();
+    const auto tree = state_of(optimizer);
+    const state::View view(tree, "a.pt");
+    EXPECT_EQ(names_of(view.at("state").at(int64_t{0})), of_state);
+    EXPECT_EQ(names_of(view.at("param_groups").elements()[0]), of_group);
+  };
+  const std::vector<std::string> of_rmsprop = {"lr",       "momentum", "alpha",          "eps",   "centered", "weight_decay", "capturable",
+                                               "maximize", "foreach",  "differentiable", "params"};
+  torch::optim::RMSprop plain({parameter}, torch::optim::RMSpropOptions(0.1));
+  expect_names(plain, {"step", "square_avg"}, of_rmsprop);
+  torch::optim::RMSprop centred({parameter}, torch::optim::RMSpropOptions(0.1).momentum(0.9).centered(true));
+  expect_names(centred, {"step", "square_avg", "momentum_buffer", "grad_avg"}, of_rmsprop);
+  torch::optim::Adagrad adagrad({parameter}, torch::optim::AdagradOptions(0.1));
+  expect_names(
+      adagrad, {"step", "sum"},
+      {"lr", "lr_decay", "eps", "weight_decay", "initial_accumulator_value", "maximize", "foreach", "differentiable", "fused", "params"});
 }
 
 TEST(TorchOptimizers, RefuseTheStateOfOthers) {
@@ -68,6 +101,10 @@ TEST(TorchOptimizers, RefuseTheStateOfOthers) {
   const auto without_largest = state_of(plain);
   EXPECT_THAT([&] { load_state_of(with_largest, state::View(without_largest, "a.pt")); },
               ThrowsMessage<CheckpointError>(HasSubstr("max_exp_avg_sq")));
+  torch::optim::Adagrad adagrad({parameter}, torch::optim::AdagradOptions(0.1));
+  const auto of_sgd = state_of(one);
+  EXPECT_THAT([&] { load_state_of(adagrad, state::View(of_sgd, "a.pt")); },
+              ThrowsMessage<CheckpointError>(HasSubstr("a.pt: state: has no entry for parameter 0")));
   torch::optim::LBFGS lbfgs({parameter}, torch::optim::LBFGSOptions());
   EXPECT_THAT([&] { state_of(lbfgs); }, ThrowsMessage<UsageError>(HasSubstr("the state of this optimizer cannot be saved")));
 }
