@@ -164,14 +164,17 @@ class FolderReader {
     return {status.st_dev, status.st_ino};
   }
 
-  // The next entry that is not hidden, in the order of the file system; empty at the end.
+  // The next entry that is neither hidden nor added by macOS or Windows, in the order of the file system; empty at the end.
   std::optional<FolderEntry> next() {
     while (true) {
       errno = 0;
       const dirent* entry = ::readdir(stream_.get());
       if (entry == nullptr && errno != 0) fail_to_list();
       if (entry == nullptr) return std::nullopt;
-      if (entry->d_name[0] != '.') return FolderEntry{entry->d_name, is_folder(*entry)};
+      const std::string_view name = entry->d_name;
+      if (name[0] != '.' && name != "__MACOSX" && name != "Thumbs.db" && name != "desktop.ini") {
+        return FolderEntry{entry->d_name, is_folder(*entry)};
+      }
     }
   }
 
@@ -376,10 +379,7 @@ std::vector<std::string> require_folders(const fs::path& path) {
 
 // Throws if a class folder has the name of a split, such as "validation".
 void refuse_split_names(const fs::path& root, const std::vector<std::string>& class_names) {
-  const auto found = std::ranges::find_if(class_names, [](const std::string& name) {
-    const auto lower = lower_case(name);
-    return lower == "train" || lower == "training" || lower == "val" || lower == "valid" || lower == "validation" || lower == "test";
-  });
+  const auto found = std::ranges::find_if(class_names, is_split_name);
   if (found == class_names.end()) return;
   throw std::runtime_error(
       fmt::format("{} has no folder train, but the folder \"{}\", which is probably not a class; name the folder of training images train "
@@ -396,6 +396,11 @@ ClassFolders with_checked_names(ClassFolders folders) {
 }
 
 }  // namespace
+
+bool is_split_name(std::string_view name) {
+  const auto lower = lower_case(name);
+  return lower == "train" || lower == "training" || lower == "val" || lower == "valid" || lower == "validation" || lower == "test";
+}
 
 bool is_image_name(std::string_view name) { return has_extension(name, kImageExtensions) || has_extension(name, kRawExtensions); }
 

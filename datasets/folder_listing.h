@@ -43,9 +43,12 @@ FolderListing list_files(const std::filesystem::path& folder, const std::vector<
 std::string digest_of(const FolderListing& listing);
 
 // Finds the files of a data set whose classes are folders of images, in the order of torchvision's ImageFolder. Files and folders whose
-// names begin with a dot are ignored everywhere.
+// names begin with a dot are ignored everywhere, and so are __MACOSX, Thumbs.db and desktop.ini.
 // ROOT/train/CLASS/… contains the training images and ROOT/val/CLASS/… (or valid, or validation) the validation images. If there is no
 // folder ROOT/train, ROOT/CLASS/… contains the training images and there are no validation images.
+
+// Whether a folder of this name probably holds a part of a data set, such as "validation", instead of a class.
+bool is_split_name(std::string_view name);
 
 // Whether the name has an extension that any ImageMode reads.
 bool is_image_name(std::string_view name);

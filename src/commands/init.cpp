@@ -11,7 +11,9 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <numeric>
+#include <set>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -23,7 +25,9 @@
 #include "config/schema.h"
 #include "data/transforms/transform.h"
 #include "datasets/csv.h"
+#include "datasets/folder_listing.h"
 #include "datasets/registry.h"
+#include "device/cuda_module.h"
 #include "launch/world/host_resources.h"
 #include "run/session/advice.h"
 #include "run/session/registries.h"
@@ -121,9 +125,11 @@ FoundData find_data(const fs::path& data, Logger& logger) {
   auto sections = candidates(data);
   const bool is_csv = data.extension() == ".csv";
   std::string problem;  // of the first candidate
+  std::string reason;   // why the folder, the last candidate, is no image_folder
   for (auto& section : sections) {
     auto factory = make_factory(section);
     if (problem.empty()) problem = factory.missing;
+    reason = factory.missing;
     const bool is_of_csv = section.find("name")->value.text == "csv";
     if (is_of_csv && !may_have_targets(section, factory.info)) continue;
     if (!factory.missing.empty() || !factory.info.is_image) continue;
@@ -136,10 +142,10 @@ FoundData find_data(const fs::path& data, Logger& logger) {
     }
   }
   if (is_csv) throw DataError(fmt::format("--data {}: {}", data.string(), problem));
-  throw DataError(
-      fmt::format("--data {}: no data set is recognised there: the path has neither folders of images (CLASS/..., or train/CLASS/... and "
-                  "val/CLASS/...) nor train.csv nor the files of lmdb, cifar10, cifar100, mnist, fashion_mnist or tiny_imagenet",
-                  data.string()));
+  throw DataError(fmt::format(
+      "--data {}: no data set is recognised there: {}; train.csv and the files of lmdb, cifar10, cifar100, mnist, fashion_mnist "
+      "and tiny_imagenet are missing, too",
+      data.string(), reason));
 }
 
 // The name of the folder or CSV file, reduced to characters that are valid in the name of a run.
@@ -168,12 +174,27 @@ ImageSizes survey(const char* part, const data::Dataset& dataset, DatasetFacts& 
   return sizes;
 }
 
-std::string file_for(const fs::path& data, bool may_use_weights, Logger& logger) {
+// `has_warned`: set if images cannot be read or look unintended.
+std::string file_for(const fs::path& data, bool may_use_weights, Logger& logger, bool& has_warned) {
+  // Before any other use of LibTorch.
+  const bool has_gpu = device::open_cuda_module().module != nullptr;
   const auto warnings = make_console_logger();
   warnings->set_level(spdlog::level::warn);
   auto found = find_data(data, *warnings);
   const auto& train = *found.train;
-  DatasetFacts facts{.name = experiment_name(data), .section = found.section, .info = train.info(), .may_use_weights = may_use_weights};
+  DatasetFacts facts{.name = experiment_name(data),
+                     .section = found.section,
+                     .info = train.info(),
+                     .may_use_weights = may_use_weights,
+                     .has_gpu = has_gpu};
+  if (found.section.find("name")->value.text == "image_folder") {
+    std::vector<std::string> images;
+    for (int64_t i = 0; i < train.size(); ++i) images.push_back(train.key(i));
+    auto findings = judge_folders(images);
+    if (!findings.refusal.empty()) throw DataError(fmt::format("--data {}: {}", data.string(), findings.refusal));
+    if (!findings.warning.empty()) logger.warn("{}", findings.warning);
+    facts.folder_of_class = std::move(findings.folder_of_class);
+  }
   for (int64_t i = 0; facts.info.has_labels() && i < train.size(); ++i) {
     const auto refusal = data::refusal_of_label(train.label(i), facts.info.num_classes);
     if (!refusal.empty()) throw DataError(fmt::format("{}: {}", train.describe(i), refusal));
@@ -192,7 +213,9 @@ std::string file_for(const fs::path& data, bool may_use_weights, Logger& logger)
     facts.num_validation = validation->size();
     survey("validation", *validation, facts, notes, logger);
   }
-  for (const auto& sentence : notes.sentences()) logger.warn("{}", sentence);
+  const auto sentences = notes.sentences();
+  for (const auto& sentence : sentences) logger.warn("{}", sentence);
+  has_warned = facts.num_unreadable > 0 || !sentences.empty();
   const auto preparation = choose_preparation(facts);
   std::string list;
   for (const auto& line : preparation.validation) list += '\n' + line;
@@ -224,7 +247,7 @@ void try_new_file(const fs::path& path) {
 // The JSON Schema, in the folder of the experiment file. The experiment file's first line names it for the language servers of editors.
 constexpr const char* kSchemaName = "trainer.schema.json";
 
-void print_next_steps(const std::string& path, bool has_data) {
+void print_next_steps(const std::string& path, bool has_data, bool has_warned) {
   struct Step {
     std::string command;
     const char* purpose;
@@ -233,6 +256,10 @@ void print_next_steps(const std::string& path, bool has_data) {
   std::vector<Step> steps;
   const auto is_validate = [](const Command& command) { return std::string_view(command.name) == "validate"; };
   if (std::ranges::any_of(all_commands(), is_validate)) steps.push_back({"trainer validate --config " + file, "check it without data"});
+  if (has_warned) {
+    steps.push_back({"trainer data check --config " + file, "list all images that cannot be read or look unintended"});
+    steps.push_back({"trainer data audit --config " + file, "list images that are the same or nearly the same"});
+  }
   if (has_data) steps.push_back({fmt::format("trainer data show --config {} --output images.png", file), "see what the network receives"});
   steps.push_back({"trainer --config " + file, "train"});
   steps.push_back({"trainer launch --config " + file, "train with one process per GPU"});
@@ -268,12 +295,13 @@ ExitCode init(const std::vector<std::string>& args) {
   try_new_file(output);
 
   const auto logger = make_console_logger();
-  const auto text = data.empty() ? starting_file_without_data() : file_for(data, !without_weights, *logger);
+  bool has_warned = false;
+  const auto text = data.empty() ? starting_file_without_data() : file_for(data, !without_weights, *logger, has_warned);
   const auto& registries = session::all_registries();
   config::load_text(text, output.string(), {}, registries);
   write_new_file(output, fmt::format("# yaml-language-server: $schema={}\n{}", kSchemaName, text));
   write_file_atomically(output.parent_path() / kSchemaName, config::schema(registries).dump(1) + '\n');
-  print_next_steps(output.string(), /*has_data=*/!data.empty());
+  print_next_steps(output.string(), /*has_data=*/!data.empty(), has_warned);
   return ExitCode::kDone;
 }
 
@@ -429,7 +457,8 @@ Schedule choose_schedule(int64_t num_train, int64_t size, bool has_weights) {
   }
   schedule.lr = 0.1 * static_cast<double>(schedule.batch_size) / 128;
   schedule.epochs = std::clamp<int64_t>((kImagesOfTraining / num_train + 4) / 5 * 5, 10, 100);
-  schedule.warmup_epochs = std::min<int64_t>(schedule.epochs / 10, 5);
+  // Short, so that a first try of three epochs, as in docs/get_started.md, is accepted.
+  schedule.warmup_epochs = std::min<int64_t>(schedule.epochs / 10, 2);
   return schedule;
 }
 
@@ -489,14 +518,59 @@ std::string describe_dataset(const DatasetFacts& facts, const ImagePreparation& 
     text += fmt::format("  validation_split: 0.2                                # {}a tenth of so few images would not be enough\n",
                         facts.info.has_labels() ? "of each class; " : "");
   }
+  if (!facts.folder_of_class.empty() && !facts.num_validation) {
+    text += fmt::format(
+        "  # All images lie in folders below the classes, such as {}. If each is of one patient or scene, hold out whole folders, with\n"
+        "  # this line instead of validation_split:\n"
+        "  # split: {{group: '^[^/]+/([^/]+)/'}}\n",
+        config::to_inline_yaml(Node::scalar(facts.folder_of_class)));
+  }
   text += fmt::format("  # Mean and standard deviation are {}.\n", origin_of(pixels, facts));
-  text += fmt::format("  train_transforms:\n{}\n{}\n", fmt::join(preparation.train, "\n"), normalize);
+  const bool caches = caches_features(facts, preparation);
+  if (caches) text += "  # To train all layers, see training below, also remove the # of these lines:\n";
+  const auto add_train = [&](const std::string& line) { text += (caches ? "  #" + line.substr(2) : line) + '\n'; };
+  add_train("  train_transforms:");
+  for (const auto& line : preparation.train) add_train(line);
+  add_train(normalize);
   text += "  validation_transforms:\n";
   for (const auto& line : preparation.validation) text += line + '\n';
   return text + normalize + '\n';
 }
 
 }  // namespace
+
+FolderFindings judge_folders(const std::vector<std::string>& images) {
+  std::map<std::string, std::set<std::string>> folders;  // below each class folder
+  bool are_all_in_folders = true;
+  for (const auto& image : images) {
+    const auto first = image.find('/');
+    const auto second = image.find('/', first + 1);
+    auto& of_class = folders[image.substr(0, first)];
+    if (second != std::string::npos) of_class.insert(image.substr(first + 1, second - first - 1));
+    are_all_in_folders &= second != std::string::npos;
+  }
+  FolderFindings findings;
+  bool are_same = folders.size() > 1;
+  for (const auto& [name, below] : folders) {
+    const auto part = std::ranges::find_if(below, datasets::is_split_name);
+    if (part != below.end()) {
+      findings.refusal = fmt::format("the folder \"{}/{}\" is probably not a class; {}", name, *part,
+                                     folders.size() == 1 ? fmt::format("give its folder, \"{}\", to --data", name)
+                                                         : "arrange the images as train/CLASS/... and val/CLASS/...");
+      return findings;
+    }
+    are_same = are_same && below.size() > 1 && below == folders.begin()->second;
+    if (are_all_in_folders && below.size() > 1) findings.folder_of_class = name + '/' + *below.begin();
+  }
+  if (!are_same) return findings;
+  const auto& below = folders.begin()->second;
+  findings.warning = fmt::format(
+      "the folders \"{}\" to \"{}\" become the classes, but all of them contain the folders \"{}\" to \"{}\"; if these are the classes, "
+      "and the "
+      "others are patients or scenes, arrange the images as CLASS/PATIENT/..., and set dataset.split.group to '^[^/]+/([^/]+)/'",
+      folders.begin()->first, folders.rbegin()->first, *below.begin(), *below.rbegin());
+  return findings;
+}
 
 ImagePreparation choose_preparation(const DatasetFacts& facts) {
   const auto& shape = facts.info.shape;
@@ -544,11 +618,17 @@ bool begins_with_weights(const DatasetFacts& facts, const ImagePreparation& prep
   return facts.may_use_weights && preparation.size >= 128 && facts.info.shape.front() == 3 && num_train_images(facts) < kManyImages;
 }
 
+bool caches_features(const DatasetFacts& facts, const ImagePreparation& preparation) {
+  // An image that cannot be read has no features.
+  return !facts.has_gpu && facts.num_unreadable == 0 && begins_with_weights(facts, preparation);
+}
+
 std::string starting_file(const DatasetFacts& facts, const ImagePreparation& preparation, const PixelStatistics& pixels) {
   const int64_t num_images = num_train_images(facts);
   const int64_t num_train =
       facts.num_validation ? num_images : std::max<int64_t>(num_images - num_images / (has_few_images(facts) ? 5 : 10), 1);
   const bool has_weights = begins_with_weights(facts, preparation);
+  const bool caches = caches_features(facts, preparation);
   const auto schedule = choose_schedule(num_train, preparation.size, has_weights);
   const bool is_small = preparation.size <= 32;
   const bool is_medium = !is_small && preparation.size <= 64;
@@ -563,8 +643,7 @@ std::string starting_file(const DatasetFacts& facts, const ImagePreparation& pre
       : has_weights
           ? "# The network begins with weights that were trained on ImageNet (45 MB, downloaded once), so that few images and epochs are "
             "enough.\n"
-            "# At first, only the last layer is trained, which is new for these classes; see training.unfreeze_after. `trainer weights "
-            "list`\n"
+            "# The last layer, which is new for these classes, is trained alone or first: see training below. `trainer weights list`\n"
             "# shows other networks. `trainer init --no-weights` writes a file without weights."
       : facts.info.shape.front() != 3
           ? "# The network begins with random weights, because published weights are for images with 3 channels."
@@ -584,15 +663,24 @@ std::string starting_file(const DatasetFacts& facts, const ImagePreparation& pre
       has_weights ? "" : " and lr by the same factor");
   text += describe_dataloader(facts, schedule, decodes) + '\n' + describe_loss(facts);
   if (has_weights) {
+    text +=
+        "# The first layers learn at a fraction of the last one's rate (layer_decay), because their features are similar for all "
+        "images.\n"
+        "optimizer: {name: adamw, lr: 1.0e-3, weight_decay: 0.05, decay_norm_and_bias: false, layer_decay: 0.8}\n" +
+        fmt::format("lr_scheduler: {{name: cosine, warmup_epochs: {}}}\n\n", schedule.warmup_epochs);
+    const auto training = fmt::format("training: {{epochs: {}, max_grad_norm: 1.0, ", schedule.epochs);
+    if (caches) {
+      text +=
+          "# The other layers are computed once for each image (cache_features): without a GPU, this takes minutes instead of hours. "
+          "Training\n"
+          "# all layers is more accurate. To do so, use the second line instead of the first.\n" +
+          training + "cache_features: true}\n# " + training + "unfreeze_after: 2}\n";
+      return text;
+    }
     return text +
-           "# The first layers learn at a fraction of the last one's rate (layer_decay), because their features are similar for all "
-           "images.\n"
-           "optimizer: {name: adamw, lr: 1.0e-3, weight_decay: 0.05, decay_norm_and_bias: false, layer_decay: 0.8}\n" +
-           fmt::format("lr_scheduler: {{name: cosine, warmup_epochs: {}}}\n\n", schedule.warmup_epochs) +
-           fmt::format(
-               "# With more than these {} images, fewer epochs are enough: about 60,000 images in all, from 10 to 30 epochs.\n"
-               "training: {{epochs: {}, unfreeze_after: 2, max_grad_norm: 1.0}}\n",
-               num_train, schedule.epochs);
+           fmt::format("# With more than these {} images, fewer epochs are enough: about 60,000 images in all, from 10 to 30 epochs.\n",
+                       num_train) +
+           training + "unfreeze_after: 2}\n";
   }
   text += fmt::format(
       "# The learning rate is 0.1 for a batch of 128, and proportional for other sizes. After {} of warm-up, it falls to 0 by\n"

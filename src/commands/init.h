@@ -22,7 +22,17 @@ struct DatasetFacts {
   int64_t num_read = 0;                        // number of images in that sample and in a sample of the validation images
   int64_t num_unreadable = 0;                  // of these num_read images
   bool may_use_weights = true;                 // whether training may download published weights for the network
+  bool has_gpu = true;
+  std::string folder_of_class = {};  // a folder below a class folder, such as "cat/patient_1", if all images lie in such folders
 };
+
+// What the paths of an image_folder's images, such as "cat/patient_1/a.jpg", show about its folders.
+struct FolderFindings {
+  std::string refusal = {};  // why the first folders are no classes
+  std::string warning = {};
+  std::string folder_of_class = {};  // as in DatasetFacts
+};
+FolderFindings judge_folders(const std::vector<std::string>& images);
 
 // How the images are prepared: the lines of the two lists of transforms, without normalize.
 struct ImagePreparation {
@@ -34,6 +44,8 @@ ImagePreparation choose_preparation(const DatasetFacts& facts);
 
 // Whether the network in the file for that data set begins with published weights; if so, the statistics of the pixels are not needed.
 bool begins_with_weights(const DatasetFacts& facts, const ImagePreparation& preparation);
+// Whether the file only trains the last layer, on features that are computed once: without a GPU, all layers would take hours.
+bool caches_features(const DatasetFacts& facts, const ImagePreparation& preparation);
 // A file for that data set.
 std::string starting_file(const DatasetFacts& facts, const ImagePreparation& preparation, const PixelStatistics& pixels);
 // A file for CIFAR-10, which training downloads.

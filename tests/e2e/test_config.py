@@ -134,12 +134,19 @@ class ConfigTest(FolderCase):
     def test_init_for_folders_of_images(self):
         data = self.folder / "my photos"
         self.file = self.folder / "my photos.yaml"
+        # As in an archive that macOS or Windows made.
+        for part in ("", "train"):
+            write_images(data / part / "__MACOSX" / "train", ("cat",), 1)
         write_images(data / "train", ("cat", "dog"), 8)
         write_images(data / "val", ("cat", "dog"), 2, first=20)
+        (data / "train/cat/Thumbs.db").write_bytes(b"x")
         (data / "train/dog/00003.png").write_bytes(b"")
         run = self.init("--data", data)
+        self.assertNotIn("Thumbs.db", run.err)
         self.assertIn(f"warning: 1 of 16 examined training images cannot be read; training will skip all that it cannot read (dataset.on_error: skip); the first is sample 11, {data}/train/dog/00003.png: ", run.err)
         self.assertRegex(run.out, rf"(?m)^  trainer data show --config '{self.file}' --output images.png ")
+        for command in ("check", "audit"):
+            self.assertIn(f"  trainer data {command} --config '{self.file}' ", run.out)
         text = self.file.read_text()
         self.assertRegex(text, r"(?m)^experiment: my_photos +# the run directory is runs/my_photos$")
         self.assertIn("\n# 16 training images of 2 classes:\n#   cat 8, dog 8\n# 4 images for validation\n# Sizes: ", text)
@@ -190,7 +197,8 @@ class ConfigTest(FolderCase):
         run = self.init("--data", self.folder / "absent", code=2)
         self.assertEqual(run.err, f"error: --data {self.folder}/absent: there is no such file or folder; correct the path\n")
         run = self.init("--data", self.folder, code=3)
-        self.assertTrue(run.err.startswith(f"error: --data {self.folder}: no data set is recognised there: the path has neither folders of images "), run.err)
+        self.assertTrue(run.err.startswith(f"error: --data {self.folder}: no data set is recognised there: {self.folder} has no class folders; set dataset.root to a folder that contains one folder of images per class"), run.err)
+        self.assertIn("train.csv and the files of lmdb, ", run.err)
         self.assertFalse(self.file.exists())
 
 

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <numeric>
@@ -147,6 +148,71 @@ TEST(StartingFile, FewManyAndBadImages) {
   EXPECT_THAT(text, HasSubstr("# 2 of 10 examined images cannot be read"));
   EXPECT_THAT(text, HasSubstr("std: [1.0000, 1.0000, 1.0000]"));
   load(text);
+}
+
+TEST(StartingFile, WithoutAGpuOnlyTheLastLayerIsTrainedOnCachedFeatures) {
+  auto facts = photos({600, 400}, {{480, 640}});
+  facts.has_gpu = false;
+  auto text = file_for(facts);
+  const auto experiment = load(text);
+  EXPECT_TRUE(experiment.training.cache_features);
+  EXPECT_THAT(experiment.dataset.train_transforms, IsEmpty()) << "without the key, they are those of the validation";
+  EXPECT_EQ(experiment.training.unfreeze_after, std::nullopt);
+  // The alternative of the comments: the transforms of training, and the second line `training`.
+  const auto remove = [&](const std::string& part) {
+    ASSERT_THAT(text, HasSubstr(part));
+    text.replace(text.find(part), part.size(), "");
+  };
+  const auto first = text.find("\ntraining:");
+  remove(text.substr(first, text.find('\n', first + 1) - first));
+  const auto second = text.find("# training:");
+  text.erase(second, 2);
+  for (auto i = text.find("  #train_transforms:"); text.compare(i, 3, "  #") == 0; i = text.find('\n', i) + 1) text.erase(i + 2, 1);
+  const auto all_layers = load(text);
+  EXPECT_EQ(all_layers.dataset.train_transforms.size(), 3U);
+  EXPECT_EQ(all_layers.training.unfreeze_after, 2);
+  EXPECT_EQ(all_layers.training.epochs, experiment.training.epochs);
+  // An image that cannot be read has no features.
+  facts.num_unreadable = 1;
+  EXPECT_FALSE(load(file_for(facts)).training.cache_features);
+}
+
+TEST(StartingFile, AcceptsTheNumbersOfEpochsThatItsFirstLinesAndTheDocumentationPropose) {
+  auto without_gpu = photos({600, 400}, {{480, 640}});
+  without_gpu.has_gpu = false;
+  for (const auto& text : {file_for(photos({600, 400}, {{480, 640}})), file_for(without_gpu), file_for(photos({20, 20}, {{32, 32}})),
+                           file_for(photos({100'000, 100'000}, {{32, 32}})), starting_file_without_data()}) {
+    EXPECT_THAT(text, HasSubstr("training.epochs=5\n"));
+    for (const int64_t epochs : {3, 5}) {
+      auto registries = session::all_registries();
+      registries.check = {};
+      const auto experiment = config::load_text(text, "experiment.yaml", {fmt::format("training.epochs={}", epochs)}, registries);
+      EXPECT_GT(epochs, experiment.lr_scheduler.warmup.epochs) << "the whole training would be the warm-up";
+    }
+  }
+}
+
+TEST(JudgeFolders, SaysWhatTheFoldersLookLike) {
+  const auto nested = judge_folders({"photos/train/cat/1.jpg", "photos/Val/cat/2.jpg"});
+  EXPECT_EQ(nested.refusal, "the folder \"photos/Val\" is probably not a class; give its folder, \"photos\", to --data");
+  EXPECT_EQ(judge_folders({"cat/train/1.jpg", "dog/train/2.jpg"}).refusal,
+            "the folder \"cat/train\" is probably not a class; arrange the images as train/CLASS/... and val/CLASS/...");
+  const auto patients = judge_folders({"p1/benign/1.jpg", "p1/other/2.jpg", "p2/benign/3.jpg", "p2/other/4.jpg"});
+  EXPECT_THAT(patients.warning,
+              HasSubstr("the folders \"p1\" to \"p2\" become the classes, but all of them contain the folders \"benign\" to \"other\""));
+  const auto groups = judge_folders({"cat/p1/1.jpg", "cat/p2/2.jpg", "dog/p3/3.jpg"});
+  EXPECT_EQ(groups.refusal + groups.warning, "");
+  EXPECT_EQ(groups.folder_of_class, "cat/p1");
+  EXPECT_EQ(judge_folders({"cat/p1/1.jpg", "cat/p2/2.jpg", "dog/3.jpg"}).folder_of_class, "");
+  EXPECT_EQ(judge_folders({"cat/1.jpg", "dog/2.jpg"}).refusal, "");
+  auto facts = photos({600, 400}, {{40, 50}});
+  facts.folder_of_class = groups.folder_of_class;
+  auto text = file_for(facts);
+  EXPECT_THAT(text, HasSubstr("folders below the classes, such as cat/p1."));
+  const auto line = text.find("  validation_split:");
+  text.erase(line, text.find('\n', line) + 1 - line);
+  text.erase(text.find("# split:"), 2);
+  EXPECT_EQ(load(text).dataset.split->group, "^[^/]+/([^/]+)/");
 }
 
 TEST(StartingFile, WithoutData) {

@@ -48,6 +48,12 @@ TEST_F(ImageFolderTest, TheFolderOfValidationHasOneOfThreeNames) {
   }
 }
 
+TEST_F(ImageFolderTest, WhatMacOsAndWindowsAddIsIgnored) {
+  write({"cat/1.jpg", "cat/Thumbs.db", "cat/.DS_Store", "dog/1.jpg", "dog/desktop.ini", "dog/__MACOSX/._1.jpg", "__MACOSX/cat/2.jpg"});
+  EXPECT_THAT(factory().info.class_names, ElementsAre("cat", "dog"));
+  EXPECT_THAT(images(data::Split::kTrain), ElementsAre("0 cat/1.jpg", "1 dog/1.jpg"));
+}
+
 TEST_F(ImageFolderTest, SeveralFoldersForValidationAreRefused) {
   write({"train/cat/1.jpg", "val/cat/2.jpg", "validation/cat/3.jpg"});
   EXPECT_EQ(what_is_missing(), path() + " has several folders for validation (val, validation); keep only one of them");
