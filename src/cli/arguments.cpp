@@ -263,7 +263,7 @@ bool is_yaml_file(std::string_view argument) {
 
 namespace {
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 22> kExamples = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 23> kExamples = {{
     {"train",
      "trainer --config configs/quickstart.yaml\n"
      "trainer --config my.yaml --run-dir runs/slow optimizer.lr=0.01"},
@@ -281,6 +281,9 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 22> kExample
      "trainer launch --config my.yaml\n"
      "trainer launch --nproc-per-node 4 --config my.yaml training.epochs=5"},
     {"crossval", "trainer crossval --config my.yaml --folds 5"},
+    {"sweep",
+     "trainer sweep --config my.yaml optimizer.lr=0.1,0.01 seed=1,2,3\n"
+     "trainer sweep --config my.yaml 'optimizer={name: adamw},{name: sgd, lr: 0.1}'"},
     {"init", "trainer init --data data/my_images --output my.yaml"},
     {"config",
      "trainer config reference optimizer.sgd\n"

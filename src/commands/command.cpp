@@ -34,6 +34,7 @@ constexpr std::array kCommands = {
     Command{"predict", "print the classes that the network of a checkpoint predicts for image files", &predict},
     Command{"launch", "train with one process per GPU, or several on the CPU", &cli::launch},
     Command{"crossval", "train once for each fold of a cross-validation, and combine the results", &crossval},
+    Command{"sweep", "train once for each combination of values of keys, and compare the results", &sweep},
     Command{"init", "write an experiment file to start from, for your images", &init},
     Command{"config", "show the reference of all keys, a file with its defaults, or the JSON schema", &config},
     Command{"data", "download, check, audit, show and pack data sets", &data},

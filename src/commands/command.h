@@ -36,6 +36,7 @@ ExitCode data(const std::vector<std::string>& args);
 ExitCode doctor(const std::vector<std::string>& args);
 ExitCode report(const std::vector<std::string>& args);
 ExitCode crossval(const std::vector<std::string>& args);
+ExitCode sweep(const std::vector<std::string>& args);
 ExitCode replay(const std::vector<std::string>& args);
 ExitCode export_model(const std::vector<std::string>& args);
 ExitCode weights(const std::vector<std::string>& args);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <tuple>
@@ -74,9 +75,15 @@ bool is_number_of_folds(const history::Json& value) {
   return value.is_number_integer() && value.get<int64_t>() > 1 && value.get<int64_t>() <= kMostFolds;
 }
 
-// Replaces each folder of `trainer crossval` with the runs of its folds.
-void replace_crossvals(ReportArguments& arguments) {
+// Replaces each folder of `trainer crossval` or `trainer sweep` with its runs.
+void replace_run_sets(ReportArguments& arguments) {
   for (const auto& folder : std::exchange(arguments.folders, {})) {
+    if (!history::is_run_directory(folder) && std::filesystem::exists(std::filesystem::path(folder) / "sweep.json")) {
+      auto runs = history::find_runs(folder);
+      std::ranges::sort(runs);
+      for (const auto& run : runs) arguments.folders.push_back(run.string());
+      continue;
+    }
     const auto file = std::filesystem::path(folder) / "crossval.json";
     if (history::is_run_directory(folder) || !std::filesystem::exists(file)) {
       arguments.folders.push_back(folder);
@@ -128,8 +135,9 @@ ExitCode report(const std::vector<std::string>& args) {
       "follows the runs while they train.",
       "trainer report");
   ReportArguments arguments;
-  app.add_option("runs", arguments.folders,
-                 "run directories, such as runs/a runs/b, or folders of `trainer crossval`; several are drawn into the same charts")
+  app.add_option(
+         "runs", arguments.folders,
+         "run directories, such as runs/a runs/b, or folders of `trainer crossval` or `sweep`; several are drawn into the same charts")
       ->required()
       ->expected(1, 100)
       ->type_name("RUN");
@@ -140,7 +148,7 @@ ExitCode report(const std::vector<std::string>& args) {
   cli::parse(app, args);
   if (live->count() > 0 && output->count() > 0) throw UsageError("--live writes no file: omit --output, or --live");
   if (live->count() == 0 && port->count() > 0) throw UsageError("--port has no effect without --live: add --live, or omit --port");
-  replace_crossvals(arguments);
+  replace_run_sets(arguments);
   if (arguments.is_live) {
     serve(arguments);
   } else {

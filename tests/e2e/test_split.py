@@ -201,7 +201,7 @@ class SplitTest(FolderCase):
         self.assertEqual(run.returncode, 2, run.err)
         self.assertIn("optimizer.lr: expected a number", run.err)
         for override, text in (
-            ("validation.every_epochs=null", "a cross-validation needs validations; set one of them"),
+            ("validation.every_epochs=null", "but this command compares validations; set one of them"),
             ('dataset.split.group="(bad|good)"', "would have no images for validation; choose fewer folds, smaller groups, another dataset.split.seed"),
         ):
             run = trainer("crossval", "--config", "x.yaml", "--run-dir", "cv", override, cwd=self.folder)
@@ -214,10 +214,65 @@ class SplitTest(FolderCase):
         self.add_patient(70)
         run = trainer("crossval", "--config", "x.yaml", "--folds", "2", "--run-dir", "cv", "dataset.validation_split=0.2", "dataset.split=null", cwd=self.folder)
         self.assertEqual(run.returncode, 3, run.err)
-        self.assertIn("cv/fold_1 and cv/fold_0 did not use the same data set, because their split.csv files list different images; remove the older of these folders", run.err)
+        self.assertIn("cv/fold_0: the fold was trained on other images, or on another division of them, as its split.csv shows; remove this folder", run.err)
+        self.assertFalse((self.folder / "cv/fold_1").exists())
         run = trainer("crossval", "--config", "x.yaml", "--folds", "1", cwd=self.folder)
         self.assertEqual(run.returncode, 2)
         self.assertIn("--folds", run.err)
+
+    def test_a_class_with_one_image_stays_in_training_and_is_named_before_it(self):
+        (self.folder / "data/rare").mkdir()
+        (self.folder / "data/rare/p99_0.png").write_bytes(png(7))
+        command = ["crossval", "--config", "x.yaml", "--folds", "2", "--run-dir", "cv", "dataset.split={stratify: true}"]
+        for _ in range(2):
+            run = trainer(*command, cwd=self.folder)
+            self.assertEqual(run.returncode, 0, run.err)
+            warning = "in all folds, there are no images for validation of 1 of 3 classes, which no result measures: rare"
+            self.assertIn(warning, run.err)
+            self.assertLess(run.err.index(warning), run.err.index("run 1 of 2"))
+        joined = json.loads((self.folder / "cv/crossval.json").read_text())
+        self.assertEqual(sum(fold["num_samples"] for fold in joined["folds"]), 160)
+        run = trainer("--config", "x.yaml", "--run-dir", "a", "dataset.split=null", "dataset.validation_split=0.2", cwd=self.folder)
+        self.assertIn("there are no images for validation of 1 of 3 classes, which no result measures: rare", run.err)
+
+    def test_a_sweep_continues_after_a_stop(self):
+        command = ["sweep", "--config", "x.yaml", "--run-dir", "sw", "optimizer.lr=0.05,0.01", "seed=1,2", "training.epochs=2"]
+        process = subprocess.Popen([BINARY, *command], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        deadline = time.monotonic() + 120
+        while not list(self.folder.glob("sw/lr=0.05,seed=2/checkpoints/step_*.pt")):
+            self.assertLess(time.monotonic(), deadline)
+            self.assertIsNone(process.poll())
+            time.sleep(0.02)
+        process.send_signal(signal.SIGTERM)
+        self.assertIn("stopped on request before all runs were trained; the same command continues", process.communicate()[0].decode())
+        self.assertEqual(process.returncode, 75)
+        first = (self.folder / "sw/lr=0.05,seed=1/summary.json").read_bytes()
+        out = self.run_ok(*command)
+        self.assertEqual((self.folder / "sw/lr=0.05,seed=1/summary.json").read_bytes(), first)
+        sweep = json.loads((self.folder / "sw/sweep.json").read_text())
+        self.assertEqual([pathlib.Path(run["run"]).name for run in sweep["runs"]], ["lr=0.05,seed=1", "lr=0.05,seed=2", "lr=0.01,seed=1", "lr=0.01,seed=2"])
+        top1 = [run["metrics"]["top1"] for run in sweep["runs"]]
+        for group, lr, values in zip(sweep["groups"], ("0.05", "0.01"), (top1[:2], top1[2:])):
+            self.assertEqual((group["values"], group["num_runs"]), ({"optimizer.lr": lr}, 2))
+            self.assertAlmostEqual(group["mean"]["top1"], sum(values) / 2, delta=1e-12)
+            self.assertAlmostEqual(group["deviation"]["top1"], abs(values[0] - values[1]) / 2 ** 0.5, delta=1e-12)
+            self.assertIn(f"optimizer.lr={lr}", out)
+        self.assertIn(f"{sum(top1[:2]) / 2:.4f} ± ", out)
+        report = trainer("report", "sw", "--output", "report.html", cwd=self.folder)
+        self.assertEqual(report.out, "report.html: 4 runs; open it in a browser\n", report.err)
+
+    def test_a_sweep_refuses_all_that_is_wrong_before_the_first_run(self):
+        for arguments, texts in (
+            (["optimizer.lr=fast,0.1", "seed=1,-1"], ["optimizer.lr: expected a number", "seed: "]),
+            (["optimiser.lr=0.1,0.2"], ["optimiser"]),
+            (["optimizer.lr=0.1"], ["no key has several values; give some, such as optimizer.lr=0.1,0.01 or seed=1,2,3"]),
+            (["validation.every_epochs=null", "seed=1,2"], ["but this command compares validations; set one of them"]),
+        ):
+            run = trainer("sweep", "--config", "x.yaml", "--run-dir", "sw", *arguments, cwd=self.folder)
+            self.assertEqual(run.returncode, 2, run.err)
+            for text in texts:
+                self.assertIn(text, run.err)
+        self.assertFalse((self.folder / "sw").exists())
 
 
 if __name__ == "__main__":

@@ -253,7 +253,7 @@ bool is_launcher(const std::string& command_line) {
   const auto first = command_line.find('\0');
   if (first == std::string::npos) return false;
   const auto command = command_line.substr(first + 1, command_line.find('\0', first + 1) - first - 1);
-  return command == "launch" || command == "crossval";
+  return command == "launch" || command == "crossval" || command == "sweep";
 }
 
 bool may_share_a_core(int64_t process) {

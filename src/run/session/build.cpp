@@ -270,7 +270,15 @@ engine::OpenedSamples open_samples_unguarded(const config::Experiment& experimen
   const auto files = open_files(experiment, dataset, data::Split::kTrain, logger);
   check_num_classes(experiment, files->info());
   std::vector<int64_t> held_out, rest;
-  if (experiment.dataset.holds_out()) std::tie(held_out, rest) = split_training_files(experiment, *files, logger);
+  if (experiment.dataset.holds_out()) {
+    std::tie(held_out, rest) = split_training_files(experiment, *files, logger);
+    std::vector<data::Split> parts(static_cast<size_t>(files->size()), data::Split::kTest);
+    for (const auto i : rest) parts[static_cast<size_t>(i)] = data::Split::kTrain;
+    for (const auto i : held_out) parts[static_cast<size_t>(i)] = data::Split::kValidation;
+    for (const auto part : {data::Split::kTrain, data::Split::kValidation}) {
+      if (const auto warning = describe_missing_classes(*files, parts, part); !warning.empty()) logger.warn("{}", warning);
+    }
+  }
   if (num_overfit) rest = choose_overfit(experiment, *num_overfit, experiment.dataset.holds_out() ? rest : indices_up_to(files->size()));
   engine::OpenedSamples samples{.train =
                                     experiment.dataset.holds_out() || num_overfit ? engine::Samples(files, rest) : engine::Samples(files)};

@@ -179,6 +179,26 @@ std::string split_table(const config::Experiment& experiment, const data::Datase
 
 std::string digest_of(const std::string& table) { return fmt::format("{:016x}", fnv1a(table)); }
 
+std::string describe_missing_classes(const data::Dataset& files, const std::vector<data::Split>& parts, data::Split part) {
+  if (!files.info().has_labels()) return "";
+  std::map<int64_t, bool> is_in_part;  // of each class of the files
+  for (size_t i = 0; i < parts.size(); ++i) is_in_part[files.label(static_cast<int64_t>(i))] |= parts[i] == part;
+  constexpr size_t kMostNamed = 5;
+  std::vector<std::string> names;
+  for (const auto& [label, is_there] : is_in_part) {
+    const auto& known = files.info().class_names;
+    const auto number = static_cast<size_t>(label);
+    if (!is_there) names.push_back(number < known.size() ? known[number] : std::to_string(label));
+  }
+  if (names.empty()) return "";
+  const auto count = names.size();
+  if (count > kMostNamed) names.resize(kMostNamed);
+  return fmt::format("there are no images for {} of {} of {}, which {}: {}{}", part == data::Split::kTrain ? "training" : "validation",
+                     count, counted(is_in_part.size(), "class", "classes"),
+                     part == data::Split::kTrain ? "the network cannot learn" : "no result measures", join(names, ", "),
+                     count > kMostNamed ? ", ..." : "");
+}
+
 std::vector<std::string> groups_of(const data::Dataset& files, const config::SplitSection& options) {
   std::vector<std::string> groups;
   if (options.group.empty()) {

@@ -32,6 +32,9 @@ std::string split_table(const config::Experiment& experiment, const data::Datase
 // A digest of a split_table().
 std::string digest_of(const std::string& table);
 
+// A sentence that names the classes of the files of which `part` has no image; empty if there are none. `parts`: of each file.
+std::string describe_missing_classes(const data::Dataset& files, const std::vector<data::Split>& parts, data::Split part);
+
 // The group of each sample. Throws UsageError for an invalid regular expression, and for one that does not match the path of a sample.
 std::vector<std::string> groups_of(const data::Dataset& files, const config::SplitSection& options);
 

@@ -1,0 +1,67 @@
+#pragma once
+// Runs that differ by overrides of one experiment file: the folds of `trainer crossval` and the combinations of `trainer sweep`.
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/experiment.h"
+#include "report/history/run_record.h"
+
+namespace trainer::commands {
+
+struct RunSet {
+  struct Run {
+    std::string name;                                // of its folder
+    std::vector<std::string> overrides;              // after those of the command line
+    std::map<std::string, std::string> values = {};  // of the keys that `trainer sweep` varies
+  };
+
+  std::string suffix;                    // of the folder's default name
+  bool continues_after_failure = false;  // trains the other runs after one has failed, for example because its loss is not finite
+  std::string config = {};
+  std::vector<std::string> overrides = {};  // of all runs
+  std::filesystem::path folder = {};        // with a folder for each run
+  std::optional<int64_t> num_processes = {};
+  bool prints_json = false;
+  std::vector<Run> runs = {};
+
+  std::filesystem::path folder_of(const Run& run) const { return folder / run.name; }
+};
+
+// Adds --config, --run-dir, --nproc-per-node and --json. `folders`: the folders of the runs, for the help.
+void add_run_set(CLI::App& app, RunSet& set, const std::string& folders);
+// Sets the folder if the command line does not.
+void choose_folder(RunSet& set);
+
+// The experiment of a run. Throws UsageError, also if it has no validations, whose results are compared.
+config::Experiment load(const RunSet& set, const RunSet::Run& run);
+
+// Trains the runs one after another, each in its own process, which resumes its run if there is one. Throws Error after a stop request,
+// and when runs have failed; `after_all` is called before that unless the command ends at once.
+void train_all(const RunSet& set, const std::function<void()>& after_all);
+
+// The best validation of a run, as written by it; an empty object if it has none.
+history::Json best_validation(const std::filesystem::path& folder);
+
+// The mean of each metric over these validations, and its sample standard deviation if it has several values.
+struct Means {
+  history::Json mean = history::Json::object();
+  history::Json deviation = history::Json::object();
+};
+Means means_of(const std::vector<history::Json>& validations);
+
+// Prints a table with a line for each title and its metrics.
+struct MetricsRow {
+  std::string title;
+  std::string count;  // of images or runs
+  history::Json metrics;
+};
+void print_metrics(const std::string& title, const std::string& count, const std::vector<MetricsRow>& rows);
+
+}  // namespace trainer::commands
