@@ -123,16 +123,13 @@ data::ImageDecoding decoding_of(const ImageFileOptions& options, const std::opti
   try {
     read_bytes(first_image->string(), file);
     if (is_auto) decoding.mode = data::find_traits(file).mode;
-  } catch (const std::runtime_error&) {
-    return decoding;  // the error is reported when the image is read
-  }
-  if (decoding.mode != ImageMode::kRaw) return decoding;
-  try {
+    if (decoding.mode != ImageMode::kRaw) return decoding;
     data::DecodedMemory memory;
     const auto image = data::decode_image(file, decoding, memory);
     decoding.channels = image.channels;
     decoding.maximum = image.maximum;
   } catch (const std::runtime_error& reason) {
+    if (decoding.mode != ImageMode::kRaw) return decoding;  // the error is reported when the image is read
     throw std::runtime_error(fmt::format("{}: {}", first_image->string(), reason.what()));
   }
   return decoding;
@@ -140,7 +137,9 @@ data::ImageDecoding decoding_of(const ImageFileOptions& options, const std::opti
 
 data::DatasetInfo image_files_info(std::vector<std::string> class_names, const data::ImageDecoding& decoding, int64_t side) {
   const auto num_classes = static_cast<int64_t>(class_names.size());
-  return {.shape = {decoding.num_channels(), side, side},
+  // With kRaw and no image the number is unknown. Networks are checked with that of colour images; opening the data set then fails.
+  const int64_t channels = decoding.num_channels() == 0 ? 3 : decoding.num_channels();
+  return {.shape = {channels, side, side},
           .is_image = true,
           .num_classes = num_classes,
           .num_targets = 1,

@@ -298,6 +298,14 @@ TEST_F(CsvTest, ImagesThatDoNotExistAreFoundWhenTheyAreRead) {
   }
 }
 
+TEST_F(CsvTest, ARawImageThatCannotBeReadIsNamed) {
+  options_.files.mode = data::ImageMode::kRaw;
+  write_train("a.npy,cat\n");
+  const auto made = factory();
+  EXPECT_EQ(made.info.shape.front(), 3);
+  EXPECT_EQ(made.missing, path("a.npy") + ": cannot be read: No such file or directory");
+}
+
 TEST_F(CsvTest, RepeatedPathsAreReported) {
   write_train("path,label\na.jpg,cat\nb.jpg,dog\n");
   EXPECT_EQ(warnings_of(data::Split::kTrain), "");

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "datasets/folder_listing.h"
 #include "datasets/image_folder.h"
@@ -43,6 +44,18 @@ TEST_F(ImageFolderErrorsTest, AClassWithoutImagesIsRefused) {
   write({"train/dog/.1.jpg", "train/dog/1.gif", "train/dog/sub/jpg"});
   EXPECT_THAT(failure(data::Split::kTrain), AllOf(StartsWith(path("train/dog") + " has no images (files ending in .jpg "),
                                                   EndsWith(" .webp) among its 2 files; add images, or remove the folder")));
+}
+
+TEST_F(ImageFolderErrorsTest, RawImagesThatAreMissingHaveTheChannelsOfColourImages) {
+  ImageFolderOptions options{.files = {.mode = data::ImageMode::kRaw}};
+  options.root = path("nowhere");
+  EXPECT_EQ(image_folder_factory(options).info.shape, (std::vector<int64_t>{3, data::kAnySize, data::kAnySize}));
+  write({"train/cat/1.jpg"});
+  options.root = root();
+  const auto made = image_folder_factory(options);
+  EXPECT_EQ(made.info.shape.front(), 3);
+  EXPECT_EQ(failure_of(made, data::Split::kTrain),
+            path("train/cat") + " has no images (files ending in .tif .tiff .npy) among its 1 file; add images, or remove the folder");
 }
 
 TEST_F(ImageFolderErrorsTest, ValidationWithoutAnyImageIsRefused) {
