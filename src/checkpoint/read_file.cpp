@@ -10,6 +10,7 @@
 
 #include "base/bytes.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "checkpoint/pytorch_file.h"
 #include "checkpoint/refusal.h"
 #include "checkpoint/safetensors.h"
@@ -27,6 +28,9 @@ using namespace std::string_view_literals;
 constexpr auto kZip = "PK\x03\x04"sv;
 constexpr auto kEmptyZip = "PK\x05\x06"sv;
 constexpr char kPickle = '\x80';
+
+// How far from the beginning of a web page its first tag is searched.
+constexpr size_t kMostBeginning = 1024;
 
 bool begins_as_safetensors(std::string_view text, std::span<const uint8_t> bytes) {
   return text.size() > sizeof(uint64_t) && text[sizeof(uint64_t)] == '{' && load<uint64_t>(bytes.data()) <= kMaxSafetensorsHeader;
@@ -50,6 +54,12 @@ state::Tree load(std::span<const uint8_t> bytes, const std::string& source) {
     refuse(source, "is a Python pickle, which can execute arbitrary code, and is not in the format of torch.save",
            "save its content with torch.save");
   }
+  if (text.starts_with("version https://git-lfs."))
+    refuse(source, "is a pointer of Git LFS in place of the file", "fetch the file with `git lfs pull`");
+  if (text.starts_with("\x1f\x8b")) refuse(source, "is compressed with gzip", "decompress it with gunzip");
+  const auto beginning = lower_case(text.substr(0, kMostBeginning));
+  if (beginning.find("<!doctype html") != beginning.npos || beginning.find("<html") != beginning.npos)
+    refuse(source, "is an HTML page, such as a web server sends in case of an error", "download the file itself");
   refuse(source, "is neither a file of torch.save nor a safetensors file: it begins with the bytes " + in_quotes(text.substr(0, 16)),
          "give a file of one of these formats");
 }

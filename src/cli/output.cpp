@@ -8,6 +8,7 @@
 
 #include "base/standard_streams.h"
 #include "base/text.h"
+#include "base/url.h"
 #include "launch/world/host_resources.h"
 
 namespace trainer::cli {
@@ -18,7 +19,7 @@ int report_error(const std::string& message, ExitCode exit_code) {
   if (message.empty()) return static_cast<int>(exit_code);
   // The problems of a configuration have one line each and begin with their positions.
   const bool is_list = message.find('\n') != std::string::npos;
-  std::fprintf(stderr, "%s%s\n", is_list ? "" : "error: ", printable(message).c_str());
+  std::fprintf(stderr, "%s%s\n", is_list ? "" : "error: ", printable(without_secrets(message)).c_str());
   return static_cast<int>(exit_code);
 }
 

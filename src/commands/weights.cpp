@@ -68,11 +68,10 @@ ExitCode verify_weights() {
     if (name.starts_with('.')) continue;
     ++num_files;
     const auto checksum = session::checksum_in_name(name);
-    const bool is_good = datasets::has_checksum(file, checksum);
-    print("{}: {}\n", is_good ? checksum.digits.empty() ? "no checksum in its name" : "good" : "bad", file.string());
-    if (is_good) continue;
-    print("     its SHA-256 checksum does not begin with {}; remove the file, and `trainer weights fetch` downloads it again\n",
-          checksum.digits);
+    const auto damage = session::damage_of(file, checksum);
+    print("{}: {}\n", !damage.empty() ? "bad" : checksum.digits.empty() ? "no checksum in its name" : "good", file.string());
+    if (damage.empty()) continue;
+    print("     {}; remove the file, and `trainer weights fetch` downloads it again\n", printable(damage));
     exit_code = ExitCode::kData;
   }
   print("{} in {}\n", counted(num_files, "file"), folder.string());
@@ -93,7 +92,7 @@ ExitCode weights(const std::vector<std::string>& args) {
                          "hosts without internet access");
   fetch->add_option("names", names, "names of weights, such as resnet50 or resnet50:imagenet1k_v1, or URLs")->required()->type_name("NAME");
   fetch->add_option("--mirror", mirror, "the URL of a folder with the files, to use instead of torchvision's server")->type_name("URL");
-  const auto* verify = app.add_subcommand("verify", "compare the files with the checksums in their names");
+  const auto* verify = app.add_subcommand("verify", "compare the files with the checksums in their names, and read those without one");
   cli::parse(app, args);
   if (list->parsed()) list_weights();
   if (fetch->parsed()) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "base/url.h"
 #include "config/overrides.h"
 #include "trainer/error.h"
 
@@ -19,7 +20,8 @@ constexpr size_t kMostProblems = 100;
 }  // namespace
 
 Problems::Problem Problems::make(const Position& position, const std::string& key_path, const std::string& what, bool is_contradiction) {
-  return {position, key_path, to_string(position) + ": " + (key_path.empty() ? "" : key_path + ": ") + what, is_contradiction};
+  return {position, key_path, to_string(position) + ": " + (key_path.empty() ? "" : key_path + ": ") + without_secrets(what),
+          is_contradiction};
 }
 
 void Problems::add(const Position& position, const std::string& key_path, const std::string& what) {

@@ -11,6 +11,7 @@
 
 #include "base/keys/key.h"
 #include "base/text.h"
+#include "base/url.h"
 #include "config/yaml.h"
 
 namespace trainer::config {
@@ -19,7 +20,8 @@ namespace {
 std::string child_path(const std::string& path, const std::string& name) { return path.empty() ? name : path + '.' + name; }
 
 std::string shown(const Node& node) {
-  auto text = to_inline_yaml(node);
+  // Before it is cut, because a secret whose end is missing would not be found.
+  auto text = without_secrets(to_inline_yaml(node));
   if (text.size() > 60) text = text.substr(0, 57) + "...";
   return text;
 }
@@ -279,6 +281,15 @@ std::vector<ComponentConfig> read_components(const std::string& yaml, const std:
   return components;
 }
 
+namespace {
+
+void remove_secrets(Node& node) {
+  node.text = without_secrets(node.text);
+  for (auto& item : node.items) remove_secrets(item);
+}
+
+}  // namespace
+
 Node write_section(const std::function<void(KeyTable&)>& describe) {
   KeyTable table;
   describe(table);
@@ -311,7 +322,7 @@ Node write_section(const std::function<void(KeyTable&)>& describe) {
       }
       node.set(key.name, components ? Node::list(std::move(items)) : Node::scalar("auto"));
     } else {
-      node.set(key.name, key.write());
+      remove_secrets(node.set(key.name, key.write()));
     }
   }
   return node;

@@ -1,12 +1,16 @@
 """Published weights by name: download, the folder that runs share, and networks that start with them. The test's own server replaces
 torchvision's. TRAINER_BINARY is the program; TRAINER_OPENCV is 0 if it was built without OpenCV."""
 
+import base64
+import gzip
 import hashlib
 import http.server
+import json
 import os
 import pathlib
 import shutil
 import ssl
+import struct
 import subprocess
 import sys
 import threading
@@ -21,6 +25,12 @@ from program import FolderCase, start, trainer  # noqa: E402
 RUN = ["dataset={name: synthetic, shape: [3, 32, 32], num_classes: 10, num_train: 32, num_validation: 8}", "dataset.train_transforms=[]",
        "dataset.validation_transforms=[]", "dataloader={batch_size: null, global_batch_size: 16}", "training={epochs: 1, steps: null}", "logging.every_steps=1",
        "runtime={device: cpu, threads: 1}"]
+
+
+def safetensors():
+    """A file that can be read without a checksum."""
+    header = json.dumps({"a": {"dtype": "U8", "shape": [1000], "data_offsets": [0, 1000]}}).encode()
+    return struct.pack("<Q", len(header)) + header + os.urandom(1000)
 
 
 class Server:
@@ -183,9 +193,14 @@ class WeightsTest(FolderCase):
 
     def test_verify(self):
         self.assert_fetched(self.fetch())
-        (self.file.parent / "own.pth").write_bytes(b"own")
+        own = self.file.parent / "own.pth"
+        own.write_bytes(safetensors())
         run = self.trainer("weights", "verify")
-        self.assertEqual((run.returncode, run.out), (0, f"good: {self.file}\nno checksum in its name: {self.file.parent}/own.pth\n2 files in {self.file.parent}\n"))
+        self.assertEqual((run.returncode, run.out), (0, f"good: {self.file}\nno checksum in its name: {own}\n2 files in {self.file.parent}\n"))
+        own.write_bytes(b"<html>")
+        run = self.trainer("weights", "verify")
+        self.assertEqual(run.returncode, 3)
+        self.assertIn(f"bad: {own}\n     its content: is an HTML page, ", run.out)
         self.file.write_bytes(self.server.body[1:])
         run = self.trainer("weights", "verify")
         self.assertEqual(run.returncode, 3)
@@ -196,12 +211,37 @@ class WeightsTest(FolderCase):
         self.file.write_bytes(self.server.body[1:])
         run = self.fetch()
         self.assertEqual(run.returncode, 3)
-        self.assertIn(f"{self.file}: its SHA-256 checksum does not begin with the digits in its name; remove the file, so that it is downloaded again", run.err)
+        self.assertIn(f"{self.file}: its SHA-256 checksum does not begin with {self.name[4:20]}; remove the file, so that it is downloaded again from {self.url}", run.err)
+
+    def test_what_a_server_sends_without_a_sum_is_read_before_it_is_kept(self):
+        url, good = f"{self.server.url}/own.pth", safetensors()
+        for body, reason in ((b"<!DOCTYPE html><html>busy</html>", "is an HTML page, such as a web server sends in case of an error; download the file itself"),
+                             (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n", "is a pointer of Git LFS in place of the file; fetch the file with `git lfs pull`"),
+                             (gzip.compress(good), "is compressed with gzip; decompress it with gunzip"),
+                             (good[:-1], "; the file is damaged: copy it again from an intact file, or save it again")):
+            self.server.body = body
+            run = self.fetch(url)
+            self.assertEqual(run.returncode, 3, run.err)
+            self.assertIn(f"cannot download {url}: the server sent ", run.err)
+            self.assertIn(reason, run.err)
+            self.assertEqual(os.listdir(self.home / "weights"), [])
+        self.server.body = good
+        asked = []
+        self.server.answer = lambda handler, number: (asked.append(handler.headers["Accept-Encoding"]), handler.send_body())
+        run = self.fetch(url)
+        self.assertEqual((run.returncode, asked), (0, ["identity"]), run.err)
+        # What an earlier version has kept.
+        kept = pathlib.Path(run.out.strip())
+        kept.write_bytes(b"<html>busy</html>")
+        run = self.fetch(url)
+        self.assertEqual(run.returncode, 3)
+        self.assertIn(f"{kept}: its content: is an HTML page, ", run.err)
+        self.assertIn(f"; remove the file, so that it is downloaded again from {url}\n", run.err)
 
     def test_files_of_the_same_name_without_a_sum(self):
         paths = []
         for number in range(2):
-            self.server.body = os.urandom(1000)
+            self.server.body = safetensors()
             run = self.fetch(f"{self.server.url}/{number}/model.safetensors?download=true")
             self.assertEqual(run.returncode, 0, run.err)
             paths.append(pathlib.Path(run.out.strip()))
@@ -248,6 +288,51 @@ class WeightsTest(FolderCase):
             run = trainer("validate", "--config", config, *RUN)
             self.assertEqual(run.returncode, 2, run.out)
             self.assertIn(message, run.err)
+
+    def test_secrets_of_a_url_are_only_in_its_request(self):
+        config = self.folder / "x.yaml"
+        config.write_text("experiment: x\nmodel: {name: demo_conv}\n")
+        first = self.trainer("--config", config, *RUN, "--run-dir", self.folder / "first")
+        self.assertEqual(first.returncode, 0, first.err)
+        run = self.trainer("export", "--checkpoint", self.folder / "first", "--format", "state_dict", "--output", self.folder / "own.pth")
+        self.assertEqual(run.returncode, 0, run.err)
+        self.server.body = (self.folder / "own.pth").read_bytes()
+        asked = []
+        self.server.answer = lambda handler, number: (asked.append((handler.path, handler.headers["Authorization"])), handler.send_body())
+        address = self.server.url.removeprefix("http://")
+        secret, shown = f"http://bob:PASSW0RD@{address}/own.pth?token=SECRET1", f"http://***@{address}/own.pth?***"
+        train = [*RUN, "--run-dir", self.folder / "second"]
+        run = self.trainer("launch", "--nproc-per-node", 2, "--config", config, *train, f"model.weights={secret}")
+        self.assertEqual(run.returncode, 0, run.err)
+        self.assertEqual(asked, [("/own.pth?token=SECRET1", "Basic " + base64.b64encode(b"bob:PASSW0RD").decode())])
+        self.assertIn(f"downloading {shown} to ", run.err)
+        outputs = [run.out, run.err]
+        # The files of the run are enough to continue it, to use its network, and for a report, but not for another download.
+        stored = self.folder / "second" / "config.yaml"
+        run = self.trainer("--config", stored, "--run-dir", self.folder / "second", "training.epochs=2")
+        self.assertEqual(run.returncode, 0, run.err)
+        self.assertIn("continues from step 2", run.err)
+        for command in (["eval", "--checkpoint", self.folder / "second"], ["report", self.folder / "second", "--output", self.folder / "page.html"],
+                        ["validate", "--config", stored], ["weights", "verify"]):
+            run = self.trainer(*command)
+            self.assertEqual(run.returncode, 0, run.err)
+            outputs += [run.out, run.err]
+        run = self.trainer("--config", stored, "--run-dir", self.folder / "third")
+        self.assertEqual(run.returncode, 2, run.err)
+        self.assertIn(f"error: {shown}: in this URL, *** stands for a user name, password or query, which files of runs do not contain; write them again\n", run.err)
+        for key in ("model.weights", "model.weights_mirror", "model.name"):
+            run = self.trainer("validate", "--config", config, *RUN, f"{key}={secret}/")
+            outputs += [run.out, run.err]
+        # A program that receives the events cannot be given secrets that the file does not contain.
+        run = self.trainer("validate", "--config", config, *RUN, f"logging.command=[log, '{shown}']")
+        self.assertIn("logging.command: in its URL, *** stands for a user name, password or query", run.err)
+        self.assertEqual(len(asked), 1)
+        files = [file for file in self.folder.rglob("*") if file.is_file() and not file.is_symlink()]
+        for text in [*(file.read_bytes() for file in files), *(output.encode() for output in outputs)]:
+            self.assertNotIn(b"PASSW0RD", text)
+            self.assertNotIn(b"SECRET1", text)
+        # Without a query, the file is found in the cache under the same name.
+        self.assertEqual(self.fetch(f"http://bob:PASSW0RD@{address}/own.pth").out, self.fetch(f"http://***@{address}/own.pth").out)
 
     def test_a_training_begins_with_them(self):
         config = self.folder / "x.yaml"

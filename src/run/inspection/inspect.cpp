@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "base/log.h"
+#include "base/url.h"
 #include "data/pipeline.h"
 #include "datasets/registry.h"
 #include "distributed/first_line.h"
@@ -112,8 +113,11 @@ class Inspector {
     const auto source = session::weights_source(section.component.name, section.weights, section.weights_mirror);
     const auto folder = session::weights_folder();
     if (std::filesystem::exists(folder / source.file)) return;
-    result_.notes.push_back(
-        fmt::format("model.weights: {} is not in {}; training downloads it from {}", source.file, folder.string(), source.url));
+    const auto problem = session::missing_secret(source);
+    result_.notes.push_back(fmt::format("model.weights: {}", !problem.empty()
+                                                                 ? problem
+                                                                 : fmt::format("{} is not in {}; training downloads it from {}",
+                                                                               source.file, folder.string(), without_secrets(source.url))));
   }
 
   // Returns no sizes, and adds a note, if the files that determine them are missing, or if they cannot be used and the model is not valid.

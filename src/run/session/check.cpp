@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/text.h"
+#include "base/url.h"
 #include "config/problems.h"
 #include "config/reader.h"
 #include "data/batch_transforms/batch_mixer.h"
@@ -252,6 +253,12 @@ void check_weights(const config::Experiment& experiment, config::Findings& findi
                 section.weights, join(names, ", ")));
 }
 
+void check_event_command(const config::Experiment& experiment, config::Findings& findings) {
+  if (!std::ranges::any_of(experiment.logging.command, lacks_secrets)) return;
+  findings.warn("logging.command",
+                "in its URL, *** stands for a user name, password or query, which files of runs do not contain; write them again");
+}
+
 void complete_dataset(config::Experiment& experiment, const data::DatasetFactory& factory, const config::Findings& findings) {
   auto& section = experiment.dataset;
   const auto* weights = models::find_published_weights(experiment.model.component.name, experiment.model.weights);
@@ -317,6 +324,7 @@ void check_components(config::Experiment& experiment, config::Findings& findings
   }
   complete_task(experiment, /*is_multi_label=*/false, findings);
   check_weights(experiment, findings);
+  check_event_command(experiment, findings);
   check_lr_schedule(experiment, findings);
   check_optimizer(experiment, findings);
   if (!findings.are_consistent({"dataset"})) return;

@@ -8,6 +8,7 @@
 #include "base/crash.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "base/url.h"
 #include "checkpoint/store.h"
 #include "distributed/packed_tensors.h"
 #include "inference/weights_by_name.h"
@@ -36,8 +37,10 @@ std::string environment_json(const std::vector<std::string>& command_line, const
                        {"pci_bus_id", rank.pci_bus_id},
                        {"threads", rank.num_threads}});
   }
+  auto arguments = nlohmann::ordered_json::array();
+  for (const auto& argument : command_line) arguments.push_back(without_secrets(argument));
   const nlohmann::ordered_json environment = {
-      {"command_line", command_line},
+      {"command_line", std::move(arguments)},
       {"working_directory", std::filesystem::current_path().string()},
       {"trainer_version", trainer_version()},
       {"git_revision", git_revision()},

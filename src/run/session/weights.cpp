@@ -5,7 +5,11 @@
 #include <regex>
 #include <stdexcept>
 
+#include "base/file.h"
 #include "base/path.h"
+#include "base/text.h"
+#include "base/url.h"
+#include "checkpoint/read_file.h"
 #include "datasets/files.h"
 #include "models/published_weights.h"
 #include "trainer/checkpoint.h"
@@ -47,7 +51,9 @@ bool is_address(const std::string& text) {
 }
 
 std::string problem_of_address(const std::string& address) {
-  return file_of(address).empty() ? fmt::format("the URL \"{}\" does not end with the name of a file; add the name", address) : "";
+  return file_of(address).empty()
+             ? fmt::format("the URL \"{}\" does not end with the name of a file; add the name", without_secrets(address))
+             : "";
 }
 
 WeightsSource weights_source(const std::string& model, const std::string& weights, const std::string& mirror) {
@@ -57,10 +63,13 @@ WeightsSource weights_source(const std::string& model, const std::string& weight
     source.file = file_of(weights);
     source.checksum = checksum_in_name(source.file);
     // Files of different URLs may have the same name, such as model.safetensors.
-    if (source.checksum.digits.empty()) source.file = fmt::format("{:016x}-{}", fnv1a(weights), source.file);
+    if (source.checksum.digits.empty()) source.file = fmt::format("{:016x}-{}", fnv1a(without_user_info(weights)), source.file);
     return source;
   }
-  source.file = models::find_published_weights(model, weights)->file;
+  const auto& published = *models::find_published_weights(model, weights);
+  // Its size is rounded.
+  source.most_bytes = static_cast<uint64_t>((published.size + 1) * (1 << 20));
+  source.file = published.file;
   source.url = mirror.empty() ? models::kPublishedWeightsUrl : mirror;
   if (!source.url.ends_with('/')) source.url += '/';
   source.url += source.file;
@@ -70,23 +79,47 @@ WeightsSource weights_source(const std::string& model, const std::string& weight
 
 fs::path weights_folder() { return fs::path(home_folder()) / "weights"; }
 
+std::string damage_of(const fs::path& file, const datasets::Checksum& checksum) {
+  if (!checksum.digits.empty()) {
+    return datasets::has_checksum(file, checksum) ? "" : "its SHA-256 checksum does not begin with " + checksum.digits;
+  }
+  try {
+    checkpoint::load(MappedFile(file).bytes(), "its content");
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+std::string missing_secret(const WeightsSource& source) {
+  if (!lacks_secrets(source.url)) return "";
+  return fmt::format("{}: in this URL, *** stands for a user name, password or query, which files of runs do not contain; write them again",
+                     source.url);
+}
+
 fs::path fetch_weights(const WeightsSource& source, Logger& logger) {
   const auto folder = weights_folder();
   const auto target = folder / source.file;
+  const auto url = without_secrets(source.url);
   if (fs::exists(target)) {
-    if (datasets::has_checksum(target, source.checksum)) return target;
-    throw DataError(
-        fmt::format("{}: its SHA-256 checksum does not begin with the digits in its name; remove the file, so that it is downloaded again",
-                    target.string()));
+    const auto damage = damage_of(target, source.checksum);
+    if (damage.empty()) return target;
+    throw DataError(fmt::format("{}: {}; remove the file, so that it is downloaded again from {}", target.string(), damage, url));
   }
+  if (const auto problem = missing_secret(source); !problem.empty()) throw UsageError(problem);
   try {
     datasets::create_folders(folder);
-    const datasets::FolderLock lock(folder / fmt::format(".{}.lock", source.file), "downloads " + source.url, logger);
+    const datasets::FolderLock lock(folder / fmt::format(".{}.lock", source.file), "downloads " + url, logger);
     if (fs::exists(target)) return target;
     const auto partial = folder / fmt::format(".{}.partial", source.file);
-    logger.info("downloading {} to {}", source.url, target.string());
-    constexpr uint64_t kMostBytes = uint64_t{16} << 30;
-    datasets::download(source.url, source.checksum, partial, {.num_bytes = kMostBytes}, logger);
+    logger.info("downloading {} to {}", url, target.string());
+    datasets::download(source.url, source.checksum, partial, {.num_bytes = source.most_bytes}, logger);
+    const auto damage = source.checksum.digits.empty() ? damage_of(partial, source.checksum) : "";
+    if (!damage.empty()) {
+      const auto size = format_bytes(fs::file_size(partial));
+      fs::remove(partial);
+      throw std::runtime_error(fmt::format("the server sent {} that cannot be used: {}", size, damage));
+    }
     datasets::flush_file_system(folder);
     fs::rename(partial, target);
   } catch (const Error&) {
@@ -95,7 +128,7 @@ fs::path fetch_weights(const WeightsSource& source, Logger& logger) {
     throw DataError(
         fmt::format("cannot download {}: {}; try again, or download it on another host and copy it to {}; `trainer init "
                     "--no-weights` writes an experiment file without weights",
-                    source.url, reason.what(), target.string()));
+                    url, reason.what(), target.string()));
   }
   return target;
 }

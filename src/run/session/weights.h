@@ -13,9 +13,10 @@
 namespace trainer::session {
 
 struct WeightsSource {
-  std::string url;
+  std::string url;   // with its secrets (base/url.h)
   std::string file;  // the file's name in weights_folder()
   datasets::Checksum checksum;
+  uint64_t most_bytes = uint64_t{16} << 30;  // of the download
 };
 
 // The first digits of the SHA-256 checksum at the end of a file's name, as in resnet18-f37072fd.pth. Without them, nothing is compared.
@@ -25,15 +26,23 @@ bool is_address(const std::string& text);
 // The reason why the URL cannot name a file; empty if it can.
 std::string problem_of_address(const std::string& address);
 // `weights`: a name of models::find_published_weights(), or the URL of a file. The file's name may end with the first digits of its SHA-256
-// checksum, as in torch.hub; if not, its name in the cache begins with a hash of the URL. `mirror`: the URL of a folder to use instead of
-// torchvision's; empty: none.
+// checksum, as in torch.hub; if not, its name in the cache begins with a hash of the URL without user info. `mirror`: the URL of a folder
+// to use instead of torchvision's; empty: none.
 WeightsSource weights_source(const std::string& model, const std::string& weights, const std::string& mirror);
 
 // ${TRAINER_HOME}/weights, or ~/.cache/trainer/weights.
 std::filesystem::path weights_folder();
 
-// Returns the file in weights_folder(), and downloads it if it is missing; other processes that need it wait. An incomplete download is
-// kept and continued by the next attempt. Throws DataError with what to do, and Error with ExitCode::kStopped after a stop request.
+// Why a file of weights_folder() cannot be used: it lacks the digits of its checksum, or, without a checksum, it cannot be read; empty if
+// it can.
+std::string damage_of(const std::filesystem::path& file, const datasets::Checksum& checksum);
+
+// Why the file cannot be downloaded: the URL is from a file of a run, which does not contain its secrets; empty if it can.
+std::string missing_secret(const WeightsSource& source);
+
+// Returns the file in weights_folder(), and downloads it if it is missing; other processes that need it wait. If the name has a checksum,
+// an incomplete download is kept and continued by the next attempt. Throws DataError with what to do, UsageError for a missing secret, and
+// Error with ExitCode::kStopped after a stop request.
 std::filesystem::path fetch_weights(const WeightsSource& source, Logger& logger);
 
 // Loads the weights into the network. If the file's last layer has another number of classes, the network's last layer keeps its initial

@@ -33,6 +33,11 @@ TEST(ReadAny, NamesOtherFormats) {
       any_refusal("lr: 0.1\nmomentum: 0.9\n"),
       "a.pt: is neither a file of torch.save nor a safetensors file: it begins with the bytes \"lr: 0.1\\x0amomentum\"; give a file of one "
       "of these formats");
+  for (const auto* page : {"<!DOCTYPE html>\n<html>", "\xef\xbb\xbf\n<!-- busy --><HTML lang=\"en\">"})
+    EXPECT_EQ(any_refusal(page), "a.pt: is an HTML page, such as a web server sends in case of an error; download the file itself");
+  EXPECT_EQ(any_refusal("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"),
+            "a.pt: is a pointer of Git LFS in place of the file; fetch the file with `git lfs pull`");
+  EXPECT_EQ(any_refusal("\x1f\x8b\x08"), "a.pt: is compressed with gzip; decompress it with gunzip");
   EXPECT_EQ(any_refusal("PK\5\6" + std::string(18, '\0')),
             "a.pt: is a zip archive, but not a PyTorch file: it does not contain data.pkl; give a file that torch.save wrote");
 }

@@ -40,6 +40,19 @@ TEST(Load, ReadsEveryKindOfValue) {
   EXPECT_EQ(experiment.training.max_grad_norm, 1.5);
 }
 
+TEST(Load, SecretsOfUrlsAreNotShown) {
+  const std::string secret = "http://bob:pass@host/w.pth?token=1";
+  const auto registries = small_registries();
+  auto experiment = loaded(kMinimal, {"model.weights=" + secret, "logging.command=[log, '" + secret + "']"});
+  EXPECT_EQ(experiment.model.weights, secret);
+  const auto text = to_yaml(experiment, registries);
+  EXPECT_EQ(text.find("pass"), text.npos) << text;
+  EXPECT_EQ(text.find("token"), text.npos) << text;
+  EXPECT_NE(text.find("http://***@host/w.pth?***"), text.npos) << text;
+  const auto error = load_error(kMinimal, {"training.epochs=http://bob:" + std::string(60, 'x') + "@host/w.pth"});
+  EXPECT_NE(error.find("got http://***@host/w.pth"), error.npos) << error;
+}
+
 TEST(Load, ReportsAllProblemsTogetherInOrder) {
   const auto error = load_error(
       "experiment: small\n"
