@@ -93,8 +93,9 @@ class TorchZip {
     budget_.take(2, key.size());
     const auto* entry = zip_.find(fmt::format("{}/data/{}", folder_, key));
     if (entry == nullptr) refuse_damaged(source_, fmt::format("does not contain storage {}, which a tensor needs", in_quotes(key)));
-    if (entry->size != size) {
-      refuse_damaged(source_, fmt::format("contains {} bytes for storage {}, but a tensor needs {}", entry->size, in_quotes(key), size));
+    if (entry->num_content != size) {
+      refuse_damaged(source_,
+                     fmt::format("contains {} bytes for storage {}, but a tensor needs {}", entry->num_content, in_quotes(key), size));
     }
     const auto known = storages_.find(entry);
     if (known != storages_.end()) return known->second;

@@ -50,6 +50,11 @@ state::Tree load(std::span<const uint8_t> bytes, const std::string& source) {
   if (text.starts_with(kZip) || text.starts_with(kEmptyZip)) return read_pytorch_file(bytes, source);
   if (begins_as_safetensors(text, bytes)) return read_safetensors(bytes, source).tensors;
   if (text.starts_with(kLegacyMagic)) return read_legacy_file(bytes, source);
+  if (text.front() == kPickle &&
+      text.substr(0, 2 * kLegacyMagic.size()).find(kLegacyMagic.substr(2, kLegacyMagic.size() - 3)) != text.npos) {
+    refuse(source, "has another pickle protocol than 2, which only Python can read",
+           "save it again with torch.save without the argument pickle_protocol");
+  }
   if (text.front() == kPickle) {
     refuse(source, "is a Python pickle, which can execute arbitrary code, and is not in the format of torch.save",
            "save its content with torch.save");

@@ -202,7 +202,8 @@ class Unpickler {
     switch (opcode) {
       case Opcode::kProto:
         if (const unsigned protocol = number<uint8_t>(); protocol != kProtocol) {
-          throw PickleError(fmt::format("has pickle protocol {}, but torch.save writes protocol {}", protocol, kProtocol));
+          throw PickleError(fmt::format("has pickle protocol {}, which only Python can read", protocol),
+                            "save it again with torch.save without the argument pickle_protocol");
         }
         return;
       case Opcode::kMark:

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <optional>
 
 #include "base/bytes.h"
@@ -44,8 +45,9 @@ std::optional<uint64_t> resolve(uint32_t field, std::span<const uint8_t>& extra6
 
 }  // namespace
 
-ZipReader::ZipReader(std::span<const uint8_t> bytes, std::string source, Budget& budget) : bytes_(bytes), source_(std::move(source)) {
-  read_directory(find_directory(), budget);
+ZipReader::ZipReader(std::span<const uint8_t> bytes, std::string source, Budget& budget)
+    : bytes_(bytes), source_(std::move(source)), budget_(budget) {
+  read_directory(find_directory());
 }
 
 // PyTorch writes no comment after the end record, so the file ends with that record.
@@ -85,11 +87,11 @@ ZipReader::Directory ZipReader::find_directory64(uint64_t locator, const Directo
   return directory;
 }
 
-void ZipReader::read_directory(const Directory& directory, Budget& budget) {
+void ZipReader::read_directory(const Directory& directory) {
   if (directory.num_entries > directory.size / kCentralHeaderSize) {
     refuse_damaged(source_, fmt::format("{} entries do not fit into its directory of {} bytes", directory.num_entries, directory.size));
   }
-  budget.take(directory.num_entries, sizeof(ZipEntry));
+  budget_.take(directory.num_entries, sizeof(ZipEntry));
   entries_.reserve(directory.num_entries);
   auto rest = bytes_.subspan(directory.offset, directory.size);
   while (entries_.size() < directory.num_entries) rest = rest.subspan(read_central_header(rest, directory));
@@ -98,7 +100,7 @@ void ZipReader::read_directory(const Directory& directory, Budget& budget) {
   const auto duplicate = std::ranges::adjacent_find(entries_, {}, &ZipEntry::name);
   if (duplicate != entries_.end()) refuse_entry(*duplicate, "occurs twice");
   for (auto& entry : entries_) check_local_header(entry, directory);
-  check_overlaps(budget);
+  check_overlaps();
 }
 
 // Adds the entry whose header is at the beginning of `rest`, and returns the header's size.
@@ -181,8 +183,8 @@ void ZipReader::check_descriptor(ZipEntry& entry, const Directory& directory) co
   }
 }
 
-void ZipReader::check_overlaps(Budget& budget) const {
-  budget.take(entries_.size(), sizeof(void*));
+void ZipReader::check_overlaps() const {
+  budget_.take(entries_.size(), sizeof(void*));
   std::vector<const ZipEntry*> order;
   order.reserve(entries_.size());
   for (const auto& entry : entries_) order.push_back(&entry);
@@ -198,7 +200,13 @@ const ZipEntry* ZipReader::find(std::string_view name) const {
 }
 
 std::span<const uint8_t> ZipReader::read(const ZipEntry& entry) const {
-  check_stored(entry);
+  check_method(entry);
+  if (entry.method == kDeflated) {
+    budget_.take(entry.num_content);
+    auto& content = inflated_.emplace_back(entry.num_content);
+    inflate(entry, content.data());
+    return content;
+  }
   const auto content = bytes_.subspan(entry.offset, entry.size);
   if (libdeflate_crc32(0, content.data(), content.size()) != entry.crc) refuse_checksum(entry);
   return content;
@@ -207,7 +215,8 @@ std::span<const uint8_t> ZipReader::read(const ZipEntry& entry) const {
 void ZipReader::copy(const ZipEntry& entry, uint8_t* destination) const {
   // Works in blocks, so that a block is still in the processor's cache when it is copied after its checksum.
   constexpr size_t kBlockSize = size_t{128} << 10;
-  check_stored(entry);
+  check_method(entry);
+  if (entry.method == kDeflated) return inflate(entry, destination);
   uint32_t crc = 0;
   for (auto rest = bytes_.subspan(entry.offset, entry.size); !rest.empty();) {
     const auto block = rest.first(std::min(rest.size(), kBlockSize));
@@ -219,14 +228,33 @@ void ZipReader::copy(const ZipEntry& entry, uint8_t* destination) const {
   if (crc != entry.crc) refuse_checksum(entry);
 }
 
-void ZipReader::check_stored(const ZipEntry& entry) const {
-  constexpr const char* kFix = "PyTorch does not compress or encrypt entries: unpack the archive and give the file that torch.save wrote";
+void ZipReader::inflate(const ZipEntry& entry, uint8_t* destination) const {
+  const std::unique_ptr<libdeflate_decompressor, decltype(&libdeflate_free_decompressor)> decompressor(libdeflate_alloc_decompressor(),
+                                                                                                       &libdeflate_free_decompressor);
+  TORCH_CHECK(decompressor, "out of memory for a decompressor");
+  const auto result =
+      libdeflate_deflate_decompress(decompressor.get(), &bytes_[entry.offset], entry.size, destination, entry.num_content, nullptr);
+  if (result != LIBDEFLATE_SUCCESS) refuse_entry(entry, fmt::format("cannot be decompressed to {} bytes", entry.num_content));
+  if (libdeflate_crc32(0, destination, entry.num_content) != entry.crc) refuse_checksum(entry);
+}
+
+void ZipReader::check_method(const ZipEntry& entry) const {
+  constexpr const char* kFix = "unpack the archive and give the file that torch.save wrote";
   if ((entry.flags & kEncryptedFlag) != 0) refuse(source_, "entry " + in_quotes(entry.name) + " is encrypted", kFix);
-  if (entry.method != 0) refuse(source_, "entry " + in_quotes(entry.name) + " is compressed", kFix);
-  if (entry.size != entry.num_content) refuse_entry(entry, "is not compressed, but has two different sizes");
+  if (entry.method != kStored && entry.method != kDeflated) {
+    refuse(source_, fmt::format("entry {} is compressed with method {} of zip, not 8 (deflate)", in_quotes(entry.name), entry.method),
+           kFix);
+  }
+  if (entry.method == kStored && entry.size != entry.num_content) refuse_entry(entry, "is not compressed, but has two different sizes");
 }
 
 void ZipReader::refuse_checksum(const ZipEntry& entry) const {
+  if (entry.crc == 0) {
+    refuse(source_,
+           fmt::format("entry {} has no checksum, because torch.serialization.skip_data() saves tensors without their values",
+                       in_quotes(entry.name)),
+           "save it again without skip_data()");
+  }
   refuse_entry(entry, fmt::format("has changed: the checksum of bytes {} to {} does not match", entry.offset, entry.offset + entry.size));
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <span>
 #include <string>
 #include <string_view>
@@ -32,6 +33,10 @@ inline constexpr uint16_t kCountIn64 = 0xffff;
 // The id of the extra field that contains these actual values.
 inline constexpr uint16_t kExtra64 = 1;
 
+// The methods of compression that are read.
+inline constexpr uint16_t kStored = 0;
+inline constexpr uint16_t kDeflated = 8;
+
 inline constexpr uint16_t kEncryptedFlag = 1 << 0;
 inline constexpr uint16_t kDescriptorFlag = 1 << 3;
 inline constexpr uint16_t kUtf8Flag = 1 << 11;
@@ -58,7 +63,7 @@ struct ZipEntry {
 class ZipReader {
  public:
   // Verifies that all headers are inside the file, that the central directory and the local headers agree, and that no two entries have
-  // the same name or overlap. `bytes` must outlive the reader.
+  // the same name or overlap. `bytes` and `budget` must outlive the reader.
   ZipReader(std::span<const uint8_t> bytes, std::string source, Budget& budget);
 
   // Sorted by name.
@@ -66,9 +71,10 @@ class ZipReader {
   // nullptr if no entry has this name.
   const ZipEntry* find(std::string_view name) const;
 
-  // Returns an entry's content after verifying its checksum. Throws CheckpointError if the entry is compressed or encrypted.
+  // Returns an entry's content after verifying its checksum; if it is compressed, its memory is taken from the budget. Throws
+  // CheckpointError if the entry is encrypted, or compressed by another method than deflate.
   std::span<const uint8_t> read(const ZipEntry& entry) const;
-  // Like read(), but copies the content to `destination`, which has `entry.size` bytes.
+  // Like read(), but copies the content to `destination`, which has `entry.num_content` bytes.
   void copy(const ZipEntry& entry, uint8_t* destination) const;
 
  private:
@@ -80,20 +86,23 @@ class ZipReader {
 
   Directory find_directory() const;
   Directory find_directory64(uint64_t end, const Directory& in_end) const;
-  void read_directory(const Directory& directory, Budget& budget);
+  void read_directory(const Directory& directory);
   size_t read_central_header(std::span<const uint8_t> rest, const Directory& directory);
   // Refuses an entry whose header and content, from the byte `begin` on, do not end before the directory.
   void check_place(const ZipEntry& entry, uint64_t begin, uint64_t header_size, const Directory& directory) const;
   void check_local_header(ZipEntry& entry, const Directory& directory) const;
   void check_descriptor(ZipEntry& entry, const Directory& directory) const;
-  void check_overlaps(Budget& budget) const;
-  void check_stored(const ZipEntry& entry) const;
+  void check_overlaps() const;
+  void check_method(const ZipEntry& entry) const;
+  void inflate(const ZipEntry& entry, uint8_t* destination) const;
   [[noreturn]] void refuse_checksum(const ZipEntry& entry) const;
   [[noreturn]] void refuse_entry(const ZipEntry& entry, std::string_view what) const;
 
   std::span<const uint8_t> bytes_;
   std::string source_;
+  Budget& budget_;
   std::vector<ZipEntry> entries_;
+  mutable std::deque<std::vector<uint8_t>> inflated_;  // results of read()
 };
 
 // Writes a zip archive of uncompressed entries in PyTorch's layout: each entry's bytes start at a multiple of 64, so that readers can map

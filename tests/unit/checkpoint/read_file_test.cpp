@@ -22,6 +22,8 @@ TEST(ReadAny, DistinguishesTheFormats) {
   EXPECT_EQ(testing::describe(load(as_bytes(write(content)), "a")), testing::describe(content.tensors));
   EXPECT_EQ(testing::describe(load(as_bytes(read_corpus("pytorch_file/legacy.pt")), "a")),
             testing::describe(load(as_bytes(read_corpus("pytorch_file/torch_save.pt")), "a")));
+  EXPECT_EQ(testing::describe(load(as_bytes(read_corpus("pytorch_file/deflated.pt")), "a")),
+            testing::describe(load(as_bytes(read_corpus("pytorch_file/torch_save.pt")), "a")));
 }
 
 TEST(ReadAny, NamesOtherFormats) {
@@ -38,6 +40,12 @@ TEST(ReadAny, NamesOtherFormats) {
   EXPECT_EQ(any_refusal("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"),
             "a.pt: is a pointer of Git LFS in place of the file; fetch the file with `git lfs pull`");
   EXPECT_EQ(any_refusal("\x1f\x8b\x08"), "a.pt: is compressed with gzip; decompress it with gunzip");
+  EXPECT_EQ(any_refusal(read_corpus("pytorch_file/legacy_protocol4.pt")),
+            "a.pt: has another pickle protocol than 2, which only Python can read; save it again with torch.save without the argument "
+            "pickle_protocol");
+  EXPECT_EQ(any_refusal(read_corpus("pytorch_file/skip_data.pt")),
+            "a.pt: entry \"skip_data/data/0\" has no checksum, because torch.serialization.skip_data() saves tensors without their values; "
+            "save it again without skip_data()");
   EXPECT_EQ(any_refusal("PK\5\6" + std::string(18, '\0')),
             "a.pt: is a zip archive, but not a PyTorch file: it does not contain data.pkl; give a file that torch.save wrote");
 }

@@ -12,6 +12,7 @@ namespace {
 
 using little_endian::append;
 
+using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 class RefusedArchive : public ::testing::Test {
@@ -112,13 +113,19 @@ TEST_F(RefusedArchive, WithOverlappingEntries) {
   EXPECT_EQ(pytorch_file_refusal(replaced(file, last + 42, offset)), damaged("entry \"archive/inner\" overlaps \"archive/outer\""));
 }
 
+TEST_F(RefusedArchive, CompressedToMuchLessThanItsContent) {
+  EXPECT_THAT(pytorch_file_refusal(read_corpus("pytorch_file/deflated_zeros.pt")),
+              HasSubstr(" of memory, which is too much for a file of its size"));
+}
+
 TEST_F(RefusedArchive, CompressedOrEncrypted) {
   const auto with = [&](size_t in_local, size_t in_central, char value) {
     const std::string bytes(1, value);
     return pytorch_file_refusal(replaced(replaced(file_, in_local, bytes), directory() + in_central, bytes));
   };
-  const std::string cure = "; PyTorch does not compress or encrypt entries: unpack the archive and give the file that torch.save wrote";
-  EXPECT_EQ(with(8, 10, '\10'), "a.pt: entry \"archive/data.pkl\" is compressed" + cure);
+  const std::string cure = "; unpack the archive and give the file that torch.save wrote";
+  EXPECT_EQ(with(8, 10, '\10'), damaged("entry \"archive/data.pkl\" cannot be decompressed to 141 bytes"));
+  EXPECT_EQ(with(8, 10, '\14'), "a.pt: entry \"archive/data.pkl\" is compressed with method 12 of zip, not 8 (deflate)" + cure);
   EXPECT_EQ(with(6, 8, '\1'), "a.pt: entry \"archive/data.pkl\" is encrypted" + cure);
 }
 

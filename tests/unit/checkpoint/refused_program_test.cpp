@@ -53,7 +53,9 @@ TEST(RefusedProgram, WouldExecuteCode) {
 }
 
 TEST(RefusedProgram, OfOtherInstructions) {
-  EXPECT_EQ(program_refusal("\x80\x04."), at(0, "has pickle protocol 4, but torch.save writes protocol 2"));
+  EXPECT_EQ(program_refusal("\x80\x04."),
+            "a.pt: data.pkl, byte 0: has pickle protocol 4, which only Python can read; save it again with torch.save without the argument "
+            "pickle_protocol");
   EXPECT_EQ(program_refusal("\x80\x02\x81."), at(2, "contains the instruction 0x81, which torch.save does not write"));
   EXPECT_EQ(program_refusal(""), truncated_at(0));
   EXPECT_EQ(program_refusal("N"), truncated_at(1));
