@@ -7,6 +7,7 @@
 #include <chrono>
 
 #include "base/text.h"
+#include "base/url.h"
 #include "commands/pictures.h"
 #include "config/yaml.h"
 #include "distributed/first_line.h"
@@ -76,7 +77,7 @@ std::string training_command(const config::ExperimentSource& source, int world_s
   auto text = world_size == 1 ? std::string("trainer") : fmt::format("trainer launch --nproc-per-node {}", world_size);
   text += " --config " + quoted(source.file.string());
   for (const auto* overrides : {&source.overrides, &more}) {
-    for (const auto& override_text : *overrides) text += " " + quoted(override_text);
+    for (const auto& override_text : *overrides) text += " " + quoted(without_secrets(override_text));
   }
   return text;
 }

@@ -37,7 +37,7 @@ std::vector<std::string> lines_after_run(const reporting::EndEvent& event, const
 // `word`, quoted for a shell if it has characters other than letters, digits and the punctuation that is usual in paths.
 std::string quoted(const std::string& word);
 
-// The shell command that trains this experiment on `world_size` ranks of a host, with further arguments.
+// The shell command that trains this experiment on `world_size` ranks of a host, with further arguments. Secrets in URLs are masked.
 std::string training_command(const config::ExperimentSource& source, int world_size, const std::vector<std::string>& more = {});
 
 // The receivers of a run's events besides the console: its files, and the program of logging.command.

@@ -81,7 +81,7 @@ class ConfigTest(FolderCase):
         run = trainer("config", "show", "--config", "-", text=f"base: {LINEAR.relative_to(ROOT)}\nsead: 1\n")
         self.assertEqual((run.returncode, run.err), (2, 'error: <standard input>:2:1: sead: unknown key; did you mean "seed"?\n'))
         run = trainer("config", "show", "--config", "-")
-        self.assertEqual(run.err, "error: <standard input>: the file is empty; `trainer config reference` shows the keys that can be set\n")
+        self.assertEqual(run.err, "error: <standard input>: the file is empty; `trainer init` writes one for your images, and `trainer config reference` shows all keys\n")
         for args in (["--config", "-"], ["--config=-"], ["--", "--config", "-"]):
             run = trainer("launch", *args, text=text)
             self.assertEqual((run.returncode, run.err), (2, "error: --config -: the processes of a launcher cannot share the standard input; "
