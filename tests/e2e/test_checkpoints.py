@@ -111,8 +111,8 @@ class CheckpointsTest(LaunchCase):
         process = self.launch(straight)
         output = self.end(process)
         self.assertEqual(process.returncode, 0, output)
-        # The fault makes a rank wait, so that it is in the tested phase when the signal arrives.
-        for rank, when, fault, sign in ((0, "start", "none", "rank 0 of 2"), (1, "training", "0 training 12 wait", "training"),
+        # The fault makes a rank wait, so that it is in the tested phase when the signal arrives, or not much beyond it.
+        for rank, when, fault, sign in ((0, "start", "0 training 12 wait", "quickstart: cpu"), (1, "training", "0 training 12 wait", "training"),
                                         (0, "validation", "1 validation 1 wait", "epoch 1/3  step 10"),
                                         (1, "saving", "0 save_opened 1 wait", "epoch 1/3  step 10")):
             with self.subTest(when):

@@ -45,6 +45,18 @@ def start_rank(rank, world_size, port, *args):
                  MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
 
 
+def wait_for_port(port):
+    """Returns when rank 0 listens."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return socket.create_connection(("127.0.0.1", port), timeout=10).close()
+        except ConnectionRefusedError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
 def events(run_dir, kind):
     lines = [json.loads(line) for line in (run_dir / "metrics.jsonl").read_text().splitlines()]
     return [line for line in lines if line["event"] == kind]
@@ -234,7 +246,7 @@ class RanksTest(unittest.TestCase):
         again = "(rank 1: warning: rank 1 is waiting up to .* for rank 0 at .*\n)*"
         stopped = "error: stopped on request before all ranks had joined: "
         for waiting, asked, after, expected in (((0,), 0, "waiting for", [stopped + "1 of 3 ranks have joined; waiting for ranks 1, 2\n"]),
-                                                ((0,), 0, "rank 0 of 3", [soon + stopped + "1 of 3 ranks have joined; waiting for ranks 1, 2\n"]),
+                                                ((0,), 0, "", [soon + stopped + "1 of 3 ranks have joined; waiting for ranks 1, 2\n"]),
                                                 ((1,), 1, "is waiting up to", [again + f"(rank 1: {soon})?" + again + stopped + "rank 0 could not be reached\n"]),
                                                 ((0, 1), 1, "waiting for", [stopped + "2 of 3 ranks have joined; waiting for rank 2\n", again + f"(rank 1: {soon})?" + again + f"rank 1: {now}"])):
             with self.subTest(waiting=waiting, asked=asked, after=after):
@@ -242,7 +254,10 @@ class RanksTest(unittest.TestCase):
                 ranks = {rank: start_rank(rank, 3, port, *RANDOM, "--run-dir", self.folder / "run") for rank in waiting}
                 for process in ranks.values():
                     self.addCleanup(process.kill)
-                next(line for line in ranks[waiting[0]].stderr if after in line)
+                if after:
+                    next(line for line in ranks[waiting[0]].stderr if after in line)
+                else:
+                    wait_for_port(port)
                 ranks[asked].send_signal(signal.SIGTERM)
                 ended = self.together(list(ranks.values()))
                 for process, text in zip(ended, expected):
