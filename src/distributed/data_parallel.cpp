@@ -299,9 +299,12 @@ void DataParallel::settle_buckets() {
   std::vector<torch::Tensor> zeros;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const auto& parameter = parameters_[i];
-    // A sparse gradient has to be sparse here too.
-    const auto first_row = torch::zeros({1}, parameter.options().dtype(torch::kInt64).requires_grad(false));
-    const auto values = is_sparse_[i] ? torch::embedding(parameter, first_row, -1, false, /*sparse=*/true) : parameter;
+    auto values = parameter;
+    if (is_sparse_[i]) {
+      // A sparse gradient has to be sparse here too.
+      const auto first_row = torch::zeros({1}, parameter.options().dtype(torch::kInt64).requires_grad(false));
+      values = torch::embedding(parameter, first_row, -1, false, /*sparse=*/true);
+    }
     zeros.push_back(at::real((values * 0).sum()));
   }
   reducer_->prepare_for_backward({});
