@@ -43,16 +43,15 @@ std::string_view without_outer_spaces(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kSpaces) + 1 - begin);
 }
 
-// Spaces around a number and a plus sign are accepted.
-std::optional<float> number_of(std::string_view text) {
+// Spaces around a number and a plus sign are accepted. The number must be finite as a float too, because networks compute with floats.
+std::optional<double> number_of(std::string_view text) {
   text = without_outer_spaces(text);
   if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
-  // Parsed as double, because the underflow of a float would count as an error.
   double value = 0;
   const auto* const end = text.data() + text.size();
   const auto result = std::from_chars(text.data(), end, value);
   const bool is_number = result.ec == std::errc() && result.ptr == end && std::isfinite(static_cast<float>(value));
-  return is_number ? std::optional(static_cast<float>(value)) : std::nullopt;
+  return is_number ? std::optional(value) : std::nullopt;
 }
 
 const char* key_of(data::Split split) { return split == data::Split::kTrain ? "train" : "validation"; }
@@ -171,9 +170,9 @@ Targets read_targets(const CsvOptions& options) {
 }
 
 // The values of the target columns, each of which is a class or a number.
-std::vector<float> values_of(const CsvOptions& options, const fs::path& file, const Targets& targets, const Row& row) {
+std::vector<double> values_of(const CsvOptions& options, const fs::path& file, const Targets& targets, const Row& row) {
   const bool are_classes = options.targets == CsvTargets::kClasses;
-  std::vector<float> values;
+  std::vector<double> values;
   for (size_t i = 0; i < row.fields.size(); ++i) {
     const auto& field = row.fields[i];
     const auto value = number_of(field);
@@ -326,7 +325,7 @@ ImageList read_images(const CsvOptions& options, const Targets& targets, data::S
     } else if (!targets.columns.empty() || options.targets == CsvTargets::kNumbers) {
       images.add(row.path, values_of(options, file_of(options, split), targets, row));
     } else {
-      std::vector<float> values(targets.class_names.size());
+      std::vector<double> values(targets.class_names.size());
       for (const auto& name : split_list(row.fields[0])) values[static_cast<size_t>(label_of(row, name))] = 1;
       images.add(row.path, values);
     }

@@ -47,7 +47,7 @@ class ImageFiles : public data::Dataset {
     }
   }
 
-  std::vector<float> target_values(int64_t index) const override {
+  std::vector<double> target_values(int64_t index) const override {
     const auto values = images_.target_values(index);
     return {values.begin(), values.end()};
   }
@@ -74,7 +74,7 @@ void ImageList::add(std::string_view path, int64_t label) {
   labels_.push_back(static_cast<int32_t>(label));
 }
 
-void ImageList::add(std::string_view path, std::span<const float> target_values) {
+void ImageList::add(std::string_view path, std::span<const double> target_values) {
   add_path(path);
   values_.insert(values_.end(), target_values.begin(), target_values.end());
 }
@@ -84,7 +84,7 @@ void ImageList::set_group(std::string_view group) {
   groups_.back() = group;
 }
 
-std::span<const float> ImageList::target_values(int64_t index) const {
+std::span<const double> ImageList::target_values(int64_t index) const {
   const auto count = values_.size() / offsets_.size();
   return std::span(values_).subspan(static_cast<size_t>(index) * count, count);
 }

@@ -39,7 +39,7 @@ class ImageList {
   // `path`: relative to the folder, or absolute; without a '\0'.
   void add(std::string_view path, int64_t label);
   // With target values; their number is the same for each image.
-  void add(std::string_view path, std::span<const float> target_values);
+  void add(std::string_view path, std::span<const double> target_values);
 
   // Sets a warning about files that are not in the list; empty: none.
   void set_warning(std::string warning) { warning_ = std::move(warning); }
@@ -51,7 +51,7 @@ class ImageList {
   std::string_view name(int64_t index) const { return paths_.data() + offsets_[static_cast<size_t>(index)]; }
   std::string path(int64_t index) const { return (folder_ / name(index)).string(); }
   // Empty if the images have labels.
-  std::span<const float> target_values(int64_t index) const;
+  std::span<const double> target_values(int64_t index) const;
   // Sets the group of the image that was added last.
   void set_group(std::string_view group);
   std::string group(int64_t index) const { return groups_.empty() ? "" : groups_[static_cast<size_t>(index)]; }
@@ -64,7 +64,7 @@ class ImageList {
   std::string paths_;                // each ends with '\0'
   std::vector<uint64_t> offsets_;    // of each path in paths_
   std::vector<int32_t> labels_;      // of each image, if they have labels
-  std::vector<float> values_;        // otherwise the target values of each image
+  std::vector<double> values_;       // otherwise the target values of each image
   std::vector<std::string> groups_;  // of each image; empty: they have none
   std::string warning_;
 };

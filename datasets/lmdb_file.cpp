@@ -90,7 +90,9 @@ constexpr const char* kIgnore = "ignore";
 std::string to_json(const PackInfo& info) {
   const auto& samples = info.samples;
   nlohmann::ordered_json json = {{"format", kFormat},
-                                 {"version", samples.decoding == data::ImageDecoding() ? 2 : kPackVersion},
+                                 {"version", samples.num_classes == 0                    ? kPackVersion
+                                             : samples.decoding == data::ImageDecoding() ? 2
+                                                                                         : 3},
                                  {"source", info.source},
                                  {"num_samples", info.num_samples},
                                  {"shape", samples.shape},
@@ -164,8 +166,12 @@ std::string checksums_entry(std::string_view info, std::string_view labels, std:
   return entry;
 }
 
-int64_t num_target_bytes(const data::DatasetInfo& samples) {
-  return samples.has_labels() ? int64_t{sizeof(int64_t)} : samples.num_outputs() * int64_t{sizeof(float)};
+int64_t num_value_bytes(const PackInfo& info) {
+  return info.samples.num_classes > 0 || info.version < 4 ? int64_t{sizeof(float)} : int64_t{sizeof(double)};
+}
+
+int64_t num_target_bytes(const PackInfo& info) {
+  return info.samples.has_labels() ? int64_t{sizeof(int64_t)} : info.samples.num_outputs() * num_value_bytes(info);
 }
 
 int64_t num_other_entries(int version) { return version == 1 ? 3 : 4; }
@@ -596,11 +602,15 @@ constexpr std::chrono::seconds kCommitInterval{1};
 
 std::string labels_of(const data::Dataset& dataset) {
   std::string labels;
+  const auto& info = dataset.info();
   for (int64_t i = 0; i < dataset.size(); ++i) {
-    if (dataset.info().has_labels()) {
-      little_endian::append(labels, static_cast<uint64_t>(dataset.label(i)));
-    } else {
-      for (const auto value : dataset.target_values(i)) little_endian::append(labels, std::bit_cast<uint32_t>(value));
+    if (info.has_labels()) little_endian::append(labels, static_cast<uint64_t>(dataset.label(i)));
+    for (const auto value : info.has_values() ? dataset.target_values(i) : std::vector<double>()) {
+      if (info.num_classes > 0) {
+        little_endian::append(labels, std::bit_cast<uint32_t>(static_cast<float>(value)));
+      } else {
+        little_endian::append(labels, std::bit_cast<uint64_t>(value));
+      }
     }
   }
   return labels;
@@ -613,7 +623,7 @@ std::string names_of(const data::Dataset& dataset) {
 }
 
 // The index of the first sample that differs between two entries #labels or #names.
-int64_t first_different_label(const std::string& a, const std::string& b, const data::DatasetInfo& info) {
+int64_t first_different_label(const std::string& a, const std::string& b, const PackInfo& info) {
   return (std::ranges::mismatch(a, b).in1 - a.begin()) / num_target_bytes(info);
 }
 int64_t first_different_name(const std::string& a, const std::string& b) {
@@ -690,7 +700,7 @@ PackWriter::PackWriter(const std::filesystem::path& folder, const PackInfo& info
     refuse_change(fmt::format("another sample at index {}", index), source.describe(index));
   }
   if (const auto before = writer_.find(kLabelsKey); before != labels) {
-    const auto index = first_different_label(before, labels, source.info());
+    const auto index = first_different_label(before, labels, now);
     const bool has_labels = source.info().has_labels();
     refuse_change(fmt::format("another {} of {}", has_labels ? "label" : "target", source.describe(index)),
                   has_labels ? fmt::format("{}", source.label(index)) : fmt::format("{}", fmt::join(source.target_values(index), " ")));

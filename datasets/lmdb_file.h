@@ -28,15 +28,13 @@ inline constexpr const char* kUnfinished = "unfinished";
 // The keys of entries that are not samples. They sort before the keys of the samples.
 inline constexpr std::string_view kChecksumsKey = "#checksums";  // the CRC-32 of each of the three entries below; not in version 1
 inline constexpr std::string_view kInfoKey = "#info";            // a PackInfo as JSON
-// Little-endian 64-bit integers, or for samples with has_values() their values as float32.
+// Little-endian 64-bit integers; float32 values for any number of classes; float64 values for numbers, before version 4 float32.
 inline constexpr std::string_view kLabelsKey = "#labels";
 inline constexpr std::string_view kNamesKey = "#names";  // the names of the samples in the source; each ends with '\0'
-// The version of the format. Version 1 can still be read. Version 3 is written only if image files are read differently than in earlier
-// versions; other packs have version 2, which earlier programs can read too.
-inline constexpr int kPackVersion = 3;
+// The version of the format. Version 1 can still be read. Version 4 is written only for targets that are numbers, and version 3 if image
+// files are read differently than in earlier versions; other packs have version 2, which earlier programs can read too.
+inline constexpr int kPackVersion = 4;
 int64_t num_other_entries(int version);
-// The number of bytes for each sample in the entry #labels.
-int64_t num_target_bytes(const data::DatasetInfo& samples);
 // Such as "00000017": at least eight digits, the same number for each sample.
 std::string sample_key(int64_t index, int64_t num_samples);
 
@@ -59,6 +57,9 @@ struct PackInfo {
   std::string folder = {};                  // the prefix of all names; the rest of a name is the sample's key. Missing in earlier versions
   PackOptions options = {};
 };
+// The number of bytes of one of the values of a sample in the entry #labels, and of all of them.
+int64_t num_value_bytes(const PackInfo& info);
+int64_t num_target_bytes(const PackInfo& info);
 std::string to_json(const PackInfo& info);
 // Throws std::runtime_error with only the reason.
 PackInfo parse_pack_info(std::string_view json);

@@ -74,7 +74,8 @@ class Synthetic : public data::Dataset {
     scratch.values.resize(num_targets + num_values_);
     random.fill(scratch.values);
     const std::span<const float> all(scratch.values);
-    return {.values = all.subspan(num_targets), .target = {.label = label, .values = all.first(num_targets)}};
+    scratch.targets.assign(all.begin(), all.begin() + static_cast<ptrdiff_t>(num_targets));
+    return {.values = all.subspan(num_targets), .target = {.label = label, .values = scratch.targets}};
   }
 
  private:

@@ -132,9 +132,9 @@ inline constexpr uint8_t kNoClass = 255;
 
 // The desired output for a sample. The info of the data set defines which member is set.
 struct Target {
-  int64_t label = 0;                   // if has_labels()
-  ImageView mask = {};                 // if has_masks: one channel with the label of each pixel, or kNoClass
-  std::span<const float> values = {};  // if has_values(): num_outputs() values
+  int64_t label = 0;                    // if has_labels()
+  ImageView mask = {};                  // if has_masks: one channel with the label of each pixel, or kNoClass
+  std::span<const double> values = {};  // if has_values(): num_outputs() values
 };
 
 // One stored sample. Views are valid until the next read into the same scratch, and at most while the data set exists.
@@ -156,6 +156,7 @@ struct Scratch {
   std::vector<uint8_t> bytes;
   std::vector<uint8_t> mask;
   std::vector<float> values;
+  std::vector<double> targets;
 };
 
 class Dataset {
@@ -172,7 +173,7 @@ class Dataset {
     return read(index, scratch).target.label;
   }
   // The target values of the sample; only for data sets with has_values(). Otherwise like label().
-  virtual std::vector<float> target_values(int64_t index) const {
+  virtual std::vector<double> target_values(int64_t index) const {
     Scratch scratch;
     const auto values = read(index, scratch).target.values;
     return {values.begin(), values.end()};
@@ -197,8 +198,8 @@ class Dataset {
   struct ListedSample {
     std::string_view name = {};  // relative to the data set's folder, whose path may differ between hosts; empty: it has only its index
     int64_t label = 0;
-    int64_t num_bytes = 0;                      // 0: unknown
-    std::span<const float> target_values = {};  // if has_values()
+    int64_t num_bytes = 0;                       // 0: unknown
+    std::span<const double> target_values = {};  // if has_values()
   };
   // Calls `use` for each sample in order. Generated samples are not listed, because they have no copies.
   virtual void list(const std::function<void(const ListedSample&)>& /*use*/) const {}

@@ -104,8 +104,8 @@ struct NumberResult {
 struct NumberResults {
   std::vector<NumberResult> numbers = {};
   // The targets and predictions of some evenly spread samples, [sample][number] row by row.
-  std::vector<float> targets = {};
-  std::vector<float> predictions = {};
+  std::vector<double> targets = {};
+  std::vector<double> predictions = {};
 };
 
 // The distribution of the elements of a tensor.

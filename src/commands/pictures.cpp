@@ -206,8 +206,8 @@ std::string caption_of(const torch::Tensor& target, const std::vector<std::strin
 
 std::string caption_of(const torch::Tensor& target, const data::DatasetInfo& info) {
   if (info.has_masks) return "";
-  const auto values = target.to(torch::kFloat32).contiguous();
-  return caption_of({.values = {values.const_data_ptr<float>(), static_cast<size_t>(values.numel())}}, info);
+  const auto values = target.to(torch::kFloat64).contiguous();
+  return caption_of({.values = {values.const_data_ptr<double>(), static_cast<size_t>(values.numel())}}, info);
 }
 
 }  // namespace

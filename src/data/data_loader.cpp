@@ -53,7 +53,7 @@ void write_target(const Target& target, const DatasetInfo& info, const BatchTens
     TORCH_CHECK(static_cast<int64_t>(values.size()) == info.num_outputs(), "the sample has ", values.size(), " targets, not ",
                 info.num_outputs());
     AT_DISPATCH_FLOATING_TYPES_AND(torch::kBFloat16, batch.targets.scalar_type(), "write_target", [&] {
-      std::transform(values.begin(), values.end(), static_cast<scalar_t*>(out), [](float value) { return static_cast<scalar_t>(value); });
+      std::transform(values.begin(), values.end(), static_cast<scalar_t*>(out), [](double value) { return c10::convert<scalar_t>(value); });
     });
   }
 }
@@ -61,10 +61,9 @@ void write_target(const Target& target, const DatasetInfo& info, const BatchTens
 torch::Tensor make_targets(const DatasetInfo& info, const std::vector<int64_t>& image_sizes, const torch::TensorOptions& in_memory,
                            torch::ScalarType dtype) {
   const auto size = image_sizes.front();
-  if (!info.has_masks) {
-    return info.has_labels() ? at::empty({size}, in_memory.dtype(torch::kInt64))
-                             : at::empty({size, info.num_outputs()}, in_memory.dtype(dtype));
-  }
+  if (info.has_labels()) return at::empty({size}, in_memory.dtype(torch::kInt64));
+  // Numbers may differ only in digits that float32 lacks, such as times in seconds since 1970.
+  if (info.has_values()) return at::empty({size, info.num_outputs()}, in_memory.dtype(info.is_multi_label ? dtype : torch::kFloat64));
   TORCH_CHECK(info.is_image && info.num_classes > 0 && info.num_classes <= kNoClass, "masks need images and 1 to ", int{kNoClass},
               " classes");
   return at::empty({size, image_sizes[2], image_sizes[3]}, in_memory.dtype(torch::kUInt8));

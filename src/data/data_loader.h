@@ -29,7 +29,8 @@ class CopyEvent {
 
 struct Batch {
   torch::Tensor images;  // [size, …] in the pipeline's dtype and layout, on the CPU (pinned if requested)
-  // int64 [size] for labels, uint8 [size, height, width] for masks, otherwise floating point [size, num_outputs()] in `target_dtype`
+  // int64 [size] for labels, uint8 [size, height, width] for masks, [size, num_outputs()] in `target_dtype` for classes,
+  // and in float64 for numbers
   torch::Tensor targets;
   int64_t size = 0;
   CopyEvent* copied = nullptr;  // owned by the loader; if null, the batch must be copied before the next call of next()
@@ -46,7 +47,7 @@ struct LoaderOptions {
   int64_t num_workers = 0;  // if 0, next() prepares the batch itself, and nothing is prefetched
   int64_t prefetch = 4;     // number of batches to keep ready besides the one that next() has returned; at least one per worker
   bool pin_memory = false;
-  torch::ScalarType target_dtype = torch::kFloat32;  // the type of floating-point targets
+  torch::ScalarType target_dtype = torch::kFloat32;  // the type of targets that are any number of classes
   uint64_t seed = 0;
   // If set, a sample that cannot be read is skipped, and next() calls this once per sample, with its name and the reason. If empty, next()
   // throws.

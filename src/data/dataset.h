@@ -77,7 +77,7 @@ class Subset : public Dataset {
   int64_t size() const override { return static_cast<int64_t>(indices_.size()); }
   Sample read(int64_t index, Scratch& scratch) const override { return dataset_->read(indices_[static_cast<size_t>(index)], scratch); }
   int64_t label(int64_t index) const override { return dataset_->label(indices_[static_cast<size_t>(index)]); }
-  std::vector<float> target_values(int64_t index) const override { return dataset_->target_values(indices_[static_cast<size_t>(index)]); }
+  std::vector<double> target_values(int64_t index) const override { return dataset_->target_values(indices_[static_cast<size_t>(index)]); }
   void check(int64_t index) const override { dataset_->check(indices_[static_cast<size_t>(index)]); }
   int64_t index_in_files(int64_t index) const override { return dataset_->index_in_files(indices_[static_cast<size_t>(index)]); }
   std::string name(int64_t index) const override { return dataset_->name(indices_[static_cast<size_t>(index)]); }

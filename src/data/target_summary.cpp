@@ -7,7 +7,7 @@ namespace trainer::data {
 namespace {
 
 // Welford's algorithm, which stays accurate if the deviation is small compared to the mean.
-void add_values(const std::vector<float>& values, TargetSummary& summary, std::vector<double>& squares) {
+void add_values(const std::vector<double>& values, TargetSummary& summary, std::vector<double>& squares) {
   summary.mean.resize(values.size());
   squares.resize(values.size());
   for (size_t i = 0; i < values.size(); ++i) {
@@ -35,7 +35,7 @@ TargetSummary summarize_targets(const Dataset& dataset) {
     }
     const auto values = dataset.target_values(index);
     if (info.is_multi_label) {
-      for (size_t label = 0; label < values.size(); ++label) summary.class_counts[label] += values[label] > 0.5F ? 1 : 0;
+      for (size_t label = 0; label < values.size(); ++label) summary.class_counts[label] += values[label] > 0.5 ? 1 : 0;
     } else {
       add_values(values, summary, squares);
     }

@@ -13,7 +13,7 @@ namespace trainer::exported {
 enum class Outputs { kLogits, kAnswers, kBoth };
 
 // How the outputs of the network are converted to its answers. kSoftmax: softmax(outputs / temperature); kSigmoid: a sigmoid; kNumbers:
-// outputs * deviation + mean, or the unchanged outputs if both vectors are empty.
+// outputs * deviation + mean in float64, which holds any mean, or the unchanged outputs if both vectors are empty.
 struct Answers {
   enum class Kind { kSoftmax, kSigmoid, kNumbers } kind = Kind::kSoftmax;
   double temperature = 1;

@@ -149,9 +149,9 @@ std::string code_of(const exported::Answers& answers) {
   if (answers.kind == Kind::kSigmoid) return "torch.sigmoid(logits)";
   if (answers.deviation.empty()) return "logits";
   const auto tensor = [](const std::vector<double>& values) {
-    return fmt::format("torch.tensor([{:.17e}], dtype=7, device=logits.device).to(logits.dtype)", fmt::join(values, ", "));
+    return fmt::format("torch.tensor([{:.17e}], dtype=7, device=logits.device)", fmt::join(values, ", "));
   };
-  return fmt::format("logits * {} + {}", tensor(answers.deviation), tensor(answers.mean));
+  return fmt::format("logits.to(7) * {} + {}", tensor(answers.deviation), tensor(answers.mean));
 }
 
 // Adds forward(), which prepares the input of the method logits_of() and returns the outputs of the interface. `dtype`: type of the

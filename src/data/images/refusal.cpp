@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <iostream>
@@ -48,9 +49,10 @@ constexpr std::array kFormats{
     Format{0, "%PDF"sv, "a PDF document"},
     Format{0, "<svg"sv, "an SVG drawing"},
     Format{0, "<?xml"sv, "an XML document"},
-    Format{0, "<!DOCTYPE"sv, "an HTML page"},
-    Format{0, "<html"sv, "an HTML page"},
 };
+
+// What servers send instead of a file, for example to those who are not logged in.
+constexpr std::array kPages{"<!DOCTYPE"sv, "<!doctype"sv, "<html"sv};
 
 }  // namespace
 
@@ -80,6 +82,8 @@ void refuse_format(std::span<const uint8_t> file) {
   for (const auto& format : kFormats) {
     if (has_text(file, format.offset, format.bytes)) refuse_form(format.name);
   }
+  if (std::ranges::any_of(kPages, [&](auto begin) { return has_text(file, 0, begin); }))
+    throw std::runtime_error("it is an HTML page, not an image: a server probably sent it instead of the file; download the image again");
   throw std::runtime_error(
       "it is not a supported image file (JPEG, PNG, WebP, BMP, TIFF, PBM, PGM or PPM), or its beginning is damaged; convert or replace it");
 }

@@ -53,27 +53,38 @@ std::string cast(Graph& graph, const std::string& value, ElementType type) {
 // `shape`: [batch, ...] of the logits.
 void add_outputs(Graph& graph, std::string logits, const std::vector<int64_t>& shape, const exported::Interface& interface) {
   auto& model = graph.model();
-  const auto add = [&](const char* name, const char* op, const std::vector<std::string>& inputs) {
+  const auto add = [&](const char* name, const char* op, const std::vector<std::string>& inputs, ElementType type = ElementType::kFloat) {
     model.nodes.push_back({op, inputs, name});
     model.outputs.push_back({name, {dimension_of(interface.batch_size, "batch")}});
     model.outputs.back().shape.insert(model.outputs.back().shape.end(), shape.begin() + 1, shape.end());
+    model.outputs.back().type = type;
   };
   if (interface.is_half) logits = cast(graph, logits, ElementType::kFloat);
   if (interface.outputs != exported::Outputs::kAnswers) add("logits", "Identity", {logits});
   if (interface.outputs == exported::Outputs::kLogits) return;
   using Kind = exported::Answers::Kind;
   const auto& answers = interface.answers;
-  const auto combine = [&](const char* op, const std::vector<double>& numbers) {
-    logits = graph.add_node(op, {logits, graph.add_constant(torch::tensor(numbers, torch::kFloat32))});
+  // Not Graph::add_constant(), because the numbers have their own type whatever that of the network is.
+  const auto combine = [&](const char* op, const char* name, const torch::Tensor& numbers, ElementType type) {
+    model.constants.push_back({.name = name,
+                               .shape = numbers.sizes().vec(),
+                               .type = type,
+                               .bytes = {static_cast<const char*>(numbers.const_data_ptr()), numbers.nbytes()}});
+    logits = graph.add_node(op, {logits, name});
   };
-  if (answers.kind == Kind::kSoftmax && answers.temperature != 1) combine("Div", {answers.temperature});
+  auto type = ElementType::kFloat;
+  if (answers.kind == Kind::kSoftmax && answers.temperature != 1) {
+    combine("Div", "answers.temperature", torch::tensor({answers.temperature}, torch::kFloat32), type);
+  }
   if (!answers.deviation.empty()) {
-    combine("Mul", answers.deviation);
-    combine("Add", answers.mean);
+    type = ElementType::kFloat64;
+    logits = cast(graph, logits, type);
+    combine("Mul", "answers.deviation", torch::tensor(answers.deviation, torch::kFloat64), type);
+    combine("Add", "answers.mean", torch::tensor(answers.mean, torch::kFloat64), type);
   }
   // By default, a softmax is along the last axis, which is that of the classes.
   const auto* const op = answers.kind == Kind::kSoftmax ? "Softmax" : answers.kind == Kind::kSigmoid ? "Sigmoid" : "Identity";
-  add(exported::name_of_answers(interface), op, {logits});
+  add(exported::name_of_answers(interface), op, {logits}, type);
 }
 
 }  // namespace

@@ -95,14 +95,14 @@ class FeatureDataset : public data::Dataset {
     if (info_.has_labels()) {
       sample.target.label = label(index);
     } else {
-      scratch.values = target_values(index);
-      sample.target.values = scratch.values;
+      scratch.targets = target_values(index);
+      sample.target.values = scratch.targets;
     }
     sample.values = {values_ + index * num_values_, static_cast<size_t>(num_values_)};
     return sample;
   }
   int64_t label(int64_t index) const override { return of_files().label(index); }
-  std::vector<float> target_values(int64_t index) const override { return of_files().target_values(index); }
+  std::vector<double> target_values(int64_t index) const override { return of_files().target_values(index); }
   int64_t index_in_files(int64_t index) const override { return of_files().index_in_files(index); }
   std::string name(int64_t index) const override { return of_files().name(index); }
 

@@ -210,14 +210,14 @@ class Relabelled : public data::Dataset {
   data::Sample read(int64_t index, data::Scratch& scratch) const override {
     auto sample = dataset_->read(index, scratch);
     if (info_.is_multi_label) {
-      scratch.values = relabel(sample.target.values);
-      sample.target.values = scratch.values;
+      scratch.targets = relabel(sample.target.values);
+      sample.target.values = scratch.targets;
     } else {
       sample.target.label = relabel(sample.target.label);
     }
     return sample;
   }
-  std::vector<float> target_values(int64_t index) const override { return relabel(dataset_->target_values(index)); }
+  std::vector<double> target_values(int64_t index) const override { return relabel(dataset_->target_values(index)); }
   int64_t label(int64_t index) const override { return relabel(dataset_->label(index)); }
   std::string key(int64_t index) const override { return dataset_->key(index); }
   std::string group(int64_t index) const override { return dataset_->group(index); }
@@ -239,8 +239,8 @@ class Relabelled : public data::Dataset {
     return label >= 0 && label < static_cast<int64_t>(labels_.size()) ? labels_[static_cast<size_t>(label)] : -1;
   }
   // The values for each class that the network was trained on; 0 for classes that the data lacks.
-  std::vector<float> relabel(std::span<const float> of_classes) const {
-    std::vector<float> values(of_classes.empty() ? 0 : static_cast<size_t>(info_.num_classes));
+  std::vector<double> relabel(std::span<const double> of_classes) const {
+    std::vector<double> values(of_classes.empty() ? 0 : static_cast<size_t>(info_.num_classes));
     for (size_t i = 0; i < of_classes.size(); ++i) values[static_cast<size_t>(labels_[i])] = of_classes[i];
     return values;
   }

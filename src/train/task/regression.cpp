@@ -36,7 +36,7 @@ class RegressionMeter : public ValidationMeter {
     const auto num_used = (num_batches + stride_ - 1) / stride_;
     const auto points_of_batch = num_points / std::max<int64_t>(num_used, 1);
     sums_ = torch::zeros({num_batches, 4, num_numbers}, offset_.options());
-    points_ = torch::zeros({num_used, points_of_batch, 2, num_numbers}, offset_.options().dtype(torch::kFloat32));
+    points_ = torch::zeros({num_used, points_of_batch, 2, num_numbers}, offset_.options());
     point_counts_ = torch::zeros({num_used}, offset_.options().dtype(torch::kInt64));
   }
 
@@ -49,7 +49,7 @@ class RegressionMeter : public ValidationMeter {
     if (batch.number % stride_ != 0) return;
     const auto step = std::max<int64_t>(targets.size(0) / points_.size(1), 1);
     const auto count = std::min(points_.size(1), targets.size(0));
-    const auto some = [&](const torch::Tensor& all) { return all.slice(0, 0, count * step, step).to(torch::kFloat32); };
+    const auto some = [&](const torch::Tensor& all) { return all.slice(0, 0, count * step, step).to(torch::kFloat64); };
     points_[batch.number / stride_].slice(0, 0, count).copy_(at::stack({some(targets), some(outputs)}, 1));
     point_counts_[batch.number / stride_].fill_(count);
   }
@@ -91,7 +91,7 @@ class RegressionMeter : public ValidationMeter {
     const auto points = group.to_host(points_);
     const auto counts = group.to_host(point_counts_);
     const auto num_numbers = points.size(3);
-    const auto* value = points.const_data_ptr<float>();
+    const auto* value = points.const_data_ptr<double>();
     for (int64_t batch = 0; batch < points.size(0); ++batch) {
       for (int64_t i = 0; i < counts.const_data_ptr<int64_t>()[batch]; ++i) {
         const auto* target = value + (batch * points.size(1) + i) * 2 * num_numbers;
@@ -104,7 +104,7 @@ class RegressionMeter : public ValidationMeter {
   torch::Tensor offset_;
   int64_t stride_ = 1;          // only every stride_-th batch has points
   torch::Tensor sums_;          // float64 [batches][|error|, error², shifted target, its square][numbers]
-  torch::Tensor points_;        // float32 [every stride_-th batch][some of its samples][target, prediction][numbers]
+  torch::Tensor points_;        // float64 [every stride_-th batch][some of its samples][target, prediction][numbers]
   torch::Tensor point_counts_;  // int64 [every stride_-th batch]: its number of points
 };
 
@@ -160,21 +160,21 @@ class Regression : public Task {
  private:
   Pass pass_of(torch::Tensor outputs, const torch::Tensor& targets) const {
     if (!mean_.defined()) return with_loss(std::move(outputs), targets);
-    if (used_mean_.device() != targets.device() || used_mean_.scalar_type() != targets.scalar_type()) {
+    if (used_mean_.device() != targets.device()) {
       // Copied outside inference mode, because steps that record gradients use the copies too.
       const torch::InferenceMode off(false);
-      used_mean_ = mean_.to(targets.options());
-      used_deviation_ = deviation_.to(targets.options());
+      used_mean_ = mean_.to(targets.device());
+      used_deviation_ = deviation_.to(targets.device());
     }
-    auto pass = with_loss(std::move(outputs), (targets - used_mean_) / used_deviation_);
-    pass.outputs = pass.outputs * used_deviation_ + used_mean_;
+    auto pass = with_loss(std::move(outputs), (targets.to(torch::kFloat64) - used_mean_) / used_deviation_);
+    pass.outputs = pass.outputs.to(torch::kFloat64) * used_deviation_ + used_mean_;
     return pass;
   }
 
   bool normalize_targets_;
   torch::Tensor mean_;  // float64 [numbers], on the CPU; undefined: targets are not normalised
   torch::Tensor deviation_;
-  // Copies of mean_ and deviation_ on the device, in the type of the targets, because a CUDA graph cannot copy from the host.
+  // Copies of mean_ and deviation_ on the device, because a CUDA graph cannot copy from the host.
   mutable torch::Tensor used_mean_;
   mutable torch::Tensor used_deviation_;
 };

@@ -62,9 +62,12 @@ reporting::MetricColumns Task::metrics() const {
 }
 
 Task::Pass Task::with_loss(torch::Tensor outputs, const torch::Tensor& targets) const {
+  // Numbers are float64, but LibTorch's losses have no gradient if outputs and targets differ in type.
+  const bool are_wide = targets.scalar_type() == torch::kFloat64;
+  const auto compared = are_wide ? targets.to(c10::promoteTypes(outputs.scalar_type(), torch::kFloat32)) : targets;
   // A mean over no samples is NaN, but the gradient of an empty batch must be zero.
-  auto loss = outputs.size(0) > 0 ? (*loss_)(outputs, targets) : outputs.sum() * 0;
-  auto weight = weighs_samples() ? loss_->sample_weights(targets).sum() : torch::Tensor();
+  auto loss = outputs.size(0) > 0 ? (*loss_)(outputs, compared) : outputs.sum() * 0;
+  auto weight = weighs_samples() ? loss_->sample_weights(compared).sum() : torch::Tensor();
   return {.outputs = std::move(outputs), .loss = std::move(loss), .weight = std::move(weight)};
 }
 

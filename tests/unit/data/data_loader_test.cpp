@@ -27,18 +27,16 @@ class RecordingImages : public CountingImages {
   mutable std::vector<std::string> calls;
 };
 
-// Sample i has the values i, i + 0.5 and the targets -i, 2 i, 1 / 3.
+// Sample i has the values i, i + 0.5 and the targets -i, 2 i, 1.7e9 + 1 / 3, of which float32 would keep only 1.7e9.
 class LinearSamples : public Dataset {
  public:
   const DatasetInfo& info() const override { return info_; }
   int64_t size() const override { return 10; }
   Sample read(int64_t index, Scratch& scratch) const override {
     const auto i = static_cast<float>(index);
-    scratch.values = {i, i + 0.5F, -i, 2 * i, 1.0F / 3.0F};
-    Sample sample;
-    sample.values = std::span(scratch.values).first(2);
-    sample.target.values = std::span(scratch.values).subspan(2);
-    return sample;
+    scratch.values = {i, i + 0.5F};
+    scratch.targets = {-i, 2 * i, 1.7e9 + 1.0 / 3};
+    return {.values = scratch.values, .target = {.values = scratch.targets}};
   }
 
  private:
@@ -268,7 +266,7 @@ TEST(DataLoader, FloatingPointTargets) {
     const auto epoch = load_all(loader);
     const torch::Tensor i = torch::tensor({3.0, 4.0, 9.0}, torch::kFloat64);
     EXPECT_TRUE(torch::equal(torch::cat(epoch.images), torch::stack({i, i + 0.5}, 1)));
-    EXPECT_TRUE(torch::equal(torch::cat(epoch.targets), torch::stack({-i, 2 * i, torch::full_like(i, 1.0F / 3.0F)}, 1).to(dtype))) << dtype;
+    EXPECT_TRUE(torch::equal(torch::cat(epoch.targets), torch::stack({-i, 2 * i, torch::full_like(i, 1.7e9 + 1.0 / 3)}, 1))) << dtype;
   }
 }
 

@@ -216,9 +216,11 @@ TEST_F(ImageFile, FormatsAndFormsThatAreNotReadAreNamed) {
       {"a JPEG XL image", "\xFF\x0A more"},
       {"a JPEG 2000 image", "\xFF\x4F\xFF\x51 more"},
       {"a Photoshop image", "8BPS more"},
-      {"an HTML page", "<!DOCTYPE html><html>"},
   };
   for (const auto& [name, text] : beginnings) expect_refused(Bytes(text.begin(), text.end()), "it is " + name + ", which");
+  for (const std::string page : {"<!DOCTYPE html><html>", "<!doctype html>", "<html>"}) {
+    expect_refused(Bytes(page.begin(), page.end()), "it is an HTML page, not an image: a server probably sent it");
+  }
 }
 
 TEST_F(ImageFile, DamagedAndUnusualJpegsAreRefused) {

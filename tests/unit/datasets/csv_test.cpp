@@ -446,9 +446,9 @@ TEST_F(CsvTargetsTest, Numbers) {
   for (const std::string wrong : {"", "nan", "inf", "1e99", "1,5", "0x10"}) {
     EXPECT_THAT(problem_with("path,weight\n1.jpg,\"" + wrong + "\"\n"), HasSubstr("write a finite number")) << wrong;
   }
-  EXPECT_THAT(targets_of("path,weight\n1.jpg,1e-60\n"), ElementsAre("1.jpg 0"));
-  // Spaces and a plus sign are accepted, also in the header.
-  EXPECT_THAT(targets_of("path, weight\n1.jpg, 30\n2.jpg,+0.25 \n"), ElementsAre("1.jpg 30", "2.jpg 0.25"));
+  EXPECT_THAT(targets_of("path,weight\n1.jpg,1e-60\n"), ElementsAre("1.jpg 1e-60"));
+  // All digits are kept; spaces and a plus sign are accepted, also in the header.
+  EXPECT_THAT(targets_of("path, weight\n1.jpg, 1700000030\n2.jpg,+5400123.25 \n"), ElementsAre("1.jpg 1700000030", "2.jpg 5400123.25"));
   EXPECT_THAT(problem_with("path,weight\n1.jpg,+-1\n"), HasSubstr("write a finite number"));
   EXPECT_EQ(
       problem_with(",path,weight\n0,1.jpg,2\n"),

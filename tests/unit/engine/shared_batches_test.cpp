@@ -20,18 +20,16 @@ using ::testing::ThrowsMessage;
 constexpr Distribution kSchemes[] = {Distribution::kScatter, Distribution::kBroadcast};
 constexpr int64_t kNumSamples = 40;
 
-// Sample i has the values i, i + 0.5 and the targets -i, 1 / 3.
+// Sample i has the values i, i + 0.5 and the targets -i, 1.7e9 + 1 / 3.
 class Ramp : public data::Dataset {
  public:
   const data::DatasetInfo& info() const override { return info_; }
   int64_t size() const override { return kNumSamples; }
   data::Sample read(int64_t index, data::Scratch& scratch) const override {
     const auto i = static_cast<float>(index);
-    scratch.values = {i, i + 0.5F, -i, 1.0F / 3.0F};
-    data::Sample sample;
-    sample.values = std::span(scratch.values).first(2);
-    sample.target.values = std::span(scratch.values).subspan(2);
-    return sample;
+    scratch.values = {i, i + 0.5F};
+    scratch.targets = {-i, 1.7e9 + 1.0 / 3};
+    return {.values = scratch.values, .target = {.values = scratch.targets}};
   }
 
  private:

@@ -28,16 +28,16 @@ std::unique_ptr<nn::Loss> make_loss(const std::string& name) { return nn::loss_r
 
 class Targets : public data::Dataset {
  public:
-  Targets(data::DatasetInfo info, std::vector<std::vector<float>> targets) : info_(std::move(info)), targets_(std::move(targets)) {}
+  Targets(data::DatasetInfo info, std::vector<std::vector<double>> targets) : info_(std::move(info)), targets_(std::move(targets)) {}
   const data::DatasetInfo& info() const override { return info_; }
   int64_t size() const override { return static_cast<int64_t>(targets_.size()); }
   int64_t label(int64_t index) const override { return static_cast<int64_t>(targets_[static_cast<size_t>(index)][0]); }
-  std::vector<float> target_values(int64_t index) const override { return targets_[static_cast<size_t>(index)]; }
+  std::vector<double> target_values(int64_t index) const override { return targets_[static_cast<size_t>(index)]; }
   data::Sample read(int64_t, data::Scratch&) const override { throw std::logic_error("no sample is needed"); }
 
  private:
   data::DatasetInfo info_;
-  std::vector<std::vector<float>> targets_;
+  std::vector<std::vector<double>> targets_;
 };
 
 TEST(TargetSummary, CountsClasses) {
@@ -49,8 +49,8 @@ TEST(TargetSummary, CountsClasses) {
 }
 
 TEST(TargetSummary, MeanAndDeviationOfLargeAndConstantNumbers) {
-  const auto summary = data::summarize_targets(Targets({.shape = {1}, .num_targets = 2}, {{1e7F + 1, 5}, {1e7F + 3, 5}, {1e7F + 5, 5}}));
-  EXPECT_THAT(summary.mean, ElementsAre(1e7 + 3, 5));
+  const auto summary = data::summarize_targets(Targets({.shape = {1}, .num_targets = 2}, {{1.7e9 + 1, 5}, {1.7e9 + 3, 5}, {1.7e9 + 5, 5}}));
+  EXPECT_THAT(summary.mean, ElementsAre(1.7e9 + 3, 5));
   EXPECT_DOUBLE_EQ(summary.deviation[0], std::sqrt(8.0 / 3));
   EXPECT_EQ(summary.deviation[1], 1);
 }
@@ -82,7 +82,14 @@ TEST(Regression, TheLossComparesNormalisedTargets) {
   const auto targets = torch::tensor({{12.0, 3.0}, {10.0, -1.0}});
   const auto pass = task->forward(model, outputs, targets);
   EXPECT_DOUBLE_EQ(pass.loss.item<double>(), 0.25 / 4);
-  EXPECT_TRUE(torch::equal(pass.outputs, torch::tensor({{12.0, 1.0}, {10.0, -1.0}})));
+  EXPECT_TRUE(torch::equal(pass.outputs, torch::tensor({{12.0, 1.0}, {10.0, -1.0}}, torch::kFloat64)));
+  // Times in seconds since 1970, which float32 rounds to multiples of 128.
+  task->set_target_summary(data::TargetSummary{.num_samples = 3, .mean = {1.7e9, 0}, .deviation = {24, 1}});
+  const auto times = torch::tensor({{1.7e9 + 24, 0.5}, {1.7e9, 0.0}}, torch::kFloat64);
+  const auto of_times = task->forward(model, outputs, times);
+  EXPECT_EQ(of_times.loss.item<double>(), 0);
+  EXPECT_EQ(of_times.loss.scalar_type(), torch::kFloat32);
+  EXPECT_TRUE(torch::equal(of_times.outputs, times));
   // The case of a checkpoint from an earlier version.
   task->set_target_summary(std::nullopt);
   EXPECT_TRUE(torch::equal(task->forward(model, outputs, targets).outputs, outputs));
