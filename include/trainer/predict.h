@@ -82,7 +82,7 @@ int trainer_predict_images(trainer_predictor* predictor, const trainer_image* im
                            char* error, size_t error_size);
 
 /* The label chosen by the operating point of the checkpoint (`trainer calibrate`), or -1 if the image is rejected; without calibration,
- * the most probable class. `probabilities`: one row. Only for TRAINER_ONE_CLASS; otherwise -1. */
+ * the most probable class. `probabilities`: one row. Only for TRAINER_ONE_CLASS; otherwise, and for a null pointer, -1. */
 int64_t trainer_predict_decide(const trainer_predictor* predictor, const double* probabilities);
 
 #ifdef __cplusplus

@@ -266,6 +266,8 @@ ExitCode export_model(const std::vector<std::string>& args) {
   cli::refuse_to_overwrite(file.path(), arguments.output);
   refuse_file_of_run(arguments.output);
   auto experiment = load_experiment(file);
+  const auto logger = make_console_logger();
+  for (const auto& key : experiment.ignored_keys) logger->warn("{}", key);
   auto placement = device::choose_placement(session::placement_options(experiment), {}, {});
   // Only LibTorch's own operators can be traced.
   placement.convolution = device::ConvolutionChoice::kDirect;

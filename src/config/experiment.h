@@ -29,6 +29,8 @@ struct Experiment {
 
   // One line for each key that is valid but probably unintended.
   std::vector<std::string> warnings = {};
+  // One line for each key that was ignored (UnknownKeys::kIgnoreUnlessNeeded).
+  std::vector<std::string> ignored_keys = {};
   // The experiment file, merged with its base files and the overrides; with the position of each value.
   Node tree = {};
 

@@ -44,11 +44,11 @@ bool load_plugins(const Node& root, const Registries& registries, Problems& prob
 
 // `root`: the tree of the file; `source`: the file's name in messages.
 Experiment load_tree(Node root, const std::string& source, const std::vector<std::string>& overrides, const Registries& registries,
-                     Plugins plugins) {
+                     Plugins plugins, UnknownKeys unknown_keys = UnknownKeys::kRefuse) {
   if (root.kind == Node::Kind::kNull)
     throw UsageError(source +
                      ": the file is empty; `trainer init` writes one for your images, and `trainer config reference` shows all keys");
-  Problems problems;
+  Problems problems(unknown_keys);
   if (root.kind == Node::Kind::kMap) {
     for (const auto& override_text : overrides) apply_override(root, override_text, problems);
     if (const auto* base = root.find("base")) {
@@ -67,6 +67,7 @@ Experiment load_tree(Node root, const std::string& source, const std::vector<std
   if (registries.check) registries.check(experiment, findings);
   problems.throw_if_any();
   experiment.warnings = problems.warnings();
+  experiment.ignored_keys = problems.ignored_keys();
   return experiment;
 }
 
@@ -78,8 +79,8 @@ Experiment load(const std::filesystem::path& file, const std::vector<std::string
 }
 
 Experiment load_text(const std::string& text, const std::string& source, const std::vector<std::string>& overrides,
-                     const Registries& registries) {
-  return load_tree(parse_yaml(text, source), source, overrides, registries, Plugins::kIgnore);
+                     const Registries& registries, UnknownKeys unknown_keys) {
+  return load_tree(parse_yaml(text, source), source, overrides, registries, Plugins::kIgnore, unknown_keys);
 }
 
 std::string to_yaml(Experiment& experiment, const Registries& registries) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "config/experiment.h"
+#include "config/problems.h"
 
 namespace trainer::config {
 
@@ -22,7 +23,7 @@ Experiment load(const std::filesystem::path& file, const std::vector<std::string
 
 // The same for a text, which cannot have a base and whose plug-ins are not loaded; positions in messages begin with `source`.
 Experiment load_text(const std::string& text, const std::string& source, const std::vector<std::string>& overrides,
-                     const Registries& registries);
+                     const Registries& registries, UnknownKeys unknown_keys = UnknownKeys::kRefuse);
 
 // The resolved experiment file: every key with its value, in the order of the reference; load_text reads it back to the same experiment.
 std::string to_yaml(Experiment& experiment, const Registries& registries);

@@ -8,11 +8,22 @@
 
 namespace trainer::config {
 
+// What to do about a key that this version of the program does not know.
+enum class UnknownKeys {
+  kRefuse,
+  // For the experiment of a checkpoint, which another version may have written: only overrides and the parts that predictions need must be
+  // known completely.
+  kIgnoreUnlessNeeded,
+};
+
 // The problems of a configuration, collected so that one error reports all of them, and the warnings.
 class Problems {
  public:
+  explicit Problems(UnknownKeys unknown_keys = UnknownKeys::kRefuse) : unknown_keys_(unknown_keys) {}
+
   // A key that is unknown or missing, or whose value cannot be used.
   void add(const Position& position, const std::string& key_path, const std::string& what);
+  void add_unknown_key(const Position& position, const std::string& key_path, const std::string& what);
   // A valid key that contradicts others.
   void add_contradiction(const Position& position, const std::string& key_path, const std::string& what);
   // A key that is valid but probably unintended.
@@ -28,6 +39,8 @@ class Problems {
   void throw_if_any() const;
   // One line for each warning, in the same order.
   std::vector<std::string> warnings() const;
+  // The same for ignored unknown keys.
+  std::vector<std::string> ignored_keys() const { return sorted_lines(ignored_keys_); }
 
  private:
   struct Problem {
@@ -41,8 +54,10 @@ class Problems {
   static Problem make(const Position& position, const std::string& key_path, const std::string& what, bool is_contradiction);
   static std::vector<std::string> sorted_lines(std::vector<Problem> problems);
 
+  UnknownKeys unknown_keys_;
   std::vector<Problem> problems_;
   std::vector<Problem> warnings_;
+  std::vector<Problem> ignored_keys_;
 };
 
 // The value at `path` in a tree; null if it is not given.

@@ -238,7 +238,7 @@ void read_section(const Node& node, const std::function<void(KeyTable&)>& descri
     if (key != keys.end()) {
       read_value(member.value, *key, child_path(path, member.name), problems);
     } else if (component_known) {
-      problems.add(member.position, child_path(path, member.name), unknown_key(member, node, path, chooser, names));
+      problems.add_unknown_key(member.position, child_path(path, member.name), unknown_key(member, node, path, chooser, names));
     }
   }
   for (const auto& key : keys) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <string_view>
 
 #include "config/problems.h"
@@ -112,13 +113,28 @@ void set_targets(data::DatasetInfo& samples, const std::string& task, int64_t nu
   samples.set_num_outputs(num_outputs);
 }
 
+void check_format_version(const state::View& file) {
+  const auto version = file.find("format_version");
+  if (!version || version->integer() == kFormatVersion) return;
+  const auto writer = file.find("trainer_version");
+  version->fail(fmt::format("is {}, but this program reads only {}; use the version of the program that wrote the checkpoint{}",
+                            version->integer(), kFormatVersion, writer ? ", " + writer->text() : ""));
+}
+
+double read_finite(const state::View& value, double greater_than) {
+  const auto number = value.number();
+  if (std::isfinite(number) && number > greater_than) return number;
+  value.fail(fmt::format("is {}, but must be a finite number{}; give an intact checkpoint", number,
+                         std::isfinite(greater_than) ? fmt::format(" greater than {}", greater_than) : ""));
+}
+
 std::optional<data::TargetSummary> read_target_summary(const state::View& file) {
   const auto stored = file.find("target_summary");
   if (!stored) return std::nullopt;
   data::TargetSummary summary{.num_samples = stored->at("num_samples").integer()};
   for (const auto& count : stored->at("class_counts").elements()) summary.class_counts.push_back(count.integer());
-  for (const auto& mean : stored->at("mean").elements()) summary.mean.push_back(mean.number());
-  for (const auto& deviation : stored->at("deviation").elements()) summary.deviation.push_back(deviation.number());
+  for (const auto& mean : stored->at("mean").elements()) summary.mean.push_back(read_finite(mean));
+  for (const auto& deviation : stored->at("deviation").elements()) summary.deviation.push_back(read_finite(deviation, 0));
   return summary;
 }
 
@@ -152,6 +168,7 @@ device::PlacementOptions placement_options(const config::RuntimeSection& runtime
 Description read_description(const state::Tree& checkpoint, const std::string& source) {
   const state::View file(checkpoint, source);
   if (!file.find("config")) file.fail("it holds weights but no experiment; give a checkpoint written by trainer");
+  check_format_version(file);
   const auto tree = config::parse_yaml(file.at("config").text(), source + ": config");
   const auto* task_name = config::find_value(tree, "task.name");
   const std::string task = task_name == nullptr ? "classification" : task_name->text;
@@ -163,7 +180,7 @@ Description read_description(const state::Tree& checkpoint, const std::string& s
     file.fail("its experiment uses plug-ins, which this library does not load; predict with `trainer predict --plugin`");
   }
   Settings settings;
-  config::Problems problems;
+  config::Problems problems(config::UnknownKeys::kIgnoreUnlessNeeded);
   config::read_section(
       without_others(tree), [&](KeyTable& keys) { settings.describe(keys); }, "", problems);
   problems.throw_if_any();

@@ -1,6 +1,7 @@
 #pragma once
 // The information that is needed to predict with a trained network, besides its weights.
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,11 @@ struct Description {
   device::PlacementOptions placement = {};
 };
 
+// The version of the content of checkpoints.
+inline constexpr int64_t kFormatVersion = 1;
+// Throws CheckpointError if the file states another version.
+void check_format_version(const state::View& file);
+
 // Return the names of the classes or targets, or the shape, of the samples on which a checkpoint's network was trained. The result is empty
 // if the checkpoint does not contain them. `source`: the checkpoint's file, for messages. Throw CheckpointError if they are malformed.
 std::vector<std::string> read_class_names(const state::Tree& file, const std::string& source);
@@ -33,6 +39,9 @@ data::ImageDecoding read_decoding(const state::View& file);
 state::Dict tree_of(const data::ImageDecoding& decoding);
 // Sets the kind of targets from the name of a built-in task and the network's number of outputs.
 void set_targets(data::DatasetInfo& samples, const std::string& task, int64_t num_outputs);
+// The number at this place. Throws CheckpointError if it is not finite, or not greater than `greater_than`.
+inline constexpr double kAnyFinite = -std::numeric_limits<double>::infinity();
+double read_finite(const state::View& value, double greater_than = kAnyFinite);
 // Returns nullopt if the task does not need a summary, or an earlier version wrote the checkpoint.
 std::optional<data::TargetSummary> read_target_summary(const state::View& file);
 state::Dict tree_of(const data::TargetSummary& summary);

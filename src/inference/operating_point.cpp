@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "inference/description.h"
+
 namespace trainer::inference {
 
 Decision decide(const OperatingPoint& point, std::span<const double> probabilities) {
@@ -44,15 +46,18 @@ void read_calibration(const state::View& stored, int64_t num_classes, OperatingP
     point.threshold = OperatingPoint::Threshold{.label = stored.at("label").integer(), .probability = stored.at("probability").number()};
   }
   const auto is_part = [](double value) { return value >= 0 && value <= 1; };
-  const bool is_usable = std::isfinite(point.temperature) && point.temperature > 0 && is_part(point.reject_below) &&
+  // Wider than the limits of `trainer calibrate`; beyond these, the outputs divided by the temperature could be infinite.
+  constexpr double kLeastTemperature = 1e-6;
+  constexpr double kMostTemperature = 1e6;
+  const bool is_usable = point.temperature >= kLeastTemperature && point.temperature <= kMostTemperature && is_part(point.reject_below) &&
                          (!point.threshold || (is_part(point.threshold->probability) && point.threshold->label >= 0 &&
                                                point.threshold->label < num_classes && num_classes > 1));
   if (!is_usable) stored.fail("its values are not valid values of `trainer calibrate`; calibrate the checkpoint again");
 }
 
-std::vector<double> read_numbers(const state::View& stored, int64_t count) {
+std::vector<double> read_numbers(const state::View& stored, int64_t count, double greater_than = kAnyFinite) {
   std::vector<double> numbers;
-  for (const auto& number : stored.elements()) numbers.push_back(number.number());
+  for (const auto& number : stored.elements()) numbers.push_back(read_finite(number, greater_than));
   if (static_cast<int64_t>(numbers.size()) != count) {
     stored.fail("has " + std::to_string(numbers.size()) + " numbers, but the network has " + std::to_string(count) + " outputs");
   }
@@ -78,7 +83,7 @@ OperatingPoint read_operating_point(const state::Tree& tree, const std::string& 
   } else if (point.kind == AnswerKind::kNumbers) {
     if (const auto summary = file.find("target_summary")) {
       point.mean = read_numbers(summary->at("mean"), samples.num_targets);
-      point.deviation = read_numbers(summary->at("deviation"), samples.num_targets);
+      point.deviation = read_numbers(summary->at("deviation"), samples.num_targets, /*greater_than=*/0);
     }
   } else if (const auto stored = file.find(operating_point_key(averaged))) {
     read_calibration(*stored, samples.num_classes, point);

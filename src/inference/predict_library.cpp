@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/text.h"
 #include "device/cuda_module.h"
 #include "inference/description.h"
 #include "inference/predictor.h"
@@ -31,7 +32,9 @@ struct trainer_predictor {
   explicit trainer_predictor(trainer::inference::Predictor made) : predictor(std::move(made)) {
     for (int64_t label = 0; label < predictor.num_outputs(); ++label) {
       const auto& named = predictor.output_names();
-      class_names.push_back(named.empty() ? std::to_string(label) : named[static_cast<size_t>(label)]);
+      auto name = named.empty() ? std::to_string(label) : named[static_cast<size_t>(label)];
+      // A text in C would end at a null byte.
+      class_names.push_back(name.find('\0') == name.npos ? std::move(name) : trainer::printable_line(name));
     }
     if (predictor.has_features()) num_features = compute(predictor.make_batch(1), /*with_features=*/true).features.size(1);
   }
@@ -49,8 +52,10 @@ struct trainer_predictor {
 
 namespace {
 
-void write_error(std::string_view text, char* error, size_t error_size) {
+void write_error(std::string_view message, char* error, size_t error_size) {
   if (error == nullptr || error_size == 0) return;
+  // The message may quote names of a file that are not UTF-8.
+  const auto text = trainer::printable(message);
   auto length = std::min(text.size(), error_size - 1);
   // Do not cut a UTF-8 character.
   while (length > 0 && length < text.size() && (static_cast<unsigned char>(text[length]) & 0xC0) == 0x80) --length;
@@ -137,8 +142,10 @@ void copy_colours(const trainer_image& image, std::vector<uint8_t>& to) {
 
 using ReadImage = std::function<void(size_t i, const ImageReader& reader, ImageReader::Memory& memory, void* out)>;
 
-void predict(trainer_predictor& predictor, size_t count, const ReadImage& read, double* probabilities, float* features) {
+void predict(trainer_predictor* opened, size_t count, const ReadImage& read, double* probabilities, float* features) {
   refuse_forked_process();
+  if (opened == nullptr) throw UsageError("the argument predictor is a null pointer");
+  auto& predictor = *opened;
   if (probabilities == nullptr) throw UsageError("the argument probabilities is a null pointer");
   if (features != nullptr && !predictor.predictor.has_features()) {
     throw UsageError("this network does not separate its features from its last layer; pass a null pointer for features");
@@ -205,7 +212,7 @@ int trainer_predict_file(trainer_predictor* predictor, const char* path, double*
         throw std::runtime_error(fmt::format("{}: {}", path, failure.what()));
       }
     };
-    predict(*predictor, 1, read, probabilities, features);
+    predict(predictor, 1, read, probabilities, features);
   });
 }
 
@@ -216,7 +223,7 @@ int trainer_predict_encoded(trainer_predictor* predictor, const void* bytes, siz
     const auto read = [&](size_t, const ImageReader& reader, ImageReader::Memory& memory, void* out) {
       reader.read_encoded({static_cast<const uint8_t*>(bytes), size}, memory, out);
     };
-    predict(*predictor, 1, read, probabilities, features);
+    predict(predictor, 1, read, probabilities, features);
   });
 }
 
@@ -234,11 +241,12 @@ int trainer_predict_images(trainer_predictor* predictor, const trainer_image* im
       copy_colours(image, memory.pixels);
       reader.read_pixels(image.height, image.width, memory, out);
     };
-    predict(*predictor, count, read, probabilities, features);
+    predict(predictor, count, read, probabilities, features);
   });
 }
 
 int64_t trainer_predict_decide(const trainer_predictor* predictor, const double* probabilities) {
+  if (predictor == nullptr || probabilities == nullptr) return -1;
   const auto& network = predictor->predictor;
   if (network.operating_point().kind != trainer::inference::AnswerKind::kClass) return -1;
   const auto decision = trainer::inference::decide(network.operating_point(), {probabilities, static_cast<size_t>(network.num_outputs())});

@@ -101,6 +101,10 @@ config::Registries registries_without_check() {
   return registries;
 }
 
+void warn_of_ignored_keys(const config::Experiment& experiment, Logger& logger) {
+  for (const auto& key : experiment.ignored_keys) logger.warn("{}", key);
+}
+
 // The resolved experiment without the values that come from the data set, to which some ranks may have no access.
 std::string text_without_data(const config::Experiment& experiment) {
   const auto registries = registries_without_check();
@@ -128,6 +132,7 @@ RankContext::RankContext(RankProcess& process, const Load& load) : process_(&pro
     auto registries = all_registries();
     if (rank_env.rank > 0) registries.check = check_unless_read_elsewhere;
     experiment_ = load(registries);
+    if (rank_env.rank == 0) warn_of_ignored_keys(experiment_, *logger_);
     config_text_ = config::to_yaml(experiment_, registries);
     const auto& file = experiment_.distributed.secret_file;
     if (rank_env.world_size > 1 && !file.empty()) secret = distributed::read_secret_file(file, *logger_);
@@ -171,6 +176,7 @@ void RankContext::take_experiment_of_rank0() {
 
 RankContext::RankContext(config::Experiment experiment, const device::HostShare& share, std::shared_ptr<Logger> logger, engine::Ranks ranks)
     : logger_(std::move(logger)), experiment_(std::move(experiment)), local_rank_(share.local_rank), ranks_(std::move(ranks)) {
+  warn_of_ignored_keys(experiment_, *logger_);
   choose_placement(share);
 }
 

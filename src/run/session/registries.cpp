@@ -132,7 +132,7 @@ void load_plugin(const std::string& file) {
 config::Experiment load_without_plugins(const std::string& text, const std::string& source, const std::vector<std::string>& overrides,
                                         const config::Registries& registries) {
   try {
-    return config::load_text(text, source, overrides, registries);
+    return config::load_text(text, source, overrides, registries, config::UnknownKeys::kIgnoreUnlessNeeded);
   } catch (const UsageError& error) {
     const auto missing = describe_missing_plugins(config::parse_yaml(text, source));
     if (missing.empty()) throw;

@@ -11,8 +11,6 @@
 namespace trainer::engine {
 namespace {
 
-constexpr int64_t kFormatVersion = 1;
-
 // The state_dict of a scheduler of torch.optim.lr_scheduler after `last_epoch` calls of its step(): one call for each update, or for each
 // validation (ReduceLROnPlateau). Learning rates are multiplied by the factors of the optimizer's groups.
 state::Dict scheduler_state(int64_t last_epoch, double lr, double initial_lr, const optim::Optimizer& optimizer) {
@@ -49,7 +47,7 @@ state::Dict Checkpoints::make_tree(const torch::Tensor& sums) const {
   for (const auto& [key, factor] : parts_.lr_schedule.group_factors) group_options.add(key, factor * parts_.optimizer->base_lr());
   const double initial_lr = std::get<double>(group_options.find("initial_lr")->value());
   state::Dict tree;
-  tree.add("format_version", kFormatVersion);
+  tree.add("format_version", inference::kFormatVersion);
   tree.add("model", state::state_of(*parts_.model));
   tree.add("ema", parts_.ema ? parts_.ema->state() : state::Tree());
   tree.add("optimizer", parts_.optimizer->state(lr, group_options));
@@ -75,11 +73,7 @@ state::Dict Checkpoints::make_tree(const torch::Tensor& sums) const {
 }
 
 void Checkpoints::load(const state::View& view) {
-  const auto version = view.at("format_version");
-  if (version.integer() != kFormatVersion) {
-    version.fail(fmt::format("is {}, but this program reads only {}; use the version of the program that wrote the checkpoint",
-                             version.integer(), kFormatVersion));
-  }
+  inference::check_format_version(view);
   const auto num_train = view.at("num_train");
   const int64_t size = parts_.train.samples.size();
   if (num_train.integer() != size) {

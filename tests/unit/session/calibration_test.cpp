@@ -4,7 +4,9 @@
 
 #include <array>
 #include <cmath>
+#include <limits>
 
+#include "inference/description.h"
 #include "trainer/error.h"
 
 namespace trainer::session {
@@ -116,7 +118,52 @@ TEST(Calibration, StoredValuesAreChecked) {
   };
   EXPECT_EQ(read(2, 1).threshold->label, 1);
   EXPECT_THAT([&] { read(0, 1); }, ThrowsMessage<CheckpointError>(HasSubstr("calibrate the checkpoint again")));
+  for (const double temperature : {-1.0, 1e-320, 1e300, std::nan("")}) {
+    EXPECT_THAT([&] { read(temperature, 1); }, ThrowsMessage<CheckpointError>(HasSubstr("calibrate the checkpoint again")));
+  }
   EXPECT_THAT([&] { read(2, 3); }, ThrowsMessage<CheckpointError>(HasSubstr("calibrate the checkpoint again")));
+}
+
+TEST(FormatVersion, AnotherOneIsRefused) {
+  const auto check = [](int64_t version) {
+    state::Dict file;
+    file.add("format_version", version);
+    file.add("trainer_version", "9.0.0");
+    const state::Tree tree(std::move(file));
+    inference::check_format_version(state::View(tree, "a.pt"));
+  };
+  check(1);
+  EXPECT_THAT([&] { check(2); }, ThrowsMessage<CheckpointError>(
+                                     "a.pt: format_version: is 2, but this program reads only 1; use the version of the program that "
+                                     "wrote the checkpoint, 9.0.0"));
+}
+
+TEST(OperatingPoint, StoredNumbersAreChecked) {
+  const auto refused = [](const state::Dict& file, const data::DatasetInfo& samples) {
+    try {
+      inference::read_operating_point(file, "a.pt", /*averaged=*/false, samples);
+    } catch (const CheckpointError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  state::Dict validation;
+  validation.add("thresholds", state::List{0.5, std::nan("")});
+  state::Dict labels;
+  labels.add("last_validation", std::move(validation));
+  EXPECT_EQ(refused(labels, {.shape = {3, 8, 8}, .num_classes = 2, .is_multi_label = true}),
+            "a.pt: last_validation.thresholds[1]: is nan, but must be a finite number; give an intact checkpoint");
+  const auto numbers = [](double mean, double deviation) {
+    state::Dict file;
+    file.add("target_summary", inference::tree_of(data::TargetSummary{.num_samples = 1, .mean = {mean}, .deviation = {deviation}}));
+    return file;
+  };
+  const data::DatasetInfo regression{.shape = {3, 8, 8}, .num_targets = 1};
+  EXPECT_EQ(refused(numbers(1, 2), regression), "");
+  EXPECT_EQ(refused(numbers(std::numeric_limits<double>::infinity(), 2), regression),
+            "a.pt: target_summary.mean[0]: is inf, but must be a finite number; give an intact checkpoint");
+  EXPECT_EQ(refused(numbers(1, 0), regression),
+            "a.pt: target_summary.deviation[0]: is 0, but must be a finite number greater than 0; give an intact checkpoint");
 }
 
 }  // namespace
