@@ -272,8 +272,8 @@ ExitCode export_model(const std::vector<std::string>& args) {
   // Only LibTorch's own operators can be traced.
   placement.convolution = device::ConvolutionChoice::kDirect;
   placement.fuse = false;
-  const auto network = session::build_network(experiment, placement);
-  file.load_weights(arguments.ema, *network.model);
+  const auto network =
+      session::build_network(experiment, placement, {}, [&](models::Model& model) { file.load_weights(arguments.ema, model); });
   const auto note = write(arguments, experiment, file, *network.model);
   print_written(arguments.output, "{} of {}{}{}", experiment.model.component.name, file.path(),
                 arguments.ema ? ", averaged parameters" : "", note);

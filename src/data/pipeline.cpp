@@ -125,6 +125,7 @@ struct Pipeline::State {
   void plan_images(const std::vector<ComponentConfig>& components) {
     TORCH_CHECK(info.shape.size() == 3, "the images have ", info.shape.size(), " dimensions, not 3");
     const auto channels = info.shape[0];
+    check_num_values(1, 1, "the data set");
     Frame frame = info.shape[1] == kAnySize ? Frame{1, 1, false} : Frame{static_cast<int>(info.shape[1]), static_cast<int>(info.shape[2])};
     mean.assign(static_cast<size_t>(channels), 0.0);
     std.assign(static_cast<size_t>(channels), 1.0);
@@ -145,6 +146,7 @@ struct Pipeline::State {
         check_masks(*image_transforms.back(), info, name);
         const auto before = frame;
         frame = image_transforms.back()->plan(before);
+        check_num_values(frame.height, frame.width, "transform " + name);
         const auto warning = image_transforms.back()->warning(before);
         if (!warning.empty()) warnings.push_back({i, true, fmt::format("transform {}: {}", name, warning)});
       }
@@ -158,6 +160,14 @@ struct Pipeline::State {
     output_shape = {channels, frame.height, frame.width};
     table = make_table(mean, std, layout.dtype);
     if (layout.dtype != torch::kFloat64) arithmetic = exact_arithmetic(mean, std);
+  }
+
+  // The sizes may be from the file of a stranger.
+  void check_num_values(int64_t height, int64_t width, const std::string& what) const {
+    constexpr int64_t kMostValues = int64_t{1} << 29;
+    if (info.shape[0] <= kMostValues / (height * width)) return;
+    throw UsageError(fmt::format("{}: its images of {} channels and {} x {} pixels have more than {} values; choose smaller sizes", what,
+                                 info.shape[0], height, width, kMostValues));
   }
 
   void check_size(int channels, int height, int width) const {

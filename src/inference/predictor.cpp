@@ -33,13 +33,17 @@ const Description& require_images(const Description& description) {
                                description.source, description.dataset, samples.is_image ? "labels of whole images" : "images"));
 }
 
-std::shared_ptr<models::Model> make_model(const Description& description, const device::Placement& placement) {
+std::shared_ptr<models::Model> make_model(const Description& description, const state::Tree& file, bool averaged,
+                                          const device::Placement& placement) {
   // The seeds do not matter: the initial values are replaced, and predictions do not use dropout.
   const models::BuildContext context{.init_generator = at::make_generator<at::CPUGeneratorImpl>(0),
                                      .dropout_generator = at::globalContext().defaultGenerator(placement.device).clone(),
                                      .norm = nn::local_batch_norm()};
   try {
-    return models::model_registry().make(description.model, context);
+    const nn::NoInitialValues values_are_loaded;
+    auto model = models::model_registry().make(description.model, context);
+    load_weights(file, description.source, averaged, *model);
+    return model;
   } catch (const OptionError& error) {
     throw UsageError(fmt::format("{}: model.{}: {}", description.source, error.member(), error.problem()));
   }
@@ -79,7 +83,7 @@ void for_each_file(size_t count, int num_threads, const std::function<void(size_
 
 Predictor::Predictor(const Description& description, const state::Tree& file, bool averaged, const device::Placement& placement)
     : samples_(require_images(description).samples),
-      model_(make_model(description, placement)),
+      model_(make_model(description, file, averaged, placement)),
       placement_(placement_for(*model_, placement)),
       tta_(description.tta),
       point_(read_operating_point(file, description.source, averaged, samples_)),
@@ -88,7 +92,6 @@ Predictor::Predictor(const Description& description, const state::Tree& file, bo
                            placement_.convolution == device::ConvolutionChoice::kWinograd4) {
   if (chooses_convolution_) placement_.convolution = device::ConvolutionChoice::kDirect;
   place_model(*model_, placement_);
-  load_weights(file, description.source, averaged, *model_);
   model_->eval();
   const auto& wanted = model_->input_shape();
   if (takes_shape(wanted, reader_.shape())) return;

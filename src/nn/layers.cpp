@@ -138,12 +138,22 @@ torch::Tensor used_weight(const torch::Tensor& weight) {
   return is_current ? cast->second.value : weight;
 }
 
+namespace {
+
+thread_local bool are_values_initialised = true;
+
+}  // namespace
+
+NoInitialValues::NoInitialValues() { are_values_initialised = false; }
+NoInitialValues::~NoInitialValues() { are_values_initialised = true; }
+
 void kaiming_normal_fan_out_(torch::Tensor weight, at::Generator generator) {
   const int64_t fan_out = weight.numel() / weight.size(1);
   normal_(std::move(weight), 0.0, std::sqrt(2.0 / static_cast<double>(fan_out)), std::move(generator));
 }
 
 void default_uniform_(torch::Tensor weight, torch::Tensor bias, at::Generator generator) {
+  if (!are_values_initialised) return;
   const torch::NoGradGuard no_grad;
   const int64_t fan_in = weight.numel() / weight.size(0);
   const double bound = 1.0 / std::sqrt(static_cast<double>(fan_in));
@@ -152,6 +162,7 @@ void default_uniform_(torch::Tensor weight, torch::Tensor bias, at::Generator ge
 }
 
 void normal_(torch::Tensor tensor, double mean, double std, at::Generator generator) {
+  if (!are_values_initialised) return;
   const torch::NoGradGuard no_grad;
   tensor.normal_(mean, std, std::move(generator));
 }
@@ -169,6 +180,7 @@ void init_convolutions_(const torch::nn::Module& network, const at::Generator& g
 }
 
 void truncated_normal_(torch::Tensor tensor, double std, at::Generator generator) {
+  if (!are_values_initialised) return;
   const torch::NoGradGuard no_grad;
   // Applies the inverse of the normal distribution function to a uniform number between the function's values at both limits.
   constexpr double kLimit = 2;
@@ -181,6 +193,7 @@ void truncated_normal_(torch::Tensor tensor, double std, at::Generator generator
 }
 
 void uniform_(torch::Tensor tensor, double bound, at::Generator generator) {
+  if (!are_values_initialised) return;
   const torch::NoGradGuard no_grad;
   tensor.uniform_(-bound, bound, std::move(generator));
 }

@@ -41,6 +41,17 @@ class WeightCasts {
 // otherwise `weight` itself, which may be undefined.
 torch::Tensor used_weight(const torch::Tensor& weight);
 
+// While an object exists, the functions of trainer/nn.h that initialise tensors do nothing on this thread: for a network whose values are
+// then read from a file. LibTorch allocates large tensors without touching their memory, so that a file whose sizes do not fit is refused
+// before it has cost memory or time.
+class NoInitialValues {
+ public:
+  NoInitialValues();
+  ~NoInitialValues();
+  NoInitialValues(const NoInitialValues&) = delete;
+  NoInitialValues& operator=(const NoInitialValues&) = delete;
+};
+
 // Observes the output of each layer, to search for non-finite values. Costs nothing while no observer exists. While an observer exists, it
 // calls `see` with every layer of src/nn (convolution, linear, attention, normalisation, dropout, DropPath) that this thread applies, and
 // with the layer's output. Observers must not be nested.

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <tuple>
 
 #include "base/text.h"
 #include "datasets/registry.h"
 #include "inference/description.h"
 #include "models/registry.h"
+#include "nn/layers.h"
 #include "run/session/parameter_names.h"
 #include "run/session/split_samples.h"
 #include "train/engine/failure_message.h"
@@ -139,10 +141,15 @@ device::PlacementOptions placement_options(const config::Experiment& experiment)
   return inference::placement_options(experiment.runtime, experiment.amp, experiment.dataloader.pin_memory.value);
 }
 
-engine::Network build_network(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks) {
+engine::Network build_network(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks,
+                              const std::function<void(models::Model&)>& load_weights) {
   const auto make_model = [&](const models::BuildContext& context) {
     try {
-      return models::model_registry().make(experiment.model.component, context);
+      std::optional<nn::NoInitialValues> values_are_loaded;
+      if (load_weights) values_are_loaded.emplace();
+      auto model = models::model_registry().make(experiment.model.component, context);
+      if (load_weights) load_weights(*model);
+      return model;
     } catch (const OptionError& error) {
       throw UsageError(fmt::format("{}: {}", experiment.place_of("model." + error.member()), error.problem()));
     }

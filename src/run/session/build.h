@@ -1,6 +1,8 @@
 #pragma once
 // Builds the parts of a run from its configuration.
 
+#include <functional>
+
 #include "base/log.h"
 #include "config/experiment.h"
 #include "datasets/registry.h"
@@ -30,7 +32,9 @@ device::PlacementOptions placement_options(const config::Experiment& experiment)
 
 // Builds model, task and optimizer without opening the data. Not collective. `experiment` must have been checked by config::load(). Throws
 // UsageError for names of layers and parameters that the network does not have (parameter_names.h), and when memory runs out.
-engine::Network build_network(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks = {});
+// `load_weights`: sets all values of the new network, which then gets no initial values; may be empty.
+engine::Network build_network(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks = {},
+                              const std::function<void(models::Model&)>& load_weights = {});
 
 // The group and the part of each training file by dataset.split, which must be set. Throws UsageError.
 struct Division {

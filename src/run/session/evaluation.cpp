@@ -135,8 +135,8 @@ std::optional<EvaluationResult> evaluate(RankContext& context, const NetworkFile
     observe = [&](const torch::Tensor& outputs, const torch::Tensor& targets) { operating->add(outputs, targets); };
   }
   auto network = context.barrier().make_on_all_ranks([&] {
-    auto built = build_network(context.experiment(), context.placement(), ranks);
-    file.load_weights(request.averaged, *built.model);
+    auto built = build_network(context.experiment(), context.placement(), ranks,
+                               [&](models::Model& model) { file.load_weights(request.averaged, model); });
     if (observe) {
       const auto& experiment = context.experiment();
       auto loss = std::make_unique<ObservedLoss>(nn::loss_registry().make(experiment.loss.component), observe);

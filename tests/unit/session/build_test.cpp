@@ -2,11 +2,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "config/load.h"
+#include "inference/weights_by_name.h"
 #include "run/session/registries.h"
 #include "tests/testing/ranks.h"
 #include "trainer/error.h"
+#include "trainer/state.h"
 
 namespace trainer::session {
 namespace {
@@ -53,6 +56,30 @@ TEST(Plan, MessagesBeginWithThePositionOfTheKey) {
   EXPECT_EQ(error({"training.accumulation_steps=9000000000000000000"}, 100, 2),
             "command line: training.accumulation_steps: a batch of 32 samples x 2 ranks x 9000000000000000000 accumulation steps is "
             "more than the 1125899906842624 samples that a step may have; lower this value");
+}
+
+TEST(BuildNetwork, ValuesThatAreLoadedAreNotInitialised) {
+  const auto experiment = [](const std::string& override_text) {
+    return config::load_text("experiment: a\nmodel: {name: resnet20}\ndataset: {name: synthetic}\ntraining: {epochs: 1}\n", "x.yaml",
+                             {override_text}, all_registries());
+  };
+  device::Placement placement;
+  const auto small = build_network(experiment("dataset.num_classes=3"), placement);
+  const auto file = state::state_of(*small.model);
+  const auto load = [&](models::Model& model) { inference::load_weights(file, "a.pt", /*averaged=*/false, model); };
+  const auto loaded = build_network(experiment("dataset.num_classes=3"), placement, {}, load);
+  const auto expected = small.model->parameters();
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(torch::equal(loaded.model->parameters()[i], expected[i])) << i;
+  // 64 features for each of 12 million classes are 2.9 GiB.
+  rusage before{};
+  ::getrusage(RUSAGE_SELF, &before);
+  EXPECT_THAT(
+      [&] { build_network(experiment("dataset.num_classes=12000000"), placement, {}, load); },
+      ::testing::ThrowsMessage<CheckpointError>(::testing::HasSubstr("Float[3, 64] in the file, Float[12000000, 64] in the model")));
+  rusage after{};
+  ::getrusage(RUSAGE_SELF, &after);
+  constexpr long kMostKibibytes = 500'000;
+  EXPECT_LT(after.ru_maxrss - before.ru_maxrss, kMostKibibytes);
 }
 
 TEST(ReadingGroup, ASizeThatDoesNotDivideTheRanksIsRefusedAtItsKey) {
