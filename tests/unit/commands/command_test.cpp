@@ -193,6 +193,20 @@ TEST(Commands, PrintTheirHelp) {
   EXPECT_EQ(help_of({"-h"}), text);
 }
 
+TEST(Commands, TheHelpNamesAllSubcommands) {
+  size_t num_subcommands = 0;
+  for (const auto& command : all_commands()) {
+    cli::visit_definition([&] { command.run({}); },
+                          [&](const CLI::App& app) {
+                            for (const auto* subcommand : app.get_subcommands([](const CLI::App*) { return true; })) {
+                              EXPECT_THAT(command.doc, HasSubstr(subcommand->get_name())) << command.name;
+                              ++num_subcommands;
+                            }
+                          });
+  }
+  EXPECT_GE(num_subcommands, 15U);
+}
+
 TEST(Commands, DescriptionsInTheHelpAreAColumn) {
   EXPECT_THAT(help_of({"train", "--help"}), HasSubstr("\n  --resume auto|none|FILE|DIR auto: resume from the newest complete checkpoint\n"
                                                       "                              in the run directory"));

@@ -8,8 +8,10 @@
 #include <cmath>
 #include <limits>
 #include <set>
+#include <tuple>
 
 #include "tests/testing/small_run.h"
+#include "tests/testing/temporary_folder.h"
 #include "train/engine/validations.h"
 #include "trainer/error.h"
 
@@ -77,6 +79,92 @@ TEST(Validation, Off) {
     EXPECT_FALSE(run.events.end.final_validation || run.events.end.best_validation);
     EXPECT_FALSE(run.parts().validation.has_value());
   }
+}
+
+// The expected times are computed from the other numbers of the events.
+TEST(Validation, BelongsToTheEstimatedTimeToTheEnd) {
+  const Overrides within = {"validation.every_steps=3"};
+  const Overrides ends_within_an_epoch = {"training.epochs=null", "training.steps=13"};
+  const Overrides averaged = {"training.ema={decay: 0.9}", "validation.every_epochs=2"};
+  for (const auto& overrides : {Overrides(), within, ends_within_an_epoch, averaged}) {
+    const auto run = train_text(kFiveSteps, overrides);
+    const auto total_steps = run.events.end.step;
+    const auto validated = validated_steps(run);
+    double trained = 0;
+    int64_t last_step = 0;
+    for (const auto& event : run.events.train) {
+      trained += static_cast<double>(8 * (event.step - last_step)) / event.images_per_second;
+      last_step = event.step;
+      int64_t num_left = 0;
+      double seconds_of_one = trained / static_cast<double>(8 * event.step) / 3 * 12 * (run.parts().ema ? 2 : 1);
+      for (size_t i = 0; i < validated.size(); ++i) {
+        if (validated[i] >= event.step) ++num_left;
+        if (validated[i] < event.step) seconds_of_one = run.events.validation[i].seconds;
+      }
+      // With both keys, a validation that both ask for counts twice.
+      if (overrides == within && event.step <= 15) ++num_left;
+      const auto steps_left = static_cast<double>(total_steps - event.step);
+      const double expected = trained / static_cast<double>(event.step) * steps_left + static_cast<double>(num_left) * seconds_of_one;
+      EXPECT_NEAR(event.eta_seconds, expected, 1e-9 * expected) << event.step;
+    }
+  }
+}
+
+TEST(Validation, BelongsToTheDurationOfARunAlsoAfterAResume) {
+  const testing::TemporaryFolder folder;
+  const auto train = [&](int64_t max_steps) { return train_text(kFiveSteps, {}, max_steps, {}, folder.path()); };
+  // The sum of the parts is a lower limit.
+  const auto parts_of = [](const SmallRun& run) {
+    double seconds = 0;
+    for (const auto& event : run.events.epochs) seconds += event.seconds;
+    for (const auto& event : run.events.validation) seconds += event.seconds;
+    return seconds;
+  };
+  const auto first = train(8);
+  ASSERT_FALSE(first.done);
+  EXPECT_GE(first.events.end.seconds, parts_of(first));
+  const auto second = train(-1);
+  ASSERT_TRUE(second.done);
+  EXPECT_GE(second.events.end.seconds, parts_of(first) + second.events.validation.front().seconds);
+  // The rate is that of the training steps.
+  EXPECT_GT(120 / second.events.end.images_per_second, 0);
+  EXPECT_LT(120 / second.events.end.images_per_second, second.events.end.seconds);
+}
+
+TEST(Validation, ReportsItsProgress) {
+  const Overrides once = {"validation.batch_size=5", "validation.every_epochs=3"};
+  EXPECT_THAT(train_text(kFiveSteps, once).events.validation_steps, ElementsAre(std::pair(5, 12), std::pair(10, 12), std::pair(12, 12)));
+  auto averaged = once;
+  averaged.emplace_back("training.ema={decay: 0.9}");
+  const auto both = train_text(kFiveSteps, averaged).events.validation_steps;
+  EXPECT_EQ(both.front(), std::pair(int64_t{5}, int64_t{24}));
+  EXPECT_EQ(both.back(), std::pair(int64_t{24}, int64_t{24}));
+  EXPECT_TRUE(std::ranges::is_sorted(both));
+}
+
+// Progress does not change the events by steps, of which the files consist.
+TEST(Progress, IsReportedAfterTheFirstStepOfAProcess) {
+  const auto by_steps = train_text(kFiveSteps, {"logging.every_steps=1"});
+  EXPECT_THAT(by_steps.events.progress, IsEmpty());
+  const testing::TemporaryFolder folder;
+  const auto part = train_text(kFiveSteps, {}, 7, {}, folder.path());
+  ASSERT_EQ(part.events.progress.size(), 1U);
+  const auto& first = part.events.progress.front();
+  const auto& expected = by_steps.events.train.front();
+  EXPECT_EQ(std::tuple(first.epoch, first.step, first.step_in_epoch, first.steps_per_epoch, first.num_epochs), std::tuple(0, 1, 1, 5, 3));
+  EXPECT_EQ(testing::loss_of(first), testing::loss_of(expected));
+  EXPECT_EQ(first.lr, expected.lr);
+  EXPECT_GT(first.images_per_second, 0);
+  EXPECT_GT(first.eta_seconds, 0);
+  const auto rest = train_text(kFiveSteps, {}, -1, {}, folder.path());
+  ASSERT_LE(rest.events.progress.size(), 1U);
+  std::vector<double> losses;
+  for (const auto& run : {&part, &rest}) {
+    for (const auto& event : (*run).events.train) losses.push_back(testing::loss_of(event));
+  }
+  std::vector<double> straight;
+  for (const auto& event : train_text(kFiveSteps).events.train) straight.push_back(testing::loss_of(event));
+  EXPECT_EQ(losses, straight);
 }
 
 TEST(Validation, TellsTheBest) {

@@ -180,6 +180,33 @@ TEST(Console, PlainLinesGoToTerminalAndFile) {
   EXPECT_EQ(written.file, kConsoleIntervalLine + "\n");
 }
 
+TEST(Console, TheProgressOfAnIntervalIsALine) {
+  const auto written = console_written({}, [](Sink& sink, Logger&) { sink.on_progress(kConsoleInterval); });
+  EXPECT_EQ(written.terminal, kConsoleIntervalLine + "\n");
+  const auto with_bar = console_written(kWithBar, [](Sink& sink, Logger&) {
+    sink.on_progress(kConsoleInterval);
+    sink.on_step(120, 391);
+  });
+  EXPECT_EQ(with_bar.terminal, "\r\x1b[K 31% [===       ]  epoch 3/100  loss 1.2345  top1 55.21%  4321 img/s  ETA 3m12s\r\x1b[K");
+  EXPECT_EQ(with_bar.file, kConsoleIntervalLine + "\n");
+}
+
+TEST(Console, ALongValidationHasLinesOrABar) {
+  const auto validate = [](Sink& sink, Logger&) {
+    sink.on_train(kConsoleInterval);
+    sink.on_validation_step(2500, 10000);
+    sink.on_validation_step(10000, 10000);
+  };
+  const std::string lines = "validation  epoch 3/100  2500/10000 images\nvalidation  epoch 3/100  10000/10000 images\n";
+  EXPECT_EQ(console_written({}, validate).terminal, kConsoleIntervalLine + "\n");
+  EXPECT_EQ(console_written({.longest_silence = std::chrono::seconds(0)}, validate).terminal, kConsoleIntervalLine + "\n" + lines);
+  auto options = kWithBar;
+  EXPECT_EQ(console_written(options, validate).terminal,
+            "\r\x1b[K 25% [=====               ]  validation  epoch 3/100  2500/10000 images\r\x1b[K");
+  options.longest_silence = std::chrono::seconds(0);
+  EXPECT_EQ(console_written(options, validate).file, kConsoleIntervalLine + "\n" + lines);
+}
+
 TEST(Console, WithoutProgressTrainingLinesAreOnlyInTheFile) {
   const auto written = console_written({.progress = Progress::kNone}, [](Sink& sink, Logger&) {
     sink.on_train(kConsoleInterval);
@@ -248,7 +275,8 @@ TEST(Console, AValidationWithinAnEpochHasALineOfItsOwn) {
 }
 
 TEST(Console, AQuietOneShowsOnlyTheEnd) {
-  const auto written = console_written({.progress = Progress::kNone, .is_quiet = true}, [](Sink& sink, Logger& logger) {
+  const auto next = [](const EndEvent&) { return std::vector<std::string>{"to predict: trainer"}; };
+  const auto written = console_written({.progress = Progress::kNone, .is_quiet = true, .what_next = next}, [](Sink& sink, Logger& logger) {
     logger.sinks().front()->set_level(spdlog::level::warn);
     sink.on_start({});
     sink.on_train(kConsoleInterval);
@@ -259,6 +287,7 @@ TEST(Console, AQuietOneShowsOnlyTheEnd) {
   });
   EXPECT_EQ(written.terminal, "warning: a slow rank\ndone  391 steps  1.0s  10 img/s\n");
   EXPECT_NE(written.file.find(kConsoleIntervalLine + "\n" + kConsoleValidationLine), std::string::npos) << written.file;
+  EXPECT_TRUE(written.file.ends_with("\nto predict: trainer\n")) << written.file;
 }
 
 TEST(Console, AVerboseOneShowsCheckpointsAboveTheBar) {

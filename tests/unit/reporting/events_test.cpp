@@ -17,6 +17,10 @@ class RecordingSink : public Sink {
   void on_step(int64_t step_in_epoch, int64_t steps_per_epoch) override {
     seen_.push_back(name_ + " step " + std::to_string(step_in_epoch) + "/" + std::to_string(steps_per_epoch));
   }
+  void on_progress(const TrainEvent&) override { seen_.push_back(name_ + " progress"); }
+  void on_validation_step(int64_t num_done, int64_t num_images) override {
+    seen_.push_back(name_ + " validation step " + std::to_string(num_done) + "/" + std::to_string(num_images));
+  }
   void on_warning(const WarningEvent&) override { seen_.push_back(name_ + " warning"); }
   void on_validation(const ValidationEvent&) override { seen_.push_back(name_ + " validation"); }
   void on_epoch(const EpochEvent&) override { seen_.push_back(name_ + " epoch"); }
@@ -36,14 +40,33 @@ TEST(Reporter, SendsEveryEventToEverySinkInOrder) {
   reporter.on_start({});
   reporter.on_train({});
   reporter.on_step(3, 5);
+  reporter.on_progress({});
+  reporter.on_validation_step(6, 7);
   reporter.on_warning({});
   reporter.on_validation({});
   reporter.on_epoch({});
   reporter.on_checkpoint({});
   reporter.on_end({});
-  EXPECT_EQ(seen, (std::vector<std::string>{"a start", "b start", "a train", "b train", "a step 3/5", "b step 3/5", "a warning",
-                                            "b warning", "a validation", "b validation", "a epoch", "b epoch", "a checkpoint",
-                                            "b checkpoint", "a end", "b end"}));
+  EXPECT_EQ(seen, (std::vector<std::string>{"a start",
+                                            "b start",
+                                            "a train",
+                                            "b train",
+                                            "a step 3/5",
+                                            "b step 3/5",
+                                            "a progress",
+                                            "b progress",
+                                            "a validation step 6/7",
+                                            "b validation step 6/7",
+                                            "a warning",
+                                            "b warning",
+                                            "a validation",
+                                            "b validation",
+                                            "a epoch",
+                                            "b epoch",
+                                            "a checkpoint",
+                                            "b checkpoint",
+                                            "a end",
+                                            "b end"}));
 }
 
 TEST(CheckedReporter, PassesNothingOnWhenTheCheckFails) {
