@@ -16,6 +16,7 @@
 #include "datasets/archive.h"
 #include "reporting/drawing/draw.h"
 #include "reporting/evaluation.h"
+#include "reporting/values.h"
 #include "run/session/build.h"
 #include "run/session/check.h"
 #include "run/session/registries.h"
@@ -108,7 +109,7 @@ std::string caption_of(const data::Target& target, const data::DatasetInfo& info
   for (size_t i = 0; i < target.values.size(); ++i) {
     if (info.is_multi_label && target.values[i] < 0.5F) continue;
     const auto text =
-        info.is_multi_label ? drawable_class_name(info.class_names, static_cast<int64_t>(i)) : fmt::format("{:.4g}", target.values[i]);
+        info.is_multi_label ? drawable_class_name(info.class_names, static_cast<int64_t>(i)) : reporting::format_target(target.values[i]);
     caption += (caption.empty() ? "" : ", ") + text;
   }
   return caption;

@@ -153,7 +153,7 @@ class Printer {
     if (!prediction.problem.empty()) return;
     reporting::Fields fields = {{fmt::format("{:<{}}", printable_line(file), file_width_)}};
     for (size_t i = 0; i < prediction.numbers.size(); ++i) {
-      fields.push_back({fmt::format("{}{:.6g}", names_.empty() ? "" : printable_line(names_[i]) + " ", prediction.numbers[i])});
+      fields.push_back({(names_.empty() ? "" : printable_line(names_[i]) + " ") + reporting::format_target(prediction.numbers[i])});
     }
     if (prediction.is_rejected) fields.push_back({"rejected:"});
     // For a multi_label network, only the classes that are assigned to the image.
@@ -173,7 +173,7 @@ class Printer {
   std::string caption_of(const inference::Prediction& prediction) const {
     std::string caption;
     const auto add = [&](const std::string& text) { caption += (caption.empty() ? "" : ", ") + text; };
-    for (const auto number : prediction.numbers) add(fmt::format("{:.4g}", number));
+    for (const auto number : prediction.numbers) add(reporting::format_target(number));
     if (kind_ == AnswerKind::kNumbers) return caption;
     if (kind_ == AnswerKind::kClass) {
       return fmt::format("{} {:.0f}%", drawable_class_name(names_, prediction.classes[0]), 100 * prediction.probabilities[0]);

@@ -43,6 +43,8 @@ struct ImageTraits {
   int orientation = 1;               // EXIF orientation: 1 is upright, 2 to 8 are rotated or mirrored
   int bits = 8;                      // per channel
   ImageMode mode = ImageMode::kRgb;  // kRgb if this mode supports the image, otherwise kGrey16 or kRaw
+  int64_t pages = 1;                 // images of a TIFF file, of which the first is read; not counting smaller copies and masks
+  bool are_channels_first = false;   // whether an array, read as [height, width, channels], looks like [channels, height, width]
 };
 // Reads JPEG, PNG, WebP, TIFF, PNM and .npy files without decoding them; other and damaged files have the default values. Throws UsageError
 // in a build without OpenCV.

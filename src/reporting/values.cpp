@@ -38,6 +38,11 @@ std::string format_rate(double images_per_second) { return fmt::format("{:.{}f}"
 
 std::string format_seconds(double seconds) { return format_duration(std::chrono::duration<double>(seconds)); }
 
+std::string format_target(double value) {
+  constexpr double kSixDigits = 1e4;  // with two decimals
+  return std::abs(value) < kSixDigits ? fmt::format("{:.6g}", value) : fmt::format("{:.2f}", value);
+}
+
 std::string number_of_width(double value, size_t width) {
   std::string text;
   for (int digits = 4; digits >= 0; --digits) {

@@ -20,6 +20,9 @@ std::string format_lr(double lr);
 std::string format_value(const Metric& metric);     // "0.4213", "55.21%"
 std::string format_rate(double images_per_second);  // without its unit
 std::string format_seconds(double seconds);
+// A target or an answer of a regression: six digits, or two decimals if that is more, because targets such as times and coordinates differ
+// only in their last digits.
+std::string format_target(double value);
 
 // A number in at most `width` columns (7 or more), with four decimals, or fewer if there is no room for them.
 std::string number_of_width(double value, size_t width);

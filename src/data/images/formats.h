@@ -26,6 +26,9 @@ void decode_pnm(std::span<const uint8_t> file, data::RgbImage& image);
 void decode_pnm_grey_16(std::span<const uint8_t> file, data::ValueImage& image);
 void read_pnm_traits(std::span<const uint8_t> file, data::ImageTraits& traits);
 
+// Sets are_channels_first and the mode as defined in data::ImageTraits. Throws std::runtime_error with the reason.
+void read_npy_traits(std::span<const uint8_t> file, data::ImageTraits& traits);
+
 // .npy files of NumPy with arrays [height, width] or [height, width, channels] of uint8, uint16, int16, float32 or float64.
 
 bool is_npy(std::span<const uint8_t> file);

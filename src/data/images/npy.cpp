@@ -93,19 +93,26 @@ T load(const uint8_t* at, bool is_big_endian) {
   return std::bit_cast<T>(bytes);
 }
 
-float value_at(const Array& array, size_t index) {
+float value_at(const Array& array, size_t index, RoundedValues& wide) {
   const bool is_big_endian = array.type[0] == '>';
   const auto* const at = array.data.data() + index * array.value_bytes();
   const auto kind = std::string_view(array.type).substr(1);
   if (kind == "u1") return *at;
   if (kind == "u2") return load<uint16_t>(at, is_big_endian);
   if (kind == "i2") return load<int16_t>(at, is_big_endian);
-  return kind == "f4" ? load<float>(at, is_big_endian) : static_cast<float>(load<double>(at, is_big_endian));
+  return kind == "f4" ? load<float>(at, is_big_endian) : wide.round(load<double>(at, is_big_endian));
 }
 
 }  // namespace
 
 bool is_npy(std::span<const uint8_t> file) { return has_text(file, 0, kMagic); }
+
+void read_npy_traits(std::span<const uint8_t> file, data::ImageTraits& traits) {
+  traits.mode = data::ImageMode::kRaw;
+  const auto shape = read_array(file).shape;
+  constexpr uint64_t kManyChannels = 16;
+  traits.are_channels_first = shape[0] < shape[1] && shape[0] < shape[2] && shape[2] > kManyChannels;
+}
 
 void decode_npy(std::span<const uint8_t> file, data::ValueImage& image) {
   const auto array = read_array(file);
@@ -114,10 +121,12 @@ void decode_npy(std::span<const uint8_t> file, data::ValueImage& image) {
   if (array.data.size() / array.value_bytes() / channels < width * height) throw_truncated();
   allocate_values(width, height, channels, image);
   image.maximum = array.type[1] != 'u' ? 0.0F : array.value_bytes() == 1 ? 255.0F : 65535.0F;
+  RoundedValues wide;
   for (size_t i = 0; i < image.values.size(); ++i) {
     const size_t channel = i % channels, column = i / channels % width, row = i / channels / width;
-    image.values[i] = value_at(array, array.is_column_major ? row + height * (column + width * channel) : i);
+    image.values[i] = value_at(array, array.is_column_major ? row + height * (column + width * channel) : i, wide);
   }
+  wide.check();
 }
 
 }  // namespace trainer::images

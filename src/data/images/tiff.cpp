@@ -47,15 +47,15 @@ struct SampleKind {
   }
   bool is(uint16_t wanted_bits, uint16_t wanted_format) const { return bits == wanted_bits && format == wanted_format; }
   float maximum() const { return format != SAMPLEFORMAT_UINT ? 0.0F : bits == 8 ? 255.0F : 65535.0F; }
-  float read(const uint8_t* at) const {
+  float read(const uint8_t* at, RoundedValues& wide) const {
     const auto as = [at]<class T>(T value) {
       std::memcpy(&value, at, sizeof value);
-      return static_cast<float>(value);
+      return value;
     };
     if (is(8, SAMPLEFORMAT_UINT)) return *at;
     if (is(16, SAMPLEFORMAT_UINT)) return as(uint16_t{});
     if (is(16, SAMPLEFORMAT_INT)) return as(int16_t{});
-    return bits == 64 ? as(double{}) : as(float{});
+    return bits == 64 ? wide.round(as(double{})) : as(float{});
   }
 };
 
@@ -405,14 +405,16 @@ void decode_tiff_values(std::span<const uint8_t> file, data::ValueImage& image) 
   image.maximum = kind.maximum();
   allocate_values(form.width, form.height, form.samples, image);
   const size_t samples = form.has_planes ? 1 : form.samples;
+  RoundedValues wide;
   for (uint16_t plane = 0; plane < form.num_planes; ++plane) {
     read_rows(blocks, form, plane, [&](const uint8_t* row, size_t first_pixel, size_t width) {
       for (size_t i = 0; i < width * samples; ++i) {
         const size_t pixel = first_pixel + i / samples;
-        image.values[pixel * form.samples + plane + i % samples] = kind.read(row + i * (kind.bits / 8));
+        image.values[pixel * form.samples + plane + i % samples] = kind.read(row + i * (kind.bits / 8), wide);
       }
     });
   }
+  wide.check();
   turn_upright(reader.field<uint16_t>(TIFFTAG_ORIENTATION, ORIENTATION_TOPLEFT), form.samples, image, image.values);
 }
 
@@ -432,6 +434,10 @@ void read_tiff_traits(std::span<const uint8_t> file, data::ImageTraits& traits) 
     traits.mode = data::ImageMode::kRaw;
   } else if (is_grey && bits == 16) {
     traits.mode = data::ImageMode::kGrey16;
+  }
+  while (TIFFReadDirectory(reader.get()) == 1) {
+    const bool is_part = (reader.field<uint32_t>(TIFFTAG_SUBFILETYPE, 0) & (FILETYPE_REDUCEDIMAGE | FILETYPE_MASK)) != 0;
+    traits.pages += is_part ? 0 : 1;
   }
 }
 

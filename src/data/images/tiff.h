@@ -21,7 +21,7 @@ void decode_tiff(std::span<const uint8_t> file, data::RgbImage& image);
 // Decodes all samples of the first image; they must be uint8, uint16, int16 or floating-point. Otherwise like decode_tiff().
 void decode_tiff_values(std::span<const uint8_t> file, data::ValueImage& image);
 
-// Sets the number of bits and the mode as defined in data::ImageTraits. Throws std::runtime_error with the reason.
+// Sets the number of bits, the mode and the number of pages as defined in data::ImageTraits. Throws std::runtime_error with the reason.
 void read_tiff_traits(std::span<const uint8_t> file, data::ImageTraits& traits);
 
 // libtiff with the whole file in memory.

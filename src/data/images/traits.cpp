@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <stdexcept>
 
@@ -92,7 +94,7 @@ data::ImageTraits read_traits(std::span<const uint8_t> file) {
     if (is_webp(file)) read_webp(file, traits);
     if (is_tiff(file)) read_tiff_traits(file, traits);
     if (is_pnm(file)) read_pnm_traits(file, traits);
-    if (is_npy(file)) traits.mode = data::ImageMode::kRaw;
+    if (is_npy(file)) read_npy_traits(file, traits);
   } catch (const std::runtime_error&) {
     // The file is damaged; decoding it reports the error.
   }
@@ -141,6 +143,26 @@ void allocate_values(uint64_t width, uint64_t height, uint64_t channels, data::V
   image.height = static_cast<int>(height);
   image.channels = static_cast<int>(channels);
   image.values.resize(channels * width * height);
+}
+
+float RoundedValues::round(double value) {
+  const auto rounded = static_cast<float>(value);
+  least_ = std::min(least_, value);
+  greatest_ = std::max(greatest_, value);
+  largest_error_ = std::max(largest_error_, std::abs(value - rounded));
+  return rounded;
+}
+
+void RoundedValues::check() const {
+  constexpr double kFewestSteps = 256;   // between the least and the greatest value, as in an image of 8 bits
+  constexpr double kArithmetic = 1e-12;  // smaller differences, compared to the values, are the errors of float64 computations
+  const auto range = greatest_ - least_;
+  const auto largest = std::max(std::abs(least_), std::abs(greatest_));
+  if (!std::isfinite(largest) || range <= kArithmetic * largest || largest_error_ * kFewestSteps <= range) return;
+  throw std::runtime_error(
+      fmt::format("its float64 values from {} to {} would be rounded to multiples of {:.2g} in float32, with which images are computed; "
+                  "subtract {} from the values of all files",
+                  least_, greatest_, 2 * largest_error_, least_));
 }
 
 }  // namespace trainer::images

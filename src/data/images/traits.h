@@ -2,6 +2,7 @@
 // Properties in the header of an image file that the decoded pixels do not show.
 
 #include <cstdint>
+#include <limits>
 #include <span>
 
 #include "data/image_module.h"
@@ -25,5 +26,18 @@ void check_num_values(uint64_t width, uint64_t height, uint64_t channels);
 // Allocate memory for the pixels of `image`. Throw like check_size() and check_num_values().
 void allocate(uint32_t width, uint32_t height, data::RgbImage& image);
 void allocate_values(uint64_t width, uint64_t height, uint64_t channels, data::ValueImage& image);
+
+// Rounds the float64 values of one image to float32.
+class RoundedValues {
+ public:
+  float round(double value);
+  // Throws std::runtime_error if the image's values differ in digits that float32 lacks.
+  void check() const;
+
+ private:
+  double least_ = std::numeric_limits<double>::infinity();
+  double greatest_ = -std::numeric_limits<double>::infinity();
+  double largest_error_ = 0;
+};
 
 }  // namespace trainer::images

@@ -183,6 +183,8 @@ void ImageNotes::add(int64_t index, const data::Sample& sample) {
     const auto traits = data::find_traits(sample.encoded);
     image.is_turned = traits.orientation > 1 && traits.orientation <= 8;
     image.has_16_bits = traits.bits == 16 && !parts_.back().dataset->info().decoding.has_float_pixels();
+    image.has_pages = traits.pages > 1;
+    image.are_channels_first = traits.are_channels_first;
   }
   const std::lock_guard lock(mutex_);
   images_.push_back(image);
@@ -223,6 +225,10 @@ void ImageNotes::add_traits(std::vector<std::string>& sentences) const {
   add(&Image::has_16_bits,
       "have 16 bits per channel, of which only the upper 8 are used, as in Pillow (dataset.mode: grey16 keeps all bits of grey images, "
       "and raw those of TIFF files)");
+  add(&Image::has_pages, "are TIFF files of several images, of which only the first is used; save each image as a file of its own");
+  add(&Image::are_channels_first,
+      "are arrays that look like [channels, height, width], but are read as [height, width, channels]; save them with "
+      "numpy.moveaxis(array, 0, -1)");
 }
 
 void ImageNotes::add_duplicates(std::vector<std::string>& sentences) const {

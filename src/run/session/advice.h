@@ -28,8 +28,8 @@ void check_batch_norm_counts(const config::Experiment& experiment, engine::Netwo
 // Returns advice if a large part of an epoch (`number`, from 0) was spent waiting for data; empty otherwise.
 std::string advice_on_data(const engine::Interval& epoch, int64_t number, const config::Experiment& experiment);
 
-// Collects properties of samples that may be unintended: EXIF orientations, 16 bits per channel of which only 8 are used, and the same
-// content in several classes or in both training and validation.
+// Collects properties of samples that may be unintended: EXIF orientations, 16 bits per channel of which only 8 are used, files of
+// several images, arrays whose channels come first, and the same content in several classes or in both training and validation.
 class ImageNotes {
  public:
   // Begins a part of the data, "training" or "validation", to which the next samples belong. `dataset` must outlive this object.
@@ -52,6 +52,8 @@ class ImageNotes {
     uint8_t part = 0;
     bool is_turned = false;
     bool has_16_bits = false;
+    bool has_pages = false;
+    bool are_channels_first = false;
   };
 
   std::string describe(const Image& image) const;

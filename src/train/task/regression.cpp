@@ -1,12 +1,13 @@
 #include "train/task/regression.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 
+#include "base/text.h"
+#include "reporting/values.h"
 #include "trainer/error.h"
 #include "trainer/inference.h"
 
@@ -153,8 +154,12 @@ class Regression : public Task {
     if (summary.mean.size() > kMostShown) {
       return fmt::format("targets are normalised: {} numbers, over {} training samples", summary.mean.size(), summary.num_samples);
     }
-    return fmt::format("targets are normalised: mean {:.6g}, standard deviation {:.6g}", fmt::join(summary.mean, ", "),
-                       fmt::join(summary.deviation, ", "));
+    const auto shown = [](const std::vector<double>& values) {
+      std::vector<std::string> texts(values.size());
+      std::ranges::transform(values, texts.begin(), reporting::format_target);
+      return join(texts, ", ");
+    };
+    return fmt::format("targets are normalised: mean {}, standard deviation {}", shown(summary.mean), shown(summary.deviation));
   }
 
  private:

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <filesystem>
 #include <functional>
@@ -548,6 +549,74 @@ TEST_F(ImageFile, ArraysOfNumPyAreReadOrRefused) {
     EXPECT_THAT([&] { first_value(file, raw); }, ThrowsMessage<std::runtime_error>(HasSubstr(reason)));
   }
   expect_refused(npy("'<f4'", "(1, 1)", {0, 0, 0, 0}), "it is a NumPy array, which RGB cannot represent; train with dataset.mode: raw");
+}
+
+// An uncompressed TIFF file with one row of float64 values and, per further image, its NewSubfileType.
+Bytes tiff(const std::vector<double>& values, const std::vector<uint8_t>& further_images = {}) {
+  Bytes file = joined({text("II"), {42, 0, 0, 0, 0, 0}});
+  const auto append = [&file](uint64_t value, size_t num_bytes) {
+    for (size_t i = 0; i < num_bytes; ++i) file.push_back(static_cast<uint8_t>(value >> (8 * i)));
+  };
+  const auto pixels = file.size();
+  for (const auto value : values) append(std::bit_cast<uint64_t>(value), sizeof value);
+  auto images = further_images;
+  images.insert(images.begin(), 0);
+  size_t link = 4;  // where the position of the next image is stored
+  for (const auto kind : images) {
+    const auto position = static_cast<uint32_t>(file.size());
+    std::memcpy(&file[link], &position, sizeof position);
+    const std::vector<std::pair<uint16_t, size_t>> fields = {
+        {254, kind}, {256, values.size()}, {257, 1}, {258, 64}, {259, 1},
+        {262, 1},    {273, pixels},        {277, 1}, {278, 1},  {279, values.size() * sizeof(double)},
+        {339, 3}};
+    append(fields.size(), 2);
+    for (const auto& [tag, value] : fields) {
+      append(tag, 2);
+      append(4, 2);  // type: a 32-bit integer
+      append(1, 4);
+      append(value, 4);
+    }
+    link = file.size();
+    append(0, 4);
+  }
+  return file;
+}
+
+TEST_F(ImageFile, Float64ValuesThatDifferInDigitsThatFloat32LacksAreRefused) {
+  const ImageDecoding raw{.mode = ImageMode::kRaw};
+  const auto file_of = [](const std::vector<double>& values, bool is_tiff) {
+    Bytes bytes(sizeof(double) * values.size());
+    std::memcpy(bytes.data(), values.data(), bytes.size());
+    return is_tiff ? tiff(values) : npy("'<f8'", fmt::format("(1, {})", values.size()), bytes);
+  };
+  for (const bool is_tiff : {false, true}) {
+    for (const std::vector<double>& values :
+         {std::vector<double>{0.1, 0.7}, {273.15, 300.25}, {1e8, 1e9}, {1.7e9, 1.7e9}, {0.3, 0.1 + 0.2}, {0, 1e-40}}) {
+      EXPECT_EQ(first_value(file_of(values, is_tiff), raw), static_cast<float>(values[0])) << is_tiff << " " << values[0];
+    }
+    EXPECT_THAT(
+        [&] {
+          first_value(file_of({1.7e9, 1.7e9 + 30, 1.7e9 + 60.5}, is_tiff), raw);
+        },
+        ThrowsMessage<std::runtime_error>(
+            HasSubstr("its float64 values from 1700000000 to 1700000060.5 would be rounded to multiples of 1.2e+02 "
+                      "in float32, with which images are computed; subtract 1700000000 from the values of all files")));
+  }
+}
+
+TEST_F(ImageFile, FurtherPagesAndChannelsFirstAreFound) {
+  EXPECT_EQ(find_traits(golden_file("grey.tif")).pages, 1);
+  EXPECT_EQ(find_traits(tiff({1})).pages, 1);
+  EXPECT_EQ(find_traits(tiff({1}, {0, 2})).pages, 3);
+  EXPECT_EQ(find_traits(tiff({1}, {1, 4})).pages, 1) << "a smaller copy and a mask";
+  for (const auto& [shape, expected] : std::map<std::string, bool>{{"(3, 40, 40)", true},
+                                                                   {"(13, 64, 64)", true},
+                                                                   {"(40, 40, 3)", false},
+                                                                   {"(40, 40)", false},
+                                                                   {"(2, 3, 7)", false},
+                                                                   {"(64, 64, 64)", false}}) {
+    EXPECT_EQ(find_traits(npy("'<f4'", shape, {})).are_channels_first, expected) << shape;
+  }
 }
 
 TEST_F(ImageFile, TheModeThatAnImageNeedsIsFound) {

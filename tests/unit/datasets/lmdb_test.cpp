@@ -5,6 +5,7 @@
 #include <libdeflate.h>
 
 #include <algorithm>
+#include <bit>
 #include <filesystem>
 #include <memory>
 #include <stdexcept>
@@ -275,10 +276,10 @@ TEST_F(LmdbTest, ATruncatedFileIsRefused) {
 
 TEST_F(LmdbTest, OtherVersionsAndDamageOfTheDescriptionAreRefused) {
   pack_files();
-  replace("\"version\": 2", "\"version\": 4");
+  replace("\"version\": 2", "\"version\": 5");
   EXPECT_EQ(missing(),
-            data_file() + " cannot be used: it has version 4 of the format, but this program supports only versions up to 3" + kPackAgain);
-  replace("\"version\": 4", "\"version\": 1");
+            data_file() + " cannot be used: it has version 5 of the format, but this program supports only versions up to 4" + kPackAgain);
+  replace("\"version\": 5", "\"version\": 1");
   EXPECT_EQ(missing(), data_file() + " has 4 of 3 samples" + kPackAgain);
   replace("\"version\": 1", "\"version\": 2");
   replace("trainer packed", "another packed");
@@ -352,6 +353,36 @@ TEST_F(LmdbTest, DataSetsOfTheFirstVersionAreReadWithAWarning) {
       ThrowsMessage<UsageError>(
           (root() / "train").string() +
           " was begun with version 1 of the format, not with version 2; continue with the original settings, or remove that folder"));
+}
+
+// Samples with two numbers each.
+class NumberSource : public PackSource {
+ public:
+  NumberSource() {
+    pack.samples.num_classes = 0;
+    pack.samples.class_names = {};
+    pack.samples.num_targets = 2;
+  }
+  std::vector<double> target_values(int64_t index) const override { return {1.7e9 + static_cast<double>(index) / 4, 0.1}; }
+};
+
+TEST_F(LmdbTest, NumbersAsTargetsKeepAllDigits) {
+  const NumberSource source;
+  pack(source, {file_entry_of("one"), file_entry_of("two"), file_entry_of("three")});
+  EXPECT_THAT(open()->target_values(2), ElementsAre(1.7e9 + 0.5, 0.1));
+  // Version 2 has float32 values.
+  auto json = to_json(source.pack);
+  json.replace(json.find("\"version\": 4"), 12, "\"version\": 2");
+  std::string values;
+  for (const float value : {1.0F, 2.0F, 3.0F, 4.0F, 5.0F, 0.1F}) little_endian::append(values, std::bit_cast<uint32_t>(value));
+  std::filesystem::remove_all(root());
+  std::vector<std::pair<std::string, std::string>> entries = {
+      {"00000000", file_entry_of("one")}, {"00000001", file_entry_of("two")}, {"00000002", file_entry_of("three")}};
+  for (size_t i = 0; i < entries.size(); ++i) finish_entry(entries[i].second, static_cast<int64_t>(i));
+  entries.insert(entries.begin(),
+                 {{"#checksums", checksums_entry(json, values, "")}, {"#info", json}, {"#labels", values}, {"#names", ""}});
+  LmdbWriter(root() / "train").append(entries);
+  EXPECT_THAT(open()->target_values(2), ElementsAre(5, double{0.1F}));
 }
 
 TEST_F(LmdbTest, SplitsOfDifferentDataSetsAreRefused) {

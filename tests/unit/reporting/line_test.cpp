@@ -31,6 +31,13 @@ TEST(Line, IsWrappedBetweenFields) {
   EXPECT_EQ(wrapped({{"checkpoint"}, {"a/long/path/of/a/file.pt"}, {"1 B"}}, 20), "checkpoint\n  a/long/path/of/a/file.pt\n  1 B");
 }
 
+TEST(Values, TargetsKeepTheDigitsInWhichTheyDiffer) {
+  EXPECT_EQ(format_target(0.123456789), "0.123457");
+  EXPECT_EQ(format_target(-9999.5), "-9999.5");
+  EXPECT_EQ(format_target(1700000030.25), "1700000030.25");
+  EXPECT_EQ(format_target(20231006), "20231006.00");
+}
+
 TEST(Line, OnlyATerminalHasAWidth) {
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), &std::fclose);
   EXPECT_EQ(line_width(file.get()), std::nullopt);
