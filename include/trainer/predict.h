@@ -40,9 +40,10 @@ typedef struct trainer_image {
 /* Flags of trainer_predict_open(). */
 enum { TRAINER_AVERAGED = 1 /* use the averaged parameters of a run with training.ema */ };
 
-/* Opens a checkpoint written by `trainer`. `device`: "cpu", "cuda", or null for the device of the checkpoint's experiment, by default the
- * GPU if there is one. A process that uses a GPU must open its first predictor on the GPU, before it uses LibTorch, because LibTorch
- * searches for its CUDA libraries only once. `flags`: 0, or flags as above. Release the predictor with trainer_predict_close(). */
+/* Opens a checkpoint written by `trainer`, or the best one in the folder of a run. `device`: "cpu", "cuda", or null for the device of the
+ * checkpoint's experiment, by default the GPU if there is one. A process that uses a GPU must open its first predictor on the GPU, before
+ * it uses LibTorch, because LibTorch searches for its CUDA libraries only once. `flags`: 0, or flags as above. Release the predictor with
+ * trainer_predict_close(). */
 trainer_predictor* trainer_predict_open(const char* checkpoint, const char* device, int flags, char* error, size_t error_size);
 
 /* `predictor` may be null. No other thread may use the predictor during or after this call. */

@@ -70,6 +70,26 @@ void link_or_copy(const fs::path& content, const fs::path& copy) {
 
 }  // namespace
 
+fs::path find_in_run(const fs::path& folder, const std::function<fs::path(const fs::path& place)>& find) {
+  for (const auto& place : {folder_of_run(folder), folder}) {
+    if (auto found = find(place); !found.empty()) return found;
+  }
+  return {};
+}
+
+fs::path checkpoint_of(const fs::path& path) {
+  std::error_code unreadable;
+  if (!fs::is_directory(path, unreadable)) return path;
+  const auto file = find_in_run(path, [&](const fs::path& place) {
+    for (const char* name : {kBest, kLast}) {
+      if (fs::is_regular_file(place / name, unreadable)) return place / name;
+    }
+    return fs::path();
+  });
+  if (file.empty()) throw CheckpointError(fmt::format("{}: {}", path.string(), kHoldsNoCheckpoint));
+  return file;
+}
+
 std::vector<fs::path> list_checkpoints(const fs::path& folder) {
   std::vector<std::pair<int64_t, fs::path>> numbered;
   std::error_code no_folder;

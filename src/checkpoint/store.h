@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <set>
 #include <string>
 #include <system_error>
@@ -13,6 +14,21 @@
 #include "trainer/state.h"
 
 namespace trainer::checkpoint {
+
+// The end of error messages about a folder.
+inline constexpr const char* kHoldsNoCheckpoint =
+    "this folder contains no checkpoint; give the folder of a run that has saved one, or a file";
+
+inline std::filesystem::path folder_of_run(const std::filesystem::path& run_directory) { return run_directory / "checkpoints"; }
+
+// `folder`: a run directory, or a folder of checkpoints. Calls `find` for each place where checkpoints may be, and returns its first result
+// that is not empty; empty if there is none.
+std::filesystem::path find_in_run(const std::filesystem::path& folder,
+                                  const std::function<std::filesystem::path(const std::filesystem::path& place)>& find);
+
+// Returns `path`, or if it is a run directory or its folder of checkpoints, the best checkpoint there, or the newest if there is no best
+// one. Throws CheckpointError if the folder contains none.
+std::filesystem::path checkpoint_of(const std::filesystem::path& path);
 
 // Lists the numbered files of a folder, newest first. Returns an empty list if the folder does not exist.
 std::vector<std::filesystem::path> list_checkpoints(const std::filesystem::path& folder);

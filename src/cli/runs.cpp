@@ -295,6 +295,7 @@ ExitCode compare(const std::vector<std::string>& args) {
   parse(app, args);
   std::vector<RunRecord> runs;
   for (const auto& folder : folders) runs.push_back(history::read_run(folder, history::Detail::kAll));
+  if (const auto note = history::note_of_validation(runs); !note.empty()) make_console_logger()->warn("{}", note);
   const auto config = differing(history::config_rows(runs));
   const auto environment = differing(history::environment_rows(runs));
   const auto results = history::result_rows(runs);

@@ -9,10 +9,12 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "checkpoint/store.h"
 #include "cli/arguments.h"
 #include "cli/output.h"
 #include "commands/command.h"
 #include "commands/operating_point.h"
+#include "commands/sample_progress.h"
 #include "datasets/folder_listing.h"
 #include "inference/operating_point.h"
 #include "report/history/run_record.h"
@@ -98,7 +100,7 @@ int64_t label_of(const std::string& name, const std::vector<std::string>& class_
 // Locks the run that the checkpoint belongs to, so that no training writes there meanwhile; null if it belongs to no run.
 std::unique_ptr<run::RunDirectory> lock_run_of(const std::filesystem::path& file) {
   const auto folder = file.parent_path().parent_path();
-  if (run::RunDirectory::checkpoint_folder_of(folder) != file.parent_path() || !history::is_run_directory(folder)) return nullptr;
+  if (checkpoint::folder_of_run(folder) != file.parent_path() || !history::is_run_directory(folder)) return nullptr;
   return std::make_unique<run::RunDirectory>(folder);
 }
 
@@ -183,13 +185,16 @@ void print_result(const CalibrateArguments& arguments, const Result& result, con
 }  // namespace
 
 ExitCode calibrate(const std::vector<std::string>& args) {
-  const auto arguments = parse_calibrate_arguments(args);
+  auto arguments = parse_calibrate_arguments(args);
+  const auto logger = make_console_logger();
+  LateProgress progress(*logger);
+  arguments.request.report = [&](int64_t num_done, int64_t num_samples) { progress.update(num_done, num_samples); };
   session::RankProcess process;
   if (process.rank_env().world_size > 1) throw UsageError("calibrate runs in one process; start it without a launcher");
   return process.run([&] {
     // best.pt and last.pt may be links: store() must replace the checkpoint to which they point, not the link.
     std::error_code missing;
-    const auto given = session::checkpoint_of(arguments.checkpoint);
+    const auto given = checkpoint::checkpoint_of(arguments.checkpoint);
     auto path = std::filesystem::canonical(given, missing);
     if (missing) path = given;
     const auto lock = lock_run_of(path);
@@ -203,6 +208,7 @@ ExitCode calibrate(const std::vector<std::string>& args) {
     });
     return context.run([&] {
       const auto outputs = session::compute_outputs(context, *file, arguments.request);
+      progress.clear();
       if (!outputs) return ExitCode::kStopped;
       const auto& [logits, labels] = outputs->samples;
       Result result;

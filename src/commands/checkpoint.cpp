@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "checkpoint/pytorch_file.h"
 #include "checkpoint/state/compare.h"
+#include "checkpoint/store.h"
 #include "cli/arguments.h"
 #include "commands/command.h"
 #include "commands/run_end.h"
@@ -62,7 +63,7 @@ ExitCode verify_files(const std::vector<fs::path>& files) {
   for (const auto& given : files) {
     auto file = given;
     try {
-      file = session::checkpoint_of(given);
+      file = checkpoint::checkpoint_of(given);
       print("good: {}, {}\n", file.string(), describe(checkpoint::load(file)));
     } catch (const Error& error) {
       print("bad: {}\n", error.what());
@@ -163,7 +164,7 @@ ExitCode checkpoint(const std::vector<std::string>& args) {
   average->add_option("--output", output, "the file to write")->required()->type_name("FILE");
   cli::parse(app, args);
   if (verify->parsed()) return verify_files(files);
-  std::ranges::transform(files, files.begin(), session::checkpoint_of);
+  std::ranges::transform(files, files.begin(), checkpoint::checkpoint_of);
   if (info->parsed()) print_info(files.front());
   if (average->parsed()) write_average(files, output);
   if (!diff->parsed()) return ExitCode::kDone;

@@ -7,11 +7,13 @@
 #include <optional>
 #include <string>
 
+#include "base/log.h"
 #include "base/text.h"
 #include "cli/arguments.h"
 #include "cli/output.h"
 #include "commands/command.h"
 #include "commands/operating_point.h"
+#include "commands/sample_progress.h"
 #include "reporting/evaluation.h"
 #include "reporting/values.h"
 #include "run/session/evaluation.h"
@@ -110,7 +112,10 @@ void print_result(const EvalArguments& arguments, const std::string& model, cons
 }  // namespace
 
 ExitCode eval(const std::vector<std::string>& args) {
-  const auto arguments = parse_eval_arguments(args);
+  auto arguments = parse_eval_arguments(args);
+  const auto logger = make_console_logger();
+  LateProgress progress(*logger);
+  arguments.request.report = [&](int64_t num_done, int64_t num_samples) { progress.update(num_done, num_samples); };
   session::RankProcess process(arguments.rank_env);
   return process.run([&] {
     std::optional<session::NetworkFile> file;
@@ -120,6 +125,7 @@ ExitCode eval(const std::vector<std::string>& args) {
     });
     return context.run([&] {
       auto result = session::evaluate(context, *file, arguments.request);
+      progress.clear();
       if (!result) return ExitCode::kStopped;
       if (context.rank() == 0) print_result(arguments, context.experiment().model.component.name, *file, std::move(*result));
       return ExitCode::kDone;

@@ -38,4 +38,24 @@ class SampleProgress {
   std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
 };
 
+// The same for an evaluation, once it has taken a few seconds.
+class LateProgress {
+ public:
+  explicit LateProgress(Logger& logger) : logger_(logger) {}
+  void update(int64_t num_done, int64_t num_samples) {
+    if (!shown_ && std::chrono::steady_clock::now() - started_ > kLong) shown_.emplace("evaluated", num_done, num_samples, logger_);
+    if (shown_) shown_->update(num_done);
+  }
+  void clear() {
+    if (shown_) shown_->clear();
+  }
+
+ private:
+  static constexpr std::chrono::seconds kLong{3};
+
+  Logger& logger_;
+  std::optional<SampleProgress> shown_;
+  std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
+};
+
 }  // namespace trainer::commands

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "checkpoint/store.h"
 #include "device/cuda_module.h"
 #include "inference/description.h"
 #include "inference/predictor.h"
@@ -169,8 +170,9 @@ trainer_predictor* trainer_predict_open(const char* checkpoint, const char* devi
     if (checkpoint == nullptr) throw UsageError("the argument checkpoint is a null pointer");
     if ((flags & ~TRAINER_AVERAGED) != 0) throw UsageError(fmt::format("the flags {} are neither 0 nor TRAINER_AVERAGED", flags));
     refuse_forked_process();
-    const auto tree = trainer::checkpoint::load(checkpoint);
-    const auto description = trainer::inference::read_description(tree, checkpoint);
+    const auto file = trainer::checkpoint::checkpoint_of(checkpoint).string();
+    const auto tree = trainer::checkpoint::load(file);
+    const auto description = trainer::inference::read_description(tree, file);
     const auto placement = place(description.placement, device);
     opened = new trainer_predictor({description, tree, (flags & TRAINER_AVERAGED) != 0, placement});
   });

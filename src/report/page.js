@@ -118,6 +118,7 @@ function showRuns() {
   showSubtitle();
   const items = data.runs.flatMap((run) => run.warnings.map((warning) => element(
     "li", {}, `${data.runs.length > 1 ? `${run.name}, ` : ""}step ${warning.step}: ${warning.message}`)));
+  if (data.note) items.unshift(element("li", {}, data.note));
   byId("warnings-section").hidden = items.length === 0;
   byId("warnings").replaceChildren(element("ul", {}, ...items));
 }

@@ -134,6 +134,7 @@ Json make_data(std::span<const RunRecord> runs, const DataOptions& options) {
   std::set<std::string> percentages;
   for (const auto& run : runs) percentages.insert(run.percentages.begin(), run.percentages.end());
   data["percentages"] = percentages;
+  data["note"] = history::note_of_validation(runs);
   data["crossvals"] = options.crossvals;
   data["config"] = rows_of(history::config_rows(runs));
   data["environment"] = rows_of(history::environment_rows(runs));

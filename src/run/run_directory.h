@@ -11,6 +11,7 @@
 
 #include "base/file_lock.h"
 #include "base/written_files.h"
+#include "checkpoint/store.h"
 
 namespace trainer::run {
 
@@ -48,8 +49,7 @@ class RunDirectory {
   std::filesystem::path log_file() const { return path_ / "train.log"; }
   std::filesystem::path metrics_file() const { return path_ / "metrics.jsonl"; }
   std::filesystem::path metrics_table_file() const { return path_ / "metrics.csv"; }
-  std::filesystem::path checkpoint_folder() const { return checkpoint_folder_of(path_); }
-  static std::filesystem::path checkpoint_folder_of(const std::filesystem::path& run_directory) { return run_directory / "checkpoints"; }
+  std::filesystem::path checkpoint_folder() const { return checkpoint::folder_of_run(path_); }
   std::filesystem::path tensorboard_folder() const { return path_ / "tensorboard"; }
   // The trace of logging.profile_steps.
   std::filesystem::path profile_file() const { return path_ / "profile.json"; }

@@ -315,6 +315,31 @@ class ImageFolderTest(unittest.TestCase):
         (self.data / "train" / "dog" / "same.png").write_bytes(plain_png(0))
         (self.data / "val" / "dog" / "00000.png").write_bytes(plain_png(5))
 
+    def test_stacks_and_arrays_of_which_a_user_should_know(self):
+        """Only the first of a file's images is used, and channels are expected to be the last axis."""
+        fields = ((256, 2), (257, 1), (258, 8), (259, 1), (262, 1), (273, 8), (277, 1), (278, 1), (279, 2))
+        page = struct.pack("<H", len(fields)) + b"".join(struct.pack("<HHII", tag, 4, 1, value) for tag, value in fields)
+        second = 10 + len(page) + 4
+        stack = b"II*\0" + struct.pack("<I", 10) + b"ab" + page + struct.pack("<I", second) + page + struct.pack("<I", 0)
+        header = "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 40, 40), }\n"
+        array = b"\x93NUMPY\1\0" + struct.pack("<H", len(header)) + header.encode() + bytes(4 * 3 * 40 * 40)
+        for name, content, mode, text in (
+                ("stack.tif", stack, "rgb", " are TIFF files of several images, of which only the first is used; save each image as a file of its own; "),
+                ("array.npy", array, "raw", " are arrays that look like [channels, height, width], but are read as [height, width, channels]; "
+                                            "save them with numpy.moveaxis(array, 0, -1); ")):
+            with self.subTest(name):
+                root = self.folder / name
+                for part, kind in (("train", "cat"), ("train", "dog"), ("val", "cat"), ("val", "dog")):
+                    folder = root / part / kind
+                    folder.mkdir(parents=True)
+                    (folder / name).write_bytes(content)
+                arguments = [f"dataset.root={root}", f"dataset.mode={mode}", "dataset.train_transforms=[center_crop: {size: 32}]",
+                             "dataset.validation_transforms=[center_crop: {size: 32}]"]
+                run = trainer("data", "check", "--config", QUICKSTART, "dataset.name=image_folder", *arguments)
+                self.assertEqual(run.returncode, 0, run.err)
+                first = f"the first is training sample 0, {root}/train/cat/{name} (cat)"
+                self.assertEqual([line for line in self.warnings(run) if "same content" not in line], [f"warning: 4 of 4 images{text}{first}"])
+
     def warnings(self, run):
         return [line for line in run.err.splitlines() if line.startswith("warning: ")]
 

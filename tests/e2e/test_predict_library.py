@@ -161,6 +161,11 @@ class PredictLibraryTest(ImageExperiment):
             found = list(pool.map(lambda file: self.predictor.file(file)[0], self.files * 20))
         self.assertEqual(found, self.expected * 20)
 
+    def test_the_folder_of_a_run(self):
+        best = self.library.open(self.checkpoint.with_name("best.pt"), b"cpu").file(self.files[-1])
+        self.assertEqual(self.library.open(self.checkpoint.parent.parent, b"cpu").file(self.files[-1]), best)
+        self.assertEqual(self.library.open(self.folder / "images"), f"{self.folder}/images: this folder contains no checkpoint; give the folder of a run that has saved one, or a file")
+
     def test_a_forked_process(self):
         """Its OpenMP threads would not exist, so that it would wait for them for ever."""
         read, write = os.pipe()

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <optional>
 #include <unordered_map>
 
 #include "base/text.h"
@@ -136,5 +137,26 @@ bool Row::differs() const {
 std::vector<Row> config_rows(std::span<const RunRecord> runs) { return rows_of(runs, config_values); }
 std::vector<Row> environment_rows(std::span<const RunRecord> runs) { return rows_of(runs, environment_values); }
 std::vector<Row> result_rows(std::span<const RunRecord> runs) { return rows_of(runs, result_values); }
+
+std::string note_of_validation(std::span<const RunRecord> runs) {
+  const auto names = names_of(runs);
+  // Folds of a cross-validation differ on purpose.
+  std::map<std::string, size_t> first_of_fold;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    // Runs of earlier versions have no summary of their samples.
+    const auto samples = text_of(runs[i].environment, "validation_samples");
+    if (samples.empty()) continue;
+    const auto config = config_values(runs[i]);
+    const auto fold = std::ranges::find(config, "dataset.split.fold", &Values::value_type::first);
+    const auto first = first_of_fold.try_emplace(fold == config.end() ? "" : fold->second, i).first->second;
+    const auto of_first = text_of(runs[first].environment, "validation_samples");
+    if (samples == of_first) continue;
+    return fmt::format(
+        "{} and {} validate on different samples ({}; {}), so their results cannot be compared; evaluate both on the same "
+        "ones with `trainer eval --data`",
+        names[first], names[i], of_first, samples);
+  }
+  return "";
+}
 
 }  // namespace trainer::history

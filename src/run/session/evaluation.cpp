@@ -169,8 +169,10 @@ std::optional<EvaluationResult> evaluate(RankContext& context, const NetworkFile
   });
   try {
     distributed::StopConsensus stop_consensus(ranks.control);
-    auto measured = engine::evaluate_model(network, ranks, source, context.experiment().validation.tta,
-                                           [&](int64_t /*num_done*/) { return stop_consensus.any_requested(stop_signal() != 0); });
+    auto measured = engine::evaluate_model(network, ranks, source, context.experiment().validation.tta, [&](int64_t num_done) {
+      if (request.report && context.rank() == 0) request.report(num_done, source.samples.size());
+      return stop_consensus.any_requested(stop_signal() != 0);
+    });
     stop_consensus.finish();
     if (!measured) return std::nullopt;
     if (operating) operating->reduce(*ranks.world);

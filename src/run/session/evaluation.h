@@ -32,6 +32,8 @@ struct EvaluationRequest {
   bool averaged = false;  // whether to use the moving averages of the parameters
   // Called for each batch of this process, in the order of the samples, with the arguments of the loss (nn::Loss); may be empty.
   std::function<void(const torch::Tensor& outputs, const torch::Tensor& targets)> observe = {};
+  // Called on rank 0 before each round of batches; may be empty.
+  std::function<void(int64_t num_done, int64_t num_samples)> report = {};
 };
 
 // The network's experiment, with the data to evaluate. If this data is not the data set of the training run, dataset.validation_split is 0

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/store.h"
 #include "config/load.h"
 #include "data/pipeline.h"
 #include "datasets/download.h"
@@ -11,7 +12,6 @@
 #include "inference/operating_point.h"
 #include "inference/predictor.h"
 #include "inference/weights_by_name.h"
-#include "run/run_directory.h"
 #include "run/session/build.h"
 #include "run/session/check.h"
 #include "run/session/registries.h"
@@ -24,28 +24,8 @@
 #include "trainer/state.h"
 
 namespace trainer::session {
-std::filesystem::path find_in_run(const std::filesystem::path& folder,
-                                  const std::function<std::filesystem::path(const std::filesystem::path& place)>& find) {
-  for (const auto& place : {run::RunDirectory::checkpoint_folder_of(folder), folder}) {
-    if (auto found = find(place); !found.empty()) return found;
-  }
-  return {};
-}
-
-std::filesystem::path checkpoint_of(const std::filesystem::path& path) {
-  std::error_code unreadable;
-  if (!std::filesystem::is_directory(path, unreadable)) return path;
-  const auto file = find_in_run(path, [&](const std::filesystem::path& place) {
-    for (const char* name : {"best.pt", "last.pt"}) {
-      if (std::filesystem::is_regular_file(place / name, unreadable)) return place / name;
-    }
-    return std::filesystem::path();
-  });
-  if (file.empty()) throw CheckpointError(fmt::format("{}: {}", path.string(), kHoldsNoCheckpoint));
-  return file;
-}
-
-NetworkFile::NetworkFile(const std::filesystem::path& path) : path_(checkpoint_of(path).string()), tree_(checkpoint::load(path_)) {}
+NetworkFile::NetworkFile(const std::filesystem::path& path)
+    : path_(checkpoint::checkpoint_of(path).string()), tree_(checkpoint::load(path_)) {}
 
 bool NetworkFile::has_experiment() const { return state::View(tree_, path_).find("config").has_value(); }
 

@@ -3,7 +3,6 @@
 // safetensors file.
 
 #include <filesystem>
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,22 +15,9 @@
 
 namespace trainer::session {
 
-// The end of error messages about a folder.
-inline constexpr const char* kHoldsNoCheckpoint =
-    "this folder contains no checkpoint; give the folder of a run that has saved one, or a file";
-
-// `folder`: a run directory, or a folder of checkpoints. Calls `find` for each place where checkpoints may be, and returns its first result
-// that is not empty; empty if there is none.
-std::filesystem::path find_in_run(const std::filesystem::path& folder,
-                                  const std::function<std::filesystem::path(const std::filesystem::path& place)>& find);
-
-// Returns `path`, or if it is a run directory or its folder of checkpoints, the best checkpoint there, or the newest if there is no best
-// one. Throws CheckpointError if the folder contains none.
-std::filesystem::path checkpoint_of(const std::filesystem::path& path);
-
 class NetworkFile {
  public:
-  // Reads the whole file checkpoint_of(path). Throws CheckpointError.
+  // Reads the whole file checkpoint::checkpoint_of(path). Throws CheckpointError.
   explicit NetworkFile(const std::filesystem::path& path);
 
   const std::string& path() const { return path_; }
@@ -77,9 +63,9 @@ void require_target_summary(const config::Experiment& experiment, const NetworkF
 inference::Description description_of(const config::Experiment& experiment, const NetworkFile& file);
 
 // The metadata of exported networks (docs/evaluation.md): a JSON object with the version of the program, the checksum of the network's
-// file, the network's name, the names of its classes, the shape of one input, dataset.validation_transforms with all their values, and, if
-// the network was calibrated, its operating point (with `averaged`: that of the moving averages). `interface`: of a file that contains the
-// computation; its input and outputs are then added.
+// file, the network's name, the names of its classes, the shape of one input, how image files are read, dataset.validation_transforms with
+// all their values, and, if the network was calibrated, its operating point (with `averaged`: that of the moving averages). `interface`: of
+// a file that contains the computation; its input and outputs are then added.
 std::string describe_network(config::Experiment& experiment, const NetworkFile& file, bool averaged,
                              const std::optional<exported::Interface>& interface);
 

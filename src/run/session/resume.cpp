@@ -108,9 +108,9 @@ Checkpoint newest_readable(const fs::path& folder, const char* remedy, Logger& l
 // The checkpoint given by --resume: a file, or the newest one of a run directory or of a folder of checkpoints.
 Checkpoint read_chosen(const fs::path& choice, Logger& logger) {
   if (!fs::is_directory(choice)) return {choice, checkpoint::load(choice)};
-  const auto folder =
-      find_in_run(choice, [](const fs::path& place) { return checkpoint::list_checkpoints(place).empty() ? fs::path() : place; });
-  if (folder.empty()) throw UsageError(fmt::format("--resume {}: {}", choice.string(), kHoldsNoCheckpoint));
+  const auto folder = checkpoint::find_in_run(
+      choice, [](const fs::path& place) { return checkpoint::list_checkpoints(place).empty() ? fs::path() : place; });
+  if (folder.empty()) throw UsageError(fmt::format("--resume {}: {}", choice.string(), checkpoint::kHoldsNoCheckpoint));
   return newest_readable(folder, "give another checkpoint with --resume", logger);
 }
 

@@ -28,7 +28,7 @@ namespace {
 constexpr const char* kFinished = "finished";
 
 std::string environment_json(const std::vector<std::string>& command_line, const device::Placement& placement,
-                             const std::vector<distributed::RankInfo>& ranks) {
+                             const std::vector<distributed::RankInfo>& ranks, const std::string& validation_samples) {
   auto entries = nlohmann::ordered_json::array();
   for (const auto& rank : ranks) {
     entries.push_back({{"host", rank.host},
@@ -39,7 +39,7 @@ std::string environment_json(const std::vector<std::string>& command_line, const
   }
   auto arguments = nlohmann::ordered_json::array();
   for (const auto& argument : command_line) arguments.push_back(without_secrets(argument));
-  const nlohmann::ordered_json environment = {
+  nlohmann::ordered_json environment = {
       {"command_line", std::move(arguments)},
       {"working_directory", std::filesystem::current_path().string()},
       {"trainer_version", trainer_version()},
@@ -51,6 +51,7 @@ std::string environment_json(const std::vector<std::string>& command_line, const
       {"world_size", ranks.size()},
       {"ranks", std::move(entries)},
   };
+  if (!validation_samples.empty()) environment["validation_samples"] = validation_samples;
   // File names need not be UTF-8, so invalid bytes are replaced.
   return environment.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
 }
@@ -89,6 +90,7 @@ void Session::build() {
   const auto split =
       directory_ && context_.experiment().dataset.split ? split_table(context_.experiment(), images.train.samples.files()) : "";
   if (!split.empty()) split_digest_ = digest_of(split);
+  if (directory_ && images.validation) validation_samples_ = summary_of(images.validation->samples.dataset());
   barrier.on_rank0([&] {
     sampler_digest_ = sampler_digest(context_.experiment());
     if (start_.checkpoint) {
@@ -132,7 +134,8 @@ void Session::begin_run_directory(const device::Placement& placement, const std:
   directory_->begin();
   discard_later_files(*directory_, start_);
   write_file_atomically(directory_->config_file(), context_.config_text());
-  write_file_atomically(directory_->environment_file(), environment_json(options_.command_line, placement, context_.rank_infos()));
+  write_file_atomically(directory_->environment_file(),
+                        environment_json(options_.command_line, placement, context_.rank_infos(), validation_samples_));
   if (!class_names.empty()) write_file_atomically(directory_->class_names_file(), fmt::format("{}\n", fmt::join(class_names, "\n")));
   if (!split.empty()) write_file_atomically(directory_->split_file(), split);
 }

@@ -83,6 +83,7 @@ class Session {
   RunStart start_;                     // on rank 0
   bool has_begun_ = false;             // whether this run has changed the run directory
   std::string sampler_digest_;         // on rank 0
+  std::string validation_samples_;     // on rank 0, their summary for environment.json; empty if the run does not validate
   std::string split_digest_;           // on rank 0, of dataset.split
   std::filesystem::path resume_from_;  // empty: start at the first step
   std::optional<datasets::StagedFolder> staged_;

@@ -1,6 +1,7 @@
 #include "run/session/split_samples.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -197,6 +198,17 @@ std::string describe_missing_classes(const data::Dataset& files, const std::vect
                      count, counted(is_in_part.size(), "class", "classes"),
                      part == data::Split::kTrain ? "the network cannot learn" : "no result measures", join(names, ", "),
                      count > kMostNamed ? ", ..." : "");
+}
+
+std::string summary_of(const data::Dataset& samples) {
+  uint64_t digest = 0;
+  for (int64_t i = 0; i < samples.size(); ++i) {
+    auto text = samples.key(i);
+    if (samples.info().has_labels()) text += fmt::format(" {}", samples.label(i));
+    if (samples.info().has_values()) text += fmt::format(" {}", fmt::join(samples.target_values(i), " "));
+    digest = mix_seed(digest, fnv1a(text));
+  }
+  return fmt::format("{}, digest {:016x}", counted(samples.size(), "sample"), digest);
 }
 
 std::vector<std::string> groups_of(const data::Dataset& files, const config::SplitSection& options) {

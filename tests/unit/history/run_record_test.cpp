@@ -275,6 +275,21 @@ TEST_F(RunRecordTest, TrainingMetricsAreTheMeansOfTheLastWholeEpoch) {
   EXPECT_FALSE(runs[0].epoch_means.contains("mae"));
 }
 
+TEST(CompareRuns, OtherValidationSamplesAreNoted) {
+  std::vector<RunRecord> runs(3);
+  for (size_t i = 0; i < 3; ++i) runs[i].folder = std::string(1, static_cast<char>('a' + i));
+  // The second run is of an earlier version.
+  runs[0].environment = Json::parse(R"({"validation_samples": "615 samples, digest 01"})");
+  runs[2].environment = runs[0].environment;
+  EXPECT_EQ(note_of_validation(runs), "");
+  runs[2].environment["validation_samples"] = "610 samples, digest 02";
+  EXPECT_THAT(note_of_validation(runs),
+              HasSubstr("a and c validate on different samples (615 samples, digest 01; 610 samples, digest 02), so"));
+  runs[0].config = "dataset: {split: {folds: 5, fold: 0}}";
+  runs[2].config = "dataset: {split: {folds: 5, fold: 1}}";
+  EXPECT_EQ(note_of_validation(runs), "") << "folds of a cross-validation";
+}
+
 TEST(CompareRuns, Results) {
   std::vector<RunRecord> runs(1);
   runs[0].steps_per_epoch = 10;
