@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <functional>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
@@ -143,7 +144,9 @@ class Training {
       const auto& batch = batches_.next();
       const amp::AutocastGuard autocast(placement.device.type(), placement.autocast_dtype);
       const auto pass = parts_.task->forward(*parts_.model, batch.images, batch.targets);
-      meter->add({.number = i, .first_sample = i * batch.size, .size = batch.size}, pass.loss, pass.outputs, batch.targets);
+      std::vector<int64_t> samples(static_cast<size_t>(batch.size));
+      std::iota(samples.begin(), samples.end(), i * batch.size);
+      meter->add({.number = i, .samples = samples, .size = batch.size}, pass.loss, pass.outputs, batch.targets);
     }
     meter->read(*parts_.ranks.world);
   }

@@ -82,8 +82,8 @@ class TrainMeter {
 // A batch of a validation.
 struct EvaluatedBatch {
   int64_t number = 0;  // of the batch in the validation
-  // The index of its first sample; the other samples have the following indices. Empty if some samples were skipped.
-  std::optional<int64_t> first_sample = {};
+  // The index of each of its samples in the validation set, in ascending order; those of skipped samples are missing. Empty: not known.
+  std::vector<int64_t> samples = {};
   int64_t size = 0;
   torch::Tensor weight = {};  // as in Task::Pass
 };

@@ -30,8 +30,9 @@ struct Slot : BatchTensors {
   explicit Slot(BatchTensors memory) : BatchTensors(std::move(memory)) {}
 
   Batch batch;
-  int64_t number = -1;  // the number of the batch that is ready; -1 if none is
-  int64_t num_samples = 0;
+  int64_t number = -1;             // the number of the batch that is ready; -1 if none is
+  std::vector<int64_t> positions;  // as in Batch
+
   std::vector<std::pair<int64_t, std::string>> skipped;  // indices of skipped samples, and the reasons
   std::optional<std::string> error;
   std::unique_ptr<CopyEvent> copied;
@@ -160,8 +161,8 @@ class DataLoader::State {
     for (const auto& [index, text] : slot->skipped) {
       if (reported_.insert(index).second) options_.report_skipped(text);
     }
-    const int64_t size = slot->num_samples;
-    slot->batch = {slot->images.narrow(0, 0, size), slot->targets.narrow(0, 0, size), size, slot->copied.get()};
+    const auto size = static_cast<int64_t>(slot->positions.size());
+    slot->batch = {slot->images.narrow(0, 0, size), slot->targets.narrow(0, 0, size), size, slot->copied.get(), slot->positions};
     return &slot->batch;
   }
 
@@ -227,13 +228,13 @@ class DataLoader::State {
   void prepare(Slot& slot, int64_t number, Memory& memory) const {
     slot.error.reset();
     slot.skipped.clear();
-    slot.num_samples = 0;
+    slot.positions.clear();
     const int64_t size = batch_size(number);
     const auto begin = static_cast<size_t>(begins_[static_cast<size_t>(number)]);
     const auto end = begin + static_cast<size_t>(size);
     for (size_t i = begin; i < end && !cancelled_; ++i) {
       if (i + 1 < end) dataset_.prefetch(samples_.indices[i + 1]);
-      write_sample(slot, samples_[i], memory);
+      if (write_sample(slot, samples_[i], memory)) slot.positions.push_back(static_cast<int64_t>(i - begin));
       if (slot.error) return;
     }
     if (size >= kLargerBatch && static_cast<int64_t>(slot.skipped.size()) == size) {
@@ -243,29 +244,31 @@ class DataLoader::State {
     }
   }
 
-  // Appends the sample to the slot's batch.
-  void write_sample(Slot& slot, const EpochSample& which, Memory& memory) const {
+  // Writes the sample behind those of the slot's batch. Returns whether it belongs to the batch.
+  bool write_sample(Slot& slot, const EpochSample& which, Memory& memory) const {
     const int64_t index = which.index;
+    const auto row = static_cast<int64_t>(slot.positions.size());
     try {
       Sample sample;
       try {
         sample = dataset_.read(index, memory.scratch);
-        pipeline_.write(sample, seeds_, which, memory.picture, entry(slot.images, slot.num_samples),
-                        dataset_.info().has_masks ? static_cast<uint8_t*>(entry(slot.targets, slot.num_samples)) : nullptr);
+        pipeline_.write(sample, seeds_, which, memory.picture, entry(slot.images, row),
+                        dataset_.info().has_masks ? static_cast<uint8_t*>(entry(slot.targets, row)) : nullptr);
       } catch (const c10::Error&) {
         throw;
       } catch (const std::exception& error) {
         if (!options_.report_skipped) throw;
         slot.skipped.emplace_back(index, fmt::format("{}: {}", dataset_.describe(index), error.what()));
-        return;
+        return false;
       }
-      write_target(sample.target, dataset_.info(), slot, entry(slot.targets, slot.num_samples));
-      ++slot.num_samples;
+      write_target(sample.target, dataset_.info(), slot, entry(slot.targets, row));
+      return true;
     } catch (const c10::Error& error) {
       slot.error = fmt::format("{}: {}", dataset_.describe(index), error.what_without_backtrace());
     } catch (const std::exception& error) {
       slot.error = fmt::format("{}: {}", dataset_.describe(index), error.what());
     }
+    return false;
   }
 
   const Dataset& dataset_;

@@ -34,6 +34,8 @@ struct Batch {
   torch::Tensor targets;
   int64_t size = 0;
   CopyEvent* copied = nullptr;  // owned by the loader; if null, the batch must be copied before the next call of next()
+  // The position of each sample in the batch as it was asked for; those of skipped samples are missing.
+  std::vector<int64_t> positions = {};
 };
 
 // The memory of one full batch.

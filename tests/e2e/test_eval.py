@@ -261,6 +261,23 @@ class PredictTest(ImageExperiment):
         self.assertEqual(confusion, self.evaluated["confusion"])
         self.assertEqual([entry["name"] for entry in self.evaluated["classes"]], CLASSES)
 
+    def test_an_evaluation_without_an_image_that_cannot_be_read(self):
+        shutil.copytree(self.folder / "moved", self.folder / "unreadable")
+        (self.folder / "unreadable/val/bird/1.png").write_bytes(b"")
+        expected = self.evaluated
+        samples = [line["classes"][0] for line in self.predict("moved/val")]
+        mistakes = [(index, index // 5, best["label"]) for index, best in enumerate(samples) if best["label"] != index // 5 and index != 1]
+        self.assertEqual(len(mistakes), sum(map(sum, expected["confusion"])) - sum(expected["confusion"][i][i] for i in range(3)) - 1)
+        confusion = [row[:] for row in expected["confusion"]]
+        confusion[0][samples[1]["label"]] -= 1
+        evaluation = ["eval", "--checkpoint", self.checkpoint, "--json", "dataset.root=unreadable", "dataset.on_error=skip", "validation.batch_size=4"]
+        found = json.loads(self.printed(*evaluation))
+        self.assertEqual((found["num_samples"], found["confusion"]), (14, confusion))
+        self.assertEqual(sorted((mistake["index"], mistake["label"], mistake["predicted"]) for mistake in found["mistakes"]), mistakes)
+        for distribution in ("local", "scatter", "broadcast"):
+            ranks = self.printed("launch", "--nproc-per-node", 2, *evaluation, f"dataset.distribution={distribution}")
+            self.assertEqual(json.loads(ranks), found, distribution)
+
     def test_files_and_lists(self):
         names = [f"moved/val/cat/{i}.png" for i in (3, 1)]
         self.assertEqual([line["file"] for line in self.predict(*names, "--top-k", 1)], names)

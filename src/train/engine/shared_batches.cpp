@@ -43,13 +43,16 @@ SharedBatches::SharedBatches(std::shared_ptr<distributed::ProcessGroup> group, D
 }
 
 SharedBatches::Buffer SharedBatches::make_buffer(int num_messages, const data::BatchTensors& format, bool pin_memory) {
-  const int64_t targets_at = aligned(sizeof(Header));
+  const int64_t positions_at = aligned(sizeof(Header));
+  const int64_t targets_at = positions_at + aligned(format.images.size(0) * static_cast<int64_t>(sizeof(int64_t)));
   const int64_t images_at = targets_at + aligned_size(format.targets);
   const int64_t num_bytes = images_at + aligned_size(format.images);
   // Initialised, because whole messages are sent even if a batch does not fill them.
   Buffer buffer{.bytes = torch::zeros({num_messages, num_bytes}, torch::TensorOptions(torch::kUInt8).pinned_memory(pin_memory))};
   for (const auto& bytes : buffer.bytes.unbind(0)) {
-    buffer.messages.push_back({bytes.data_ptr(), {view_of(bytes, images_at, format.images), view_of(bytes, targets_at, format.targets)}});
+    buffer.messages.push_back({bytes.data_ptr(),
+                               bytes[positions_at].data_ptr(),
+                               {view_of(bytes, images_at, format.images), view_of(bytes, targets_at, format.targets)}});
   }
   return buffer;
 }
@@ -116,7 +119,8 @@ const data::Batch* SharedBatches::open(const Message& message, const Header& hea
       break;
   }
   const auto& [images, targets] = message.tensors;
-  batch_ = {images.narrow(0, 0, header.size), targets.narrow(0, 0, header.size), header.size, copied};
+  const auto* positions = static_cast<const int64_t*>(message.positions);
+  batch_ = {images.narrow(0, 0, header.size), targets.narrow(0, 0, header.size), header.size, copied, {positions, positions + header.size}};
   return &batch_;
 }
 
@@ -138,6 +142,7 @@ void SharedBatches::write_messages(std::vector<Message>& messages) {
       const auto& [images, targets] = messages[i].tensors;
       images.narrow(0, 0, batch->size).copy_(batch->images);
       targets.narrow(0, 0, batch->size).copy_(batch->targets);
+      std::ranges::copy(batch->positions, static_cast<int64_t*>(messages[i].positions));
       headers[i] = {.content = Content::kBatch, .size = batch->size};
     }
   } catch (...) {

@@ -83,6 +83,7 @@ class SharedBatches final : public BatchSource {
   // The data for one rank in one round: a header, and space for a full batch.
   struct Message {
     void* header = nullptr;
+    void* positions = nullptr;  // int64 [batch size], as in data::Batch
     data::BatchTensors tensors;
   };
   struct Buffer {

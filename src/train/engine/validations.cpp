@@ -167,8 +167,7 @@ std::optional<task::Measurement> evaluate_model(Network& network, const Ranks& r
     const device::NoSearchForSmallBatch no_search(batch->size < batch_size);
     const auto pass = network.task->evaluate(*network.model, images, targets, tta);
     task::EvaluatedBatch evaluated{.number = first + world.rank(), .size = batch->size, .weight = pass.weight};
-    const int64_t first_sample = evaluated.number * batch_size;
-    if (first_sample + batch->size == end_of(evaluated.number)) evaluated.first_sample = first_sample;
+    for (const auto position : batch->positions) evaluated.samples.push_back(evaluated.number * batch_size + position);
     meter->add(evaluated, pass.loss, pass.outputs, targets);
   }
   network.model->train();

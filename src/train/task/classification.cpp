@@ -104,7 +104,7 @@ class ClassMeter : public ValidationMeter {
     confusion_.view(-1).scatter_add_(0, cells, torch::ones_like(cells));
     const auto confidence = confidence_of(outputs);
     calibration_.add(confidence, predicted.eq(targets));
-    if (batch.first_sample) mistakes_.add(confidence, predicted, targets, *batch.first_sample);
+    if (!batch.samples.empty()) mistakes_.add(confidence, predicted, targets, batch.samples);
     int64_t column = 0;
     for (const auto& metric : metrics_) {
       if (metric.count) hits_[column++].add_(metric.count(outputs, targets));
@@ -302,10 +302,11 @@ torch::Tensor first_ones(const torch::Tensor& rows) {
 MistakeList::MistakeList(torch::Device device)
     : kept_(torch::zeros({3, kMostMistakes}, torch::TensorOptions(device).dtype(torch::kInt64))) {}
 
-void MistakeList::add(const torch::Tensor& confidence, const torch::Tensor& predicted, const torch::Tensor& labels, int64_t first_index) {
+void MistakeList::add(const torch::Tensor& confidence, const torch::Tensor& predicted, const torch::Tensor& labels,
+                      torch::IntArrayRef samples) {
   // Non-negative floats have the same order as their bits, read as integers.
   const auto bits = confidence.to(torch::kFloat32).contiguous().view(torch::kInt32).to(torch::kInt64);
-  const auto complements = at::arange(kLargestIndex - first_index, kLargestIndex - first_index - labels.size(0), -1, labels.options());
+  const auto complements = kLargestIndex - torch::tensor(samples, torch::kInt64).to(labels.device(), /*non_blocking=*/true);
   const auto keys = (bits * (kLargestIndex + 1) + complements) * predicted.ne(labels);
   kept_ = first_ones(at::cat({kept_, at::stack({keys, labels, predicted})}, 1));
 }

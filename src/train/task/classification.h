@@ -49,9 +49,9 @@ inline constexpr int64_t kMostMistakes = 64;
 class MistakeList {
  public:
   explicit MistakeList(torch::Device device);
-  // `confidence`, float32 or float64 [N], is compared as float32. `predicted`, `labels`: int64 [N]. `first_index`: index of the first
-  // sample; the others follow it. At most 2^32 samples.
-  void add(const torch::Tensor& confidence, const torch::Tensor& predicted, const torch::Tensor& labels, int64_t first_index);
+  // `confidence`, float32 or float64 [N], is compared as float32. `predicted`, `labels`: int64 [N]. `samples`: their N indices,
+  // less than 2^32.
+  void add(const torch::Tensor& confidence, const torch::Tensor& predicted, const torch::Tensor& labels, torch::IntArrayRef samples);
   // Collective: the wrong predictions of all ranks of `group` with the highest confidence, in descending order. Waits for the device.
   std::vector<reporting::Mistake> read(const distributed::ProcessGroup& group) const;
 

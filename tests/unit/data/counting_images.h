@@ -73,6 +73,7 @@ inline Pipeline augmenting_pipeline(const DatasetInfo& info, BatchLayout layout 
 struct LoadedEpoch {
   std::vector<torch::Tensor> images;
   std::vector<torch::Tensor> targets;
+  std::vector<std::vector<int64_t>> positions;
 };
 
 inline LoadedEpoch load_all(DataLoader& loader) {
@@ -82,6 +83,7 @@ inline LoadedEpoch load_all(DataLoader& loader) {
     EXPECT_EQ(batch->targets.size(0), batch->size);
     all.images.push_back(batch->images.clone());
     all.targets.push_back(batch->targets.clone());
+    all.positions.push_back(batch->positions);
   }
   return all;
 }

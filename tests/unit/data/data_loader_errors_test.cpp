@@ -56,6 +56,7 @@ TEST(DataLoaderErrors, SamplesThatCannotBeReadAreSkipped) {
     for (int round = 0; round < 2; ++round) {
       loader.start_epoch(0, first_indices(20));
       const auto epoch = load_all(loader);
+      EXPECT_EQ(epoch.positions, (std::vector<std::vector<int64_t>>{{1, 2, 3, 4}, {0, 1, 3, 4}, {0, 1, 2}, {0, 1, 2, 3, 4}}));
       EXPECT_TRUE(torch::equal(joined_labels(epoch), torch::tensor({1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 15, 16, 17, 18, 19})));
       ASSERT_EQ(epoch.images.size(), 4U);
       EXPECT_TRUE(torch::equal(epoch.images[0], expected.images[0].slice(0, 1)));

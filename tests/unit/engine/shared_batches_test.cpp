@@ -95,6 +95,7 @@ void expect_local_batches(const data::Dataset& dataset, const data::Pipeline& pi
           EXPECT_EQ(have->size, want->size);
           EXPECT_TRUE(have->images.equal(want->images)) << "rank " << group->rank() << ", round " << round;
           EXPECT_TRUE(have->targets.equal(want->targets));
+          EXPECT_EQ(have->positions, want->positions);
           EXPECT_EQ(have->images.strides(), want->images.strides());
           EXPECT_EQ(have->images.scalar_type(), want->images.scalar_type());
         }
@@ -169,7 +170,7 @@ TEST(SharedBatches, AnErrorIsThrownInPlaceOfItsBatchOnEveryRank) {
 
 TEST(SharedBatches, SamplesThatCannotBeReadAreSkippedOfTheirBatch) {
   data::CountingImages images(kNumSamples);
-  images.fail_at = {0, 12, 13};
+  images.fail_at = {0, 11, 12};
   const auto pipeline = data::augmenting_pipeline(images.info());
   for (const auto scheme : kSchemes) {
     testing::run_ranks(2, [&](distributed::ProcessGroups& groups) {
@@ -178,10 +179,11 @@ TEST(SharedBatches, SamplesThatCannotBeReadAreSkippedOfTheirBatch) {
       Source source(images, pipeline, {.batch_size = 4, .report_skipped = [&](const std::string& text) { skipped.push_back(text); }},
                     scheme, group);
       source.batches->start_epoch(0, shard_for_rank);
-      const std::vector<int64_t> labels = group->rank() == 0 ? std::vector<int64_t>{1, 2, 3} : std::vector<int64_t>{10, 11};
+      const std::vector<int64_t> labels = group->rank() == 0 ? std::vector<int64_t>{1, 2, 3} : std::vector<int64_t>{10, 13};
       const auto* batch = source.batches->next();
       EXPECT_EQ(batch->size, static_cast<int64_t>(labels.size()));
       EXPECT_TRUE(batch->targets.equal(torch::tensor(labels)));
+      EXPECT_EQ(batch->positions, group->rank() == 0 ? (std::vector<int64_t>{1, 2, 3}) : (std::vector<int64_t>{0, 3}));
       EXPECT_EQ(batch->images.size(0), batch->size);
       EXPECT_EQ(skipped.size(), group->rank() == 0 ? 3U : 0U);
     });

@@ -4,6 +4,7 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "tests/testing/metrics.h"
 #include "tests/testing/ranks.h"
@@ -44,7 +45,9 @@ Measurement measure(const Outputs& all, int64_t batch_size) {
   for (int64_t number = 0; number < num_batches; ++number) {
     const int64_t first = number * batch_size;
     const int64_t size = std::min(batch_size, num_samples - first);
-    meter->add({.number = number, .first_sample = first, .size = size}, torch::tensor(1.0), all.outputs.narrow(0, first, size),
+    std::vector<int64_t> samples(static_cast<size_t>(size));
+    std::iota(samples.begin(), samples.end(), first);
+    meter->add({.number = number, .samples = samples, .size = size}, torch::tensor(1.0), all.outputs.narrow(0, first, size),
                all.labels.narrow(0, first, size));
   }
   return meter->read(distributed::ProcessGroup());
@@ -102,18 +105,25 @@ TEST(Calibration, OfNoSamplesIsZero) {
 
 TEST(Mistakes, TheMostConfidentComesFirstAndOfEqualOnesTheFirstSample) {
   MistakeList list(torch::kCPU);
-  list.add(torch::tensor({0.5F, 0.75F, 0.875F}), torch::tensor({1, 2, 0}), torch::tensor({0, 0, 0}), /*first_index=*/3);
-  list.add(torch::tensor({0.5F, 0.75F, 0.25F}), torch::tensor({1, 1, 2}), torch::tensor({0, 2, 1}), /*first_index=*/0);
+  list.add(torch::tensor({0.5F, 0.75F, 0.875F}), torch::tensor({1, 2, 0}), torch::tensor({0, 0, 0}), /*samples=*/{3, 4, 5});
+  list.add(torch::tensor({0.5F, 0.75F, 0.25F}), torch::tensor({1, 1, 2}), torch::tensor({0, 2, 1}), /*samples=*/{0, 1, 2});
   EXPECT_THAT(list.read(distributed::ProcessGroup()), ElementsAre(Mistake{1, 2, 1, 0.75}, Mistake{4, 0, 2, 0.75}, Mistake{0, 0, 1, 0.5},
                                                                   Mistake{3, 0, 1, 0.5}, Mistake{2, 1, 2, 0.25}));
 }
 
-TEST(Mistakes, OfABatchWithSamplesSkippedAreNotListed) {
-  const auto meter = make_classification(nullptr)->make_validation_meter(torch::kCPU, /*num_classes=*/2, /*num_batches=*/1);
-  meter->add({.number = 0, .first_sample = {}, .size = 1}, torch::tensor(1.0), torch::tensor({{1.0, 2.0}}), torch::tensor({0}));
-  const auto measured = meter->read(distributed::ProcessGroup());
-  EXPECT_TRUE(measured.classes.mistakes.empty());
-  EXPECT_THAT(measured.classes.confusion, ElementsAre(0, 1, 0, 0));
+TEST(Mistakes, HaveTheIndicesOfTheirSamplesAlsoIfOthersWereSkipped) {
+  const auto outputs = torch::tensor({{0.0, 3.0}, {1.0, 0.0}, {0.0, 2.0}});
+  const auto labels = torch::tensor({0, 0, 0});
+  for (const bool are_known : {true, false}) {
+    const auto meter = make_classification(nullptr)->make_validation_meter(torch::kCPU, /*num_classes=*/2, /*num_batches=*/1);
+    const auto samples = are_known ? std::vector<int64_t>{1, 3, 4} : std::vector<int64_t>();
+    meter->add({.number = 0, .samples = samples, .size = 3}, torch::tensor(1.0), outputs, labels);
+    const auto measured = meter->read(distributed::ProcessGroup());
+    std::vector<int64_t> indices;
+    for (const auto& mistake : measured.classes.mistakes) indices.push_back(mistake.index);
+    EXPECT_EQ(indices, are_known ? (std::vector<int64_t>{1, 4}) : std::vector<int64_t>());
+    EXPECT_THAT(measured.classes.confusion, ElementsAre(1, 2, 0, 0));
+  }
 }
 
 TEST(ClassMetrics, AnOutputThatIsNotANumberHasNoConfidence) {

@@ -4,6 +4,7 @@
 #include <torch/nn/functional/loss.h>
 
 #include <limits>
+#include <numeric>
 
 #include "tests/testing/metrics.h"
 #include "tests/testing/ranks.h"
@@ -167,7 +168,9 @@ Measurement validate(const distributed::ProcessGroup& world) {
     const auto& batch = kBatches[i];
     const auto size = static_cast<int64_t>(batch.actual.size());
     if (static_cast<int>(i) % world.size() != world.rank()) continue;
-    meter->add({.number = static_cast<int64_t>(i), .first_sample = first_sample, .size = size}, torch::tensor(batch.loss, torch::kFloat64),
+    std::vector<int64_t> samples(batch.actual.size());
+    std::iota(samples.begin(), samples.end(), first_sample);
+    meter->add({.number = static_cast<int64_t>(i), .samples = samples, .size = size}, torch::tensor(batch.loss, torch::kFloat64),
                ranked_outputs(batch.predicted, 6), labels(batch.actual));
   }
   return meter->read(world);
