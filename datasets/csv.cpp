@@ -122,16 +122,16 @@ struct Targets {
   std::vector<std::string> class_names = {};  // in the order of the classes
   std::vector<std::string> columns = {};      // of the numbers, or of classes with one column each; empty: unnamed, or labels in one column
   int64_t num_targets = 1;
-  std::optional<fs::path> first_image = {};
+  std::vector<fs::path> first_images = {};  // at most kMostTriedImages
 };
 
 Targets read_targets(const CsvOptions& options) {
   const Table table(options, data::Split::kTrain);
   std::set<std::string> labels;
   bool are_all_binary = !table.names().empty();
-  std::optional<fs::path> first_image;
+  std::vector<fs::path> first_images;
   table.read([&](const Row& row) {
-    if (!first_image) first_image = folder_of(options, data::Split::kTrain) / row.path;
+    if (first_images.size() < kMostTriedImages) first_images.push_back(folder_of(options, data::Split::kTrain) / row.path);
     if (options.targets == CsvTargets::kClass) labels.insert(row.fields[0]);
     if (options.targets == CsvTargets::kClasses && table.num_fields() == 1) {
       are_all_binary = are_all_binary && (row.fields[0] == "0" || row.fields[0] == "1");
@@ -145,7 +145,7 @@ Targets read_targets(const CsvOptions& options) {
     return {.class_names = are_classes ? table.names() : std::vector<std::string>(),
             .columns = table.names(),
             .num_targets = static_cast<int64_t>(table.num_fields()),
-            .first_image = std::move(first_image)};
+            .first_images = std::move(first_images)};
   }
   std::vector<std::string> classes(labels.begin(), labels.end());
   if (classes.empty()) throw std::runtime_error(options.train + ": no image has a class; add the names of classes");
@@ -153,7 +153,7 @@ Targets read_targets(const CsvOptions& options) {
     // Without leading zeros, a longer number is greater.
     std::ranges::sort(classes, {}, [](const std::string& label) { return std::tuple(label.size(), label); });
   }
-  return {.class_names = std::move(classes), .first_image = std::move(first_image)};
+  return {.class_names = std::move(classes), .first_images = std::move(first_images)};
 }
 
 [[noreturn]] void throw_unknown_label(const CsvOptions& options, const std::vector<std::string>& classes, data::Split split, int64_t line,
@@ -223,7 +223,7 @@ std::vector<fs::path> all_images(const CsvOptions& options) {
 }
 
 data::DatasetInfo info_of(const CsvOptions& options, const Targets& targets) {
-  auto info = image_files_info(targets.class_names, decoding_of(options.files, targets.first_image));
+  auto info = image_files_info(targets.class_names, decoding_of(options.files, targets.first_images));
   info.is_multi_label = options.targets == CsvTargets::kClasses;
   if (options.targets == CsvTargets::kNumbers) {
     info.num_targets = targets.num_targets;

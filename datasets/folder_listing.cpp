@@ -422,20 +422,27 @@ ClassFolders find_class_folders(const fs::path& root) {
                              .class_names = require_folders(root / "train")});
 }
 
-std::optional<fs::path> first_image_of(const ClassFolders& folders, data::ImageMode mode) {
-  const auto folder = folders.train / folders.class_names.front();
-  const auto first = [&](const Extensions& extensions) -> std::optional<fs::path> {
-    const auto files = ClassLister(folder.string(), with_parents(folders.train.string()), extensions).list();
-    if (files.images.empty()) return std::nullopt;
-    return folder / files.images.c_str();
-  };
+std::vector<fs::path> first_images_of(const ClassFolders& folders, data::ImageMode mode) {
+  std::vector<fs::path> images;
   try {
-    auto found = first(extensions_of(mode));
-    return found || mode != data::ImageMode::kAuto ? found : first(kRawExtensions);
+    for (const auto& name : folders.class_names) {
+      const auto folder = folders.train / name;
+      const auto list = [&](const Extensions& extensions) {
+        return ClassLister(folder.string(), with_parents(folders.train.string()), extensions).list().images;
+      };
+      auto names = list(extensions_of(mode));
+      if (names.empty() && mode == data::ImageMode::kAuto) names = list(kRawExtensions);
+      for (size_t begin = 0; begin < names.size();) {
+        if (images.size() == kMostTriedImages) return images;
+        const auto end = names.find('\0', begin);
+        images.push_back(folder / names.substr(begin, end - begin));
+        begin = end + 1;
+      }
+    }
   } catch (const Error&) {
     // list_images() reports the error.
-    return std::nullopt;
   }
+  return images;
 }
 
 ImageList list_images(const ClassFolders& folders, data::Split split, int num_threads, data::ImageMode mode) {

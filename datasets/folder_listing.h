@@ -66,9 +66,9 @@ ClassFolders find_class_folders(const std::filesystem::path& root);
 // The number of threads for a listing, which mostly waits for the file system.
 inline constexpr int kListingThreads = 8;
 
-// The first training image, if the first class has images and can be listed. `mode`: as in list_images(); with kAuto, files that only kRaw
-// can read are used if there are no others.
-std::optional<std::filesystem::path> first_image_of(const ClassFolders& folders, data::ImageMode mode);
+// The first training images, at most kMostTriedImages, as far as the classes can be listed. `mode`: as in list_images(); with kAuto, files
+// that only kRaw can read are used if a class has no others.
+std::vector<std::filesystem::path> first_images_of(const ClassFolders& folders, data::ImageMode mode);
 
 // The images of one split, class by class: the files with an extension that this mode reads, in each class folder and all folders below it.
 // The result does not depend on the number of threads. Links to folders are followed, except to a folder that was already listed for the

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <optional>
+#include <span>
 #include <stdexcept>
 #include <unordered_set>
 #include <utility>
@@ -113,26 +115,37 @@ ImageFileOptions* image_file_options(const ComponentConfig& dataset) {
   return csv == nullptr ? nullptr : &csv->files;
 }
 
-data::ImageDecoding decoding_of(const ImageFileOptions& options, const std::optional<std::filesystem::path>& first_image) {
+data::ImageDecoding decoding_of(const ImageFileOptions& options, std::span<const std::filesystem::path> first_images) {
   using data::ImageMode;
-  data::ImageDecoding decoding{.mode = options.mode, .is_turned_upright = options.is_turned_upright};
   const bool is_auto = options.mode == ImageMode::kAuto;
-  if (is_auto) decoding.mode = ImageMode::kRgb;
-  if (!first_image || !options.need_image()) return decoding;
+  const data::ImageDecoding initial{.mode = is_auto ? ImageMode::kRgb : options.mode, .is_turned_upright = options.is_turned_upright};
+  if (!options.need_images()) return initial;
+  std::optional<data::ImageDecoding> of_first;
+  std::string refusal;
   std::vector<uint8_t> file;
-  try {
-    read_bytes(first_image->string(), file);
-    if (is_auto) decoding.mode = data::find_traits(file).mode;
-    if (decoding.mode != ImageMode::kRaw) return decoding;
-    data::DecodedMemory memory;
-    const auto image = data::decode_image(file, decoding, memory);
-    decoding.channels = image.channels;
-    decoding.maximum = image.maximum;
-  } catch (const std::runtime_error& reason) {
-    if (decoding.mode != ImageMode::kRaw) return decoding;  // the error is reported when the image is read
-    throw std::runtime_error(fmt::format("{}: {}", first_image->string(), reason.what()));
+  data::DecodedMemory memory;
+  for (const auto& path : first_images) {
+    auto decoding = initial;
+    try {
+      read_bytes(path.string(), file);
+      if (is_auto) decoding.mode = data::find_traits(file).mode;
+      // The header of a JPEG file suffices, because decoding large photographs at each start takes long.
+      if (data::find_size(file, decoding)) return decoding;
+      const auto image = data::decode_image(file, decoding, memory);
+      if (decoding.mode != ImageMode::kRaw) return decoding;
+      decoding.channels = image.channels;
+      decoding.maximum = image.maximum;
+      return decoding;
+    } catch (const std::runtime_error& reason) {
+      if (of_first) continue;
+      of_first = decoding;
+      refusal = fmt::format("{}: {}", path.string(), reason.what());
+    }
   }
-  return decoding;
+  if (!of_first) return initial;
+  if (of_first->mode != ImageMode::kRaw) return *of_first;  // the errors are reported when the images are read
+  throw std::runtime_error(fmt::format("the number of channels is unknown, because no image can be read ({} tried); the first is {}",
+                                       first_images.size(), refusal));
 }
 
 data::DatasetInfo image_files_info(std::vector<std::string> class_names, const data::ImageDecoding& decoding, int64_t side) {

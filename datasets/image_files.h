@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,17 +18,21 @@ struct ImageFileOptions {
   data::ImageMode mode = data::ImageMode::kAuto;
   bool is_turned_upright = true;
 
-  // Whether the meaning of the keys depends on the first image.
-  bool need_image() const { return mode == data::ImageMode::kAuto || mode == data::ImageMode::kRaw; }
+  // Whether the meaning of the keys depends on the images.
+  bool need_images() const { return mode == data::ImageMode::kAuto || mode == data::ImageMode::kRaw; }
   void describe(KeyTable& keys);
 };
 
 // The ImageFileOptions among the options of a data set; null if the data set does not have these keys.
 ImageFileOptions* image_file_options(const ComponentConfig& dataset);
 
-// Resolves the keys for a data set whose first image is `first_image`. If there is no image, or if it cannot be read, kAuto becomes kRgb.
-// With kRaw the first image is decoded; throws std::runtime_error with the file and the reason if that fails.
-data::ImageDecoding decoding_of(const ImageFileOptions& options, const std::optional<std::filesystem::path>& first_image);
+// Damaged images are passed over until this many have been tried.
+inline constexpr size_t kMostTriedImages = 100;
+
+// Resolves the keys for a data set with these first images, of which the first one that can be read counts. If there are no images, or if
+// none can be read and the first does not look like kGrey16 or kRaw, kAuto becomes kRgb. With kRaw, throws std::runtime_error with the
+// first file and the reason if none of the images can be read.
+data::ImageDecoding decoding_of(const ImageFileOptions& options, std::span<const std::filesystem::path> first_images);
 
 // The images of one split. A million of them need tens of megabytes.
 class ImageList {

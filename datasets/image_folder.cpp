@@ -55,8 +55,8 @@ data::DatasetFactory image_folder_factory(const ImageFolderOptions& options) {
   factory.info.num_classes = data::kUnknownClasses;
   try {
     const auto folders = find_class_folders(options.root);
-    const auto first_image = options.files.need_image() ? first_image_of(folders, options.files.mode) : std::nullopt;
-    factory.info = image_files_info(folders.class_names, decoding_of(options.files, first_image));
+    const auto images = options.files.need_images() ? first_images_of(folders, options.files.mode) : std::vector<std::filesystem::path>();
+    factory.info = image_files_info(folders.class_names, decoding_of(options.files, images));
     factory.has_validation = folders.validation.has_value();
   } catch (const std::runtime_error& reason) {
     factory.missing = reason.what();

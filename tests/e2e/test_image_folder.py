@@ -71,6 +71,12 @@ def plain_png(number):
     return png(height, width, bytes((37 * number % 256, 101 * number % 256, 53 * number % 256)) * (height * width))
 
 
+def npy(height, width, channels):
+    """A file of NumPy with 8-bit values."""
+    header = f"{{'descr': '|u1', 'fortran_order': False, 'shape': ({height}, {width}, {channels}), }}\n".encode()
+    return b"\x93NUMPY\1\0" + struct.pack("<H", len(header)) + header + bytes(7 * i % 251 for i in range(height * width * channels))
+
+
 def write_images(folder, classes, num_images, first=0):
     """Writes `num_images` small images into a folder for each class. `first`: the number of the first image."""
     for label, name in enumerate(classes):
@@ -392,6 +398,31 @@ class ImageFolderTest(unittest.TestCase):
             for one, two in zip(events(self.run_dir, kind), events(other, kind)):
                 self.assertEqual(one["top1"], two["top1"])
                 self.assertAlmostEqual(one["loss"], two["loss"], delta=1e-9 * one["loss"])
+
+    def test_channels_are_those_of_the_first_raw_image_that_can_be_read(self):
+        files = [self.data / split / name / f"{i}.npy" for split, count in (("train", 3), ("val", 1)) for name in ("cat", "dog") for i in range(count)]
+        for path in files:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(npy(32, 32, 4))
+        self.damage(files[0])
+        config = self.write_config("optimizer: {name: sgd, lr: 0.001}", "runtime: {device: cpu, threads: 1}")
+        settings = ["--config", config, "model.name=resnet20", *(f"dataset.{split}_transforms=[center_crop: {{size: 32}}]" for split in ("train", "validation"))]
+        for mode in ("raw", "auto"):
+            with self.subTest(mode):
+                check = trainer("data", "check", *settings, f"dataset.mode={mode}")
+                self.assertEqual(check.returncode, 3, check.err)
+                self.assertEqual([path for path in files if str(path) in check.out + check.err], files[:1], check.out + check.err)
+                run = self.train(*settings, f"dataset.mode={mode}", "dataset.on_error=skip", run_dir=self.folder / mode)
+                self.assertEqual(run.err.count(f"warning: skipped (dataset.on_error: skip): sample 0, {files[0]}: the file ends too early"), 1, run.err)
+                self.assertIn("in_channels: 4", (self.folder / mode / "config.yaml").read_text())
+                run = trainer(*settings, f"dataset.mode={mode}", "--run-dir", self.run_dir)
+                self.assertEqual(run.returncode, 3, run.err)
+                self.assertIn(f"error: sample 0, {files[0]}: the file ends too early", run.err)
+        for path in files[1:]:
+            self.damage(path)
+        run = trainer(*settings, "dataset.mode=raw", "dataset.on_error=skip", "--run-dir", self.run_dir)
+        self.assertEqual(run.returncode, 2, run.err)
+        self.assertIn(f"dataset.root: the number of channels is unknown, because no image can be read (6 tried); the first is {files[0]}: the file ends too early", run.err)
 
     def test_changed_classes_are_refused_on_resume(self):
         write_images(self.data / "train", ("cat", "dog"), 4)

@@ -275,7 +275,7 @@ class ImageDepthsTest(FolderCase):
         files = [(".npy", np.zeros((9, 8, 5))), (".npy", np.zeros((9, 8, 4))), (".npy", np.full((9, 8, 5), np.nan))]
         process = trainer("data", "check", "--config", self.configured(files))
         self.assertEqual(process.returncode, 3, process.err)
-        self.assertEqual(process.out.count("it has 4 channels, but the first image of the data set has 5"), 2)
+        self.assertEqual(process.out.count("it has 4 channels, but the first readable image of the data set has 5"), 2)
         self.assertEqual(process.out.count("it has values that are not finite"), 2)
 
     def test_packed_images_keep_their_depth(self):
@@ -341,7 +341,7 @@ class ImageDepthsTest(FolderCase):
         files = [(".npy", RNG.integers(0, 65536, (9, 8, 2), dtype=np.uint16)), (".npy", RNG.normal(size=(9, 8, 2)).astype(np.float32))]
         process = trainer("data", "check", "--config", self.configured(files))
         self.assertEqual(process.returncode, 3, process.err)
-        self.assertEqual(process.out.count("it has signed or floating-point values, but the first image of the data set has values of 16 bits; save all images with the same type of values"), 2)
+        self.assertEqual(process.out.count("it has signed or floating-point values, but the first readable image of the data set has values of 16 bits; save all images with the same type of values"), 2)
 
     def test_arrays_that_cannot_be_read_are_named(self):
         config = self.configured([(".npy", np.zeros((9, 8), np.int64))])

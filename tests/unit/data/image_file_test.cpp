@@ -510,13 +510,14 @@ TEST_F(ImageFile, OtherDepthsThanThoseOfTheModeAreRefused) {
   expect({}, grey16, "it is empty");
   const ImageDecoding raw{.mode = ImageMode::kRaw, .channels = 2};
   expect(golden_file("mode_rgb.png"), raw, "it is not a TIFF or .npy file, which dataset.mode: raw requires");
-  expect(golden_file("grey_16_bits.tif"), raw, "it has 1 channel, but the first image of the data set has 2");
+  expect(golden_file("grey_16_bits.tif"), raw, "it has 1 channel, but the first readable image of the data set has 2");
   expect(golden_file("one_bit.tif"), raw, "a TIFF image of unsigned integers with 1 bits each");
   expect(files_of("refused_images").at("signed_32_bits.tif"), raw, "a TIFF image of signed integers with 32 bits each");
   expect(files_of("refused_images").at("lzma.tif"), raw, "a TIFF image with the compression LZMA; save it with LZW or Deflate");
   const ImageDecoding numbers{.mode = ImageMode::kRaw, .channels = 1};
   expect(golden_file("grey_16_bits.tif"), numbers,
-         "it has values of 16 bits, but the first image of the data set has signed or floating-point values; save all images with the same "
+         "it has values of 16 bits, but the first readable image of the data set has signed or floating-point values; save all images with "
+         "the same "
          "type of values");
 }
 

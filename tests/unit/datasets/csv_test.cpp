@@ -298,12 +298,13 @@ TEST_F(CsvTest, ImagesThatDoNotExistAreFoundWhenTheyAreRead) {
   }
 }
 
-TEST_F(CsvTest, ARawImageThatCannotBeReadIsNamed) {
+TEST_F(CsvTest, IfNoRawImageCanBeReadTheFirstIsNamed) {
   options_.files.mode = data::ImageMode::kRaw;
-  write_train("a.npy,cat\n");
+  write_train("a.npy,cat\nb.npy,cat\n");
   const auto made = factory();
   EXPECT_EQ(made.info.shape.front(), 3);
-  EXPECT_EQ(made.missing, path("a.npy") + ": cannot be read: No such file or directory");
+  EXPECT_EQ(made.missing, "the number of channels is unknown, because no image can be read (2 tried); the first is " + path("a.npy") +
+                              ": cannot be read: No such file or directory");
 }
 
 TEST_F(CsvTest, RepeatedPathsAreReported) {

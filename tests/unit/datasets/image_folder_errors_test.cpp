@@ -58,6 +58,33 @@ TEST_F(ImageFolderErrorsTest, RawImagesThatAreMissingHaveTheChannelsOfColourImag
             path("train/cat") + " has no images (files ending in .tif .tiff .npy) among its 1 file; add images, or remove the folder");
 }
 
+TEST_F(ImageFolderErrorsTest, IfNoRawImageCanBeReadTheFirstIsNamed) {
+  ImageFolderOptions options{.files = {.mode = data::ImageMode::kRaw}};
+  options.root = root();
+  make_folder("train/cat");
+  make_folder("train/dog");
+  for (const char* name : {"train/cat/1.npy", "train/cat/2.npy", "train/dog/1.npy"}) std::ofstream(path(name)).flush();
+  EXPECT_EQ(image_folder_factory(options).missing,
+            "the number of channels is unknown, because no image can be read (3 tried); the first is " + path("train/cat/1.npy") +
+                ": cannot be read: the file is empty");
+}
+
+TEST_F(ImageFolderErrorsTest, TheFirstImagesAreThoseOfSeveralClasses) {
+  std::vector<std::string> names;
+  for (int i = 100; i < 160; ++i) {
+    for (const char* folder : {"train/cat/", "train/dog/"}) names.push_back(folder + std::to_string(i) + ".jpg");
+  }
+  write(names);
+  write({"train/ape/1.npy"});
+  make_folder("train/bee");
+  const auto images = first_images_of(find_class_folders(root()), data::ImageMode::kAuto);
+  ASSERT_EQ(images.size(), kMostTriedImages);
+  EXPECT_EQ(images.front(), path("train/ape/1.npy"));
+  EXPECT_EQ(images[1], path("train/cat/100.jpg"));
+  EXPECT_EQ(images.back(), path("train/dog/138.jpg"));
+  EXPECT_EQ(first_images_of(find_class_folders(root()), data::ImageMode::kRaw).size(), 1U);
+}
+
 TEST_F(ImageFolderErrorsTest, ValidationWithoutAnyImageIsRefused) {
   write({"train/cat/1.jpg"});
   make_folder("val");
