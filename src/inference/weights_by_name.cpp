@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <stdexcept>
 #include <string_view>
 
 #include "base/text.h"
@@ -343,10 +344,19 @@ void fit_model(models::Model& model, const data::Dataset& train, const data::Pip
   const auto images = torch::empty(shape, torch::TensorOptions(pipeline.layout().dtype).memory_format(layout));
   data::Scratch scratch;
   data::PictureMemory memory;
-  for (int64_t i = 0; i < num_images; ++i) {
-    pipeline.write(train.read(i, scratch), {/*seed=*/0, /*number=*/0}, {i}, memory, images[i].data_ptr());
+  int64_t num_read = 0;
+  std::string refusal;
+  for (int64_t i = 0; num_read < num_images && i < std::min(2 * num_images, train.size()); ++i) {
+    try {
+      pipeline.write(train.read(i, scratch), {/*seed=*/0, /*number=*/0}, {i}, memory, images[num_read].data_ptr());
+      ++num_read;
+    } catch (const std::runtime_error& error) {
+      // Training reports the image or skips it.
+      if (refusal.empty()) refusal = fmt::format("{}: {}", train.describe(i), error.what());
+    }
   }
-  model.fit(images);
+  if (num_read == 0) throw DataError(refusal);
+  model.fit(images.narrow(0, 0, num_read));
 }
 
 }  // namespace trainer::inference

@@ -43,7 +43,8 @@ InitReport init_model(const std::string& file, bool strict, torch::nn::Module& m
 InitReport init_all_but_head(const state::Tree& file, const std::string& source, models::Model& model,
                              const std::vector<std::string>& class_names = {});
 
-// Calls Model::fit() with the first training images, transformed as for validation. Does nothing if Model::num_fitted_images() is 0.
+// Calls Model::fit() with the first training images that can be read, transformed as for validation. Does nothing if
+// Model::num_fitted_images() is 0. Throws DataError with the first image if none can be read.
 void fit_model(models::Model& model, const data::Dataset& train, const data::Pipeline& pipeline);
 
 }  // namespace trainer::inference

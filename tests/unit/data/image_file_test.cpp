@@ -517,8 +517,7 @@ TEST_F(ImageFile, OtherDepthsThanThoseOfTheModeAreRefused) {
   const ImageDecoding numbers{.mode = ImageMode::kRaw, .channels = 1};
   expect(golden_file("grey_16_bits.tif"), numbers,
          "it has values of 16 bits, but the first readable image of the data set has signed or floating-point values; save all images with "
-         "the same "
-         "type of values");
+         "the same type of values");
 }
 
 // A .npy file. `type`, `shape` and `order`: as NumPy writes them in the header.

@@ -1,12 +1,17 @@
 // Networks with initial values that depend on the training images.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <stdexcept>
+
+#include "inference/weights_by_name.h"
 #include "models/registry.h"
 #include "nn/batch_norm.h"
 #include "tests/testing/ranks.h"
 #include "tests/testing/small_run.h"
 #include "tests/testing/temporary_folder.h"
+#include "trainer/error.h"
 
 namespace trainer::engine {
 namespace {
@@ -29,19 +34,52 @@ torch::Tensor first_layer_without_data() {
       ->named_buffers()["whiten.weight"];
 }
 
+torch::Tensor images_of(const data::Dataset& dataset, int64_t first) {
+  std::vector<torch::Tensor> images;
+  data::Scratch scratch;
+  for (int64_t i = first; i < dataset.size(); ++i) {
+    const auto values = dataset.read(i, scratch).values;
+    images.push_back(torch::tensor(std::vector<float>(values.begin(), values.end())).view({3, 32, 32}));
+  }
+  return torch::stack(images);
+}
+
 TEST(FitModel, UsesTheFirstTrainingImages) {
   testing::SmallSession run(kFitText);
   auto& parts = run.parts();
-  std::vector<torch::Tensor> images;
-  data::Scratch scratch;
-  for (int64_t i = 0; i < parts.train.samples.dataset().size(); ++i) {
-    const auto values = parts.train.samples.dataset().read(i, scratch).values;
-    images.push_back(torch::tensor(std::vector<float>(values.begin(), values.end())).view({3, 32, 32}));
-  }
   const auto fitted = first_layer_of(parts);
   EXPECT_FALSE(torch::equal(fitted, first_layer_without_data()));
-  parts.model->fit(torch::stack(images));
+  parts.model->fit(images_of(parts.train.samples.dataset(), 0));
   EXPECT_TRUE(torch::equal(first_layer_of(parts), fitted));
+}
+
+// Another data set, of which the first images cannot be read.
+class DamagedImages : public data::Dataset {
+ public:
+  DamagedImages(const data::Dataset& all, int64_t num_damaged) : all_(all), num_damaged_(num_damaged) {}
+  const data::DatasetInfo& info() const override { return all_.info(); }
+  int64_t size() const override { return all_.size(); }
+  data::Sample read(int64_t index, data::Scratch& scratch) const override {
+    if (index < num_damaged_) throw std::runtime_error("the file is damaged");
+    return all_.read(index, scratch);
+  }
+
+ private:
+  const data::Dataset& all_;
+  int64_t num_damaged_;
+};
+
+TEST(FitModel, PassesOverImagesThatCannotBeRead) {
+  testing::SmallSession run(kFitText);
+  auto& parts = run.parts();
+  const auto& all = parts.train.samples.dataset();
+  const data::Pipeline pipeline({}, all.info(), {});
+  inference::fit_model(*parts.model, DamagedImages(all, 2), pipeline);
+  const auto fitted = first_layer_of(parts);
+  parts.model->fit(images_of(all, 2));
+  EXPECT_TRUE(torch::equal(first_layer_of(parts), fitted));
+  EXPECT_THAT([&] { inference::fit_model(*parts.model, DamagedImages(all, all.size()), pipeline); },
+              ::testing::ThrowsMessage<DataError>("sample 0: the file is damaged"));
 }
 
 TEST(FitModel, WithoutValidationToo) {
