@@ -1,13 +1,18 @@
 #pragma once
-// DistributedSampler chooses the samples of a rank for LibTorch's data loaders, like torch.utils.data.distributed.DistributedSampler.
+// Data of own training loops: DistributedSampler chooses the samples of a rank, like torch.utils.data.distributed.DistributedSampler, for
+// LibTorch's data loaders or for Batches, the program's.
 
+#include <torch/data/example.h>
 #include <torch/data/samplers/base.h>
 #include <torch/serialize.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
+#include "trainer/component.h"
+#include "trainer/dataset.h"
 #include "trainer/options.h"
 
 namespace trainer::data {
@@ -48,6 +53,29 @@ class DistributedSampler : public torch::data::samplers::Sampler<> {
   std::vector<size_t> positions_;  // of this rank's samples, in the order that all ranks share
   std::vector<size_t> samples_;
   size_t position_ = 0;
+};
+
+// The batches of a data set for own training loops: read, transformed and put together by the threads of `loading`, as in the program. Not
+// thread-safe.
+class Batches {
+ public:
+  // `transforms`: components of transform_registry(). The numbers of random transforms depend on `seed`, the epoch and the sample, not on
+  // ranks and threads. Throws UsageError for transforms that cannot be applied to the samples.
+  Batches(std::shared_ptr<const Dataset> dataset, const std::vector<ComponentConfig>& transforms, int64_t batch_size, uint64_t seed = 0,
+          const LoadingOptions& loading = {});
+  ~Batches();
+  Batches(const Batches&) = delete;
+  Batches& operator=(const Batches&) = delete;
+
+  // Starts an epoch over the samples of the sampler, which must have been made for this data set.
+  void start(DistributedSampler& sampler);
+  // The next batch, on the CPU: images or values in float32 [n, ...], and targets as in nn::Loss. The last batch of an epoch may be
+  // smaller; empty at its end. Throws DataError for a sample that cannot be read, with its name.
+  std::optional<torch::data::Example<>> next();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace trainer::data

@@ -5,6 +5,7 @@
 #include <torch/types.h>
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -139,5 +140,11 @@ state::Tree state_of(torch::optim::Optimizer& optimizer);
 // group. Other options do not change. Throws CheckpointError if the groups, their numbering, a shape or a dtype differ; some state may have
 // been loaded by then.
 void load_state_of(torch::optim::Optimizer& optimizer, const state::View& view);
+
+// LibTorch's optimizers for a Trainer and for register_optimizer(): `make` returns a new one of a class of state_of() for the parameters of
+// one group, and must obey the group's `decay` and `weight_decay`. Its learning rate is base_lr() and must be the same for all groups. With
+// float16, each step waits for the device. Throws UsageError for another class.
+std::unique_ptr<Optimizer> of_libtorch(std::vector<ParamGroup> groups,
+                                       std::function<std::unique_ptr<torch::optim::Optimizer>(const ParamGroup& group)> make);
 
 }  // namespace trainer::optim

@@ -26,6 +26,7 @@
 #include "trainer/dataset.h"
 #include "trainer/distributed.h"
 #include "trainer/events.h"
+#include "trainer/hook.h"
 #include "trainer/model.h"
 #include "trainer/optim.h"
 #include "trainer/options.h"
@@ -61,6 +62,11 @@ struct TrainerParts {
   std::vector<ComponentConfig> validation_transforms = {};
   // A component of lr_scheduler_registry().
   ComponentConfig lr_schedule = optim::lr_scheduler_registry().configure("constant");
+  // Instead of lr_schedule and a warm-up: the factor for the optimizer's learning rate at update number `step`, from 0. Depends on nothing
+  // else, so that a resumed training continues it.
+  std::function<double(int64_t step, int64_t total_steps)> lr_factor = {};
+  // Called at each step on the rank that has them.
+  std::vector<std::unique_ptr<engine::TrainingHook>> hooks = {};
   // Receive the events on rank 0, in addition to the output of Context::logger().
   std::vector<std::unique_ptr<reporting::Sink>> sinks = {};
 };
@@ -106,12 +112,17 @@ class Trainer {
   // program. Either all ranks must call it or none; only rank 0 reads the file. Throws CheckpointError, with several ranks an AgreedError
   // on all of them; run() throws it for a checkpoint of another network.
   void resume(const std::filesystem::path& checkpoint);
-  // Trains to the end and returns true, or until `should_stop` returns true on any rank and returns false; with a checkpoint_folder, the
-  // state is saved in both cases. To be called once; throws std::logic_error otherwise. `should_stop` is called before each step and each
-  // validation batch; to stop on Ctrl-C, install a handler and check its flag here. Throws Error if a step or all validations are not
-  // finite, if memory runs out, or if the last checkpoint cannot be written; PeerError if another rank is lost; and the errors of sinks.
-  // After an error of a GPU, end the process without destroying this object.
-  bool run(const std::function<bool()>& should_stop = [] { return false; });
+  // Trains to the end, or until `should_stop` returns true on any rank; with a checkpoint_folder, the state is saved in both cases. Returns
+  // the result on all ranks: reason ("done", "early" or "stopped"), and the final and the best validation. To be called once; throws
+  // std::logic_error otherwise. `should_stop` is called before each step and each validation batch; to stop on Ctrl-C, install a handler
+  // and check its flag here. Throws Error if a step or all validations are not finite, if memory runs out, or if the last checkpoint cannot
+  // be written; PeerError if another rank is lost; and the errors of sinks. After an error of a GPU, end the process without destroying
+  // this object.
+  reporting::EndEvent run(const std::function<bool()>& should_stop = [] { return false; });
+  // The metrics of the network on all of `samples`, or with null on TrainerParts::validation, after the validation_transforms, on all
+  // ranks. To be called before or after run(), which loads the checkpoint of resume(). `averaged`: with the averaged parameters of
+  // TrainerOptions::ema. Throws UsageError for samples that do not fit the network, and the errors of reading them.
+  task::Measurement evaluate(std::shared_ptr<const data::Dataset> samples = nullptr, bool averaged = false);
 
  private:
   struct State;

@@ -18,6 +18,8 @@ namespace trainer::data {
 
 struct BlurMemory;
 struct PictureMemory;
+// The memory of a Picture. Each thread needs its own.
+std::shared_ptr<PictureMemory> make_picture_memory();
 
 // [height][width][channels]
 struct PixelArray {

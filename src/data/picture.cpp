@@ -11,6 +11,8 @@
 
 namespace trainer::data {
 
+std::shared_ptr<PictureMemory> make_picture_memory() { return std::make_shared<PictureMemory>(); }
+
 Picture::Picture(std::span<const uint8_t> file, PictureMemory& memory, const ImageDecoding& decoding)
     : has_values_(decoding.has_float_pixels()), decoding_(decoding), memory_(memory) {
   if (const auto size = find_size(file, decoding)) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <atomic>
 #include <stdexcept>
 #include <utility>
@@ -72,17 +73,24 @@ engine::TrainingSamples take_samples(const TrainerParts& parts, const TrainerOpt
   return engine::make_training_samples(std::move(samples), std::move(sampler), options.plan.shards, ranks);
 }
 
+engine::SourceOptions source_of(const std::vector<ComponentConfig>& transforms, const TrainerOptions& options) {
+  return {
+      .transforms = transforms, .batch_size = options.loop.validation.batch_size, .loading = options.loading, .seed = options.loop.seed};
+}
+
 engine::Data make_data(const TrainerParts& parts, const TrainerOptions& options, const device::Placement& placement,
                        const engine::Ranks& ranks) {
-  const auto source = [&](const std::vector<ComponentConfig>& transforms) {
-    return engine::SourceOptions{
-        .transforms = transforms, .batch_size = options.loop.validation.batch_size, .loading = options.loading, .seed = options.loop.seed};
-  };
   const auto make_lr_schedule = [&](int64_t total_steps, int64_t steps_per_epoch) {
+    if (parts.lr_factor) {
+      return optim::LrSchedule{.factor = [factor = parts.lr_factor, total_steps](int64_t step) { return factor(step, total_steps); },
+                               .group_factors = {{"initial_lr", 1}}};
+    }
     return optim::make_lr_schedule(parts.lr_schedule, options.warmup, total_steps, steps_per_epoch);
   };
   return {take_samples(parts, options, ranks),
-          {.plan = options.plan, .train = source(parts.train_transforms), .validation = source(parts.validation_transforms)},
+          {.plan = options.plan,
+           .train = source_of(parts.train_transforms, options),
+           .validation = source_of(parts.validation_transforms, options)},
           make_lr_schedule,
           placement,
           ranks};
@@ -123,22 +131,26 @@ void check_parts(const TrainerParts& parts) {
   require(!parts.validation || parts.validation->size() > 0, "samples in TrainerParts::validation, or null");
 }
 
+// Throws UsageError if the network does not fit the samples of `which`.
+void check_samples(const models::Model& model, const engine::DataSource& source, const char* which) {
+  const auto& wanted = model.input_shape();
+  const auto& shape = source.pipeline.output_shape();
+  if (!inference::takes_shape(wanted, shape)) {
+    throw UsageError(fmt::format("the network needs samples of shape {}, but those of {} have {} after their transforms",
+                                 inference::input_shape_text(wanted), which, fmt::join(shape, "x")));
+  }
+  const auto& info = source.samples.info();
+  if (model.num_outputs() != info.num_outputs()) {
+    throw UsageError(
+        fmt::format("the network has {}, but {} has {}", counted(model.num_outputs(), "output"), which, session::outputs_text(info)));
+  }
+}
+
 // Throws UsageError if network, task, optimizer, schedule and data cannot be used together.
 void check_fit(const TrainerParts& parts, const TrainerOptions& options, const engine::Network& network, const engine::Data& data) {
   const auto& info = data.train.samples.info();
-  const auto check_shape = [&](const engine::DataSource& source, const char* which) {
-    const auto& wanted = network.model->input_shape();
-    const auto& shape = source.pipeline.output_shape();
-    if (inference::takes_shape(wanted, shape)) return;
-    throw UsageError(fmt::format("the network needs samples of shape {}, but those of {} have {} after their transforms",
-                                 inference::input_shape_text(wanted), which, fmt::join(shape, "x")));
-  };
-  check_shape(data.train, "TrainerParts::train");
-  if (data.validation) check_shape(*data.validation, "TrainerParts::validation");
-  if (network.model->num_outputs() != info.num_outputs()) {
-    throw UsageError(fmt::format("the network has {}, but the training set has {}", counted(network.model->num_outputs(), "output"),
-                                 session::outputs_text(info)));
-  }
+  check_samples(*network.model, data.train, "TrainerParts::train");
+  if (data.validation) check_samples(*network.model, *data.validation, "TrainerParts::validation");
   const auto mismatches = network.task->mismatches({.loss = "the loss",
                                                     .dataset = "the training set",
                                                     .num_classes = info.num_classes,
@@ -151,6 +163,9 @@ void check_fit(const TrainerParts& parts, const TrainerOptions& options, const e
     throw OptionError("accumulation_steps", "the optimizer processes each batch twice, so it cannot accumulate micro-steps; set 1");
   }
   const auto traits = optim::traits_of(parts.lr_schedule);
+  if (parts.lr_factor && (options.warmup.steps > 0 || options.warmup.epochs > 0)) {
+    throw OptionError("warmup", "has no effect on TrainerParts::lr_factor; let this function return the factors of the warm-up");
+  }
   if (traits.needs_validations && !data.validation) {
     throw UsageError(
         fmt::format("the schedule {} needs validations; set TrainerParts::validation and loop.validation.every_epochs, or choose another "
@@ -200,12 +215,31 @@ class OnlyTrainer {
   static inline std::atomic<bool> exists_ = false;
 };
 
+// Keeps the event of the end.
+class End : public reporting::Sink {
+ public:
+  explicit End(reporting::EndEvent& kept) : kept_(kept) {}
+  void on_end(const reporting::EndEvent& event) override { kept_ = event; }
+
+ private:
+  reporting::EndEvent& kept_;
+};
+
 }  // namespace
 
 struct Trainer::State {
   State(distributed::Context& of_run, TrainerParts components, const TrainerOptions& chosen)
-      : context(of_run), options(chosen), parts(assemble(of_run, components, options)) {
-    if (!parts.validation) options.loop.validation = {.every_epochs = {}};
+      : context(of_run),
+        options(chosen),
+        parts(assemble(of_run, components, options)),
+        validation(components.validation),
+        validation_transforms(components.validation_transforms),
+        hooks(std::move(components.hooks)) {
+    if (!parts.validation) {
+      options.loop.validation.every_epochs = {};
+      options.loop.validation.every_steps = {};
+    }
+    reporter.add(std::make_unique<End>(end));
     distributed::on_all_ranks(*context.world(), [&] {
       if (context.rank() != 0) return;
       reporter.add(reporting::make_console(*context.logger(), {}));
@@ -224,6 +258,10 @@ struct Trainer::State {
   distributed::Context& context;
   TrainerOptions options;
   engine::Parts parts;
+  std::shared_ptr<const data::Dataset> validation;
+  std::vector<ComponentConfig> validation_transforms;
+  std::vector<std::unique_ptr<engine::TrainingHook>> hooks;
+  reporting::EndEvent end;
   reporting::Reporter reporter;
   std::optional<checkpoint::Saver> saver;
   std::optional<session::Checkpoint> start;
@@ -245,14 +283,32 @@ void Trainer::resume(const std::filesystem::path& checkpoint) {
   state_->start = session::broadcast(checkpoint, std::move(mine), *state_->context.world());
 }
 
-bool Trainer::run(const std::function<bool()>& should_stop) {
+reporting::EndEvent Trainer::run(const std::function<bool()>& should_stop) {
   state_->require_before_run();
   state_->has_run = true;
   engine::RunCallbacks callbacks;
   callbacks.checkpoints.saver = state_->saver ? &*state_->saver : nullptr;
   engine::TrainingLoop loop(state_->options.loop, state_->parts, state_->reporter, should_stop, std::move(callbacks));
+  for (const auto& hook : state_->hooks) loop.add_hook(*hook);
   if (const auto start = std::exchange(state_->start, std::nullopt)) loop.resume(start->tree, start->file.string());
-  return loop.run();
+  loop.run();
+  return state_->end;
+}
+
+task::Measurement Trainer::evaluate(std::shared_ptr<const data::Dataset> samples, bool averaged) {
+  auto& parts = state_->parts;
+  const auto* which = samples ? "the evaluated data set" : "TrainerParts::validation";
+  if (!samples) samples = state_->validation;
+  if (!samples || samples->size() == 0) throw UsageError("there are no samples to evaluate; give a data set that has some");
+  if (averaged && !parts.ema) throw UsageError("there are no averaged parameters to evaluate; set TrainerOptions::ema");
+  auto options = source_of(state_->validation_transforms, state_->options);
+  options.batch_size = std::min(options.batch_size, samples->size());
+  engine::DataSource source(engine::Samples(std::move(samples)), options, parts.placement, parts.ranks);
+  check_samples(*parts.model, source, which);
+  parts.data_parallel->sync_buffers();
+  std::optional<optim::AveragedParameters> averages;
+  if (averaged) averages.emplace(*parts.ema);
+  return engine::evaluate_model(parts, parts.ranks, source, state_->options.loop.validation.tta, [](int64_t) { return false; }).value();
 }
 
 }  // namespace trainer

@@ -1,5 +1,5 @@
 #pragma once
-// One optimizer step (forward, backward, clipping and update), and the hooks that are called at each step.
+// One optimizer step (forward, backward, clipping and update).
 
 #include <cstdint>
 #include <functional>
@@ -10,26 +10,11 @@
 #include "train/engine/device_batches.h"
 #include "train/engine/parts.h"
 #include "train/engine/step_graph.h"
+#include "trainer/hook.h"
 #include "trainer/task.h"
 #include "trainer/torch.h"
 
 namespace trainer::engine {
-
-// A callback that may change training at each step. (Sinks, in trainer/events.h, only report.) A hook is called by the training thread of
-// the rank that added it. A hook that changes training must make the same change on all ranks.
-class TrainingHook {
- public:
-  virtual ~TrainingHook() = default;
-  // `step`: number of steps before this one since the start of the run.
-  virtual void before_step(int64_t /*step*/) {}
-  // Whether on_gradients() is to be called in this step; if so, the step does not use a CUDA graph.
-  virtual bool needs_gradients(int64_t /*step*/) const { return false; }
-  // Called when the gradients of the step are summed over the ranks, but not yet unscaled or clipped.
-  virtual void on_gradients(int64_t /*step*/) {}
-  // `step`: the same number as in before_step(). The parameters are updated; if the step ends a logging interval, the interval has been
-  // reported.
-  virtual void after_step(int64_t /*step*/) {}
-};
 
 // Makes sure that a step whose loss or gradients are not finite on at least one rank changes nothing. On a GPU only step(), scale() and
 // had_non_finite_loss() wait for the device.

@@ -500,4 +500,67 @@ void load_state_of(torch::optim::Optimizer& optimizer, const state::View& view) 
   check_entries(states, num_found, number);
 }
 
+namespace {
+
+// One of LibTorch's optimizers for each group.
+class LibtorchOptimizer final : public Optimizer {
+ public:
+  using Make = std::function<std::unique_ptr<torch::optim::Optimizer>(const ParamGroup& group)>;
+
+  LibtorchOptimizer(std::vector<ParamGroup> groups, const Make& make) : Optimizer(std::move(groups)) {
+    for (const auto& group : groups_) optimizers_.push_back(make(group));
+    // An experiment is checked without parameters.
+    if (groups_.empty()) optimizers_.push_back(make({}));
+    for (const auto& optimizer : optimizers_) {
+      if (!optimizer) throw UsageError("the function that makes an optimizer of LibTorch returned null");
+    }
+    format_ = format_of(*optimizers_.front());
+    base_lr_ = optimizers_.front()->defaults().get_lr();
+  }
+
+  double base_lr() const override { return base_lr_; }
+
+ private:
+  void update(size_t group, const Gradients& gradients, double lr, const std::optional<torch::Tensor>& found_inf) override {
+    if (found_inf && found_inf->item<float>() != 0) return;
+    auto& optimizer = *optimizers_[group];
+    auto& params = optimizer.param_groups().front().params();
+    // The parameters that set_skip_zero_grads() skips.
+    for (size_t i = 0; i < params.size(); ++i) {
+      if (!std::ranges::binary_search(gradients.indices, i)) params[i].mutable_grad().reset();
+    }
+    optimizer.param_groups().front().options().set_lr(lr);
+    optimizer.step();
+  }
+
+  state::Dict param_state(size_t group, size_t index) const override {
+    const auto& states = optimizers_[group]->state();
+    const auto found = states.find(groups_[group].params[index].unsafeGetTensorImpl());
+    return found == states.end() ? state::Dict() : format_->state(*found->second);
+  }
+  void load_param_state(size_t group, size_t index, const std::optional<state::View>& view) override {
+    auto& optimizer = *optimizers_[group];
+    const auto& parameter = groups_[group].params[index];
+    const auto& options = optimizer.param_groups().front().options();
+    if (!view && format_->has_state_from_the_start()) return;
+    auto state = view ? format_->read(*view, parameter, options) : nullptr;
+    optimizer.state().erase(parameter.unsafeGetTensorImpl());
+    if (state) optimizer.state()[parameter.unsafeGetTensorImpl()] = std::move(state);
+  }
+  void add_options(size_t group, state::Dict& options) const override {
+    format_->add_options(optimizers_[group]->param_groups().front().options(), options);
+  }
+
+  std::vector<std::unique_ptr<torch::optim::Optimizer>> optimizers_;
+  std::unique_ptr<Format> format_;
+  double base_lr_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> of_libtorch(std::vector<ParamGroup> groups,
+                                       std::function<std::unique_ptr<torch::optim::Optimizer>(const ParamGroup& group)> make) {
+  return std::make_unique<LibtorchOptimizer>(std::move(groups), make);
+}
+
 }  // namespace trainer::optim

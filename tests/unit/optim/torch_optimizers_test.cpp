@@ -109,5 +109,55 @@ TEST(TorchOptimizers, RefuseTheStateOfOthers) {
   EXPECT_THAT([&] { state_of(lbfgs); }, ThrowsMessage<UsageError>(HasSubstr("the state of this optimizer cannot be saved")));
 }
 
+// Each update equals that of LibTorch's optimizer, also after a state was loaded.
+template <class Libtorch, class Options>
+void expect_adapted(const Options& options) {
+  const auto make = [] { return torch::full({3, 2}, 0.5).requires_grad_(); };
+  auto alone = make(), adapted = make(), resumed = make(), without_grad = make();
+  const auto adapt = [&](const torch::Tensor& parameter) {
+    std::vector<ParamGroup> groups = {{.params = {parameter}, .lr_factor = 2}, {.params = {without_grad}}};
+    return of_libtorch(std::move(groups), [&](const ParamGroup& group) { return std::make_unique<Libtorch>(group.params, options); });
+  };
+  const auto differentiate = [](torch::Tensor& parameter) {
+    parameter.mutable_grad().reset();
+    parameter.sin().sum().backward();
+  };
+  auto twice = options;
+  twice.lr(0.2);
+  Libtorch libtorch({alone}, twice);
+  const auto first = adapt(adapted), second = adapt(resumed);
+  EXPECT_EQ(first->base_lr(), 0.1);
+  for (int number = 0; number < 4; ++number) {
+    differentiate(alone);
+    differentiate(adapted);
+    libtorch.step();
+    first->step(5, torch::ones({}));
+    first->step(0.1, torch::zeros({}));
+    EXPECT_TRUE(adapted.equal(alone));
+  }
+  const auto tree = first->state(0.1, {});
+  second->load_state(state::View(tree, "a.pt"));
+  {
+    const torch::NoGradGuard no_grad;
+    resumed.copy_(alone);
+  }
+  differentiate(resumed);
+  differentiate(alone);
+  second->step(0.1);
+  libtorch.step();
+  EXPECT_TRUE(resumed.equal(alone));
+  EXPECT_EQ(of_libtorch({}, [&](const ParamGroup& group) { return std::make_unique<Libtorch>(group.params, options); })->base_lr(), 0.1);
+}
+
+TEST(TorchOptimizers, AreOptimizersOfTheProgram) {
+  expect_adapted<torch::optim::SGD>(torch::optim::SGDOptions(0.1).momentum(0.9));
+  expect_adapted<torch::optim::Adam>(torch::optim::AdamOptions(0.1).amsgrad(true));
+  expect_adapted<torch::optim::RMSprop>(torch::optim::RMSpropOptions(0.1));
+  expect_adapted<torch::optim::Adagrad>(torch::optim::AdagradOptions(0.1));
+  const auto make_lbfgs = [](const ParamGroup& group) { return std::make_unique<torch::optim::LBFGS>(group.params); };
+  EXPECT_THAT([&] { of_libtorch({{.params = {torch::zeros({2})}}}, make_lbfgs); },
+              ThrowsMessage<UsageError>(HasSubstr("use torch::optim::SGD, Adam, AdamW, RMSprop or Adagrad")));
+}
+
 }  // namespace
 }  // namespace trainer::optim::test

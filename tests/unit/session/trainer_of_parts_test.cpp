@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/optim/sgd.h>
 
 #include "base/log.h"
 #include "tests/testing/small_run.h"
@@ -98,7 +99,10 @@ TEST(TrainerOfParts, IsBitwiseEqualToAnExperimentFile) {
   const auto of_file = testing::train_text(text());
   testing::Recorder events;
   Trainer trainer(context(), parts_of(events), options());
-  EXPECT_TRUE(trainer.run());
+  const auto end = trainer.run();
+  EXPECT_EQ(end.reason, "done");
+  EXPECT_EQ(end.step, 20);
+  EXPECT_EQ(testing::value_of(end.final_validation.value(), "loss"), testing::value_of(of_file.events.validation[0], "loss"));
   EXPECT_TRUE(testing::bitwise_equal(testing::state_of(of_file.parts()), state_of(trainer.model())));
   ASSERT_EQ(events.train.size(), of_file.events.train.size());
   for (size_t i = 0; i < events.train.size(); ++i) EXPECT_EQ(testing::loss_of(events.train[i]), testing::loss_of(of_file.events.train[i]));
@@ -118,10 +122,10 @@ TEST(TrainerOfParts, ResumesBitForBit) {
   auto saved = options();
   saved.checkpoint_folder = folder.path();
   int64_t asked = 0;
-  EXPECT_FALSE(Trainer(context(), parts_of(events), saved).run([&] { return asked++ == 3; }));
+  EXPECT_EQ(Trainer(context(), parts_of(events), saved).run([&] { return asked++ == 3; }).reason, "stopped");
   Trainer second(context(), parts_of(events), saved);
   second.resume(folder.path() / "last.pt");
-  EXPECT_TRUE(second.run());
+  EXPECT_EQ(second.run().reason, "done");
   EXPECT_TRUE(testing::bitwise_equal(expected, state_of(second.model())));
   EXPECT_TRUE(std::filesystem::exists(folder.path() / "best.pt"));
 }
@@ -141,9 +145,89 @@ TEST(TrainerOfParts, NeedsNoValidation) {
   testing::Recorder events;
   auto parts = parts_of(events);
   parts.validation = nullptr;
-  EXPECT_TRUE(Trainer(context(), std::move(parts), options()).run());
+  EXPECT_EQ(Trainer(context(), std::move(parts), options()).run().reason, "done");
   EXPECT_TRUE(events.validation.empty());
   EXPECT_EQ(events.end.reason, "done");
+}
+
+TEST(TrainerOfParts, EvaluatesItsNetwork) {
+  testing::Recorder events;
+  Trainer trainer(context(), parts_of(events), options());
+  const auto before = trainer.evaluate();
+  EXPECT_EQ(before.num_samples, open(data::Split::kValidation)->size());
+  const auto end = trainer.run();
+  const auto& final = end.final_validation.value();
+  EXPECT_EQ(testing::value_of(final, "loss"), reporting::value_of(trainer.evaluate().metrics, "loss"));
+  EXPECT_NE(reporting::value_of(before.metrics, "loss"), reporting::value_of(trainer.evaluate().metrics, "loss"));
+  EXPECT_EQ(testing::ema_value_of(final, "loss"), reporting::value_of(trainer.evaluate(nullptr, /*averaged=*/true).metrics, "loss"));
+  EXPECT_EQ(trainer.evaluate(open(data::Split::kTrain)).num_samples, open(data::Split::kTrain)->size());
+  const auto of_other_classes = make(datasets::dataset_registry(), "{name: synthetic, shape: [3, 32, 32], num_classes: 3}");
+  EXPECT_THAT([&] { trainer.evaluate(of_other_classes.open(data::Split::kTrain, *context().logger())); },
+              ThrowsMessage<UsageError>(HasSubstr("the network has 10 outputs, but the evaluated data set has 3 classes")));
+}
+
+TEST(TrainerOfParts, EvaluatesOnlyWhatThereIs) {
+  testing::Recorder events;
+  auto parts = parts_of(events);
+  parts.validation = nullptr;
+  auto chosen = options();
+  chosen.ema.reset();
+  Trainer trainer(context(), std::move(parts), chosen);
+  EXPECT_THAT([&] { trainer.evaluate(); }, ThrowsMessage<UsageError>(HasSubstr("there are no samples to evaluate; give a data set")));
+  EXPECT_THAT([&] { trainer.evaluate(open(data::Split::kValidation), true); },
+              ThrowsMessage<UsageError>(HasSubstr("there are no averaged parameters to evaluate; set TrainerOptions::ema")));
+}
+
+class Steps : public engine::TrainingHook {
+ public:
+  explicit Steps(std::vector<int64_t>& steps) : steps_(steps) {}
+  void after_step(int64_t step) override { steps_.push_back(step); }
+
+ private:
+  std::vector<int64_t>& steps_;
+};
+
+TEST(TrainerOfParts, TakesOptimizersOfLibtorchSchedulesAndHooks) {
+  testing::Recorder events;
+  std::vector<int64_t> steps;
+  const auto own_parts = [&] {
+    auto parts = parts_of(events);
+    parts.optimizer = [](std::vector<optim::ParamGroup> groups) {
+      return optim::of_libtorch(std::move(groups), [](const optim::ParamGroup& group) {
+        const auto of_group = torch::optim::SGDOptions(0.05).momentum(0.9).weight_decay(group.decay ? 0.001 : 0);
+        return std::make_unique<torch::optim::SGD>(group.params, of_group);
+      });
+    };
+    parts.lr_factor = [](int64_t step, int64_t total_steps) {
+      return 0.5 - 0.5 * static_cast<double>(step) / static_cast<double>(total_steps);
+    };
+    parts.hooks.push_back(std::make_unique<Steps>(steps));
+    return parts;
+  };
+  auto chosen = options();
+  chosen.warmup = {};
+  chosen.placement.autocast = false;
+  const testing::TemporaryFolder folder;
+  auto saved = chosen;
+  saved.checkpoint_folder = folder.path();
+  int64_t asked = 0;
+  Trainer(context(), own_parts(), saved).run([&] { return asked++ == 6; });
+  auto resumed = std::make_unique<Trainer>(context(), own_parts(), saved);
+  resumed->resume(folder.path() / "last.pt");
+  resumed->run();
+  const auto state = copy_of(state_of(resumed->model()));
+  resumed.reset();
+  EXPECT_EQ(steps.size(), 20U);
+  EXPECT_EQ(steps.back(), 19);
+  EXPECT_NEAR(events.train.back().lr, 0.05 * (0.5 - 0.5 * 19 / 20), 1e-15);
+
+  auto of_program = parts_of(events);
+  of_program.lr_schedule = read_component(optim::lr_scheduler_registry(), "{name: linear, start_factor: 0.5}");
+  Trainer trainer(context(), std::move(of_program), chosen);
+  trainer.run();
+  // The fused updates of the program round differently.
+  const auto expected = state_of(trainer.model());
+  for (size_t i = 0; i < state.size(); ++i) EXPECT_TRUE(torch::allclose(state[i], expected[i], 1e-3, 1e-3)) << i;
 }
 
 TEST(TrainerOfParts, WhatCannotBeTrainedIsRefused) {
@@ -166,6 +250,11 @@ TEST(TrainerOfParts, WhatCannotBeTrainedIsRefused) {
   refused("log_every_steps: is 0; it must be at least 1", [](auto&, auto& chosen) { chosen.loop.log_every_steps = 0; });
   refused("batch_size: set either batch_size or global_batch_size", [](auto&, auto& chosen) { chosen.plan.global_batch_size = 32; });
   refused("warmup: set either steps or epochs", [](auto&, auto& chosen) { chosen.warmup.epochs = 1; });
+  refused("warmup: has no effect on TrainerParts::lr_factor",
+          [](auto& parts, auto&) { parts.lr_factor = [](int64_t, int64_t) { return 1.0; }; });
+  refused("the function that makes an optimizer of LibTorch returned null", [](auto& parts, auto&) {
+    parts.optimizer = [](auto groups) { return optim::of_libtorch(std::move(groups), [](const auto&) { return nullptr; }); };
+  });
   refused("warmup: onecycle has its own warm-up; remove this one",
           [](auto& parts, auto&) { parts.lr_schedule = read_component(optim::lr_scheduler_registry(), "onecycle"); });
   refused("the schedule reduce_on_plateau needs validations", [](auto& parts, auto& chosen) {
@@ -180,7 +269,7 @@ TEST(TrainerOfParts, WhatCannotBeTrainedIsRefused) {
             parts.model = [](const auto& build) { return make(models::model_registry(), "demo_conv", build); };
             parts.train_transforms = read_components(data::transform_registry(), "[center_crop: {size: 24}]");
           });
-  refused("the network has 7 outputs, but the training set has 10 classes", [](auto& parts, auto&) {
+  refused("the network has 7 outputs, but TrainerParts::train has 10 classes", [](auto& parts, auto&) {
     parts.model = [](const auto& build) { return make(models::model_registry(), "{name: resnet20, num_classes: 7}", build); };
   });
   refused("accumulation_steps: the optimizer processes each batch twice", [](auto& parts, auto& chosen) {
