@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "trainer/error.h"
 #include "trainer/inference.h"
 #include "trainer/options.h"
 #include "trainer/state.h"

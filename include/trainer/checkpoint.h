@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 
+#include "trainer/error.h"
 #include "trainer/state.h"
 
 namespace trainer::checkpoint {

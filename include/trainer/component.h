@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "trainer/error.h"
 #include "trainer/keys.h"
 
 namespace trainer {

@@ -13,6 +13,7 @@
 
 #include "trainer/component.h"
 #include "trainer/dataset.h"
+#include "trainer/error.h"
 #include "trainer/options.h"
 
 namespace trainer::data {

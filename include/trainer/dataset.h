@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "trainer/component.h"
+#include "trainer/error.h"
 
 namespace spdlog {
 class logger;

@@ -15,6 +15,7 @@
 
 #include "trainer/component.h"
 #include "trainer/distributed.h"
+#include "trainer/error.h"
 
 namespace trainer::nn {
 

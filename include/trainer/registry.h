@@ -24,6 +24,7 @@
 
 #include "trainer/component.h"
 #include "trainer/dataset.h"
+#include "trainer/error.h"
 #include "trainer/events.h"
 #include "trainer/keys.h"
 #include "trainer/model.h"

@@ -12,6 +12,8 @@
 #include <variant>
 #include <vector>
 
+#include "trainer/error.h"
+
 namespace torch::nn {
 class Module;
 }

@@ -12,6 +12,7 @@
 #include "trainer/component.h"
 #include "trainer/dataset.h"
 #include "trainer/distributed.h"
+#include "trainer/error.h"
 #include "trainer/events.h"
 #include "trainer/inference.h"
 #include "trainer/model.h"

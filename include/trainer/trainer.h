@@ -25,6 +25,7 @@
 #include "trainer/component.h"
 #include "trainer/dataset.h"
 #include "trainer/distributed.h"
+#include "trainer/error.h"
 #include "trainer/events.h"
 #include "trainer/hook.h"
 #include "trainer/model.h"
@@ -98,7 +99,8 @@ struct TrainerOptions {
 // experiment file.
 class Trainer {
  public:
-  // `context` must outlive this object. Sets LibTorch's threads, determinism and default generators. Throws UsageError for options that are
+  // `context` must outlive this object. Sets LibTorch's threads, determinism and default generators;
+  // the destructor restores them. Throws UsageError for options that are
   // out of range, and for parts that cannot be used together, such as a network for images of another size; CheckpointError if the folder
   // of checkpoints is not writable; and the errors of the functions in `parts`.
   Trainer(distributed::Context& context, TrainerParts parts, const TrainerOptions& options);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "trainer/dataset.h"
+#include "trainer/error.h"
 #include "trainer/random.h"
 
 namespace trainer::data {

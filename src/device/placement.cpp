@@ -8,6 +8,9 @@
 
 #include <fstream>
 #include <limits>
+#include <mutex>
+#include <utility>
+#include <vector>
 
 #include "base/text.h"
 #include "device/libtorch_settings.h"
@@ -116,6 +119,49 @@ void apply_placement(const Placement& placement, const PlacementOptions& options
   if (const auto& allow = options.allow_tf32) {
     context.setAllowTF32CuBLAS(*allow);
     context.setAllowTF32CuDNN(*allow);
+  }
+}
+
+struct SavedSettings::Settings {
+  struct Generator {
+    torch::Device device;
+    torch::Tensor state;
+  };
+  int num_threads;
+  bool is_deterministic;
+  bool only_warns;
+  bool fills_memory;
+  bool is_cudnn_deterministic;
+  bool searches;
+  bool allows_tf32_in_cublas;
+  bool allows_tf32_in_cudnn;
+  std::vector<Generator> generators;
+};
+
+SavedSettings::SavedSettings(torch::Device device) {
+  const auto& context = at::globalContext();
+  std::vector<Settings::Generator> generators = {{torch::kCPU, at::globalContext().defaultGenerator(torch::kCPU).get_state()}};
+  if (!device.is_cpu()) generators.push_back({device, at::globalContext().defaultGenerator(device).get_state()});
+  saved_ = std::make_unique<const Settings>(
+      Settings{at::get_num_threads(), context.deterministicAlgorithms(), context.deterministicAlgorithmsWarnOnly(),
+               context.deterministicFillUninitializedMemory(), context.deterministicCuDNN(), context.benchmarkCuDNN(),
+               context.allowTF32CuBLAS(), context.allowTF32CuDNN(), std::move(generators)});
+}
+
+SavedSettings::~SavedSettings() {
+  at::set_num_threads(saved_->num_threads);
+  auto& context = at::globalContext();
+  context.setDeterministicAlgorithms(saved_->is_deterministic, saved_->only_warns);
+  context.setDeterministicFillUninitializedMemory(saved_->fills_memory);
+  context.setDeterministicCuDNN(saved_->is_cudnn_deterministic);
+  context.setBenchmarkCuDNN(saved_->searches);
+  // Unchanged values are not set, because that would decide about options that LibTorch decides itself.
+  if (context.allowTF32CuBLAS() != saved_->allows_tf32_in_cublas) context.setAllowTF32CuBLAS(saved_->allows_tf32_in_cublas);
+  if (context.allowTF32CuDNN() != saved_->allows_tf32_in_cudnn) context.setAllowTF32CuDNN(saved_->allows_tf32_in_cudnn);
+  for (const auto& [device, state] : saved_->generators) {
+    auto generator = at::globalContext().defaultGenerator(device);
+    const std::lock_guard lock(generator.mutex());
+    generator.set_state(state);
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <torch/types.h>
 
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -44,8 +45,21 @@ std::string to_string(const Placement& placement);
 // step. Must be called before the first tensor is created.
 void configure_cpu_allocator();
 
-// Sets LibTorch's options for threads, determinism, cuDNN and TF32. To be called once per process.
+// Sets LibTorch's options for threads, determinism, cuDNN and TF32.
 void apply_placement(const Placement& placement, const PlacementOptions& options);
+
+// Restores what apply_placement() changes, and the default generators of the CPU and of `device`, to their state at the construction.
+class SavedSettings {
+ public:
+  explicit SavedSettings(torch::Device device);
+  ~SavedSettings();
+  SavedSettings(const SavedSettings&) = delete;
+  SavedSettings& operator=(const SavedSettings&) = delete;
+
+ private:
+  struct Settings;
+  std::unique_ptr<const Settings> saved_;
+};
 
 // In bytes: the device allocator's peak on a GPU, the process's resident set on a CPU.
 uint64_t memory_in_use(const Placement& placement);

@@ -3,11 +3,13 @@ removes or changes a symbol needs a new minor version of the project. `test_libr
 
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import unittest
 
 LIBRARY = pathlib.Path(os.environ["TRAINER_BINARY"]).with_name("libtrainer.so")
+HEADERS = pathlib.Path(__file__).resolve().parents[2] / "include/trainer"
 RECORDED = pathlib.Path(__file__).resolve().parents[1] / "golden" / "exported_symbols.txt"
 
 
@@ -23,6 +25,12 @@ class LibraryTest(unittest.TestCase):
 
     def test_exported_symbols_are_the_recorded_ones(self):
         self.assertEqual(exported(), RECORDED.read_text().splitlines())
+
+    def test_headers_that_name_an_error_declare_it(self):
+        for header in HEADERS.glob("*.h"):
+            text = header.read_text()
+            if re.search(r"\b(Usage|Data|Checkpoint|Peer|Agreed|Option)Error\b", text) and header.name != "error.h":
+                self.assertIn('#include "trainer/error.h"\n', text, header.name)
 
 
 if __name__ == "__main__":

@@ -204,7 +204,7 @@ namespace {
 // LibTorch's threads, settings and default generators are those of the process.
 class OnlyTrainer {
  public:
-  OnlyTrainer() {
+  explicit OnlyTrainer(torch::Device device) : settings_(device) {
     if (exists_.exchange(true)) throw std::logic_error("this process has a Trainer already; destroy it before the next one is made");
   }
   ~OnlyTrainer() { exists_ = false; }
@@ -213,6 +213,7 @@ class OnlyTrainer {
 
  private:
   static inline std::atomic<bool> exists_ = false;
+  const device::SavedSettings settings_;
 };
 
 // Keeps the event of the end.
@@ -229,7 +230,8 @@ class End : public reporting::Sink {
 
 struct Trainer::State {
   State(distributed::Context& of_run, TrainerParts components, const TrainerOptions& chosen)
-      : context(of_run),
+      : only(of_run.device()),
+        context(of_run),
         options(chosen),
         parts(assemble(of_run, components, options)),
         validation(components.validation),
@@ -253,7 +255,7 @@ struct Trainer::State {
     if (has_run) throw std::logic_error("Trainer::run() was called already; make a new Trainer, and resume() it from a checkpoint");
   }
 
-  const OnlyTrainer only = {};
+  const OnlyTrainer only;
   bool has_run = false;
   distributed::Context& context;
   TrainerOptions options;

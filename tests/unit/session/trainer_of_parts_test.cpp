@@ -166,6 +166,33 @@ TEST(TrainerOfParts, EvaluatesItsNetwork) {
               ThrowsMessage<UsageError>(HasSubstr("the network has 10 outputs, but the evaluated data set has 3 classes")));
 }
 
+TEST(TrainerOfParts, RestoresTheSettingsOfLibtorch) {
+  auto& libtorch = at::globalContext();
+  const int threads = at::get_num_threads();
+  at::set_num_threads(1);
+  libtorch.setBenchmarkCuDNN(false);
+  torch::manual_seed(5);
+  const auto expected = torch::rand({3});
+  testing::Recorder events;
+  auto chosen = options();
+  chosen.placement.deterministic = true;
+  chosen.placement.allow_tf32 = !libtorch.allowTF32CuBLAS();
+  const bool tf32 = libtorch.allowTF32CuBLAS();
+  torch::manual_seed(5);
+  {
+    Trainer trainer(context(), parts_of(events), chosen);
+    EXPECT_EQ(at::get_num_threads(), 2);
+    EXPECT_TRUE(libtorch.deterministicAlgorithms());
+  }
+  EXPECT_EQ(at::get_num_threads(), 1);
+  EXPECT_FALSE(libtorch.deterministicAlgorithms());
+  EXPECT_FALSE(libtorch.deterministicCuDNN());
+  EXPECT_FALSE(libtorch.benchmarkCuDNN());
+  EXPECT_EQ(libtorch.allowTF32CuBLAS(), tf32);
+  EXPECT_TRUE(torch::rand({3}).equal(expected));
+  at::set_num_threads(threads);
+}
+
 TEST(TrainerOfParts, EvaluatesOnlyWhatThereIs) {
   testing::Recorder events;
   auto parts = parts_of(events);
