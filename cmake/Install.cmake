@@ -1,10 +1,12 @@
 # `cmake --install` creates a relocatable tree for the Debian release on which the program was built, and `cpack` packages it. Components:
-# trainer, the program with LibTorch; cuda, the CUDA module (if it is built) with NVIDIA's libraries.
+# trainer, the program with LibTorch; cuda, the CUDA module (if it is built) with NVIDIA's libraries; and only if it is named, development,
+# the program and the libraries with their headers, which use LibTorch where the build found it.
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME trainer)
 set(TRAINER_INSTALL_DIR "${CMAKE_INSTALL_LIBDIR}/trainer")
 # Builds missing targets first, because scripts/launch.sh builds only the program.
 install(CODE "
-  execute_process(COMMAND \"${CMAKE_COMMAND}\" --build \"${CMAKE_BINARY_DIR}\" --target trainer trainer_predict_library COMMAND_ERROR_IS_FATAL ANY)")
+  execute_process(COMMAND \"${CMAKE_COMMAND}\" --build \"${CMAKE_BINARY_DIR}\" --target trainer trainer_predict_library COMMAND_ERROR_IS_FATAL ANY)"
+  ALL_COMPONENTS)
 install(DIRECTORY configs DESTINATION "${CMAKE_INSTALL_DATADIR}/trainer")
 # OPTIONAL, because the container image is built without these folders.
 install(DIRECTORY scripts/kubernetes scripts/mpi scripts/slurm DESTINATION "${CMAKE_INSTALL_DATADIR}/trainer" OPTIONAL)
@@ -26,13 +28,20 @@ function(trainer_install target component folder)
   set(build_paths "$ORIGIN" ${ARGN} "${TRAINER_TORCH_LIBRARY_DIR}")
   set_target_properties(${target} PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "${build_paths}")
   install(TARGETS ${target} DESTINATION "${folder}" COMPONENT ${component})
+  install(TARGETS ${target} DESTINATION "${folder}" COMPONENT development EXCLUDE_FROM_ALL)
   string(REPLACE ";" ":" old "${build_paths}")
   string(REPLACE ";" ":" new "${ARGN}")
   install(CODE "file(RPATH_CHANGE FILE \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${folder}/$<TARGET_FILE_NAME:${target}>\"
                      OLD_RPATH [[${old}]] NEW_RPATH [[${new}]])" COMPONENT ${component})
 endfunction()
 
-# find_package(trainer)
+# trainer_install_headers(FILES <file>... | DIRECTORY <folder> DESTINATION <folder>): installs what the builds of other programs need.
+function(trainer_install_headers)
+  install(${ARGN} COMPONENT trainer)
+  install(${ARGN} COMPONENT development EXCLUDE_FROM_ALL)
+endfunction()
+
+# find_package(trainer), and pkg-config
 include(CMakePackageConfigHelpers)
 include(cmake/TorchVersion.cmake)
 trainer_torch_version(TRAINER_TORCH_VERSION "${TRAINER_TORCH_LIBRARY_DIR}/..")
@@ -41,19 +50,21 @@ set(_package "${CMAKE_INSTALL_LIBDIR}/cmake/trainer")
 file(RELATIVE_PATH TRAINER_PREFIX_FROM_CONFIG "/${_package}" "/")
 configure_file(cmake/trainerConfig.cmake.in "${CMAKE_BINARY_DIR}/generated/trainerConfig.cmake" @ONLY)
 write_basic_package_version_file("${CMAKE_BINARY_DIR}/generated/trainerConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
-install(FILES cmake/TorchVersion.cmake "${CMAKE_BINARY_DIR}/generated/trainerConfig.cmake" "${CMAKE_BINARY_DIR}/generated/trainerConfigVersion.cmake"
-        DESTINATION "${_package}")
+trainer_install_headers(FILES cmake/TorchVersion.cmake cmake/plugin.map "${CMAKE_BINARY_DIR}/generated/trainerConfig.cmake"
+                        "${CMAKE_BINARY_DIR}/generated/trainerConfigVersion.cmake" DESTINATION "${_package}")
 
 # libtrainer_predict: find_package(trainer_predict), and pkg-config
 set(_package "${CMAKE_INSTALL_LIBDIR}/cmake/trainer_predict")
 file(RELATIVE_PATH TRAINER_PREFIX_FROM_PREDICT_CONFIG "/${_package}" "/")
 configure_file(cmake/trainer_predictConfig.cmake.in "${CMAKE_BINARY_DIR}/generated/trainer_predictConfig.cmake" @ONLY)
 write_basic_package_version_file("${CMAKE_BINARY_DIR}/generated/trainer_predictConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
-install(FILES "${CMAKE_BINARY_DIR}/generated/trainer_predictConfig.cmake" "${CMAKE_BINARY_DIR}/generated/trainer_predictConfigVersion.cmake"
-        DESTINATION "${_package}")
+trainer_install_headers(FILES "${CMAKE_BINARY_DIR}/generated/trainer_predictConfig.cmake"
+                        "${CMAKE_BINARY_DIR}/generated/trainer_predictConfigVersion.cmake" DESTINATION "${_package}")
 file(RELATIVE_PATH TRAINER_PREFIX_FROM_PKG_CONFIG "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
-configure_file(cmake/trainer_predict.pc.in "${CMAKE_BINARY_DIR}/generated/trainer_predict.pc" @ONLY)
-install(FILES "${CMAKE_BINARY_DIR}/generated/trainer_predict.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+foreach(_library trainer trainer_predict)
+  configure_file(cmake/${_library}.pc.in "${CMAKE_BINARY_DIR}/generated/${_library}.pc" @ONLY)
+  trainer_install_headers(FILES "${CMAKE_BINARY_DIR}/generated/${_library}.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+endforeach()
 
 # torch/lib and nvidia/*/lib keep their relative paths from the wheels, because the libraries find each other by these paths.
 get_filename_component(_wheels "${TRAINER_TORCH_LIBRARY_DIR}/../.." ABSOLUTE)

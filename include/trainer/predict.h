@@ -3,8 +3,9 @@
 /* Predictions with networks trained by trainer, for programs in C and in any language that can call C (libtrainer_predict).
  *
  * Network, image decoder, transforms and precision are those of the program. For one image at a time on a CPU, the probabilities are the
- * same, to the last bit, as those of `trainer predict` with the same number of threads (OMP_NUM_THREADS) on the same kind of processor; in
- * a batch of trainer_predict_images(), the last digits can differ. The training code of trainer is not loaded.
+ * same, to the last bit, as those of `trainer predict` with the same number of threads (OMP_NUM_THREADS) on the same kind of processor. In
+ * a batch of trainer_predict_images(), with another number of threads, on another kind of processor and on a GPU, the last digits can
+ * differ. The training code of trainer is not loaded.
  *
  * Functions with the parameter `error` return 0 on success and another number on failure; trainer_predict_open() returns null on failure.
  * If such a function fails, it writes one sentence in UTF-8 to `error`, which has `error_size` bytes, including the null byte at the end; a

@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import tempfile
 import unittest
 
 
@@ -54,20 +55,28 @@ class InstallTest(unittest.TestCase):
                                  env={**os.environ, **variables})
             self.assertEqual((run.returncode, run.stdout, run.stderr), (0, "", ""))
 
+    def link_by_pkg_config(self, folder, prefix):
+        source = folder / "linked.cpp"
+        source.write_text("#include <trainer/random.h>\nint main() { return trainer::mix_seed(1, 2) == 0; }\n")
+        flags = subprocess.run(["pkg-config", f"--define-variable=torch={torch_folder()}", "--cflags", "--libs", "trainer"], check=True, capture_output=True,
+                               text=True, env={**os.environ, "PKG_CONFIG_PATH": str(prefix / "lib/pkgconfig")}).stdout
+        subprocess.run(["c++", source, "-o", folder / "linked", *shlex.split(flags)], check=True)
+        subprocess.run([folder / "linked"], check=True, env={**os.environ, "LD_LIBRARY_PATH": f"{prefix}/lib:{torch_folder()}/lib"})
+
     def run_own_loop(self, folder):
         run = subprocess.run([os.environ["TRAINER_BINARY"], "launch", "--nproc-per-node", "2", "--no-python", folder / "build" / "own_loop",
                               folder / "last.pt"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertTrue((folder / "last.pt").exists())
 
-    def check_search_paths(self, folders):
+    def check_search_paths(self, folders, least=9):
         """The loader takes an empty or relative element of a search path for the current folder, whose libraries would be loaded."""
         files = [file for folder in folders for file in sorted(folder.rglob("*"))
                  if file.is_file() and not file.is_symlink() and file.open("rb").read(4) == b"\x7fELF"]
-        self.assertGreater(len(files), 8)
+        self.assertGreaterEqual(len(files), least)
         found = subprocess.run(["readelf", "--wide", "--dynamic", *files], check=True, capture_output=True, text=True).stdout
         paths = re.findall(r"Library r(?:un)?path: \[(.*)\]", found)
-        self.assertGreater(len(paths), 4)
+        self.assertGreaterEqual(len(paths), min(least, 5))
         for path in paths:
             for element in path.split(":"):
                 self.assertTrue(element.startswith(("/", "$ORIGIN")), f"'{element}' in '{path}'")
@@ -103,12 +112,31 @@ class InstallTest(unittest.TestCase):
         self.assertTrue((prefix / "share/trainer/runs/quickstart/summary.json").exists())
         self.assertTrue((prefix / "share/doc/trainer/LICENSE").exists())
         self.build_examples(folder, prefix)
+        for plugin in ("mobilenet_v2", "segmentation", "components"):
+            symbols = subprocess.run(["nm", "--dynamic", "--defined-only", folder / f"build/lib{plugin}.so"], check=True, capture_output=True, text=True).stdout
+            self.assertEqual({line.split()[-1] for line in symbols.splitlines()}, {"trainer_plugin_register", "trainer_plugin_version"})
+        if shutil.which("pkg-config"):
+            self.link_by_pkg_config(folder, prefix)
         self.build_predict_example(folder, prefix)
         self.run_own_loop(folder)
         for file in ("trainer/slurm/train.sbatch", "trainer/kubernetes/job.yaml", "doc/trainer/docs/running.md", "bash-completion/completions/trainer", "zsh/vendor-completions/_trainer", "fish/vendor_completions.d/trainer.fish",
                      "man/man1/trainer.1", "man/man1/trainer-launch.1"):
             self.assertTrue((prefix / "share" / file).exists(), file)
         self.assertEqual(self.dead_links(prefix / "share/doc/trainer"), {"bench/README.md", "tests/parity/test_own_loop.py", ".github/workflows/release.yml"})
+
+    def test_the_component_development_uses_the_libtorch_of_the_build(self):
+        with tempfile.TemporaryDirectory(prefix="trainer-development-") as folder:
+            prefix = pathlib.Path(folder) / "a place"
+            subprocess.run(["cmake", "--install", os.environ["TRAINER_BUILD_DIR"], "--prefix", prefix, "--component", "development"], check=True,
+                           stdout=subprocess.DEVNULL)
+            files = [file for file in prefix.rglob("*") if file.is_file() and not file.is_symlink()]
+            self.assertFalse([file for file in files if "torch" in file.name and file.suffix == ".so"])
+            self.assertTrue((prefix / "include/trainer/trainer.h").exists())
+            self.assertTrue((prefix / "lib/cmake/trainer/trainerConfig.cmake").exists())
+            self.check_search_paths([prefix], least=3)
+            run = subprocess.run([prefix / "bin/trainer", "list", "losses"], capture_output=True, text=True)
+            self.assertEqual((run.returncode, run.stderr), (0, ""))
+            self.assertIn("cross_entropy", run.stdout)
 
     @staticmethod
     def dead_links(folder):
