@@ -107,12 +107,14 @@ auto with_key(data::Split split, const Act& act) {
   }
 }
 
-std::vector<std::string> split_list(std::string_view list, char separator = ';') {
+// Without spaces around the parts and without empty parts.
+std::vector<std::string> split_list(std::string_view list, std::string_view separator) {
   std::vector<std::string> labels;
   while (!list.empty()) {
     const auto end = std::min(list.find(separator), list.size());
-    if (end > 0) labels.emplace_back(list.substr(0, end));
-    list.remove_prefix(std::min(end + 1, list.size()));
+    const auto label = without_outer_spaces(list.substr(0, end));
+    if (!label.empty()) labels.emplace_back(label);
+    list.remove_prefix(std::min(end + separator.size(), list.size()));
   }
   return labels;
 }
@@ -135,7 +137,7 @@ Targets read_targets(const CsvOptions& options) {
     if (options.targets == CsvTargets::kClass) labels.insert(row.fields[0]);
     if (options.targets == CsvTargets::kClasses && table.num_fields() == 1) {
       are_all_binary = are_all_binary && (row.fields[0] == "0" || row.fields[0] == "1");
-      for (auto& label : split_list(row.fields[0])) labels.insert(std::move(label));
+      for (auto& label : split_list(row.fields[0], options.separator)) labels.insert(std::move(label));
     }
   });
   const bool is_list =
@@ -232,10 +234,10 @@ data::DatasetInfo info_of(const CsvOptions& options, const Targets& targets) {
   return info;
 }
 
-// A warning if the names of most classes look like lists with another separator than a semicolon: together they have fewer parts than there
-// are classes. Empty otherwise.
+// A warning if the names of most classes look like lists with another separator than dataset.separator: together they have fewer parts than
+// there are classes. Empty otherwise.
 std::string warning_of_separators(const std::vector<std::string>& class_names) {
-  for (const char separator : {',', '|', ' '}) {
+  for (const std::string_view separator : {";", ",", "|", " "}) {
     const auto is_list = [&](const std::string& name) { return name.find(separator) != std::string::npos; };
     const auto first = std::ranges::find_if(class_names, is_list);
     std::set<std::string> parts;
@@ -243,9 +245,8 @@ std::string warning_of_separators(const std::vector<std::string>& class_names) {
       for (auto& part : split_list(name, separator)) parts.insert(std::move(part));
     }
     if (2 * std::ranges::count_if(class_names, is_list) <= std::ssize(class_names) || parts.size() >= class_names.size()) continue;
-    return fmt::format(
-        "most of its {} classes look like lists of classes, such as \"{}\"; write semicolons between the classes of an image",
-        class_names.size(), *first);
+    return fmt::format("most of its {} classes look like lists of classes, such as \"{}\"; if they are, set dataset.separator to \"{}\"",
+                       class_names.size(), *first, separator);
   }
   return "";
 }
@@ -326,7 +327,7 @@ ImageList read_images(const CsvOptions& options, const Targets& targets, data::S
       images.add(row.path, values_of(options, file_of(options, split), targets, row));
     } else {
       std::vector<double> values(targets.class_names.size());
-      for (const auto& name : split_list(row.fields[0])) values[static_cast<size_t>(label_of(row, name))] = 1;
+      for (const auto& name : split_list(row.fields[0], options.separator)) values[static_cast<size_t>(label_of(row, name))] = 1;
       images.add(row.path, values);
     }
     if (!row.group.empty()) images.set_group(row.group);
@@ -364,10 +365,13 @@ void CsvOptions::describe(KeyTable& keys) {
            {.doc = "The folder to which relative paths in the CSV files refer; empty: the folder of the CSV file.", .is_path = true});
   keys.add_choice<CsvTargets>(
       "targets", targets, {{"class", CsvTargets::kClass}, {"classes", CsvTargets::kClasses}, {"numbers", CsvTargets::kNumbers}},
-      {.doc = "The targets of an image. class: one label. classes: any number of classes, in one column of names (cat;dog), or in one "
-              "column per class with 1 or 0. numbers: one or more numbers, each in its own column."});
+      {.doc = "The targets of an image. class: one label. classes: any number of classes, in one column of names (cat;dog, see separator), "
+              "or in one column per class with 1 or 0. numbers: one or more numbers, each in its own column."});
   keys.add("columns", columns,
            {.doc = "The names of the target columns in the first line of the CSV files; []: all columns but the path and group_column.",
+            .may_be_empty = false});
+  keys.add("separator", separator,
+           {.doc = "The text between the names of an image's classes, if targets is classes and they are in one column.",
             .may_be_empty = false});
   files.describe(keys);
   keys.add(

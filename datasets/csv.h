@@ -21,7 +21,7 @@ enum class CsvTargets {
   kClass,
   // Any number of classes, in one of two forms. Several target columns, or a single one that has a name and only the values 1 and 0: each
   // column is a class, with 1 for its images and 0 for the others. Otherwise: a single column with the names of the classes, separated by
-  // semicolons; the classes are sorted as for kClass.
+  // `separator`; the classes are sorted as for kClass.
   kClasses,
   kNumbers,  // one or more finite numbers, each in its own column
 };
@@ -32,6 +32,7 @@ struct CsvOptions {
   std::string root;
   CsvTargets targets = CsvTargets::kClass;
   std::vector<std::string> columns = {};  // of the targets; empty: all after the path except group_column
+  std::string separator = ";";            // of the classes in one column
   std::string group_column = {};          // of the groups of dataset.split
   ImageFileOptions files = {};
   void describe(KeyTable& keys);

@@ -423,7 +423,12 @@ TEST_F(CsvTargetsTest, ListsWithOtherSeparatorsAreReported) {
     write_train(
         fmt::format("1.jpg,\"cat{0}dog\"\n2.jpg,\"cat{0}cow\"\n3.jpg,\"cow{0}dog\"\n4.jpg,\"cat{0}cow{0}dog\"\n5.jpg,cat\n", separator));
     EXPECT_EQ(warnings_of(data::Split::kTrain), path("train.csv") + ": most of its 5 classes look like lists of classes, such as \"cat" +
-                                                    separator + "cow\"; write semicolons between the classes of an image\n");
+                                                    separator + "cow\"; if they are, set dataset.separator to \"" + separator.substr(0, 1) +
+                                                    "\"\n");
+    options_.separator = separator.substr(0, 1);
+    EXPECT_EQ(warnings_of(data::Split::kTrain), "");
+    EXPECT_THAT(factory().info.class_names, ElementsAre("cat", "cow", "dog"));
+    options_.separator = ";";
   }
   // Names of several words are no lists.
   write_train("1.jpg,polar bear;sea lion\n2.jpg,brown bear\n3.jpg,black bear\n");
