@@ -86,10 +86,10 @@ ExitCode weights(const std::vector<std::string>& args) {
   std::vector<std::string> names;
   std::string mirror;
   const auto* list = app.add_subcommand("list", "show the networks that have published weights");
-  auto* fetch =
-      app.add_subcommand("fetch",
-                         "download weights into the cache (default: ~/.cache/trainer/weights), for example to copy this folder to "
-                         "hosts without internet access");
+  auto* fetch = app.add_subcommand(
+      "fetch",
+      "download weights into the cache (${TRAINER_HOME:-${XDG_CACHE_HOME:-~/.cache}/trainer}/weights), for example to copy this folder to "
+      "hosts without internet access");
   fetch->add_option("names", names, "names of weights, such as resnet50 or resnet50:imagenet1k_v1, or URLs")->required()->type_name("NAME");
   fetch->add_option("--mirror", mirror, "the URL of a folder with the files, to use instead of torchvision's server")->type_name("URL");
   const auto* verify = app.add_subcommand("verify", "compare the files with the checksums in their names, and read those without one");

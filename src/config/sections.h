@@ -20,7 +20,8 @@ struct ModelSection {
     keys.add_component("name", component, models, "", "The network; `trainer list models` shows all.");
     keys.add(
         "weights", weights,
-        {.doc = "Published weights from which training starts, downloaded once to ${TRAINER_HOME:-~/.cache/trainer}/weights: a name from "
+        {.doc = "Published weights from which training starts, downloaded once to "
+                "${TRAINER_HOME:-${XDG_CACHE_HOME:-~/.cache}/trainer}/weights: a name from "
                 "`trainer weights list`, `default` for torchvision's default, or the URL of a file. If the number of classes differs, the "
                 "last layer is initialised at random. With a name, transforms that the experiment does not set are those of the weights. "
                 "Empty: none."});
@@ -384,7 +385,8 @@ struct TrainingSection {
     keys.add(
         "cache_features", cache_features,
         {.doc = "Compute the frozen layers (model.freeze) once for each image instead of in each epoch, and keep the results in "
-                "${TRAINER_HOME:-~/.cache/trainer}/features for this and later runs with the same weights, images and transforms. "
+                "${TRAINER_HOME:-${XDG_CACHE_HOME:-~/.cache}/trainer}/features for this and later runs with the same weights, images and "
+                "transforms. "
                 "dataset.train_transforms must not be random; by default they are dataset.validation_transforms. Dropout and drop_path of "
                 "the frozen layers are off."});
     keys.add("unfreeze_after", unfreeze_after,

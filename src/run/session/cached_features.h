@@ -10,7 +10,7 @@
 
 namespace trainer::session {
 
-// ${TRAINER_HOME}/features, or ~/.cache/trainer/features.
+// features/ in home_folder().
 std::filesystem::path features_folder();
 
 // The shape of the features of one sample. Throws UsageError for a network that is not a models::BackboneModel or whose backbone is not

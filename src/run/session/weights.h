@@ -30,7 +30,7 @@ std::string problem_of_address(const std::string& address);
 // to use instead of torchvision's; empty: none.
 WeightsSource weights_source(const std::string& model, const std::string& weights, const std::string& mirror);
 
-// ${TRAINER_HOME}/weights, or ~/.cache/trainer/weights.
+// weights/ in home_folder().
 std::filesystem::path weights_folder();
 
 // Why a file of weights_folder() cannot be used: it lacks the digits of its checksum, or, without a checksum, it cannot be read; empty if
