@@ -16,8 +16,10 @@
 #include "cli/arguments.h"
 #include "cli/output.h"
 #include "commands/command.h"
+#include "commands/eval.h"
 #include "commands/run_set.h"
 #include "datasets/registry.h"
+#include "reporting/values.h"
 #include "run/session/build.h"
 #include "run/session/split_samples.h"
 
@@ -130,12 +132,13 @@ void print_folds(const RunSet& set, const Json& joined) {
   rows.push_back({"deviation", "", joined["deviation"]});
   print_metrics("fold", "images", rows);
   if (!joined.contains("confusion")) return;
-  print("\nconfusion matrix of all folds (rows: actual, columns: predicted)\n");
-  for (size_t i = 0; i < joined["confusion"].size(); ++i) {
-    print("{:<20}", joined["classes"][i].get<std::string>());
-    for (const auto& count : joined["confusion"][i]) print(" {:>7}", count.get<int64_t>());
-    print("\n");
+  std::vector<std::string> names;
+  for (const auto& name : joined["classes"]) names.push_back(printable_line(name.get<std::string>()));
+  std::vector<int64_t> confusion;
+  for (const auto& row : joined["confusion"]) {
+    for (const auto& count : row) confusion.push_back(count.get<int64_t>());
   }
+  print("{}", confusion_text(" of all folds", names, confusion, reporting::line_width(stdout)));
 }
 
 }  // namespace

@@ -196,8 +196,12 @@ std::string table_of_numbers(const std::vector<std::string>& names, const std::v
   });
 }
 
-std::string confusion_matrix(const std::vector<std::string>& names, const std::vector<int64_t>& confusion, size_t name_width,
-                             std::optional<size_t> width) {
+}  // namespace
+
+std::string confusion_text(const std::string& of_what, const std::vector<std::string>& names, const std::vector<int64_t>& confusion,
+                           std::optional<size_t> width) {
+  size_t name_width = 0;
+  for (const auto& name : names) name_width = std::max(name_width, cli::text_width(name));
   // The columns have the names of the classes where the line is wide enough for them, otherwise numbers, which the rows then have too.
   const auto numbers_width = std::to_string(std::ranges::max(confusion)).size();
   size_t cell = 2 + numbers_width;
@@ -210,9 +214,9 @@ std::string confusion_matrix(const std::vector<std::string>& names, const std::v
     name_width += 2 + columns.back().size();
   }
   if (names.size() > kMostClassesOfMatrix || (width && name_width + names.size() * cell > *width)) {
-    return fmt::format("\nconfusion matrix of {} classes: not shown; --json prints it\n", names.size());
+    return fmt::format("\nconfusion matrix{} of {} classes: not shown; --json prints it\n", of_what, names.size());
   }
-  std::string text = "\nconfusion matrix (rows: actual, columns: predicted)\n";
+  std::string text = fmt::format("\nconfusion matrix{} (rows: actual, columns: predicted)\n", of_what);
   const auto row_of = [&](size_t i) {
     return has_names ? names[i] : fmt::format("{:>{}}  {}", columns[i], columns.back().size(), names[i]);
   };
@@ -227,21 +231,17 @@ std::string confusion_matrix(const std::vector<std::string>& names, const std::v
   return text;
 }
 
-}  // namespace
-
 std::string evaluation_text(const reporting::Evaluation& evaluation, const reporting::Fields& of_what, std::optional<size_t> width) {
   const auto& confusion = evaluation.event.classes.confusion;
   const auto& labels = evaluation.event.labels.classes;
   const auto& numbers = evaluation.event.numbers.numbers;
   std::vector<std::string> names;
-  size_t name_width = 5;
   const auto count = std::max({reporting::num_classes_of(confusion), labels.size(), numbers.size()});
   for (size_t i = 0; i < count; ++i) {
     names.push_back(printable_line(reporting::name_of_class(evaluation.output_names, static_cast<int64_t>(i))));
-    name_width = std::max(name_width, cli::text_width(names.back()));
   }
   auto text = heading(evaluation, of_what, width);
-  if (!confusion.empty()) text += table_of_classes(names, confusion) + confusion_matrix(names, confusion, name_width, width);
+  if (!confusion.empty()) text += table_of_classes(names, confusion) + confusion_text("", names, confusion, width);
   if (!labels.empty()) text += table_of_labels(names, labels);
   if (!numbers.empty()) text += table_of_numbers(names, numbers);
   return text;
