@@ -150,9 +150,7 @@ data::ImageDecoding decoding_of(const ImageFileOptions& options, std::span<const
 
 data::DatasetInfo image_files_info(std::vector<std::string> class_names, const data::ImageDecoding& decoding, int64_t side) {
   const auto num_classes = static_cast<int64_t>(class_names.size());
-  // With kRaw and no image the number is unknown. Networks are checked with that of colour images; opening the data set then fails.
-  const int64_t channels = decoding.num_channels() == 0 ? 3 : decoding.num_channels();
-  return {.shape = {channels, side, side},
+  return {.shape = {decoding.num_channels().value_or(3), side, side},
           .is_image = true,
           .num_classes = num_classes,
           .num_targets = 1,

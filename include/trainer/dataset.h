@@ -85,20 +85,22 @@ enum class ImageMode {
 struct ImageDecoding {
   ImageMode mode = ImageMode::kRgb;
   bool is_turned_upright = false;  // by the EXIF orientation; TIFF files are always turned, as in Pillow
-  // For kRaw: the number of channels that all images must have, and the `maximum` of their ImageView. 0 channels: unknown, any number is
-  // accepted.
-  int channels = 0;
+  // For kRaw: the number of channels that all images must have, and the `maximum` of their ImageView. Without a number, which is unknown if
+  // no image can be read, any is accepted.
+  std::optional<int> channels = {};
   float maximum = 0;
 
   // Whether images have ImageView::values instead of 8-bit pixels.
   bool has_float_pixels() const { return mode == ImageMode::kGrey16 || mode == ImageMode::kRaw; }
-  int num_channels() const { return mode == ImageMode::kRgb ? 3 : mode == ImageMode::kRaw ? channels : 1; }
+  // Empty: unknown.
+  std::optional<int> num_channels() const { return mode == ImageMode::kRgb ? 3 : mode == ImageMode::kRaw ? channels : 1; }
   bool operator==(const ImageDecoding&) const = default;
 };
 
 // The properties of all samples of a data set.
 struct DatasetInfo {
-  std::vector<int64_t> shape = {};             // of one sample: {channels, height, width}, or {features}
+  // Of one sample: {channels, height, width}, or {features}. The channels are only assumed if decoding.num_channels() is empty.
+  std::vector<int64_t> shape = {};
   bool is_image = true;                        // true: pixels, to which transforms apply; false: floating-point values, not transformed
   int64_t num_classes = 0;                     // 0: targets are floating-point vectors
   int64_t num_targets = 1;                     // length of a floating-point target

@@ -17,7 +17,7 @@ Picture::Picture(std::span<const uint8_t> file, PictureMemory& memory, const Ima
     : has_values_(decoding.has_float_pixels()), decoding_(decoding), memory_(memory) {
   if (const auto size = find_size(file, decoding)) {
     file_ = file;
-    view_ = ImageView::whole(nullptr, decoding.num_channels(), size->height, size->width, PixelOrder::kInterleaved);
+    view_ = ImageView::whole(nullptr, decoding.num_channels().value(), size->height, size->width, PixelOrder::kInterleaved);
   } else {
     view_ = decode_image(file, decoding, memory.decoded);
   }

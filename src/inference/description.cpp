@@ -93,7 +93,7 @@ data::ImageDecoding read_decoding(const state::View& file) {
     stored->fail(reason.what());
   }
   decoding.is_turned_upright = stored->at("is_turned_upright").flag();
-  decoding.channels = static_cast<int>(stored->at("channels").integer());
+  if (const auto channels = stored->at("channels").integer(); channels != 0) decoding.channels = static_cast<int>(channels);
   decoding.maximum = static_cast<float>(stored->at("maximum").number());
   return decoding;
 }
@@ -102,7 +102,7 @@ state::Dict tree_of(const data::ImageDecoding& decoding) {
   state::Dict tree;
   tree.add("mode", std::string(data::name_of(decoding.mode)));
   tree.add("is_turned_upright", decoding.is_turned_upright);
-  tree.add("channels", decoding.channels);
+  tree.add("channels", decoding.channels.value_or(0));
   tree.add("maximum", static_cast<double>(decoding.maximum));
   return tree;
 }

@@ -399,11 +399,35 @@ class ImageFolderTest(unittest.TestCase):
                 self.assertEqual(one["top1"], two["top1"])
                 self.assertAlmostEqual(one["loss"], two["loss"], delta=1e-9 * one["loss"])
 
-    def test_channels_are_those_of_the_first_raw_image_that_can_be_read(self):
+    def write_raw_images(self, channels):
         files = [self.data / split / name / f"{i}.npy" for split, count in (("train", 3), ("val", 1)) for name in ("cat", "dog") for i in range(count)]
         for path in files:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(npy(32, 32, 4))
+            path.write_bytes(npy(32, 32, channels))
+        return files
+
+    def test_channels_of_raw_images_are_unknown_without_the_images(self):
+        for channels in (2, 4):
+            with self.subTest(channels):
+                self.write_raw_images(channels)
+                config = self.folder / f"{channels}.yaml"
+                self.assertEqual(trainer("init", "--data", self.data, "--output", config).returncode, 0)
+                validation = ["validate", "--config", config]
+                run = trainer(*validation)
+                self.assertEqual((run.returncode, "assumed" in run.out + run.err), (0, False), run.out + run.err)
+                moved = self.folder / f"{channels}_channels"
+                self.data.rename(moved)
+                for settings, assumed in (([], channels), (["dataset.train_transforms=[center_crop: {size: 32}]",
+                                                            "dataset.validation_transforms=[center_crop: {size: 32}]", "model.in_channels=7"], 7)):
+                    run = trainer(*validation, *settings)
+                    self.assertEqual(run.returncode, 0, run.out + run.err)
+                    self.assertIn(f"{assumed} channels are assumed, because no image can be read to determine their number", run.out + run.err)
+                run = trainer("--config", config, "--run-dir", self.run_dir)
+                self.assertEqual(run.returncode, 2, run.err)
+                self.assertNotIn("channels", run.err)
+
+    def test_channels_are_those_of_the_first_raw_image_that_can_be_read(self):
+        files = self.write_raw_images(channels=4)
         self.damage(files[0])
         config = self.write_config("optimizer: {name: sgd, lr: 0.001}", "runtime: {device: cpu, threads: 1}")
         settings = ["--config", config, "model.name=resnet20", *(f"dataset.{split}_transforms=[center_crop: {{size: 32}}]" for split in ("train", "validation"))]

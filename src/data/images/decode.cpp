@@ -100,13 +100,13 @@ void decode_raw(std::span<const uint8_t> file, const data::ImageDecoding& decodi
     throw std::runtime_error(
         "it is not a TIFF or .npy file, which dataset.mode: raw requires; convert it to one of these formats, or choose a different mode");
   }
-  if (decoding.channels != 0 && image.channels != decoding.channels) {
+  if (decoding.channels && image.channels != *decoding.channels) {
     throw std::runtime_error(fmt::format(
         "it has {} channel{}, but the first readable image of the data set has {}; save all images with the same number of channels",
-        image.channels, image.channels == 1 ? "" : "s", decoding.channels));
+        image.channels, image.channels == 1 ? "" : "s", *decoding.channels));
   }
   // Values are divided by the maximum of their type, so images with different types would be scaled differently.
-  if (decoding.channels != 0 && image.maximum != decoding.maximum) {
+  if (decoding.channels && image.maximum != decoding.maximum) {
     throw std::runtime_error(
         fmt::format("it has {}, but the first readable image of the data set has {}; save all images with the same type of values",
                     describe_values(image.maximum), describe_values(decoding.maximum)));

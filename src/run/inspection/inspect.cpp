@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "base/url.h"
 #include "data/pipeline.h"
 #include "datasets/registry.h"
@@ -206,6 +207,11 @@ class Inspector {
     info_ = datasets::dataset_registry().make(experiment.dataset.component).info;
     const auto& model = dynamic_cast<const models::ModelOptions&>(*experiment.model.component.options);
     if (info_.num_outputs() == data::kUnknownClasses) info_.set_num_outputs(model.num_outputs());
+    session::assume_channels(experiment, &model, info_);
+    if (!info_.decoding.num_channels()) {
+      result_.notes.push_back(
+          fmt::format("{} are assumed, because no image can be read to determine their number", counted(info_.shape.front(), "channel")));
+    }
     result_.sample_shape = data::Pipeline(experiment.dataset.train_transforms, info_, {}).output_shape();
     run_network(experiment, [&] {
       network_ = session::build_network(experiment, choose_placement(experiment));

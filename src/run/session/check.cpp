@@ -286,10 +286,14 @@ void complete_task(config::Experiment& experiment, bool is_multi_label, const co
 }
 
 // Sets the values that depend on the data set: the network's numbers of channels and outputs, the transforms, and whether a part of the
-// training set is held out for validation. The section `dataset` must be consistent.
-void complete_experiment(config::Experiment& experiment, const data::DatasetFactory& dataset, config::Findings& findings) {
+// training set is held out for validation. Assumes a number of channels in dataset.info if it is unknown. The section `dataset` must be
+// consistent.
+void complete_experiment(config::Experiment& experiment, data::DatasetFactory& dataset, config::Findings& findings) {
   complete_dataset(experiment, dataset, findings);
-  if (!findings.are_consistent({"model"})) return;
+  const bool has_model = findings.are_consistent({"model"});
+  assume_channels(experiment, has_model ? dynamic_cast<models::ModelOptions*>(experiment.model.component.options.get()) : nullptr,
+                  dataset.info);
+  if (!has_model) return;
   auto& model = dynamic_cast<models::ModelOptions&>(*experiment.model.component.options);
   const auto& info = dataset.info;
   if (info.shape.size() == 3) model.set_num_channels(info.shape.front());
@@ -307,6 +311,17 @@ void complete_experiment(config::Experiment& experiment, const data::DatasetFact
 }
 
 }  // namespace
+
+void assume_channels(const config::Experiment& experiment, const models::ModelOptions* model, data::DatasetInfo& info) {
+  if (!info.is_image || info.decoding.num_channels()) return;
+  if (model != nullptr) info.shape.front() = model->input_shape().front();
+  for (const auto* transforms : {&experiment.dataset.validation_transforms, &experiment.dataset.train_transforms}) {
+    const auto found = std::ranges::find(*transforms, "normalize", &ComponentConfig::name);
+    if (found == transforms->end()) continue;
+    const auto& mean = dynamic_cast<const data::Normalize&>(*found->options).mean;
+    if (!mean.empty()) info.shape.front() = static_cast<int64_t>(mean.size());
+  }
+}
 
 std::string outputs_text(const data::DatasetInfo& info) {
   return info.num_classes > 0 ? counted(info.num_classes, "class", "classes") : counted(info.num_targets, "target");
@@ -328,7 +343,7 @@ void check_components(config::Experiment& experiment, config::Findings& findings
   check_lr_schedule(experiment, findings);
   check_optimizer(experiment, findings);
   if (!findings.are_consistent({"dataset"})) return;
-  const auto dataset = make_dataset();
+  auto dataset = make_dataset();
   complete_task(experiment, dataset.info.is_multi_label, findings);
   if (!experiment.dataset.stage_to.empty() && !dataset.locate) {
     findings.refuse("dataset.stage_to",

@@ -21,7 +21,7 @@ nlohmann::json to_json(const engine::Samples& samples) {
           {"shape", info.shape},
           {"mode", data::name_of(info.decoding.mode)},
           {"is_turned_upright", info.decoding.is_turned_upright},
-          {"channels", info.decoding.channels},
+          {"channels", info.decoding.channels.value_or(0)},
           {"maximum", info.decoding.maximum},
           {"is_image", info.is_image},
           {"num_classes", info.num_classes},
@@ -40,7 +40,7 @@ engine::Samples samples_from(const nlohmann::json& json) {
            .is_multi_label = json["is_multi_label"],
            .decoding = {.mode = data::image_mode_of(json["mode"].get<std::string>()),
                         .is_turned_upright = json["is_turned_upright"],
-                        .channels = json["channels"],
+                        .channels = json["channels"] == 0 ? std::nullopt : std::optional(json["channels"].get<int>()),
                         .maximum = json["maximum"]}}};
 }
 

@@ -302,7 +302,7 @@ TEST_F(CsvTest, IfNoRawImageCanBeReadTheFirstIsNamed) {
   options_.files.mode = data::ImageMode::kRaw;
   write_train("a.npy,cat\nb.npy,cat\n");
   const auto made = factory();
-  EXPECT_EQ(made.info.shape.front(), 3);
+  EXPECT_EQ(made.info.decoding.num_channels(), std::nullopt);
   EXPECT_EQ(made.missing, "the number of channels is unknown, because no image can be read (2 tried); the first is " + path("a.npy") +
                               ": cannot be read: No such file or directory");
 }
