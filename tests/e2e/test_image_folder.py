@@ -71,10 +71,10 @@ def plain_png(number):
     return png(height, width, bytes((37 * number % 256, 101 * number % 256, 53 * number % 256)) * (height * width))
 
 
-def npy(height, width, channels):
-    """A file of NumPy with 8-bit values."""
+def npy(height, width, channels, first):
+    """A file of NumPy with 8-bit values. `first`: the first of them."""
     header = f"{{'descr': '|u1', 'fortran_order': False, 'shape': ({height}, {width}, {channels}), }}\n".encode()
-    return b"\x93NUMPY\1\0" + struct.pack("<H", len(header)) + header + bytes(7 * i % 251 for i in range(height * width * channels))
+    return b"\x93NUMPY\1\0" + struct.pack("<H", len(header)) + header + bytes((7 * i + first) % 251 for i in range(height * width * channels))
 
 
 def write_images(folder, classes, num_images, first=0):
@@ -401,9 +401,9 @@ class ImageFolderTest(unittest.TestCase):
 
     def write_raw_images(self, channels):
         files = [self.data / split / name / f"{i}.npy" for split, count in (("train", 3), ("val", 1)) for name in ("cat", "dog") for i in range(count)]
-        for path in files:
+        for number, path in enumerate(files):
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(npy(32, 32, channels))
+            path.write_bytes(npy(32, 32, channels, number))
         return files
 
     def test_channels_of_raw_images_are_unknown_without_the_images(self):
@@ -430,7 +430,7 @@ class ImageFolderTest(unittest.TestCase):
         files = self.write_raw_images(channels=4)
         self.damage(files[0])
         config = self.write_config("optimizer: {name: sgd, lr: 0.001}", "runtime: {device: cpu, threads: 1}")
-        settings = ["--config", config, "model.name=resnet20", *(f"dataset.{split}_transforms=[center_crop: {{size: 32}}]" for split in ("train", "validation"))]
+        settings = ["--config", config, "model.name=resnet20", "dataloader.drop_last=false", *(f"dataset.{split}_transforms=[center_crop: {{size: 32}}]" for split in ("train", "validation"))]
         for mode in ("raw", "auto"):
             with self.subTest(mode):
                 check = trainer("data", "check", *settings, f"dataset.mode={mode}")
