@@ -102,7 +102,7 @@ void ImageFileOptions::describe(KeyTable& keys) {
   keys.add_choice("mode", mode, modes,
                   {.doc = "The channels that are read. rgb: 8 bits of red, green and blue; grey: 8 bits of grey; grey16: 16 bits of grey; "
                           "raw: all channels of TIFF and .npy files, with 8 or 16 bits or as floating-point numbers; auto: grey16 or raw "
-                          "if the first image needs it, else rgb."});
+                          "if the first readable image needs it, else rgb."});
   keys.add_choice(
       "exif_orientation", is_turned_upright, {{"apply", true}, {"ignore", false}},
       {.doc = "apply: turn images upright by their EXIF orientation; ignore: leave them as stored, except TIFF files, like torchvision's "

@@ -74,7 +74,7 @@ inline constexpr int64_t kUnknownClasses = -1;
 
 // How the content of an image file becomes an image.
 enum class ImageMode {
-  kAuto,    // only as the value of a key: kGrey16 or kRaw if the first image needs it, else kRgb
+  kAuto,    // only as the value of a key: kGrey16 or kRaw if the first readable image needs it, else kRgb
   kRgb,     // 8 bits of red, green and blue: Pillow's convert("RGB")
   kGrey,    // 8 bits of grey: Pillow's convert("L")
   kGrey16,  // 16 bits of grey, as in the file: Pillow's mode "I;16"
