@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <new>
 #include <string>
 
+#include "base/crash.h"
 #include "base/standard_streams.h"
 #include "base/text.h"
 #include "base/url.h"
@@ -21,6 +23,20 @@ int report_error(const std::string& message, ExitCode exit_code) {
   const bool is_list = message.find('\n') != std::string::npos;
   std::fprintf(stderr, "%s%s\n", is_list ? "" : "error: ", printable(without_secrets(message)).c_str());
   return static_cast<int>(exit_code);
+}
+
+// Of exceptions in threads and destructors, mostly of libraries. Those for which this program is not to blame end it without a stack.
+void end_after_uncaught_exception() {
+  try {
+    if (const auto exception = std::current_exception()) std::rethrow_exception(exception);
+  } catch (const std::bad_alloc&) {
+    std::fputs("error: out of memory; choose smaller batches, or raise the limit of this process (ulimit -v), container or job\n", stderr);
+    end_process(static_cast<int>(ExitCode::kFailure));
+  } catch (const std::exception& error) {
+    if (const auto limit = world::explain_thread_limit(error); !limit.empty()) end_process(report_error(limit, ExitCode::kFailure));
+  } catch (...) {
+  }
+  __gnu_cxx::__verbose_terminate_handler();
 }
 
 }  // namespace
@@ -41,6 +57,7 @@ int run_and_report(const std::function<ExitCode()>& command) {
 }
 
 int run_program(const std::function<ExitCode()>& command) {
+  std::set_terminate(end_after_uncaught_exception);
   const int exit_code = run_and_report(command);
   const int printed = run_and_report([] {
     flush_standard_output();

@@ -3,11 +3,13 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include "launch/world/host_resources.h"
 #include "trainer/error.h"
 
 namespace trainer::cli {
 
 TrainingLibraryEntry load_training_library() {
+  world::check_address_space();
   // RTLD_GLOBAL makes the symbols global, as linking would; LibTorch's libraries need global symbols.
   void* library = dlopen(TRAINER_LIBRARY, RTLD_LAZY | RTLD_GLOBAL);
   const auto entry = library == nullptr ? nullptr : reinterpret_cast<TrainingLibraryEntry>(dlsym(library, kTrainingLibraryEntry));

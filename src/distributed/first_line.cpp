@@ -29,12 +29,12 @@ std::string explain_nccl(const std::string& text) {
 }  // namespace
 
 std::string message_of(const std::exception& error) {
+  if (const auto limit = world::explain_thread_limit(error); !limit.empty()) return limit;
   const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
   return torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
 }
 
 std::string first_line(const std::exception& error) {
-  if (const auto limit = world::explain_thread_limit(error); !limit.empty()) return limit;
   std::string text = message_of(error);
   if (text.starts_with("NCCL error in:")) return explain_nccl(text);
   // "[enforce fail at …] x. reason" and "[/path/of/gloo/pair.cc:123] reason" begin with the source location.

@@ -224,6 +224,7 @@ std::string describe_both(const std::string& of_rank0, const std::string& of_oth
 
 Rendezvous join_run(const world::RankEnv& rank_env, const world::RendezvousAddress& point, const Hello& hello,
                     const world::RunSecret& secret, milliseconds timeout, Logger& logger, const DescribeDifferences& describe_differences) {
+  world::check_open_files(rank_env.world_size);
   auto mine = hello;
   mine.world_size = rank_env.world_size;
   mine.rank.local_rank = rank_env.local_rank;

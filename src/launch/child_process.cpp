@@ -28,6 +28,7 @@ constexpr size_t kMostInPipe = size_t{1} << 20;
 
 [[noreturn]] void fail(const std::string& program, int reason) {
   auto text = std::generic_category().message(reason);
+  if (reason == EMFILE) text += "; raise the limit on open files (ulimit -n)";
   if (reason == EAGAIN) text += ": " + world::describe_process_limits();
   throw Error("cannot start " + program + ": " + text);
 }

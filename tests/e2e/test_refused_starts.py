@@ -215,6 +215,20 @@ class RefusedStartsTest(ProgramCase):
             row.check(self, run.err, run.returncode)
             self.assertRegex(run.err, rf"^error: .* user {user} may have {number} processes .*\n$")
 
+    @plants("Too few open files are allowed")
+    def test_too_few_open_files_are_allowed(self, row):
+        for number in (24, 32, 40):
+            run = self.train("launch", "--nproc-per-node", 2, "--config", LINEAR,
+                             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (number, number)))
+            row.check(self, run.err, run.returncode)
+
+    @plants("Too little address space is allowed")
+    def test_too_little_address_space_is_allowed(self, row):
+        for launcher in ([], ["launch", "--nproc-per-node", 2]):
+            for size in (400 << 20, 700 << 20, 1 << 30):
+                run = self.train(*launcher, "--config", LINEAR, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (size, size)))
+                row.check(self, run.err, run.returncode)
+
     def test_the_error_for_missing_data_states_the_remedy(self):
         run = self.train("--config", ROOT / "configs" / "cifar10_resnet20.yaml", f"dataset.root={self.folder}", "dataset.download=false")
         self.assertEqual(run.returncode, 3)

@@ -1,5 +1,6 @@
 #include "launch/world/host_resources.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <pthread.h>
 #include <sched.h>
@@ -22,6 +23,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "trainer/error.h"
 
@@ -190,6 +192,12 @@ std::optional<int> parse_cpu_max(std::string_view text) {
 
 namespace {
 
+std::optional<uint64_t> limit_of(__rlimit_resource_t resource) {
+  rlimit limit{};
+  if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
+  return limit.rlim_cur;
+}
+
 std::string describe_refusal() {
   return fmt::format(
       "no more threads can be started: {}; raise the limit, end other processes, or lower runtime.threads and dataloader.num_workers",
@@ -205,9 +213,10 @@ void* wait_for_end(void* is_over) {
 
 std::string describe_process_limits() {
   std::vector<std::string> limits;
-  rlimit user{};
-  if (getrlimit(RLIMIT_NPROC, &user) == 0 && user.rlim_cur != RLIM_INFINITY) {
-    limits.push_back(fmt::format("user {} may have {} processes and threads together (ulimit -u)", geteuid(), user.rlim_cur));
+  if (const auto limit = limit_of(RLIMIT_AS))
+    limits.push_back(fmt::format("a process may use {} of address space (ulimit -v)", format_bytes(*limit)));
+  if (const auto limit = limit_of(RLIMIT_NPROC)) {
+    limits.push_back(fmt::format("user {} may have {} processes and threads together (ulimit -u)", geteuid(), *limit));
   }
   if (const auto group = cgroup_processes())
     limits.push_back(fmt::format("this control group may have {} processes and threads together (pids.max)", *group));
@@ -217,22 +226,41 @@ std::string describe_process_limits() {
 void check_threads(int count) {
   std::atomic<bool> is_over{false};
   std::vector<pthread_t> threads;
-  pthread_attr_t attributes;
-  pthread_attr_init(&attributes);
-  // These threads only wait, and a small stack keeps them from using up the address space.
-  constexpr size_t kStackSize = size_t{1} << 20;
-  pthread_attr_setstacksize(&attributes, kStackSize);
   int error = 0;
   for (int i = 0; i < count && error == 0; ++i) {
     pthread_t thread{};
-    error = pthread_create(&thread, &attributes, &wait_for_end, &is_over);
+    error = pthread_create(&thread, nullptr, &wait_for_end, &is_over);
     if (error == 0) threads.push_back(thread);
   }
-  pthread_attr_destroy(&attributes);
   is_over = true;
   is_over.notify_all();
   for (const auto thread : threads) pthread_join(thread, nullptr);
   if (error == EAGAIN) throw Error(describe_refusal());
+}
+
+void check_address_space() {
+  // With less, even the smallest network may end the process or leave it waiting, because libraries start threads without handling errors.
+  constexpr uint64_t kNeeded = uint64_t{2} << 30;
+  const auto limit = limit_of(RLIMIT_AS);
+  if (!limit || *limit >= kNeeded) return;
+  throw Error(
+      fmt::format("this process may use {} of address space (ulimit -v), but needs at least {}; raise the limit: ulimit -v unlimited",
+                  format_bytes(*limit), format_bytes(kNeeded)));
+}
+
+void check_open_files(int num_ranks) {
+  // Measured: a rank has about five connections for each rank.
+  const int count = 35 + 5 * num_ranks;
+  std::vector<Descriptor> copies;
+  while (static_cast<int>(copies.size()) < count) {
+    copies.emplace_back(fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0));
+    if (copies.back().number() >= 0) continue;
+    if (errno != EMFILE) return;
+    const auto limit = limit_of(RLIMIT_NOFILE).value_or(0);
+    throw Error(fmt::format(
+        "each of {} ranks needs about {} open files and connections, but may have {} (ulimit -n); raise the limit: ulimit -n 4096",
+        num_ranks, limit + static_cast<uint64_t>(count) + 1 - copies.size(), limit));
+  }
 }
 
 std::string explain_thread_limit(const std::exception& error) {

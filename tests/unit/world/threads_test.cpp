@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <functional>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -48,6 +49,34 @@ TEST(ThreadsDeathTest, TooManyAreRefused) {
   EXPECT_EXIT(start_too_many(), ::testing::ExitedWithCode(0),
               AllOf(StartsWith("no more threads can be started: user " + user + " may have 20 processes and threads together (ulimit -u)"),
                     EndsWith(kRemedy)));
+}
+
+void expect_refused(__rlimit_resource_t resource, rlim_t value, const std::function<void()>& check) {
+  const rlimit limit{.rlim_cur = value, .rlim_max = value};
+  if (setrlimit(resource, &limit) != 0) _exit(2);
+  try {
+    check();
+  } catch (const Error& error) {
+    fputs(error.what(), stderr);
+    _exit(0);
+  }
+  _exit(1);
+}
+
+TEST(AddressSpaceDeathTest, TooLittleIsRefused) {
+  EXPECT_NO_THROW(check_address_space());
+  EXPECT_EXIT(expect_refused(RLIMIT_AS, rlim_t{1} << 30, [] { check_address_space(); }), ::testing::ExitedWithCode(0),
+              "^this process may use 1.0 GiB of address space \\(ulimit -v\\), but needs at least 2.0 GiB; raise the limit: ulimit -v "
+              "unlimited$");
+  EXPECT_EXIT(expect_refused(RLIMIT_AS, rlim_t{3} << 30, [] { check_threads(5000); }), ::testing::ExitedWithCode(0),
+              "^no more threads can be started: a process may use 3.0 GiB of address space \\(ulimit -v\\)");
+}
+
+TEST(OpenFilesDeathTest, TooFewAreRefused) {
+  EXPECT_NO_THROW(check_open_files(2));
+  EXPECT_EXIT(expect_refused(RLIMIT_NOFILE, 24, [] { check_open_files(2); }), ::testing::ExitedWithCode(0),
+              "^each of 2 ranks needs about [0-9]+ open files and connections, but may have 24 \\(ulimit -n\\); raise the limit: ulimit -n "
+              "4096$");
 }
 
 TEST(Threads, ManyMayRunAtTheSameTime) { EXPECT_NO_THROW(check_threads(100)); }
