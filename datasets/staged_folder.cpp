@@ -213,10 +213,10 @@ FileLock mark_as_used(const fs::path& folder, Logger& logger) {
 }
 
 // Removes the files of processes that have ended.
-bool is_used(const fs::path& folder) {
+bool is_used(const fs::path& folder, Logger& logger) {
   for (const auto& entry : fs::directory_iterator(folder)) {
     if (!entry.path().filename().string().starts_with(kInUse)) continue;
-    if (!FileLock(entry.path(), {}).is_held()) return true;
+    if (!FileLock(entry.path(), {.logger = &logger}).is_held()) return true;
     fs::remove(entry.path());
   }
   return false;
@@ -275,7 +275,7 @@ void StagedFolder::copy(const fs::path& folder, const std::vector<fs::path>& fil
     const auto manifest = read_manifest(folder_);
     const bool is_of_source = manifest.starts_with(description);
     if (is_of_source && is_intact(folder_, manifest)) return;
-    if (is_used(folder_)) {
+    if (is_used(folder_, logger)) {
       throw std::runtime_error(
           is_of_source ? fmt::format("files of the copy {} were removed or changed, and another process still uses it; wait for that "
                                      "process, or choose another folder",
@@ -309,7 +309,7 @@ void StagedFolder::remove(Logger& logger) {
   try {
     const FolderLock lock(hidden("lock"), "uses or removes " + folder_.string(), logger);
     in_use_.reset();
-    if (is_used(folder_)) return;
+    if (is_used(folder_, logger)) return;
     fs::rename(folder_, hidden("partial"));
     fs::remove_all(hidden("partial"));
     logger.info("removed the copy {}", folder_.string());

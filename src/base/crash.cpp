@@ -23,6 +23,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -200,7 +201,9 @@ void remember_line(const std::string& line) { copy_text(last_lines[num_lines++ %
 
 std::string stacks_of_all_threads() {
   std::vector<long> threads;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) threads.push_back(std::stol(entry.path().filename()));
+  std::error_code not_mounted;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/task", not_mounted))
+    threads.push_back(std::stol(entry.path().filename()));
   std::ranges::sort(threads);
   std::string text;
   const auto deadline = Clock::now() + std::chrono::seconds(1);

@@ -52,6 +52,13 @@ std::string find_program(const std::string& name) {
   throw Error("it is not in any folder of PATH");
 }
 
+std::string own_program() {
+  std::error_code error;
+  const auto file = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (!error) return file.string();
+  throw Error("cannot read /proc/self/exe: " + error.message() + "; mount /proc (mount -t proc proc /proc), which this program needs");
+}
+
 pid_t start_program(const std::string& file, const std::vector<std::string>& arguments, int input, int output) {
   std::vector<char*> pointers;
   for (const auto& argument : arguments) pointers.push_back(const_cast<char*>(argument.c_str()));

@@ -1,5 +1,5 @@
 #pragma once
-// Finds and starts programs that the user names (logging.command).
+// Finds and starts programs: those that the user names (logging.command), and this one.
 
 #include <sys/types.h>
 
@@ -11,6 +11,9 @@ namespace trainer {
 // The file that a shell would execute for this name: the name itself if it contains a slash, else the first match in PATH. Throws Error
 // with only the reason if no such file exists or it cannot be executed.
 std::string find_program(const std::string& name);
+
+// The file of this program. Throws Error if /proc is not mounted.
+std::string own_program();
 
 // Starts the program `file` in its own process group, with `input` as its standard input, `output` as its standard output and standard
 // error, and no other descriptors. The program gets the environment of this process without the variables TRAINER_LAUNCHER_..., because

@@ -125,7 +125,10 @@ void repair_inherited_state() {
   for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor) {
     if (::fcntl(descriptor, F_GETFD) >= 0 || errno != EBADF) continue;
     // The new descriptor gets this number because it is the lowest free one. Child processes need it too, so it is not close-on-exec.
-    if (::open("/dev/null", descriptor == STDERR_FILENO ? O_WRONLY : O_RDONLY) != descriptor) end_process(ExitCode::kFailure);
+    if (::open("/dev/null", descriptor == STDERR_FILENO ? O_WRONLY : O_RDONLY) == descriptor) continue;
+    constexpr char kMessage[] = "error: cannot open /dev/null, which replaces a closed standard input or output\n";
+    [[maybe_unused]] const auto written = ::write(STDERR_FILENO, kMessage, sizeof kMessage - 1);
+    end_process(ExitCode::kFailure);
   }
   ::signal(SIGXFSZ, SIG_IGN);
   struct sigaction action {};

@@ -112,7 +112,7 @@ LaunchArguments parse_launch_arguments(const std::vector<std::string>& args) {
 // `port`: a free port of this host, if the arguments do not name one.
 launch::Processes make_processes(const LaunchArguments& arguments, int attempt, const std::optional<launch::FreePort>& port) {
   launch::Processes processes;
-  processes.program = arguments.program.empty() ? std::filesystem::read_symlink("/proc/self/exe").string() : arguments.program;
+  processes.program = arguments.program.empty() ? own_program() : arguments.program;
   processes.arguments = arguments.trainer;
   world::RankEnv rank_env;
   rank_env.local_world_size = launch::num_processes(arguments.choice, world::process_environment());

@@ -3,6 +3,9 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <string>
+
+#include "base/program.h"
 #include "launch/world/host_resources.h"
 #include "trainer/error.h"
 
@@ -14,7 +17,10 @@ TrainingLibraryEntry load_training_library() {
   void* library = dlopen(TRAINER_LIBRARY, RTLD_LAZY | RTLD_GLOBAL);
   const auto entry = library == nullptr ? nullptr : reinterpret_cast<TrainingLibraryEntry>(dlsym(library, kTrainingLibraryEntry));
   if (entry != nullptr) return entry;
-  throw Error(fmt::format("the training library of this program cannot be loaded: {}; build or install it again", dlerror()));
+  const std::string reason = dlerror();
+  // Without /proc, the libraries beside the program are not found.
+  own_program();
+  throw Error(fmt::format("the training library of this program cannot be loaded: {}; build or install it again", reason));
 }
 
 }  // namespace trainer::cli

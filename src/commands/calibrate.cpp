@@ -8,6 +8,8 @@
 #include <string>
 
 #include "base/file.h"
+#include "base/file_lock.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "checkpoint/store.h"
 #include "cli/arguments.h"
@@ -98,10 +100,10 @@ int64_t label_of(const std::string& name, const std::vector<std::string>& class_
 }
 
 // Locks the run that the checkpoint belongs to, so that no training writes there meanwhile; null if it belongs to no run.
-std::unique_ptr<run::RunDirectory> lock_run_of(const std::filesystem::path& file) {
+std::unique_ptr<run::RunDirectory> lock_run_of(const std::filesystem::path& file, Logger& logger) {
   const auto folder = file.parent_path().parent_path();
   if (checkpoint::folder_of_run(folder) != file.parent_path() || !history::is_run_directory(folder)) return nullptr;
-  return std::make_unique<run::RunDirectory>(folder);
+  return std::make_unique<run::RunDirectory>(folder, FileLock::Options{.logger = &logger});
 }
 
 // Stores the operating point in the checkpoint, and replaces an earlier one.
@@ -197,7 +199,7 @@ ExitCode calibrate(const std::vector<std::string>& args) {
     const auto given = checkpoint::checkpoint_of(arguments.checkpoint);
     auto path = std::filesystem::canonical(given, missing);
     if (missing) path = given;
-    const auto lock = lock_run_of(path);
+    const auto lock = lock_run_of(path, *process.logger());
     std::optional<session::NetworkFile> file;
     session::RankContext context(process, [&](const config::Registries& registries) {
       file.emplace(path);

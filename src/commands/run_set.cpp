@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "base/log.h"
+#include "base/program.h"
 #include "base/text.h"
 #include "cli/output.h"
 #include "commands/command.h"
@@ -30,7 +31,7 @@ struct Ended {
 // Runs this program with these arguments and forwards stop requests to it.
 Ended run_process(const std::vector<std::string>& arguments) {
   launch::SignalQueue signals;
-  const auto child = launch::start_process({.program = fs::read_symlink("/proc/self/exe").string(),
+  const auto child = launch::start_process({.program = own_program(),
                                             .arguments = arguments,
                                             .environment = launch::inherited_environment(),
                                             .signal_mask = signals.mask_before(),

@@ -101,6 +101,12 @@ StorePointer open_tcp(const world::RankEnv& rank_env, const world::RendezvousAdd
     const int descriptor = fcntl(listener.socket.number(), F_DUPFD_CLOEXEC, 0);
     if (descriptor >= 0) options.masterListenFd = descriptor;
   }
+  if (const auto& host = listener.host; is_loopback(host) && address_towards(host).empty()) {
+    throw PeerError(fmt::format(
+        "the loopback interface of this host is down, so that its ranks cannot connect to each other at {}:{}; switch it on: ip "
+        "link set lo up",
+        host, point.port));
+  }
   const auto* goal = options.isServer ? "its own store" : "rank 0";
   const auto deadline = std::chrono::steady_clock::now() + timeout;
   const auto remaining = [&] {

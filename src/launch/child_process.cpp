@@ -67,8 +67,9 @@ pid_t start_process(const ChildProcess& child) {
   const auto argument_pointers = pointers(all_arguments);
   const auto environment_pointers = pointers(child.environment);
   const Descriptor null(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (null.number() < 0) fail(program + " with /dev/null as its input", errno);
   int report[2];
-  if (null.number() < 0 || pipe2(report, O_CLOEXEC) != 0) fail(program, errno);
+  if (pipe2(report, O_CLOEXEC) != 0) fail(program, errno);
   const Descriptor report_out(report[0]);
   Descriptor report_in(report[1]);
 

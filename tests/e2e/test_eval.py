@@ -169,6 +169,17 @@ class EvalTest(Experiment):
                 self.assertNotIn("error", run.stderr, args)
                 self.assertIn(run.returncode, (0,) if is_ignored else (0, -signal.SIGPIPE), args)
 
+    def test_calibrate_tells_that_it_waits_for_another_host(self):
+        shutil.copytree(self.folder / "run", self.folder / "waiting", symlinks=True)
+        lock = self.folder / "waiting" / ".lock"
+        lock.write_text("process 7 on host-b since 2026-01-31 12:00:00 +0000\nhost host-b, boot 1, lock 1, renewal 0000000001\n")
+        process = subprocess.Popen([BINARY, "calibrate", "--checkpoint", "waiting"], cwd=self.folder, stderr=subprocess.PIPE, text=True)
+        line = process.stderr.readline()
+        process.terminate()
+        process.communicate(timeout=60)
+        self.assertEqual(line, f"{lock.resolve()} is locked by process 7 on host-b since 2026-01-31 12:00:00 +0000: waiting 30 s for a renewal of its lease\n")
+        self.assertEqual(process.returncode, 75)
+
     def test_a_limit_of_file_sizes(self):
         run = self.trainer("export", "--checkpoint", self.checkpoint, "--format", "state_dict", "--output", "limited.pt",
                            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500)))

@@ -229,6 +229,26 @@ class RefusedStartsTest(ProgramCase):
                 run = self.train(*launcher, "--config", LINEAR, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (size, size)))
                 row.check(self, run.err, run.returncode)
 
+    def refused_inside(self, namespaces, preparation, *args, **options):
+        """The last line of a command in new namespaces, after a shell command that takes something away."""
+        command = ["unshare", namespaces, "sh", "-c", f'{preparation} && exec "$@"', "-", BINARY, *map(str, args), "--run-dir", self.run_dir]
+        run = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=100, **options)
+        self.assertIn(run.returncode, (1, 4), run.stderr)
+        return run.stderr
+
+    @unittest.skipIf(subprocess.run(["unshare", "-rmn", "true"], capture_output=True).returncode != 0, "needs namespaces")
+    def test_what_the_host_lacks_is_named(self):
+        launch = ["launch", "--nproc-per-node", 2, "--config", LINEAR]
+        self.assertRegex(self.refused_inside("-rn", "true", *launch),
+                         r"error: the loopback interface of this host is down, .* at 127\.0\.0\.1:\d+; switch it on: ip link set lo up\n")
+        self.assertEqual(self.refused_inside("-rm", "mount -t tmpfs none /proc", *launch),
+                         "error: cannot read /proc/self/exe: No such file or directory; mount /proc (mount -t proc proc /proc), which this "
+                         "program needs\n")
+        self.assertEqual(self.refused_inside("-rm", "mount -t tmpfs none /dev", *launch),
+                         f"error: cannot start {pathlib.Path(BINARY).resolve()} with /dev/null as its input: No such file or directory\n")
+        self.assertEqual(self.refused_inside("-rm", "mount -t tmpfs none /dev && exec <&-", "--config", LINEAR),
+                         "error: cannot open /dev/null, which replaces a closed standard input or output\n")
+
     def test_the_error_for_missing_data_states_the_remedy(self):
         run = self.train("--config", ROOT / "configs" / "cifar10_resnet20.yaml", f"dataset.root={self.folder}", "dataset.download=false")
         self.assertEqual(run.returncode, 3)

@@ -18,6 +18,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/program.h"
 #include "base/text.h"
 #include "device/cuda_module.h"
 #include "distributed/process_groups.h"
@@ -83,7 +84,7 @@ void start(Processes& processes, const std::string& backend, int num_processes, 
   rank_env.secret = launch::random_secret();
   const auto inherited = launch::inherited_environment();
   launch::ChildProcess child;
-  child.program = std::filesystem::read_symlink("/proc/self/exe").string();
+  child.program = own_program();
   child.arguments = {"doctor", kMeasureOption, backend, kResultOption, std::to_string(result.in())};
   child.stderr_descriptor = messages.in();
   sigemptyset(&child.signal_mask);
