@@ -180,7 +180,13 @@ void add_forward(torch::jit::Module& module, const exported::Interface& interfac
 torch::jit::Module trace_network(models::Model& model, const std::vector<int64_t>& sample_shape, const char* method) {
   const torch::NoGradGuard no_grad;
   model.eval();
-  return trace(model, random_images(model, sample_shape, 2), method);
+  try {
+    return trace(model, random_images(model, sample_shape, 2), method);
+  } catch (const c10::Error& error) {
+    const std::string reason = error.what_without_backtrace();
+    throw Error(fmt::format("the network cannot be traced with samples of shape {}: {}", fmt::join(sample_shape, "x"),
+                            reason.substr(0, reason.find('\n'))));
+  }
 }
 
 std::string to_torchscript(models::Model& model, const std::vector<int64_t>& sample_shape, const std::string& description,

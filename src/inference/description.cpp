@@ -1,6 +1,7 @@
 #include "inference/description.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -61,7 +62,11 @@ std::vector<std::string> read_names(const state::Tree& file, const std::string& 
   std::vector<std::string> names;
   const auto stored = state::View(file, source).find(key);
   if (!stored) return names;
-  for (const auto& name : stored->elements()) names.push_back(name.text());
+  for (const auto& name : stored->elements()) {
+    // Functions in C could return only a part of it.
+    if (name.text().find('\0') != std::string::npos) name.fail("contains a null byte; give an intact checkpoint");
+    names.push_back(name.text());
+  }
   return names;
 }
 
@@ -79,7 +84,17 @@ std::vector<int64_t> read_sample_shape(const state::Tree& file, const std::strin
   std::vector<int64_t> shape;
   const auto stored = state::View(file, source).find("sample_shape");
   if (!stored) return shape;
-  for (const auto& length : stored->elements()) shape.push_back(length.integer());
+  // As in data::Pipeline.
+  constexpr int64_t kMostValues = int64_t{1} << 29;
+  int64_t num_values = 1;
+  for (const auto& length : stored->elements()) {
+    shape.push_back(length.integer());
+    const bool is_any = shape.back() == data::kAnySize && shape.size() > 1;
+    if (!is_any && (shape.back() < 1 || shape.back() > kMostValues / num_values)) {
+      stored->fail(fmt::format("[{}, ...] is not the shape of a sample; give an intact checkpoint", fmt::join(shape, ", ")));
+    }
+    if (!is_any) num_values *= shape.back();
+  }
   return shape;
 }
 

@@ -4,6 +4,7 @@ the program."""
 import os
 import pathlib
 import re
+import resource
 import shutil
 import sys
 import time
@@ -74,9 +75,9 @@ class FinetuneCase(FolderCase):
         self.file.write_text(EXPERIMENT.replace("DATA", str(self.data)))
         self.home = self.folder / "home"
 
-    def run_trainer(self, *args, ranks=1):
+    def run_trainer(self, *args, ranks=1, **options):
         launch = ["launch", "--nproc-per-node", ranks] if ranks > 1 else []
-        return trainer(*launch, "--config", self.file, *args, env={**os.environ, "TRAINER_HOME": str(self.home)})
+        return trainer(*launch, "--config", self.file, *args, env={**os.environ, "TRAINER_HOME": str(self.home)}, **options)
 
     def train(self, name, *args, ranks=1):
         run_dir = self.folder / name
@@ -175,6 +176,11 @@ class CachedFeaturesTest(FinetuneCase):
         run = self.run_trainer("--run-dir", self.folder / "run", CACHED)
         self.assertEqual(run.returncode, 3, run.err)
         self.assertRegex(run.err, r"cannot store the features of training.cache_features: .*; set TRAINER_HOME to a writable folder, or set training.cache_features: false")
+
+    def test_a_file_that_grows_too_large(self):
+        run = self.run_trainer("--run-dir", self.folder / "run", CACHED, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000)))
+        self.assertEqual(run.returncode, 3, run.err)
+        self.assertRegex(run.err, rf"error: cannot store the features of training.cache_features: cannot write {self.home}/features/\S+: File too large; set TRAINER_HOME")
 
     def test_a_damaged_file(self):
         self.train("first", CACHED)

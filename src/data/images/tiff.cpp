@@ -9,6 +9,7 @@
 #include <cstring>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -466,12 +467,15 @@ void TiffReader::fail() const {
                                        error_.empty() ? "its header has values that do not fit together" : error_));
 }
 
-int TiffReader::on_error(TIFF*, void* self, const char*, const char* format, va_list arguments) {
+int TiffReader::on_error(TIFF*, void* self, const char* module, const char* format, va_list arguments) {
   auto& error = static_cast<TiffReader*>(self)->error_;
   if (!error.empty()) return 1;  // only the first error names the cause
   std::array<char, 256> text{};
   std::vsnprintf(text.data(), text.size(), format, arguments);
-  error = text.data();
+  // Some messages begin with the name of the file, which is empty.
+  std::string_view reason(text.data());
+  if (reason.starts_with(": ")) reason.remove_prefix(2);
+  error = fmt::format("libtiff: {}{}{}", module == nullptr ? "" : module, module == nullptr || *module == '\0' ? "" : ": ", reason);
   return 1;
 }
 

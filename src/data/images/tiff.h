@@ -50,7 +50,7 @@ class TiffReader {
   [[noreturn]] void fail() const;
 
  private:
-  static int on_error(TIFF*, void* self, const char*, const char* format, va_list arguments);
+  static int on_error(TIFF*, void* self, const char* module, const char* format, va_list arguments);
   static tmsize_t read(thandle_t self, void* out, tmsize_t count);
   static toff_t seek(thandle_t self, toff_t offset, int origin);
   static toff_t size(thandle_t self) { return static_cast<TiffReader*>(self)->file_.size(); }

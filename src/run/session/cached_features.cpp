@@ -52,11 +52,22 @@ std::string header_of(int64_t num_samples, const std::vector<int64_t>& shape, do
   return bytes + json;
 }
 
+[[noreturn]] void fail_to_store(const std::string& reason) {
+  throw DataError(
+      fmt::format("cannot store the features of training.cache_features: {}; set TRAINER_HOME to a writable folder, or set "
+                  "training.cache_features: false",
+                  reason));
+}
+
+[[noreturn]] void fail_to_write(const fs::path& path) {
+  fail_to_store(fmt::format("cannot write {}: {}", path.string(), explain_refusal(path, {errno, std::generic_category()})));
+}
+
 void write_at(const Descriptor& file, std::string_view bytes, uint64_t offset, const fs::path& path) {
   while (!bytes.empty()) {
     const auto written = ::pwrite(file.number(), bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0) throw DataError(fmt::format("cannot write the features: {}", explain_refusal(path, {errno, std::generic_category()})));
+    if (written < 0) fail_to_write(path);
     bytes.remove_prefix(static_cast<size_t>(written));
     offset += static_cast<uint64_t>(written);
   }
@@ -273,7 +284,7 @@ void compute(RankContext& context, const engine::Network& network, const Request
   barrier.on_all_ranks([&] {
     if (path.empty()) return;
     file = open_regular_file(path, O_WRONLY);
-    if (file.number() < 0) throw DataError(explain_refusal(path, {errno, std::generic_category()}));
+    if (file.number() < 0) fail_to_write(path);
     auto source = make_source(context.experiment(), request.transforms, network.placement, context.ranks(), logger, request.samples);
     computation.emplace(network, std::move(source), host);
     if (context.rank() != 0) return;
@@ -306,7 +317,7 @@ void compute(RankContext& context, const engine::Network& network, const Request
     if (path.empty()) return;
     if (context.rank() == host.first) write_at(file, header_of(request.samples.size(), shape, seconds), 0, path);
     // Flushed so that the file is complete when a later run finds it under its final name, even after a power failure.
-    if (::fdatasync(file.number()) != 0) throw DataError(explain_refusal(path, {errno, std::generic_category()}));
+    if (::fdatasync(file.number()) != 0) fail_to_write(path);
   });
 }
 
@@ -317,9 +328,7 @@ constexpr const char* kPartial = ".partial";
 class PartialFile {
  public:
   explicit PartialFile(const fs::path& path) : path_(path) {
-    if (open_regular_file(path, O_RDWR | O_CREAT).number() < 0) {
-      throw DataError(explain_refusal(path, {errno, std::generic_category()}));
-    }
+    if (open_regular_file(path, O_RDWR | O_CREAT).number() < 0) fail_to_write(path);
     const auto yesterday = fs::file_time_type::clock::now() - std::chrono::days(1);
     for (const auto& entry : fs::directory_iterator(path.parent_path())) {
       std::error_code removed;
@@ -346,10 +355,7 @@ auto with_remedy(const Act& act) {
   } catch (const Error&) {
     throw;
   } catch (const std::runtime_error& error) {
-    throw DataError(
-        fmt::format("cannot store the features of training.cache_features: {}; set TRAINER_HOME to a writable folder, or set "
-                    "training.cache_features: false",
-                    error.what()));
+    fail_to_store(error.what());
   }
 }
 

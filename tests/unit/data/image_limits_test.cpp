@@ -94,6 +94,12 @@ TEST_F(ImageLimits, RunLengthsOfABmpCanGiveItsPixels) {
   EXPECT_EQ(decode_image(bmp(65535, 100, rows), pixels).height, 100);
 }
 
+TEST_F(ImageLimits, ErrorsOfLibtiffNameItAndTheirPlace) {
+  expect_refused_image(grey_tiff(8, 8, 8, 5, {0xFF, 0xFF, 0xFF}),
+                       "it is damaged, or a kind of TIFF that is not supported: libtiff: LZWDecode: ");
+  expect_refused_image({'I', 'I', '*', 0, 0xFF, 0xFF, 0xFF, 0}, ": libtiff: TIFFFetchDirectory: Can not read TIFF directory count; ");
+}
+
 TEST_F(ImageLimits, TheDataOfATiffCanGiveItsPixels) {
   const Bytes data(400, 0);
   for (const uint32_t compression : {1U, 5U, 7U, 8U, 32773U, 32946U}) {

@@ -124,6 +124,30 @@ TEST(Calibration, StoredValuesAreChecked) {
   EXPECT_THAT([&] { read(2, 3); }, ThrowsMessage<CheckpointError>(HasSubstr("calibrate the checkpoint again")));
 }
 
+TEST(Description, ShapesAndNamesAreChecked) {
+  const auto with = [](const char* key, state::List values) {
+    state::Dict file;
+    file.add(key, std::move(values));
+    return state::Tree(std::move(file));
+  };
+  const auto read = [&](const state::List& shape) { return inference::read_sample_shape(with("sample_shape", shape), "a.pt"); };
+  EXPECT_EQ(read({3, data::kAnySize, data::kAnySize}), (std::vector<int64_t>{3, data::kAnySize, data::kAnySize}));
+  EXPECT_EQ(read({10}), std::vector<int64_t>{10});
+  EXPECT_THAT(
+      [&] {
+        read({3, 0, 8});
+      },
+      ThrowsMessage<CheckpointError>("a.pt: sample_shape: [3, 0, ...] is not the shape of a sample; give an intact checkpoint"));
+  for (const state::List& shape : {state::List{-1, 8, 8}, state::List{3, -2, 8}, state::List{3, int64_t{1} << 62, 4}}) {
+    EXPECT_THAT([&] { read(shape); }, ThrowsMessage<CheckpointError>(HasSubstr("is not the shape of a sample")));
+  }
+  EXPECT_THAT(
+      [&] {
+        inference::read_class_names(with("class_names", {"cat", std::string("d\0g", 3)}), "a.pt");
+      },
+      ThrowsMessage<CheckpointError>("a.pt: class_names[1]: contains a null byte; give an intact checkpoint"));
+}
+
 TEST(FormatVersion, AnotherOneIsRefused) {
   const auto check = [](int64_t version) {
     state::Dict file;
