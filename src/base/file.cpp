@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -43,6 +45,21 @@ std::string describe_irregular(mode_t mode) {
   if (S_ISCHR(mode) || S_ISBLK(mode)) kind = "a device";
   return std::string("it is ") + kind + ", not a regular file";
 }
+
+}  // namespace
+
+std::optional<uint64_t> largest_size_of(const Descriptor& file) {
+  rlimit limit{};
+  const bool is_limited = ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+  auto largest = is_limited ? std::optional<uint64_t>(limit.rlim_cur) : std::nullopt;
+  constexpr off_t kOfFat = (off_t{1} << 32) - 1;
+  const auto position = ::lseek(file.number(), 0, SEEK_CUR);
+  if (::lseek(file.number(), kOfFat + 1, SEEK_SET) < 0) largest = std::min(largest.value_or(kOfFat), uint64_t{kOfFat});
+  ::lseek(file.number(), position, SEEK_SET);
+  return largest;
+}
+
+namespace {
 
 // Opens a path of any kind without blocking.
 Descriptor open_any(const std::filesystem::path& path, int flags, mode_t mode) {

@@ -43,6 +43,10 @@ class Descriptor {
   int number_;
 };
 
+// The most bytes that a file may have: ulimit -f, or that of its file system if this is less than 4 GiB (FAT). Empty: no limit is known.
+// Writes nothing.
+std::optional<uint64_t> largest_size_of(const Descriptor& file);
+
 // Writes all of `bytes`. On failure returns false; errno then holds the reason and `bytes` the part not yet written.
 inline bool write_all(int descriptor, std::string_view& bytes) {
   while (!bytes.empty()) {

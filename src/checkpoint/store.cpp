@@ -113,6 +113,7 @@ Store::Store(fs::path folder, int64_t keep_last, WrittenFiles* files) : folder_(
     // What is needed only after hours is tried now.
     const auto probe = temporary_of(kProbe);
     for (int i = 0; i < 2; ++i) write_file_atomically(probe, "x");
+    largest_file_ = largest_size_of(open_regular_file(probe, O_RDONLY));
     fs::remove(probe);
     fs::create_symlink(kProbe, probe, link_error_);
     fs::remove(probe);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <system_error>
@@ -53,6 +54,8 @@ class Store {
 
   // Why symbolic links cannot be created in the folder; 0: they can.
   const std::error_code& link_error() const { return link_error_; }
+  // The most bytes that a file in the folder may have; empty: no limit is known.
+  const std::optional<uint64_t>& largest_file() const { return largest_file_; }
   // "<folder>/step_00001950.pt".
   std::filesystem::path file_of(int64_t step) const;
   // Writes step_….pt durably and links last.pt to it, and also best.pt if `is_best`. Then removes older checkpoints except the best one, so
@@ -75,6 +78,7 @@ class Store {
   int64_t keep_last_;
   WrittenFiles* files_;
   std::error_code link_error_;
+  std::optional<uint64_t> largest_file_;
   std::set<std::filesystem::path> complete_;  // files that are known to be complete
 };
 

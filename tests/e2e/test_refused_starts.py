@@ -249,6 +249,16 @@ class RefusedStartsTest(ProgramCase):
         self.assertEqual(self.refused_inside("-rm", "mount -t tmpfs none /dev && exec <&-", "--config", LINEAR),
                          "error: cannot open /dev/null, which replaces a closed standard input or output\n")
 
+    def test_checkpoints_that_are_too_large_for_a_file(self):
+        args = ["--config", ROOT / "configs" / "demo_conv.yaml", "dataset.num_train=64", "training.epochs=1", "optimizer.momentum=0"]
+        text = rf"checkpoints need 564\.3 KiB to 1\.7 MiB, but a file in {self.run_dir}/checkpoints may have %s \(ulimit -f, or a file system such as FAT32\); raise"
+        refused = self.train(*args, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (400 << 10, 400 << 10)))
+        self.assertEqual(refused.returncode, 5, refused.err)
+        self.assertRegex(refused.err, "error: " + text % r"400\.0 KiB")
+        warned = self.train(*args, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20)))
+        self.assertEqual(warned.returncode, 0, warned.err)
+        self.assertRegex(warned.err, "warning: " + text % r"1\.0 MiB")
+
     def test_the_error_for_missing_data_states_the_remedy(self):
         run = self.train("--config", ROOT / "configs" / "cifar10_resnet20.yaml", f"dataset.root={self.folder}", "dataset.download=false")
         self.assertEqual(run.returncode, 3)

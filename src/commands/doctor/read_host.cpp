@@ -17,10 +17,13 @@
 #include <chrono>
 #include <memory>
 #include <sstream>
+#include <string>
 #include <system_error>
 #include <thread>
+#include <vector>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "data/image_file.h"
 #include "device/cuda_module.h"
 #include "device/placement.h"
@@ -152,12 +155,15 @@ Disk read_disk(const fs::path& folder) {
     disk.problem = fmt::format("no file can be written in {}: {}", disk.folder, reason());
     return disk;
   }
-  if (flock(file.number(), LOCK_EX | LOCK_NB) != 0) disk.missing = fmt::format("locks (flock: {})", reason());
+  std::vector<std::string> missing;
+  if (flock(file.number(), LOCK_EX | LOCK_NB) != 0) missing.push_back(fmt::format("locks (flock: {})", reason()));
   unlink(file_path.c_str());
-  if (symlink("target", file_path.c_str()) != 0) {
-    disk.missing += fmt::format("{}symbolic links ({})", disk.missing.empty() ? "" : " and ", reason());
+  if (symlink("target", file_path.c_str()) != 0) missing.push_back(fmt::format("symbolic links ({})", reason()));
+  unlink(file_path.c_str());
+  if (const auto largest = largest_size_of(file); largest && *largest < uint64_t{1} << 32) {
+    missing.push_back(fmt::format("files of more than {} (ulimit -f, or FAT)", format_bytes(*largest)));
   }
-  unlink(file_path.c_str());
+  disk.missing = join(missing, " and ");
   const std::string part(kPart, 'x');
   const auto begin = std::chrono::steady_clock::now();
   for (size_t i = 0; i < kNumParts; ++i) {

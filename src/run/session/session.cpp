@@ -279,8 +279,25 @@ void Session::open_saver() {
         "{}: symbolic links cannot be created there ({}); last.pt and best.pt will be hard links or copies of checkpoints", folder.string(),
         store.link_error().message());
   }
+  check_sizes(store, folder);
   if (directory_ && start_.checkpoint) bring_best(store);
   saver_.emplace(std::move(store), context_.placement().pin_memory);
+}
+
+// Without this check, the first checkpoint could fail after hours.
+void Session::check_sizes(const checkpoint::Store& store, const std::filesystem::path& folder) const {
+  if (!store.largest_file()) return;
+  uint64_t network = 0;
+  for (const auto& tensor : parts_->model->parameters()) network += tensor.nbytes();
+  const auto least = parts_->ema ? 2 * network : network;
+  // Optimizers keep up to two numbers for each parameter.
+  if (least + 2 * network <= *store.largest_file()) return;
+  const auto text = fmt::format(
+      "checkpoints need {} to {}, but a file in {} may have {} (ulimit -f, or a file system such as FAT32); raise the limit, or choose a "
+      "--run-dir on another file system",
+      format_bytes(least), format_bytes(least + 2 * network), folder.string(), format_bytes(*store.largest_file()));
+  if (least > *store.largest_file()) throw CheckpointError(text);
+  context_.logger().warn("{}", text);
 }
 
 // A run that resumes from a checkpoint of another folder copies the best checkpoint of that folder, so that best.pt belongs to the best

@@ -74,6 +74,7 @@ class Session {
   // Collective: returns `images`, or with training.cache_features their features.
   engine::Data take_features(engine::Network& network, engine::Data images);
   void open_saver();
+  void check_sizes(const checkpoint::Store& store, const std::filesystem::path& folder) const;
   void bring_best(const checkpoint::Store& store) const;
   engine::RunCallbacks run_callbacks();
 

@@ -6,9 +6,11 @@
 
 #include <cerrno>
 #include <fstream>
+#include <optional>
 
 #include "base/file.h"
 #include "checkpoint/pytorch_file.h"
+#include "tests/testing/file_size_limit.h"
 #include "tests/testing/temporary_folder.h"
 #include "trainer/checkpoint.h"
 #include "trainer/torch.h"
@@ -92,6 +94,12 @@ TEST_F(StoreTest, DamagedOlderFilesAreNotCounted) {
   auto second = store(2);
   EXPECT_THAT(write(second, 4), ElementsAre("step_00000001.pt"));
   EXPECT_THAT(names(), ElementsAre("step_00000004.pt", "step_00000003.pt", "step_00000002.pt"));
+}
+
+TEST_F(StoreTest, TheLargestSizeOfAFile) {
+  EXPECT_EQ(store(1).largest_file(), std::nullopt);
+  const testing::FileSizeLimit limit(1 << 20);
+  EXPECT_EQ(store(1).largest_file(), 1 << 20);
 }
 
 TEST_F(StoreTest, FilesOfOthersStay) {

@@ -52,6 +52,13 @@ TEST(ReadDisk, AFullDisk) {
   EXPECT_EQ(read_disk(folder.path()).problem, "cannot write 32 MiB in " + folder.path().string() + ": File too large");
 }
 
+TEST(ReadDisk, ALimitOfFileSizes) {
+  const testing::TemporaryFolder folder;
+  EXPECT_EQ(read_disk(folder.path()).missing, "");
+  const testing::FileSizeLimit limit(40 << 20);
+  EXPECT_EQ(read_disk(folder.path()).missing, "files of more than 40.0 MiB (ulimit -f, or FAT)");
+}
+
 TEST(ReadHost, Memory) {
   const auto memory = read_memory();
   EXPECT_GT(memory.total, memory.available);
