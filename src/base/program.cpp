@@ -46,10 +46,12 @@ std::string find_program(const std::string& name) {
   const char* const path = std::getenv("PATH");
   std::istringstream folders(path == nullptr ? "" : path);
   for (std::string folder; std::getline(folders, folder, ':');) {
-    auto candidate = (std::filesystem::path(folder.empty() ? "." : folder) / name).string();
+    // An empty or relative one means the current folder, where another user may have put a program of this name.
+    if (!folder.starts_with('/')) continue;
+    auto candidate = (std::filesystem::path(folder) / name).string();
     if (check_executable(candidate) == 0) return candidate;
   }
-  throw Error("it is not in any folder of PATH");
+  throw Error("it is not in any absolute folder of PATH");
 }
 
 std::string own_program() {

@@ -8,8 +8,8 @@
 
 namespace trainer {
 
-// The file that a shell would execute for this name: the name itself if it contains a slash, else the first match in PATH. Throws Error
-// with only the reason if no such file exists or it cannot be executed.
+// The file that a shell would execute for this name: the name itself if it contains a slash, else the first match in the absolute
+// folders of PATH. Throws Error with only the reason if no such file exists or it cannot be executed.
 std::string find_program(const std::string& name);
 
 // The file of this program. Throws Error if /proc is not mounted.

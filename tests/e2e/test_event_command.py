@@ -171,7 +171,7 @@ while True: os.write(1, b"y\\n" * 5000)
         for launcher in ((), ("launch", "--nproc-per-node", "2")):
             run = subprocess.run([BINARY, *launcher, "--config", config, "--run-dir", self.run_dir], cwd=ROOT, capture_output=True, text=True)
             self.assertEqual(run.returncode, 2, run.stderr)
-            self.assertEqual(run.stderr.count(f"error: {config}:{line}:20: logging.command: cannot start \"no_such_program\": it is not in any folder of PATH; "
+            self.assertEqual(run.stderr.count(f"error: {config}:{line}:20: logging.command: cannot start \"no_such_program\": it is not in any absolute folder of PATH; "
                                               "correct it, or set logging.command=[] to train without it\n"), 1, run.stderr)
             self.assertFalse(self.run_dir.exists())
             row.check(self, run.stderr, run.returncode)

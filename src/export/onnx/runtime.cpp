@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/program.h"
 #include "base/text.h"
 #include "export/interface.h"
 #include "export/onnx/runtime_api.h"
@@ -23,13 +24,21 @@ namespace fs = std::filesystem;
 
 // Returns the library of the Python package onnxruntime, or an empty string if python3 or the package is not installed.
 std::string find_python_package() {
+  std::string python;
+  try {
+    python = find_program("python3");
+  } catch (const Error&) {
+    return "";
+  }
+  // It is quoted for the shell.
+  if (python.find('\'') != std::string::npos) return "";
   // Only absolute folders, because Python would search the current folder first, and execute what lies there.
   constexpr auto kCommand =
-      "python3 -c 'import sys; sys.path = [p for p in sys.path if p.startswith(\"/\")]; import glob, importlib.util as u; s = "
+      "' -c 'import sys; sys.path = [p for p in sys.path if p.startswith(\"/\")]; import glob, importlib.util as u; s = "
       "u.find_spec(\"onnxruntime\"); "
       "print(*glob.glob((s.submodule_search_locations[0] if s else \"/none\") + \"/capi/libonnxruntime.so*\"), sep=\"\\n\")' 2> /dev/null";
   std::string output;
-  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(kCommand, "re"), &::pclose);
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(('\'' + python + kCommand).c_str(), "re"), &::pclose);
   std::array<char, 4096> part{};
   while (pipe && std::fgets(part.data(), part.size(), pipe.get()) != nullptr) output += part.data();
   return output.substr(0, output.find('\n'));

@@ -174,7 +174,7 @@ TEST(EventCommand, AProgramThatCannotBeStartedIsRefused) {
   const testing::TemporaryFolder folder;
   const std::string begin = "x.yaml:3:4: logging.command: cannot start ";
   const std::string end = "; correct it, or set logging.command=[] to train without it";
-  EXPECT_EQ(refusal_of("no_such_program"), begin + "\"no_such_program\": it is not in any folder of PATH" + end);
+  EXPECT_EQ(refusal_of("no_such_program"), begin + "\"no_such_program\": it is not in any absolute folder of PATH" + end);
   EXPECT_EQ(refusal_of("./no_such_program"), begin + "\"./no_such_program\": No such file or directory" + end);
   EXPECT_EQ(refusal_of("/tmp"), begin + "\"/tmp\": Is a directory" + end);
   const auto text = (folder.path() / "text").string();
