@@ -29,6 +29,7 @@
 #include "trainer/keys.h"
 #include "trainer/model.h"
 #include "trainer/nn.h"
+#include "trainer/onnx.h"
 #include "trainer/optim.h"
 #include "trainer/task.h"
 #include "trainer/transform.h"

@@ -23,8 +23,8 @@ void check_operators(const torch::jit::Graph& graph) {
   }
   if (missing.empty()) return;
   throw UsageError(
-      fmt::format("--format onnx: the network uses operators that cannot be converted: {}; use --format torchscript, or add conversions to "
-                  "src/export/onnx/operators.cpp",
+      fmt::format("--format onnx: the network uses operators that cannot be converted: {}; use --format torchscript, or register "
+                  "conversions in the network's plug-in (trainer/onnx.h)",
                   join(std::vector<std::string>(missing.begin(), missing.end()), ", ")));
 }
 

@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <numbers>
 #include <stdexcept>
 #include <utility>
 
 #include "trainer/error.h"
+#include "trainer/onnx.h"
 
 namespace trainer::onnx {
 namespace {
@@ -297,10 +299,10 @@ std::string constant_pad_nd(const Arguments& arguments, Graph& graph) {
   return graph.add_node("Pad", {arguments.tensor(0), graph.add_constant(torch::tensor(pads)), value});
 }
 
-using Conversion = std::string (*)(const Arguments& arguments, Graph& graph);
+using Conversion = std::function<std::string(const Arguments& arguments, Graph& graph)>;
 
-const std::unordered_map<std::string, Conversion>& conversions() {
-  static const std::unordered_map<std::string, Conversion> all = {
+std::unordered_map<std::string, Conversion>& conversions() {
+  static std::unordered_map<std::string, Conversion> all = {
       {"aten::_convolution", convolution},
       {"aten::batch_norm", batch_norm},
       {"aten::linear", linear},
@@ -336,6 +338,29 @@ const std::unordered_map<std::string, Conversion>& conversions() {
   };
   return all;
 }
+
+class OwnOperator final : public OnnxOperator {
+ public:
+  OwnOperator(const Arguments& arguments, Graph& graph) : arguments_(arguments), graph_(graph) {}
+
+  std::string tensor(size_t argument) const override { return arguments_.tensor(argument); }
+  std::vector<int64_t> shape(size_t argument) const override { return arguments_.shape(argument); }
+  double number(size_t argument) const override { return arguments_.number(argument); }
+  int64_t integer(size_t argument) const override { return arguments_.integer(argument); }
+  std::vector<int64_t> integers(size_t argument) const override { return arguments_.integers(argument); }
+  std::string add_node(const std::string& op, std::vector<std::string> inputs,
+                       std::map<std::string, OnnxOperator::Attribute> attributes) override {
+    Attributes converted;
+    for (auto& [name, attribute] : attributes)
+      std::visit([&, &key = name](auto& value) { converted.emplace(key, std::move(value)); }, attribute);
+    return graph_.add_node(op.c_str(), std::move(inputs), std::move(converted));
+  }
+  std::string add_constant(const torch::Tensor& tensor) override { return graph_.add_constant(tensor); }
+
+ private:
+  const Arguments& arguments_;
+  Graph& graph_;
+};
 
 // `real`: the type of floating-point elements.
 Tensor to_constant(std::string name, const torch::Tensor& tensor, torch::ScalarType real) {
@@ -399,3 +424,15 @@ void convert_operator(const torch::jit::Node& node, Graph& graph) {
 }
 
 }  // namespace trainer::onnx
+
+namespace trainer {
+
+void register_onnx_conversion(const std::string& name, std::function<std::string(OnnxOperator& op)> convert) {
+  const auto convert_own = [convert = std::move(convert)](const onnx::Arguments& arguments, onnx::Graph& graph) {
+    onnx::OwnOperator op(arguments, graph);
+    return convert(op);
+  };
+  if (!onnx::conversions().emplace(name, convert_own).second) throw std::logic_error("the operator " + name + " has a conversion to ONNX");
+}
+
+}  // namespace trainer

@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "trainer/error.h"
+#include "trainer/onnx.h"
 
 namespace trainer::onnx {
 namespace {
@@ -39,7 +40,25 @@ std::string refusal_of(const std::string& body, const std::vector<int64_t>& samp
 TEST(ConvertToOnnx, NamesAllOperatorsWithoutConversion) {
   EXPECT_EQ(refusal_of("torch.softmax(torch.cos(torch.relu(x)), 1)"),
             "--format onnx: the network uses operators that cannot be converted: aten::cos, aten::softmax; use --format torchscript, or "
-            "add conversions to src/export/onnx/operators.cpp");
+            "register conversions in the network's plug-in (trainer/onnx.h)");
+}
+
+TEST(ConvertToOnnx, ConvertsOperatorsOfPlugIns) {
+  register_onnx_conversion("aten::leaky_relu", [](OnnxOperator& op) {
+    EXPECT_EQ(op.shape(0), (std::vector<int64_t>{2, 3, 8, 8}));
+    return op.add_node("LeakyRelu", {op.tensor(0)}, {{"alpha", static_cast<float>(op.number(1))}});
+  });
+  register_onnx_conversion("aten::roll", [](OnnxOperator& op) {
+    return op.add_node("Roll", {op.tensor(0), op.add_constant(torch::tensor(op.integers(1)))}, {{"dim", op.integer(2)}});
+  });
+  const auto model = convert(network("torch.leaky_relu(x, 0.25)", {3, 8, 8}), {3, 8, 8}, {});
+  const auto node = std::ranges::find(model.nodes, "LeakyRelu", &Node::op);
+  ASSERT_NE(node, model.nodes.end());
+  EXPECT_EQ(std::get<float>(node->attributes.at("alpha")), 0.25F);
+  EXPECT_EQ(refusal_of("torch.roll(x, [1], [1, 2])"),
+            "--format onnx: the network uses aten::roll with an argument that is not constant, which cannot be converted; use --format "
+            "torchscript");
+  EXPECT_THROW(register_onnx_conversion("aten::relu", [](OnnxOperator& op) { return op.tensor(0); }), std::logic_error);
 }
 
 TEST(ConvertToOnnx, NamesFormsWithoutConversion) {
