@@ -13,6 +13,7 @@
 
 #include "trainer/component.h"
 #include "trainer/error.h"
+#include "trainer/options.h"
 #include "trainer/state.h"
 
 namespace torch::optim {
@@ -133,6 +134,12 @@ using OptimizerRegistry = Registry<std::unique_ptr<Optimizer>, std::vector<Param
 OptimizerRegistry& optimizer_registry();
 // The learning-rate schedules of experiment files.
 const RegistryBase& lr_scheduler_registry();
+
+// A schedule of lr_scheduler_registry() for own training loops, after a warm-up: the factor for the learning rate of update number `step`,
+// from 0. It depends on nothing else, so that a checkpoint needs only the step. Throws UsageError for reduce_on_plateau, which depends on
+// validations, and OptionError for a warm-up that is not shorter than the training.
+std::function<double(int64_t step)> make_lr_factor(const ComponentConfig& schedule, int64_t total_steps, int64_t steps_per_epoch,
+                                                   const WarmupOptions& warmup = {});
 
 // torch.optim's state_dict() of a torch::optim::SGD, Adam, AdamW, RMSprop or Adagrad. Shares the memory of its tensors. Throws UsageError
 // for an optimizer of another class.

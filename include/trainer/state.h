@@ -134,4 +134,10 @@ Dict state_of(const torch::nn::Module& module);
 // num_batches_tracked, whose dtype LibTorch's Module::to() changes); some tensors may have been loaded by then.
 void load_state_of(torch::nn::Module& module, const View& view);
 
+// The state of LibTorch's default generators on this rank: "cpu", and for a GPU "cuda", as torch.get_rng_state() and
+// torch.cuda.get_rng_state() return them.
+Dict random_state(torch::Device device = torch::kCPU);
+// Restores a result of random_state(). Throws CheckpointError if a state is missing or not one of such a generator.
+void load_random_state(const View& view, torch::Device device = torch::kCPU);
+
 }  // namespace trainer::state

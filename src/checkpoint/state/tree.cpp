@@ -1,7 +1,9 @@
+#include <ATen/Context.h>
 #include <c10/util/StringUtil.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <mutex>
 
 #include "base/text.h"
 #include "checkpoint/state/names.h"
@@ -34,6 +36,12 @@ Tree replace_tensors(const Tree& tree, std::vector<torch::Tensor>::const_iterato
     return copy;
   }
   return tree;
+}
+
+std::vector<std::pair<std::string, at::Generator>> generators_of(torch::Device device) {
+  std::vector<std::pair<std::string, at::Generator>> generators = {{"cpu", at::globalContext().defaultGenerator(torch::kCPU)}};
+  if (device.is_cuda()) generators.emplace_back("cuda", at::globalContext().defaultGenerator(device));
+  return generators;
 }
 
 }  // namespace
@@ -206,6 +214,27 @@ void load_state_of(torch::nn::Module& module, const View& view) {
 bool is_in(std::string_view entry, const std::vector<std::string>& names) {
   return std::ranges::any_of(
       names, [&](std::string_view name) { return entry.starts_with(name) && (entry.size() == name.size() || entry[name.size()] == '.'); });
+}
+
+Dict random_state(torch::Device device) {
+  Dict states;
+  for (auto& [name, generator] : generators_of(device)) {
+    const std::lock_guard lock(generator.mutex());
+    states.add(name, generator.get_state());
+  }
+  return states;
+}
+
+void load_random_state(const View& view, torch::Device device) {
+  for (auto& [name, generator] : generators_of(device)) {
+    const auto state = view.at(name);
+    const std::lock_guard lock(generator.mutex());
+    try {
+      generator.set_state(state.tensor().clone());
+    } catch (const c10::Error&) {
+      state.fail("is not the state of this generator of random numbers");
+    }
+  }
 }
 
 }  // namespace trainer::state

@@ -1,5 +1,6 @@
 #include "train/optim/lr_scheduler.h"
 
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -215,6 +216,21 @@ LrSchedule make_lr_schedule(const ComponentConfig& component, const WarmupOption
                              .epoch = static_cast<double>(bounded) / static_cast<double>(steps_per_epoch)});
   };
   return {factor, schedule->group_factors(), schedule->plateau()};
+}
+
+std::function<double(int64_t step)> make_lr_factor(const ComponentConfig& schedule, int64_t total_steps, int64_t steps_per_epoch,
+                                                   const WarmupOptions& warmup) {
+  TORCH_CHECK(total_steps >= 1 && steps_per_epoch >= 1, "total_steps and steps_per_epoch must be at least 1, but are ", total_steps,
+              " and ", steps_per_epoch);
+  const auto traits = traits_of(schedule);
+  if (traits.needs_validations) {
+    throw UsageError(
+        fmt::format("the schedule {} depends on validations, which an own loop does not report; choose another one", schedule.name));
+  }
+  if (traits.has_own_warmup && (warmup.steps > 0 || warmup.epochs > 0)) {
+    throw OptionError("warmup", schedule.name + " has its own warm-up; remove this one");
+  }
+  return make_lr_schedule(schedule, warmup, total_steps, steps_per_epoch).factor;
 }
 
 void Plateau::observe(double value, bool higher_is_better) {

@@ -160,6 +160,22 @@ TEST(LrSchedule, RemainsValidAfterItsOptionsAreDestroyed) {
   EXPECT_DOUBLE_EQ(schedule(kSteps), 0.5);
 }
 
+TEST(MakeLrFactor, IsTheSchedule) {
+  const auto cosine = lr_scheduler_registry().configure("cosine");
+  const auto factor = make_lr_factor(cosine, kSteps, kStepsPerEpoch, {.steps = 3});
+  const auto schedule = schedule_from("{name: cosine, warmup_steps: 3}");
+  for (int64_t step = 0; step <= kSteps; ++step) EXPECT_EQ(factor(step), schedule(step));
+  const auto refused = [](const char* name, const WarmupOptions& warmup) {
+    return [=] { make_lr_factor(lr_scheduler_registry().configure(name), kSteps, kStepsPerEpoch, warmup); };
+  };
+  EXPECT_THAT(refused("reduce_on_plateau", {}),
+              ::testing::ThrowsMessage<UsageError>(::testing::HasSubstr("the schedule reduce_on_plateau depends on validations")));
+  EXPECT_THAT(refused("onecycle", {.steps = 3}),
+              ::testing::ThrowsMessage<OptionError>("warmup: onecycle has its own warm-up; remove this one"));
+  EXPECT_THROW(refused("cosine", {.steps = kSteps})(), OptionError);
+  EXPECT_THROW(make_lr_factor(cosine, 0, 1), c10::Error);
+}
+
 TEST(LrSchedule, AWarmupIsShorterThanTheTraining) {
   EXPECT_EQ(refusal_of("{warmup_steps: 24}"),
             "warmup: the warm-up of 24 steps must be shorter than the training run of 24 steps; shorten the warm-up or train longer");
