@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <stdexcept>
 #include <utility>
 
 #include "base/log.h"
 #include "base/text.h"
 #include "checkpoint/saver.h"
+#include "checkpoint/state/names.h"
 #include "checkpoint/store.h"
 #include "config/reader.h"
 #include "data/samplers/sampler.h"
@@ -29,6 +31,7 @@
 #include "train/engine/validations.h"
 #include "train/optim/lr_scheduler.h"
 #include "train/optim/optimizer.h"
+#include "trainer/amp.h"
 #include "trainer/checkpoint.h"
 #include "trainer/error.h"
 
@@ -54,9 +57,24 @@ device::Placement choose_placement(distributed::Context& context, device::Placem
   return placement;
 }
 
+// Throws OptionError for a name of neither a layer nor a parameter of the network.
+void check_names(const std::vector<optim::ParameterGroupOptions>& groups, const models::Model& model) {
+  const auto parameters = model.named_parameters().keys();
+  for (size_t i = 0; i < groups.size(); ++i) {
+    for (const auto& name : groups[i].parameters) {
+      const auto is_named = [&](const std::string& parameter) { return state::is_in(parameter, {name}); };
+      if (std::ranges::any_of(parameters, is_named)) continue;
+      throw OptionError(fmt::format("groups[{}].parameters", i),
+                        fmt::format("the network has no parameters named \"{}\" or below it; its first one is \"{}\"", name,
+                                    parameters.empty() ? "" : parameters.front()));
+    }
+  }
+}
+
 engine::Network make_network(TrainerParts& parts, const TrainerOptions& options, const device::Placement& placement,
                              const engine::Ranks& ranks) {
   const auto make_optimizer = [&](const models::Model& model) {
+    check_names(options.groups, model);
     return parts.optimizer(optim::group_parameters(model, options.decay_norm_and_bias, options.groups));
   };
   const engine::NetworkOptions of_network{
@@ -113,8 +131,38 @@ void check_options(const TrainerOptions& options) {
   require_positive("checkpoint_every_epochs", loop.checkpoint_every_epochs);
   require_positive("checkpoint_every_steps", loop.checkpoint_every_steps);
   require_positive("log_every_steps", loop.log_every_steps);
-  require_positive("prefetch", options.loading.prefetch);
   require_positive("keep_last", options.keep_last);
+  // Written so that NaN is refused.
+  const auto require = [](bool is_met, const std::string& member, auto value, const char* range) {
+    if (!is_met) throw OptionError(member, fmt::format("is {}; it must be {}", value, range));
+  };
+  const auto require_integer = [&](const char* member, int64_t value, int64_t min, int64_t max) {
+    require(value >= min && value <= max, member, value, fmt::format("from {} to {}", min, max).c_str());
+  };
+  const auto is_not_negative = [](double value) { return value >= 0 && std::isfinite(value); };
+  require_integer("num_workers", options.loading.num_workers, 0, 256);
+  require_integer("prefetch", options.loading.prefetch, 1, 1024);
+  require_integer("num_threads", options.placement.num_threads.value_or(1), 1, 1024);
+  const double max_grad_norm = loop.max_grad_norm.value_or(1);
+  require(max_grad_norm > 0, "max_grad_norm", max_grad_norm, "greater than 0");
+  require(loop.straggler_ratio > 1, "straggler_ratio", loop.straggler_ratio, "greater than 1");
+  if (const auto& early = loop.early_stopping) {
+    require_positive("early_stopping.patience", early->patience);
+    require(is_not_negative(early->min_delta), "early_stopping.min_delta", early->min_delta, "at least 0");
+  }
+  const auto& warmup = options.warmup;
+  require(warmup.steps >= 0, "warmup.steps", warmup.steps, "at least 0");
+  require(is_not_negative(warmup.epochs), "warmup.epochs", warmup.epochs, "at least 0");
+  require(warmup.start_factor >= 0 && warmup.start_factor <= 1, "warmup.start_factor", warmup.start_factor, "from 0 to 1");
+  if (const auto& ema = options.ema) require(ema->decay >= 0 && ema->decay < 1, "ema.decay", ema->decay, "at least 0 and less than 1");
+  for (size_t i = 0; i < options.groups.size(); ++i) {
+    const auto& group = options.groups[i];
+    require(is_not_negative(group.lr_factor), fmt::format("groups[{}].lr_factor", i), group.lr_factor, "at least 0");
+    const double weight_decay = group.weight_decay.value_or(0);
+    require(is_not_negative(weight_decay), fmt::format("groups[{}].weight_decay", i), weight_decay, "at least 0");
+  }
+  // Throws for options that are out of range, also if they have no effect.
+  amp::GradScaler(options.grad_scaler, torch::kCPU);
   if (plan.epochs.has_value() == plan.steps.has_value()) throw OptionError("epochs", "set either epochs or steps");
   if (plan.batch_size && plan.global_batch_size) throw OptionError("batch_size", "set either batch_size or global_batch_size");
   if (options.warmup.steps > 0 && options.warmup.epochs > 0) throw OptionError("warmup", "set either steps or epochs");

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <torch/optim/sgd.h>
 
+#include <cmath>
+
 #include "base/log.h"
 #include "tests/testing/small_run.h"
 #include "tests/testing/temporary_folder.h"
@@ -277,6 +279,31 @@ TEST(TrainerOfParts, WhatCannotBeTrainedIsRefused) {
   refused("log_every_steps: is 0; it must be at least 1", [](auto&, auto& chosen) { chosen.loop.log_every_steps = 0; });
   refused("batch_size: set either batch_size or global_batch_size", [](auto&, auto& chosen) { chosen.plan.global_batch_size = 32; });
   refused("warmup: set either steps or epochs", [](auto&, auto& chosen) { chosen.warmup.epochs = 1; });
+  const auto range = [&](const std::string& message, const std::function<void(TrainerOptions&)>& change) {
+    refused(message, [&](auto&, auto& chosen) { change(chosen); });
+  };
+  range("num_workers: is -1; it must be from 0 to 256", [](auto& chosen) { chosen.loading.num_workers = -1; });
+  range("prefetch: is 0; it must be from 1 to 1024", [](auto& chosen) { chosen.loading.prefetch = 0; });
+  range("num_threads: is 0; it must be from 1 to 1024", [](auto& chosen) { chosen.placement.num_threads = 0; });
+  range("max_grad_norm: is 0; it must be greater than 0", [](auto& chosen) { chosen.loop.max_grad_norm = 0; });
+  range("max_grad_norm: is nan; it must be greater than 0", [](auto& chosen) { chosen.loop.max_grad_norm = NAN; });
+  range("straggler_ratio: is 1; it must be greater than 1", [](auto& chosen) { chosen.loop.straggler_ratio = 1; });
+  range("early_stopping.patience: is 0; it must be at least 1",
+        [](auto& chosen) { chosen.loop.early_stopping = engine::EarlyStoppingOptions{.patience = 0}; });
+  range("early_stopping.min_delta: is -1; it must be at least 0",
+        [](auto& chosen) { chosen.loop.early_stopping = engine::EarlyStoppingOptions{.min_delta = -1}; });
+  range("warmup.steps: is -3; it must be at least 0", [](auto& chosen) { chosen.warmup.steps = -3; });
+  range("warmup.epochs: is inf; it must be at least 0", [](auto& chosen) { chosen.warmup = {.epochs = INFINITY}; });
+  range("warmup.start_factor: is 2; it must be from 0 to 1", [](auto& chosen) { chosen.warmup.start_factor = 2; });
+  range("ema.decay: is 1; it must be at least 0 and less than 1", [](auto& chosen) { chosen.ema->decay = 1; });
+  range("groups[0].lr_factor: is -1; it must be at least 0",
+        [](auto& chosen) { chosen.groups = {{.parameters = {"fc"}, .lr_factor = -1}}; });
+  range("groups[0].weight_decay: is -1; it must be at least 0",
+        [](auto& chosen) { chosen.groups = {{.parameters = {"fc"}, .weight_decay = -1}}; });
+  range("groups[0].parameters: the network has no parameters named \"head\" or below it; its first one is \"conv1.weight\"",
+        [](auto& chosen) { chosen.groups = {{.parameters = {"head"}}}; });
+  range("growth_factor: is 1; it must be greater than 1", [](auto& chosen) { chosen.grad_scaler.growth_factor = 1; });
+  range("bucket_cap_mb: is 0; it must be greater than 0", [](auto& chosen) { chosen.data_parallel.bucket_cap_mb = 0; });
   refused("warmup: has no effect on TrainerParts::lr_factor",
           [](auto& parts, auto&) { parts.lr_factor = [](int64_t, int64_t) { return 1.0; }; });
   refused("the function that makes an optimizer of LibTorch returned null", [](auto& parts, auto&) {
