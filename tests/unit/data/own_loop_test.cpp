@@ -46,7 +46,7 @@ TEST(Batches, EqualThoseOfTheLoader) {
 
 TEST(Batches, RefuseWhatDoesNotFit) {
   const auto images = std::make_shared<CountingImages>(10);
-  EXPECT_THROW(Batches(images, transform_list("[center_crop: {size: 80}]"), 3), UsageError);
+  EXPECT_THROW(Batches(images, transform_list("[normalize: {mean: [0.5, 0.5], std: [1, 1]}]"), 3), UsageError);
   EXPECT_THROW(Batches(images, {}, 0), c10::Error);
   EXPECT_THROW(Batches(nullptr, {}, 1), c10::Error);
   Batches batches(images, {}, 3);
