@@ -60,7 +60,9 @@ int main(int argc, char** argv) try {
   // Rank 0 decides, because all ranks must resume or none.
   const bool resumes = run->world()->broadcast_bytes(std::filesystem::exists(folder / "last.pt") ? "yes" : "no") == "yes";
   if (resumes) training.resume(folder / "last.pt");
-  training.run();
+  const auto end = training.run();
+  const auto test = training.evaluate(std::make_shared<Stripes>(300));
+  std::cout << end.reason + " " + std::to_string(trainer::reporting::value_of(test.metrics, "top1").value()) + "\n";
   run->shutdown();
 } catch (const std::exception& error) {
   return std::cerr << "error: " << error.what() << "\n", 1;

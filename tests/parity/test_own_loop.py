@@ -143,7 +143,9 @@ class OwnTrainerTest(ProgramTest):
     def test_it_learns_and_resumes_bit_for_bit(self):
         for ranks in (1, 2):
             straight, resumed = self.folder / f"straight{ranks}", self.folder / f"resumed{ranks}"
-            printed = self.run_program("own_trainer", straight, ranks=ranks).stderr
+            run = self.run_program("own_trainer", straight, ranks=ranks)
+            self.assertEqual(run.stdout.splitlines(), ["done 1.000000"] * ranks)  # all ranks have the result
+            printed = run.stderr
             self.assertEqual(printed.count("epoch 3/3  step 31/31"), 1, "rank 0 alone prints:\n" + printed)
             self.assertIn("validation/top1  final 100.00%", printed)
             first, *_, last = sorted(straight.glob("step_*.pt"))
