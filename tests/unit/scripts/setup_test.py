@@ -129,6 +129,24 @@ class SetupTest(unittest.TestCase):
             self.assertLess(time.monotonic(), deadline, "ninja still runs")
             time.sleep(0.01)
 
+    def test_launch_with_closed_descriptors(self):
+        shutil.copy(SCRIPTS / "launch.sh", self.root / "scripts")
+        program = self.root / "build" / "release" / "bin" / "trainer"
+        program.parent.mkdir(parents=True)
+        for name in ("cmake", "src", "models", "datasets", "CMakeLists.txt"):
+            (self.root / name).touch()
+        program.write_text('#!/bin/bash\necho "$@" >"$(dirname "$0")/arguments"\n')
+        program.chmod(0o755)
+        self.add_tool("ninja", "")
+        self.add_tool("cmake", "")
+        for closed in ("<&-", ">&-", "2>&-", "<&- >&-", "<&- >&- 2>&-"):
+            arguments = program.with_name("arguments")
+            arguments.unlink(missing_ok=True)
+            command = ["bash", "-c", f'"$1" --config x {closed}', "-", str(self.root / "scripts" / "launch.sh")]
+            run = subprocess.run(command, env={**self.environment, "CI": ""}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
+            self.assertEqual(run.returncode, 0, (closed, run.stderr))
+            self.assertEqual(arguments.read_text(), "launch --config x\n", closed)
+
 
 if __name__ == "__main__":
     unittest.main()
