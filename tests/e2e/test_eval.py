@@ -428,6 +428,29 @@ class PredictTest(ImageExperiment):
         self.assertRegex(run.stdout, r"^15 images of moved/val:  demo_conv of held_out/")
         self.assertIn("warning: moved/val is not the data set of the training run, so all of its images are evaluated", run.stderr)
 
+    def test_a_checkpoint_of_another_version_of_the_program(self):
+        """Keys that predictions do not need are ignored, and others are refused."""
+        def with_key(name, before, after):
+            with zipfile.ZipFile(self.folder / self.checkpoint) as old, zipfile.ZipFile(self.folder / name, "w") as new:
+                for entry in old.namelist():
+                    content = old.read(entry)
+                    if entry.endswith("/data.pkl"):
+                        self.assertIn(before, content)
+                        content = content.replace(before, after)
+                    new.writestr(entry, content)
+            return name
+
+        later = with_key("later.pt", b"\n  every_steps:", b"\n  every_stepz:")
+        ignored = 'every_stepz: unknown key; did you mean "every_steps"? (ignored, because predictions do not need it)'
+        for args in (["eval", "--json"], ["predict", "moved/val/cat", "--json"], ["export", "--output", "later.onnx"]):
+            run = self.trainer(*args, "--checkpoint", later)
+            self.assertEqual(run.returncode, 0, run.stderr)
+            self.assertIn(ignored, run.stderr)
+        self.assertEqual(self.eval(checkpoint=later), self.eval())
+        self.assertEqual(self.printed("predict", "--checkpoint", later, "moved/val", "--json"), self.printed("predict", "--checkpoint", self.checkpoint, "moved/val", "--json"))
+        other = with_key("other.pt", b"name: demo_conv", b"nane: demo_conv")
+        self.assertIn("model.nane: unknown key", self.refusal("eval", "--checkpoint", other, code=2))
+
     def test_grid(self):
         self.printed("predict", "--checkpoint", self.checkpoint, "moved/val", "--save-grid", "grid.png")
         self.assertEqual((self.folder / "grid.png").read_bytes()[:4], b"\x89PNG")
