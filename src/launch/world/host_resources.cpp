@@ -257,9 +257,10 @@ void check_open_files(int num_ranks) {
     if (copies.back().number() >= 0) continue;
     if (errno != EMFILE) return;
     const auto limit = limit_of(RLIMIT_NOFILE).value_or(0);
+    const auto needed = limit + static_cast<uint64_t>(count) + 1 - copies.size();
     throw Error(fmt::format(
-        "each of {} ranks needs about {} open files and connections, but may have {} (ulimit -n); raise the limit: ulimit -n 4096",
-        num_ranks, limit + static_cast<uint64_t>(count) + 1 - copies.size(), limit));
+        "each of {} ranks needs about {} open files and connections, but may have {} (ulimit -n); raise the limit: ulimit -n {}", num_ranks,
+        needed, limit, std::max(needed, uint64_t{4096})));
   }
 }
 
