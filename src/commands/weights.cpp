@@ -88,7 +88,7 @@ ExitCode weights(const std::vector<std::string>& args) {
   const auto* list = app.add_subcommand("list", "show the networks that have published weights");
   auto* fetch = app.add_subcommand(
       "fetch",
-      "download weights into the cache (${TRAINER_HOME:-${XDG_CACHE_HOME:-~/.cache}/trainer}/weights), for example to copy this folder to "
+      "download weights into the cache (weights/ in TRAINER_HOME, by default in ~/.cache/trainer), for example to copy this folder to "
       "hosts without internet access");
   fetch->add_option("names", names, "names of weights, such as resnet50 or resnet50:imagenet1k_v1, or URLs")->required()->type_name("NAME");
   fetch->add_option("--mirror", mirror, "the URL of a folder with the files, to use instead of torchvision's server")->type_name("URL");
