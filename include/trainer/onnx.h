@@ -16,7 +16,8 @@
 namespace trainer {
 
 // One use of an operator of LibTorch in a traced network. Arguments are counted from 0, in the order of LibTorch's schema, such as
-// "selu(Tensor self)". All functions throw UsageError for an argument of another type.
+// "selu(Tensor self)". Functions that read an argument throw for one of
+// another type, which ends the export with a message that names the operator.
 class OnnxOperator {
  public:
   using Attribute = std::variant<int64_t, float, std::vector<int64_t>>;
@@ -35,7 +36,7 @@ class OnnxOperator {
 };
 
 // `name`: of an operator of LibTorch, such as "aten::selu". `convert` returns the name of the value that equals the operator's result.
-// Throws std::logic_error if the operator has a conversion.
+// Replaces an earlier conversion of the operator.
 void register_onnx_conversion(const std::string& name, std::function<std::string(OnnxOperator& op)> convert);
 
 }  // namespace trainer

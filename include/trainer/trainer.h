@@ -66,7 +66,7 @@ struct TrainerParts {
   // Instead of lr_schedule and a warm-up: the factor for the optimizer's learning rate at update number `step`, from 0. Depends on nothing
   // else, so that a resumed training continues it.
   std::function<double(int64_t step, int64_t total_steps)> lr_factor = {};
-  // Called at each step on the rank that has them.
+  // Each rank calls its own at each step.
   std::vector<std::unique_ptr<engine::TrainingHook>> hooks = {};
   // Receive the events on rank 0, in addition to the output of Context::logger().
   std::vector<std::unique_ptr<reporting::Sink>> sinks = {};
@@ -99,10 +99,9 @@ struct TrainerOptions {
 // experiment file.
 class Trainer {
  public:
-  // `context` must outlive this object. Sets LibTorch's threads, determinism and default generators;
-  // the destructor restores them. Throws UsageError for options that are
-  // out of range, and for parts that cannot be used together, such as a network for images of another size; CheckpointError if the folder
-  // of checkpoints is not writable; and the errors of the functions in `parts`.
+  // `context` must outlive this object. Sets LibTorch's threads, determinism and default generators; the destructor restores them. Throws
+  // UsageError for options that are out of range, and for parts that cannot be used together, such as a network for images of another size;
+  // CheckpointError if the folder of checkpoints is not writable; and the errors of the functions in `parts`.
   Trainer(distributed::Context& context, TrainerParts parts, const TrainerOptions& options);
   ~Trainer();
   Trainer(const Trainer&) = delete;

@@ -495,8 +495,8 @@ std::string describe_dataset(const DatasetFacts& facts, const ImagePreparation& 
   const auto& name = facts.section.find("name")->value.text;
   if (const auto& decoding = facts.info.decoding; decoding.has_float_pixels() && (name == "csv" || name == "image_folder")) {
     const auto what = decoding.mode == data::ImageMode::kGrey16
-                          ? "like the first image: 16 bits of grey"
-                          : fmt::format("like the first image: {}", counted(facts.info.shape.front(), "channel"));
+                          ? "like the first readable image: 16 bits of grey"
+                          : fmt::format("like the first readable image: {}", counted(facts.info.shape.front(), "channel"));
     text += fmt::format("{:<54} # {}\n", fmt::format("  mode: {}", data::name_of(decoding.mode)), what);
   }
   if (facts.num_unreadable > 0) {

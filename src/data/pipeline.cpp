@@ -165,9 +165,9 @@ struct Pipeline::State {
   // The sizes may be from the file of a stranger.
   void check_num_values(int64_t height, int64_t width, const std::string& what) const {
     constexpr int64_t kMostValues = int64_t{1} << 29;
-    if (info.shape[0] <= kMostValues / (height * width)) return;
-    throw UsageError(fmt::format("{}: its images of {} channels and {} x {} pixels have more than {} values; choose smaller sizes", what,
-                                 info.shape[0], height, width, kMostValues));
+    if (height > 0 && width > 0 && info.shape[0] <= kMostValues / (height * width)) return;
+    throw UsageError(fmt::format("{}: its images of {} channels and {} x {} pixels have no or more than {} values; choose other sizes",
+                                 what, info.shape[0], height, width, kMostValues));
   }
 
   void check_size(int channels, int height, int width) const {

@@ -133,19 +133,20 @@ struct SavedSettings::Settings {
   bool fills_memory;
   bool is_cudnn_deterministic;
   bool searches;
-  bool allows_tf32_in_cublas;
-  bool allows_tf32_in_cudnn;
+  std::optional<std::pair<bool, bool>> tf32;  // of cuBLAS and cuDNN, if apply_placement() sets them
   std::vector<Generator> generators;
 };
 
-SavedSettings::SavedSettings(torch::Device device) {
+SavedSettings::SavedSettings(torch::Device device, const PlacementOptions& options) {
   const auto& context = at::globalContext();
   std::vector<Settings::Generator> generators = {{torch::kCPU, at::globalContext().defaultGenerator(torch::kCPU).get_state()}};
   if (!device.is_cpu()) generators.push_back({device, at::globalContext().defaultGenerator(device).get_state()});
-  saved_ = std::make_unique<const Settings>(
-      Settings{at::get_num_threads(), context.deterministicAlgorithms(), context.deterministicAlgorithmsWarnOnly(),
-               context.deterministicFillUninitializedMemory(), context.deterministicCuDNN(), context.benchmarkCuDNN(),
-               context.allowTF32CuBLAS(), context.allowTF32CuDNN(), std::move(generators)});
+  // Otherwise not read, because LibTorch throws if the process uses its newer functions for the precision.
+  std::optional<std::pair<bool, bool>> tf32;
+  if (options.allow_tf32) tf32 = {context.allowTF32CuBLAS(), context.allowTF32CuDNN()};
+  saved_ = std::make_unique<const Settings>(Settings{
+      at::get_num_threads(), context.deterministicAlgorithms(), context.deterministicAlgorithmsWarnOnly(),
+      context.deterministicFillUninitializedMemory(), context.deterministicCuDNN(), context.benchmarkCuDNN(), tf32, std::move(generators)});
 }
 
 SavedSettings::~SavedSettings() {
@@ -155,9 +156,10 @@ SavedSettings::~SavedSettings() {
   context.setDeterministicFillUninitializedMemory(saved_->fills_memory);
   context.setDeterministicCuDNN(saved_->is_cudnn_deterministic);
   context.setBenchmarkCuDNN(saved_->searches);
-  // Unchanged values are not set, because that would decide about options that LibTorch decides itself.
-  if (context.allowTF32CuBLAS() != saved_->allows_tf32_in_cublas) context.setAllowTF32CuBLAS(saved_->allows_tf32_in_cublas);
-  if (context.allowTF32CuDNN() != saved_->allows_tf32_in_cudnn) context.setAllowTF32CuDNN(saved_->allows_tf32_in_cudnn);
+  if (saved_->tf32) {
+    context.setAllowTF32CuBLAS(saved_->tf32->first);
+    context.setAllowTF32CuDNN(saved_->tf32->second);
+  }
   for (const auto& [device, state] : saved_->generators) {
     auto generator = at::globalContext().defaultGenerator(device);
     const std::lock_guard lock(generator.mutex());

@@ -51,7 +51,7 @@ void apply_placement(const Placement& placement, const PlacementOptions& options
 // Restores what apply_placement() changes, and the default generators of the CPU and of `device`, to their state at the construction.
 class SavedSettings {
  public:
-  explicit SavedSettings(torch::Device device);
+  SavedSettings(torch::Device device, const PlacementOptions& options);
   ~SavedSettings();
   SavedSettings(const SavedSettings&) = delete;
   SavedSettings& operator=(const SavedSettings&) = delete;

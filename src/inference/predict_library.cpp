@@ -33,9 +33,7 @@ struct trainer_predictor {
   explicit trainer_predictor(trainer::inference::Predictor made) : predictor(std::move(made)) {
     for (int64_t label = 0; label < predictor.num_outputs(); ++label) {
       const auto& named = predictor.output_names();
-      auto name = named.empty() ? std::to_string(label) : named[static_cast<size_t>(label)];
-      // A text in C would end at a null byte.
-      class_names.push_back(name.find('\0') == name.npos ? std::move(name) : trainer::printable_line(name));
+      class_names.push_back(named.empty() ? std::to_string(label) : named[static_cast<size_t>(label)]);
     }
     if (predictor.has_features()) num_features = compute(predictor.make_batch(1), /*with_features=*/true).features.size(1);
   }

@@ -92,6 +92,8 @@ Predictor::Predictor(const Description& description, const state::Tree& file, bo
                            placement_.convolution == device::ConvolutionChoice::kWinograd4) {
   if (chooses_convolution_) placement_.convolution = device::ConvolutionChoice::kDirect;
   place_model(*model_, placement_);
+  // Again, because the network was made in float32.
+  if (placement_.dtype == torch::kFloat64) load_weights(file, description.source, averaged, *model_);
   model_->eval();
   const auto& wanted = model_->input_shape();
   if (takes_shape(wanted, reader_.shape())) return;

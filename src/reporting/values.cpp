@@ -40,7 +40,9 @@ std::string format_seconds(double seconds) { return format_duration(std::chrono:
 
 std::string format_target(double value) {
   constexpr double kSixDigits = 1e4;  // with two decimals
-  return std::abs(value) < kSixDigits ? fmt::format("{:.6g}", value) : fmt::format("{:.2f}", value);
+  constexpr double kTooLong = 1e12;
+  const auto size = std::abs(value);
+  return size >= kSixDigits && size < kTooLong ? fmt::format("{:.2f}", value) : fmt::format("{:.6g}", value);
 }
 
 std::string number_of_width(double value, size_t width) {

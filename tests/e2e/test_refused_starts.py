@@ -225,7 +225,7 @@ class RefusedStartsTest(ProgramCase):
     @plants("Too little address space is allowed")
     def test_too_little_address_space_is_allowed(self, row):
         for launcher in ([], ["launch", "--nproc-per-node", 2]):
-            for size in (400 << 20, 700 << 20, 1 << 30):
+            for size in (400 << 20, 700 << 20, 1000 << 20):
                 run = self.train(*launcher, "--config", LINEAR, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (size, size)))
                 row.check(self, run.err, run.returncode)
 

@@ -31,6 +31,7 @@ dataset:
   train: train_TARGETS.csv
   validation: val_TARGETS.csv
   targets: TARGETS
+  separator: "+"
   train_transforms: [resize: {size: [16, 16]}]
   validation_transforms: [resize: {size: [16, 16]}]
 dataloader: {global_batch_size: 24}
@@ -185,13 +186,13 @@ class TargetsTest(unittest.TestCase):
 
     def test_numbers(self):
         evaluation = self.evaluation("numbers")
-        train = self.numbers["train"].astype(numpy.float32).astype(numpy.float64)
+        train = self.numbers["train"]
         summary = torch.load(self.checkpoint("numbers"), weights_only=True)["target_summary"]
         numpy.testing.assert_allclose(summary["mean"], train.mean(0), rtol=1e-12)
         numpy.testing.assert_allclose(summary["deviation"], train.std(0), rtol=1e-9)
         mean, deviation = torch.tensor(summary["mean"], dtype=torch.float64), torch.tensor(summary["deviation"], dtype=torch.float64)
         logits = self.exported("numbers", "torchscript", "logits").double()
-        targets = torch.from_numpy(self.numbers["val"].astype(numpy.float32)).double()
+        targets = torch.from_numpy(self.numbers["val"])
         loss = torch.nn.HuberLoss(delta=0.7)(logits, (targets - mean) / deviation)
         self.assertAlmostEqual(evaluation["metrics"]["loss"], loss.item(), delta=1e-7)
         values = logits * deviation + mean
@@ -249,6 +250,15 @@ class TargetsTest(unittest.TestCase):
             evaluated = json.loads(self.trainer("eval", "--checkpoint", str(self.checkpoint(name)), "--data", f"turned_{name}.csv", "--json"))
             for metric, value in self.evaluation(name)["metrics"].items():
                 self.assertAlmostEqual(evaluated["metrics"][metric], value, delta=1e-12 * max(1, abs(value)), msg=f"{name}: {metric}")
+
+    def test_other_data_have_the_separator_of_the_training(self):
+        with open(self.folder / "val_classes.csv", newline="") as file:
+            rows = list(csv.DictReader(file))
+        with open(self.folder / "lists.csv", "w", newline="") as file:
+            csv.writer(file).writerows([["path", "classes"]] + [[row["path"], " + ".join(name for name in CLASSES[::-1] if row[name] == "1")] for row in rows])
+        evaluated = json.loads(self.trainer("eval", "--checkpoint", str(self.checkpoint("classes")), "--data", "lists.csv", "--json"))
+        for metric, value in self.evaluation("classes")["metrics"].items():
+            self.assertAlmostEqual(evaluated["metrics"][metric], value, delta=1e-12 * max(1, abs(value)), msg=metric)
 
     def refusal(self, *arguments, code=2):
         process = subprocess.run([BINARY, *arguments], cwd=self.folder, capture_output=True, text=True, timeout=300)

@@ -112,11 +112,10 @@ Finding judge_disk(const Disk& disk) {
   }
   auto text = fmt::format("{}: {} free, written at {:.0f} MB/s", disk.folder, format_bytes(disk.free), disk.bytes_per_second / 1e6);
   if (!disk.missing.empty()) {
-    return warning(
-        fmt::format("{}, without {}", text, disk.missing),
-        "runs work there, but wait after a crash (no locks), write last.pt and best.pt as copies (no symbolic links), and cannot "
-        "save larger checkpoints; mount it with locks (Lustre: flock; NFS: without nolock; SMB: without nobrl), or set output_dir to "
-        "another file system");
+    return warning(fmt::format("{}, without {}", text, disk.missing),
+                   "without locks, runs wait after a crash (mount it with them: Lustre: flock; NFS: without nolock; SMB: without nobrl); "
+                   "without symbolic links, last.pt and best.pt are copies; without larger files, larger checkpoints cannot be saved "
+                   "(ulimit -f unlimited); or set output_dir to another file system");
   }
   if (disk.free < kGiB) {
     return warning(std::move(text), "free some space, or set output_dir to another disk: three checkpoints of a ResNet-50 take 600 MB");

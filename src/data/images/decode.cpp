@@ -84,7 +84,8 @@ void decode_grey_16(std::span<const uint8_t> file, data::ValueImage& image) {
   data::ImageTraits traits;
   if (is_tiff(file)) read_tiff_traits(file, traits);
   if (traits.mode != data::ImageMode::kGrey16) refuse_no_grey_16();
-  decode_tiff_values(file, image);
+  RoundedValues integers;
+  decode_tiff_values(file, image, integers);
 }
 
 const char* describe_values(float maximum) {
@@ -92,10 +93,11 @@ const char* describe_values(float maximum) {
 }
 
 void decode_raw(std::span<const uint8_t> file, const data::ImageDecoding& decoding, data::ValueImage& image) {
+  RoundedValues wide;
   if (is_npy(file)) {
-    decode_npy(file, image);
+    decode_npy(file, image, wide);
   } else if (is_tiff(file)) {
-    decode_tiff_values(file, image);
+    decode_tiff_values(file, image, wide);
   } else {
     throw std::runtime_error(
         "it is not a TIFF or .npy file, which dataset.mode: raw requires; convert it to one of these formats, or choose a different mode");
@@ -111,6 +113,8 @@ void decode_raw(std::span<const uint8_t> file, const data::ImageDecoding& decodi
         fmt::format("it has {}, but the first readable image of the data set has {}; save all images with the same type of values",
                     describe_values(image.maximum), describe_values(decoding.maximum)));
   }
+  // Only of a data set's first images, because some images of a useful data set may be nearly constant.
+  if (!decoding.channels) wide.check();
   if (!std::ranges::all_of(image.values, [](float value) { return std::isfinite(value); })) {
     throw std::runtime_error("it has values that are not finite (NaN or infinity); replace them, for example by 0");
   }
@@ -121,14 +125,15 @@ void decode_raw(std::span<const uint8_t> file, const data::ImageDecoding& decodi
 void decode(std::span<const uint8_t> file, bool is_turned_upright, data::RgbImage& image) {
   check_length(file);
   decode_as_stored(file, image);
-  if (is_turned_upright) turn_upright(read_traits(file).orientation, 3, image, image.pixels);
+  // That of a TIFF file is applied by decode_tiff().
+  if (is_turned_upright && !is_tiff(file)) turn_upright(read_traits(file).orientation, 3, image, image.pixels);
 }
 
 void decode_values(std::span<const uint8_t> file, const data::ImageDecoding& decoding, data::ValueImage& image) {
   check_length(file);
   if (decoding.mode == data::ImageMode::kRaw) return decode_raw(file, decoding, image);
   decode_grey_16(file, image);
-  if (decoding.is_turned_upright) turn_upright(read_traits(file).orientation, 1, image, image.values);
+  if (decoding.is_turned_upright && !is_tiff(file)) turn_upright(read_traits(file).orientation, 1, image, image.values);
 }
 
 bool is_webp(std::span<const uint8_t> file) { return has_text(file, 0, "RIFF") && has_text(file, 8, "WEBP"); }

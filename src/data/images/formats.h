@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "data/image_module.h"
+#include "data/images/traits.h"
 
 namespace trainer::images {
 
@@ -34,7 +35,7 @@ void read_npy_traits(std::span<const uint8_t> file, data::ImageTraits& traits);
 bool is_npy(std::span<const uint8_t> file);
 
 // Throws std::runtime_error with the reason.
-void decode_npy(std::span<const uint8_t> file, data::ValueImage& image);
+void decode_npy(std::span<const uint8_t> file, data::ValueImage& image, RoundedValues& wide);
 
 // Checks of PNG files before OpenCV reads them, and the part of the file that is passed to OpenCV.
 

@@ -114,19 +114,17 @@ void read_npy_traits(std::span<const uint8_t> file, data::ImageTraits& traits) {
   traits.are_channels_first = shape[0] < shape[1] && shape[0] < shape[2] && shape[2] > kManyChannels;
 }
 
-void decode_npy(std::span<const uint8_t> file, data::ValueImage& image) {
+void decode_npy(std::span<const uint8_t> file, data::ValueImage& image, RoundedValues& wide) {
   const auto array = read_array(file);
   const auto height = array.shape[0], width = array.shape[1], channels = array.shape[2];
   check_num_values(width, height, channels);
   if (array.data.size() / array.value_bytes() / channels < width * height) throw_truncated();
   allocate_values(width, height, channels, image);
   image.maximum = array.type[1] != 'u' ? 0.0F : array.value_bytes() == 1 ? 255.0F : 65535.0F;
-  RoundedValues wide;
   for (size_t i = 0; i < image.values.size(); ++i) {
     const size_t channel = i % channels, column = i / channels % width, row = i / channels / width;
     image.values[i] = value_at(array, array.is_column_major ? row + height * (column + width * channel) : i, wide);
   }
-  wide.check();
 }
 
 }  // namespace trainer::images

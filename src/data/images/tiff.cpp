@@ -390,7 +390,7 @@ SampleKind read_sample_kind(const TiffReader& reader) {
 
 }  // namespace
 
-void decode_tiff_values(std::span<const uint8_t> file, data::ValueImage& image) {
+void decode_tiff_values(std::span<const uint8_t> file, data::ValueImage& image, RoundedValues& wide) {
   const TiffReader reader(file);
   Form form{.width = reader.field<uint32_t>(TIFFTAG_IMAGEWIDTH, 0),
             .height = reader.field<uint32_t>(TIFFTAG_IMAGELENGTH, 0),
@@ -406,7 +406,6 @@ void decode_tiff_values(std::span<const uint8_t> file, data::ValueImage& image) 
   image.maximum = kind.maximum();
   allocate_values(form.width, form.height, form.samples, image);
   const size_t samples = form.has_planes ? 1 : form.samples;
-  RoundedValues wide;
   for (uint16_t plane = 0; plane < form.num_planes; ++plane) {
     read_rows(blocks, form, plane, [&](const uint8_t* row, size_t first_pixel, size_t width) {
       for (size_t i = 0; i < width * samples; ++i) {
@@ -415,7 +414,6 @@ void decode_tiff_values(std::span<const uint8_t> file, data::ValueImage& image) 
       }
     });
   }
-  wide.check();
   turn_upright(reader.field<uint16_t>(TIFFTAG_ORIENTATION, ORIENTATION_TOPLEFT), form.samples, image, image.values);
 }
 
@@ -436,10 +434,16 @@ void read_tiff_traits(std::span<const uint8_t> file, data::ImageTraits& traits) 
   } else if (is_grey && bits == 16) {
     traits.mode = data::ImageMode::kGrey16;
   }
+}
+
+int64_t count_pages(std::span<const uint8_t> file) {
+  const TiffReader reader(file);
+  int64_t count = 1;
   while (TIFFReadDirectory(reader.get()) == 1) {
     const bool is_part = (reader.field<uint32_t>(TIFFTAG_SUBFILETYPE, 0) & (FILETYPE_REDUCEDIMAGE | FILETYPE_MASK)) != 0;
-    traits.pages += is_part ? 0 : 1;
+    count += is_part ? 0 : 1;
   }
+  return count;
 }
 
 TiffReader::TiffReader(std::span<const uint8_t> file) : file_(file), tiff_(nullptr, TIFFClose) {

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "data/image_module.h"
+#include "data/images/traits.h"
 
 namespace trainer::images {
 
@@ -19,10 +20,12 @@ bool is_tiff(std::span<const uint8_t> file);
 // kinds of TIFF whose pixels would differ from Pillow's.
 void decode_tiff(std::span<const uint8_t> file, data::RgbImage& image);
 // Decodes all samples of the first image; they must be uint8, uint16, int16 or floating-point. Otherwise like decode_tiff().
-void decode_tiff_values(std::span<const uint8_t> file, data::ValueImage& image);
+void decode_tiff_values(std::span<const uint8_t> file, data::ValueImage& image, RoundedValues& wide);
 
-// Sets the number of bits, the mode and the number of pages as defined in data::ImageTraits. Throws std::runtime_error with the reason.
+// Sets the number of bits and the mode as defined in data::ImageTraits. Throws std::runtime_error with the reason.
 void read_tiff_traits(std::span<const uint8_t> file, data::ImageTraits& traits);
+// ImageTraits::pages, for which the whole file is searched. Throws std::runtime_error with the reason.
+int64_t count_pages(std::span<const uint8_t> file);
 
 // libtiff with the whole file in memory.
 

@@ -92,7 +92,10 @@ data::ImageTraits read_traits(std::span<const uint8_t> file) {
     if (is_jpeg(file)) read_jpeg(file, traits);
     if (is_png(file)) read_png_chunks(file, traits);
     if (is_webp(file)) read_webp(file, traits);
-    if (is_tiff(file)) read_tiff_traits(file, traits);
+    if (is_tiff(file)) {
+      read_tiff_traits(file, traits);
+      traits.pages = count_pages(file);
+    }
     if (is_pnm(file)) read_pnm_traits(file, traits);
     if (is_npy(file)) read_npy_traits(file, traits);
   } catch (const std::runtime_error&) {
@@ -154,11 +157,11 @@ float RoundedValues::round(double value) {
 }
 
 void RoundedValues::check() const {
-  constexpr double kFewestSteps = 256;   // between the least and the greatest value, as in an image of 8 bits
+  constexpr double kFewestSteps = 16;    // between the least and the greatest value
   constexpr double kArithmetic = 1e-12;  // smaller differences, compared to the values, are the errors of float64 computations
   const auto range = greatest_ - least_;
   const auto largest = std::max(std::abs(least_), std::abs(greatest_));
-  if (!std::isfinite(largest) || range <= kArithmetic * largest || largest_error_ * kFewestSteps <= range) return;
+  if (!std::isfinite(largest_error_) || range <= kArithmetic * largest || kFewestSteps * largest_error_ <= range) return;
   throw std::runtime_error(
       fmt::format("its float64 values from {} to {} would be rounded to multiples of {:.2g} in float32, with which images are computed; "
                   "subtract {} from the values of all files",

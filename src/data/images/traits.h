@@ -31,7 +31,7 @@ void allocate_values(uint64_t width, uint64_t height, uint64_t channels, data::V
 class RoundedValues {
  public:
   float round(double value);
-  // Throws std::runtime_error if the image's values differ in digits that float32 lacks.
+  // Throws std::runtime_error if the image's values differ only in digits that float32 lacks.
   void check() const;
 
  private:

@@ -428,11 +428,19 @@ void convert_operator(const torch::jit::Node& node, Graph& graph) {
 namespace trainer {
 
 void register_onnx_conversion(const std::string& name, std::function<std::string(OnnxOperator& op)> convert) {
-  const auto convert_own = [convert = std::move(convert)](const onnx::Arguments& arguments, onnx::Graph& graph) {
+  const auto convert_own = [name, convert = std::move(convert)](const onnx::Arguments& arguments, onnx::Graph& graph) {
     onnx::OwnOperator op(arguments, graph);
-    return convert(op);
+    try {
+      return convert(op);
+    } catch (const UsageError&) {
+      throw;
+    } catch (const std::exception& error) {
+      const auto* of_libtorch = dynamic_cast<const c10::Error*>(&error);
+      throw UsageError(fmt::format("--format onnx: the registered conversion of {} failed: {}", name,
+                                   of_libtorch != nullptr ? of_libtorch->what_without_backtrace() : error.what()));
+    }
   };
-  if (!onnx::conversions().emplace(name, convert_own).second) throw std::logic_error("the operator " + name + " has a conversion to ONNX");
+  onnx::conversions().insert_or_assign(name, convert_own);
 }
 
 }  // namespace trainer

@@ -239,8 +239,8 @@ void check_threads(int count) {
 }
 
 void check_address_space() {
-  // With less, even the smallest network may end the process or leave it waiting, because libraries start threads without handling errors.
-  constexpr uint64_t kNeeded = uint64_t{2} << 30;
+  // With less, LibTorch cannot be loaded, or its libraries, which start threads without handling errors, end the process or wait.
+  constexpr uint64_t kNeeded = uint64_t{1} << 30;
   const auto limit = limit_of(RLIMIT_AS);
   if (!limit || *limit >= kNeeded) return;
   throw Error(
@@ -253,14 +253,19 @@ void check_open_files(int num_ranks) {
   const int count = 35 + 5 * num_ranks;
   std::vector<Descriptor> copies;
   while (static_cast<int>(copies.size()) < count) {
-    copies.emplace_back(fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0));
-    if (copies.back().number() >= 0) continue;
+    if (const int copy = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 0); copy >= 0) {
+      copies.emplace_back(copy);
+      continue;
+    }
     if (errno != EMFILE) return;
-    const auto limit = limit_of(RLIMIT_NOFILE).value_or(0);
-    const auto needed = limit + static_cast<uint64_t>(count) + 1 - copies.size();
-    throw Error(fmt::format(
-        "each of {} ranks needs about {} open files and connections, but may have {} (ulimit -n); raise the limit: ulimit -n {}", num_ranks,
-        needed, limit, std::max(needed, uint64_t{4096})));
+    rlimit limit{};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    const auto needed = limit.rlim_cur + static_cast<uint64_t>(count) - copies.size();
+    const rlimit raised = {.rlim_cur = needed, .rlim_max = limit.rlim_max};
+    if (needed <= limit.rlim_max && setrlimit(RLIMIT_NOFILE, &raised) == 0) continue;
+    throw Error(
+        fmt::format("each of {} needs about {} open files and connections, but may have {} (ulimit -n); raise the limit: ulimit -n {}",
+                    counted(num_ranks, "rank"), needed, limit.rlim_cur, std::max(needed, uint64_t{4096})));
   }
 }
 

@@ -72,8 +72,8 @@ void check_threads(int count);
 // Throws an Error that names the limit if it leaves this process too little address space to load and use LibTorch.
 void check_address_space();
 
-// Throws an Error that names the limit if this process may not open as many more files as one of `num_ranks` ranks does, because LibTorch
-// would wait for connections without an end.
+// Raises the limit on open files, or throws an Error that names it, if this process may not open as many more as one of `num_ranks` ranks
+// does, because LibTorch would wait for connections without an end.
 void check_open_files(int num_ranks);
 
 // The text of the Error of check_threads() if `error` means that a std::thread could not be started; empty for other errors.

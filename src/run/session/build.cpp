@@ -183,6 +183,8 @@ engine::Network build_network(const config::Experiment& experiment, const device
                            engine::Network network(make_model, make_task, make_optimizer, options, placement, ranks);
                            network.unfreeze = unfreeze;
                            network.unfreeze_after = experiment.training.unfreeze_after.value_or(0);
+                           // Again, because the network was made in float32.
+                           if (load_weights && placement.dtype == torch::kFloat64) load_weights(*network.model);
                            return network;
                          });
 }

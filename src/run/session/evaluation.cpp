@@ -319,6 +319,7 @@ ComponentConfig component_of(const fs::path& data, const ComponentConfig& of_tra
     if (const auto* csv = dynamic_cast<const datasets::CsvOptions*>(of_training.options.get())) {
       options.root = csv->root;
       options.columns = csv->columns;
+      options.separator = csv->separator;
       const auto columns = datasets::first_line_of(data);
       if (std::ranges::find(columns, csv->group_column) != columns.end()) options.group_column = csv->group_column;
     }

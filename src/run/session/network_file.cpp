@@ -25,23 +25,25 @@
 
 namespace trainer::session {
 NetworkFile::NetworkFile(const std::filesystem::path& path)
-    : path_(checkpoint::checkpoint_of(path).string()), tree_(checkpoint::load(path_)) {}
+    : path_(checkpoint::checkpoint_of(path).string()), tree_(checkpoint::load(path_)) {
+  inference::check_format_version(state::View(tree_, path_));
+}
 
 bool NetworkFile::has_experiment() const { return state::View(tree_, path_).find("config").has_value(); }
 
 config::Experiment NetworkFile::load_experiment(const std::vector<std::string>& overrides, const config::Registries& registries) const {
   const state::View file(tree_, path_);
-  inference::check_format_version(file);
   const auto source = path_ + ": config";
   config::Experiment experiment;
   try {
-    experiment = load_without_plugins(file.at("config").text(), source, overrides, registries);
+    experiment = load_without_plugins(file.at("config").text(), source, overrides, registries, config::UnknownKeys::kIgnoreUnlessNeeded);
   } catch (const UsageError& error) {
     const auto writer = file.find("trainer_version");
     const bool is_of_the_file = std::string_view(error.what()).find(source + ':') != std::string_view::npos;
     if (!is_of_the_file || !writer || writer->text() == trainer_version()) throw;
     throw UsageError(
-        fmt::format("{}\nThis checkpoint was written by version {} of trainer; use that version, or give an experiment file with --config.",
+        fmt::format("{}\nThis checkpoint was written by version {} of trainer; use that version, or in predict and eval give an experiment "
+                    "file with --config.",
                     error.what(), writer->text()));
   }
   adapt_to_earlier_version(experiment);

@@ -130,9 +130,9 @@ void load_plugin(const std::string& file) {
 }
 
 config::Experiment load_without_plugins(const std::string& text, const std::string& source, const std::vector<std::string>& overrides,
-                                        const config::Registries& registries) {
+                                        const config::Registries& registries, config::UnknownKeys unknown_keys) {
   try {
-    return config::load_text(text, source, overrides, registries, config::UnknownKeys::kIgnoreUnlessNeeded);
+    return config::load_text(text, source, overrides, registries, unknown_keys);
   } catch (const UsageError& error) {
     const auto missing = describe_missing_plugins(config::parse_yaml(text, source));
     if (missing.empty()) throw;

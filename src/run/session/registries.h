@@ -19,9 +19,9 @@ config::Registries all_registries();
 void load_plugin(const std::string& file);
 
 // Like config::load_text(), for an experiment that is not the user's own file, such as that of a checkpoint. It may be from an untrusted
-// source, so its plug-ins are not loaded; if they are missing, the error message explains how to load them. It may be from another version,
-// so keys that are unknown and not needed for predictions are ignored.
+// source, so its plug-ins are not loaded; if they are missing, the error message explains how to load them.
 config::Experiment load_without_plugins(const std::string& text, const std::string& source, const std::vector<std::string>& overrides,
-                                        const config::Registries& registries);
+                                        const config::Registries& registries,
+                                        config::UnknownKeys unknown_keys = config::UnknownKeys::kRefuse);
 
 }  // namespace trainer::session

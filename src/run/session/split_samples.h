@@ -29,7 +29,7 @@ std::vector<data::Split> divide(const std::vector<std::string>& groups, const st
 
 // The key, group and part of each training file, as comma-separated values. dataset.split must be set. Throws UsageError.
 std::string split_table(const config::Experiment& experiment, const data::Dataset& files);
-// The number of samples, and a digest of their names and targets that does not depend on the folder of the data set.
+// The number of samples, and a digest of their keys, which do not depend on the folder of the data set. Reads no sample.
 std::string summary_of(const data::Dataset& samples);
 // A digest of a split_table().
 std::string digest_of(const std::string& table);

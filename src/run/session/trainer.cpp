@@ -177,10 +177,14 @@ void check_parts(const TrainerParts& parts) {
   require(static_cast<bool>(parts.optimizer), "TrainerParts::optimizer");
   require(parts.train != nullptr && parts.train->size() > 0, "TrainerParts::train with at least one sample");
   require(!parts.validation || parts.validation->size() > 0, "samples in TrainerParts::validation, or null");
+  const auto is_null = [](const auto& pointer) { return pointer == nullptr; };
+  require(std::ranges::none_of(parts.hooks, is_null), "TrainerParts::hooks without null pointers");
+  require(std::ranges::none_of(parts.sinks, is_null), "TrainerParts::sinks without null pointers");
 }
 
-// Throws UsageError if the network does not fit the samples of `which`.
-void check_samples(const models::Model& model, const engine::DataSource& source, const char* which) {
+// Throws UsageError if network and task do not fit the samples of `which`.
+void check_samples(const engine::Network& network, const engine::DataSource& source, const char* which, const std::string& monitor) {
+  const auto& model = *network.model;
   const auto& wanted = model.input_shape();
   const auto& shape = source.pipeline.output_shape();
   if (!inference::takes_shape(wanted, shape)) {
@@ -192,28 +196,29 @@ void check_samples(const models::Model& model, const engine::DataSource& source,
     throw UsageError(
         fmt::format("the network has {}, but {} has {}", counted(model.num_outputs(), "output"), which, session::outputs_text(info)));
   }
+  const auto mismatches = network.task->mismatches({.loss = "the loss",
+                                                    .dataset = which,
+                                                    .num_classes = info.num_classes,
+                                                    .has_masks = info.has_masks,
+                                                    .is_multi_label = info.is_multi_label,
+                                                    .monitor = monitor});
+  if (!mismatches.empty()) throw UsageError(mismatches.front().text);
 }
 
 // Throws UsageError if network, task, optimizer, schedule and data cannot be used together.
 void check_fit(const TrainerParts& parts, const TrainerOptions& options, const engine::Network& network, const engine::Data& data) {
-  const auto& info = data.train.samples.info();
-  check_samples(*network.model, data.train, "TrainerParts::train");
-  if (data.validation) check_samples(*network.model, *data.validation, "TrainerParts::validation");
-  const auto mismatches = network.task->mismatches({.loss = "the loss",
-                                                    .dataset = "the training set",
-                                                    .num_classes = info.num_classes,
-                                                    .has_masks = info.has_masks,
-                                                    .is_multi_label = info.is_multi_label,
-                                                    .monitor = options.loop.monitor.metric});
-  if (!mismatches.empty()) throw UsageError(mismatches.front().text);
+  const auto& monitor = options.loop.monitor.metric;
+  check_samples(network, data.train, "TrainerParts::train", monitor);
+  if (data.validation) check_samples(network, *data.validation, "TrainerParts::validation", monitor);
   engine::monitored_metric(options.loop.monitor, *network.task);
   if (network.optimizer->needs_second_pass() && options.plan.accumulation_steps > 1) {
     throw OptionError("accumulation_steps", "the optimizer processes each batch twice, so it cannot accumulate micro-steps; set 1");
   }
-  const auto traits = optim::traits_of(parts.lr_schedule);
-  if (parts.lr_factor && (options.warmup.steps > 0 || options.warmup.epochs > 0)) {
+  if (parts.lr_factor) {
+    if (options.warmup.steps == 0 && options.warmup.epochs == 0) return;
     throw OptionError("warmup", "has no effect on TrainerParts::lr_factor; let this function return the factors of the warm-up");
   }
+  const auto traits = optim::traits_of(parts.lr_schedule);
   if (traits.needs_validations && !data.validation) {
     throw UsageError(
         fmt::format("the schedule {} needs validations; set TrainerParts::validation and loop.validation.every_epochs, or choose another "
@@ -252,7 +257,7 @@ namespace {
 // LibTorch's threads, settings and default generators are those of the process.
 class OnlyTrainer {
  public:
-  explicit OnlyTrainer(torch::Device device) : settings_(device) {
+  OnlyTrainer(torch::Device device, const device::PlacementOptions& options) : settings_(device, options) {
     if (exists_.exchange(true)) throw std::logic_error("this process has a Trainer already; destroy it before the next one is made");
   }
   ~OnlyTrainer() { exists_ = false; }
@@ -278,7 +283,7 @@ class End : public reporting::Sink {
 
 struct Trainer::State {
   State(distributed::Context& of_run, TrainerParts components, const TrainerOptions& chosen)
-      : only(of_run.device()),
+      : only(of_run.device(), chosen.placement),
         context(of_run),
         options(chosen),
         parts(assemble(of_run, components, options)),
@@ -354,11 +359,14 @@ task::Measurement Trainer::evaluate(std::shared_ptr<const data::Dataset> samples
   auto options = source_of(state_->validation_transforms, state_->options);
   options.batch_size = std::min(options.batch_size, samples->size());
   engine::DataSource source(engine::Samples(std::move(samples)), options, parts.placement, parts.ranks);
-  check_samples(*parts.model, source, which);
+  check_samples(parts, source, which, state_->options.loop.monitor.metric);
   parts.data_parallel->sync_buffers();
   std::optional<optim::AveragedParameters> averages;
   if (averaged) averages.emplace(*parts.ema);
-  return engine::evaluate_model(parts, parts.ranks, source, state_->options.loop.validation.tta, [](int64_t) { return false; }).value();
+  const bool was_training = parts.model->is_training();
+  auto measured = engine::evaluate_model(parts, parts.ranks, source, state_->options.loop.validation.tta, [](int64_t) { return false; });
+  parts.model->train(was_training);
+  return std::move(measured).value();
 }
 
 }  // namespace trainer

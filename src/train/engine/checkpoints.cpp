@@ -80,7 +80,7 @@ void Checkpoints::load(const state::View& view) {
     num_train.fail(
         fmt::format("the run was trained on {} samples, but the data set has {}; use the same data set", num_train.integer(), size));
   }
-  // With `mode: auto` a data set takes the mode from its first image, which may have changed.
+  // With `mode: auto` a data set takes the mode from its first readable image, which may have changed.
   const auto files = view.find("image_files");
   if (files && inference::read_decoding(view) != parts_.train.samples.stored_decoding()) {
     files->fail("differs from the mode or orientation in which the data set's images are read now; use the same data set");

@@ -516,11 +516,23 @@ class LibtorchOptimizer final : public Optimizer {
     }
     format_ = format_of(*optimizers_.front());
     base_lr_ = optimizers_.front()->defaults().get_lr();
+    for (size_t i = 0; i < groups_.size(); ++i) check_group(*optimizers_[i], groups_[i]);
   }
 
   double base_lr() const override { return base_lr_; }
 
  private:
+  void check_group(const torch::optim::Optimizer& optimizer, const ParamGroup& group) const {
+    const auto is_same = [](const torch::Tensor& a, const torch::Tensor& b) { return a.is_same(b); };
+    const auto& own = optimizer.param_groups();
+    if (own.size() != 1 || !std::ranges::equal(own.front().params(), group.params, is_same)) {
+      throw UsageError("an optimizer of LibTorch must have one group with exactly the parameters of its ParamGroup, in the same order");
+    }
+    if (typeid(optimizer) != typeid(*optimizers_.front()) || own.front().options().get_lr() != base_lr_) {
+      throw UsageError("the optimizers of LibTorch for all groups of parameters must have the same class and learning rate");
+    }
+  }
+
   void update(size_t group, const Gradients& gradients, double lr, const std::optional<torch::Tensor>& found_inf) override {
     if (found_inf && found_inf->item<float>() != 0) return;
     auto& optimizer = *optimizers_[group];

@@ -306,7 +306,12 @@ void MistakeList::add(const torch::Tensor& confidence, const torch::Tensor& pred
                       torch::IntArrayRef samples) {
   // Non-negative floats have the same order as their bits, read as integers.
   const auto bits = confidence.to(torch::kFloat32).contiguous().view(torch::kInt32).to(torch::kInt64);
-  const auto complements = kLargestIndex - torch::tensor(samples, torch::kInt64).to(labels.device(), /*non_blocking=*/true);
+  const auto count = labels.size(0);
+  const bool are_all = samples.back() - samples.front() == count - 1;
+  // Only if samples were skipped, indices are copied to the device.
+  const auto indices = are_all ? at::arange(samples.front(), samples.front() + count, labels.options())
+                               : torch::tensor(samples, torch::kInt64).to(labels.device());
+  const auto complements = kLargestIndex - indices;
   const auto keys = (bits * (kLargestIndex + 1) + complements) * predicted.ne(labels);
   kept_ = first_ones(at::cat({kept_, at::stack({keys, labels, predicted})}, 1));
 }

@@ -591,16 +591,15 @@ TEST_F(ImageFile, Float64ValuesThatDifferInDigitsThatFloat32LacksAreRefused) {
   };
   for (const bool is_tiff : {false, true}) {
     for (const std::vector<double>& values :
-         {std::vector<double>{0.1, 0.7}, {273.15, 300.25}, {1e8, 1e9}, {1.7e9, 1.7e9}, {0.3, 0.1 + 0.2}, {0, 1e-40}}) {
+         {std::vector<double>{0.1, 0.7}, {273.15, 300.25}, {1e8, 1e9}, {1.7e9, 1.7e9}, {0.3, 0.1 + 0.2}, {0, 1e-40}, {1200, 1200.002}}) {
       EXPECT_EQ(first_value(file_of(values, is_tiff), raw), static_cast<float>(values[0])) << is_tiff << " " << values[0];
     }
-    EXPECT_THAT(
-        [&] {
-          first_value(file_of({1.7e9, 1.7e9 + 30, 1.7e9 + 60.5}, is_tiff), raw);
-        },
-        ThrowsMessage<std::runtime_error>(
-            HasSubstr("its float64 values from 1700000000 to 1700000060.5 would be rounded to multiples of 1.2e+02 "
-                      "in float32, with which images are computed; subtract 1700000000 from the values of all files")));
+    const auto close = file_of({1.7e9, 1.7e9 + 30, 1.7e9 + 60.5}, is_tiff);
+    EXPECT_EQ(first_value(close, {.mode = ImageMode::kRaw, .channels = 1}), 1.7e9F) << "not the first image";
+    EXPECT_THAT([&] { first_value(close, raw); },
+                ThrowsMessage<std::runtime_error>(
+                    HasSubstr("its float64 values from 1700000000 to 1700000060.5 would be rounded to multiples of 1.2e+02 "
+                              "in float32, with which images are computed; subtract 1700000000 from the values of all files")));
   }
 }
 

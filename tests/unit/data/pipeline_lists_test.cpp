@@ -36,7 +36,7 @@ TEST(PipelineLists, ListsThatCannotBeAppliedAreRefused) {
        "transform normalize: mean 0 and std 1e-60 result in values outside the range of float32; choose a mean and a std for pixel values "
        "between 0 and 1"},
       {"[resize: {size: [30000, 30000]}, center_crop: {size: 8}]",
-       "transform resize: its images of 3 channels and 30000 x 30000 pixels have more than 536870912 values; choose smaller sizes"},
+       "transform resize: its images of 3 channels and 30000 x 30000 pixels have no or more than 536870912 values; choose other sizes"},
       {"[cutout: {size: 4}, random_horizontal_flip]",
        "transform cutout: it is number 1 of 2 in its list, but only transforms that erase, such as random_erasing and cutout, may follow "
        "it; move the other transforms before it"},

@@ -58,7 +58,8 @@ TEST(ConvertToOnnx, ConvertsOperatorsOfPlugIns) {
   EXPECT_EQ(refusal_of("torch.roll(x, [1], [1, 2])"),
             "--format onnx: the network uses aten::roll with an argument that is not constant, which cannot be converted; use --format "
             "torchscript");
-  EXPECT_THROW(register_onnx_conversion("aten::relu", [](OnnxOperator& op) { return op.tensor(0); }), std::logic_error);
+  register_onnx_conversion("aten::roll", [](OnnxOperator& op) { return op.add_node("Roll", {op.tensor(0)}, {{"shift", op.integer(7)}}); });
+  EXPECT_THAT(refusal_of("torch.roll(x, 1)"), ::testing::StartsWith("--format onnx: the registered conversion of aten::roll failed: "));
 }
 
 TEST(ConvertToOnnx, NamesFormsWithoutConversion) {

@@ -36,6 +36,7 @@ TEST(Values, TargetsKeepTheDigitsInWhichTheyDiffer) {
   EXPECT_EQ(format_target(-9999.5), "-9999.5");
   EXPECT_EQ(format_target(1700000030.25), "1700000030.25");
   EXPECT_EQ(format_target(20231006), "20231006.00");
+  EXPECT_EQ(format_target(-1e30), "-1e+30");
 }
 
 TEST(Line, OnlyATerminalHasAWidth) {

@@ -65,8 +65,8 @@ void expect_refused(__rlimit_resource_t resource, rlim_t value, const std::funct
 
 TEST(AddressSpaceDeathTest, TooLittleIsRefused) {
   EXPECT_NO_THROW(check_address_space());
-  EXPECT_EXIT(expect_refused(RLIMIT_AS, rlim_t{1} << 30, [] { check_address_space(); }), ::testing::ExitedWithCode(0),
-              "^this process may use 1.0 GiB of address space \\(ulimit -v\\), but needs at least 2.0 GiB; raise the limit: ulimit -v "
+  EXPECT_EXIT(expect_refused(RLIMIT_AS, rlim_t{1} << 29, [] { check_address_space(); }), ::testing::ExitedWithCode(0),
+              "^this process may use 512.0 MiB of address space \\(ulimit -v\\), but needs at least 1.0 GiB; raise the limit: ulimit -v "
               "unlimited$");
   EXPECT_EXIT(expect_refused(RLIMIT_AS, rlim_t{3} << 30, [] { check_threads(5000); }), ::testing::ExitedWithCode(0),
               "^no more threads can be started: a process may use 3.0 GiB of address space \\(ulimit -v\\)");
@@ -77,6 +77,18 @@ TEST(OpenFilesDeathTest, TooFewAreRefused) {
   EXPECT_EXIT(expect_refused(RLIMIT_NOFILE, 24, [] { check_open_files(2); }), ::testing::ExitedWithCode(0),
               "^each of 2 ranks needs about [0-9]+ open files and connections, but may have 24 \\(ulimit -n\\); raise the limit: ulimit -n "
               "4096$");
+}
+
+TEST(OpenFilesDeathTest, TheLimitIsRaised) {
+  const auto raise = [] {
+    const rlimit limit{.rlim_cur = 24, .rlim_max = 500};
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0) _exit(2);
+    check_open_files(2);
+    rlimit raised{};
+    getrlimit(RLIMIT_NOFILE, &raised);
+    _exit(raised.rlim_cur > 45 && raised.rlim_max == 500 ? 0 : 1);
+  };
+  EXPECT_EXIT(raise(), ::testing::ExitedWithCode(0), "");
 }
 
 TEST(Threads, ManyMayRunAtTheSameTime) { EXPECT_NO_THROW(check_threads(100)); }
