@@ -449,7 +449,7 @@ class PredictTest(ImageExperiment):
         self.assertEqual(self.eval("dataset.root=moved", checkpoint=later), self.eval("dataset.root=moved"))
         self.assertEqual(self.printed("predict", "--checkpoint", later, "moved/val", "--json"), self.printed("predict", "--checkpoint", self.checkpoint, "moved/val", "--json"))
         other = with_key("other.pt", b"name: demo_conv", b"nane: demo_conv")
-        self.assertIn("model.nane: unknown key", self.refusal("eval", "--checkpoint", other, "dataset.root=moved", code=2))
+        self.assertIn("other.pt: config:6:3: model.name: missing", self.refusal("eval", "--checkpoint", other, "dataset.root=moved", code=2))
 
     def test_grid(self):
         self.printed("predict", "--checkpoint", self.checkpoint, "moved/val", "--save-grid", "grid.png")

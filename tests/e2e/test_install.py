@@ -61,7 +61,7 @@ class InstallTest(unittest.TestCase):
         flags = subprocess.run(["pkg-config", f"--define-variable=torch={torch_folder()}", "--cflags", "--libs", "trainer"], check=True, capture_output=True,
                                text=True, env={**os.environ, "PKG_CONFIG_PATH": str(prefix / "lib/pkgconfig")}).stdout
         subprocess.run(["c++", source, "-o", folder / "linked", *shlex.split(flags)], check=True)
-        subprocess.run([folder / "linked"], check=True, env={**os.environ, "LD_LIBRARY_PATH": f"{prefix}/lib:{torch_folder()}/lib"})
+        subprocess.run([folder / "linked"], check=True, env={**os.environ, "LD_LIBRARY_PATH": prefix / "lib"})
 
     def run_own_loop(self, folder):
         run = subprocess.run([os.environ["TRAINER_BINARY"], "launch", "--nproc-per-node", "2", "--no-python", folder / "build" / "own_loop",
