@@ -34,7 +34,7 @@ class Lmdb : public data::Dataset {
     } catch (const std::runtime_error& reason) {
       throw std::runtime_error(fmt::format("{} cannot be used: {}", file, reason.what()));
     }
-    const int64_t num_stored = static_cast<int64_t>(reader_.num_entries()) - num_other_entries(pack_.version);
+    const int64_t num_stored = static_cast<int64_t>(reader_.num_entries()) - kNumOtherEntries;
     if (num_stored != pack_.num_samples) {
       throw std::runtime_error(fmt::format("{} has {} of {} samples", file, num_stored, pack_.num_samples));
     }
@@ -114,7 +114,6 @@ class Lmdb : public data::Dataset {
     if (static_cast<int64_t>(labels_.size()) != num_target_bytes(pack_) * pack_.num_samples) {
       throw std::runtime_error("its entry #labels is damaged");
     }
-    if (pack_.version == 1) return;
     if (as_text(reader_.find(kChecksumsKey)) != checksums_entry(as_text(info), as_text(labels_), as_text(names_))) {
       throw std::runtime_error("the checksums of its entries #info, #labels and #names are wrong");
     }
@@ -145,7 +144,7 @@ class Lmdb : public data::Dataset {
   StoredEntry find(int64_t index) const {
     const auto entry = reader_.find(sample_key(index, pack_.num_samples));
     if (entry.empty()) throw std::runtime_error("it is damaged: its entry is missing");
-    return {.bytes = entry, .index = index, .version = pack_.version};
+    return {.bytes = entry, .index = index};
   }
 
   LmdbReader reader_;
@@ -195,12 +194,6 @@ std::unique_ptr<data::Dataset> open_lmdb(const LmdbOptions& options, const data:
                       folder_of(options.root, split).string(), folder_of(options.root, data::Split::kTrain).string()));
     }
     logger.info("{}: {} {}", folder_of(options.root, split).string(), counted(dataset->size(), "image"), describe_targets(info));
-    if (dataset->pack().version == 1) {
-      logger.warn(
-          "{}: its labels and names have no checksums, because it was packed by an earlier version of this program; pack the data set "
-          "again, so that damage can be detected",
-          folder_of(options.root, split).string());
-    }
     return dataset;
   } catch (const Error&) {
     throw;

@@ -47,11 +47,10 @@ std::string make_entry(Kind kind, const data::ImageView& image, std::string_view
   return entry += content;
 }
 
-// The CRC-32 of the bytes that follow the checksum in the entry. Since version 2, it includes the index of the sample, so that entries
-// cannot be confused.
+// The CRC-32 of the index of the sample, so that entries cannot be confused, and of the bytes that follow the checksum in the entry.
 uint32_t checksum_of(const StoredEntry& entry) {
   std::string index;
-  if (entry.version > 1) little_endian::append(index, static_cast<uint64_t>(entry.index));
+  little_endian::append(index, static_cast<uint64_t>(entry.index));
   const auto rest = entry.bytes.subspan(kKindOffset);
   return libdeflate_crc32(libdeflate_crc32(0, index.data(), index.size()), rest.data(), rest.size());
 }
@@ -80,8 +79,7 @@ namespace {
 constexpr const char* kClasses = "classes";
 constexpr const char* kNumbers = "numbers";
 
-// Values of the key "exif_orientation": how the orientation of stored image files is treated. Earlier versions ignored the orientation,
-// and did not write this key.
+// Values of the key "exif_orientation": how the orientation of stored image files is treated.
 constexpr const char* kApply = "apply";
 constexpr const char* kIgnore = "ignore";
 
@@ -90,9 +88,7 @@ constexpr const char* kIgnore = "ignore";
 std::string to_json(const PackInfo& info) {
   const auto& samples = info.samples;
   nlohmann::ordered_json json = {{"format", kFormat},
-                                 {"version", samples.num_classes == 0                    ? kPackVersion
-                                             : samples.decoding == data::ImageDecoding() ? 2
-                                                                                         : 3},
+                                 {"version", kPackVersion},
                                  {"source", info.source},
                                  {"num_samples", info.num_samples},
                                  {"shape", samples.shape},
@@ -121,10 +117,9 @@ PackInfo parse_pack_info(std::string_view text) {
     const auto json = nlohmann::json::parse(text);
     if (json.at("format") != kFormat) throw std::runtime_error("it was not written by `trainer data pack`");
     PackInfo info;
-    info.version = json.at("version");
-    if (info.version < 1 || info.version > kPackVersion) {
+    if (const int64_t version = json.at("version"); version != kPackVersion) {
       throw std::runtime_error(
-          fmt::format("it has version {} of the format, but this program supports only versions up to {}", info.version, kPackVersion));
+          fmt::format("it has version {} of the format, but this program reads only version {}", version, kPackVersion));
     }
     info.source = json.at("source");
     info.num_samples = json.at("num_samples");
@@ -136,8 +131,8 @@ PackInfo parse_pack_info(std::string_view text) {
     info.transforms = {.train = json.at("train_transforms"), .validation = json.at("validation_transforms")};
     info.folder = json.value("folder", "");
     auto& decoding = info.samples.decoding;
-    decoding.mode = data::image_mode_of(json.value("mode", "rgb"));
-    decoding.is_turned_upright = json.value("exif_orientation", kIgnore) == std::string_view(kApply);
+    decoding.mode = data::image_mode_of(json.at("mode").get<std::string>());
+    decoding.is_turned_upright = json.at("exif_orientation") == kApply;
     if (decoding.mode == data::ImageMode::kRaw) {
       decoding.channels = static_cast<int>(info.samples.shape.at(0));
       decoding.maximum = json.at("maximum");
@@ -166,15 +161,11 @@ std::string checksums_entry(std::string_view info, std::string_view labels, std:
   return entry;
 }
 
-int64_t num_value_bytes(const PackInfo& info) {
-  return info.samples.num_classes > 0 || info.version < 4 ? int64_t{sizeof(float)} : int64_t{sizeof(double)};
-}
+int64_t num_value_bytes(const PackInfo& info) { return info.samples.num_classes > 0 ? int64_t{sizeof(float)} : int64_t{sizeof(double)}; }
 
 int64_t num_target_bytes(const PackInfo& info) {
   return info.samples.has_labels() ? int64_t{sizeof(int64_t)} : info.samples.num_outputs() * num_value_bytes(info);
 }
-
-int64_t num_other_entries(int version) { return version == 1 ? 3 : 4; }
 
 std::string file_entry(std::span<const uint8_t> file) { return make_entry(Kind::kFile, {}, as_text(file)); }
 
@@ -188,7 +179,7 @@ std::string unreadable_entry(std::string_view reason) { return make_entry(Kind::
 void finish_entry(std::string& entry, int64_t index) {
   const std::span bytes(reinterpret_cast<const uint8_t*>(entry.data()), entry.size());
   std::string checksum;
-  little_endian::append(checksum, checksum_of({.bytes = bytes, .index = index, .version = kPackVersion}));
+  little_endian::append(checksum, checksum_of({.bytes = bytes, .index = index}));
   entry.replace(0, checksum.size(), checksum);
 }
 
@@ -655,8 +646,6 @@ std::pair<std::string, std::string> difference(const PackInfo& before, const Pac
   if (before.source != now.source) return {"dataset.name: " + before.source, now.source};
   if (before.options != now.options) return {describe(before.options), describe(now.options)};
   if (before.samples.decoding != now.samples.decoding) return {decoding_text(before.samples.decoding), decoding_text(now.samples.decoding)};
-  if (before.version != now.version)
-    return {fmt::format("version {} of the format", before.version), fmt::format("version {}", now.version)};
   if (before.samples.shape != now.samples.shape) return {shape_text(before.samples), shape_text(now.samples)};
   const auto num_classes = [](const PackInfo& info) { return counted(info.samples.num_classes, "class", "classes"); };
   if (before.samples.num_classes != now.samples.num_classes) return {num_classes(before), num_classes(now)};

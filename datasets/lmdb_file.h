@@ -26,15 +26,13 @@ inline constexpr const char* kPackedValidation = "val";
 inline constexpr const char* kUnfinished = "unfinished";
 
 // The keys of entries that are not samples. They sort before the keys of the samples.
-inline constexpr std::string_view kChecksumsKey = "#checksums";  // the CRC-32 of each of the three entries below; not in version 1
+inline constexpr std::string_view kChecksumsKey = "#checksums";  // the CRC-32 of each of the three entries below
 inline constexpr std::string_view kInfoKey = "#info";            // a PackInfo as JSON
-// Little-endian 64-bit integers; float32 values for any number of classes; float64 values for numbers, before version 4 float32.
+// Little-endian 64-bit integers; float32 values for any number of classes; float64 values for numbers.
 inline constexpr std::string_view kLabelsKey = "#labels";
 inline constexpr std::string_view kNamesKey = "#names";  // the names of the samples in the source; each ends with '\0'
-// The version of the format. Version 1 can still be read. Version 4 is written only for targets that are numbers, and version 3 if image
-// files are read differently than in earlier versions; other packs have version 2, which earlier programs can read too.
-inline constexpr int kPackVersion = 4;
-int64_t num_other_entries(int version);
+inline constexpr int64_t kNumOtherEntries = 4;
+inline constexpr int64_t kPackVersion = 1;  // of the format
 // Such as "00000017": at least eight digits, the same number for each sample.
 std::string sample_key(int64_t index, int64_t num_samples);
 
@@ -49,12 +47,11 @@ struct PackOptions {
 
 // The properties of all samples of a split.
 struct PackInfo {
-  int version = kPackVersion;
   std::string source = {};  // dataset.name of the source
   int64_t num_samples = 0;
   data::DatasetInfo samples;
   data::DefaultTransforms transforms = {};  // of the source
-  std::string folder = {};                  // the prefix of all names; the rest of a name is the sample's key. Missing in earlier versions
+  std::string folder = {};                  // the prefix of all names; the rest of a name is the sample's key
   PackOptions options = {};
 };
 // The number of bytes of one of the values of a sample in the entry #labels, and of all of them.
@@ -81,7 +78,6 @@ void finish_entry(std::string& entry, int64_t index);
 struct StoredEntry {
   std::span<const uint8_t> bytes;
   int64_t index;
-  int version;  // of the format
 };
 // Throws std::runtime_error with only the reason if the checksum is wrong, or if the entry is that of another sample.
 void check_entry(const StoredEntry& entry);
@@ -177,7 +173,7 @@ class PackWriter {
   PackWriter(const std::filesystem::path& folder, const PackInfo& info, const data::Dataset& source);
 
   int64_t num_samples() const { return num_samples_; }
-  int64_t num_written() const { return static_cast<int64_t>(writer_.num_entries()) - num_other_entries(kPackVersion) + num_waiting(); }
+  int64_t num_written() const { return static_cast<int64_t>(writer_.num_entries()) - kNumOtherEntries + num_waiting(); }
   // Adds the entry of the next sample. It is on the disk after the next commit(), which this function calls regularly.
   void add(std::string entry);
   void commit();

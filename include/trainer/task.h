@@ -165,8 +165,7 @@ class Task {
   // supported for masks. Checkpoints contain the summary; programs that predict numbers multiply the outputs by its deviation and add its
   // mean.
   virtual bool needs_target_summary() const { return loss_ != nullptr && loss_->needs_class_counts(); }
-  // Returns a text for the log, which may be empty. `summary` is nullopt if an earlier version wrote the loaded checkpoint, which then has
-  // no summary; the task then works without one.
+  // Returns a text for the log, which may be empty. `summary` is nullopt if the targets are not to be normalised.
   virtual std::string set_target_summary(const std::optional<data::TargetSummary>& summary);
   const std::optional<data::TargetSummary>& target_summary() const { return target_summary_; }
 

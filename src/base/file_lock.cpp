@@ -43,9 +43,7 @@ std::string first_line(const std::string& text) { return text.substr(0, text.fin
 // Whether an flock decides if the process of this text still runs.
 bool is_of_this_host(const std::string& text) {
   const auto second = text.find('\n');
-  // Earlier versions wrote only the first line.
-  if (second == text.npos) return text.find(fmt::format(" on {} since ", host_name())) != text.npos;
-  return text.compare(second + 1, line_of_host().size(), line_of_host()) == 0;
+  return second != text.npos && text.compare(second + 1, line_of_host().size(), line_of_host()) == 0;
 }
 
 // Opens the file by its name, so that NFS returns the present content. Empty if that is not possible.

@@ -20,9 +20,8 @@ bool leads_outside(const std::filesystem::path& name) { return name.is_absolute(
 
 }  // namespace
 
-std::error_code WrittenFiles::create(const std::filesystem::path& list, const std::vector<std::string>& names) {
-  std::string content = std::string(kFirstLine) + '\n';
-  for (const auto& name : names) content += name + '\n';
+std::error_code WrittenFiles::create(const std::filesystem::path& list) {
+  const std::string content = std::string(kFirstLine) + '\n';
   const auto file = open_regular_file(list, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW);
   if (file.number() < 0 && errno == EEXIST) return {};
   std::string_view rest = content;

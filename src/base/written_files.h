@@ -16,9 +16,9 @@ namespace trainer {
 // Such a list. Its member functions may be called by several threads at once.
 class WrittenFiles {
  public:
-  // Creates the file `list` with these names, relative to its folder, unless it exists, and flushes it to the disk. If it cannot be
-  // written, returns the reason and leaves no file.
-  static std::error_code create(const std::filesystem::path& list, const std::vector<std::string>& names = {});
+  // Creates an empty list in the file `list`, unless it exists, and flushes it to the disk. If it cannot be written, returns the reason and
+  // leaves no file.
+  static std::error_code create(const std::filesystem::path& list);
 
   // Reads an existing list. Throws UsageError if it has another format or names a file outside of its folder, and Error if it cannot be
   // read or appended to.

@@ -258,7 +258,6 @@ std::string to_base64(const std::vector<uint8_t>& bytes) {
 
 config::Experiment load_experiment(const history::RunRecord& run) {
   auto experiment = session::load_without_plugins(run.config, (run.folder / "config.yaml").string(), {}, session::all_registries());
-  session::adapt_to_earlier_version(experiment);
   auto* published = dynamic_cast<datasets::PublishedOptions*>(experiment.dataset.component.options.get());
   if (published != nullptr) published->download = false;
   return experiment;

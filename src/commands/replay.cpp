@@ -22,7 +22,6 @@ config::Experiment load_experiment(const std::filesystem::path& folder, const en
                                    const std::vector<std::string>& overrides) {
   const auto file = engine::step_config_file(folder);
   auto experiment = session::load_without_plugins(read_file(file), file.string(), overrides, session::all_registries());
-  session::adapt_to_earlier_version(experiment);
   auto& loader = experiment.dataloader;
   if (experiment.training.overfit_batches) {
     // training.overfit_batches selects the same images as in the run only with the run's global batch size.

@@ -114,10 +114,7 @@ FileDescription read_description(const std::string& json, const std::string& sou
             .takes_images = tree.at("input") == "images",
             .gives_answers = are_answers(outputs.at(outputs.size() - 1))};
   } catch (const std::exception&) {  // thrown by nlohmann-json, or because of an empty list
-    throw UsageError(
-        fmt::format("{}: its description does not state its input and outputs, because an earlier version of trainer export wrote it; "
-                    "export the network again",
-                    source));
+    throw UsageError(fmt::format("{}: its description does not state its input and outputs; export the network again", source));
   }
 }
 

@@ -206,11 +206,7 @@ Description read_description(const state::Tree& checkpoint, const std::string& s
   samples.num_classes = data::kUnknownClasses;
   set_targets(samples, task, model.num_outputs());
   samples.shape = read_sample_shape(checkpoint, source);
-  if (samples.shape.empty()) {
-    file.fail(
-        "it was written by an earlier version of trainer, without the shape of its samples; predict with `trainer predict`, or train "
-        "again");
-  }
+  if (samples.shape.empty()) file.fail("it lacks the shape of its samples; predict with `trainer predict`");
   samples.decoding = read_decoding(file);
   samples.class_names = read_class_names(checkpoint, source);
   samples.target_names = read_target_names(checkpoint, source);

@@ -33,8 +33,8 @@ void check_format_version(const state::View& file);
 std::vector<std::string> read_class_names(const state::Tree& file, const std::string& source);
 std::vector<std::string> read_target_names(const state::Tree& file, const std::string& source);
 std::vector<int64_t> read_sample_shape(const state::Tree& file, const std::string& source);
-// Returns how the image files of the samples were decoded. If the checkpoint does not contain this, an earlier version wrote the
-// checkpoint, and the result is the decoding of that version.
+// Returns how the image files of the samples were decoded. Weights without an experiment do not contain it; the result is then the
+// default.
 data::ImageDecoding read_decoding(const state::View& file);
 state::Dict tree_of(const data::ImageDecoding& decoding);
 // Sets the kind of targets from the name of a built-in task and the network's number of outputs.
@@ -42,7 +42,7 @@ void set_targets(data::DatasetInfo& samples, const std::string& task, int64_t nu
 // The number at this place. Throws CheckpointError if it is not finite, or not greater than `greater_than`.
 inline constexpr double kAnyFinite = -std::numeric_limits<double>::infinity();
 double read_finite(const state::View& value, double greater_than = kAnyFinite);
-// Returns nullopt if the task does not need a summary, or an earlier version wrote the checkpoint.
+// Returns nullopt if the task does not need a summary.
 std::optional<data::TargetSummary> read_target_summary(const state::View& file);
 state::Dict tree_of(const data::TargetSummary& summary);
 
@@ -52,8 +52,8 @@ device::PlacementOptions placement_options(const config::RuntimeSection& runtime
 
 // Reads the description from the experiment in a checkpoint that checkpoint::load() returned. Reads only the parts that predictions need,
 // so the components of other parts need not be registered. `source`: the checkpoint's file, for messages. Throws CheckpointError if the
-// checkpoint does not contain an experiment, if the experiment uses plug-ins or a task other than classification, multi_label and
-// regression, or if an earlier version wrote the checkpoint without the shape of the samples; UsageError if the experiment is not valid.
+// checkpoint does not contain an experiment, or the shape of the samples, or if the experiment uses plug-ins or a task other than
+// classification, multi_label and regression; UsageError if the experiment is not valid.
 Description read_description(const state::Tree& checkpoint, const std::string& source);
 
 }  // namespace trainer::inference

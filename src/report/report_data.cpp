@@ -309,15 +309,15 @@ Json numbers_of(const Json& source) {
   return result;
 }
 
-// `source`: the object with the results of the classes or numbers, or null. `metrics`: the object with the metrics of the same evaluation.
-Json evaluation_from(const history::RunRecord& run, const Json& source, const Json& metrics) {
+// `source`: the content of an evaluation.json.
+Json evaluation_from(const history::RunRecord& run, const Json& source) {
   const auto matrix = read_matrix(member_of(source, "confusion"));
   const auto& given = member_of(source, "classes");
   const auto split = text_of(source, "split");
   Json result = {{"split", split.empty() ? "validation" : split},
                  {"step", integer_of(source, "step").value_or(0)},
                  {"num_samples", integer_of(source, "num_samples").value_or(0)},
-                 {"metrics", metrics_of(metrics)},
+                 {"metrics", metrics_of(member_of(source, "metrics"))},
                  {"classes", given.is_array() ? known_classes(given) : classes_of(run, matrix)},
                  {"pairs", pairs_of(matrix)},
                  {"calibration", with_numbers(member_of(source, "calibration"), {"confidence", "accuracy", "count"}, 100)},
@@ -332,16 +332,12 @@ Json evaluation_from(const history::RunRecord& run, const Json& source, const Js
 
 }  // namespace
 
-Json make_evaluation(const history::RunRecord& run) {
-  if (run.evaluation.is_object()) return evaluation_from(run, run.evaluation, member_of(run.evaluation, "metrics"));
-  const auto& source = member_of(run.summary, "final");
-  return read_matrix(member_of(source, "confusion")).empty() ? Json() : evaluation_from(run, source, source);
-}
+Json make_evaluation(const history::RunRecord& run) { return run.evaluation.is_object() ? evaluation_from(run, run.evaluation) : Json(); }
 
 Json make_best_evaluation(const history::RunRecord& run) {
   const auto& best = run.best_evaluation;
   if (!best.is_object() || integer_of(best, "step") == integer_of(run.evaluation, "step")) return {};
-  return evaluation_from(run, best, member_of(best, "metrics"));
+  return evaluation_from(run, best);
 }
 
 Json make_calibration(const history::RunRecord& run) {

@@ -16,8 +16,6 @@
 namespace trainer::run {
 namespace {
 
-bool is_lock_text(const std::string& text) { return text.empty() || text.starts_with("process "); }
-
 constexpr const char* kRemedy = "choose another --run-dir";
 
 // `reason` includes what to do.
@@ -55,23 +53,6 @@ nlohmann::json read_json(const std::filesystem::path& file) {
 
 bool is_number(std::string_view text) { return !text.empty() && text.find_first_not_of("0123456789") == text.npos; }
 
-// Whether earlier versions wrote checkpoints with names of this form.
-bool is_checkpoint(std::string_view name) {
-  constexpr size_t kLeastLength = std::string_view("step_00000001.pt").size();
-  return name.size() >= kLeastLength && name.starts_with("step_") && name.ends_with(".pt") && is_number(name.substr(5, name.size() - 8));
-}
-
-// Whether earlier versions wrote event files with names of this form. Other TensorBoard writers append one more number to the name.
-bool is_event_file(std::string_view name) {
-  constexpr std::string_view kPrefix = "events.out.tfevents.";
-  const auto process = name.rfind('.');
-  if (!name.starts_with(kPrefix) || process <= kPrefix.size()) return false;
-  const auto time_and_host = name.substr(kPrefix.size(), process - kPrefix.size());
-  const auto label = time_and_host.rfind('.');
-  return label != name.npos && is_number(name.substr(process + 1)) && is_number(time_and_host.substr(0, time_and_host.find('.'))) &&
-         !is_number(time_and_host.substr(label + 1));
-}
-
 // The files with fixed names, except the lock, the list and the logs.
 constexpr std::array<std::string_view, 11> kNamedFiles = {"config.yaml",      "environment.json", "classes.txt",     "metrics.jsonl",
                                                           "metrics.csv",      "profile.json",     "evaluation.json", "best_evaluation.json",
@@ -85,16 +66,6 @@ std::vector<std::filesystem::path> existing(std::vector<std::filesystem::path> f
   std::error_code unknown;
   std::erase_if(files, [&](const auto& file) { return !std::filesystem::exists(std::filesystem::symlink_status(file, unknown)); });
   return files;
-}
-
-// The event in the first line of `file`; a discarded value if the line is not JSON, or longer than 4 KiB.
-nlohmann::json first_event(const std::filesystem::path& file) {
-  std::string line(4096, ' ');
-  std::ifstream stream;
-  if (describe_irregular(file).empty()) stream.open(file);
-  stream.read(line.data(), static_cast<std::streamsize>(line.size()));
-  line.resize(static_cast<size_t>(stream.gcount()));
-  return nlohmann::json::parse(line.substr(0, line.find('\n')), nullptr, /*allow_exceptions=*/false);
 }
 
 bool is_of_finished_run(const std::filesystem::path& summary_file) {
@@ -144,8 +115,6 @@ RunDirectory::RunDirectory(const std::filesystem::path& path, const FileLock::Op
                                  path_.string(), lock_->other().empty() ? "another process" : lock_->other()));
   }
   if (!lock_->is_held()) fail(path_, ".lock: " + explain_refusal(file, lock_->error(), kRemedy));
-  // Run directories of earlier versions have no list.
-  if (!std::filesystem::exists(list_path())) create_list(files_of_earlier_version());
   written_files_ = std::make_unique<WrittenFiles>(list_path());
 }
 
@@ -176,12 +145,7 @@ void RunDirectory::claim() const {
     std::erase_if(present, [&](const auto& file) { return written.contains(file); });
     if (present.empty()) return;
   } else {
-    if (present.empty() && others.empty()) return create_list({});
-    // When earlier versions refused to start in an existing folder, they left a lock and logs there.
-    const bool has_lock_and_logs =
-        std::ranges::all_of(others, [&](const auto& file) { return file == lock_path() || is_log(file.filename().string()); }) &&
-        !others.empty() && others.front() == lock_path() && is_lock_text(read_file(lock_path()));
-    if ((present.empty() && has_lock_and_logs) || is_of_earlier_version()) return;
+    if (present.empty() && others.empty()) return create_list();
     present.insert(present.end(), others.begin(), others.end());
   }
   std::vector<std::string> names;
@@ -192,38 +156,10 @@ void RunDirectory::claim() const {
                   path_.string(), join(names, ", ")));
 }
 
-void RunDirectory::create_list(const std::vector<std::string>& names) const {
-  if (const auto error = WrittenFiles::create(list_path(), names)) {
+void RunDirectory::create_list() const {
+  if (const auto error = WrittenFiles::create(list_path())) {
     fail(path_, list_path().filename().string() + ": " + explain_refusal(list_path(), error, kRemedy));
   }
-}
-
-bool RunDirectory::is_of_earlier_version() const {
-  const auto environment = std::filesystem::is_regular_file(environment_file()) ? read_json(environment_file()) : nlohmann::json();
-  if (environment.is_object() && environment.contains("command_line") && environment.contains("trainer_version")) return true;
-  const auto event = first_event(metrics_file());
-  return event.is_object() && event.contains("event") && event.contains("time") && event.contains("step");
-}
-
-// The files that an earlier version has written, relative to the folder.
-std::vector<std::string> RunDirectory::files_of_earlier_version() const {
-  std::vector<std::string> names;
-  if (!is_of_earlier_version()) return names;
-  for (const auto& file : named_files()) names.push_back(file.filename().string());
-  const auto add = [&](const std::filesystem::path& folder, const auto& is_own) {
-    std::error_code no_folder;
-    for (const auto& entry : std::filesystem::directory_iterator(folder, no_folder)) {
-      const bool is_file = entry.is_regular_file() && !entry.is_symlink();
-      if (is_file && is_own(entry.path().filename().string())) names.push_back(entry.path().lexically_relative(path_).string());
-    }
-  };
-  add(checkpoint_folder(), is_checkpoint);
-  add(tensorboard_folder(), is_event_file);
-  std::error_code no_folder;
-  for (const auto& step : std::filesystem::directory_iterator(non_finite_folder(), no_folder)) {
-    add(step.path(), [](const std::string& name) { return name == "config.yaml" || name == "model.pt" || name == "step.json"; });
-  }
-  return names;
 }
 
 void RunDirectory::check_lock() const {

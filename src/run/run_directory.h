@@ -86,9 +86,7 @@ class RunDirectory {
   std::filesystem::path list_path() const { return path_ / ".trainer_run"; }
   std::vector<std::filesystem::path> named_files() const;
   void claim() const;
-  void create_list(const std::vector<std::string>& names) const;
-  bool is_of_earlier_version() const;
-  std::vector<std::string> files_of_earlier_version() const;
+  void create_list() const;
 
   std::filesystem::path path_;
   std::vector<std::filesystem::path> new_folders_;  // made by the constructor: path_ and its parents, innermost first

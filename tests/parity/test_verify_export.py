@@ -256,11 +256,10 @@ class VerifyExportTest(unittest.TestCase):
         half = self.export("half.onnx", "--fp16")
         self.assertIn("; if the file uses float16, set a larger --tolerance\n", self.verify(half, "--data", self.images, "--tolerance", "1e-5", code=1).stderr)
         self.verify(half, "--data", self.images, "--tolerance", 0.02)
-        # Files like those of an earlier version of trainer export.
         for description in ("{\"trainer\": \"0.1.0\"}", "{\"trainer\": \"1\", \"checkpoint_sha256\": \"\", \"input\": \"images\", \"outputs\": []}",
                             "{\"trainer\": \"1\", \"checkpoint_sha256\": \"\", \"input\": \"images\", \"outputs\": 3}"):
             torch.jit.save(torch.jit.load(script), script, _extra_files={"trainer.json": description})
-            self.assertIn("python.pt: its description does not state its input and outputs, because an earlier version of trainer export wrote it; export the network again",
+            self.assertIn("python.pt: its description does not state its input and outputs; export the network again",
                           self.verify(script, "--trust", "--data", self.images, code=2))
         file = self.folder / "python.onnx"
         network = onnx.load(self.export("tensor.onnx", "--input", "tensor"))

@@ -22,8 +22,7 @@ std::string joined(const std::string& prefix, const std::string& name) { return 
 
 void add_node(const Node& node, const std::string& name, Values& values) {
   if (node.kind != Node::Kind::kMap || node.members.empty()) {
-    // Earlier versions wrote 1e-05 instead of 1.0e-05.
-    values.emplace_back(name, portable_number(config::to_inline_yaml(node)));
+    values.emplace_back(name, config::to_inline_yaml(node));
     return;
   }
   for (const auto& member : node.members) add_node(member.value, joined(name, member.name), values);
@@ -143,7 +142,7 @@ std::string note_of_validation(std::span<const RunRecord> runs) {
   // Folds of a cross-validation differ on purpose.
   std::map<std::string, size_t> first_of_fold;
   for (size_t i = 0; i < runs.size(); ++i) {
-    // Runs of earlier versions have no summary of their samples.
+    // Runs without a validation have none.
     const auto samples = text_of(runs[i].environment, "validation_samples");
     if (samples.empty()) continue;
     const auto config = config_values(runs[i]);

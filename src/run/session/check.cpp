@@ -390,12 +390,4 @@ void check_components(config::Experiment& experiment, config::Findings& findings
   if (fits && validation_shape) check_inputs(experiment, *model, *validation_shape, validation_key, findings);
 }
 
-void adapt_to_earlier_version(config::Experiment& experiment) {
-  auto& section = experiment.dataset;
-  const bool holds_out = section.validation_split.value.value_or(0) > 0;
-  if (holds_out && config::find_value(experiment.tree, "dataset.stratify") == nullptr) section.stratify = false;
-  auto* files = datasets::image_file_options(section.component);
-  if (files != nullptr && config::find_value(experiment.tree, "dataset.exif_orientation") == nullptr) files->is_turned_upright = false;
-}
-
 }  // namespace trainer::session

@@ -25,8 +25,4 @@ void assume_channels(const config::Experiment& experiment, const models::ModelOp
 // For messages: "10 classes" or "2 targets", for each of which a network needs one output.
 std::string outputs_text(const data::DatasetInfo& info);
 
-// For an experiment that was written by an earlier version of this program: sets the keys that did not exist then and whose present
-// defaults differ from the behaviour of that version.
-void adapt_to_earlier_version(config::Experiment& experiment);
-
 }  // namespace trainer::session

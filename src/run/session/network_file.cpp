@@ -46,7 +46,6 @@ config::Experiment NetworkFile::load_experiment(const std::vector<std::string>& 
                     "file with --config.",
                     error.what(), writer->text()));
   }
-  adapt_to_earlier_version(experiment);
   experiment.model.init_from.clear();
   experiment.model.weights.clear();
   return experiment;
@@ -119,7 +118,7 @@ data::DatasetInfo samples_of(const config::Experiment& experiment, const Network
 
 void require_target_summary(const config::Experiment& experiment, const NetworkFile& file) {
   const auto* options = dynamic_cast<const task::RegressionOptions*>(experiment.task.component.options.get());
-  // A checkpoint (with its experiment) needs no check: if it has no summary, an earlier version wrote it, which did not normalise targets.
+  // A checkpoint, which has an experiment, has the summary too.
   if (options == nullptr || !options->normalize_targets || file.has_experiment()) return;
   throw UsageError(
       fmt::format("{}: this file lacks the mean and standard deviation of the targets, which are needed to interpret the network's "

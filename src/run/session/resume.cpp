@@ -51,7 +51,6 @@ Node parse_configuration(const std::string& text, const std::string& source) {
   try {
     const auto registries = all_registries();
     auto experiment = config::load_text(text, source, {}, registries);
-    adapt_to_earlier_version(experiment);
     return config::parse_yaml(config::to_yaml(experiment, registries), source);
   } catch (const UsageError&) {
     return config::parse_yaml(text, source);

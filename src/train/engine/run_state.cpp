@@ -39,12 +39,11 @@ void add_metrics(state::Dict& dict, const std::string& prefix, const reporting::
   }
 }
 
-// Checkpoints of earlier versions lack newer metrics.
 reporting::Metrics read_metrics(const state::View& view, const std::string& prefix, const std::vector<reporting::MetricInfo>& columns) {
   reporting::Metrics metrics;
   for (const auto& info : columns) {
-    const auto value = view.find(prefix + info.name);
-    if (value && !value->is_none()) metrics.push_back({info, value->number()});
+    const auto value = view.at(prefix + info.name);
+    if (!value.is_none()) metrics.push_back({info, value.number()});
   }
   return metrics;
 }
@@ -153,21 +152,17 @@ void write_run_state(const RunState& run, const torch::Tensor& sums, state::Dict
 
 RunState read_run_state(const state::View& view) {
   const auto meters = view.at("meters");
-  // Checkpoints of earlier versions lack these entries.
-  const auto early_stopping = view.find("early_stopping");
-  const auto run_seconds = meters.find("run_seconds");
-  const auto whole = read_interval(meters.at("whole"));
   return {.progress = {.epoch = view.at("epoch").integer(),
                        .step = view.at("step").integer(),
                        .samples_seen = view.at("samples_seen").integer(),
                        .samples_in_epoch = view.at("samples_in_epoch").integer()},
           .open = read_interval(meters.at("open")),
           .epoch = read_interval(meters.at("epoch")),
-          .whole = whole,
-          .clock = RunClock(run_seconds ? run_seconds->number() : whole.seconds),
+          .whole = read_interval(meters.at("whole")),
+          .clock = RunClock(meters.at("run_seconds").number()),
           .last_validation = read_validation(view.at("last_validation")),
           .best_validation = read_validation(view.at("best")),
-          .early_stopping = early_stopping ? read_early_stopping(*early_stopping) : EarlyStopping()};
+          .early_stopping = read_early_stopping(view.at("early_stopping"))};
 }
 
 void IntervalClock::begin(int64_t step, const Interval& so_far) {

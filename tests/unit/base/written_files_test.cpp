@@ -16,9 +16,10 @@ namespace {
 TEST(WrittenFiles, AreKnownAgainFromTheirList) {
   const testing::TemporaryFolder folder;
   const auto list = folder.path() / ".list";
-  ASSERT_FALSE(WrittenFiles::create(list, {"a/1.pt"}));
+  ASSERT_FALSE(WrittenFiles::create(list));
   {
     WrittenFiles files(list);
+    files.add(folder.path() / "a" / "1.pt");
     files.add(folder.path() / "a" / "2.pt");
     files.add(folder.path() / "a" / "2.pt");
   }

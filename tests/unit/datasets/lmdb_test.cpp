@@ -32,14 +32,6 @@ using ::testing::ThrowsMessage;
 
 constexpr auto kPackAgain = "; copy the folder again, or pack the data set again";
 
-// An entry in version 1 of the format, whose checksum does not include the index of the sample.
-std::string version_1_entry_of(const std::string& content) {
-  auto entry = file_entry_of(content);
-  std::string checksum;
-  little_endian::append(checksum, libdeflate_crc32(0, entry.data() + 4, entry.size() - 4));
-  return entry.replace(0, 4, checksum);
-}
-
 TEST_F(LmdbTest, GivesBackWhatWasPacked) {
   const std::string planar = "rrggbb";
   const std::string interleaved = "rgbrgbrgb";
@@ -206,7 +198,7 @@ TEST(LmdbFormat, MalformedEntriesAreRefused) {
   finish_entry(entry, 7);
   const auto refusal_of = [](const std::string& changed, int64_t index = 7) -> std::string {
     try {
-      read_entry({as_bytes(changed), index, kPackVersion});
+      read_entry({as_bytes(changed), index});
     } catch (const std::runtime_error& error) {
       return error.what();
     }
@@ -276,12 +268,9 @@ TEST_F(LmdbTest, ATruncatedFileIsRefused) {
 
 TEST_F(LmdbTest, OtherVersionsAndDamageOfTheDescriptionAreRefused) {
   pack_files();
-  replace("\"version\": 2", "\"version\": 5");
-  EXPECT_EQ(missing(),
-            data_file() + " cannot be used: it has version 5 of the format, but this program supports only versions up to 4" + kPackAgain);
-  replace("\"version\": 5", "\"version\": 1");
-  EXPECT_EQ(missing(), data_file() + " has 4 of 3 samples" + kPackAgain);
   replace("\"version\": 1", "\"version\": 2");
+  EXPECT_EQ(missing(), data_file() + " cannot be used: it has version 2 of the format, but this program reads only version 1" + kPackAgain);
+  replace("\"version\": 2", "\"version\": 1");
   replace("trainer packed", "another packed");
   EXPECT_EQ(missing(), data_file() + " cannot be used: it was not written by `trainer data pack`" + kPackAgain);
   replace("another packed", "trainer packed");
@@ -323,38 +312,6 @@ TEST_F(LmdbTest, EntriesThatAreMissingAreNoticed) {
   EXPECT_EQ(missing(), data_file() + " cannot be used: its entry #labels is damaged" + kPackAgain);
 }
 
-TEST_F(LmdbTest, DataSetsOfTheFirstVersionAreReadWithAWarning) {
-  const PackSource source;
-  auto json = to_json(source.pack);
-  json.replace(json.find("\"version\": 2"), 12, "\"version\": 1");
-  std::string labels;
-  for (const int64_t label : source.labels) little_endian::append(labels, static_cast<uint64_t>(label));
-  using Entries = std::vector<std::pair<std::string, std::string>>;
-  LmdbWriter(root() / "train")
-      .append(Entries{{"#info", json},
-                      {"#labels", labels},
-                      {"#names", std::string("a.jpg\0b.jpg\0c d.jpg", 20)},
-                      {"00000000", version_1_entry_of("one")},
-                      {"00000001", version_1_entry_of("two")},
-                      {"00000002", version_1_entry_of("three")}});
-  ::testing::internal::CaptureStderr();
-  const auto dataset = factory().open(data::Split::kTrain, *make_console_logger());
-  EXPECT_THAT(
-      ::testing::internal::GetCapturedStderr(),
-      HasSubstr((root() / "train").string() + ": its labels and names have no checksums, because it was packed by an earlier version"));
-  data::Scratch scratch;
-  const auto sample = dataset->read(2, scratch);
-  EXPECT_EQ(as_text(sample.encoded), "three");
-  EXPECT_EQ(sample.target.label, 1);
-  EXPECT_EQ(dataset->name(2), "c d.jpg");
-  EXPECT_NO_THROW(dataset->check(2));
-  EXPECT_THAT(
-      [&] { PackWriter(root() / "train", source.pack, source); },
-      ThrowsMessage<UsageError>(
-          (root() / "train").string() +
-          " was begun with version 1 of the format, not with version 2; continue with the original settings, or remove that folder"));
-}
-
 // Samples with two numbers each.
 class NumberSource : public PackSource {
  public:
@@ -370,19 +327,6 @@ TEST_F(LmdbTest, NumbersAsTargetsKeepAllDigits) {
   const NumberSource source;
   pack(source, {file_entry_of("one"), file_entry_of("two"), file_entry_of("three")});
   EXPECT_THAT(open()->target_values(2), ElementsAre(1.7e9 + 0.5, 0.1));
-  // Version 2 has float32 values.
-  auto json = to_json(source.pack);
-  json.replace(json.find("\"version\": 4"), 12, "\"version\": 2");
-  std::string values;
-  for (const float value : {1.0F, 2.0F, 3.0F, 4.0F, 5.0F, 0.1F}) little_endian::append(values, std::bit_cast<uint32_t>(value));
-  std::filesystem::remove_all(root());
-  std::vector<std::pair<std::string, std::string>> entries = {
-      {"00000000", file_entry_of("one")}, {"00000001", file_entry_of("two")}, {"00000002", file_entry_of("three")}};
-  for (size_t i = 0; i < entries.size(); ++i) finish_entry(entries[i].second, static_cast<int64_t>(i));
-  entries.insert(entries.begin(),
-                 {{"#checksums", checksums_entry(json, values, "")}, {"#info", json}, {"#labels", values}, {"#names", ""}});
-  LmdbWriter(root() / "train").append(entries);
-  EXPECT_THAT(open()->target_values(2), ElementsAre(5, double{0.1F}));
 }
 
 TEST_F(LmdbTest, SplitsOfDifferentDataSetsAreRefused) {

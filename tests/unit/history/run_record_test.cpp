@@ -278,7 +278,7 @@ TEST_F(RunRecordTest, TrainingMetricsAreTheMeansOfTheLastWholeEpoch) {
 TEST(CompareRuns, OtherValidationSamplesAreNoted) {
   std::vector<RunRecord> runs(3);
   for (size_t i = 0; i < 3; ++i) runs[i].folder = std::string(1, static_cast<char>('a' + i));
-  // The second run is of an earlier version.
+  // The second run does not validate.
   runs[0].environment = Json::parse(R"({"validation_samples": "615 samples, digest 01"})");
   runs[2].environment = runs[0].environment;
   EXPECT_EQ(note_of_validation(runs), "");

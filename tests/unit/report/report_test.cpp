@@ -55,19 +55,6 @@ RunRecord run_named(const std::string& name) {
   return run;
 }
 
-TEST(Evaluation, OfAnEarlierVersionComesFromTheConfusionMatrix) {
-  RunRecord run = run_named("a");
-  EXPECT_TRUE(make_evaluation(run).is_null());
-  run.class_names = {"cat", "dog"};
-  run.summary = Json::parse(R"({"final": {"step": 7, "epoch": 1, "num_samples": 8, "top1": 0.625, "confusion": [[3, 1], [2, 2]]}})");
-  const auto evaluation = make_evaluation(run);
-  EXPECT_EQ(evaluation["metrics"], Json::parse(R"({"top1": 0.625})"));
-  EXPECT_EQ(evaluation["classes"][0], Json::parse(R"({"name": "cat", "num_samples": 4, "recall": 0.75, "precision": 0.6,
-                                                      "f1": 0.6666666666666666})"));
-  EXPECT_EQ(evaluation["confusion"], Json::parse("[[3, 1], [2, 2]]"));
-  EXPECT_EQ(evaluation["pairs"][0], Json::parse(R"({"actual": 1, "predicted": 0, "count": 2, "share": 0.5})"));
-}
-
 TEST(Evaluation, DamagedPartsAreSkipped) {
   RunRecord run = run_named("a");
   run.evaluation = Json::parse(R"({"split": "validation", "step": "x", "metrics": {"loss": 1.5, "top1": null}, "confusion": [[1, 2], [3]],

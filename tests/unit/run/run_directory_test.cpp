@@ -286,28 +286,9 @@ TEST(RunDirectory, OtherNamesDoNotMatter) {
   EXPECT_EQ(message_of_opening<UsageError>(folder.path()), "opened");
 }
 
-// A run directory of an earlier version has no list of files.
-TEST(RunDirectory, ARunDirectoryOfAnEarlierVersionIsTaken) {
-  const std::string environment = R"({"command_line": [], "trainer_version": "1.0", "ranks": []})";
-  const std::string event = R"({"event":"start","time":1.5,"epoch":0,"step":0})";
-  char host[256] = {};
-  ::gethostname(host, sizeof(host) - 1);
-  for (const std::map<std::string, std::string>& texts :
-       {std::map<std::string, std::string>{{"environment.json", environment}, {"config.yaml", ""}},
-        {{"metrics.jsonl", event + "\n" + event}, {"checkpoints/step_00000010.pt", ""}},
-        {{".lock", ""}, {"train.log", ""}},
-        {{".lock", std::string("process 1 on ") + host + " since 2026"}, {"rank_1.log", ""}}}) {
-    const testing::TemporaryFolder folder;
-    write_all_texts(folder.path(), texts);
-    EXPECT_EQ(message_of_opening<UsageError>(folder.path()), "opened") << texts.begin()->first;
-    EXPECT_EQ(message_of_opening<UsageError>(folder.path()), "opened") << texts.begin()->first;
-  }
-}
-
 TEST(RunDirectory, ClearRemovesOnlyWhatRunsHaveWritten) {
   const testing::TemporaryFolder folder;
-  // In a folder of an earlier version, which has no list, files are recognized by the form of their names and contents.
-  const std::map<std::string, std::string> own = {{"environment.json", R"({"command_line": [], "trainer_version": "1.0"})"},
+  const std::map<std::string, std::string> own = {{"environment.json", ""},
                                                   {"metrics.csv", ""},
                                                   {"checkpoints/step_00000010.pt", ""},
                                                   {"checkpoints/step_100000000.pt", ""},
@@ -324,11 +305,13 @@ TEST(RunDirectory, ClearRemovesOnlyWhatRunsHaveWritten) {
                                                      {"tensorboard/events.out.tfevents.1700000000.host.31.0", ""},
                                                      {"tensorboard/profile.json", ""},
                                                      {"non_finite/step_5/notes.txt", ""}};
-  write_all_texts(folder.path(), own);
-  write_all_texts(folder.path(), others);
-  std::filesystem::create_symlink("step_00000010.pt", folder.path() / "checkpoints" / "last.pt");
   {
     const RunDirectory directory(folder.path());
+    directory.begin();
+    for (const auto& file : own) directory.written_files().add(folder.path() / file.first);
+    write_all_texts(folder.path(), own);
+    write_all_texts(folder.path(), others);
+    std::filesystem::create_symlink("step_00000010.pt", folder.path() / "checkpoints" / "last.pt");
     directory.written_files().add(directory.checkpoint_folder() / "step_00000020.pt");
     write_all_texts(folder.path(), {{"checkpoints/step_00000020.pt", ""}, {"checkpoints/step_00000030.pt", "of somebody"}});
     directory.clear();

@@ -59,21 +59,7 @@ TEST(SplitByClass, TheSeedDecides) {
   EXPECT_NE(counts_of(sizes, 50, 1), counts_of(sizes, 50, 2));
 }
 
-TEST(SplitByClass, RunsWithoutItsKeyKeepTheirSplit) {
-  const auto is_stratified = [](double part, const std::string& dataset_keys) {
-    config::Experiment experiment;
-    experiment.dataset.validation_split.value = part;
-    experiment.tree = config::parse_yaml("dataset: {" + dataset_keys + "}", "config.yaml");
-    adapt_to_earlier_version(experiment);
-    return experiment.dataset.stratify;
-  };
-  EXPECT_FALSE(is_stratified(0.1, "name: synthetic"));
-  EXPECT_TRUE(is_stratified(0, "name: synthetic"));
-  EXPECT_TRUE(is_stratified(0.1, "stratify: true"));
-  // The split of runs from before the key existed.
-  const auto labels = labels_of({6, 4});
-  EXPECT_THAT(split_samples(indices_up_to(10), 3, 42).first, ElementsAre(1, 6, 7));
-}
+TEST(SplitByClass, WithoutClassesTheSeedDecidesAlone) { EXPECT_THAT(split_samples(indices_up_to(10), 3, 42).first, ElementsAre(1, 6, 7)); }
 
 using data::Split;
 

@@ -90,7 +90,6 @@ TEST(Regression, TheLossComparesNormalisedTargets) {
   EXPECT_EQ(of_times.loss.item<double>(), 0);
   EXPECT_EQ(of_times.loss.scalar_type(), torch::kFloat32);
   EXPECT_TRUE(torch::equal(of_times.outputs, times));
-  // The case of a checkpoint from an earlier version.
   task->set_target_summary(std::nullopt);
   EXPECT_TRUE(torch::equal(task->forward(model, outputs, targets).outputs, outputs));
 }
