@@ -19,7 +19,7 @@ install(CODE "
   file(CREATE_LINK ../../trainer \"\${folder}/scripts\" SYMBOLIC)
   file(CREATE_LINK ../../../${CMAKE_INSTALL_INCLUDEDIR} \"\${folder}/include\" SYMBOLIC)")
 install(DIRECTORY datasets/cifar10_sample datasets/mnist_sample DESTINATION "${CMAKE_INSTALL_DATADIR}/trainer/datasets")
-install(FILES LICENSE THIRD_PARTY_NOTICES.md README.md CHANGELOG.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(FILES LICENSE THIRD_PARTY_NOTICES.md README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 
 # trainer_install(<target> <component> <folder> <search path>...): installs the target. It searches its libraries in the given folders, and
 # in the build tree also in its own folder and in LibTorch's. CMake's own way from one list to the other would end the list of the build
