@@ -240,16 +240,6 @@ class CheckpointsTest(LaunchCase):
         self.assertTrue((self.run_dir / "tensorboard" / "events.out.tfevents.1.host.2.0").exists())
         self.assert_equal_runs(self.run_dir, straight)
 
-    def test_a_run_directory_of_an_earlier_version_resumes(self):
-        straight = self.straight()
-        self.train(fault="0 training 18 kill")
-        (self.run_dir / ".trainer_run").unlink()
-        err, code = self.train()
-        self.assertEqual(code, 0, err)
-        self.assertRegex(err, r"resumes from \S+/step_00000014\.pt")
-        self.assert_equal_runs(self.run_dir, straight)
-        self.assertEqual(saved_checkpoints(self.run_dir), saved_checkpoints(straight))
-
     def test_a_resumed_run_in_another_folder_has_the_best_checkpoint(self):
         def best_step(run_dir):
             step = json.loads((run_dir / "summary.json").read_text())["best"]["step"]

@@ -1,9 +1,9 @@
 #include "report/history/run_record.h"
 
 #include <gmock/gmock.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <cmath>
 #include <fstream>
 
@@ -155,9 +155,14 @@ TEST_F(RunRecordTest, TimeBetweenSessionsDoesNotCount) {
 
 TEST_F(RunRecordTest, ARunIsRunningWhileItsLockIsHeld) {
   write("metrics.jsonl", kStart);
-  std::array<char, 256> host = {};
-  ::gethostname(host.data(), host.size() - 1);
-  write(".lock", std::string("process 1 on ") + host.data() + " since then");
+  const auto process = ::fork();
+  if (process == 0) {
+    const FileLock held(path() / ".lock", {});
+    _exit(held.is_held() ? 0 : 1);
+  }
+  int status = 1;
+  ASSERT_EQ(::waitpid(process, &status, 0), process);
+  ASSERT_EQ(status, 0);
   EXPECT_EQ(read().state, State::kFailed);  // killed: no process holds it any more
   const FileLock lock(path() / ".lock", {});
   EXPECT_EQ(read().state, State::kRunning);
