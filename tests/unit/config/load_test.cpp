@@ -48,7 +48,8 @@ TEST(Load, StoredKeysOfAnotherVersionAreIgnoredUnlessPredictionsNeedThem) {
   const auto experiment = stored(std::string(kMinimal) + "logging: {every_steps: 7, colour: red}\nlater: {a: 1}\n");
   EXPECT_EQ(experiment.logging.every_steps, 7);
   ASSERT_EQ(experiment.ignored_keys.size(), 2);
-  EXPECT_NE(experiment.ignored_keys[0].find("logging.colour: unknown key (ignored, because predictions do not need it)"), std::string::npos);
+  EXPECT_NE(experiment.ignored_keys[0].find("logging.colour: unknown key (ignored, because predictions do not need it)"),
+            std::string::npos);
   EXPECT_NE(experiment.ignored_keys[1].find("later: unknown key (ignored"), std::string::npos);
   const std::string with_new_key = "experiment: small\nmodel: {name: net, depth: 3}\ndataset: {name: data}\ntraining: {epochs: 2}\n";
   EXPECT_THROW(stored(with_new_key), UsageError);
