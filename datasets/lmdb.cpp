@@ -55,9 +55,9 @@ class Lmdb : public data::Dataset {
   }
   std::vector<double> target_values(int64_t index) const override {
     std::vector<double> values;
-    const auto num_bytes = num_value_bytes(pack_);
+    const auto num_bytes = num_value_bytes(info());
     for (int64_t i = 0; info().has_values() && i < info().num_outputs(); ++i) {
-      const auto* const at = labels_.data() + num_target_bytes(pack_) * index + num_bytes * i;
+      const auto* const at = labels_.data() + num_target_bytes(info()) * index + num_bytes * i;
       values.push_back(num_bytes == sizeof(double) ? std::bit_cast<double>(little_endian::load<uint64_t>(at))
                                                    : double{std::bit_cast<float>(little_endian::load<uint32_t>(at))});
     }
@@ -111,7 +111,7 @@ class Lmdb : public data::Dataset {
     pack_ = parse_pack_info(as_text(info));
     labels_ = reader_.find(kLabelsKey);
     names_ = reader_.find(kNamesKey);
-    if (static_cast<int64_t>(labels_.size()) != num_target_bytes(pack_) * pack_.num_samples) {
+    if (static_cast<int64_t>(labels_.size()) != num_target_bytes(pack_.samples) * pack_.num_samples) {
       throw std::runtime_error("its entry #labels is damaged");
     }
     if (as_text(reader_.find(kChecksumsKey)) != checksums_entry(as_text(info), as_text(labels_), as_text(names_))) {

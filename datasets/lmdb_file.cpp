@@ -161,10 +161,10 @@ std::string checksums_entry(std::string_view info, std::string_view labels, std:
   return entry;
 }
 
-int64_t num_value_bytes(const PackInfo& info) { return info.samples.num_classes > 0 ? int64_t{sizeof(float)} : int64_t{sizeof(double)}; }
+int64_t num_value_bytes(const data::DatasetInfo& samples) { return samples.num_classes > 0 ? sizeof(float) : sizeof(double); }
 
-int64_t num_target_bytes(const PackInfo& info) {
-  return info.samples.has_labels() ? int64_t{sizeof(int64_t)} : info.samples.num_outputs() * num_value_bytes(info);
+int64_t num_target_bytes(const data::DatasetInfo& samples) {
+  return samples.has_labels() ? int64_t{sizeof(int64_t)} : samples.num_outputs() * num_value_bytes(samples);
 }
 
 std::string file_entry(std::span<const uint8_t> file) { return make_entry(Kind::kFile, {}, as_text(file)); }
@@ -614,7 +614,7 @@ std::string names_of(const data::Dataset& dataset) {
 }
 
 // The index of the first sample that differs between two entries #labels or #names.
-int64_t first_different_label(const std::string& a, const std::string& b, const PackInfo& info) {
+int64_t first_different_label(const std::string& a, const std::string& b, const data::DatasetInfo& info) {
   return (std::ranges::mismatch(a, b).in1 - a.begin()) / num_target_bytes(info);
 }
 int64_t first_different_name(const std::string& a, const std::string& b) {
@@ -689,7 +689,7 @@ PackWriter::PackWriter(const std::filesystem::path& folder, const PackInfo& info
     refuse_change(fmt::format("another sample at index {}", index), source.describe(index));
   }
   if (const auto before = writer_.find(kLabelsKey); before != labels) {
-    const auto index = first_different_label(before, labels, now);
+    const auto index = first_different_label(before, labels, source.info());
     const bool has_labels = source.info().has_labels();
     refuse_change(fmt::format("another {} of {}", has_labels ? "label" : "target", source.describe(index)),
                   has_labels ? fmt::format("{}", source.label(index)) : fmt::format("{}", fmt::join(source.target_values(index), " ")));

@@ -32,6 +32,9 @@ inline constexpr std::string_view kInfoKey = "#info";            // a PackInfo a
 inline constexpr std::string_view kLabelsKey = "#labels";
 inline constexpr std::string_view kNamesKey = "#names";  // the names of the samples in the source; each ends with '\0'
 inline constexpr int64_t kNumOtherEntries = 4;
+// The number of bytes of one of the values of a sample in the entry #labels, and of all of them.
+int64_t num_value_bytes(const data::DatasetInfo& samples);
+int64_t num_target_bytes(const data::DatasetInfo& samples);
 inline constexpr int64_t kPackVersion = 1;  // of the format
 // Such as "00000017": at least eight digits, the same number for each sample.
 std::string sample_key(int64_t index, int64_t num_samples);
@@ -54,9 +57,6 @@ struct PackInfo {
   std::string folder = {};                  // the prefix of all names; the rest of a name is the sample's key
   PackOptions options = {};
 };
-// The number of bytes of one of the values of a sample in the entry #labels, and of all of them.
-int64_t num_value_bytes(const PackInfo& info);
-int64_t num_target_bytes(const PackInfo& info);
 std::string to_json(const PackInfo& info);
 // Throws std::runtime_error with only the reason.
 PackInfo parse_pack_info(std::string_view json);

@@ -70,9 +70,9 @@ class Batches {
 
   // Starts an epoch over the samples of the sampler, which must have been made for this data set.
   void start(DistributedSampler& sampler);
-  // The next batch, on the CPU: images or values in float32 [n, ...], and targets as in nn::Loss, numbers in
-  // float64, which LibTorch's own losses need converted to the type of the outputs. The last batch of an epoch may be
-  // smaller; empty at its end. Throws DataError for a sample that cannot be read, with its name.
+  // The next batch, on the CPU: images or values in float32 [n, ...], and targets as in nn::Loss, numbers in float64, which LibTorch's own
+  // losses need converted to the type of the outputs. The last batch of an epoch may be smaller; empty at its end. Throws DataError for a
+  // sample that cannot be read, with its name.
   std::optional<torch::data::Example<>> next();
 
  private:

@@ -16,8 +16,8 @@
 namespace trainer {
 
 // One use of an operator of LibTorch in a traced network. Arguments are counted from 0, in the order of LibTorch's schema, such as
-// "selu(Tensor self)". Functions that read an argument throw for one of
-// another type, which ends the export with a message that names the operator.
+// "selu(Tensor self)". Functions that read an argument throw for one of another type, which ends the export with a message that names the
+// operator.
 class OnnxOperator {
  public:
   using Attribute = std::variant<int64_t, float, std::vector<int64_t>>;

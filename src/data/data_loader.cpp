@@ -29,10 +29,8 @@ constexpr int64_t kLargerBatch = 8;
 struct Slot : BatchTensors {
   explicit Slot(BatchTensors memory) : BatchTensors(std::move(memory)) {}
 
-  Batch batch;
-  int64_t number = -1;             // the number of the batch that is ready; -1 if none is
-  std::vector<int64_t> positions;  // as in Batch
-
+  Batch batch;                                           // its positions are set when it is prepared, the rest when it is returned
+  int64_t number = -1;                                   // the number of the batch that is ready; -1 if none is
   std::vector<std::pair<int64_t, std::string>> skipped;  // indices of skipped samples, and the reasons
   std::optional<std::string> error;
   std::unique_ptr<CopyEvent> copied;
@@ -161,9 +159,12 @@ class DataLoader::State {
     for (const auto& [index, text] : slot->skipped) {
       if (reported_.insert(index).second) options_.report_skipped(text);
     }
-    const auto size = static_cast<int64_t>(slot->positions.size());
-    slot->batch = {slot->images.narrow(0, 0, size), slot->targets.narrow(0, 0, size), size, slot->copied.get(), slot->positions};
-    return &slot->batch;
+    auto& batch = slot->batch;
+    batch.size = static_cast<int64_t>(batch.positions.size());
+    batch.images = slot->images.narrow(0, 0, batch.size);
+    batch.targets = slot->targets.narrow(0, 0, batch.size);
+    batch.copied = slot->copied.get();
+    return &batch;
   }
 
   LoaderCounts counts() const { return counts_; }
@@ -228,13 +229,13 @@ class DataLoader::State {
   void prepare(Slot& slot, int64_t number, Memory& memory) const {
     slot.error.reset();
     slot.skipped.clear();
-    slot.positions.clear();
+    slot.batch.positions.clear();
     const int64_t size = batch_size(number);
     const auto begin = static_cast<size_t>(begins_[static_cast<size_t>(number)]);
     const auto end = begin + static_cast<size_t>(size);
     for (size_t i = begin; i < end && !cancelled_; ++i) {
       if (i + 1 < end) dataset_.prefetch(samples_.indices[i + 1]);
-      if (write_sample(slot, samples_[i], memory)) slot.positions.push_back(static_cast<int64_t>(i - begin));
+      if (write_sample(slot, samples_[i], memory)) slot.batch.positions.push_back(static_cast<int64_t>(i - begin));
       if (slot.error) return;
     }
     if (size >= kLargerBatch && static_cast<int64_t>(slot.skipped.size()) == size) {
@@ -247,7 +248,7 @@ class DataLoader::State {
   // Writes the sample behind those of the slot's batch. Returns whether it belongs to the batch.
   bool write_sample(Slot& slot, const EpochSample& which, Memory& memory) const {
     const int64_t index = which.index;
-    const auto row = static_cast<int64_t>(slot.positions.size());
+    const auto row = static_cast<int64_t>(slot.batch.positions.size());
     try {
       Sample sample;
       try {

@@ -162,12 +162,10 @@ struct Pipeline::State {
     if (layout.dtype != torch::kFloat64) arithmetic = exact_arithmetic(mean, std);
   }
 
-  // The sizes may be from the file of a stranger.
   void check_num_values(int64_t height, int64_t width, const std::string& what) const {
-    constexpr int64_t kMostValues = int64_t{1} << 29;
-    if (height > 0 && width > 0 && info.shape[0] <= kMostValues / (height * width)) return;
+    if (height > 0 && width > 0 && info.shape[0] <= kMostImageValues / (height * width)) return;
     throw UsageError(fmt::format("{}: its images of {} channels and {} x {} pixels have no or more than {} values; choose other sizes",
-                                 what, info.shape[0], height, width, kMostValues));
+                                 what, info.shape[0], height, width, kMostImageValues));
   }
 
   void check_size(int channels, int height, int width) const {

@@ -22,6 +22,9 @@ struct BatchLayout {
   bool channels_last = false;
 };
 
+// The most values of an image. The sizes may be from the file of a stranger.
+inline constexpr int64_t kMostImageValues = int64_t{1} << 29;
+
 // A transform that cannot be applied, or whose effect is probably unintended.
 struct TransformFinding {
   std::optional<size_t> index;  // position in its list; not set if the finding concerns the whole list

@@ -8,9 +8,6 @@
 
 #include <fstream>
 #include <limits>
-#include <mutex>
-#include <utility>
-#include <vector>
 
 #include "base/text.h"
 #include "device/libtorch_settings.h"
@@ -122,49 +119,27 @@ void apply_placement(const Placement& placement, const PlacementOptions& options
   }
 }
 
-struct SavedSettings::Settings {
-  struct Generator {
-    torch::Device device;
-    torch::Tensor state;
-  };
-  int num_threads;
-  bool is_deterministic;
-  bool only_warns;
-  bool fills_memory;
-  bool is_cudnn_deterministic;
-  bool searches;
-  std::optional<std::pair<bool, bool>> tf32;  // of cuBLAS and cuDNN, if apply_placement() sets them
-  std::vector<Generator> generators;
-};
-
-SavedSettings::SavedSettings(torch::Device device, const PlacementOptions& options) {
+SavedSettings::SavedSettings(const PlacementOptions& options) : num_threads_(at::get_num_threads()) {
   const auto& context = at::globalContext();
-  std::vector<Settings::Generator> generators = {{torch::kCPU, at::globalContext().defaultGenerator(torch::kCPU).get_state()}};
-  if (!device.is_cpu()) generators.push_back({device, at::globalContext().defaultGenerator(device).get_state()});
+  is_deterministic_ = context.deterministicAlgorithms();
+  only_warns_ = context.deterministicAlgorithmsWarnOnly();
+  fills_memory_ = context.deterministicFillUninitializedMemory();
+  is_cudnn_deterministic_ = context.deterministicCuDNN();
+  searches_ = context.benchmarkCuDNN();
   // Otherwise not read, because LibTorch throws if the process uses its newer functions for the precision.
-  std::optional<std::pair<bool, bool>> tf32;
-  if (options.allow_tf32) tf32 = {context.allowTF32CuBLAS(), context.allowTF32CuDNN()};
-  saved_ = std::make_unique<const Settings>(Settings{
-      at::get_num_threads(), context.deterministicAlgorithms(), context.deterministicAlgorithmsWarnOnly(),
-      context.deterministicFillUninitializedMemory(), context.deterministicCuDNN(), context.benchmarkCuDNN(), tf32, std::move(generators)});
+  if (options.allow_tf32) tf32_ = {context.allowTF32CuBLAS(), context.allowTF32CuDNN()};
 }
 
 SavedSettings::~SavedSettings() {
-  at::set_num_threads(saved_->num_threads);
+  at::set_num_threads(num_threads_);
   auto& context = at::globalContext();
-  context.setDeterministicAlgorithms(saved_->is_deterministic, saved_->only_warns);
-  context.setDeterministicFillUninitializedMemory(saved_->fills_memory);
-  context.setDeterministicCuDNN(saved_->is_cudnn_deterministic);
-  context.setBenchmarkCuDNN(saved_->searches);
-  if (saved_->tf32) {
-    context.setAllowTF32CuBLAS(saved_->tf32->first);
-    context.setAllowTF32CuDNN(saved_->tf32->second);
-  }
-  for (const auto& [device, state] : saved_->generators) {
-    auto generator = at::globalContext().defaultGenerator(device);
-    const std::lock_guard lock(generator.mutex());
-    generator.set_state(state);
-  }
+  context.setDeterministicAlgorithms(is_deterministic_, only_warns_);
+  context.setDeterministicFillUninitializedMemory(fills_memory_);
+  context.setDeterministicCuDNN(is_cudnn_deterministic_);
+  context.setBenchmarkCuDNN(searches_);
+  if (!tf32_) return;
+  context.setAllowTF32CuBLAS(tf32_->first);
+  context.setAllowTF32CuDNN(tf32_->second);
 }
 
 uint64_t memory_in_use(const Placement& placement) {

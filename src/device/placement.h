@@ -3,9 +3,9 @@
 
 #include <torch/types.h>
 
-#include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "base/log.h"
 #include "device/cuda_module.h"
@@ -48,17 +48,22 @@ void configure_cpu_allocator();
 // Sets LibTorch's options for threads, determinism, cuDNN and TF32.
 void apply_placement(const Placement& placement, const PlacementOptions& options);
 
-// Restores what apply_placement() changes, and the default generators of the CPU and of `device`, to their state at the construction.
+// Restores what apply_placement() changes to its state at the construction.
 class SavedSettings {
  public:
-  SavedSettings(torch::Device device, const PlacementOptions& options);
+  explicit SavedSettings(const PlacementOptions& options);
   ~SavedSettings();
   SavedSettings(const SavedSettings&) = delete;
   SavedSettings& operator=(const SavedSettings&) = delete;
 
  private:
-  struct Settings;
-  std::unique_ptr<const Settings> saved_;
+  int num_threads_;
+  bool is_deterministic_ = false;
+  bool only_warns_ = false;
+  bool fills_memory_ = false;
+  bool is_cudnn_deterministic_ = false;
+  bool searches_ = false;
+  std::optional<std::pair<bool, bool>> tf32_;  // of cuBLAS and cuDNN, if apply_placement() sets them
 };
 
 // In bytes: the device allocator's peak on a GPU, the process's resident set on a CPU.

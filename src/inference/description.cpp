@@ -11,6 +11,7 @@
 #include "config/problems.h"
 #include "config/reader.h"
 #include "config/yaml.h"
+#include "data/pipeline.h"
 #include "data/transforms/transform.h"
 #include "models/registry.h"
 #include "trainer/error.h"
@@ -84,13 +85,11 @@ std::vector<int64_t> read_sample_shape(const state::Tree& file, const std::strin
   std::vector<int64_t> shape;
   const auto stored = state::View(file, source).find("sample_shape");
   if (!stored) return shape;
-  // As in data::Pipeline.
-  constexpr int64_t kMostValues = int64_t{1} << 29;
   int64_t num_values = 1;
   for (const auto& length : stored->elements()) {
     shape.push_back(length.integer());
     const bool is_any = shape.back() == data::kAnySize && shape.size() > 1;
-    if (!is_any && (shape.back() < 1 || shape.back() > kMostValues / num_values)) {
+    if (!is_any && (shape.back() < 1 || shape.back() > data::kMostImageValues / num_values)) {
       stored->fail(fmt::format("[{}, ...] is not the shape of a sample; give an intact checkpoint", fmt::join(shape, ", ")));
     }
     if (!is_any) num_values *= shape.back();

@@ -64,23 +64,17 @@ void add_outputs(Graph& graph, std::string logits, const std::vector<int64_t>& s
   if (interface.outputs == exported::Outputs::kLogits) return;
   using Kind = exported::Answers::Kind;
   const auto& answers = interface.answers;
-  // Not Graph::add_constant(), because the numbers have their own type whatever that of the network is.
-  const auto combine = [&](const char* op, const char* name, const torch::Tensor& numbers, ElementType type) {
-    model.constants.push_back({.name = name,
-                               .shape = numbers.sizes().vec(),
-                               .type = type,
-                               .bytes = {static_cast<const char*>(numbers.const_data_ptr()), numbers.nbytes()}});
-    logits = graph.add_node(op, {logits, name});
+  // The numbers have the type of the cast logits, whatever that of the network is.
+  const auto combine = [&](const char* op, const std::vector<double>& numbers, torch::ScalarType type) {
+    logits = graph.add_node(op, {logits, graph.add_constant(torch::tensor(numbers, type), type)});
   };
   auto type = ElementType::kFloat;
-  if (answers.kind == Kind::kSoftmax && answers.temperature != 1) {
-    combine("Div", "answers.temperature", torch::tensor({answers.temperature}, torch::kFloat32), type);
-  }
+  if (answers.kind == Kind::kSoftmax && answers.temperature != 1) combine("Div", {answers.temperature}, torch::kFloat32);
   if (!answers.deviation.empty()) {
     type = ElementType::kFloat64;
     logits = cast(graph, logits, type);
-    combine("Mul", "answers.deviation", torch::tensor(answers.deviation, torch::kFloat64), type);
-    combine("Add", "answers.mean", torch::tensor(answers.mean, torch::kFloat64), type);
+    combine("Mul", answers.deviation, torch::kFloat64);
+    combine("Add", answers.mean, torch::kFloat64);
   }
   // By default, a softmax is along the last axis, which is that of the classes.
   const auto* const op = answers.kind == Kind::kSoftmax ? "Softmax" : answers.kind == Kind::kSigmoid ? "Sigmoid" : "Identity";

@@ -388,7 +388,10 @@ void Graph::add_parameter(const torch::jit::Value* value, const std::string& pat
 }
 
 std::string Graph::add_constant(const torch::Tensor& tensor) {
-  const auto real = tensor.scalar_type() == torch::kDouble ? torch::kDouble : real_type();
+  return add_constant(tensor, tensor.scalar_type() == torch::kDouble ? torch::kDouble : real_type());
+}
+
+std::string Graph::add_constant(const torch::Tensor& tensor, torch::ScalarType real) {
   model_.constants.push_back(to_constant(fmt::format("constant_{}", model_.constants.size()), tensor, real));
   return model_.constants.back().name;
 }

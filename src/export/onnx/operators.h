@@ -22,7 +22,8 @@ class Graph {
   // Adds a parameter or buffer as a constant.
   void add_parameter(const torch::jit::Value* value, const std::string& path, const torch::Tensor& tensor);
   // These functions return the name of the result.
-  std::string add_constant(const torch::Tensor& tensor);  // float64 keeps its type
+  std::string add_constant(const torch::Tensor& tensor);                          // float64 keeps its type
+  std::string add_constant(const torch::Tensor& tensor, torch::ScalarType real);  // `real`: the type of floating-point elements
   std::string add_node(const char* op, std::vector<std::string> inputs, std::map<std::string, Attribute> attributes = {});
 
   // Adds the operator If. Each function adds the nodes of one branch and returns the name of its result, a float32 value with four

@@ -1,7 +1,6 @@
 #include "run/session/split_samples.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>

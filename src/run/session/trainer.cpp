@@ -257,16 +257,22 @@ namespace {
 // LibTorch's threads, settings and default generators are those of the process.
 class OnlyTrainer {
  public:
-  OnlyTrainer(torch::Device device, const device::PlacementOptions& options) : settings_(device, options) {
+  OnlyTrainer(torch::Device device, const device::PlacementOptions& options)
+      : settings_(options), device_(device), random_(state::random_state(device)) {
     if (exists_.exchange(true)) throw std::logic_error("this process has a Trainer already; destroy it before the next one is made");
   }
-  ~OnlyTrainer() { exists_ = false; }
+  ~OnlyTrainer() {
+    state::load_random_state(state::View(random_, "the random numbers before the Trainer"), device_);
+    exists_ = false;
+  }
   OnlyTrainer(const OnlyTrainer&) = delete;
   OnlyTrainer& operator=(const OnlyTrainer&) = delete;
 
  private:
   static inline std::atomic<bool> exists_ = false;
   const device::SavedSettings settings_;
+  const torch::Device device_;
+  const state::Tree random_;
 };
 
 // Keeps the event of the end.

@@ -73,6 +73,8 @@ state::Dict Checkpoints::make_tree(const torch::Tensor& sums) const {
 }
 
 void Checkpoints::load(const state::View& view) {
+  // Unlike weights, a checkpoint has one.
+  view.at("format_version");
   inference::check_format_version(view);
   const auto num_train = view.at("num_train");
   const int64_t size = parts_.train.samples.size();
