@@ -82,7 +82,7 @@ void adapt(config::Experiment& experiment, int64_t num_steps) {
 bool run_test(session::RankContext& context, LrRangeTest& test, int64_t num_steps) {
   session::Session session(context);
   auto& parts = session.parts();
-  const double base_lr = parts.optimizer->base_lr();
+  const double base_lr = parts.network.optimizer->base_lr();
   if (base_lr == 0)
     throw UsageError(context.experiment().place_of("optimizer.lr") +
                      ": the test scales the learning rate, which must not be 0; set it to 1");

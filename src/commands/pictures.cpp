@@ -214,23 +214,23 @@ std::string caption_of(const torch::Tensor& target, const data::DatasetInfo& inf
 }  // namespace
 
 std::optional<drawing::RgbImage> draw_first_batch(const config::Experiment& experiment, engine::Parts& parts) {
-  const auto& info = parts.train.samples.info();
+  const auto& info = parts.data.train.samples.info();
   if (!info.is_image) return std::nullopt;
-  const auto part = engine::rest_of_epoch(parts.plan, /*epoch=*/0);
+  const auto part = engine::rest_of_epoch(parts.data.plan, /*epoch=*/0);
   const int rank = parts.ranks.world->rank();
-  const auto shard = parts.shard_for(rank, part, /*step=*/0);
+  const auto shard = parts.data.shard_for(rank, part, /*step=*/0);
   const int64_t batch_size = shard.batch_sizes.front();
-  const int64_t count = num_shown(parts.train.pipeline.output_shape(), batch_size);
+  const int64_t count = num_shown(parts.data.train.pipeline.output_shape(), batch_size);
   // Any image of the batch may be mixed into those that are shown.
-  auto batch = read(experiment, parts.train.samples.dataset(), shard.samples.slice(0, parts.batch_mixer ? batch_size : count));
-  if (parts.batch_mixer && batch_size > 0) {
-    const auto micro_step = engine::micro_steps_of(parts.plan, part, rank, /*step=*/0).front();
-    const auto mixed = parts.batch_mixer->apply(batch.images, batch.targets, micro_step.step, micro_step.stream);
+  auto batch = read(experiment, parts.data.train.samples.dataset(), shard.samples.slice(0, parts.data.batch_mixer ? batch_size : count));
+  if (parts.data.batch_mixer && batch_size > 0) {
+    const auto micro_step = engine::micro_steps_of(parts.data.plan, part, rank, /*step=*/0).front();
+    const auto mixed = parts.data.batch_mixer->apply(batch.images, batch.targets, micro_step.step, micro_step.stream);
     batch = {mixed.images.slice(0, 0, count), mixed.targets.slice(0, 0, count)};
   }
   const auto images = without_normalisation(batch.images, normalisation_of(experiment)).permute({0, 2, 3, 1}).contiguous();
   const bool is_stretched = info.decoding.has_float_pixels();
-  return draw_image_grid(parts.train.pipeline.output_shape(), count, [&](int64_t i, float* out) {
+  return draw_image_grid(parts.data.train.pipeline.output_shape(), count, [&](int64_t i, float* out) {
     const auto image = images[i];
     std::memcpy(out, image.const_data_ptr<float>(), image.nbytes());
     if (is_stretched) stretch({out, static_cast<size_t>(image.numel())});

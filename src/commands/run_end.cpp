@@ -136,7 +136,7 @@ void add_files(reporting::Reporter& reporter, const session::RankContext& contex
                                            describe_for_tensorboard(experiment, context.config_text(), session, context.logger()),
                                            &directory.written_files()));
   }
-  const auto& info = session.parts().train.samples.info();
+  const auto& info = session.parts().data.train.samples.info();
   const auto& class_names = info.class_names;
   for (const auto which : {reporting::Validations::kAll, reporting::Validations::kBest}) {
     const auto file = which == reporting::Validations::kAll ? directory.evaluation_file() : directory.best_evaluation_file();
@@ -203,7 +203,7 @@ reporting::TensorboardRun describe_for_tensorboard(const config::Experiment& exp
   reporting::TensorboardRun run{.config_text = config_text,
                                 .hparams = hparams_of(config_text),
                                 .has_new_config = session.has_new_configuration(),
-                                .class_names = parts.train.samples.info().class_names};
+                                .class_names = parts.data.train.samples.info().class_names};
   if (session.is_resumed()) return run;
   try {
     run.first_batch = draw_first_batch(experiment, parts);
