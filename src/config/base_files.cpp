@@ -136,26 +136,16 @@ namespace {
 // In a longer line, the comment follows the value directly instead of being aligned with the other comments.
 constexpr size_t kMostAligned = 48;
 
-std::vector<YamlLine> lines_of(Experiment& experiment, const Registries& registries) {
-  return yaml_lines(write_section([&](KeyTable& keys) { experiment.describe(keys, registries); }));
-}
-
-// Whether the value, or a part of it, is from the command line; such nodes have line 0 (kCommandLine in overrides.cpp).
-bool is_overridden(const Node& value) {
-  return value.position.line == 0 || std::ranges::any_of(value.items, is_overridden) ||
-         std::ranges::any_of(value.members, [](const Node::Member& member) { return is_overridden(member.value); });
-}
-
 }  // namespace
 
-std::string to_yaml_with_origins(Experiment& experiment, const Registries& registries) {
-  const auto lines = lines_of(experiment, registries);
+std::string to_yaml_with_origins(const Experiment& experiment, const Registries& registries) {
+  const auto lines = yaml_lines(resolved_tree(experiment, registries));
   // The experiment as it was before registries.check completed it: a value that has changed since is from the data set or the loss.
   auto without_check = registries;
   without_check.check = {};
-  auto as_given = load_text(to_yaml(experiment.tree), "the experiment", {}, without_check);
+  const auto as_given = load_tree(experiment.tree, without_check);
   std::map<std::string, std::string> given;
-  for (const auto& line : lines_of(as_given, without_check)) given[line.path] = line.text;
+  for (const auto& line : yaml_lines(resolved_tree(as_given, without_check))) given[line.path] = line.text;
 
   const auto origin_of = [&](const YamlLine& line) -> std::string {
     const auto before = given.find(line.path);
@@ -164,8 +154,9 @@ std::string to_yaml_with_origins(Experiment& experiment, const Registries& regis
     const std::string completed = line.path.starts_with("task.") ? "from the loss" : "from the data set";
     if (value == nullptr) return is_completed ? completed : "default";
     const auto& position = value->position;
-    auto origin = position.line == 0 ? position.source : fmt::format("{}:{}", position.source, position.line);
-    if (position.line != 0 && is_overridden(*value)) origin += ", command line";
+    const bool is_replaced = position.is_on_command_line();
+    auto origin = is_replaced ? position.source : fmt::format("{}:{}", position.source, position.line);
+    if (!is_replaced && experiment.is_on_command_line(line.path)) origin += ", command line";
     return is_completed ? origin + ", " + completed : origin;
   };
   size_t width = 0;

@@ -21,6 +21,6 @@ Node read_with_bases(const std::filesystem::path& file);
 
 // The resolved experiment file (to_yaml of config/load.h) with a comment after each value that gives its origin: "x.yaml:12", the command
 // line, the default, the data set, or the loss. `experiment` must be unchanged since it was loaded.
-std::string to_yaml_with_origins(Experiment& experiment, const Registries& registries);
+std::string to_yaml_with_origins(const Experiment& experiment, const Registries& registries);
 
 }  // namespace trainer::config

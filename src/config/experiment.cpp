@@ -2,13 +2,29 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "config/problems.h"
 
 namespace trainer::config {
+namespace {
+
+bool has_overrides(const Node& value) {
+  return value.position.is_on_command_line() || std::ranges::any_of(value.items, has_overrides) ||
+         std::ranges::any_of(value.members, [](const Node::Member& member) { return has_overrides(member.value); });
+}
+
+}  // namespace
 
 std::string Experiment::place_of(const std::string& path) const {
   const auto position = position_of(tree, path);
   return position.source.empty() ? path : to_string(position) + ": " + path;
+}
+
+bool Experiment::is_on_command_line(const std::string& path) const {
+  const auto* value = find_value(tree, path);
+  // Without a value, the section around it may be from the command line.
+  return value == nullptr ? position_of(tree, path).is_on_command_line() : has_overrides(*value);
 }
 
 void Experiment::check(Findings& findings) const {
@@ -61,6 +77,7 @@ void Experiment::describe_plugins(KeyTable& keys) {
 void Experiment::describe(KeyTable& keys, const Registries& registries) {
   keys.add("experiment", experiment, {.doc = "Name of the run and of its folder.", .required = true});
   keys.add("seed", seed, {.min = 0, .doc = "Seed of the random choices; dataset.split and the data set synthetic have their own seeds."});
+  keys.set_facts("seed", {.is_fixed_on_resume = true});
   keys.add("output_dir", output_dir,
            {.doc = "The run directory is <output_dir>/<experiment>, unless --run-dir names another folder.",
             .is_path = true,
@@ -68,13 +85,16 @@ void Experiment::describe(KeyTable& keys, const Registries& registries) {
   describe_plugins(keys);
   keys.add_section(
       "model", [&](KeyTable& section) { model.describe(section, registries.models); }, "The network.");
+  keys.set_facts("model", {.is_fixed_on_resume = true, .affects_features = true, .is_for_predictions = true});
   keys.add_section(
       "dataset", [&](KeyTable& section) { dataset.describe(section, registries); }, "The images and their transforms.");
+  keys.set_facts("dataset", {.affects_features = true});
   keys.add_section(
       "dataloader", [&](KeyTable& section) { dataloader.describe(section, registries.samplers); },
       "How the images are combined into batches.");
   keys.add_section(
       "task", [&](KeyTable& section) { task.describe(section, registries.tasks); }, "What the network learns.");
+  keys.set_facts("task", {.is_for_predictions = true});
   keys.add_section(
       "loss", [&](KeyTable& section) { loss.describe(section, registries.losses); }, "The function that is minimised.");
   keys.add_section(

@@ -28,6 +28,8 @@ struct ModelSection {
     keys.add("weights_mirror", weights_mirror,
              {.doc = "The URL of a folder (https://, http:// or file://) from which "
                      "published weights are downloaded, instead of torchvision's server."});
+    // A resumed run has its weights already, and features depend on the weights themselves.
+    for (const char* key : {"weights", "weights_mirror", "init_from", "init_strict"}) keys.set_facts(key, {});
     keys.refuse("weights",
                 [this] { return !weights.empty() && !init_from.empty() ? "given together with model.init_from; keep one of them" : ""; });
     keys.refuse("weights_mirror", [this] {
@@ -129,7 +131,9 @@ struct DatasetSection {
 
   void describe(KeyTable& keys, const Registries& registries) {
     using engine::Distribution;
+    using enum KeyFacts::Samples;
     keys.add_component("name", component, registries.datasets, "", "The data set; `trainer list datasets` shows all.");
+    keys.set_facts("name", {.is_fixed_on_resume = true, .affects_features = true, .samples = kChoice});
     keys.add_components("train_transforms", train_transforms, registries.transforms,
                         "Applied to each training image, in this order. Without this key: dataset.validation_transforms with "
                         "training.cache_features; otherwise those of the published weights (model.weights), else the defaults of the data "
@@ -142,6 +146,9 @@ struct DatasetSection {
                         "Transforms that mix the samples and the labels of each training batch; if several are listed, one is chosen at "
                         "random for each batch. Each rank mixes its own samples, so the mixed pairs depend on the number of ranks and on "
                         "accumulation_steps.");
+    keys.set_facts("train_transforms", {});
+    keys.set_facts("validation_transforms", {.is_for_predictions = true});
+    keys.set_facts("batch_transforms", {});
     keys.add("validation_split", validation_split,
              {.min = 0,
               .max = 1,
@@ -157,6 +164,8 @@ struct DatasetSection {
                      "Divides the training samples into parts for training, validation and test by the hash of their names, so that a "
                      "sample stays in its part when others are added (with stratify: false), and the samples of a group are in the same "
                      "part; the run lists the parts in `split.csv`. {}: with the defaults of its keys; null: no such division.");
+    for (const char* key : {"validation_split", "split"}) keys.set_facts(key, {.is_fixed_on_resume = true, .samples = kChoice});
+    keys.set_facts("stratify", {.is_fixed_on_resume = true});
     keys.refuse("split", [this] {
       return split && validation_split.value.value_or(0) > 0 ? "given together with dataset.validation_split; keep one of them" : "";
     });
@@ -225,6 +234,7 @@ struct DataLoaderSection {
           section.add_component("name", sampler, samplers, "shuffled", "The sampler; `trainer list samplers` shows all.");
         },
         "Chooses the training samples of an epoch and their order, which is the same on all ranks.");
+    keys.set_facts("sampler", {.is_fixed_on_resume = true});
     keys.add("drop_last", drop_last, {.doc = "Skip the last batch of a training epoch unless it is full on every rank."});
     keys.add_choice(
         "shards", shards, {{"pad", data::Shards::kPad}, {"drop", data::Shards::kDrop}, {"exact", data::Shards::kExact}},
@@ -267,6 +277,7 @@ struct TaskSection {
         "name", component, tasks, "classification",
         "What the network learns, and the metrics of its results. Default: classification; multi_label if the data set gives "
         "any number of classes for each image and the loss supports it; regression if the loss is for numbers.");
+    keys.set_facts("name", {.is_fixed_on_resume = true, .is_for_predictions = true});
   }
 };
 
@@ -303,6 +314,7 @@ struct OptimizerSection {
     keys.add_sections("groups", groups,
                       "Parameters with their own learning rate or weight decay, for fine-tuning; if several items name a parameter, the "
                       "first one applies.");
+    for (const char* key : {"name", "layer_decay", "groups"}) keys.set_facts(key, {.is_fixed_on_resume = true});
   }
 };
 
@@ -430,6 +442,7 @@ struct TrainingSection {
               .unit = "steps",
               .doc = "To test a network and its settings: train only on the images of this many steps, chosen by `seed`, and validate on "
                      "the same images; the loss must come close to zero. null: train on the whole training set."});
+    for (const char* key : {"unfreeze_after", "overfit_batches"}) keys.set_facts(key, {.is_fixed_on_resume = true});
     keys.add("extend", extend,
              {.doc = "true: continue a finished run even if its configuration has changed in more than the number of epochs or steps, for "
                      "example in the learning rate or its schedule."});

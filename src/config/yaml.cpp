@@ -194,7 +194,7 @@ bool is_plain(std::string_view text) {
 bool reads_as_text(std::string_view text) {
   static constexpr std::array<std::string_view, 8> kWords = {"y", "yes", "on", "true", "n", "no", "off", "false"};
   const bool may_be_number = text.empty() || std::string_view("0123456789+-.").find(text.front()) != text.npos;
-  if (may_be_number) return text.starts_with("./") || text.starts_with("../");
+  if (may_be_number && !text.starts_with("./") && !text.starts_with("../")) return false;
   return is_plain(text) && std::ranges::find(kWords, lower_case(text)) == kWords.end();
 }
 

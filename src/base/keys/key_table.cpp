@@ -329,6 +329,8 @@ void KeyTable::add_optional_section(std::string name, std::function<bool()> has,
   key.write = [] { return Node{}; };
 }
 
+void KeyTable::set_facts(const std::string& key, KeyFacts facts) { std::ranges::find(keys_, key, &Key::name)->facts = facts; }
+
 void KeyTable::refuse(std::string key, std::function<std::string()> find) { checks_.push_back({std::move(key), false, std::move(find)}); }
 void KeyTable::warn(std::string key, std::function<std::string()> find) { checks_.push_back({std::move(key), true, std::move(find)}); }
 
