@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "config/load.h"
+#include "config/problems.h"
 
 namespace trainer::config {
 namespace {
@@ -41,6 +42,26 @@ std::vector<Value> values_of(const Node& tree) {
 
 std::vector<Value> values_of(const Experiment& experiment, const Registries& registries) {
   return values_of(resolved_tree(experiment, registries));
+}
+
+std::string values_with_origins(const Experiment& experiment, const Registries& registries) {
+  // A value that has changed since registries.check completed the experiment is from the data set or the loss.
+  auto without_check = registries;
+  without_check.check = {};
+  const auto given = values_of(load_tree(experiment.tree, without_check), without_check);
+  std::string lines;
+  for (const auto& [key, text, facts] : values_of(experiment, registries)) {
+    const auto* before = find_key(given, key);
+    std::vector<std::string> origins;
+    if (const auto* value = find_value(experiment.tree, key)) {
+      const auto& [source, line, column] = value->position;
+      origins.push_back(line == 0 ? source : fmt::format("{}:{}", source, line));
+      if (line != 0 && experiment.is_on_command_line(key)) origins.emplace_back("command line");
+    }
+    if (before == nullptr || before->text != text) origins.emplace_back(key.starts_with("task.") ? "from the loss" : "from the data set");
+    lines += fmt::format("{}: {}  # {}\n", key, text, origins.empty() ? "default" : join(origins, ", "));
+  }
+  return lines;
 }
 
 std::vector<Difference> differences(const std::vector<Value>& then, const std::vector<Value>& now) {

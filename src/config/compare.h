@@ -1,5 +1,5 @@
 #pragma once
-// Comparisons of experiments.
+// The values of experiments, and what differs between two experiments.
 
 #include <string>
 #include <vector>
@@ -19,6 +19,10 @@ struct Value {
 // The values of all keys that are not sections, in the order of the tree. A tree that was only parsed has no facts.
 std::vector<Value> values_of(const Node& tree);
 std::vector<Value> values_of(const Experiment& experiment, const Registries& registries);
+
+// A line "optimizer.lr: 0.1  # x.yaml:12" for each value with its origin: a line of a file, the command line, the default, the data set, or
+// the loss. `experiment` must be unchanged since it was loaded.
+std::string values_with_origins(const Experiment& experiment, const Registries& registries);
 
 // A value that differs; "unset" stands for a missing key.
 struct Difference {

@@ -230,32 +230,22 @@ std::string scalar_text(const Node& node) {
   return needs_no_quotes ? node.text : quote(node.text);
 }
 
-void add_lines(const Node& map, const std::string& path, size_t indent, std::vector<YamlLine>& lines) {
-  for (const auto& member : map.members) {
-    const auto key = std::string(indent, ' ') + key_text(member.name) + ':';
-    const auto member_path = path.empty() ? member.name : path + '.' + member.name;
-    const Node& value = member.value;
+void add_lines(const Node& map, size_t indent, std::string& lines) {
+  for (const auto& [name, position, value] : map.members) {
+    lines += std::string(indent, ' ') + key_text(name) + ':';
     if (value.kind == Node::Kind::kMap && !value.members.empty()) {
-      lines.push_back({key, ""});
-      add_lines(value, member_path, indent + 2, lines);
+      lines += '\n';
+      add_lines(value, indent + 2, lines);
     } else if (value.kind == Node::Kind::kList && !value.items.empty() && value.items.front().kind == Node::Kind::kMap) {
-      lines.push_back({key, ""});
-      for (size_t i = 0; i < value.items.size(); ++i) {
-        lines.push_back({fmt::format("{:{}}- {}", "", indent + 2, to_inline_yaml(value.items[i])), fmt::format("{}[{}]", member_path, i)});
-      }
+      lines += '\n';
+      for (const auto& item : value.items) lines += fmt::format("{:{}}- {}\n", "", indent + 2, to_inline_yaml(item));
     } else {
-      lines.push_back({key + ' ' + to_inline_yaml(value), member_path});
+      lines += ' ' + to_inline_yaml(value) + '\n';
     }
   }
 }
 
 }  // namespace
-
-std::vector<YamlLine> yaml_lines(const Node& map) {
-  std::vector<YamlLine> lines;
-  add_lines(map, "", 0, lines);
-  return lines;
-}
 
 std::string to_inline_yaml(const Node& node) {
   std::vector<std::string> parts;
@@ -278,9 +268,9 @@ std::string to_inline_yaml(const Node& node) {
 
 std::string to_yaml(const Node& node) {
   if (node.kind != Node::Kind::kMap) return to_inline_yaml(node) + '\n';
-  std::string out;
-  for (const auto& line : yaml_lines(node)) out += line.text + '\n';
-  return out;
+  std::string lines;
+  add_lines(node, 0, lines);
+  return lines;
 }
 
 }  // namespace trainer::config

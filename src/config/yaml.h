@@ -3,7 +3,6 @@
 
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/keys/key.h"
 
@@ -20,12 +19,5 @@ std::string to_yaml(const Node& node);
 
 // One line, in flow style: for messages and reference tables.
 std::string to_inline_yaml(const Node& node);
-
-// A line of a tree as to_yaml writes it.
-struct YamlLine {
-  std::string text;
-  std::string path;  // of the value in it: "optimizer.lr", "dataset.train_transforms[1]"; empty if the line has only a key
-};
-std::vector<YamlLine> yaml_lines(const Node& map);
 
 }  // namespace trainer::config

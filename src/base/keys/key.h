@@ -67,8 +67,6 @@ struct Key {
   // Fills the member; on failure leaves it unchanged and returns what was expected ("an integer >= 1").
   std::function<std::optional<std::string>(const Node&)> read;
   std::function<Node()> write;
-  // For tests: values that must be refused, as YAML: some of the wrong type and, if the key has a range, some outside of it.
-  std::vector<std::string> refused_examples;
   // Instead of `read`, one of these is set: `section` for a nested section, `section_at` for a list of sections, `component` for a named
   // component, `components` for a list of components.
   std::function<void(KeyTable&)> section;
