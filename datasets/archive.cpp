@@ -126,6 +126,7 @@ void unpack(const fs::path& file, const fs::path& folder) {
 void PublishedOptions::describe_place(KeyTable& keys, const std::string& own_folders, const std::string& more) {
   keys.add("root", root,
            {.doc = fmt::format("The parent of the data set's folder ({}), or that folder itself.{}", own_folders, more), .is_path = true});
+  keys.set_facts("root", {.affects_features = true, .samples = KeyFacts::Samples::kAll});
   keys.add("download", download, {.doc = "Download the data set into `root` if it is missing."});
   keys.refuse("root", [this] { return root.empty() ? "it is empty; set it to a folder, or to . for the current one" : ""; });
 }

@@ -363,6 +363,9 @@ void CsvOptions::describe(KeyTable& keys) {
            {.doc = "The CSV file of the validation images; empty: some of the training images are held out.", .is_path = true});
   keys.add("root", root,
            {.doc = "The folder to which relative paths in the CSV files refer; empty: the folder of the CSV file.", .is_path = true});
+  keys.set_facts("train", {.affects_features = true, .samples = KeyFacts::Samples::kTraining});
+  keys.set_facts("validation", {.affects_features = true, .samples = KeyFacts::Samples::kValidation});
+  keys.set_facts("root", {.affects_features = true, .samples = KeyFacts::Samples::kAll});
   keys.add_choice<CsvTargets>(
       "targets", targets, {{"class", CsvTargets::kClass}, {"classes", CsvTargets::kClasses}, {"numbers", CsvTargets::kNumbers}},
       {.doc = "The targets of an image. class: one label. classes: any number of classes, in one column of names (cat;dog, see separator), "

@@ -107,6 +107,7 @@ void ImageFileOptions::describe(KeyTable& keys) {
       "exif_orientation", is_turned_upright, {{"apply", true}, {"ignore", false}},
       {.doc = "apply: turn images upright by their EXIF orientation; ignore: leave them as stored, except TIFF files, like torchvision's "
               "ImageFolder."});
+  for (const char* key : {"mode", "exif_orientation"}) keys.set_facts(key, {.is_fixed_on_resume = true, .affects_features = true});
 }
 
 ImageFileOptions* image_file_options(const ComponentConfig& dataset) {

@@ -46,6 +46,7 @@ void ImageFolderOptions::describe(KeyTable& keys) {
            {.doc = "The folder that contains train/ and val/ (or valid/, validation/), each with one folder of images per class; or the "
                    "folder that contains the class folders, from which some images are then held out for validation.",
             .is_path = true});
+  keys.set_facts("root", {.affects_features = true, .samples = KeyFacts::Samples::kAll});
   keys.refuse("root", [this] { return root.empty() ? "it is empty; set it to a folder, or to . for the current one" : ""; });
   files.describe(keys);
 }

@@ -206,6 +206,7 @@ std::unique_ptr<data::Dataset> open_lmdb(const LmdbOptions& options, const data:
 
 void LmdbOptions::describe(KeyTable& keys) {
   keys.add("root", root, {.doc = "The folder written by `trainer data pack`.", .is_path = true});
+  keys.set_facts("root", {.affects_features = true, .samples = KeyFacts::Samples::kAll});
   keys.refuse("root", [this] { return root.empty() ? "it is empty; set it to a folder, or to . for the current one" : ""; });
 }
 

@@ -360,6 +360,8 @@ struct LayersOptions : ClassifierOptions {
               .unit = "pixels",
               .doc = "Height and width of the images, which determine the shapes of the layers; []: those of the training images.",
               .may_be_one = true});
+    // Resuming compares the shapes of the tensors instead.
+    keys.set_facts("image_size", {.affects_features = true});
     keys.refuse("image_size", [this] { return image_size.size() <= 2 ? "" : "must be one number or two, [height, width]"; });
     keys.add_components("layers", layers, layer_registry(), "The layers in sequence; `trainer list layers` shows all kinds.");
   }

@@ -25,6 +25,8 @@ struct VitOptions : ClassifierOptions {
     describe_num_classes(keys);
     describe_in_channels(keys);
     keys.add("image_size", image_size, {.min = kPatch, .doc = "Height and width of the images, a multiple of 16."});
+    // Resuming compares the shapes of the tensors instead.
+    keys.set_facts("image_size", {.affects_features = true});
     keys.add("dropout", dropout,
              {.min = 0.0,
               .max = 1.0,

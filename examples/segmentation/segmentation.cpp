@@ -25,6 +25,7 @@ struct MaskedFolderOptions {
 
   void describe(trainer::KeyTable& keys) {
     keys.add("root", root, {.doc = "Folder with train and validation, each with images and masks.", .required = true, .is_path = true});
+    keys.set_facts("root", {.affects_features = true, .samples = trainer::KeyFacts::Samples::kAll});
     keys.add("classes", classes, {.doc = "Names of the labels 0, 1, …", .required = true, .may_be_empty = false});
   }
 };

@@ -58,6 +58,15 @@ struct KeyInfo {
   bool may_be_one = false;   // for a list of numbers: a single number is accepted as a list of one
 };
 
+// What the program must know of a key to compare two experiments.
+struct KeyFacts {
+  bool is_fixed_on_resume = false;  // a run cannot be resumed with another value
+  bool affects_features = false;    // features that were cached with another value are not used (training.cache_features)
+  bool is_for_predictions = false;  // predictions of the trained network depend on it
+  // Whether the key chooses samples, so that `trainer eval --data` replaces it; the last three are paths of a file or folder with samples.
+  enum class Samples { kNone, kChoice, kTraining, kValidation, kAll } samples = Samples::kNone;
+};
+
 // The types of the members that KeyTable::add binds.
 template <class T, class... Types>
 concept OneOf = (std::same_as<T, Types> || ...);
@@ -127,6 +136,9 @@ class KeyTable {
   void refuse(std::string key, std::function<std::string()> find);
   // The same for a warning about values that can be used but are probably unintended.
   void warn(std::string key, std::function<std::string()> find);
+
+  // Sets the facts of a key, which are also those of the keys below it. Without this, a key has the facts of its section.
+  void set_facts(const std::string& key, KeyFacts facts);
 
   // For internal use (src/base/keys/key.h).
   const std::vector<Key>& keys() const { return keys_; }

@@ -1,7 +1,7 @@
 #include "base/text.h"
 #include "cli/arguments.h"
 #include "commands/command.h"
-#include "config/base_files.h"
+#include "config/compare.h"
 #include "config/reference.h"
 #include "config/schema.h"
 #include "run/session/registries.h"
@@ -23,7 +23,8 @@ ExitCode config(const std::vector<std::string>& args) {
   config::ExperimentSource source;
   cli::add_experiment(*show, source);
   bool with_origins = false;
-  show->add_flag("--origin", with_origins, "add the origin of each value: a line of a file, the command line, the default or the data set");
+  show->add_flag("--origin", with_origins,
+                 "list each value with its origin: a line of a file, the command line, the default or the data set");
 
   auto* schema = app.add_subcommand("schema", "print the JSON Schema of experiment files, with which editors complete and check them");
   add_plugin_option(*schema);
@@ -36,8 +37,8 @@ ExitCode config(const std::vector<std::string>& args) {
   } else if (schema->parsed()) {
     print("{}\n", config::schema(registries).dump(1));
   } else {
-    auto experiment = config::load(source.file, source.overrides, registries);
-    print("{}", with_origins ? config::to_yaml_with_origins(experiment, registries) : config::to_yaml(experiment, registries));
+    const auto experiment = config::load(source.file, source.overrides, registries);
+    print("{}", with_origins ? config::values_with_origins(experiment, registries) : config::to_yaml(experiment, registries));
     for (const auto& warning : experiment.warnings) fmt::print(stderr, "warning: {}\n", printable(warning));
   }
   return ExitCode::kDone;

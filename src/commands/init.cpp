@@ -85,7 +85,7 @@ data::DatasetFactory make_factory(const Node& section) {
   root.set("model", Node::map()).set("name", Node::scalar("resnet18"));
   root.set("training", Node::map()).set("epochs", Node::scalar("1"));
   root.set("dataset", section);
-  const auto experiment = config::load_text(config::to_yaml(root), "--data", {}, registries);
+  const auto experiment = config::load_tree(std::move(root), registries);
   return datasets::dataset_registry().make(experiment.dataset.component);
 }
 

@@ -1,10 +1,8 @@
 #pragma once
-// Experiment files that take over the values of other files (`base: other.yaml`, or a list of files), and the origin of each value.
+// Experiment files that take over the values of other files (`base: other.yaml`, or a list of files).
 
 #include <filesystem>
-#include <string>
 
-#include "config/experiment.h"
 #include "config/yaml.h"
 
 namespace trainer::config {
@@ -18,9 +16,5 @@ inline constexpr const char* kStandardInput = "-";
 // value replaces the base's value. Later base files take precedence over earlier ones. Throws UsageError, and Error with
 // ExitCode::kStopped after a stop request.
 Node read_with_bases(const std::filesystem::path& file);
-
-// The resolved experiment file (to_yaml of config/load.h) with a comment after each value that gives its origin: "x.yaml:12", the command
-// line, the default, the data set, or the loss. `experiment` must be unchanged since it was loaded.
-std::string to_yaml_with_origins(Experiment& experiment, const Registries& registries);
 
 }  // namespace trainer::config

@@ -2,13 +2,29 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "config/problems.h"
 
 namespace trainer::config {
+namespace {
+
+bool has_overrides(const Node& value) {
+  return value.position.is_on_command_line() || std::ranges::any_of(value.items, has_overrides) ||
+         std::ranges::any_of(value.members, [](const Node::Member& member) { return has_overrides(member.value); });
+}
+
+}  // namespace
 
 std::string Experiment::place_of(const std::string& path) const {
   const auto position = position_of(tree, path);
   return position.source.empty() ? path : to_string(position) + ": " + path;
+}
+
+bool Experiment::is_on_command_line(const std::string& path) const {
+  const auto* value = find_value(tree, path);
+  // Without a value, the section around it may be from the command line.
+  return value == nullptr ? position_of(tree, path).is_on_command_line() : has_overrides(*value);
 }
 
 void Experiment::check(Findings& findings) const {
@@ -61,43 +77,41 @@ void Experiment::describe_plugins(KeyTable& keys) {
 void Experiment::describe(KeyTable& keys, const Registries& registries) {
   keys.add("experiment", experiment, {.doc = "Name of the run and of its folder.", .required = true});
   keys.add("seed", seed, {.min = 0, .doc = "Seed of the random choices; dataset.split and the data set synthetic have their own seeds."});
+  keys.set_facts("seed", {.is_fixed_on_resume = true});
   keys.add("output_dir", output_dir,
            {.doc = "The run directory is <output_dir>/<experiment>, unless --run-dir names another folder.",
             .is_path = true,
             .may_be_empty = false});
   describe_plugins(keys);
-  keys.add_section(
-      "model", [&](KeyTable& section) { model.describe(section, registries.models); }, "The network.");
-  keys.add_section(
-      "dataset", [&](KeyTable& section) { dataset.describe(section, registries); }, "The images and their transforms.");
-  keys.add_section(
-      "dataloader", [&](KeyTable& section) { dataloader.describe(section, registries.samplers); },
-      "How the images are combined into batches.");
-  keys.add_section(
-      "task", [&](KeyTable& section) { task.describe(section, registries.tasks); }, "What the network learns.");
-  keys.add_section(
-      "loss", [&](KeyTable& section) { loss.describe(section, registries.losses); }, "The function that is minimised.");
-  keys.add_section(
-      "optimizer", [&](KeyTable& section) { optimizer.describe(section, registries.optimizers); }, "How the parameters are updated.");
-  keys.add_section(
-      "lr_scheduler", [&](KeyTable& section) { lr_scheduler.describe(section, registries.lr_schedulers); },
-      "The learning rate during training, as a factor on the optimizer's lr.");
-  keys.add_section(
-      "training", [&](KeyTable& section) { training.describe(section); }, "The training loop.");
-  keys.add_section(
-      "runtime", [&](KeyTable& section) { runtime.describe(section); }, "The device, the precision and the threads of the computation.");
-  keys.add_section(
-      "amp", [&](KeyTable& section) { amp.describe(section); }, "Automatic mixed precision.");
-  keys.add_section(
-      "distributed", [&](KeyTable& section) { distributed.describe(section); }, "How the processes of a run work together.");
-  keys.add_section(
-      "validation", [&](KeyTable& section) { trainer::describe(section, validation); },
-      "Evaluation on data that is not used for training.");
-  keys.add_section(
-      "checkpoint", [&](KeyTable& section) { checkpoint.describe(section, registries); },
-      "The checkpoints from which a run can be resumed.");
-  keys.add_section(
-      "logging", [&](KeyTable& section) { logging.describe(section, registries.sinks); }, "What is logged during training.");
+  const auto add = [&keys](const char* name, auto& section, const char* doc, const auto&... registry) {
+    keys.add_section(
+        name,
+        [&](KeyTable& table) {
+          if constexpr (sizeof...(registry) == 0) {
+            trainer::describe(table, section);
+          } else {
+            section.describe(table, registry...);
+          }
+        },
+        doc);
+  };
+  add("model", model, "The network.", registries.models);
+  keys.set_facts("model", {.is_fixed_on_resume = true, .affects_features = true, .is_for_predictions = true});
+  add("dataset", dataset, "The images and their transforms.", registries);
+  keys.set_facts("dataset", {.affects_features = true});
+  add("dataloader", dataloader, "How the images are combined into batches.", registries.samplers);
+  add("task", task, "What the network learns.", registries.tasks);
+  keys.set_facts("task", {.is_for_predictions = true});
+  add("loss", loss, "The function that is minimised.", registries.losses);
+  add("optimizer", optimizer, "How the parameters are updated.", registries.optimizers);
+  add("lr_scheduler", lr_scheduler, "The learning rate during training, as a factor on the optimizer's lr.", registries.lr_schedulers);
+  add("training", training, "The training loop.");
+  add("runtime", runtime, "The device, the precision and the threads of the computation.");
+  add("amp", amp, "Automatic mixed precision.");
+  add("distributed", distributed, "How the processes of a run work together.");
+  add("validation", validation, "Evaluation on data that is not used for training.");
+  add("checkpoint", checkpoint, "The checkpoints from which a run can be resumed.", registries);
+  add("logging", logging, "What is logged during training.", registries.sinks);
 }
 
 }  // namespace trainer::config

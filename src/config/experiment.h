@@ -36,6 +36,8 @@ struct Experiment {
 
   // The position and the path of a key, for the beginning of a message: "x.yaml:3:14: training.epochs".
   std::string place_of(const std::string& path) const;
+  // Whether the value of this key, or a part of it, is from the command line.
+  bool is_on_command_line(const std::string& path) const;
   // Checks the name of the experiment, and reports contradictions between keys of different sections.
   void check(Findings& findings) const;
   // Adds only the key `plugins`, which must be read before all other keys, because plug-ins add choices to the others.

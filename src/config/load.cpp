@@ -43,7 +43,7 @@ bool load_plugins(const Node& root, const Registries& registries, Problems& prob
 }
 
 // `root`: the tree of the file; `source`: the file's name in messages.
-Experiment load_tree(Node root, const std::string& source, const std::vector<std::string>& overrides, const Registries& registries,
+Experiment load_with(Node root, const std::string& source, const std::vector<std::string>& overrides, const Registries& registries,
                      Plugins plugins, UnknownKeys unknown_keys = UnknownKeys::kRefuse) {
   if (root.kind == Node::Kind::kNull)
     throw UsageError(source +
@@ -74,17 +74,24 @@ Experiment load_tree(Node root, const std::string& source, const std::vector<std
 }  // namespace
 
 Experiment load(const std::filesystem::path& file, const std::vector<std::string>& overrides, const Registries& registries) {
-  return load_tree(read_with_bases(file), file == kStandardInput ? kStandardInputName : file.string(), overrides, registries,
+  return load_with(read_with_bases(file), file == kStandardInput ? kStandardInputName : file.string(), overrides, registries,
                    Plugins::kLoad);
 }
 
 Experiment load_text(const std::string& text, const std::string& source, const std::vector<std::string>& overrides,
                      const Registries& registries, UnknownKeys unknown_keys) {
-  return load_tree(parse_yaml(text, source), source, overrides, registries, Plugins::kIgnore, unknown_keys);
+  return load_with(parse_yaml(text, source), source, overrides, registries, Plugins::kIgnore, unknown_keys);
 }
 
-std::string to_yaml(Experiment& experiment, const Registries& registries) {
-  return to_yaml(write_section([&](KeyTable& keys) { experiment.describe(keys, registries); }));
+Experiment load_tree(Node tree, const Registries& registries) {
+  return load_with(std::move(tree), "the experiment", {}, registries, Plugins::kIgnore);
 }
+
+Node resolved_tree(const Experiment& experiment, const Registries& registries) {
+  auto copy = experiment;
+  return write_section([&](KeyTable& keys) { copy.describe(keys, registries); });
+}
+
+std::string to_yaml(const Experiment& experiment, const Registries& registries) { return to_yaml(resolved_tree(experiment, registries)); }
 
 }  // namespace trainer::config

@@ -25,7 +25,12 @@ Experiment load(const std::filesystem::path& file, const std::vector<std::string
 Experiment load_text(const std::string& text, const std::string& source, const std::vector<std::string>& overrides,
                      const Registries& registries, UnknownKeys unknown_keys = UnknownKeys::kRefuse);
 
-// The resolved experiment file: every key with its value, in the order of the reference; load_text reads it back to the same experiment.
-std::string to_yaml(Experiment& experiment, const Registries& registries);
+// The same for a tree, such as that of another experiment.
+Experiment load_tree(Node tree, const Registries& registries);
+
+// Every key with its value and facts, in the order of the reference.
+Node resolved_tree(const Experiment& experiment, const Registries& registries);
+// The resolved experiment file: this tree as text, which load_text reads back to the same experiment.
+std::string to_yaml(const Experiment& experiment, const Registries& registries);
 
 }  // namespace trainer::config

@@ -33,9 +33,8 @@ void Problems::add(const Position& position, const std::string& key_path, const 
 
 void Problems::add_unknown_key(const Position& position, const std::string& key_path, const std::string& what) {
   const auto problem = make(position, key_path, what + " (ignored, because predictions do not need it)", /*is_contradiction=*/false);
-  const bool is_needed = problem.is_in("model") || problem.is_in("task") || problem.is_in("dataset.validation_transforms");
-  // Line 0 is the command line.
-  if (unknown_keys_ == UnknownKeys::kRefuse || is_needed || position.line == 0) return add(position, key_path, what);
+  const bool is_needed = std::ranges::any_of(needed_, [&](const std::string& section) { return problem.is_in(section); });
+  if (unknown_keys_ == UnknownKeys::kRefuse || is_needed || position.is_on_command_line()) return add(position, key_path, what);
   ignored_keys_.push_back(problem);
 }
 

@@ -23,6 +23,8 @@ class Problems {
 
   // A key that is unknown or missing, or whose value cannot be used.
   void add(const Position& position, const std::string& key_path, const std::string& what);
+  // Unknown keys below this path are never ignored.
+  void need(const std::string& section) { needed_.push_back(section); }
   void add_unknown_key(const Position& position, const std::string& key_path, const std::string& what);
   // A valid key that contradicts others.
   void add_contradiction(const Position& position, const std::string& key_path, const std::string& what);
@@ -55,6 +57,7 @@ class Problems {
   static std::vector<std::string> sorted_lines(std::vector<Problem> problems);
 
   UnknownKeys unknown_keys_;
+  std::vector<std::string> needed_;
   std::vector<Problem> problems_;
   std::vector<Problem> warnings_;
   std::vector<Problem> ignored_keys_;

@@ -75,7 +75,7 @@ std::string unknown_key(const Node::Member& member, const Node& section, const s
   const auto& chosen = chooser->component->name;
   auto text = fmt::format("not a key of {}, but of {}", chosen, fmt::join(owners, ", "));
   const auto* choice = section.find(chooser->name);
-  const bool overridden = choice != nullptr && choice->value.position.line == 0 && member.position.line != 0;
+  const bool overridden = choice != nullptr && choice->value.position.is_on_command_line() && !member.position.is_on_command_line();
   if (overridden) {
     text += fmt::format("; instead of {}.{}={}, replace the whole section, as in \"{}={{{}: {}}}\"", path, chooser->name, chosen, path,
                         chooser->name, chosen);
@@ -176,6 +176,7 @@ void read_sections(const Node& node, const Key& key, const std::string& path, Pr
 }
 
 void read_value(const Node& node, const Key& key, const std::string& path, Problems& problems) {
+  if (key.facts && key.facts->is_for_predictions) problems.need(path);
   if (key.section) {
     const bool may_be_null = key.set_section != nullptr;
     const bool is_null = node.kind == Node::Kind::kNull;
@@ -290,40 +291,41 @@ void remove_secrets(Node& node) {
 
 }  // namespace
 
-Node write_section(const std::function<void(KeyTable&)>& describe) {
+Node write_section(const std::function<void(KeyTable&)>& describe, KeyFacts facts) {
   KeyTable table;
   describe(table);
   Node node = Node::map();
-  const auto write_options = [](Node& target, const ComponentConfig& component) {
-    for (auto& member : write_section([&component](KeyTable& keys) { component.options->add_keys(keys); }).members) {
-      target.set(member.name, std::move(member.value));
-    }
+  node.facts = facts;
+  const auto options_of = [](const ComponentConfig& component, KeyFacts of_options) {
+    return write_section([&component](KeyTable& keys) { component.options->add_keys(keys); }, of_options);
   };
   for (const auto& key : table.keys()) {
+    const auto own = key.facts.value_or(facts);
+    Node value;
     if (key.section && (!key.has_section || key.has_section())) {
-      node.set(key.name, write_section(key.section));
+      value = write_section(key.section, own);
     } else if (key.section_at) {
-      std::vector<Node> items;
+      value = Node::list({});
       for (size_t i = 0; i < key.num_sections(); ++i) {
-        items.push_back(write_section([&](KeyTable& keys) { key.section_at(i, keys); }));
+        value.items.push_back(write_section([&](KeyTable& keys) { key.section_at(i, keys); }));
       }
-      node.set(key.name, Node::list(std::move(items)));
     } else if (key.component != nullptr) {
-      node.set(key.name, Node::scalar(key.component->name, /*quoted=*/true));
-      write_options(node, *key.component);
+      value = Node::scalar(key.component->name, /*quoted=*/true);
     } else if (key.components != nullptr) {
       const auto components = key.components();
-      std::vector<Node> items;
+      value = components ? Node::list({}) : Node::scalar("auto");
       for (const auto& component : components.value_or(std::vector<ComponentConfig>{})) {
-        Node options = Node::map();
-        write_options(options, component);
-        items.push_back(Node::map());
-        items.back().set(component.name, std::move(options));
+        value.items.push_back(Node::map());
+        value.items.back().set(component.name, options_of(component, {}));
       }
-      node.set(key.name, components ? Node::list(std::move(items)) : Node::scalar("auto"));
     } else {
-      remove_secrets(node.set(key.name, key.write()));
+      value = key.write();
+      remove_secrets(value);
     }
+    value.facts = own;
+    node.set(key.name, std::move(value));
+    if (key.component == nullptr) continue;
+    for (auto& member : options_of(*key.component, facts).members) node.set(member.name, std::move(member.value));
   }
   return node;
 }

@@ -18,7 +18,7 @@ ComponentConfig read_component(const std::string& yaml, const std::string& sourc
 // The components of a list in YAML, "[name, name: {key: value}]". The other arguments and the errors are those of read_component().
 std::vector<ComponentConfig> read_components(const std::string& yaml, const std::string& source, const RegistryBase& registry);
 
-// The tree of every key's current value, in the order of the tables.
-Node write_section(const std::function<void(KeyTable&)>& describe);
+// The tree of every key's current value, in the order of the tables. `facts`: of keys that have none of their own.
+Node write_section(const std::function<void(KeyTable&)>& describe, KeyFacts facts = {});
 
 }  // namespace trainer::config

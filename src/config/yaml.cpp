@@ -18,6 +18,8 @@ namespace {
 
 constexpr size_t kMaxBytes = 1 << 20;
 constexpr size_t kMaxDepth = 32;
+// The time to find a key is proportional to their number.
+constexpr size_t kMostKeys = 1000;
 
 [[noreturn]] void fail(const Position& position, const std::string& what) { throw UsageError(to_string(position) + ": " + what); }
 
@@ -40,20 +42,18 @@ class TreeBuilder : public YAML::EventHandler {
     if (node != &root_ && open_.back()->kind == Node::Kind::kMap) node->position = open_.back()->members.back().position;
   }
 
-  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
-    auto value = anchors_.copy(anchor, position(mark), kMaxDepth - open_.size());
-    if (!value) fail(position(mark), "this alias (*name) is inside the value that it refers to; remove the alias");
-    place(mark, std::move(*value));
-  }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override { check_anchor(mark, anchor); }
 
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& value) override {
     if (expects_key()) {
       check_tag(mark, tag);
-      if (anchor != 0) fail(position(mark), "an anchor (&name) is not allowed before a key; write it before a value");
+      check_anchor(mark, anchor);
       if (const auto* earlier = open_.back()->find(value)) {
         fail(position(mark), fmt::format("\"{}\" is given a second time (first on line {}); keep one", value, earlier->position.line));
       }
-      refuse_more_keys(open_.back()->members.size(), position(mark));
+      if (open_.back()->members.size() == kMostKeys) {
+        fail(position(mark), fmt::format("more than {} keys in one section, so this is not an experiment file; check the path", kMostKeys));
+      }
       open_.back()->members.push_back({value, position(mark), Node{}});
       awaiting_value_.back() = true;
       return;
@@ -62,17 +62,14 @@ class TreeBuilder : public YAML::EventHandler {
   }
 
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
-    open(add(mark, tag, 0, Node::list({})), mark, anchor);
+    open(add(mark, tag, anchor, Node::list({})), mark);
   }
   void OnSequenceEnd() override { close(); }
 
   void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
-    open(add(mark, tag, 0, Node::map()), mark, anchor);
+    open(add(mark, tag, anchor, Node::map()), mark);
   }
-  void OnMapEnd() override {
-    apply_merge_key(*open_.back());
-    close();
-  }
+  void OnMapEnd() override { close(); }
 
  private:
   Position position(const YAML::Mark& mark) const { return {source_, mark.line + 1, mark.column + 1}; }
@@ -83,15 +80,17 @@ class TreeBuilder : public YAML::EventHandler {
     if (!tag.empty() && tag != "?" && tag != "!") fail(position(mark), "tags are not supported; remove this one (" + tag + ")");
   }
 
-  Node* add(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, Node node) {
-    check_tag(mark, tag);
-    node.position = position(mark);
-    if (anchor != 0) anchors_.define(anchor, node);
-    return place(mark, std::move(node));
+  void check_anchor(const YAML::Mark& mark, YAML::anchor_t anchor) const {
+    if (anchor == 0) return;
+    fail(position(mark),
+         "anchors (&name) and aliases (*name) are not supported; write the value in each place, or in a file that is the `base` of others");
   }
 
-  Node* place(const YAML::Mark& mark, Node node) {
-    if (expects_key()) fail(position(mark), "a key must be a name, not null, a list, a section or an alias");
+  Node* add(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, Node node) {
+    check_tag(mark, tag);
+    check_anchor(mark, anchor);
+    node.position = position(mark);
+    if (expects_key()) fail(position(mark), "a key must be a name, not null, a list or a section");
     if (open_.empty()) {
       root_ = std::move(node);
       return &root_;
@@ -105,18 +104,15 @@ class TreeBuilder : public YAML::EventHandler {
     return &parent.items.emplace_back(std::move(node));
   }
 
-  void open(Node* node, const YAML::Mark& mark, YAML::anchor_t anchor) {
+  void open(Node* node, const YAML::Mark& mark) {
     if (open_.size() == kMaxDepth)
       fail(position(mark), fmt::format("values are nested more than {} levels deep; use fewer levels", kMaxDepth));
     open_.push_back(node);
-    open_anchors_.push_back(anchor);
     awaiting_value_.push_back(false);
   }
 
   void close() {
-    if (open_anchors_.back() != 0) anchors_.define(open_anchors_.back(), *open_.back());
     open_.pop_back();
-    open_anchors_.pop_back();
     awaiting_value_.pop_back();
   }
 
@@ -124,9 +120,7 @@ class TreeBuilder : public YAML::EventHandler {
   Node root_;
   // The lists and maps that are still open. A parent grows only while none of its children is open, so the pointers stay valid.
   std::vector<Node*> open_;
-  std::vector<YAML::anchor_t> open_anchors_;  // of each; 0: none
   std::vector<bool> awaiting_value_;
-  Anchors anchors_;
   bool has_document_ = false;
 };
 
@@ -194,7 +188,7 @@ bool is_plain(std::string_view text) {
 bool reads_as_text(std::string_view text) {
   static constexpr std::array<std::string_view, 8> kWords = {"y", "yes", "on", "true", "n", "no", "off", "false"};
   const bool may_be_number = text.empty() || std::string_view("0123456789+-.").find(text.front()) != text.npos;
-  if (may_be_number) return text.starts_with("./") || text.starts_with("../");
+  if (may_be_number && !text.starts_with("./") && !text.starts_with("../")) return false;
   return is_plain(text) && std::ranges::find(kWords, lower_case(text)) == kWords.end();
 }
 
@@ -236,32 +230,22 @@ std::string scalar_text(const Node& node) {
   return needs_no_quotes ? node.text : quote(node.text);
 }
 
-void add_lines(const Node& map, const std::string& path, size_t indent, std::vector<YamlLine>& lines) {
-  for (const auto& member : map.members) {
-    const auto key = std::string(indent, ' ') + key_text(member.name) + ':';
-    const auto member_path = path.empty() ? member.name : path + '.' + member.name;
-    const Node& value = member.value;
+void add_lines(const Node& map, size_t indent, std::string& lines) {
+  for (const auto& [name, position, value] : map.members) {
+    lines += std::string(indent, ' ') + key_text(name) + ':';
     if (value.kind == Node::Kind::kMap && !value.members.empty()) {
-      lines.push_back({key, ""});
-      add_lines(value, member_path, indent + 2, lines);
+      lines += '\n';
+      add_lines(value, indent + 2, lines);
     } else if (value.kind == Node::Kind::kList && !value.items.empty() && value.items.front().kind == Node::Kind::kMap) {
-      lines.push_back({key, ""});
-      for (size_t i = 0; i < value.items.size(); ++i) {
-        lines.push_back({fmt::format("{:{}}- {}", "", indent + 2, to_inline_yaml(value.items[i])), fmt::format("{}[{}]", member_path, i)});
-      }
+      lines += '\n';
+      for (const auto& item : value.items) lines += fmt::format("{:{}}- {}\n", "", indent + 2, to_inline_yaml(item));
     } else {
-      lines.push_back({key + ' ' + to_inline_yaml(value), member_path});
+      lines += ' ' + to_inline_yaml(value) + '\n';
     }
   }
 }
 
 }  // namespace
-
-std::vector<YamlLine> yaml_lines(const Node& map) {
-  std::vector<YamlLine> lines;
-  add_lines(map, "", 0, lines);
-  return lines;
-}
 
 std::string to_inline_yaml(const Node& node) {
   std::vector<std::string> parts;
@@ -284,90 +268,9 @@ std::string to_inline_yaml(const Node& node) {
 
 std::string to_yaml(const Node& node) {
   if (node.kind != Node::Kind::kMap) return to_inline_yaml(node) + '\n';
-  std::string out;
-  for (const auto& line : yaml_lines(node)) out += line.text + '\n';
-  return out;
-}
-
-namespace {
-
-// A few aliases of aliases of lists could expand to more memory than there is.
-constexpr size_t kMaxAliasBytes = 16 << 20;
-
-size_t depth_of(const Node& node) {
-  size_t below = 0;
-  for (const auto& item : node.items) below = std::max(below, depth_of(item));
-  for (const auto& member : node.members) below = std::max(below, depth_of(member.value));
-  const bool has_items = node.kind == Node::Kind::kList || node.kind == Node::Kind::kMap;
-  return below + (has_items ? 1 : 0);
-}
-
-size_t bytes_of(const Node& node) {
-  size_t bytes = sizeof(Node) + node.text.size();
-  for (const auto& item : node.items) bytes += bytes_of(item);
-  for (const auto& member : node.members) bytes += sizeof(Node::Member) + member.name.size() + bytes_of(member.value);
-  return bytes;
-}
-
-}  // namespace
-
-void refuse_more_keys(size_t num_keys, const Position& position) {
-  if (num_keys < kMostKeys) return;
-  throw UsageError(fmt::format("{}: more than {} keys in one section, so this is not an experiment file; check the path",
-                               to_string(position), kMostKeys));
-}
-
-void Anchors::count(const Node& value, const Position& use) {
-  num_bytes_ += bytes_of(value);
-  if (num_bytes_ <= kMaxAliasBytes) return;
-  throw UsageError(fmt::format("{}: the aliases (*name) of this file expand to more than {} of values; use fewer", to_string(use),
-                               format_bytes(kMaxAliasBytes)));
-}
-
-void Anchors::define(size_t id, const Node& value) {
-  count(value, value.position);
-  values_[id] = value;
-}
-
-std::optional<Node> Anchors::copy(size_t id, const Position& use, size_t max_depth) {
-  const auto found = values_.find(id);
-  if (found == values_.end()) return std::nullopt;
-  count(found->second, use);
-  if (depth_of(found->second) > max_depth) {
-    throw UsageError(
-        fmt::format("{}: with this alias, values are nested more than {} levels deep; use fewer levels", to_string(use), kMaxDepth));
-  }
-  return found->second;
-}
-
-void apply_merge_key(Node& map) {
-  const auto* merge = map.find("<<");
-  if (merge == nullptr) return;
-  const Node& value = merge->value;
-  const auto maps = value.kind == Node::Kind::kMap ? std::vector<Node>{value} : value.items;
-  const bool are_maps = std::ranges::all_of(maps, [](const Node& node) { return node.kind == Node::Kind::kMap; });
-  if (!are_maps || maps.empty()) {
-    throw UsageError(
-        fmt::format("{}: << must be a section or a list of sections whose keys are merged, as in `<<: *name` or `<<: [*first, *second]`",
-                    to_string(merge->position)));
-  }
-  std::vector<Node::Member> members;
-  for (const auto& member : map.members) {
-    if (member.name != "<<") {
-      members.push_back(member);
-      continue;
-    }
-    for (const auto& source : maps) {
-      for (const auto& merged : source.members) {
-        const bool is_given =
-            map.find(merged.name) != nullptr || std::ranges::find(members, merged.name, &Node::Member::name) != members.end();
-        if (is_given) continue;
-        refuse_more_keys(members.size(), merge->position);
-        members.push_back(merged);
-      }
-    }
-  }
-  map.members = std::move(members);
+  std::string lines;
+  add_lines(node, 0, lines);
+  return lines;
 }
 
 }  // namespace trainer::config

@@ -3,10 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <array>
 #include <cmath>
-#include <string_view>
 
 #include "config/problems.h"
 #include "config/reader.h"
@@ -32,9 +29,14 @@ struct Settings {
   void describe(KeyTable& keys) {
     keys.add_section(
         "model", [this](KeyTable& section) { model.describe(section, models::model_registry()); }, "");
+    keys.set_facts("model", {.is_for_predictions = true});
     keys.add_section(
         "dataset",
-        [this](KeyTable& section) { section.add_components("validation_transforms", transforms, data::transform_registry(), ""); }, "");
+        [this](KeyTable& section) {
+          section.add_components("validation_transforms", transforms, data::transform_registry(), "");
+          section.set_facts("validation_transforms", {.is_for_predictions = true});
+        },
+        "");
     keys.add_section(
         "runtime", [this](KeyTable& section) { runtime.describe(section); }, "");
     keys.add_section(
@@ -43,21 +45,6 @@ struct Settings {
         "validation", [this](KeyTable& section) { trainer::describe(section, validation); }, "");
   }
 };
-
-// Removes the parts that Settings does not read.
-Node without_others(Node experiment) {
-  constexpr std::array<std::string_view, 5> kSections = {"model", "dataset", "runtime", "amp", "validation"};
-  std::erase_if(experiment.members, [&](const auto& member) { return std::ranges::find(kSections, member.name) == kSections.end(); });
-  for (auto& section : experiment.members) {
-    if (section.name != "dataset") continue;
-    std::erase_if(section.value.members, [](const auto& member) { return member.name != "validation_transforms"; });
-  }
-  return experiment;
-}
-
-}  // namespace
-
-namespace {
 
 std::vector<std::string> read_names(const state::Tree& file, const std::string& source, const char* key) {
   std::vector<std::string> names;
@@ -196,7 +183,7 @@ Description read_description(const state::Tree& checkpoint, const std::string& s
   Settings settings;
   config::Problems problems(config::UnknownKeys::kIgnoreUnlessNeeded);
   config::read_section(
-      without_others(tree), [&](KeyTable& keys) { settings.describe(keys); }, "", problems);
+      tree, [&](KeyTable& keys) { settings.describe(keys); }, "", problems);
   problems.throw_if_any();
   Description description{.source = source, .model = settings.model.component};
   if (const auto* dataset = config::find_value(tree, "dataset.name")) description.dataset = dataset->text;
@@ -210,8 +197,7 @@ Description read_description(const state::Tree& checkpoint, const std::string& s
   samples.class_names = read_class_names(checkpoint, source);
   samples.target_names = read_target_names(checkpoint, source);
   if (static_cast<int64_t>(samples.class_names.size()) != samples.num_classes) samples.class_names.clear();
-  // Samples with three dimensions are images, except those of the data set synthetic.
-  samples.is_image = description.dataset != "synthetic";
+  samples.is_image = file.find("image_files").has_value();
   description.transforms = std::move(settings.transforms);
   description.tta = settings.validation.tta;
   description.placement = placement_options(settings.runtime, settings.amp);

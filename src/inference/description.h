@@ -33,8 +33,8 @@ void check_format_version(const state::View& file);
 std::vector<std::string> read_class_names(const state::Tree& file, const std::string& source);
 std::vector<std::string> read_target_names(const state::Tree& file, const std::string& source);
 std::vector<int64_t> read_sample_shape(const state::Tree& file, const std::string& source);
-// Returns how the image files of the samples were decoded. Weights without an experiment do not contain it; the result is then the
-// default.
+// Returns how the image files of the samples were decoded. Weights without an experiment do not contain it, and neither do checkpoints of
+// networks for other samples than images; the result is then the default.
 data::ImageDecoding read_decoding(const state::View& file);
 state::Dict tree_of(const data::ImageDecoding& decoding);
 // Sets the kind of targets from the name of a built-in task and the network's number of outputs.

@@ -21,6 +21,8 @@ struct Position {
   std::string source;  // the file as the user named it, or "command line"
   int line = 0;        // from 1; 0: no line (command line)
   int column = 0;      // from 1
+
+  bool is_on_command_line() const { return line == 0 && !source.empty(); }
 };
 std::string to_string(const Position& position);  // "configs/x.yaml:12:7" or "command line"
 
@@ -34,6 +36,7 @@ struct Node {
   Position position;
   std::vector<Node> items;      // of a list
   std::vector<Member> members;  // of a map, in the order of the file, names unique
+  KeyFacts facts = {};          // only in the tree of an experiment's values
 
   static Node scalar(std::string text, bool quoted = false);
   static Node list(std::vector<Node> items);
@@ -59,12 +62,11 @@ struct Key {
   std::string doc;
   bool required = false;
   KeyInfo limits;                    // the range of its numbers, and whether its texts may be empty
+  std::optional<KeyFacts> facts;     // not set: those of its section
   std::vector<std::string> choices;  // the allowed words; empty: the value is not chosen from a list
   // Fills the member; on failure leaves it unchanged and returns what was expected ("an integer >= 1").
   std::function<std::optional<std::string>(const Node&)> read;
   std::function<Node()> write;
-  // For tests: values that must be refused, as YAML: some of the wrong type and, if the key has a range, some outside of it.
-  std::vector<std::string> refused_examples;
   // Instead of `read`, one of these is set: `section` for a nested section, `section_at` for a list of sections, `component` for a named
   // component, `components` for a list of components.
   std::function<void(KeyTable&)> section;

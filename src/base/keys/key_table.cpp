@@ -40,16 +40,7 @@ std::string range_text(const KeyInfo& info) {
   return text;
 }
 
-// Numbers outside the range, as YAML.
-std::vector<std::string> numbers_out_of_range(const KeyInfo& info) {
-  std::vector<std::string> refused;
-  if (std::isfinite(info.min)) refused.push_back(number_text(info.min_excluded ? info.min : info.min - 1));
-  // Twice a large maximum, because adding 1 to it may change nothing.
-  if (std::isfinite(info.max)) refused.push_back(number_text(info.max_excluded ? info.max : info.max + std::max(1.0, std::abs(info.max))));
-  return refused;
-}
-
-Key make_key(std::string name, std::string type, const KeyInfo& info, std::vector<std::string> refused_examples) {
+Key make_key(std::string name, std::string type, const KeyInfo& info) {
   Key key;
   key.name = std::move(name);
   key.type = std::move(type);
@@ -58,7 +49,6 @@ Key make_key(std::string name, std::string type, const KeyInfo& info, std::vecto
   key.doc = info.doc;
   key.required = info.required;
   key.limits = info;
-  key.refused_examples = std::move(refused_examples);
   return key;
 }
 
@@ -87,14 +77,6 @@ bool has_control_characters(std::string_view text) {
 }
 
 bool is_word(const Node& node, std::string_view word) { return node.kind == Node::Kind::kScalar && node.text == word; }
-
-// Numbers outside the range and a value of the wrong type, as YAML.
-template <class T>
-std::vector<std::string> refused_numbers(const KeyInfo& info) {
-  auto refused = numbers_out_of_range(info);
-  refused.emplace_back(std::is_integral_v<T> ? "1.5" : "many");
-  return refused;
-}
 
 template <class T>
 std::string expected_number(const KeyInfo& info) {
@@ -154,14 +136,14 @@ Key optional_key(Key key, std::optional<T>& field, const KeyInfo& info, const st
 
 template <class T>
 Key optional_number_key(std::string name, std::optional<T>& field, const KeyInfo& info, const std::string& word) {
-  return optional_key(make_key(std::move(name), fmt::format("{} or {}", kNumberType<T>, word), info, refused_numbers<T>(info)), field, info,
-                      word, fmt::format("{} or {}", expected_number<T>(info), word));
+  return optional_key(make_key(std::move(name), fmt::format("{} or {}", kNumberType<T>, word), info), field, info, word,
+                      fmt::format("{} or {}", expected_number<T>(info), word));
 }
 
 // The key of a member, for each type that a member can have.
 Key key_of(std::string name, bool& field, const KeyInfo& info) {
   return bind_field(
-      make_key(std::move(name), "true | false", info, {"yes", "1"}), field, "true or false",
+      make_key(std::move(name), "true | false", info), field, "true or false",
       [info](const Node& node, bool& value) { return parse_scalar(node, info, value); }, [](bool value) { return write_scalar(value); });
 }
 
@@ -178,24 +160,15 @@ std::optional<std::string> parse_text(const Node& node, const KeyInfo& info, std
   return std::nullopt;
 }
 
-// Values that parse_text() refuses, as YAML.
-std::vector<std::string> refused_texts(const KeyInfo& info) {
-  std::vector<std::string> refused = {"[a]", "null", "\"a\\x1b\""};
-  if (!info.may_be_empty) refused.emplace_back("\"\"");
-  return refused;
-}
-
 Key key_of(std::string name, std::string& field, const KeyInfo& info) {
-  auto key = make_key(std::move(name), info.is_path ? "path" : "text", info, refused_texts(info));
+  auto key = make_key(std::move(name), info.is_path ? "path" : "text", info);
   key.read = [&field, info](const Node& node) { return parse_text(node, info, field); };
   key.write = [&field] { return text_value(field); };
   return key;
 }
 
 Key key_of(std::string name, std::vector<std::string>& field, const KeyInfo& info) {
-  std::vector<std::string> refused = {"5", "null"};
-  for (const auto& text : refused_texts(info)) refused.push_back("[" + text + "]");
-  auto key = make_key(std::move(name), info.is_path ? "list of paths" : "list of texts", info, std::move(refused));
+  auto key = make_key(std::move(name), info.is_path ? "list of paths" : "list of texts", info);
   key.read = [&field, info](const Node& node) -> std::optional<std::string> {
     if (node.kind != Node::Kind::kList) return std::string("a list");
     std::vector<std::string> texts(node.items.size());
@@ -216,7 +189,7 @@ Key key_of(std::string name, std::vector<std::string>& field, const KeyInfo& inf
 template <class Number>
 Key key_of(std::string name, Number& field, const KeyInfo& info) {
   return bind_field(
-      make_key(std::move(name), kNumberType<Number>, info, refused_numbers<Number>(info)), field, expected_number<Number>(info),
+      make_key(std::move(name), kNumberType<Number>, info), field, expected_number<Number>(info),
       [info](const Node& node, Number& value) { return parse_scalar(node, info, value); }, write_scalar<Number>);
 }
 
@@ -231,8 +204,7 @@ Key key_of(std::string name, Auto<T>& field, const KeyInfo& info) {
 }
 
 Key key_of(std::string name, Auto<bool>& field, const KeyInfo& info) {
-  return optional_key(make_key(std::move(name), "true | false | auto", info, {"maybe", "[]"}), field.value, info, "auto",
-                      "true, false or auto");
+  return optional_key(make_key(std::move(name), "true | false | auto", info), field.value, info, "auto", "true, false or auto");
 }
 
 template <class T>
@@ -258,9 +230,6 @@ Node write_numbers(const std::vector<T>& values, const KeyInfo& info) {
 
 template <class T>
 Key key_of(std::string name, std::vector<T>& field, const KeyInfo& info) {
-  std::vector<std::string> refused;
-  if (!info.may_be_one) refused.emplace_back("1");
-  for (const auto& number : refused_numbers<T>(info)) refused.push_back("[" + number + "]");
   auto type = fmt::format("list of {}s", kNumberType<T>);
   auto expected = fmt::format("a list, each item {}", expected_number<T>(info));
   if (info.may_be_one) {
@@ -268,16 +237,14 @@ Key key_of(std::string name, std::vector<T>& field, const KeyInfo& info) {
     expected = fmt::format("{}, or {}", expected_number<T>(info), expected);
   }
   return bind_field(
-      make_key(std::move(name), std::move(type), info, std::move(refused)), field, std::move(expected),
+      make_key(std::move(name), std::move(type), info), field, std::move(expected),
       [info](const Node& node, std::vector<T>& values) { return parse_numbers(node, info, values); },
       [info](const std::vector<T>& values) { return write_numbers(values, info); });
 }
 
 Key key_of(std::string name, Auto<std::vector<double>>& field, const KeyInfo& info) {
-  std::vector<std::string> refused = {"1"};
-  for (const auto& number : refused_numbers<double>(info)) refused.push_back("[" + number + "]");
   return bind_field(
-      make_key(std::move(name), "list of numbers or auto", info, std::move(refused)), field,
+      make_key(std::move(name), "list of numbers or auto", info), field,
       fmt::format("auto or a list, each item {}", expected_number<double>(info)),
       [info](const Node& node, Auto<std::vector<double>>& given) {
         std::vector<double> values;
@@ -314,7 +281,7 @@ template void KeyTable::add(std::string, std::vector<double>&, KeyInfo);
 template void KeyTable::add(std::string, std::vector<std::string>&, KeyInfo);
 
 void KeyTable::add_section(std::string name, std::function<void(KeyTable&)> describe_section, std::string doc) {
-  Key key = make_key(std::move(name), "section", {.doc = std::move(doc)}, {"5", "[]"});
+  Key key = make_key(std::move(name), "section", {.doc = std::move(doc)});
   key.section = std::move(describe_section);
   keys_.push_back(std::move(key));
 }
@@ -329,12 +296,14 @@ void KeyTable::add_optional_section(std::string name, std::function<bool()> has,
   key.write = [] { return Node{}; };
 }
 
+void KeyTable::set_facts(const std::string& key, KeyFacts facts) { std::ranges::find(keys_, key, &Key::name)->facts = facts; }
+
 void KeyTable::refuse(std::string key, std::function<std::string()> find) { checks_.push_back({std::move(key), false, std::move(find)}); }
 void KeyTable::warn(std::string key, std::function<std::string()> find) { checks_.push_back({std::move(key), true, std::move(find)}); }
 
 void KeyTable::add_sections(std::string name, std::function<size_t()> count, std::function<void(size_t)> resize,
                             std::function<void(size_t, KeyTable&)> describe, std::string doc) {
-  Key key = make_key(std::move(name), "list of sections", {.doc = std::move(doc)}, {"5", "{}", "[5]", "null"});
+  Key key = make_key(std::move(name), "list of sections", {.doc = std::move(doc)});
   key.num_sections = std::move(count);
   key.resize_sections = std::move(resize);
   key.section_at = std::move(describe);
@@ -344,15 +313,14 @@ void KeyTable::add_sections(std::string name, std::function<size_t()> count, std
 void KeyTable::add_component(std::string name, ComponentConfig& component, const RegistryBase& registry, const std::string& default_name,
                              std::string doc) {
   if (component.options == nullptr && !default_name.empty()) component = registry.configure(default_name);
-  Key key = make_key(std::move(name), join(registry.names(), " | "), {.doc = std::move(doc), .required = default_name.empty()},
-                     {"no_such_part", "[]", "null"});
+  Key key = make_key(std::move(name), join(registry.names(), " | "), {.doc = std::move(doc), .required = default_name.empty()});
   key.registry = &registry;
   key.component = &component;
   keys_.push_back(std::move(key));
 }
 
 void KeyTable::add_components(std::string name, std::vector<ComponentConfig>& components, const RegistryBase& registry, std::string doc) {
-  Key key = make_key(std::move(name), "list of components", {.doc = std::move(doc)}, {"5", "[no_such_part]", "[[]]"});
+  Key key = make_key(std::move(name), "list of components", {.doc = std::move(doc)});
   key.registry = &registry;
   key.components = [&components] { return components; };
   key.set_components = [&components](std::optional<std::vector<ComponentConfig>> items) { components = std::move(*items); };
@@ -361,7 +329,7 @@ void KeyTable::add_components(std::string name, std::vector<ComponentConfig>& co
 
 void KeyTable::add_components(std::string name, Auto<std::vector<ComponentConfig>>& components, const RegistryBase& registry,
                               std::string doc) {
-  Key key = make_key(std::move(name), "list of components or auto", {.doc = std::move(doc)}, {"5", "[no_such_part]", "[[]]"});
+  Key key = make_key(std::move(name), "list of components or auto", {.doc = std::move(doc)});
   key.registry = &registry;
   key.components = [&components] { return components.value; };
   key.set_components = [&components](std::optional<std::vector<ComponentConfig>> items) { components.value = std::move(items); };
@@ -371,7 +339,7 @@ void KeyTable::add_components(std::string name, Auto<std::vector<ComponentConfig
 
 void KeyTable::add_spelled(std::string name, const std::vector<std::string>& spellings, std::function<void(size_t)> set,
                            std::function<size_t()> get, KeyInfo info) {
-  Key key = make_key(std::move(name), join(spellings, " | "), info, {"no_such_choice", "[]", "null"});
+  Key key = make_key(std::move(name), join(spellings, " | "), info);
   key.choices = spellings;
   key.read = [spellings, set = std::move(set)](const Node& node) -> std::optional<std::string> {
     for (size_t i = 0; i < spellings.size(); ++i) {

@@ -46,6 +46,7 @@ struct WeightedOptions : SamplerOptions {
               .required = true,
               .is_path = true,
               .may_be_empty = false});
+    keys.set_facts("weights", {});  // resuming compares the content of the file instead
     describe_num_samples(keys, num_samples);
     keys.add("replacement", replacement, {.doc = "Whether an image can be drawn more than once in an epoch."});
   }

@@ -8,7 +8,7 @@
 #include <unordered_map>
 
 #include "base/text.h"
-#include "config/yaml.h"
+#include "config/compare.h"
 #include "report/history/metrics_file.h"
 #include "trainer/error.h"
 
@@ -19,18 +19,11 @@ using Values = std::vector<std::pair<std::string, std::string>>;
 
 std::string joined(const std::string& prefix, const std::string& name) { return prefix.empty() ? name : prefix + "." + name; }
 
-void add_node(const Node& node, const std::string& name, Values& values) {
-  if (node.kind != Node::Kind::kMap || node.members.empty()) {
-    values.emplace_back(name, config::to_inline_yaml(node));
-    return;
-  }
-  for (const auto& member : node.members) add_node(member.value, joined(name, member.name), values);
-}
-
 Values config_values(const RunRecord& run) {
   Values values;
   try {
-    if (!run.config.empty()) add_node(config::parse_yaml(run.config, "config.yaml"), "", values);
+    if (run.config.empty()) return values;
+    for (const auto& [key, text, facts] : config::values_of(config::parse_yaml(run.config, "config.yaml"))) values.emplace_back(key, text);
   } catch (const UsageError&) {
     // The file is damaged and has no values.
     values.clear();

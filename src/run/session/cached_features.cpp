@@ -15,8 +15,7 @@
 #include "base/random.h"
 #include "base/signal.h"
 #include "base/text.h"
-#include "config/load.h"
-#include "config/yaml.h"
+#include "config/compare.h"
 #include "datasets/download.h"
 #include "datasets/files.h"
 #include "device/libtorch_settings.h"
@@ -175,7 +174,7 @@ struct Request {
   engine::Samples samples;
   const std::vector<ComponentConfig>& transforms;
   std::string kind;            // such as "training"
-  std::string transforms_key;  // such as "train_transforms"
+  std::string transforms_key;  // such as "dataset.train_transforms"
 };
 
 // The name of the file of features; empty if the files of the data set are unknown.
@@ -185,13 +184,9 @@ std::string name_of(const Request& request, const config::Experiment& experiment
   datasets::Digest digest("SHA256");
   digest.update(fmt::format("{} {}\n", trainer_version(), git_revision()));
   for (const auto& plugin : experiment.plugins) digest.update(describe_file(plugin));
-  auto copy = experiment;
-  const auto tree = config::parse_yaml(config::to_yaml(copy, all_registries()), "");
-  const auto& keys = tree.find("dataset")->value;
-  for (const auto& key : keys.members) {
-    if (!key.name.ends_with("_transforms") || key.name == request.transforms_key) digest.update(config::to_inline_yaml(key.value) + '\n');
+  for (const auto& [key, text, facts] : config::values_of(experiment, all_registries())) {
+    if (facts.affects_features || key == request.transforms_key) digest.update(fmt::format("{}: {}\n", key, text));
   }
-  digest.update(config::to_inline_yaml(tree.find("model")->value) + '\n');
   add_network(network, digest);
   digest.update(fmt::format("{}\n", experiment.training.overfit_batches.value_or(0)));
   const auto& samples = request.samples.dataset();
@@ -437,12 +432,13 @@ engine::Data cache_features(RankContext& context, engine::Network& network, engi
   const auto shape =
       context.barrier().make_on_all_ranks([&] { return shape_of_features(network, images.train.pipeline.output_shape(), of_features); });
   engine::TrainingSamples samples{
-      {.train = cache(context, network, {images.train.samples, section.train_transforms, "training", "train_transforms"}, shape)},
+      {.train = cache(context, network, {images.train.samples, section.train_transforms, "training", "dataset.train_transforms"}, shape)},
       std::move(images.sampler),
       images.plan.samples_per_epoch};
   if (images.validation) {
     samples.opened.validation =
-        cache(context, network, {images.validation->samples, section.validation_transforms, "validation", "validation_transforms"}, shape);
+        cache(context, network, {images.validation->samples, section.validation_transforms, "validation", "dataset.validation_transforms"},
+              shape);
   }
   network.model->train();
   dynamic_cast<models::BackboneModel&>(*network.model).take_features();

@@ -7,6 +7,7 @@
 
 #include "base/signal.h"
 #include "base/text.h"
+#include "config/compare.h"
 #include "config/load.h"
 #include "datasets/csv.h"
 #include "datasets/folder_listing.h"
@@ -348,26 +349,23 @@ ComponentConfig component_of(const fs::path& data, const ComponentConfig& of_tra
   return component;
 }
 
-// The resolved keys of the section `dataset`.
-Node dataset_keys(config::Experiment experiment) {
-  return config::parse_yaml(config::to_yaml(experiment, all_registries()), "").find("dataset")->value;
-}
+using Samples = KeyFacts::Samples;
 
 // The file or folder that defines the samples of a split; empty: the data set has none.
-fs::path place_of(const Node& keys, Split split) {
-  for (const char* key : {split == Split::kTrain ? "train" : "validation", "root"}) {
-    const auto* member = keys.find(key);
-    if (member != nullptr && !member->value.text.empty()) return member->value.text;
+fs::path place_of(const config::Experiment& experiment, Split split) {
+  const auto tree = config::resolved_tree(experiment, all_registries());
+  for (const auto samples : {split == Split::kTrain ? Samples::kTraining : Samples::kValidation, Samples::kAll}) {
+    for (const auto& [name, position, value] : tree.find("dataset")->value.members) {
+      if (value.facts.samples == samples && !value.text.empty()) return value.text;
+    }
   }
   return "";
 }
 
 bool are_same_data(const config::Experiment& a, const config::Experiment& b) {
-  const auto keys_a = dataset_keys(a);
-  const auto keys_b = dataset_keys(b);
   const auto is_same_place = [&](Split split) {
-    const auto place_a = place_of(keys_a, split);
-    const auto place_b = place_of(keys_b, split);
+    const auto place_a = place_of(a, split);
+    const auto place_b = place_of(b, split);
     std::error_code missing;
     return place_a == place_b || fs::equivalent(place_a, place_b, missing);
   };
@@ -387,24 +385,12 @@ config::Experiment experiment_of_training(const NetworkFile& file, const Evaluat
   return file.load_experiment(request.config, {}, registries);
 }
 
-bool is_on_command_line(const Node& value) {
-  return value.position.source == "command line" ||
-         std::ranges::any_of(value.members, [](const Node::Member& member) { return is_on_command_line(member.value); });
-}
-
-// Whether the key, or a key below it, was given on the command line.
-bool is_on_command_line(const config::Experiment& experiment, const std::string& key) {
-  const auto* value = config::find_value(experiment.tree, key);
-  return value != nullptr && is_on_command_line(*value);
-}
-
 // To be called before the experiment is completed from its data set.
 void choose_data(config::Experiment& experiment, const NetworkFile& file, const EvaluationRequest& request) {
   auto& section = experiment.dataset;
   if (!request.data.empty()) {
-    for (const char* key :
-         {"dataset.name", "dataset.root", "dataset.train", "dataset.validation", "dataset.validation_split", "dataset.split"}) {
-      if (!is_on_command_line(experiment, key)) continue;
+    for (const auto& [key, text, facts] : config::values_of(experiment, all_registries())) {
+      if (facts.samples == Samples::kNone || !experiment.is_on_command_line(key)) continue;
       throw UsageError(fmt::format("{}: --data {} replaces this key; give only one of the two", key, request.data.string()));
     }
     section.component = component_of(request.data, section.component, experiment.task.component.name, file);
@@ -412,10 +398,10 @@ void choose_data(config::Experiment& experiment, const NetworkFile& file, const 
     section.split.reset();
     return;
   }
-  if (section.validation_split.value && is_on_command_line(experiment, "dataset.validation_split")) return;
+  if (section.validation_split.value && experiment.is_on_command_line("dataset.validation_split")) return;
   if (are_same_data(experiment, experiment_of_training(file, request))) return;
   section.validation_split.value = 0;
-  if (!is_on_command_line(experiment, "dataset.split")) section.split.reset();
+  if (!experiment.is_on_command_line("dataset.split")) section.split.reset();
 }
 
 }  // namespace
@@ -451,7 +437,7 @@ EvaluationData find_evaluation_data(const config::Experiment& experiment, const 
   data.is_all = is_other && !holds_out && !has_validation;
   if (data.is_all) data.split = Split::kTrain;
   constexpr std::array kNames = {"training", "validation", "test"};
-  const auto place = place_of(dataset_keys(experiment), holds_out ? Split::kTrain : data.split).string();
+  const auto place = place_of(experiment, holds_out ? Split::kTrain : data.split).string();
   data.name = data.is_all ? place : fmt::format("the {} set{}", kNames.at(static_cast<size_t>(data.split)), is_other ? " of " + place : "");
   const auto held_out_in_training = training.dataset.validation_split.value;
   if (data.is_all && request.data.empty() && (training.dataset.split || held_out_in_training.value_or(1) > 0)) {

@@ -137,18 +137,17 @@ inference::Description description_of(const config::Experiment& experiment, cons
           .placement = placement_options(experiment)};
 }
 
-std::string describe_network(config::Experiment& experiment, const NetworkFile& file, bool averaged,
+std::string describe_network(const config::Experiment& experiment, const NetworkFile& file, bool averaged,
                              const std::optional<exported::Interface>& interface) {
   const auto info = samples_of(experiment, file);
-  const auto tree = config::parse_yaml(config::to_yaml(experiment, all_registries()), file.path());
-  const auto& transforms = tree.find("dataset")->value.find("validation_transforms")->value;
+  const auto tree = config::resolved_tree(experiment, all_registries());
   Json description = {
       {"trainer", trainer_version()},
       {"checkpoint_sha256", datasets::digest_of(file.path(), "SHA256")},
       {"model", experiment.model.component.name},
       {"class_names", info.class_names},
       {"input_shape", data::Pipeline(experiment.dataset.validation_transforms, info, {}).output_shape()},
-      {"transforms", to_json(transforms)},
+      {"transforms", to_json(tree.find("dataset")->value.find("validation_transforms")->value)},
   };
   if (inference::takes_image_files(info)) {
     const auto decoding = inference::input_of_image_files(info, {}).samples.decoding;

@@ -66,7 +66,7 @@ inference::Description description_of(const config::Experiment& experiment, cons
 // file, the network's name, the names of its classes, the shape of one input, how image files are read, dataset.validation_transforms with
 // all their values, and, if the network was calibrated, its operating point (with `averaged`: that of the moving averages). `interface`: of
 // a file that contains the computation; its input and outputs are then added.
-std::string describe_network(config::Experiment& experiment, const NetworkFile& file, bool averaged,
+std::string describe_network(const config::Experiment& experiment, const NetworkFile& file, bool averaged,
                              const std::optional<exported::Interface>& interface);
 
 }  // namespace trainer::session

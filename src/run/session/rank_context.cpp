@@ -14,7 +14,6 @@
 #include "base/text.h"
 #include "checkpoint/store.h"
 #include "config/base_files.h"
-#include "config/compare.h"
 #include "config/sections.h"
 #include "device/libtorch_settings.h"
 #include "distributed/rendezvous.h"
@@ -105,11 +104,22 @@ void warn_of_ignored_keys(const config::Experiment& experiment, Logger& logger) 
   for (const auto& key : experiment.ignored_keys) logger.warn("{}", key);
 }
 
-// The resolved experiment without the values that come from the data set, to which some ranks may have no access.
-std::string text_without_data(const config::Experiment& experiment) {
+// Values as a message to another rank, and back.
+std::string to_message(const std::vector<config::Value>& values) {
+  nlohmann::ordered_json json;
+  for (const auto& value : values) json[value.key] = value.text;
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+std::vector<config::Value> from_message(const std::string& message) {
+  std::vector<config::Value> values;
+  for (const auto& [key, text] : nlohmann::ordered_json::parse(message).items()) values.push_back({key, text});
+  return values;
+}
+
+// The resolved values without those that come from the data set, to which some ranks may have no access.
+std::vector<config::Value> values_without_data(const config::Experiment& experiment) {
   const auto registries = registries_without_check();
-  auto as_given = config::load_text(config::to_yaml(experiment.tree), "", {}, registries);
-  return config::to_yaml(as_given, registries);
+  return config::values_of(config::load_tree(experiment.tree, registries), registries);
 }
 
 }  // namespace
@@ -133,6 +143,7 @@ RankContext::RankContext(RankProcess& process, const Load& load) : process_(&pro
     if (rank_env.rank > 0) registries.check = check_unless_read_elsewhere;
     experiment_ = load(registries);
     if (rank_env.rank == 0) warn_of_ignored_keys(experiment_, *logger_);
+    values_ = config::values_of(experiment_, registries);
     config_text_ = config::to_yaml(experiment_, registries);
     const auto& file = experiment_.distributed.secret_file;
     if (rank_env.world_size > 1 && !file.empty()) secret = distributed::read_secret_file(file, *logger_);
@@ -149,12 +160,12 @@ RankContext::RankContext(RankProcess& process, const Load& load) : process_(&pro
     const auto version = fmt::format("trainer {} ({}) with LibTorch {}", trainer_version(), git_revision(), libtorch_version());
     distributed::Hello mine{.rank = rendezvous.ranks.front(), .version = version, .problem = problem};
     if (problem.text.empty()) {
-      mine.config = text_without_data(experiment_);
-      if (experiment_.dataset.distribution == engine::Distribution::kLocal) mine.config_with_data = config_text_;
+      mine.config = to_message(values_without_data(experiment_));
+      if (experiment_.dataset.distribution == engine::Distribution::kLocal) mine.config_with_data = to_message(values_);
     }
     const std::chrono::seconds timeout(section.timeout_seconds);
     rendezvous = distributed::join_run(rank_env, point, mine, secret, timeout, *logger_, [](const auto& of_rank0, const auto& of_other) {
-      return config::to_string(config::differences(config::parse_yaml(of_rank0, "rank 0"), config::parse_yaml(of_other, "another rank")));
+      return config::to_string(config::differences(from_message(of_rank0), from_message(of_other)));
     });
     barrier_ = {rendezvous.store, rank_env.rank, rank_env.world_size, timeout};
     process.supervisor().begin(rendezvous);
@@ -170,8 +181,10 @@ void RankContext::take_experiment_of_rank0() {
   if (process_->rank_env().rank == 0) return;
   auto tree = std::move(experiment_.tree);
   // Not checked again: rank 0 has checked it with the data set, to which this rank may have no access.
-  experiment_ = config::load_text(config_text_, "the configuration of rank 0", {}, registries_without_check());
+  const auto registries = registries_without_check();
+  experiment_ = config::load_text(config_text_, "the configuration of rank 0", {}, registries);
   experiment_.tree = std::move(tree);
+  values_ = config::values_of(experiment_, registries);
 }
 
 RankContext::RankContext(config::Experiment experiment, const device::HostShare& share, std::shared_ptr<Logger> logger, engine::Ranks ranks)

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "config/compare.h"
 #include "config/load.h"
 #include "distributed/agreement.h"
 #include "distributed/process_groups.h"
@@ -69,6 +70,8 @@ class RankContext {
   void begin_run(const std::filesystem::path& checkpoint_folder) { checkpoint_folder_ = checkpoint_folder; }
 
   const config::Experiment& experiment() const { return experiment_; }
+  // The values of the resolved configuration, and their text.
+  const std::vector<config::Value>& values() const { return values_; }
   const std::string& config_text() const { return config_text_; }
   const device::Placement& placement() const { return placement_; }
   // One line: the number of compute threads on the CPU, and where it comes from. Empty on a GPU and without a RankProcess.
@@ -95,6 +98,7 @@ class RankContext {
   RankProcess* process_ = nullptr;
   std::shared_ptr<Logger> logger_;
   config::Experiment experiment_;
+  std::vector<config::Value> values_;
   std::string config_text_;
   distributed::StartupBarrier barrier_;
   int local_rank_ = 0;

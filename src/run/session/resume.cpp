@@ -13,13 +13,11 @@
 #include "checkpoint/read_file.h"
 #include "checkpoint/store.h"
 #include "config/compare.h"
-#include "config/load.h"
 #include "config/yaml.h"
 #include "data/samplers/sampler.h"
 #include "inference/description.h"
 #include "run/session/check.h"
 #include "run/session/network_file.h"
-#include "run/session/registries.h"
 #include "train/engine/validations.h"
 #include "trainer/checkpoint.h"
 #include "trainer/error.h"
@@ -30,38 +28,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Whether the difference is in a key whose change makes a checkpoint unusable.
-bool prevents_resume(const config::Difference& difference) {
-  const auto& key = difference.key;
-  // Harmless: initial weights are not loaded again, check_sampler_digest() compares the content of the sampler's weights, and an image size
-  // that matters changes the shapes of tensors, which are compared when they are loaded.
-  if (key.starts_with("model.init") || key.starts_with("model.weights") || key == "model.image_size" ||
-      key == "dataloader.sampler.weights") {
-    return false;
-  }
-  return key == "seed" || key == "training.overfit_batches" || key.starts_with("model.") || key.starts_with("dataloader.sampler.") ||
-         key == "dataset.name" || key == "dataset.validation_split" || key == "dataset.stratify" || key.starts_with("dataset.split") ||
-         key == "dataset.mode" || key == "dataset.exif_orientation" || key == "optimizer.name" || key == "optimizer.groups" ||
-         key == "optimizer.layer_decay" || key == "training.unfreeze_after" || key == "task.name";
+// `text`: the resolved configuration that a run wrote. It may need plug-ins that are not loaded, which does not matter if their values are
+// the same or may differ.
+std::vector<config::Value> values_of(const std::string& text, const std::string& source) {
+  return config::values_of(config::parse_yaml(text, source));
 }
 
-// `text`: the configuration that a run wrote. Keys that did not exist in the run's version of this program get the values that match its
-// behaviour.
-Node parse_configuration(const std::string& text, const std::string& source) {
-  try {
-    const auto registries = all_registries();
-    auto experiment = config::load_text(text, source, {}, registries);
-    return config::parse_yaml(config::to_yaml(experiment, registries), source);
-  } catch (const UsageError&) {
-    return config::parse_yaml(text, source);
-  }
-}
-
-void check_configuration(const Checkpoint& checkpoint, const std::string& config_text, Logger& logger) {
+void check_configuration(const Checkpoint& checkpoint, const std::vector<config::Value>& now, Logger& logger) {
   const auto source = checkpoint.file.string();
-  const auto then = parse_configuration(state::View(checkpoint.tree, source).at("config").text(), source);
-  auto changes = config::differences(then, config::parse_yaml(config_text, "the configuration"));
-  const auto others = std::ranges::stable_partition(changes, prevents_resume);
+  auto changes = config::differences(values_of(state::View(checkpoint.tree, source).at("config").text(), source), now);
+  const auto others =
+      std::ranges::stable_partition(changes, [](const config::Difference& change) { return change.facts.is_fixed_on_resume; });
   const std::vector<config::Difference> refused(changes.begin(), others.begin());
   if (!refused.empty()) {
     throw UsageError(fmt::format("{} was saved with another configuration ({}); undo this change, or start a new run in another --run-dir",
@@ -79,7 +56,7 @@ std::optional<int64_t> number_in(const std::string& text) {
 // Whether the only change is a greater number of epochs or of steps.
 bool only_trains_longer(const std::vector<config::Difference>& changes) {
   if (changes.size() != 1) return false;
-  const auto& [key, then, now] = changes.front();
+  const auto& [key, then, now, facts] = changes.front();
   const auto before = number_in(then);
   return (key == "training.epochs" || key == "training.steps") && before && number_in(now) > before;
 }
@@ -180,14 +157,13 @@ ResumeDecision decide_resume(const RunDirectoryContents& contents, const std::st
 }
 
 RunStart choose_run_start(const run::RunDirectory& directory, const RunRequest& request, Logger& logger) {
-  const auto& [choice, config_text, training] = request;
+  const auto& [choice, values, training] = request;
   const auto folder = directory.checkpoint_folder();
   RunDirectoryContents contents{.path = directory.path(), .earlier_run = directory.earlier_run()};
   if (fs::exists(folder)) contents.checkpoints = checkpoint::list_checkpoints(fs::canonical(folder));
   const bool was_finished = contents.earlier_run == run::RunDirectory::EarlierRun::kFinished;
   if (was_finished) {
-    contents.changes = config::differences(parse_configuration(read_file(directory.config_file()), directory.config_file().string()),
-                                           config::parse_yaml(config_text, "the configuration"));
+    contents.changes = config::differences(values_of(read_file(directory.config_file()), directory.config_file().string()), values);
     // This key only allows the run to continue; it does not change the training.
     std::erase_if(contents.changes, [](const config::Difference& change) { return change.key == "training.extend"; });
   }
@@ -208,7 +184,7 @@ RunStart choose_run_start(const run::RunDirectory& directory, const RunRequest& 
     case ResumeDecision::kResumeNewest:
     case ResumeDecision::kResumeFile:
       start.checkpoint = chosen ? std::move(*chosen) : newest_readable(folder, "choose another --run-dir, or remove the folder", logger);
-      check_configuration(*start.checkpoint, config_text, logger);
+      check_configuration(*start.checkpoint, values, logger);
       if (contents.earlier_run == run::RunDirectory::EarlierRun::kNone)
         refuse_complete_training(*start.checkpoint, training, "--resume " + start.checkpoint->file.string());
       if (was_finished) {

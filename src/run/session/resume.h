@@ -51,8 +51,8 @@ struct RunStart {
 };
 
 struct RunRequest {
-  std::string resume;       // "auto", "none", a checkpoint, or a folder of checkpoints or of a run
-  std::string config_text;  // of the resolved configuration
+  std::string resume;                        // "auto", "none", a checkpoint, or a folder of checkpoints or of a run
+  const std::vector<config::Value>& values;  // of the resolved configuration
   config::TrainingSection training;
 };
 

@@ -123,7 +123,7 @@ std::string Session::open_run_directory() {
     if (const auto& holder = directory_->earlier_holder(); !holder.empty()) {
       logger.warn("the run directory {} was locked by {}; this process takes over the lock", directory_->path().string(), holder);
     }
-    start_ = choose_run_start(*directory_, {options_.resume, context_.config_text(), context_.experiment().training}, logger);
+    start_ = choose_run_start(*directory_, {options_.resume, context_.values(), context_.experiment().training}, logger);
     if (start_.decision == ResumeDecision::kFinished) return kFinished;
   }
   return start_.checkpoint ? start_.checkpoint->file.string() : "";

@@ -65,9 +65,9 @@ state::Dict Checkpoints::make_tree(const torch::Tensor& sums) const {
   if (!info.class_names.empty()) tree.add("class_names", state::List(info.class_names.begin(), info.class_names.end()));
   if (!info.target_names.empty()) tree.add("target_names", state::List(info.target_names.begin(), info.target_names.end()));
   if (const auto& summary = parts_.network.task->target_summary()) tree.add("target_summary", inference::tree_of(*summary));
-  const auto& shape = parts_.data.train.samples.stored_shape();
-  tree.add("sample_shape", state::List(shape.begin(), shape.end()));
-  tree.add("image_files", inference::tree_of(parts_.data.train.samples.stored_decoding()));
+  const auto& stored = parts_.data.train.samples.stored_info();
+  tree.add("sample_shape", state::List(stored.shape.begin(), stored.shape.end()));
+  if (stored.is_image) tree.add("image_files", inference::tree_of(stored.decoding));
   target_.complete(tree);
   return tree;
 }
@@ -84,7 +84,7 @@ void Checkpoints::load(const state::View& view) {
   }
   // With `mode: auto` a data set takes the mode from its first readable image, which may have changed.
   const auto files = view.find("image_files");
-  if (files && inference::read_decoding(view) != parts_.data.train.samples.stored_decoding()) {
+  if (files && inference::read_decoding(view) != parts_.data.train.samples.stored_info().decoding) {
     files->fail("differs from the mode or orientation in which the data set's images are read now; use the same data set");
   }
   if (parts_.network.task->needs_target_summary()) parts_.network.task->set_target_summary(inference::read_target_summary(view));

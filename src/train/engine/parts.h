@@ -79,9 +79,8 @@ class Samples {
 
   int64_t size() const { return size_; }
   const data::DatasetInfo& info() const { return info_; }
-  // The shape of a stored sample. With cached features, info().shape is the shape of the features instead.
-  const std::vector<int64_t>& stored_shape() const { return files_ ? files_->info().shape : info_.shape; }
-  const data::ImageDecoding& stored_decoding() const { return files_ ? files_->info().decoding : info_.decoding; }
+  // The stored samples. With cached features, info() describes the features instead.
+  const data::DatasetInfo& stored_info() const { return files_ ? files_->info() : info_; }
   // To be called only on a rank that reads the samples. files(): all samples that were opened. dataset(): those of them that belong to this
   // part (training or validation), or their cached features.
   const data::Dataset& files() const { return *files_; }

@@ -252,8 +252,8 @@ TEST(Load, AllBadOverridesAreReportedWithTheProblemsOfTheFile) {
                        {"epochs", "logging.every_steps=[1", "experiment.x=1", "optimizer.lr.x=1", "traning.epochs=1", "model[0]=net"}),
             "x.yaml:5:7: seed: expected an integer >= 0, got x\n"
             "command line: \"epochs\" is not an override; write key.path=value, such as optimizer.lr=0.05\n"
-            "command line: logging.every_steps: the value is not valid YAML (command line:1:1: a key must be a name, not null, a list, a "
-            "section or an alias)\n"
+            "command line: logging.every_steps: the value is not valid YAML (command line:1:1: a key must be a name, not null, a list or "
+            "a section)\n"
             "command line: experiment.x: experiment is not a section; set the whole value, as in experiment=...\n"
             "command line: model[0]: model is not a list; to set a whole list, write model=[...]\n"
             "command line: optimizer.lr: expected a number > 0, got {x: 1}\n"

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "config/base_files.h"
+#include "config/compare.h"
 #include "config/problems.h"
 #include "tests/unit/config/small_registries.h"
 
@@ -29,43 +29,34 @@ Registries completing_registries() {
   return registries;
 }
 
-// Returns the comment that follows `line`.
-std::string origin_of(const std::string& line, const std::vector<std::string>& overrides = {}) {
+// Returns the comment that follows `value`.
+std::string origin_of(const std::string& value, const std::vector<std::string>& overrides = {}) {
   const auto registries = completing_registries();
-  auto experiment = load_text(kText, "x.yaml", overrides, registries);
-  const auto shown = '\n' + to_yaml_with_origins(experiment, registries);
-  const auto begin = shown.find('\n' + line + ' ');
-  if (begin == std::string::npos) return "not in:" + shown;
-  const auto end = begin + 1 + line.size();
-  const auto comment = shown.substr(end, shown.find('\n', end) - end);
-  return comment.substr(comment.find_first_not_of(' '));
+  const auto lines = '\n' + values_with_origins(load_text(kText, "x.yaml", overrides, registries), registries);
+  const auto begin = lines.find('\n' + value + "  # ");
+  if (begin == std::string::npos) return "not in:" + lines;
+  const auto comment = begin + value.size() + 5;
+  return lines.substr(comment, lines.find('\n', comment) - comment);
 }
 
 TEST(Origins, EachValueHasOne) {
-  EXPECT_EQ(origin_of("experiment: small"), "# x.yaml:1");
-  EXPECT_EQ(origin_of("seed: 42"), "# default");
-  EXPECT_EQ(origin_of("  stem: cifar"), "# default");
-  EXPECT_EQ(origin_of("  max_grad_norm: null"), "# default");
-  EXPECT_EQ(origin_of("  every_steps: 3", {"logging.every_steps=3"}), "# command line");
-  EXPECT_EQ(origin_of("    - {crop: {size: 8, scale: [1]}}"), "# x.yaml:6");
-  EXPECT_EQ(origin_of("    - {crop: {size: 8, scale: [2]}}", {"dataset.train_transforms[0].crop.scale=[2]"}), "# x.yaml:6, command line");
+  EXPECT_EQ(origin_of("experiment: small"), "x.yaml:1");
+  EXPECT_EQ(origin_of("seed: 42"), "default");
+  EXPECT_EQ(origin_of("model.stem: cifar"), "default");
+  EXPECT_EQ(origin_of("training.max_grad_norm: null"), "default");
+  EXPECT_EQ(origin_of("logging.every_steps: 3", {"logging.every_steps=3"}), "command line");
+  EXPECT_EQ(origin_of("dataset.train_transforms: [{crop: {size: 8, scale: [1]}}, {flip: {}}]"), "x.yaml:6");
+  EXPECT_EQ(
+      origin_of("dataset.train_transforms: [{crop: {size: 8, scale: [2]}}, {flip: {}}]", {"dataset.train_transforms[0].crop.scale=[2]"}),
+      "x.yaml:6, command line");
 }
 
-TEST(Origins, TheDataSetCompletesValues) {
-  EXPECT_EQ(origin_of("  num_classes: 3"), "# from the data set");
-  EXPECT_EQ(origin_of("  validation_transforms:\n    - {crop: {size: 8, scale: [1]}}"), "# from the data set");
-  EXPECT_EQ(origin_of("  validation_split: 0.25"), "# from the data set");
-  EXPECT_EQ(origin_of("  validation_split: 0.25", {"dataset.validation_split=auto"}), "# command line, from the data set");
-}
-
-TEST(Origins, TheLossCompletesTheTask) { EXPECT_EQ(origin_of("task:\n  name: regression"), "# from the loss"); }
-
-TEST(Origins, TheTextIsTheResolvedFileWithAlignedComments) {
-  const auto registries = completing_registries();
-  auto experiment = load_text(kText, "x.yaml", {}, registries);
-  const auto text = to_yaml_with_origins(experiment, registries);
-  EXPECT_EQ(to_inline_yaml(parse_yaml(text, "again")), to_inline_yaml(parse_yaml(to_yaml(experiment, registries), "resolved")));
-  EXPECT_EQ(text.find("# x.yaml:1\n") - text.find("experiment:"), text.find("# default\n") - text.find("seed:"));
+TEST(Origins, OtherComponentsCompleteValues) {
+  EXPECT_EQ(origin_of("model.num_classes: 3"), "from the data set");
+  EXPECT_EQ(origin_of("dataset.validation_transforms: [{crop: {size: 8, scale: [1]}}, {flip: {}}]"), "from the data set");
+  EXPECT_EQ(origin_of("dataset.validation_split: 0.25"), "from the data set");
+  EXPECT_EQ(origin_of("dataset.validation_split: 0.25", {"dataset.validation_split=auto"}), "command line, from the data set");
+  EXPECT_EQ(origin_of("task.name: regression"), "from the loss");
 }
 
 }  // namespace

@@ -76,7 +76,7 @@ TEST(ApplyOverride, ProblemsNameWhatToWrite) {
   const std::string list = "dataset.train_transforms";
   const std::string exchange = "; to replace it, give the whole list";
   const std::vector<std::pair<std::string, std::string>> problems = {
-      {"model={", "model: the value is not valid YAML (command line:1:1: a key must be a name, not null, a list, a section or an alias)"},
+      {"model={", "model: the value is not valid YAML (command line:1:1: a key must be a name, not null, a list or a section)"},
       {"model=a: b: c", "model: the value is not valid YAML (command line:1:5: invalid YAML: illegal map value)"},
       {"model[0]=1", "model[0]: model is not a list; to set a whole list, write model=[...]"},
       {"logging[0]=1", "logging[0]: logging is not a list; to set a whole list, write logging=[...]"},

@@ -16,6 +16,7 @@
 #include "datasets/cifar.h"
 #include "datasets/lmdb_file.h"
 #include "datasets/synthetic.h"
+#include "tests/testing/refused_values.h"
 #include "tests/testing/temporary_folder.h"
 #include "tests/unit/datasets/small_files.h"
 
@@ -187,7 +188,7 @@ TEST_P(EveryDataset, IsDocumentedAndStrict) {
   for (const auto& key : table.keys()) {
     EXPECT_FALSE(key.doc.empty()) << key.name;
     const auto before = config::to_inline_yaml(key.write());
-    for (const auto& refused : key.refused_examples) {
+    for (const auto& refused : trainer::testing::refused_values(key)) {
       EXPECT_TRUE(key.read(config::parse_yaml(refused, "test"))) << key.name << " accepts " << refused;
     }
     EXPECT_EQ(config::to_inline_yaml(key.write()), before) << key.name;

@@ -11,6 +11,7 @@
 #include "config/load.h"
 #include "config/reference.h"
 #include "run/session/registries.h"
+#include "tests/testing/refused_values.h"
 #include "tests/testing/small_datasets.h"
 #include "trainer/error.h"
 
@@ -37,8 +38,7 @@ void check_key(const Key& key, const std::string& section, const Write& write) {
   // A key of one letter is not suggested, because half of the letters of the misspelt name differ from it.
   EXPECT_NE(misspelt.find(path + "x: unknown key" + (key.name.size() > 1 ? "; did you mean \"" : "")), std::string::npos) << misspelt;
   EXPECT_FALSE(key.doc.empty()) << path;
-  EXPECT_FALSE(key.refused_examples.empty()) << path;
-  for (const auto& value : key.refused_examples) {
+  for (const auto& value : testing::refused_values(key)) {
     const auto error = error_of(write(key.name, value));
     EXPECT_NE(error.find("command line: " + path), std::string::npos) << path << "=" << value << " gave: " << error;
   }
