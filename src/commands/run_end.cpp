@@ -86,8 +86,7 @@ class EndOfEventCommand : public reporting::Sink {
   explicit EndOfEventCommand(reporting::EventCommand& command) : command_(command) {}
   void on_end(const reporting::EndEvent& event) override {
     // The other ranks do not know of the failure yet, so the wait must be short.
-    if (event.reason == "failed") command_.finish(std::chrono::seconds(5));
-    command_.finish();
+    command_.finish(event.reason == "failed" ? std::chrono::seconds(5) : std::chrono::hours(1));
   }
 
  private:
