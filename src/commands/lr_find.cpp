@@ -8,7 +8,6 @@
 #include "commands/command.h"
 #include "commands/run_end.h"
 #include "launch/world/host_resources.h"
-#include "launch/world/terminal.h"
 #include "reporting/plot.h"
 #include "reporting/progress_bar.h"
 #include "reporting/values.h"
@@ -119,7 +118,6 @@ void print_text(const LrRangeTest& test, bool is_sgd, const inspection::LrRange&
   print("{}", reporting::plot(curve, {.x_title = "learning rate",
                                       .y_title = "loss, smoothed",
                                       .width = reporting::plot_width(stdout),
-                                      .unicode = world::shows_unicode(),
                                       .log_x = true,
                                       .mark_x = suggestion}));
   print("\n{} steps from {:g} to {:g}{}\n", points.size(), points.front().lr, points.back().lr,

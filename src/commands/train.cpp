@@ -156,7 +156,6 @@ ExitCode train(const std::vector<std::string>& args) {
         reporting::Reporter reporter;
         if (profiler) reporter.add(std::make_unique<EndOfProfile>(*profiler));
         reporter.add(reporting::make_console(context.logger(), console_options(context, session, arguments, process.rank_env())));
-        // Declared after `reporter`, because the command's thread logs, so it must end before the console in `reporter` does.
         const auto command = start_event_command(context);
         const auto* directory = session.directory();
         if (directory != nullptr) add_files(reporter, context, session, *directory, command.get());

@@ -349,12 +349,6 @@ engine::RunCallbacks Session::run_callbacks() {
   return callbacks;
 }
 
-bool Session::has_new_configuration() const {
-  if (!start_.checkpoint) return true;
-  const auto stored = state::View(start_.checkpoint->tree, start_.checkpoint->file.string()).find("config");
-  return !stored || stored->text() != context_.config_text();
-}
-
 bool Session::train(reporting::Sink& reporter, const std::function<bool()>& should_stop, const std::vector<engine::TrainingHook*>& hooks) {
   engine::TrainingLoop loop(loop_options(context_.experiment()), *parts_, reporter, should_stop, run_callbacks());
   for (auto* hook : hooks) loop.add_hook(*hook);
