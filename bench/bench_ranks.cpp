@@ -225,7 +225,8 @@ void train(const RanksOptions& options, const config::Experiment& experiment, co
            distributed::ProcessGroups& groups) {
   session::RankContext context(experiment, {.num_threads = world::available_cpus(rendezvous.num_sharing_cpus)}, make_quiet_logger(),
                                engine::make_ranks(groups));
-  session::Session session(context);
+  auto recipe = session::recipe_of(context);
+  session::Session session(context.this_rank(), recipe);
   auto& parts = session.parts();
   bench::Training training(parts, options.training);
   json settings{{"network", options.training.network},

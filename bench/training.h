@@ -14,6 +14,7 @@
 #include "config/load.h"
 #include "device/libtorch_settings.h"
 #include "launch/world/host_resources.h"
+#include "run/session/build.h"
 #include "run/session/registries.h"
 #include "run/session/session.h"
 #include "train/engine/train_step.h"
@@ -90,10 +91,11 @@ class BatchSource {
 // All parts of a run in one process.
 struct SingleProcess {
   explicit SingleProcess(const TrainingOptions& options)
-      : context(make_experiment(options), {.num_threads = world::available_cpus()}, make_quiet_logger()), session(context) {}
+      : context(make_experiment(options), {.num_threads = world::available_cpus()}, make_quiet_logger()) {}
 
   session::RankContext context;
-  session::Session session;
+  session::Recipe recipe = session::recipe_of(context);
+  session::Session session{context.this_rank(), recipe};
   engine::Parts& parts = session.parts();
 };
 

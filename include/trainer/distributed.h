@@ -174,12 +174,10 @@ class Context {
   void shutdown();
   // The logger for data sets and sinks. It prints to stderr with the time: all messages of rank 0, and warnings and errors of all ranks.
   const std::shared_ptr<Logger>& logger() const;
-  // For internal use.
-  ProcessGroups& groups();
-  int num_processes_sharing_cpus() const;
 
  private:
   friend std::unique_ptr<Context> init_process_group(const InitOptions& options);
+  friend struct ContextAccess;
   struct State;
   explicit Context(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;

@@ -84,7 +84,15 @@ struct TrainerOptions {
   amp::GradScalerOptions grad_scaler = {};  // has an effect only with float16
   optim::WarmupOptions warmup = {};
   std::optional<optim::EmaOptions> ema = {};
-  // The folder in which rank 0 saves checkpoints, last.pt and best.pt; empty: none are saved. Nothing else may write there.
+  // Weights of the network at the start, of a checkpoint or another file that model.init_from accepts. `init_strict`: an Error if they do
+  // not fit; otherwise what fits is loaded.
+  std::filesystem::path init_from = {};
+  bool init_strict = true;
+  // The folder in which rank 0 writes the files of the run: its log, metrics.jsonl, metrics.csv, summary.json, the results of validations
+  // and checkpoints (`trainer report` and `trainer compare` read them). The run resumes from the newest checkpoint there, if there is one.
+  std::filesystem::path run_directory = {};
+  // Without a run_directory: the folder in which rank 0 saves checkpoints, last.pt and best.pt; empty: none are saved. Nothing else may
+  // write there.
   std::filesystem::path checkpoint_folder = {};
   int64_t keep_last = 3;  // number of newest checkpoints that are kept, in addition to the best one
 };

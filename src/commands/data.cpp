@@ -61,7 +61,7 @@ void show(const config::Experiment& experiment, const ShowOptions& options) {
                                  experiment.dataset.component.name));
   refuse_picture_over(dataset, options.output);
   if (validation) refuse_picture_over(validation->dataset(), options.output);
-  data::ShardedSampler sampler(session::make_sampler(experiment, train), {});
+  data::ShardedSampler sampler(session::make_sampler(session::recipe_of(experiment, *logger), train), {});
   sampler.set_epoch(options.epoch);
   const auto samples = sampler.samples();
   const auto size = static_cast<int64_t>(samples.size());

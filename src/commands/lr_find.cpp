@@ -12,6 +12,7 @@
 #include "reporting/progress_bar.h"
 #include "reporting/values.h"
 #include "run/inspection/lr_range_test.h"
+#include "run/session/build.h"
 #include "run/session/session.h"
 #include "trainer/events.h"
 
@@ -79,13 +80,14 @@ void adapt(config::Experiment& experiment, int64_t num_steps) {
 
 // Collective. Returns false after a stop request.
 bool run_test(session::RankContext& context, LrRangeTest& test, int64_t num_steps) {
-  session::Session session(context);
-  auto& parts = session.parts();
-  const double base_lr = parts.network.optimizer->base_lr();
+  auto recipe = session::recipe_of(context);
+  double base_lr = 1;
+  recipe.parts.lr_factor = [&](int64_t step, int64_t /*total_steps*/) { return test.lr_at(step) / base_lr; };
+  session::Session session(context.this_rank(), recipe);
+  base_lr = session.parts().network.optimizer->base_lr();
   if (base_lr == 0)
     throw UsageError(context.experiment().place_of("optimizer.lr") +
                      ": the test scales the learning rate, which must not be 0; set it to 1");
-  parts.lr_schedule = {.factor = [&test, base_lr](int64_t step) { return test.lr_at(step) / base_lr; }, .group_factors = {}};
   LossReader reader(test, num_steps, context.rank() == 0 ? &context.logger() : nullptr);
   session.train(reader, [&] { return test.is_done() || stop_signal() != 0; });
   return test.is_done();

@@ -107,7 +107,8 @@ ExitCode replay(const std::vector<std::string>& args) {
   const auto record = engine::read_step(folder);
   session::RankContext context(load_experiment(folder, record, overrides), {.num_threads = world::default_compute_threads().count},
                                make_console_logger());
-  session::Session session(context);
+  auto recipe = session::recipe_of(context);
+  session::Session session(context.this_rank(), recipe);
   engine::read_model(folder, *session.parts().network.model);
   print("{}\n", heading(record));
   const auto first = repeat_step(record, context.experiment(), session.parts());

@@ -120,28 +120,15 @@ std::unique_ptr<reporting::EventCommand> start_event_command(session::RankContex
   return started;
 }
 
-void add_files(reporting::Reporter& reporter, const session::RankContext& context, session::Session& session,
-               const run::RunDirectory& directory, reporting::EventCommand* command) {
-  const auto& experiment = context.experiment();
-  auto files = std::make_unique<reporting::CheckedReporter>([&directory] { directory.check_lock(); });
-  files->add(reporting::make_jsonl(directory.metrics_file(), command));
-  files->add(reporting::make_csv(directory.metrics_table_file(), task::all_metrics()));
-  if (experiment.logging.tensorboard) {
-    files->add(reporting::make_tensorboard(directory.tensorboard_folder(), &directory.written_files()));
+std::vector<std::unique_ptr<reporting::Sink>> make_sinks(const session::RankContext& context, const run::RunDirectory& directory,
+                                                         const data::DatasetInfo& info, reporting::EventCommand* command) {
+  std::vector<std::unique_ptr<reporting::Sink>> sinks;
+  for (const auto& sink : context.experiment().logging.sinks) {
+    sinks.push_back(reporting::sink_registry().make(
+        sink, {.run_dir = directory.path(), .config_text = context.config_text(), .class_names = info.class_names}));
   }
-  const auto& info = session.parts().data.train.samples.info();
-  const auto& class_names = info.class_names;
-  for (const auto which : {reporting::Validations::kAll, reporting::Validations::kBest}) {
-    const auto file = which == reporting::Validations::kAll ? directory.evaluation_file() : directory.best_evaluation_file();
-    files->add(reporting::make_evaluation(file, which, info.output_names(), context.logger()));
-  }
-  files->add(reporting::make_summary(directory.summary_file(), class_names));
-  reporter.add(std::move(files));
-  for (const auto& sink : experiment.logging.sinks) {
-    reporter.add(reporting::sink_registry().make(
-        sink, {.run_dir = directory.path(), .config_text = context.config_text(), .class_names = class_names}));
-  }
-  if (command != nullptr) reporter.add(std::make_unique<EndOfEventCommand>(*command));
+  if (command != nullptr) sinks.push_back(std::make_unique<EndOfEventCommand>(*command));
+  return sinks;
 }
 
 void refuse_file_of_run(const std::filesystem::path& output, std::string_view option) {

@@ -15,6 +15,7 @@
 #include "reporting/event_command.h"
 #include "reporting/sinks.h"
 #include "run/run_directory.h"
+#include "run/session/rank_context.h"
 #include "run/session/session.h"
 #include "trainer/events.h"
 
@@ -47,9 +48,9 @@ void check_event_command(session::RankContext& context);
 // Collective: starts the program of logging.command on rank 0; null on other ranks, and if there is no program.
 std::unique_ptr<reporting::EventCommand> start_event_command(session::RankContext& context);
 
-// To be called on the rank that writes the files of the run. `command`: null if there is none. All arguments must outlive the reporter.
-void add_files(reporting::Reporter& reporter, const session::RankContext& context, session::Session& session,
-               const run::RunDirectory& directory, reporting::EventCommand* command);
+// The sinks of logging.sinks, and one that ends the program of logging.command, if `command` is not null.
+std::vector<std::unique_ptr<reporting::Sink>> make_sinks(const session::RankContext& context, const run::RunDirectory& directory,
+                                                         const data::DatasetInfo& info, reporting::EventCommand* command);
 
 // Throws UsageError if `output`, the value of `option`, is a file that training writes to a run directory, such as its metrics and
 // checkpoints, because it would be overwritten.

@@ -14,6 +14,7 @@
 #include "launch/world/host_resources.h"
 #include "reporting/sinks.h"
 #include "run/inspection/step_profiler.h"
+#include "run/session/build.h"
 #include "run/session/session.h"
 #include "run/session/version.h"
 #include "train/task/task.h"
@@ -149,16 +150,19 @@ ExitCode train(const std::vector<std::string>& args) {
         check_event_command(context);
         // After a restart by a launcher, the run continues from the newest checkpoint of the earlier attempts, whatever --resume says.
         const auto resume = process.rank_env().restart_attempt > 0 ? "auto" : arguments.resume;
-        session::Session session(context,
-                                 {.run_directory = run_directory_of(arguments, experiment), .resume = resume, .command_line = args});
+        auto recipe = session::recipe_of(context);
+        recipe.options.run_directory = run_directory_of(arguments, experiment);
+        recipe.resume = resume;
+        recipe.record = session::record_of(context, args);
+        session::Session session(context.this_rank(), recipe);
         context.logger().debug("ready to train {} after the start", format_duration(Clock::now() - started));
         const auto profiler = make_profiler(context, session);
         reporting::Reporter reporter;
         if (profiler) reporter.add(std::make_unique<EndOfProfile>(*profiler));
         reporter.add(reporting::make_console(context.logger(), console_options(context, session, arguments, process.rank_env())));
         const auto command = start_event_command(context);
-        const auto* directory = session.directory();
-        if (directory != nullptr) add_files(reporter, context, session, *directory, command.get());
+        recipe.make_sinks = [&](const auto& directory, const auto& info) { return make_sinks(context, directory, info, command.get()); };
+        session.add_sinks(reporter, command.get());
         std::vector<engine::TrainingHook*> hooks;
         if (profiler) hooks.push_back(profiler.get());
         const bool done = session.train(reporter, stop_condition(experiment.training.max_minutes, started), hooks);

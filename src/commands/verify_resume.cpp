@@ -13,6 +13,7 @@
 #include "checkpoint/store.h"
 #include "cli/arguments.h"
 #include "commands/command.h"
+#include "run/session/build.h"
 #include "run/session/session.h"
 #include "train/engine/train_step.h"
 #include "trainer/checkpoint.h"
@@ -51,7 +52,10 @@ class StepCounter : public engine::TrainingHook {
 // Collective: trains `num_steps` steps, from the first step or from `checkpoint`, and then sets `checkpoint` to the newest one;
 // `checkpoint` has a value on rank 0 only. Returns false if a stop request ended the training before the last step.
 bool train(session::RankContext& context, int64_t num_steps, std::optional<session::Checkpoint>& checkpoint, const fs::path& folder) {
-  session::Session session(context, {.checkpoint_folder = folder, .checkpoint = std::move(checkpoint)});
+  auto recipe = session::recipe_of(context);
+  recipe.options.checkpoint_folder = folder;
+  recipe.checkpoint = std::move(checkpoint);
+  session::Session session(context.this_rank(), recipe);
   StepCounter counter;
   reporting::Sink no_reports;
   const auto should_stop = [&] { return counter.num_steps >= num_steps || stop_signal() != 0; };

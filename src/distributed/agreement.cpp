@@ -33,28 +33,8 @@ void throw_if_any(const std::vector<Problem>& problems) {
   if (!lines.empty()) throw Error(join(lines, "\n"), static_cast<ExitCode>(exit_code));
 }
 
-void on_all_ranks(const ProcessGroup& group, const std::function<void()>& work) {
-  Problem problem;
-  try {
-    work();
-  } catch (const PeerError&) {
-    throw;
-  } catch (const Error& error) {
-    if (group.size() == 1) throw;
-    problem = {error.what(), static_cast<int>(error.exit_code())};
-  }
-  const auto mine = nlohmann::json(problem).dump(-1, ' ', /*ensure_ascii=*/false, nlohmann::json::error_handler_t::replace);
-  std::vector<Problem> problems;
-  for (const auto& text : group.all_gather_bytes(mine)) problems.push_back(nlohmann::json::parse(text));
-  try {
-    throw_if_any(problems);
-  } catch (const Error& error) {
-    throw AgreedError(group.rank() == 0 ? error.what() : "", error.exit_code());
-  }
-}
-
 std::vector<std::string> StartupBarrier::gather(const std::function<std::string()>& work) {
-  if (!store_) return {work()};
+  if (world_size_ == 1) return {work()};
   Problem problem;
   std::string result;
   try {
@@ -65,10 +45,28 @@ std::vector<std::string> StartupBarrier::gather(const std::function<std::string(
   } catch (const Error& error) {
     problem = {error.what(), static_cast<int>(error.exit_code())};
   }
+  const nlohmann::json record = {{"problem", problem}, {"result", result}};
+  if (!group_) return gather_over_store(record);
+  std::vector<Problem> problems;
+  std::vector<std::string> results;
+  for (const auto& text : group_->all_gather_bytes(record.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace))) {
+    const auto other = nlohmann::json::parse(text);
+    problems.push_back(other["problem"]);
+    results.push_back(other["result"]);
+  }
+  try {
+    throw_if_any(problems);
+  } catch (const Error& error) {
+    throw AgreedError(rank_ == 0 ? error.what() : "", error.exit_code());
+  }
+  return results;
+}
+
+std::vector<std::string> StartupBarrier::gather_over_store(const nlohmann::json& mine) {
   const int step = num_steps_++;
   const auto key = [step](int rank) { return fmt::format("step{}/{}", step, rank); };
   try {
-    store_->set(key(rank_), to_bytes({{"problem", problem}, {"result", result}}));
+    store_->set(key(rank_), to_bytes(mine));
     if (rank_ == 0) wait_for_all(key);
     return share_decision(*store_, key, rank_, world_size_, timeout_, [&]() -> nlohmann::json {
       std::vector<Problem> problems;

@@ -30,21 +30,22 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Problem, text, exit_code)
 // the same problem. The exit code is that of the first problem.
 void throw_if_any(const std::vector<Problem>& problems);
 
-// Collective: runs `work` on every rank of the group. If it throws Error on any rank, all ranks throw AgreedError, with the text only on
-// rank 0; a group of one rank throws the error itself. PeerError and exceptions of other libraries are not shared.
-void on_all_ranks(const ProcessGroup& group, const std::function<void()>& work);
-
 // Makes all ranks complete each step of the start-up together, or fail together with each problem reported once. A rank that loses its
-// connection to another rank does not wait for the others. Uses the shared store, so it works before process groups exist.
+// connection to another rank does not wait for the others.
 class StartupBarrier {
  public:
   // For a run of one process.
   StartupBarrier() = default;
+  // Over the ranks of a group.
+  explicit StartupBarrier(std::shared_ptr<ProcessGroup> group)
+      : group_(std::move(group)), rank_(group_->rank()), world_size_(group_->size()) {}
+  // Over a store, which works before process groups exist.
   StartupBarrier(c10::intrusive_ptr<c10d::Store> store, int rank, int world_size, std::chrono::milliseconds timeout)
       : store_(std::move(store)), rank_(rank), world_size_(world_size), timeout_(timeout) {}
 
   // Collective: runs `work` on every rank. If it throws Error on any rank, all ranks throw AgreedError, with the text only on rank 0.
-  // PeerError and exceptions of other libraries are not shared. Throws LateRank on a rank that has waited too long for another.
+  // PeerError and exceptions of other libraries are not shared. Over a store, throws LateRank on a rank that has waited too long for
+  // another.
   void on_all_ranks(const std::function<void()>& work);
   // Like on_all_ranks(); returns what `make` has returned on this rank.
   template <class Make>
@@ -59,8 +60,10 @@ class StartupBarrier {
   std::string on_rank0(const std::function<std::string()>& work);
 
  private:
+  std::vector<std::string> gather_over_store(const nlohmann::json& record);
   void wait_for_all(const std::function<std::string(int rank)>& key) const;
 
+  std::shared_ptr<ProcessGroup> group_;
   c10::intrusive_ptr<c10d::Store> store_;
   int rank_ = 0;
   int world_size_ = 1;

@@ -1,4 +1,4 @@
-// Implements trainer/distributed.h.
+#include "distributed/context.h"
 
 #include <c10/util/ScopeExit.h>
 #include <fmt/format.h>
@@ -17,7 +17,6 @@
 #include "distributed/process_groups.h"
 #include "distributed/rendezvous.h"
 #include "launch/world/rank_env.h"
-#include "trainer/distributed.h"
 #include "trainer/error.h"
 #include "trainer/torch.h"
 #include "trainer/version.h"
@@ -43,8 +42,9 @@ const std::shared_ptr<ProcessGroup>& Context::world() const { return state_->gro
 std::shared_ptr<ProcessGroup> Context::new_group(std::vector<int> ranks) { return state_->groups->new_group(std::move(ranks)); }
 void Context::shutdown() { state_->groups->shutdown(); }
 const std::shared_ptr<Logger>& Context::logger() const { return state_->logger; }
-ProcessGroups& Context::groups() { return *state_->groups; }
-int Context::num_processes_sharing_cpus() const { return state_->rendezvous.num_sharing_cpus; }
+
+ProcessGroups& ContextAccess::groups_of(Context& context) { return *context.state_->groups; }
+int ContextAccess::num_processes_sharing_cpus(const Context& context) { return context.state_->rendezvous.num_sharing_cpus; }
 
 namespace {
 

@@ -277,7 +277,7 @@ class RefusedStartsTest(ProgramCase):
                             (f"model={{name: wide_resnet, width: 1000000000000, num_classes: {outputs - 1}}}", "")):
             run = self.train(*IMAGES, data, *plain, model, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30)))
             self.assertEqual(run.returncode, 2, run.err)
-            self.assertRegex(run.err, r"error: out of memory for the model \w+ and its optimizer" + re.escape(size) + ".*; reduce the sizes")
+            self.assertRegex(run.err, r"error: out of memory for the network \w+ and its optimizer" + re.escape(size) + ".*; reduce the sizes")
             self.assertNotIn("frame #", run.err)
 
     def test_out_of_memory_names_the_batch_size(self):

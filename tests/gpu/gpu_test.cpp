@@ -38,11 +38,13 @@ const std::string kText =
 struct GpuSession {
   explicit GpuSession(const std::vector<std::string>& overrides, const std::filesystem::path& checkpoints = {})
       : context(testing::SmallSession::load(kText, overrides), {.num_threads = 2}, make_quiet_logger()),
-        session(context, {.checkpoint_folder = checkpoints}) {}
+        recipe(testing::SmallSession::recipe_of(context, checkpoints)),
+        session(context.this_rank(), recipe) {}
 
   engine::Parts& parts() { return session.parts(); }
 
   session::RankContext context;
+  session::Recipe recipe;
   session::Session session;
 };
 

@@ -66,7 +66,8 @@ void restore_buffers(models::Model& model, const models::Model& unfitted) {
 nlohmann::json train(const nlohmann::json& case_json, const engine::Ranks& ranks) {
   const auto experiment = experiment_of(case_json);
   session::RankContext context(experiment, {}, make_quiet_logger(), ranks);
-  session::Session session(context);
+  auto recipe = session::recipe_of(context);
+  session::Session session(context.this_rank(), recipe);
   auto& parts = session.parts();
   const auto seed = case_json.at("seed").get<uint64_t>();
   fill(*parts.network.model, seed);

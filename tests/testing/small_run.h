@@ -10,6 +10,7 @@
 #include "checkpoint/pytorch_file.h"
 #include "checkpoint/store.h"
 #include "config/load.h"
+#include "run/session/build.h"
 #include "run/session/registries.h"
 #include "run/session/session.h"
 #include "tests/testing/metrics.h"
@@ -21,7 +22,8 @@ namespace trainer::testing {
 struct SmallSession {
   SmallSession(config::Experiment experiment, const engine::Ranks& ranks, const std::filesystem::path& folder = {})
       : context(on_cpu(std::move(experiment)), {.num_threads = 2}, make_quiet_logger(), ranks),
-        session(context, options(context, folder)) {}
+        recipe(recipe_of(context, folder)),
+        session(context.this_rank(), recipe) {}
   SmallSession(const std::string& text, const std::vector<std::string>& overrides = {}, const engine::Ranks& ranks = {})
       : SmallSession(load(text, overrides), ranks) {}
 
@@ -32,19 +34,21 @@ struct SmallSession {
     experiment.runtime.device = device::DeviceChoice::kCpu;
     return experiment;
   }
-  // Options that resume from the newest checkpoint of the folder, if it has one, and save there.
-  static session::SessionOptions options(const session::RankContext& context, const std::filesystem::path& folder) {
-    session::SessionOptions options{.checkpoint_folder = folder};
+  // A recipe that resumes from the newest checkpoint of the folder, if it has one, and saves there.
+  static session::Recipe recipe_of(session::RankContext& context, const std::filesystem::path& folder) {
+    auto recipe = session::recipe_of(context);
+    recipe.options.checkpoint_folder = folder;
     const auto checkpoints = checkpoint::list_checkpoints(folder);
     context.ranks().world->barrier();
-    if (checkpoints.empty()) return options;
-    options.checkpoint = {checkpoints.front(), checkpoint::read_pytorch_file(checkpoints.front())};
-    return options;
+    if (checkpoints.empty()) return recipe;
+    recipe.checkpoint = {checkpoints.front(), checkpoint::read_pytorch_file(checkpoints.front())};
+    return recipe;
   }
 
   engine::Parts& parts() { return session.parts(); }
 
   session::RankContext context;
+  session::Recipe recipe;
   session::Session session;
 };
 

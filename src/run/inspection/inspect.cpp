@@ -149,7 +149,7 @@ class Inspector {
     }
     const auto [train, validation] =
         session::open_samples(experiment, dataset, *logger_, session::num_overfit_samples(experiment, world_size_));
-    Sizes sizes{.samples_per_epoch = session::make_sampler(experiment, train)->num_samples(),
+    Sizes sizes{.samples_per_epoch = session::make_sampler(session::recipe_of(experiment, *logger_), train)->num_samples(),
                 .num_train = train.size(),
                 .num_validation = validation ? validation->size() : 0};
     if (dataset.is_in_memory) {
@@ -174,7 +174,7 @@ class Inspector {
   }
 
   void sample_lr(const config::Experiment& experiment, const engine::Plan& plan) {
-    const auto schedule = session::make_lr_schedule(experiment, plan.total_steps, plan.steps_per_epoch);
+    const auto schedule = session::make_lr_schedule(session::recipe_of(experiment, *logger_), plan);
     const double base_lr = optim::optimizer_registry().make(experiment.optimizer.component, {})->base_lr();
     const int64_t last = plan.total_steps - 1;
     const int64_t count = std::min(plan.total_steps, num_lr_points_);
@@ -219,7 +219,8 @@ class Inspector {
         attempt([&] { inference::init_model(experiment.model.init_from, experiment.model.init_strict, *network_->model); });
       if (experiment.training.cache_features) feature_shape_ = session::shape_of_features(*network_, result_.sample_shape, experiment);
       result_.layers = layers_for(result_.sample_shape);
-      if (result_.plan) session::check_batch_norm_counts(experiment, *network_, *result_.plan, result_.sample_shape);
+      if (result_.plan)
+        session::check_batch_norm_counts(session::recipe_of(experiment, *logger_), *network_, *result_.plan, result_.sample_shape);
     });
   }
 
@@ -248,7 +249,7 @@ class Inspector {
     auto& network = *network_;
     const bool on_gpu = result_.memory_is_of_gpu;
     if (!on_gpu) {
-      const auto warning = session::warning_of_autocast(experiment, network, result_.sample_shape);
+      const auto warning = session::warning_of_autocast(session::recipe_of(experiment, *logger_), network, result_.sample_shape);
       if (!warning.empty()) result_.warnings.push_back(warning);
     }
     MemorySetup setup{.experiment = experiment,

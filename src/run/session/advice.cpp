@@ -52,10 +52,10 @@ double least_seconds(engine::Network& network, const torch::Tensor& images, std:
 
 }  // namespace
 
-std::string warning_of_autocast(const config::Experiment& experiment, engine::Network& network, const std::vector<int64_t>& sample_shape) {
+std::string warning_of_autocast(const Recipe& recipe, engine::Network& network, const std::vector<int64_t>& sample_shape) {
   const auto& placement = network.placement;
   // With `auto`, autocast is enabled only on processors that are known to be fast.
-  if (!placement.device.is_cpu() || !placement.autocast_dtype || !experiment.amp.enabled.value) return "";
+  if (!placement.device.is_cpu() || !placement.autocast_dtype || !recipe.options.placement.autocast.value_or(false)) return "";
   auto shape = sample_shape;
   shape.insert(shape.begin(), kBatchSize);
   auto images = torch::zeros(shape, placement.dtype);
@@ -69,7 +69,7 @@ std::string warning_of_autocast(const config::Experiment& experiment, engine::Ne
   return fmt::format(
       "{}: this processor computes {} slowly: {} images took {:.3g} s forward and backward, {:.2g} times as long as in float32 ({:.3g} s); "
       "remove amp.enabled, so that autocast is used only where it is fast",
-      experiment.place_of("amp.enabled"), type, kBatchSize, with, with / without, without);
+      recipe.place("amp.enabled"), type, kBatchSize, with, with / without, without);
 }
 
 namespace {
@@ -119,21 +119,21 @@ std::string norm_of_one_pixel(models::Model& model, const torch::Tensor& sample)
 
 }  // namespace
 
-void check_batch_norm_counts(const config::Experiment& experiment, engine::Network& network, const engine::Plan& plan,
+void check_batch_norm_counts(const Recipe& recipe, engine::Network& network, const engine::Plan& plan,
                              const std::vector<int64_t>& sample_shape) {
-  const auto single = find_single_image(plan, experiment.distributed.sync_batch_norm);
+  const auto single = find_single_image(plan, recipe.options.sync_batch_norm);
   if (!single) return;
   auto shape = sample_shape;
   shape.insert(shape.begin(), 1);
   const auto& placement = network.placement;
   const auto name = norm_of_one_pixel(*network.model, torch::zeros(shape, torch::dtype(placement.dtype).device(placement.device)));
   if (name.empty()) return;
-  const bool is_global = experiment.dataloader.global_batch_size.has_value();
+  const bool is_global = recipe.options.plan.global_batch_size.has_value();
   const std::string size_key = is_global ? "dataloader.global_batch_size" : "dataloader.batch_size";
-  const bool is_of_rank = plan.world_size > 1 && !experiment.distributed.sync_batch_norm;
+  const bool is_of_rank = plan.world_size > 1 && !recipe.options.sync_batch_norm;
   throw UsageError(fmt::format(
       "{}: the {} has only one image{}, so the batch normalisation {} would get one value per channel, whose variance is undefined; {}",
-      experiment.place_of(single->is_last ? "dataloader.drop_last" : size_key), single->is_last ? "last batch of an epoch" : "batch",
+      recipe.place(single->is_last ? "dataloader.drop_last" : size_key), single->is_last ? "last batch of an epoch" : "batch",
       is_of_rank ? fmt::format(" on rank {}", single->rank) : "", name,
       single->is_last ? "set dataloader.drop_last: true, or another " + size_key : "set a larger " + size_key + ", or use larger images"));
 }

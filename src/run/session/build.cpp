@@ -9,10 +9,14 @@
 
 #include "base/text.h"
 #include "datasets/registry.h"
+#include "datasets/staged_folder.h"
 #include "inference/description.h"
 #include "models/registry.h"
 #include "nn/layers.h"
+#include "run/session/advice.h"
+#include "run/session/cached_features.h"
 #include "run/session/split_samples.h"
+#include "run/session/weights.h"
 #include "train/engine/failure_message.h"
 #include "train/engine/parts.h"
 #include "trainer/error.h"
@@ -21,26 +25,11 @@
 namespace trainer::session {
 namespace {
 
-using Keys = std::map<std::string, std::string>;
-
-// Calls `act`. Turns an OptionError into a UsageError that names the key and its position in the experiment file instead of the member.
-template <class Act>
-auto with_places(const config::Experiment& experiment, const Keys& keys, const Act& act) {
-  try {
-    return act();
-  } catch (const OptionError& error) {
-    throw UsageError(fmt::format("{}: {}", experiment.place_of(keys.at(error.member())), error.problem()));
-  }
-}
-
-const Keys kPlanKeys = {{"batch_size", "dataloader.batch_size"},
-                        {"global_batch_size", "dataloader.global_batch_size"},
-                        {"accumulation_steps", "training.accumulation_steps"},
-                        {"shards", "dataloader.shards"},
-                        {"epochs", "training.epochs"},
-                        {"steps", "training.steps"}};
-
 const Keys kRankKeys = {{"group_size", "dataset.distribution_group_size"}};
+
+engine::PlaceOf places_of(const config::Experiment& experiment) {
+  return [&](const std::string& key) { return experiment.place_of(key); };
+}
 
 engine::PlanOptions plan_options(const config::Experiment& experiment) {
   const auto& loader = experiment.dataloader;
@@ -54,21 +43,6 @@ engine::PlanOptions plan_options(const config::Experiment& experiment) {
           .steps = training.steps};
 }
 
-// Returns the result of `build`. Throws UsageError when memory runs out; `what`: what needed the memory.
-template <class Build>
-auto build_in_memory(const std::string& what, const char* remedy, const Build& build) {
-  try {
-    return build();
-  } catch (const Error&) {
-    throw;
-  } catch (const std::exception& error) {
-    if (!engine::is_too_large(error)) throw;
-    const auto num_bytes = engine::bytes_asked_for(error);
-    throw UsageError(fmt::format("out of memory for {}{}; {}", what,
-                                 num_bytes ? fmt::format(" (one of its tensors needs {})", format_bytes(*num_bytes)) : "", remedy));
-  }
-}
-
 // For data sets whose number of classes was unknown when the configuration was checked.
 void check_num_classes(const config::Experiment& experiment, const data::DatasetInfo& info) {
   const auto& model = dynamic_cast<const models::ModelOptions&>(*experiment.model.component.options);
@@ -78,39 +52,20 @@ void check_num_classes(const config::Experiment& experiment, const data::Dataset
                               counted(info.num_classes, "class", "classes")));
 }
 
-engine::SourceOptions source_options(const config::Experiment& experiment, const std::vector<ComponentConfig>& transforms, Logger& logger) {
-  engine::SourceOptions options{
-      .transforms = transforms,
-      .batch_size = experiment.validation.batch_size,
-      .loading = {.num_workers = experiment.dataloader.num_workers.value.value_or(1), .prefetch = experiment.dataloader.prefetch},
-      .seed = static_cast<uint64_t>(experiment.seed),
-      .distribution = experiment.dataset.distribution};
-  if (experiment.dataset.on_error == config::OnError::kSkip) {
-    options.report_skipped = [&logger](const std::string& text) { logger.warn("skipped (dataset.on_error: skip): {}", text); };
-  }
-  return options;
-}
-
 }  // namespace
 
-optim::LrSchedule make_lr_schedule(const config::Experiment& experiment, int64_t total_steps, int64_t steps_per_epoch) {
-  const auto& section = experiment.lr_scheduler;
-  const std::string key = section.warmup.epochs > 0 ? "lr_scheduler.warmup_epochs" : "lr_scheduler.warmup_steps";
-  return with_places(experiment, {{"warmup", key}},
-                     [&] { return optim::make_lr_schedule(section.component, section.warmup, total_steps, steps_per_epoch); });
-}
-
 int64_t global_batch_size(const config::Experiment& experiment, int world_size) {
-  return with_places(experiment, kPlanKeys, [&] { return engine::global_batch_size(plan_options(experiment), world_size); });
+  return with_places(places_of(experiment), kPlanKeys, [&] { return engine::global_batch_size(plan_options(experiment), world_size); });
 }
 
 engine::Plan make_plan(const config::Experiment& experiment, int64_t samples_per_epoch, int world_size) {
-  return with_places(experiment, kPlanKeys, [&] { return engine::make_plan(plan_options(experiment), samples_per_epoch, world_size); });
+  return with_places(places_of(experiment), kPlanKeys,
+                     [&] { return engine::make_plan(plan_options(experiment), samples_per_epoch, world_size); });
 }
 
 engine::Ranks make_ranks(const config::Experiment& experiment, distributed::ProcessGroups& groups) {
   const auto& section = experiment.dataset;
-  return with_places(experiment, kRankKeys, [&] {
+  return with_places(places_of(experiment), kRankKeys, [&] {
     return engine::make_ranks(groups, {.synchronises_statistics = experiment.distributed.sync_batch_norm,
                                        .distribution = section.distribution,
                                        .group_size = section.distribution_group_size.value});
@@ -149,39 +104,137 @@ optim::ParameterOptions parameter_options(const config::Experiment& experiment) 
           .unfreeze_after = experiment.training.unfreeze_after};
 }
 
+Recipe recipe_of(const config::Experiment& experiment, Logger& logger) {
+  const auto& section = experiment.dataset;
+  const auto& optimizer = experiment.optimizer;
+  Recipe recipe{
+      .parts = {.model = [&](const models::BuildContext& context) -> std::shared_ptr<models::Model> {
+                  try {
+                    return models::model_registry().make(experiment.model.component, context);
+                  } catch (const OptionError& error) {
+                    throw UsageError(fmt::format("{}: {}", experiment.place_of("model." + error.member()), error.problem()));
+                  }
+                },
+                .task = task::task_registry().make(experiment.task.component, nn::loss_registry().make(experiment.loss.component)),
+                .optimizer =
+                    [&](std::vector<optim::ParamGroup> groups) {
+                      return optim::make_optimizer(optimizer.component, std::move(groups), optimizer.skip_zero_grads);
+                    },
+                .train = nullptr,
+                .train_transforms = section.train_transforms,
+                .validation_transforms = section.validation_transforms,
+                .lr_schedule = experiment.lr_scheduler.component},
+      .options = {.plan = plan_options(experiment),
+                  .loop = loop_options(experiment),
+                  .loading = {.num_workers = experiment.dataloader.num_workers.value.value_or(1),
+                              .prefetch = experiment.dataloader.prefetch},
+                  .placement = placement_options(experiment),
+                  .sync_batch_norm = experiment.distributed.sync_batch_norm,
+                  .parameters = parameter_options(experiment),
+                  .data_parallel = experiment.distributed.data_parallel,
+                  .grad_scaler = experiment.amp.scaler,
+                  .warmup = experiment.lr_scheduler.warmup,
+                  .ema = experiment.training.ema,
+                  .init_from = experiment.model.init_from,
+                  .init_strict = experiment.model.init_strict,
+                  .keep_last = experiment.checkpoint.keep_last},
+      .network = "the network " + experiment.model.component.name,
+      .place_of = places_of(experiment),
+      .open_samples = {},
+      .sampler = experiment.dataloader.sampler,
+      .distribution = section.distribution,
+      .batch_transforms = section.batch_transforms,
+      .num_unmixed_epochs = experiment.training.mixup_off_epochs,
+      .histograms_every_epochs = experiment.logging.histograms_every_epochs,
+      .advise_on_data = [&](const auto& epoch, int64_t number) { return advice_on_data(epoch, number, experiment); },
+      .extend = experiment.training.extend};
+  if (section.on_error == config::OnError::kSkip) {
+    recipe.report_skipped = [&logger](const std::string& text) { logger.warn("skipped (dataset.on_error: skip): {}", text); };
+  }
+  return recipe;
+}
+
+namespace {
+
+// The data set of the experiment, copied to a disk of this host if dataset.stage_to is set; `staged` is then the copy.
+data::DatasetFactory place_dataset(RankContext& context, std::optional<datasets::StagedFolder>& staged) {
+  const auto& section = context.experiment().dataset;
+  auto dataset = datasets::dataset_registry().make(section.component);
+  if (section.stage_to.empty()) return dataset;
+  const bool is_first_of_host = context.local_rank() == 0;
+  const auto folder = dataset.locate(context.logger());
+  const auto files = dataset.list_files ? dataset.list_files() : std::vector<std::filesystem::path>{};
+  staged.emplace(folder, files, section.stage_to, /*is_current=*/!is_first_of_host, context.logger());
+  return dataset.in_folder(staged->path());
+}
+
+}  // namespace
+
+Recipe recipe_of(RankContext& context) {
+  const auto& experiment = context.experiment();
+  auto& logger = context.logger();
+  auto recipe = recipe_of(experiment, logger);
+  const auto staged = std::make_shared<std::optional<datasets::StagedFolder>>();
+  recipe.open_samples = [&context, &experiment, &logger, staged] {
+    const auto num_overfit = num_overfit_samples(experiment, context.ranks().world->size());
+    auto samples = open_samples(experiment, place_dataset(context, *staged), logger, num_overfit);
+    if (num_overfit && context.rank() == 0) {
+      logger.warn("{}: training and validation use only {}", experiment.place_of("training.overfit_batches"),
+                  counted(samples.train.size(), "image"));
+    }
+    return samples;
+  };
+  recipe.on_done = [staged, &logger] {
+    if (*staged) (*staged)->remove(logger);
+  };
+  recipe.load_weights = [&experiment, &logger](models::Model& model, const data::DatasetInfo& info) {
+    const auto& section = experiment.model;
+    if (section.weights.empty()) return;
+    const auto& name = section.component.name;
+    const auto file = fetch_weights(weights_source(name, section.weights, section.weights_mirror), logger);
+    logger.info("{}", load_published_weights(file, name, model, info.class_names).text);
+  };
+  if (experiment.training.cache_features) {
+    recipe.cache_features = [&context](engine::Network& network, engine::Data images, const Recipe::MakeData& make_data) {
+      return cache_features(context, network, std::move(images), make_data);
+    };
+  }
+  recipe.on_log = [&context](const std::filesystem::path& checkpoints) { context.begin_run(checkpoints); };
+  recipe.on_failure = [&context](const std::exception& error) { context.end_failed_gpu(error); };
+  return recipe;
+}
+
+ExperimentRecord record_of(const RankContext& context, std::vector<std::string> command_line) {
+  const auto& experiment = context.experiment();
+  ExperimentRecord record{.name = experiment.experiment,
+                          .values = context.values(),
+                          .text = context.config_text(),
+                          .warnings = experiment.warnings,
+                          .command_line = std::move(command_line),
+                          .threads_source = context.threads_source(),
+                          .ranks_source = context.ranks_source(),
+                          .logs_all_ranks = experiment.logging.all_ranks,
+                          .with_tensorboard = experiment.logging.tensorboard};
+  if (experiment.dataset.split) record.split_table = [&experiment](const data::Dataset& files) { return split_table(experiment, files); };
+  return record;
+}
+
 engine::Network build_network(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks,
                               const std::function<void(models::Model&)>& load_weights) {
-  const auto make_model = [&](const models::BuildContext& context) {
-    try {
-      std::optional<nn::NoInitialValues> values_are_loaded;
-      if (load_weights) values_are_loaded.emplace();
-      auto model = models::model_registry().make(experiment.model.component, context);
-      if (load_weights) load_weights(*model);
+  const auto logger = make_quiet_logger();
+  auto recipe = recipe_of(experiment, *logger);
+  if (load_weights) {
+    recipe.parts.model = [&, make = recipe.parts.model](const models::BuildContext& context) {
+      const nn::NoInitialValues values_are_loaded;
+      auto model = make(context);
+      load_weights(*model);
       return model;
-    } catch (const OptionError& error) {
-      throw UsageError(fmt::format("{}: {}", experiment.place_of("model." + error.member()), error.problem()));
-    }
-  };
-  const auto& section = experiment.optimizer;
-  const auto make_optimizer = [&](std::vector<optim::ParamGroup> groups) {
-    return optim::make_optimizer(section.component, std::move(groups), section.skip_zero_grads);
-  };
-  const engine::NetworkOptions options{.seed = static_cast<uint64_t>(experiment.seed),
-                                       .sync_batch_norm = experiment.distributed.sync_batch_norm,
-                                       .parameters = parameter_options(experiment),
-                                       .grad_scaler = experiment.amp.scaler,
-                                       .name = "the network " + experiment.model.component.name,
-                                       .place_of = [&](const std::string& key) { return experiment.place_of(key); }};
-  const auto make_task = [&] {
-    return task::task_registry().make(experiment.task.component, nn::loss_registry().make(experiment.loss.component));
-  };
-  return build_in_memory(fmt::format("the model {} and its optimizer", experiment.model.component.name),
-                         "reduce the sizes in the section model, or dataset.num_classes", [&] {
-                           engine::Network network(make_model, make_task, make_optimizer, options, placement, ranks);
-                           // Again, because the network was made in float32.
-                           if (load_weights && placement.dtype == torch::kFloat64) load_weights(*network.model);
-                           return network;
-                         });
+    };
+  }
+  auto network = make_network(recipe, placement, ranks);
+  // Again, because the network was made in float32.
+  if (load_weights && placement.dtype == torch::kFloat64) load_weights(*network.model);
+  return network;
 }
 
 uint64_t augmentation_seed(const config::Experiment& experiment) {
@@ -336,33 +389,6 @@ engine::OpenedSamples open_samples(const config::Experiment& experiment, const d
 engine::Samples open_split(const config::Experiment& experiment, const data::DatasetFactory& dataset, data::Split split, Logger& logger) {
   return build_in_memory("the list of samples of " + experiment.dataset.component.name, "choose a smaller data set",
                          [&] { return open_split_unguarded(experiment, dataset, split, logger); });
-}
-
-std::unique_ptr<data::Sampler> make_sampler(const config::Experiment& experiment, const engine::Samples& train) {
-  return data::sampler_registry().make(experiment.dataloader.sampler, {.dataset = train.dataset(),
-                                                                       .files = train.files(),
-                                                                       .seed = static_cast<uint64_t>(experiment.seed),
-                                                                       .place_of = [&](const std::string& key) {
-                                                                         return experiment.place_of("dataloader.sampler." + key);
-                                                                       }});
-}
-
-engine::Data make_data(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks, Logger& logger,
-                       engine::TrainingSamples samples) {
-  const auto& section = experiment.dataset;
-  const engine::DataOptions options{.plan = plan_options(experiment),
-                                    .train = source_options(experiment, section.train_transforms, logger),
-                                    .validation = source_options(experiment, section.validation_transforms, logger),
-                                    .batch_transforms = section.batch_transforms,
-                                    .num_unmixed_epochs = experiment.training.mixup_off_epochs};
-  return with_places(experiment, kPlanKeys, [&] { return engine::Data(std::move(samples), options, placement, ranks); });
-}
-
-engine::DataSource make_source(const config::Experiment& experiment, const std::vector<ComponentConfig>& transforms,
-                               const device::Placement& placement, const engine::Ranks& ranks, Logger& logger, engine::Samples samples) {
-  auto options = source_options(experiment, transforms, logger);
-  options.batch_size = std::min(options.batch_size, samples.size());
-  return {std::move(samples), options, placement, ranks};
 }
 
 }  // namespace trainer::session

@@ -1,5 +1,5 @@
 #pragma once
-// Builds the parts of a run from its configuration.
+// From an experiment to the recipe of a run, and to single parts of it.
 
 #include <functional>
 
@@ -7,13 +7,12 @@
 #include "config/experiment.h"
 #include "datasets/registry.h"
 #include "device/placement.h"
+#include "run/session/rank_context.h"
+#include "run/session/recipe.h"
 #include "train/engine/parts.h"
 #include "trainer/options.h"
 
 namespace trainer::session {
-
-// Throws UsageError with the key if the warm-up is not shorter than the training run.
-optim::LrSchedule make_lr_schedule(const config::Experiment& experiment, int64_t total_steps, int64_t steps_per_epoch);
 
 // Like the functions of train/engine/plan.h, with the options of the experiment. Throw UsageError with the key and its place.
 int64_t global_batch_size(const config::Experiment& experiment, int world_size);
@@ -32,6 +31,14 @@ device::PlacementOptions placement_options(const config::Experiment& experiment)
 
 // The options of optimizer.groups, model.freeze and the keys that belong to them.
 optim::ParameterOptions parameter_options(const config::Experiment& experiment);
+
+// The recipe of a run of this experiment, without what needs its data and its other ranks. Both arguments must outlive the result. Throws
+// UsageError.
+Recipe recipe_of(const config::Experiment& experiment, Logger& logger);
+// The whole recipe, of a run without a directory. `context` must outlive it.
+Recipe recipe_of(RankContext& context);
+// For a run with a directory. `context` must outlive the result.
+ExperimentRecord record_of(const RankContext& context, std::vector<std::string> command_line);
 
 // Builds model, task and optimizer without opening the data. Not collective. `experiment` must have been checked by config::load(). Throws
 // UsageError for names of layers and parameters that the network does not have (train/engine/freezing.h), and when memory runs out.
@@ -62,16 +69,5 @@ engine::OpenedSamples open_samples(const config::Experiment& experiment, const d
 
 // Opens only one split; if it is held out from the training files, opens these. Not collective. Throws like open_samples().
 engine::Samples open_split(const config::Experiment& experiment, const data::DatasetFactory& dataset, data::Split split, Logger& logger);
-
-// Makes the sampler of these training samples, which do not have to outlive it. Not collective. Throws UsageError and DataError.
-std::unique_ptr<data::Sampler> make_sampler(const config::Experiment& experiment, const engine::Samples& train);
-
-// Makes the plan, the loaders and the sources of batches. Not collective. Throws UsageError. `logger` must outlive the data.
-engine::Data make_data(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks, Logger& logger,
-                       engine::TrainingSamples samples);
-// Makes the loader and the batches of samples that are evaluated once, with validation.batch_size. Not collective. Throws UsageError.
-// `logger` must outlive the source.
-engine::DataSource make_source(const config::Experiment& experiment, const std::vector<ComponentConfig>& transforms,
-                               const device::Placement& placement, const engine::Ranks& ranks, Logger& logger, engine::Samples samples);
 
 }  // namespace trainer::session

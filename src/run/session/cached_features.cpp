@@ -282,7 +282,8 @@ void compute(RankContext& context, const engine::Network& network, const Request
     if (path.empty()) return;
     file = open_regular_file(path, O_WRONLY);
     if (file.number() < 0) fail_to_write(path);
-    auto source = make_source(context.experiment(), request.transforms, network.placement, context.ranks(), logger, request.samples);
+    auto source =
+        make_source(recipe_of(context.experiment(), logger), request.transforms, network.placement, context.ranks(), request.samples);
     computation.emplace(network, std::move(source), host);
     if (context.rank() != 0) return;
     logger.info("computing the features of {} (training.cache_features)", counted(request.samples.size(), request.kind + " image"));
@@ -426,11 +427,10 @@ std::vector<int64_t> shape_of_features(const engine::Network& network, const std
   return features.sizes().slice(1).vec();
 }
 
-engine::Data cache_features(RankContext& context, engine::Network& network, engine::Data images) {
-  auto of_features = context.experiment();
-  auto& section = of_features.dataset;
-  const auto shape =
-      context.barrier().make_on_all_ranks([&] { return shape_of_features(network, images.train.pipeline.output_shape(), of_features); });
+engine::Data cache_features(RankContext& context, engine::Network& network, engine::Data images, const Recipe::MakeData& make_data) {
+  const auto& section = context.experiment().dataset;
+  const auto shape = context.barrier().make_on_all_ranks(
+      [&] { return shape_of_features(network, images.train.pipeline.output_shape(), context.experiment()); });
   engine::TrainingSamples samples{
       {.train = cache(context, network, {images.train.samples, section.train_transforms, "training", "dataset.train_transforms"}, shape)},
       std::move(images.sampler),
@@ -442,10 +442,7 @@ engine::Data cache_features(RankContext& context, engine::Network& network, engi
   }
   network.model->train();
   dynamic_cast<models::BackboneModel&>(*network.model).take_features();
-  section.train_transforms.clear();
-  section.validation_transforms.clear();
-  return context.barrier().make_on_all_ranks(
-      [&] { return make_data(of_features, network.placement, context.ranks(), context.logger(), std::move(samples)); });
+  return make_data(std::move(samples));
 }
 
 }  // namespace trainer::session

@@ -22,6 +22,6 @@ std::vector<int64_t> shape_of_features(const engine::Network& network, const std
 // or take them from the file of an earlier run with the same weights, samples and transforms. `images`: the data of the experiment; each
 // rank must read its own samples. The network must have equal weights on all ranks. Throws like shape_of_features(),
 // DataError, and Error with ExitCode::kStopped after a stop request.
-engine::Data cache_features(RankContext& context, engine::Network& network, engine::Data images);
+engine::Data cache_features(RankContext& context, engine::Network& network, engine::Data images, const Recipe::MakeData& make_data);
 
 }  // namespace trainer::session

@@ -34,9 +34,9 @@ namespace {
 engine::DataSource open_data(RankContext& context, const std::optional<EvaluationData>& evaluated, const engine::Network& network) {
   const auto& experiment = context.experiment();
   auto& logger = context.logger();
-  auto samples = open_together(context, [&] { return open_split(experiment, evaluated->dataset, evaluated->split, logger); });
+  auto samples = open_together(context.this_rank(), [&] { return open_split(experiment, evaluated->dataset, evaluated->split, logger); });
   return context.barrier().make_on_all_ranks([&] {
-    return make_source(experiment, experiment.dataset.validation_transforms, network.placement, context.ranks(), logger,
+    return make_source(recipe_of(experiment, logger), experiment.dataset.validation_transforms, network.placement, context.ranks(),
                        std::move(samples));
   });
 }

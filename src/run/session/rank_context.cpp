@@ -134,7 +134,7 @@ RankContext::RankContext(RankProcess& process, const config::ExperimentSource& s
         return experiment;
       }) {}
 
-RankContext::RankContext(RankProcess& process, const Load& load) : process_(&process), logger_(process.logger()) {
+RankContext::RankContext(RankProcess& process, const Load& load) : process_(&process), rank_{.logger = process.logger()} {
   const auto& rank_env = process.rank_env();
   distributed::Problem problem;
   auto secret = rank_env.secret;
@@ -142,11 +142,11 @@ RankContext::RankContext(RankProcess& process, const Load& load) : process_(&pro
     auto registries = all_registries();
     if (rank_env.rank > 0) registries.check = check_unless_read_elsewhere;
     experiment_ = load(registries);
-    if (rank_env.rank == 0) warn_of_ignored_keys(experiment_, *logger_);
+    if (rank_env.rank == 0) warn_of_ignored_keys(experiment_, *rank_.logger);
     values_ = config::values_of(experiment_, registries);
     config_text_ = config::to_yaml(experiment_, registries);
     const auto& file = experiment_.distributed.secret_file;
-    if (rank_env.world_size > 1 && !file.empty()) secret = distributed::read_secret_file(file, *logger_);
+    if (rank_env.world_size > 1 && !file.empty()) secret = distributed::read_secret_file(file, *rank_.logger);
   } catch (const Error& error) {
     if (rank_env.world_size == 1) throw;
     problem = {error.what(), static_cast<int>(error.exit_code())};
@@ -164,20 +164,21 @@ RankContext::RankContext(RankProcess& process, const Load& load) : process_(&pro
       if (experiment_.dataset.distribution == engine::Distribution::kLocal) mine.config_with_data = to_message(values_);
     }
     const std::chrono::seconds timeout(section.timeout_seconds);
-    rendezvous = distributed::join_run(rank_env, point, mine, secret, timeout, *logger_, [](const auto& of_rank0, const auto& of_other) {
-      return config::to_string(config::differences(from_message(of_rank0), from_message(of_other)));
-    });
-    barrier_ = {rendezvous.store, rank_env.rank, rank_env.world_size, timeout};
+    rendezvous =
+        distributed::join_run(rank_env, point, mine, secret, timeout, *rank_.logger, [](const auto& of_rank0, const auto& of_other) {
+          return config::to_string(config::differences(from_message(of_rank0), from_message(of_other)));
+        });
+    rank_.barrier = {rendezvous.store, rank_env.rank, rank_env.world_size, timeout};
     process.supervisor().begin(rendezvous);
   }
-  local_rank_ = rendezvous.local_rank;
+  rank_.local_rank = rendezvous.local_rank;
   if (experiment_.dataset.distribution != engine::Distribution::kLocal) take_experiment_of_rank0();
   choose_placement_together(rendezvous);
-  barrier_.on_all_ranks([&] { make_groups(rendezvous); });
+  rank_.barrier.on_all_ranks([&] { make_groups(rendezvous); });
 }
 
 void RankContext::take_experiment_of_rank0() {
-  config_text_ = barrier_.on_rank0([&] { return config_text_; });
+  config_text_ = rank_.barrier.on_rank0([&] { return config_text_; });
   if (process_->rank_env().rank == 0) return;
   auto tree = std::move(experiment_.tree);
   // Not checked again: rank 0 has checked it with the data set, to which this rank may have no access.
@@ -188,8 +189,8 @@ void RankContext::take_experiment_of_rank0() {
 }
 
 RankContext::RankContext(config::Experiment experiment, const device::HostShare& share, std::shared_ptr<Logger> logger, engine::Ranks ranks)
-    : logger_(std::move(logger)), experiment_(std::move(experiment)), local_rank_(share.local_rank), ranks_(std::move(ranks)) {
-  warn_of_ignored_keys(experiment_, *logger_);
+    : experiment_(std::move(experiment)), rank_{.logger = std::move(logger), .ranks = std::move(ranks), .local_rank = share.local_rank} {
+  warn_of_ignored_keys(experiment_, *rank_.logger);
   choose_placement(share);
 }
 
@@ -198,40 +199,40 @@ void RankContext::choose_placement(const device::HostShare& share) {
   device::CudaAccess cuda;
   if (experiment_.runtime.device != device::DeviceChoice::kCpu) cuda = device::open_cuda_module();
   if (experiment_.runtime.device == device::DeviceChoice::kAuto && !cuda.refusal.empty()) {
-    logger_->warn("an NVIDIA driver is installed, but this program uses the CPU: {}", cuda.refusal);
+    rank_.logger->warn("an NVIDIA driver is installed, but this program uses the CPU: {}", cuda.refusal);
   }
   if (cuda.module != nullptr) device::apply_allocator(experiment_.runtime.cuda_allocator);
   const auto options = placement_options(experiment_);
-  placement_ = device::choose_placement(options, share, cuda);
+  rank_.placement = device::choose_placement(options, share, cuda);
   auto& num_workers = experiment_.dataloader.num_workers.value;
-  if (!num_workers) num_workers = default_num_workers(placement_);
+  if (!num_workers) num_workers = default_num_workers(rank_.placement);
   // Checked here because OpenMP would end the process without a message if a thread could not be started. Two loaders have their own
   // threads, and further threads write checkpoints, watch other ranks and so on.
   constexpr int64_t kOthers = 4;
-  world::check_threads(static_cast<int>(placement_.num_threads + 2 * *num_workers + kOthers));
-  device::apply_placement(placement_, options);
+  world::check_threads(static_cast<int>(rank_.placement.num_threads + 2 * *num_workers + kOthers));
+  device::apply_placement(rank_.placement, options);
 }
 
 void RankContext::choose_placement_together(distributed::Rendezvous& rendezvous) {
   const auto& rank_env = process_->rank_env();
-  const auto infos = barrier_.gather([&] {
-    check_slurm_gpus(rank_env, experiment_, *logger_);
+  const auto infos = rank_.barrier.gather([&] {
+    check_slurm_gpus(rank_env, experiment_, *rank_.logger);
     const auto threads = world::default_compute_threads(rendezvous.num_sharing_cpus);
-    choose_placement({.num_threads = threads.count, .local_rank = local_rank_});
-    if (placement_.device.is_cpu()) {
-      const auto by_key = fmt::format("{}: runtime.threads", counted(placement_.num_threads, "compute thread"));
+    choose_placement({.num_threads = threads.count, .local_rank = rank_.local_rank});
+    if (rank_.placement.device.is_cpu()) {
+      const auto by_key = fmt::format("{}: runtime.threads", counted(rank_.placement.num_threads, "compute thread"));
       threads_source_ = experiment_.runtime.threads.value ? by_key : threads.description;
     }
-    if (placement_.cuda == nullptr) warn_of_hidden_gpus(rank_env, experiment_, *logger_);
+    if (rank_.placement.cuda == nullptr) warn_of_hidden_gpus(rank_env, experiment_, *rank_.logger);
     auto& mine = rendezvous.ranks[static_cast<size_t>(rank_env.rank)];
-    mine.device = placement_.device.str();
-    if (placement_.cuda != nullptr) mine.pci_bus_id = placement_.cuda->pci_bus_id(placement_.device.index());
-    mine.num_threads = placement_.num_threads;
+    mine.device = rank_.placement.device.str();
+    if (rank_.placement.cuda != nullptr) mine.pci_bus_id = rank_.placement.cuda->pci_bus_id(rank_.placement.device.index());
+    mine.num_threads = rank_.placement.num_threads;
     return nlohmann::json(mine).dump();
   });
   for (size_t rank = 0; rank < infos.size(); ++rank) rendezvous.ranks[rank] = nlohmann::json::parse(infos[rank]);
-  const bool chose_threads = placement_.device.is_cpu() && !experiment_.runtime.threads.value;
-  if (chose_threads && local_rank_ == 0) report_other_runs(rendezvous.ranks, placement_.num_threads, *logger_);
+  const bool chose_threads = rank_.placement.device.is_cpu() && !experiment_.runtime.threads.value;
+  if (chose_threads && rank_.local_rank == 0) report_other_runs(rendezvous.ranks, rank_.placement.num_threads, *rank_.logger);
 }
 
 void RankContext::make_groups(const distributed::Rendezvous& rendezvous) {
@@ -239,12 +240,12 @@ void RankContext::make_groups(const distributed::Rendezvous& rendezvous) {
   const auto& rank_env = process_->rank_env();
   if (section.backend != distributed::BackendChoice::kGloo) {
     refuse_shared_gpus(rendezvous.ranks);
-    if (local_rank_ == 0) warn_of_small_shared_memory(rendezvous.ranks, rank_env.rank, *logger_);
+    if (rank_.local_rank == 0) warn_of_small_shared_memory(rendezvous.ranks, rank_env.rank, *rank_.logger);
   }
   const auto activity = process_->supervisor().activity();
   const distributed::GroupOptions options{.backend = section.backend,
-                                          .device = placement_.device,
-                                          .cuda = placement_.cuda,
+                                          .device = rank_.placement.device,
+                                          .cuda = rank_.placement.cuda,
                                           .gloo_interface = rank_env.gloo_interface,
                                           .gloo_address = rendezvous.address,
                                           .timeout = std::chrono::seconds(section.timeout_seconds),
@@ -262,11 +263,11 @@ void RankContext::make_groups(const distributed::Rendezvous& rendezvous) {
   } else {
     groups_ = std::make_unique<distributed::ProcessGroups>(rendezvous.ranks.front(), activity);
   }
-  ranks_ = make_ranks(experiment_, *groups_);
+  rank_.ranks = make_ranks(experiment_, *groups_);
   if (!with_nccl) return;
   activity->enter(distributed::Phase::kStartUp);
-  logger_->info("NCCL has connected {} in {}", counted(rank_env.world_size, "GPU"),
-                format_duration(std::chrono::steady_clock::now() - start));
+  rank_.logger->info("NCCL has connected {} in {}", counted(rank_env.world_size, "GPU"),
+                     format_duration(std::chrono::steady_clock::now() - start));
   connection_watch_ = std::make_unique<supervision::ConnectionWatch>(
       [this] { return groups_->connection_error(); },
       [&supervisor = process_->supervisor()](const std::string& error) { supervisor.lose_connection(error); });
@@ -277,7 +278,7 @@ ExitCode RankContext::run(const std::function<ExitCode()>& work) {
   try {
     const auto exit_code = work();
     // Until all ranks have finished, losing a rank is a failure; afterwards ranks end at different times.
-    ranks_.world->barrier();
+    rank_.ranks.world->barrier();
     supervisor.end();
     connection_watch_.reset();
     try {
@@ -293,7 +294,7 @@ ExitCode RankContext::run(const std::function<ExitCode()>& work) {
 }
 
 void RankContext::end_failed_gpu(const std::exception& error) {
-  if (process_ != nullptr && placement_.cuda != nullptr) end_failed(error);
+  if (process_ != nullptr && rank_.placement.cuda != nullptr) end_failed(error);
 }
 
 ExitCode RankContext::end_failed(const std::exception& error) {
@@ -303,7 +304,7 @@ ExitCode RankContext::end_failed(const std::exception& error) {
     supervisor.report(error.what(), exit_code);
     // All ranks exit together, because launchers report the first process that exits as the root cause.
     try {
-      barrier_.on_all_ranks([] {});
+      rank_.barrier.on_all_ranks([] {});
     } catch (const PeerError&) {
       // The error that all ranks agreed on has already been reported.
     }
@@ -315,12 +316,12 @@ ExitCode RankContext::end_failed(const std::exception& error) {
   if (can_resume && checkpoint_folder_ && !checkpoint_folder_->empty()) {
     const auto checkpoints = checkpoint::list_checkpoints(*checkpoint_folder_);
     if (checkpoints.empty()) {
-      logger_->info("no checkpoint has been saved: the same command starts again from the first step");
+      rank_.logger->info("no checkpoint has been saved: the same command starts again from the first step");
     } else {
-      logger_->info("the same command resumes from {}", checkpoints.front().string());
+      rank_.logger->info("the same command resumes from {}", checkpoints.front().string());
     }
   }
-  if (process_->rank_env().world_size > 1 || placement_.cuda != nullptr) {
+  if (process_->rank_env().world_size > 1 || rank_.placement.cuda != nullptr) {
     // The other ranks detect the failure when this process's connections close; destructors would wait for the other ranks first. After a
     // GPU error, destructors would also fail to free GPU memory.
     supervisor.leave(exit_code);

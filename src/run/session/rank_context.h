@@ -16,6 +16,7 @@
 #include "distributed/rendezvous.h"
 #include "distributed/supervision/supervisor.h"
 #include "launch/world/rank_env.h"
+#include "run/session/recipe.h"
 #include "train/engine/parts.h"
 #include "trainer/error.h"
 
@@ -73,19 +74,20 @@ class RankContext {
   // The values of the resolved configuration, and their text.
   const std::vector<config::Value>& values() const { return values_; }
   const std::string& config_text() const { return config_text_; }
-  const device::Placement& placement() const { return placement_; }
+  Rank& this_rank() { return rank_; }
+  const device::Placement& placement() const { return rank_.placement; }
   // One line: the number of compute threads on the CPU, and where it comes from. Empty on a GPU and without a RankProcess.
   const std::string& threads_source() const { return threads_source_; }
   // One line: the ranks, and the flags or variables that set them. Empty in a run of one process.
   const std::string& ranks_source() const { return ranks_source_; }
-  const engine::Ranks& ranks() const { return ranks_; }
+  const engine::Ranks& ranks() const { return rank_.ranks; }
   // The infos of all ranks, by rank.
-  const std::vector<distributed::RankInfo>& rank_infos() const { return ranks_.infos; }
-  distributed::StartupBarrier& barrier() { return barrier_; }
-  int rank() const { return ranks_.world->rank(); }
+  const std::vector<distributed::RankInfo>& rank_infos() const { return rank_.ranks.infos; }
+  distributed::StartupBarrier& barrier() { return rank_.barrier; }
+  int rank() const { return rank_.number(); }
   // The index among the ranks of this host.
-  int local_rank() const { return local_rank_; }
-  Logger& logger() const { return *logger_; }
+  int local_rank() const { return rank_.local_rank; }
+  Logger& logger() const { return *rank_.logger; }
 
  private:
   void choose_placement(const device::HostShare& share);
@@ -96,19 +98,15 @@ class RankContext {
   ExitCode end_failed(const std::exception& error);
 
   RankProcess* process_ = nullptr;
-  std::shared_ptr<Logger> logger_;
   config::Experiment experiment_;
   std::vector<config::Value> values_;
   std::string config_text_;
-  distributed::StartupBarrier barrier_;
-  int local_rank_ = 0;
-  device::Placement placement_;
   std::string threads_source_;
   std::string ranks_source_;
   std::unique_ptr<distributed::ProcessGroups> groups_;
   std::unique_ptr<supervision::ConnectionWatch> connection_watch_;  // only with NCCL
-  engine::Ranks ranks_;
-  std::optional<std::filesystem::path> checkpoint_folder_;  // set by begin_run()
+  Rank rank_;                                                       // whose groups end before `groups_`
+  std::optional<std::filesystem::path> checkpoint_folder_;          // set by begin_run()
 };
 
 }  // namespace trainer::session

@@ -92,7 +92,7 @@ Checkpoint read_chosen(const fs::path& choice, Logger& logger) {
 
 // Throws UsageError if the training of the checkpoint is complete, because a run that resumes from it would train nothing and report the
 // results of the earlier run. `context`: the beginning of the message.
-void refuse_complete_training(const Checkpoint& checkpoint, const config::TrainingSection& training, const std::string& context) {
+void refuse_complete_training(const Checkpoint& checkpoint, const RunRequest& training, const std::string& context) {
   const auto view = state::View(checkpoint.tree, checkpoint.file.string());
   const auto stored = view.find("early_stopping");
   const auto early_stopping = stored ? engine::read_early_stopping(*stored) : engine::EarlyStopping();
@@ -157,20 +157,21 @@ ResumeDecision decide_resume(const RunDirectoryContents& contents, const std::st
 }
 
 RunStart choose_run_start(const run::RunDirectory& directory, const RunRequest& request, Logger& logger) {
-  const auto& [choice, values, training] = request;
+  const auto& choice = request.resume;
   const auto folder = directory.checkpoint_folder();
   RunDirectoryContents contents{.path = directory.path(), .earlier_run = directory.earlier_run()};
   if (fs::exists(folder)) contents.checkpoints = checkpoint::list_checkpoints(fs::canonical(folder));
   const bool was_finished = contents.earlier_run == run::RunDirectory::EarlierRun::kFinished;
-  if (was_finished) {
-    contents.changes = config::differences(values_of(read_file(directory.config_file()), directory.config_file().string()), values);
+  if (was_finished && request.values != nullptr) {
+    contents.changes =
+        config::differences(values_of(read_file(directory.config_file()), directory.config_file().string()), *request.values);
     // This key only allows the run to continue; it does not change the training.
     std::erase_if(contents.changes, [](const config::Difference& change) { return change.key == "training.extend"; });
   }
   const bool is_file = choice != "auto" && choice != "none";
   std::optional<Checkpoint> chosen;
   if (is_file) chosen = read_chosen(choice, logger);
-  RunStart start{.decision = decide_resume(contents, choice, chosen ? fs::canonical(chosen->file) : fs::path(), training.extend)};
+  RunStart start{.decision = decide_resume(contents, choice, chosen ? fs::canonical(chosen->file) : fs::path(), request.extend)};
   switch (start.decision) {
     case ResumeDecision::kFinished:
       logger.info("{} holds a finished run (see {}); to train again, choose another --run-dir or remove the folder",
@@ -184,11 +185,11 @@ RunStart choose_run_start(const run::RunDirectory& directory, const RunRequest& 
     case ResumeDecision::kResumeNewest:
     case ResumeDecision::kResumeFile:
       start.checkpoint = chosen ? std::move(*chosen) : newest_readable(folder, "choose another --run-dir, or remove the folder", logger);
-      check_configuration(*start.checkpoint, values, logger);
+      if (request.values != nullptr) check_configuration(*start.checkpoint, *request.values, logger);
       if (contents.earlier_run == run::RunDirectory::EarlierRun::kNone)
-        refuse_complete_training(*start.checkpoint, training, "--resume " + start.checkpoint->file.string());
+        refuse_complete_training(*start.checkpoint, request, "--resume " + start.checkpoint->file.string());
       if (was_finished) {
-        refuse_complete_training(*start.checkpoint, training, directory.path().string() + " holds a finished run");
+        refuse_complete_training(*start.checkpoint, request, directory.path().string() + " holds a finished run");
         logger.info("the finished run in {} continues from step {}", directory.path().string(),
                     state::View(start.checkpoint->tree, start.checkpoint->file.string()).at("step").integer());
       }
@@ -275,9 +276,7 @@ void check_class_names(const std::string& file, const std::vector<std::string>& 
 
 namespace {
 
-std::string sampler_file(const config::Experiment& experiment) {
-  return dynamic_cast<const data::SamplerOptions&>(*experiment.dataloader.sampler.options).file();
-}
+std::string sampler_file(const ComponentConfig& sampler) { return dynamic_cast<const data::SamplerOptions&>(*sampler.options).file(); }
 
 }  // namespace
 
@@ -291,19 +290,20 @@ void check_split_digest(const Checkpoint& checkpoint, const std::string& digest)
       source));
 }
 
-std::string sampler_digest(const config::Experiment& experiment) {
-  const auto file = sampler_file(experiment);
+std::string sampler_digest(const ComponentConfig& sampler) {
+  const auto file = sampler_file(sampler);
   return file.empty() ? "" : c10::sha1(read_file(file)).str();
 }
 
-void check_sampler_digest(const Checkpoint& checkpoint, const config::Experiment& experiment, const std::string& digest) {
+void check_sampler_digest(const Checkpoint& checkpoint, const ComponentConfig& sampler, const std::string& place,
+                          const std::string& digest) {
   const auto source = checkpoint.file.string();
   const auto stored = state::View(checkpoint.tree, source).find("sampler_digest");
   if (!stored || stored->text() == digest) return;
   throw UsageError(
       fmt::format("{}: {} has changed since this checkpoint, so other samples would be drawn ({}); restore that file, or start a new run "
                   "in another --run-dir",
-                  source, sampler_file(experiment), experiment.place_of("dataloader.sampler.weights")));
+                  source, sampler_file(sampler), place));
 }
 
 Checkpoint broadcast(const fs::path& file, std::optional<Checkpoint> mine, const distributed::ProcessGroup& world) {

@@ -8,11 +8,11 @@
 
 #include "base/log.h"
 #include "config/compare.h"
-#include "config/experiment.h"
-#include "config/sections.h"
 #include "distributed/rendezvous.h"
 #include "run/run_directory.h"
+#include "trainer/component.h"
 #include "trainer/distributed.h"
+#include "trainer/options.h"
 #include "trainer/state.h"
 
 namespace trainer::session {
@@ -51,9 +51,11 @@ struct RunStart {
 };
 
 struct RunRequest {
-  std::string resume;                        // "auto", "none", a checkpoint, or a folder of checkpoints or of a run
-  const std::vector<config::Value>& values;  // of the resolved configuration
-  config::TrainingSection training;
+  std::string resume;                         // "auto", "none", a checkpoint, or a folder of checkpoints or of a run
+  const std::vector<config::Value>* values;   // of the resolved configuration; null: the run has none
+  std::optional<int64_t> epochs, steps = {};  // of the training
+  std::optional<engine::EarlyStoppingOptions> early_stopping = {};
+  bool extend = false;  // training.extend
 };
 
 // To be called on the rank that holds the lock of the run directory, which is not changed. Decides, reads the checkpoint, checks that it
@@ -85,12 +87,13 @@ void check_class_names(const std::string& file, const std::vector<std::string>& 
                        const std::string& remedy);
 
 // A digest of the file that the sampler uses, such as weights; empty: the sampler uses no file. Throws Error if it cannot be read.
-std::string sampler_digest(const config::Experiment& experiment);
+std::string sampler_digest(const ComponentConfig& sampler);
 // Throws UsageError if dataset.split divided other samples, or divided them differently, in the run of the checkpoint. `digest`: of the
 // current split_table().
 void check_split_digest(const Checkpoint& checkpoint, const std::string& digest);
-// Throws UsageError if the sampler's file has changed since the checkpoint; checkpoints without a digest are accepted.
-void check_sampler_digest(const Checkpoint& checkpoint, const config::Experiment& experiment, const std::string& digest);
+// Throws UsageError if the sampler's file has changed since the checkpoint; checkpoints without a digest are accepted. `place`: of the key.
+void check_sampler_digest(const Checkpoint& checkpoint, const ComponentConfig& sampler, const std::string& place,
+                          const std::string& digest);
 
 // Collective: sends the checkpoint of rank 0 to all ranks. Only rank 0 reads `file` and passes `mine`.
 Checkpoint broadcast(const std::filesystem::path& file, std::optional<Checkpoint> mine, const distributed::ProcessGroup& world);

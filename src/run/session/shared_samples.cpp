@@ -73,15 +73,15 @@ engine::TrainingSamples training_samples_from(const nlohmann::json& json) {
 
 // On a rank that does not read the samples, `from_json` makes them from the description that another rank sends.
 template <class Opened>
-Opened open_on_readers(RankContext& context, const std::function<Opened()>& open, Opened (*from_json)(const nlohmann::json&)) {
-  const auto& ranks = context.ranks();
+Opened open_on_readers(Rank& rank, const std::function<Opened()>& open, Opened (*from_json)(const nlohmann::json&)) {
+  const auto& ranks = rank.ranks;
   std::optional<Opened> opened;
   for (const bool is_first_of_host : {true, false}) {
-    context.barrier().on_all_ranks([&] {
-      if (ranks.reads_data() && (context.local_rank() == 0) == is_first_of_host) opened = open();
+    rank.barrier.on_all_ranks([&] {
+      if (ranks.reads_data() && (rank.local_rank == 0) == is_first_of_host) opened = open();
     });
   }
-  require_same_data(context.barrier(), ranks, opened ? &*opened : nullptr);
+  require_same_data(rank.barrier, ranks, opened ? &*opened : nullptr);
   if (ranks.reading) {
     const auto description = ranks.reading->broadcast_bytes(opened ? to_json(*opened).dump() : "");
     if (!opened) opened = from_json(nlohmann::json::parse(description));
@@ -91,12 +91,12 @@ Opened open_on_readers(RankContext& context, const std::function<Opened()>& open
 
 }  // namespace
 
-engine::TrainingSamples open_together(RankContext& context, const std::function<engine::TrainingSamples()>& open) {
-  return open_on_readers<engine::TrainingSamples>(context, open, training_samples_from);
+engine::TrainingSamples open_together(Rank& rank, const std::function<engine::TrainingSamples()>& open) {
+  return open_on_readers<engine::TrainingSamples>(rank, open, training_samples_from);
 }
 
-engine::Samples open_together(RankContext& context, const std::function<engine::Samples()>& open) {
-  return open_on_readers<engine::Samples>(context, open, samples_from);
+engine::Samples open_together(Rank& rank, const std::function<engine::Samples()>& open) {
+  return open_on_readers<engine::Samples>(rank, open, samples_from);
 }
 
 namespace {

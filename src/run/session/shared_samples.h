@@ -4,8 +4,7 @@
 #include <functional>
 
 #include "distributed/agreement.h"
-#include "run/session/build.h"
-#include "run/session/rank_context.h"
+#include "run/session/recipe.h"
 #include "train/engine/parts.h"
 
 namespace trainer::session {
@@ -13,9 +12,9 @@ namespace trainer::session {
 // Collective: calls `open` on each rank that reads samples: first on local rank 0 of each host, so that it downloads and copies missing
 // files, then on the others. Sends the description of the samples to the ranks that do not read, without the names of the classes, which
 // only rank 0 needs. Throws the errors of `open`, and those of require_same_data().
-engine::TrainingSamples open_together(RankContext& context, const std::function<engine::TrainingSamples()>& open);
+engine::TrainingSamples open_together(Rank& rank, const std::function<engine::TrainingSamples()>& open);
 // The same for an evaluation, which opens only one set.
-engine::Samples open_together(RankContext& context, const std::function<engine::Samples()>& open);
+engine::Samples open_together(Rank& rank, const std::function<engine::Samples()>& open);
 
 // Checks that all ranks have the same data: a host can have an incomplete or an older copy at the same path.
 

@@ -1,7 +1,6 @@
 #include "trainer/trainer.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <atomic>
@@ -10,26 +9,17 @@
 #include <utility>
 
 #include "base/log.h"
-#include "base/text.h"
-#include "checkpoint/saver.h"
-#include "checkpoint/store.h"
 #include "config/reader.h"
 #include "data/samplers/sampler.h"
-#include "data/sharded_sampler.h"
 #include "device/cuda_module.h"
 #include "device/placement.h"
-#include "distributed/agreement.h"
-#include "inference/place_model.h"
-#include "inference/weights_by_name.h"
+#include "distributed/context.h"
 #include "launch/world/host_resources.h"
 #include "reporting/sinks.h"
-#include "run/session/check.h"
-#include "run/session/resume.h"
+#include "run/session/recipe.h"
+#include "run/session/session.h"
 #include "train/engine/parts.h"
-#include "train/engine/training_loop.h"
 #include "train/engine/validations.h"
-#include "train/optim/lr_scheduler.h"
-#include "train/optim/optimizer.h"
 #include "trainer/amp.h"
 #include "trainer/checkpoint.h"
 #include "trainer/error.h"
@@ -49,51 +39,12 @@ namespace {
 device::Placement choose_placement(distributed::Context& context, device::PlacementOptions options) {
   const bool is_cuda = context.device().is_cuda();
   options.device = is_cuda ? device::DeviceChoice::kCuda : device::DeviceChoice::kCpu;
-  const device::HostShare share{.num_threads = world::default_compute_threads(context.num_processes_sharing_cpus()).count,
-                                .local_rank = is_cuda ? context.device().index() : 0};
+  const device::HostShare share{
+      .num_threads = world::default_compute_threads(distributed::ContextAccess::num_processes_sharing_cpus(context)).count,
+      .local_rank = is_cuda ? context.device().index() : 0};
   const auto placement = device::choose_placement(options, share, is_cuda ? device::open_cuda_module() : device::CudaAccess());
   device::apply_placement(placement, options);
   return placement;
-}
-
-engine::Network make_network(TrainerParts& parts, const TrainerOptions& options, const device::Placement& placement,
-                             const engine::Ranks& ranks) {
-  const engine::NetworkOptions of_network{.seed = options.loop.seed,
-                                          .sync_batch_norm = options.sync_batch_norm,
-                                          .parameters = options.parameters,
-                                          .grad_scaler = options.grad_scaler};
-  return {parts.model, [&] { return std::move(parts.task); }, parts.optimizer, of_network, placement, ranks};
-}
-
-engine::TrainingSamples take_samples(const TrainerParts& parts, const TrainerOptions& options, const engine::Ranks& ranks) {
-  const auto& sampler_of = data::sampler_registry();
-  auto sampler =
-      sampler_of.make(sampler_of.configure("shuffled"), {.dataset = *parts.train, .files = *parts.train, .seed = options.loop.seed});
-  engine::OpenedSamples samples{.train = engine::Samples(parts.train)};
-  if (parts.validation && !options.loop.validation.is_off()) samples.validation.emplace(parts.validation);
-  return engine::make_training_samples(std::move(samples), std::move(sampler), options.plan.shards, ranks);
-}
-
-engine::SourceOptions source_of(const std::vector<ComponentConfig>& transforms, const TrainerOptions& options) {
-  return {
-      .transforms = transforms, .batch_size = options.loop.validation.batch_size, .loading = options.loading, .seed = options.loop.seed};
-}
-
-engine::Data make_data(const TrainerParts& parts, const TrainerOptions& options, const device::Placement& placement,
-                       const engine::Ranks& ranks) {
-  return {take_samples(parts, options, ranks),
-          {.plan = options.plan,
-           .train = source_of(parts.train_transforms, options),
-           .validation = source_of(parts.validation_transforms, options)},
-          placement,
-          ranks};
-}
-
-optim::LrSchedule make_lr_schedule(const TrainerParts& parts, const TrainerOptions& options, const engine::Plan& plan) {
-  const auto total_steps = plan.total_steps;
-  if (!parts.lr_factor) return optim::make_lr_schedule(parts.lr_schedule, options.warmup, total_steps, plan.steps_per_epoch);
-  return {.factor = [factor = parts.lr_factor, total_steps](int64_t step) { return factor(step, total_steps); },
-          .group_factors = {{"initial_lr", 1}}};
 }
 
 void check_options(const TrainerOptions& options) {
@@ -164,73 +115,34 @@ void check_parts(const TrainerParts& parts) {
   require(std::ranges::none_of(parts.sinks, is_null), "TrainerParts::sinks without null pointers");
 }
 
-// Throws UsageError if network and task do not fit the samples of `which`.
-void check_samples(const engine::Network& network, const engine::DataSource& source, const char* which, const std::string& monitor) {
-  const auto& model = *network.model;
-  const auto& wanted = model.input_shape();
-  const auto& shape = source.pipeline.output_shape();
-  if (!inference::takes_shape(wanted, shape)) {
-    throw UsageError(fmt::format("the network needs samples of shape {}, but those of {} have {} after their transforms",
-                                 inference::input_shape_text(wanted), which, fmt::join(shape, "x")));
-  }
-  const auto& info = source.samples.info();
-  if (model.num_outputs() != info.num_outputs()) {
-    throw UsageError(
-        fmt::format("the network has {}, but {} has {}", counted(model.num_outputs(), "output"), which, session::outputs_text(info)));
-  }
-  const auto mismatches = network.task->mismatches({.loss = "the loss",
-                                                    .dataset = which,
-                                                    .num_classes = info.num_classes,
-                                                    .has_masks = info.has_masks,
-                                                    .is_multi_label = info.is_multi_label,
-                                                    .monitor = monitor});
-  if (!mismatches.empty()) throw UsageError(mismatches.front().text);
-}
-
-// Throws UsageError if network, task, optimizer, schedule and data cannot be used together.
-void check_fit(const TrainerParts& parts, const TrainerOptions& options, const engine::Network& network, const engine::Data& data) {
-  const auto& monitor = options.loop.monitor.metric;
-  check_samples(network, data.train, "TrainerParts::train", monitor);
-  if (data.validation) check_samples(network, *data.validation, "TrainerParts::validation", monitor);
-  engine::monitored_metric(options.loop.monitor, *network.task);
-  if (network.optimizer->needs_second_pass() && options.plan.accumulation_steps > 1) {
-    throw OptionError("accumulation_steps", "the optimizer processes each batch twice, so it cannot accumulate micro-steps; set 1");
-  }
-  if (parts.lr_factor) {
-    if (options.warmup.steps == 0 && options.warmup.epochs == 0) return;
-    throw OptionError("warmup", "has no effect on TrainerParts::lr_factor; let this function return the factors of the warm-up");
-  }
-  const auto traits = optim::traits_of(parts.lr_schedule);
-  if (traits.needs_validations && !data.validation) {
-    throw UsageError(
-        fmt::format("the schedule {} needs validations; set TrainerParts::validation and loop.validation.every_epochs, or choose another "
-                    "schedule",
-                    parts.lr_schedule.name));
-  }
-  if (traits.has_own_warmup && (options.warmup.steps > 0 || options.warmup.epochs > 0)) {
-    throw OptionError("warmup", parts.lr_schedule.name + " has its own warm-up; remove this one");
-  }
-}
-
-engine::Parts assemble(distributed::Context& context, TrainerParts& parts, const TrainerOptions& options) {
+session::Recipe recipe_of(TrainerParts parts, const TrainerOptions& options) {
   check_parts(parts);
   check_options(options);
-  const auto placement = choose_placement(context, options.placement);
-  auto ranks = engine::make_ranks(context.groups(), {.synchronises_statistics = options.sync_batch_norm});
-  const auto devices = ranks.world->all_gather_bytes(placement.device.str());
-  for (size_t rank = 0; rank < devices.size(); ++rank) ranks.infos[rank].device = devices[rank];
-  auto network = make_network(parts, options, placement, ranks);
-  auto data = make_data(parts, options, network.placement, ranks);
-  check_fit(parts, options, network, data);
-  const auto& samples = data.train.samples;
-  if (network.task->needs_target_summary()) network.task->set_target_summary(data::summarize_targets(samples.dataset()));
-  distributed::on_all_ranks(*ranks.world, [&] {
-    if (context.rank() != 0 || network.model->num_fitted_images() == 0) return;
-    inference::fit_model(*network.model, samples.dataset(),
-                         engine::make_pipeline(parts.validation_transforms, samples.info(), network.placement));
-  });
-  auto lr_schedule = make_lr_schedule(parts, options, data.plan);
-  return {std::move(network), std::move(data), std::move(lr_schedule), ranks, options.data_parallel, options.ema};
+  session::Recipe recipe{
+      .parts = std::move(parts), .options = options, .open_samples = {}, .sampler = data::sampler_registry().configure("shuffled")};
+  auto validation = options.loop.validation.is_off() ? nullptr : recipe.parts.validation;
+  if (!validation) {
+    recipe.options.loop.validation.every_epochs = {};
+    recipe.options.loop.validation.every_steps = {};
+  }
+  recipe.open_samples = [train = recipe.parts.train, validation = std::move(validation)] {
+    engine::OpenedSamples samples{.train = engine::Samples(train)};
+    if (validation) samples.validation.emplace(validation);
+    return samples;
+  };
+  return recipe;
+}
+
+session::Rank rank_of(distributed::Context& context, const TrainerOptions& options) {
+  session::Rank rank{
+      .logger = context.logger(),
+      .placement = choose_placement(context, options.placement),
+      .ranks = engine::make_ranks(distributed::ContextAccess::groups_of(context), {.synchronises_statistics = options.sync_batch_norm}),
+      .barrier = distributed::StartupBarrier(context.world()),
+      .local_rank = context.local_rank()};
+  const auto devices = rank.ranks.world->all_gather_bytes(rank.placement.device.str());
+  for (size_t i = 0; i < devices.size(); ++i) rank.ranks.infos[i].device = devices[i];
+  return rank;
 }
 
 }  // namespace
@@ -271,26 +183,15 @@ class End : public reporting::Sink {
 }  // namespace
 
 struct Trainer::State {
-  State(distributed::Context& of_run, TrainerParts components, const TrainerOptions& chosen)
-      : only(of_run.device(), chosen.placement),
-        context(of_run),
-        options(chosen),
-        parts(assemble(of_run, components, options)),
-        validation(components.validation),
-        validation_transforms(components.validation_transforms),
-        hooks(std::move(components.hooks)) {
-    if (!parts.data.validation) {
-      options.loop.validation.every_epochs = {};
-      options.loop.validation.every_steps = {};
-    }
+  State(distributed::Context& context, TrainerParts parts, const TrainerOptions& options)
+      : only(context.device(), options.placement),
+        validation(parts.validation),
+        recipe(recipe_of(std::move(parts), options)),
+        rank(rank_of(context, options)),
+        session(rank, recipe) {
     reporter.add(std::make_unique<End>(end));
-    distributed::on_all_ranks(*context.world(), [&] {
-      if (context.rank() != 0) return;
-      reporter.add(reporting::make_console(*context.logger(), {}));
-      for (auto& sink : components.sinks) reporter.add(std::move(sink));
-      if (options.checkpoint_folder.empty()) return;
-      saver.emplace(checkpoint::Store(options.checkpoint_folder, options.keep_last), parts.network.placement.pin_memory);
-    });
+    if (rank.number() == 0) reporter.add(reporting::make_console(*rank.logger, {}));
+    session.add_sinks(reporter);
   }
 
   void require_before_run() const {
@@ -298,17 +199,13 @@ struct Trainer::State {
   }
 
   const OnlyTrainer only;
-  bool has_run = false;
-  distributed::Context& context;
-  TrainerOptions options;
-  engine::Parts parts;
   std::shared_ptr<const data::Dataset> validation;
-  std::vector<ComponentConfig> validation_transforms;
-  std::vector<std::unique_ptr<engine::TrainingHook>> hooks;
+  session::Recipe recipe;
+  session::Rank rank;
+  session::Session session;
   reporting::EndEvent end;
   reporting::Reporter reporter;
-  std::optional<checkpoint::Saver> saver;
-  std::optional<session::Checkpoint> start;
+  bool has_run = false;
 };
 
 Trainer::Trainer(distributed::Context& context, TrainerParts parts, const TrainerOptions& options)
@@ -316,45 +213,40 @@ Trainer::Trainer(distributed::Context& context, TrainerParts parts, const Traine
 
 Trainer::~Trainer() = default;
 
-models::Model& Trainer::model() { return *state_->parts.network.model; }
+models::Model& Trainer::model() { return *state_->session.parts().network.model; }
 
 void Trainer::resume(const std::filesystem::path& checkpoint) {
   state_->require_before_run();
   std::optional<session::Checkpoint> mine;
-  distributed::on_all_ranks(*state_->context.world(), [&] {
-    if (state_->context.rank() == 0) mine = {checkpoint, checkpoint::load(checkpoint)};
+  state_->rank.barrier.on_all_ranks([&] {
+    if (state_->rank.number() == 0) mine = {checkpoint, checkpoint::load(checkpoint)};
   });
-  state_->start = session::broadcast(checkpoint, std::move(mine), *state_->context.world());
+  state_->session.resume(checkpoint, std::move(mine));
 }
 
 reporting::EndEvent Trainer::run(const std::function<bool()>& should_stop) {
   state_->require_before_run();
   state_->has_run = true;
-  engine::RunCallbacks callbacks;
-  callbacks.checkpoints.saver = state_->saver ? &*state_->saver : nullptr;
-  engine::TrainingLoop loop(state_->options.loop, state_->parts, state_->reporter, should_stop, std::move(callbacks));
-  for (const auto& hook : state_->hooks) loop.add_hook(*hook);
-  if (const auto start = std::exchange(state_->start, std::nullopt)) loop.resume(start->tree, start->file.string());
-  loop.run();
+  state_->session.train(state_->reporter, should_stop);
   return state_->end;
 }
 
 task::Measurement Trainer::evaluate(std::shared_ptr<const data::Dataset> samples, bool averaged) {
-  auto& parts = state_->parts;
-  const auto* which = samples ? "the evaluated data set" : "TrainerParts::validation";
+  const auto& recipe = state_->recipe;
+  auto& parts = state_->session.parts();
+  const auto* which = samples ? "the evaluated data set" : "the validation samples";
   if (!samples) samples = state_->validation;
   if (!samples || samples->size() == 0) throw UsageError("there are no samples to evaluate; give a data set that has some");
   if (averaged && !parts.ema) throw UsageError("there are no averaged parameters to evaluate; set TrainerOptions::ema");
-  auto options = source_of(state_->validation_transforms, state_->options);
-  options.batch_size = std::min(options.batch_size, samples->size());
-  engine::DataSource source(engine::Samples(std::move(samples)), options, parts.network.placement, parts.ranks);
-  check_samples(parts.network, source, which, state_->options.loop.monitor.metric);
+  auto source = session::make_source(recipe, recipe.parts.validation_transforms, parts.network.placement, parts.ranks,
+                                     engine::Samples(std::move(samples)));
+  session::check_samples(parts.network, source, which, recipe.options.loop.monitor.metric);
   parts.data_parallel->sync_buffers();
   std::optional<optim::AveragedParameters> averages;
   if (averaged) averages.emplace(*parts.ema);
   const bool was_training = parts.network.model->is_training();
   auto measured =
-      engine::evaluate_model(parts.network, parts.ranks, source, state_->options.loop.validation.tta, [](int64_t) { return false; });
+      engine::evaluate_model(parts.network, parts.ranks, source, recipe.options.loop.validation.tta, [](int64_t) { return false; });
   parts.network.model->train(was_training);
   return std::move(measured).value();
 }

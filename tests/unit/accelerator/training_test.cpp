@@ -70,14 +70,15 @@ std::unique_ptr<Parts> make_parts(const config::Experiment& experiment, const Se
   placement.device = settings.device;
   if (!settings.device.is_cpu()) placement.cuda = testing::computing::recording_module();
   placement.cuda_graph = settings.graph;
-  auto network = session::build_network(experiment, placement);
-  if (settings.has_scaler) network.grad_scaler.emplace(amp::GradScalerOptions{.init_scale = 1024}, placement.device);
+  auto recipe = session::recipe_of(experiment, logger);
   const Ranks ranks;
+  auto network = session::make_network(recipe, placement, ranks);
+  if (settings.has_scaler) network.grad_scaler.emplace(amp::GradScalerOptions{.init_scale = 1024}, placement.device);
   auto samples = session::open_samples(experiment, logger);
-  auto sampler = session::make_sampler(experiment, samples.train);
-  auto data = session::make_data(experiment, network.placement, ranks, logger,
+  auto sampler = session::make_sampler(recipe, samples.train);
+  auto data = session::make_data(recipe, network.placement, ranks,
                                  make_training_samples(std::move(samples), std::move(sampler), experiment.dataloader.shards, ranks));
-  auto lr_schedule = session::make_lr_schedule(experiment, data.plan.total_steps, data.plan.steps_per_epoch);
+  auto lr_schedule = session::make_lr_schedule(recipe, data.plan);
   return std::make_unique<Parts>(std::move(network), std::move(data), std::move(lr_schedule), ranks, experiment.distributed.data_parallel,
                                  experiment.training.ema);
 }

@@ -320,13 +320,14 @@ TEST(DataParallel, OneProcessDoesNothing) {
   EXPECT_TRUE(parallel.bucket_sizes().empty());
 }
 
-TEST(OnAllRanks, AnErrorOfOneRankIsThrownOnAll) {
+TEST(StartupBarrierOfAGroup, AnErrorOfOneRankIsThrownOnAll) {
   run_ranks(3, [](ProcessGroups& groups) {
     const auto& world = *groups.world();
-    on_all_ranks(world, [] {});
+    StartupBarrier barrier(groups.world());
+    barrier.on_all_ranks([] {});
     for (const int failing : {0, 2}) {
       try {
-        on_all_ranks(world, [&] {
+        barrier.on_all_ranks([&] {
           if (world.rank() == failing) throw CheckpointError("last.pt: there is no such file");
         });
         ADD_FAILURE() << "rank " << world.rank() << " continues";
