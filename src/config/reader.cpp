@@ -3,10 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
-#include <cstdint>
-#include <limits>
 #include <string_view>
 
 #include "base/keys/key.h"
@@ -31,28 +27,17 @@ std::string with_hint(std::string text, const std::string& name, const std::vect
   return near.empty() ? text : text + fmt::format("; did you mean \"{}\"?", near);
 }
 
-// The end of the message about a value that the key does not accept: for a number, why its notation or size is wrong, and for null, how to
+// The end of the message about a value that the key does not accept: for a number, what is wrong with its notation, and for null, how to
 // write an empty text. Empty for other values.
 std::string hint_for(const Node& node, const Key& key) {
   if (node.kind == Node::Kind::kNull && key.type == "text" && !key.required && key.write().text.empty()) return "; write \"\" for none";
-  const bool is_integer = key.type.find("integer") != std::string::npos;
-  const bool is_number = is_integer || key.type.find("number") != std::string::npos;
+  const bool is_number = key.type.find("integer") != std::string::npos || key.type.find("number") != std::string::npos;
   if (!is_number || node.kind != Node::Kind::kScalar || node.quoted) return "";
-  const bool is_negative = node.text.starts_with('-');
-  const auto text = std::string_view(node.text).substr(is_negative || node.text.starts_with('+') ? 1 : 0);
-  const auto consists_of = [&](const char* characters) { return text.find_first_not_of(characters) == text.npos; };
+  const auto text = std::string_view(node.text).substr(node.text.starts_with('-') ? 1 : 0);
   const bool is_hexadecimal = text.starts_with("0x") || text.starts_with("0X");
-  const bool has_leading_zero = text.size() > 1 && text[0] == '0' && text[1] >= '0' && text[1] <= '9' && consists_of("0123456789.eE+-");
-  if (is_hexadecimal || has_leading_zero) return "; write it as a decimal number without leading zeros";
-  double value = 0;
-  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (result.ptr != text.data() + text.size()) return "";
-  if (result.ec == std::errc::result_out_of_range) return "; the number is out of range";
-  if (result.ec == std::errc{} && !std::isfinite(value)) return "; it must be finite";
-  if (is_integer && !is_negative && consists_of("0123456789") && value >= 0x1p63) {
-    return fmt::format("; the largest integer is {}", std::numeric_limits<int64_t>::max());
-  }
-  return "";
+  const bool has_leading_zero =
+      text.size() > 1 && text[0] == '0' && text[1] >= '0' && text[1] <= '9' && text.find_first_not_of("0123456789.eE+-") == text.npos;
+  return is_hexadecimal || has_leading_zero ? "; write it as a decimal number without leading zeros" : "";
 }
 
 // The components of the registry that have a key of this name.
