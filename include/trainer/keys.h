@@ -26,6 +26,7 @@ class RegistryBase;
 struct Check;
 struct ComponentConfig;
 struct Key;
+struct SectionKeys;
 
 // The spellings of the values of an enum in an experiment file.
 template <class E>
@@ -140,11 +141,8 @@ class KeyTable {
   // Sets the facts of a key, which are also those of the keys below it. Without this, a key has the facts of its section.
   void set_facts(const std::string& key, KeyFacts facts);
 
-  // For internal use (src/base/keys/key.h).
-  const std::vector<Key>& keys() const { return keys_; }
-  const std::vector<Check>& checks() const { return checks_; }
-
  private:
+  friend struct SectionKeys;
   void add_optional_section(std::string name, std::function<bool()> has, std::function<void(bool)> set,
                             std::function<void(KeyTable&)> describe, std::string doc);
   void add_sections(std::string name, std::function<size_t()> count, std::function<void(size_t)> resize,

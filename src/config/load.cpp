@@ -20,9 +20,8 @@ bool load_plugins(const Node& root, const Registries& registries, Problems& prob
   const auto* member = root.find("plugins");
   if (member == nullptr || !registries.load_plugin) return true;
   Experiment experiment;
-  KeyTable keys;
-  experiment.describe_plugins(keys);
-  if (const auto expected = keys.keys().front().read(member->value)) {
+  const SectionKeys section([&](KeyTable& keys) { experiment.describe_plugins(keys); });
+  if (const auto expected = section.keys.front().read(member->value)) {
     const auto& value = member->value;
     const auto given = to_inline_yaml(value);
     const bool is_path = value.kind == Node::Kind::kScalar && !value.text.empty();

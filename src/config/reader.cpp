@@ -45,9 +45,7 @@ std::vector<std::string> owners_of(const std::string& key_name, const RegistryBa
   std::vector<std::string> owners;
   for (const auto& component : registry.components()) {
     const auto options = component.make_options();
-    KeyTable table;
-    options->add_keys(table);
-    if (std::ranges::find(table.keys(), key_name, &Key::name) != table.keys().end()) owners.push_back(component.name);
+    if (SectionKeys(*options).find(key_name) != nullptr) owners.push_back(component.name);
   }
   return owners;
 }
@@ -109,10 +107,9 @@ Node section_of(Node values, const Position& position, const ComponentConfig& co
   section.position = position;
   if (values.kind == Node::Kind::kNull) return section;
   if (values.kind != Node::Kind::kList) return values;
-  KeyTable table;
-  component.options->add_keys(table);
-  const auto list = std::ranges::find_if(table.keys(), [](const Key& key) { return key.components != nullptr; });
-  if (list == table.keys().end()) return values;
+  const SectionKeys options(*component.options);
+  const auto list = std::ranges::find_if(options.keys, [](const Key& key) { return key.components != nullptr; });
+  if (list == options.keys.end()) return values;
   section.set(list->name, std::move(values));
   return section;
 }
@@ -184,11 +181,10 @@ void read_value(const Node& node, const Key& key, const std::string& path, Probl
 }  // namespace
 
 void read_section(const Node& node, const std::function<void(KeyTable&)>& describe, const std::string& path, Problems& problems) {
-  KeyTable table;
-  describe(table);
+  const SectionKeys section(describe);
   if (node.kind != Node::Kind::kMap) {
     const bool may_be_a_name =
-        node.kind == Node::Kind::kScalar && std::ranges::any_of(table.keys(), [](const Key& key) { return key.component != nullptr; });
+        node.kind == Node::Kind::kScalar && std::ranges::any_of(section.keys, [](const Key& key) { return key.component != nullptr; });
     problems.add(node.position, path,
                  fmt::format("expected a section of keys and values, got {}{}", shown(node),
                              may_be_a_name ? fmt::format("; write {{name: {}}}", shown(node)) : ""));
@@ -198,24 +194,24 @@ void read_section(const Node& node, const std::function<void(KeyTable&)>& descri
   // because they may be its keys.
   bool component_known = true;
   const Key* chooser = nullptr;
-  KeyTable component_table;
-  for (const auto& key : table.keys()) {
+  SectionKeys of_component;
+  for (const auto& key : section.keys) {
     if (key.component == nullptr) continue;
     chooser = &key;
     const auto* member = node.find(key.name);
     if (member != nullptr)
       component_known = choose_component(member->value, *key.registry, *key.component, child_path(path, key.name), problems);
     component_known = component_known && key.component->options != nullptr;
-    if (component_known) key.component->options->add_keys(component_table);
+    if (component_known) of_component = SectionKeys(*key.component->options);
   }
-  for (const auto& key : component_table.keys()) {
-    if (std::ranges::find(table.keys(), key.name, &Key::name) == table.keys().end()) continue;
+  for (const auto& key : of_component.keys) {
+    if (section.find(key.name) == nullptr) continue;
     problems.add(
         node.position, child_path(path, key.name),
         fmt::format("this section already has a key \"{}\", so a component cannot add it; rename the key in the plug-in", key.name));
   }
-  std::vector<Key> keys = table.keys();
-  keys.insert(keys.end(), component_table.keys().begin(), component_table.keys().end());
+  std::vector<Key> keys = section.keys;
+  keys.insert(keys.end(), of_component.keys.begin(), of_component.keys.end());
 
   std::vector<std::string> names;
   for (const auto& key : keys) names.push_back(key.name);
@@ -238,8 +234,8 @@ void read_section(const Node& node, const std::function<void(KeyTable&)>& descri
     }
   }
   if (!problems.is_readable(path)) return;
-  run_checks(table.checks(), node, path, problems);
-  run_checks(component_table.checks(), node, path, problems);
+  run_checks(section.checks, node, path, problems);
+  run_checks(of_component.checks, node, path, problems);
 }
 
 ComponentConfig read_component(const std::string& yaml, const std::string& source, const RegistryBase& registry) {
@@ -277,14 +273,13 @@ void remove_secrets(Node& node) {
 }  // namespace
 
 Node write_section(const std::function<void(KeyTable&)>& describe, KeyFacts facts) {
-  KeyTable table;
-  describe(table);
+  const SectionKeys section(describe);
   Node node = Node::map();
   node.facts = facts;
   const auto options_of = [](const ComponentConfig& component, KeyFacts of_options) {
     return write_section([&component](KeyTable& keys) { component.options->add_keys(keys); }, of_options);
   };
-  for (const auto& key : table.keys()) {
+  for (const auto& key : section.keys) {
     const auto own = key.facts.value_or(facts);
     Node value;
     if (key.section && (!key.has_section || key.has_section())) {

@@ -39,10 +39,9 @@ std::string default_text(const Key& key) {
 template <class Visit>
 void for_each_table(const Registries& registries, const Visit& visit) {
   Experiment experiment;
-  KeyTable top;
-  experiment.describe(top, registries);
+  const SectionKeys top([&](KeyTable& keys) { experiment.describe(keys, registries); });
   std::vector<Key> plain;
-  for (const auto& key : top.keys()) {
+  for (const auto& key : top.keys) {
     if (!key.section) plain.push_back(key);
   }
   visit(Table{"top level", "", "", "", plain});
@@ -54,37 +53,33 @@ void for_each_table(const Registries& registries, const Visit& visit) {
   const auto visit_components = [&](const std::optional<std::string>& section, const RegistryBase& registry) {
     for (const auto& component : registry.components()) {
       const auto options = component.make_options();
-      KeyTable keys;
-      options->add_keys(keys);
+      const SectionKeys of_component(*options);
       const auto title = section ? *section + ", name: " : registry.product() + ' ';
       const auto path = section.value_or(registry.product()) + '.';
-      visit(Table{title + component.name, path + component.name, section, component.doc, keys.keys()});
-      for (const auto& key : keys.keys()) add_list(key);
+      visit(Table{title + component.name, path + component.name, section, component.doc, of_component.keys});
+      for (const auto& key : of_component.keys) add_list(key);
     }
   };
-  for (const auto& key : top.keys()) {
+  for (const auto& key : top.keys) {
     if (!key.section) continue;
-    KeyTable section;
-    key.section(section);
-    visit(Table{key.name, key.name, key.name, key.doc, section.keys()});
-    for (const auto& inner : section.keys()) {
+    const SectionKeys section(key.section);
+    visit(Table{key.name, key.name, key.name, key.doc, section.keys});
+    for (const auto& inner : section.keys) {
       if (inner.component != nullptr) visit_components(key.name, *inner.registry);
       add_list(inner);
       if (inner.section_at) {
         inner.resize_sections(1);
         const auto path = key.name + "." + inner.name;
-        KeyTable keys;
-        inner.section_at(0, keys);
-        visit(Table{"an item of " + path, path, std::nullopt, "", keys.keys()});
+        const SectionKeys item([&](KeyTable& keys) { inner.section_at(0, keys); });
+        visit(Table{"an item of " + path, path, std::nullopt, "", item.keys});
         inner.resize_sections(0);
       }
       if (!inner.section) continue;
       if (inner.set_section) inner.set_section(true);
       const auto path = key.name + "." + inner.name;
-      KeyTable keys;
-      inner.section(keys);
-      visit(Table{path, path, path, inner.doc, keys.keys()});
-      for (const auto& innermost : keys.keys()) {
+      const SectionKeys nested(inner.section);
+      visit(Table{path, path, path, inner.doc, nested.keys});
+      for (const auto& innermost : nested.keys) {
         if (innermost.component != nullptr) visit_components(path, *innermost.registry);
       }
     }

@@ -101,9 +101,7 @@ class SchemaWriter {
   // `is_whole`: whether the file has no base, which could supply missing keys.
   Json top_level(bool is_whole) {
     Experiment experiment;
-    KeyTable table;
-    experiment.describe(table, registries_);
-    return section(table, "", is_whole);
+    return section(SectionKeys([&](KeyTable& keys) { experiment.describe(keys, registries_); }), "", is_whole);
   }
 
   static Json described(Json schema, const std::string& doc) {
@@ -113,17 +111,16 @@ class SchemaWriter {
   }
 
   // `path`: the path of the section, for the names of definitions.
-  Json section(const KeyTable& table, const std::string& path, bool is_whole) {
-    const auto chooser = std::ranges::find_if(table.keys(), [](const Key& key) { return key.component != nullptr; });
-    if (chooser == table.keys().end()) return object(table.keys(), path, is_whole);
+  Json section(const SectionKeys& table, const std::string& path, bool is_whole) {
+    const auto chooser = std::ranges::find_if(table.keys, [](const Key& key) { return key.component != nullptr; });
+    if (chooser == table.keys.end()) return object(table.keys, path, is_whole);
     std::vector<Json> alternatives;
     for (const auto& component : chooser->registry->components()) {
       const auto name = path + '.' + component.name;
       const auto options = component.make_options();
-      KeyTable of_component;
-      options->add_keys(of_component);
-      auto keys = table.keys();
-      keys.insert(keys.end(), of_component.keys().begin(), of_component.keys().end());
+      const SectionKeys of_component(*options);
+      auto keys = table.keys;
+      keys.insert(keys.end(), of_component.keys.begin(), of_component.keys.end());
       if (!definitions_.contains(name)) {
         auto schema = object(keys, path, /*is_whole=*/false);
         schema["properties"][chooser->name] = {{"description", component.doc}, {"const", component.name}};
@@ -162,26 +159,19 @@ class SchemaWriter {
   }
 
   // Whether the section must be given, because one of its keys has no default.
-  static bool has_required(const Key& key) {
-    KeyTable table;
-    key.section(table);
-    return !required_of(table.keys()).empty();
-  }
+  static bool has_required(const Key& key) { return !required_of(SectionKeys(key.section).keys).empty(); }
 
   Json value(const Key& key, const std::string& path, bool is_whole) {
     if (key.section) {
       if (key.set_section) key.set_section(true);
-      KeyTable table;
-      key.section(table);
-      auto schema = or_null(section(table, path, is_whole));
+      auto schema = or_null(section(SectionKeys(key.section), path, is_whole));
       if (key.set_section) key.set_section(false);
       return schema;
     }
     if (key.section_at) {
       key.resize_sections(1);
-      KeyTable table;
-      key.section_at(0, table);
-      Json schema = {{"type", "array"}, {"items", section(table, path, /*is_whole=*/true)}};
+      const SectionKeys item([&](KeyTable& keys) { key.section_at(0, keys); });
+      Json schema = {{"type", "array"}, {"items", section(item, path, /*is_whole=*/true)}};
       key.resize_sections(0);
       return schema;
     }
@@ -200,13 +190,12 @@ class SchemaWriter {
     std::vector<Json> alternatives;
     for (const auto& component : registry.components()) {
       const auto options = component.make_options();
-      KeyTable table;
-      options->add_keys(table);
-      const auto schema = object(table.keys(), name + '.' + component.name, /*is_whole=*/true);
+      const auto keys = SectionKeys(*options).keys;
+      const auto schema = object(keys, name + '.' + component.name, /*is_whole=*/true);
       if (!schema.contains("required")) names.push_back(component.name);
       auto with_keys = schema.contains("required") ? std::vector<Json>{schema} : std::vector<Json>{schema, {{"type", "null"}}};
-      const auto list = std::ranges::find_if(table.keys(), [](const Key& key) { return key.components != nullptr; });
-      if (list != table.keys().end()) with_keys.push_back(value(*list, "", true));
+      const auto list = std::ranges::find_if(keys, [](const Key& key) { return key.components != nullptr; });
+      if (list != keys.end()) with_keys.push_back(value(*list, "", true));
       alternatives.push_back({{"type", "object"},
                               {"properties", {{component.name, described(any_of(std::move(with_keys)), component.doc)}}},
                               {"required", {component.name}},

@@ -93,4 +93,17 @@ struct Check {
   std::function<std::string()> find;  // returns what is wrong; empty: the check has passed
 };
 
+// The entries of the table of a section or of a component's options.
+struct SectionKeys {
+  SectionKeys() = default;
+  explicit SectionKeys(const std::function<void(KeyTable&)>& describe);
+  explicit SectionKeys(Options& options);
+
+  // The key of this name, or nullptr.
+  const Key* find(std::string_view name) const;
+
+  std::vector<Key> keys;
+  std::vector<Check> checks;
+};
+
 }  // namespace trainer
