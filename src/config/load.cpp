@@ -1,8 +1,5 @@
 #include "config/load.h"
 
-#include <fmt/format.h>
-
-#include "base/keys/key.h"
 #include "base/standard_streams.h"
 #include "config/base_files.h"
 #include "config/overrides.h"
@@ -20,16 +17,11 @@ bool load_plugins(const Node& root, const Registries& registries, Problems& prob
   const auto* member = root.find("plugins");
   if (member == nullptr || !registries.load_plugin) return true;
   Experiment experiment;
-  const SectionKeys section([&](KeyTable& keys) { experiment.describe_plugins(keys); });
-  if (const auto expected = section.keys.front().read(member->value)) {
-    const auto& value = member->value;
-    const auto given = to_inline_yaml(value);
-    const bool is_path = value.kind == Node::Kind::kScalar && !value.text.empty();
-    problems.add(value.position, "plugins",
-                 fmt::format("expected {}, got {}{}", *expected, given, is_path ? fmt::format("; write it as [{}]", given) : ""));
-    return false;
-  }
-  bool are_loaded = true;
+  Node only = Node::map();
+  only.set("plugins", member->value);
+  read_section(
+      only, [&](KeyTable& keys) { experiment.describe_plugins(keys); }, "", problems);
+  bool are_loaded = problems.is_readable("plugins");
   for (size_t i = 0; i < experiment.plugins.size(); ++i) {
     try {
       registries.load_plugin(experiment.plugins[i]);

@@ -27,10 +27,12 @@ std::string with_hint(std::string text, const std::string& name, const std::vect
   return near.empty() ? text : text + fmt::format("; did you mean \"{}\"?", near);
 }
 
-// The end of the message about a value that the key does not accept: for a number, what is wrong with its notation, and for null, how to
-// write an empty text. Empty for other values.
+// The end of the message about a value that the key does not accept: for a number, what is wrong with its notation, for null, how to write
+// an empty text, and for a text, how to write a list. Empty for other values.
 std::string hint_for(const Node& node, const Key& key) {
   if (node.kind == Node::Kind::kNull && key.type == "text" && !key.required && key.write().text.empty()) return "; write \"\" for none";
+  const bool is_text = node.kind == Node::Kind::kScalar && !node.text.empty();
+  if (is_text && (key.type == "list of texts" || key.type == "list of paths")) return fmt::format("; write it as [{}]", shown(node));
   const bool is_number = key.type.find("integer") != std::string::npos || key.type.find("number") != std::string::npos;
   if (!is_number || node.kind != Node::Kind::kScalar || node.quoted) return "";
   const auto text = std::string_view(node.text).substr(node.text.starts_with('-') ? 1 : 0);
