@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 
 #include "base/keys/key.h"
@@ -24,6 +25,8 @@ struct Table {
   std::string doc;
   std::vector<Key> keys;
 };
+
+std::string joined(const std::string& path, const std::string& name) { return path.empty() ? name : path + '.' + name; }
 
 std::string default_text(const Key& key) {
   if (key.required) return "required";
@@ -60,30 +63,25 @@ void for_each_table(const Registries& registries, const Visit& visit) {
       for (const auto& key : of_component.keys) add_list(key);
     }
   };
-  for (const auto& key : top.keys) {
-    if (!key.section) continue;
-    const SectionKeys section(key.section);
-    visit(Table{key.name, key.name, key.name, key.doc, section.keys});
-    for (const auto& inner : section.keys) {
-      if (inner.component != nullptr) visit_components(key.name, *inner.registry);
-      add_list(inner);
-      if (inner.section_at) {
-        inner.resize_sections(1);
-        const auto path = key.name + "." + inner.name;
-        const SectionKeys item([&](KeyTable& keys) { inner.section_at(0, keys); });
+  const std::function<void(const std::vector<Key>&, const std::string&)> visit_sections = [&](const auto& keys, const auto& section) {
+    for (const auto& key : keys) {
+      const auto path = joined(section, key.name);
+      if (key.component != nullptr) visit_components(section, *key.registry);
+      add_list(key);
+      if (key.section_at) {
+        key.resize_sections(1);
+        const SectionKeys item([&](KeyTable& table) { key.section_at(0, table); });
         visit(Table{"an item of " + path, path, std::nullopt, "", item.keys});
-        inner.resize_sections(0);
+        key.resize_sections(0);
       }
-      if (!inner.section) continue;
-      if (inner.set_section) inner.set_section(true);
-      const auto path = key.name + "." + inner.name;
-      const SectionKeys nested(inner.section);
-      visit(Table{path, path, path, inner.doc, nested.keys});
-      for (const auto& innermost : nested.keys) {
-        if (innermost.component != nullptr) visit_components(path, *innermost.registry);
-      }
+      if (!key.section) continue;
+      if (key.set_section) key.set_section(true);
+      const SectionKeys nested(key.section);
+      visit(Table{path, path, path, key.doc, nested.keys});
+      visit_sections(nested.keys, path);
     }
-  }
+  };
+  visit_sections(top.keys, "");
   // `lists` grows during the loop, because components may have lists of components themselves.
   for (size_t i = 0; i < lists.size(); ++i) visit_components(std::nullopt, *lists[i]);
 }
@@ -145,8 +143,6 @@ constexpr const char* kMarkdownBeginning =
     "Any key can be set on the command line as `section.key=value`, where the value is YAML.\n"
     "In a path, `~` at the beginning stands for the home folder, and `${NAME}` for an environment variable.\n"
     "Besides these keys, a file can name other files on which it is based: `base: other.yaml`.\n";
-
-std::string joined(const std::string& path, const std::string& name) { return path.empty() ? name : path + '.' + name; }
 
 // The part of the table that `name` selects: all, one key, or nothing (no keys and no title). Adds the other possible names to `names`.
 Table selected_part(const Table& table, const std::string& name, std::vector<std::string>& names) {
