@@ -64,14 +64,14 @@ Json schema_of_value(const Key& key) {
   constexpr std::string_view kOrAuto = " | auto", kOr = " or ";
   std::vector<Json> alternatives;
   if (type.ends_with(kOrAuto)) {
-    alternatives.push_back(schema_of_type("auto", key.limits));
+    alternatives.push_back(schema_of_type("auto", key));
     type.remove_suffix(kOrAuto.size());
   }
   for (auto at = type.find(kOr); at != type.npos; at = type.find(kOr)) {
-    alternatives.push_back(schema_of_type(type.substr(0, at), key.limits));
+    alternatives.push_back(schema_of_type(type.substr(0, at), key));
     type.remove_prefix(at + kOr.size());
   }
-  alternatives.push_back(schema_of_type(type, key.limits));
+  alternatives.push_back(schema_of_type(type, key));
   return any_of(std::move(alternatives));
 }
 
