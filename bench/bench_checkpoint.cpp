@@ -81,6 +81,6 @@ int main(int argc, char** argv) {
 
   bench::SingleProcess process(options);
   bench::CheckpointedTraining training(process.parts, options, folder, num_steps);
-  bench::serve({{"network", options.network}, {"placement", device::to_string(process.parts.placement)}},
+  bench::serve({{"network", options.network}, {"placement", device::to_string(process.parts.network.placement)}},
                [&](int64_t count) { return training.run(count); });
 }

@@ -59,7 +59,7 @@ class Overlap : public engine::TrainingHook {
         data_parallel_(*parts.data_parallel),
         training_(training),
         bucket_sizes_(data_parallel_.bucket_sizes()) {
-    for (const auto& parameter : parts.model->parameters()) {
+    for (const auto& parameter : parts.network.model->parameters()) {
       parameter.register_hook([this](const torch::Tensor&) { last_gradient_ = now(); });
     }
     for (const int64_t size : bucket_sizes_) buckets_.push_back(torch::rand({size}));
@@ -230,8 +230,8 @@ void train(const RanksOptions& options, const config::Experiment& experiment, co
   bench::Training training(parts, options.training);
   json settings{{"network", options.training.network},
                 {"input", options.training.source},
-                {"ranks", parts.plan.world_size},
-                {"placement", device::to_string(parts.placement)},
+                {"ranks", parts.data.plan.world_size},
+                {"placement", device::to_string(parts.network.placement)},
                 {"bucket_sizes", parts.data_parallel->bucket_sizes()}};
   std::optional<Overlap> overlap;
   std::optional<WatchCost> watch_cost;

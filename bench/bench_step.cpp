@@ -18,7 +18,7 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
 
   bench::SingleProcess process(options);
-  const auto& placement = process.parts.placement;
+  const auto& placement = process.parts.network.placement;
   bench::Training training(process.parts, options);
   if (!given.empty()) {
     const auto tree = checkpoint::read_pytorch_file(given);

@@ -61,24 +61,24 @@ class BatchSource {
   // `image_size`: height and width of ready batches; empty: use the loader's batches.
   BatchSource(engine::Parts& parts, std::optional<int64_t> image_size) : parts_(parts) {
     for (int i = 0; image_size && i < 8; ++i) {
-      add(torch::randn({parts.plan.batch_size, 3, *image_size, *image_size}),
-          torch::randint(0, 10, {parts.plan.batch_size}, torch::kInt64));
+      add(torch::randn({parts.data.plan.batch_size, 3, *image_size, *image_size}),
+          torch::randint(0, 10, {parts.data.plan.batch_size}, torch::kInt64));
     }
   }
 
   // Adds a ready batch.
   void add(const torch::Tensor& images, const torch::Tensor& targets) {
-    const auto& placement = parts_.placement;
+    const auto& placement = parts_.network.placement;
     resident_.push_back({images.to(placement.device, placement.input_dtype).contiguous(placement.memory_format),
                          targets.to(placement.device), images.size(0)});
   }
 
   const data::Batch& next() {
     if (!resident_.empty()) return resident_[static_cast<size_t>(count_++) % resident_.size()];
-    const auto& plan = parts_.plan;
-    if (count_ % plan.batches_per_epoch == 0) parts_.begin(rest_of_epoch(plan, count_ / plan.batches_per_epoch), 0);
+    const auto& plan = parts_.data.plan;
+    if (count_ % plan.batches_per_epoch == 0) parts_.data.begin(rest_of_epoch(plan, count_ / plan.batches_per_epoch), 0);
     ++count_;
-    return parts_.next();
+    return parts_.data.next();
   }
 
  private:
@@ -103,15 +103,15 @@ class Training {
   Training(engine::Parts& parts, const TrainingOptions& options)
       : parts_(parts),
         batches_(parts, options.source == "resident" ? std::optional(options.image_size) : std::nullopt),
-        meter_(parts.task->make_train_meter(parts.placement.device)),
+        meter_(parts.network.task->make_train_meter(parts.network.placement.device)),
         train_step_(parts, 0, std::nullopt, meter_) {
-    parts.model->train();
+    parts.network.model->train();
   }
 
   void step(const std::vector<engine::TrainingHook*>& hooks = {}) {
     const auto next_batch = [&]() -> const data::Batch& { return batches_.next(); };
-    train_step_.run({{.step = step_++, .num_group_samples = parts_.plan.global_batch_size}}, next_batch, parts_.optimizer->base_lr(),
-                    hooks);
+    train_step_.run({{.step = step_++, .num_group_samples = parts_.data.plan.global_batch_size}}, next_batch,
+                    parts_.network.optimizer->base_lr(), hooks);
   }
 
   task::TrainMeter& meter() { return meter_; }
@@ -136,14 +136,14 @@ class Training {
 
   // Evaluates the network on `num_batches` batches, like the validation.
   void evaluate(int64_t num_batches) {
-    const auto& placement = parts_.placement;
+    const auto& placement = parts_.network.placement;
     const torch::InferenceMode inference;
-    parts_.model->eval();
-    const auto meter = parts_.task->make_validation_meter(placement.device, /*num_classes=*/10, num_batches);
+    parts_.network.model->eval();
+    const auto meter = parts_.network.task->make_validation_meter(placement.device, /*num_classes=*/10, num_batches);
     for (int64_t i = 0; i < num_batches; ++i) {
       const auto& batch = batches_.next();
       const amp::AutocastGuard autocast(placement.device.type(), placement.autocast_dtype);
-      const auto pass = parts_.task->forward(*parts_.model, batch.images, batch.targets);
+      const auto pass = parts_.network.task->forward(*parts_.network.model, batch.images, batch.targets);
       std::vector<int64_t> samples(static_cast<size_t>(batch.size));
       std::iota(samples.begin(), samples.end(), i * batch.size);
       meter->add({.number = i, .samples = samples, .size = batch.size}, pass.loss, pass.outputs, batch.targets);

@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 class Lmdb : public data::Dataset {
  public:
   // Throws std::runtime_error with the file and the reason.
-  explicit Lmdb(const fs::path& folder) : reader_(lmdb_file(folder)) {
+  explicit Lmdb(const fs::path& folder) : reader_(folder, LmdbFile::Access::kRead) {
     const auto file = lmdb_file(folder).string();
     try {
       read_description();
@@ -147,7 +147,7 @@ class Lmdb : public data::Dataset {
     return {.bytes = entry, .index = index};
   }
 
-  LmdbReader reader_;
+  LmdbFile reader_;
   PackInfo pack_;
   std::span<const uint8_t> labels_;
   std::span<const uint8_t> names_;

@@ -5,11 +5,10 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <new>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <ranges>
 #include <stdexcept>
 #include <string_view>
 #include <system_error>
@@ -224,103 +223,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Without LMDB's lock: the caller makes sure that only one process writes.
-constexpr unsigned kFlags = MDB_NOLOCK | MDB_NOTLS;
-constexpr mode_t kFileMode = 0666;
-
-MDB_val as_value(std::string_view text) { return {text.size(), const_cast<char*>(text.data())}; }
-
-LmdbEnvironment create_environment() {
-  MDB_env* environment = nullptr;
-  if (mdb_env_create(&environment) != MDB_SUCCESS) throw std::bad_alloc();
-  return LmdbEnvironment(environment);
-}
-
-}  // namespace
-
-fs::path lmdb_file(const fs::path& folder) { return folder / "data.mdb"; }
-
-LmdbWriter::LmdbWriter(const fs::path& folder) : file_(lmdb_file(folder)), environment_(create_environment()) {
-  const FileAccess access("opening", file_);
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) throw Error(fmt::format("cannot create {}: {}", folder.string(), explain_refusal(folder, error)));
-  refuse_damage();
-  require(mdb_env_open(environment_.get(), folder.c_str(), kFlags, kFileMode));
-  const auto transaction = begin(MDB_RDONLY);
-  require(mdb_dbi_open(transaction.get(), nullptr, 0, &database_));
-}
-
-// Checked first, because LMDB's library may crash on a damaged file.
-void LmdbWriter::refuse_damage() const {
-  std::error_code error;
-  if (!fs::exists(file_, error) || fs::file_size(file_, error) == 0) return;
-  try {
-    LmdbReader(file_).check_for_writing();
-  } catch (const std::runtime_error& reason) {
-    throw DataError(fmt::format("{}; remove {} and pack again", reason.what(), file_.parent_path().string()));
-  }
-}
-
-void LmdbWriter::require(int result) const {
-  if (result == MDB_SUCCESS) return;
-  // LMDB reports an incomplete write as EIO.
-  const auto* const hint = result == EIO ? " (the disk may be full)" : "";
-  const auto reason = result > 0 ? explain_refusal(file_, {result, std::generic_category()}) : std::string(mdb_strerror(result));
-  throw Error(fmt::format("cannot write {}: {}{}; fix this, and run the same command again to continue", file_.string(), reason, hint));
-}
-
-LmdbTransaction LmdbWriter::begin(unsigned flags) const {
-  MDB_txn* transaction = nullptr;
-  require(mdb_txn_begin(environment_.get(), nullptr, flags, &transaction));
-  return LmdbTransaction(transaction);
-}
-
-size_t LmdbWriter::num_entries() const {
-  MDB_stat status{};
-  mdb_env_stat(environment_.get(), &status);
-  return status.ms_entries;
-}
-
-std::string LmdbWriter::find(std::string_view key) const {
-  const auto transaction = begin(MDB_RDONLY);
-  auto name = as_value(key);
-  MDB_val value{};
-  const int result = mdb_get(transaction.get(), database_, &name, &value);
-  if (result == MDB_NOTFOUND) return "";
-  require(result);
-  return {static_cast<const char*>(value.mv_data), value.mv_size};
-}
-
-void LmdbWriter::reserve(size_t num_bytes, size_t num_entries) {
-  MDB_stat status{};
-  MDB_envinfo info{};
-  require(mdb_env_stat(environment_.get(), &status));
-  require(mdb_env_info(environment_.get(), &info));
-  // An entry may begin and end within a page, and may need a page of the tree; LMDB also rewrites the pages of the tree that change.
-  constexpr size_t kPagesPerEntry = 3;
-  constexpr size_t kOtherPages = 256;
-  const size_t num_pages = info.me_last_pgno + 1 + num_entries * kPagesPerEntry + kOtherPages;
-  const size_t needed = num_pages * status.ms_psize + num_bytes;
-  if (needed > info.me_mapsize) require(mdb_env_set_mapsize(environment_.get(), needed));
-}
-
-void LmdbWriter::append(std::span<const std::pair<std::string, std::string>> entries) {
-  const FileAccess access("writing", file_);
-  size_t num_bytes = 0;
-  for (const auto& [key, value] : entries) num_bytes += key.size() + value.size();
-  reserve(num_bytes, entries.size());
-  auto transaction = begin(0);
-  for (const auto& [key, value] : entries) {
-    auto name = as_value(key);
-    auto content = as_value(value);
-    require(mdb_put(transaction.get(), database_, &name, &content, MDB_APPEND));
-  }
-  require(mdb_txn_commit(transaction.release()));
-}
-
-namespace {
-
 using little_endian::load;
 using Bytes = std::span<const uint8_t>;
 
@@ -335,254 +237,260 @@ constexpr uint16_t kLeaf = 2;
 constexpr uint16_t kOverflow = 4;
 constexpr uint16_t kMeta = 8;
 
-// Pages 0 and 1 hold the states after the latest two transactions.
+// Pages 0 and 1 hold the states after the latest two transactions (MDB_meta), with the trees of the unused pages and of the entries.
 constexpr uint64_t kNumStates = 2;
 constexpr size_t kStateBytes = 136;
+constexpr size_t kFreeTree = 24;
+constexpr size_t kMainTree = 72;
+constexpr size_t kLastPage = 120;
+constexpr size_t kTransaction = 128;
 constexpr uint32_t kMagic = 0xBEEFC0DE;
 constexpr uint32_t kVersion = 1;
 constexpr uint32_t kLeastPage = 512;
 constexpr uint32_t kLargestPage = 32768;
 constexpr uint64_t kNoPage = ~uint64_t{0};
-constexpr uint16_t kIntegerKeys = 8;  // MDB_INTEGERKEY
 
 constexpr size_t kNodeHeader = 8;
 constexpr uint16_t kIsElsewhere = 1;  // F_BIGDATA: the node contains the number of the entry's first page instead of the entry
-// LMDB's own limit; without it, a search in a damaged tree with a cycle would never end.
-constexpr int kMostLevels = 32;
+constexpr int kMostLevels = 32;       // LMDB's own limit
 
-[[noreturn]] void refuse_page(uint64_t number) { throw std::runtime_error(fmt::format("page {} of data.mdb is damaged", number)); }
+[[noreturn]] void refuse_page(uint64_t number) { throw std::runtime_error(fmt::format("its page {} is damaged", number)); }
+[[noreturn]] void refuse_beginning() { throw std::runtime_error("it is not an LMDB file, or its beginning is damaged"); }
 
-LmdbState::Database load_database(const uint8_t* at) {
-  return {.flags = load<uint16_t>(at + 4),
-          .depth = load<uint16_t>(at + 6),
-          .num_entries = load<uint64_t>(at + 32),
-          .root = load<uint64_t>(at + 40)};
-}
-
-// The state in page 0 or 1 of a file with pages of this size; nullopt: there is none.
-std::optional<LmdbState> load_state(Bytes file, uint64_t number, size_t page_bytes) {
-  if (file.size() < number * page_bytes + kPageHeader + kStateBytes) return std::nullopt;
-  const auto* page = file.data() + number * page_bytes;
-  const auto* at = page + kPageHeader;
-  if (load<uint64_t>(page) != number || load<uint16_t>(page + kFlagsOffset) != kMeta || load<uint32_t>(at) != kMagic) return std::nullopt;
-  if (load<uint32_t>(at + 4) != kVersion || load<uint32_t>(at + 24) != page_bytes) return std::nullopt;
-  return LmdbState{.page_bytes = static_cast<uint32_t>(page_bytes),
-                   .free = load_database(at + 24),
-                   .main = load_database(at + 72),
-                   .last_page = load<uint64_t>(at + 120),
-                   .transaction = load<uint64_t>(at + 128)};
-}
-
-std::vector<LmdbState> load_states(Bytes file) {
-  for (uint32_t page_bytes = kLeastPage; page_bytes <= kLargestPage; page_bytes *= 2) {
-    std::vector<LmdbState> states;
-    for (uint64_t number = 0; number < kNumStates; ++number) {
-      if (const auto state = load_state(file, number, page_bytes)) states.push_back(*state);
-    }
-    if (!states.empty()) return states;
-  }
-  return {};
-}
-
-// A page of a tree.
-struct Page {
-  uint64_t number = 0;
-  Bytes bytes = {};
-  size_t num_nodes = 0;
-  bool is_leaf = false;
-};
-
-struct Node {
-  std::string_view key;
-  uint64_t number = 0;     // in a branch: the page below
-  uint64_t num_bytes = 0;  // in a leaf: size of the entry
-  uint16_t flags = 0;      // in a leaf
-  Bytes rest = {};         // the rest of the page after the key
-};
-
-// The pages of a file that is known to be complete.
-class Pages {
+// LMDB's library trusts the numbers in a file: damage of a few bytes makes it divide by zero, read outside of its map or fail an assertion.
+// The constructor checks each number on which it relies. It reads all pages of the trees, but not the pages of large entries. Throws
+// std::runtime_error with only the reason.
+class FileCheck {
  public:
-  Pages(Bytes file, const LmdbState& state) : file_(file), page_bytes_(state.page_bytes), num_pages_(state.last_page + 1) {}
-
-  uint64_t num_pages() const { return num_pages_; }
-  uint64_t num_pages_of(uint64_t num_bytes) const { return (kPageHeader + num_bytes - 1) / page_bytes_ + 1; }
-
-  Bytes bytes_at(uint64_t number) const {
-    if (number < kNumStates || number >= num_pages_) refuse_page(number);
-    return file_.subspan(number * page_bytes_, page_bytes_);
-  }
-
-  Page page_at(uint64_t number) const {
-    const auto bytes = bytes_at(number);
-    const auto flags = load<uint16_t>(bytes.data() + kFlagsOffset);
-    const size_t lower = load<uint16_t>(bytes.data() + kLowerOffset);
-    const size_t upper = load<uint16_t>(bytes.data() + kUpperOffset);
-    const bool is_leaf = flags == kLeaf;
-    if (load<uint64_t>(bytes.data()) != number || (!is_leaf && flags != kBranch)) refuse_page(number);
-    const size_t least = kPageHeader + sizeof(uint16_t);  // with one node
-    if (lower < least || lower % 2 != 0 || lower > upper || upper > page_bytes_) refuse_page(number);
-    return {.number = number, .bytes = bytes, .num_nodes = (lower - kPageHeader) / sizeof(uint16_t), .is_leaf = is_leaf};
-  }
-
-  Node node_at(const Page& page, size_t i) const {
-    const size_t offset = load<uint16_t>(page.bytes.data() + kPageHeader + sizeof(uint16_t) * i);
-    const size_t least = kPageHeader + sizeof(uint16_t) * page.num_nodes;
-    if (offset < least || offset + kNodeHeader > page_bytes_) refuse_page(page.number);
-    const auto* header = page.bytes.data() + offset;
-    const uint64_t low = load<uint32_t>(header);
-    const auto flags = load<uint16_t>(header + 4);
-    const size_t key_bytes = load<uint16_t>(header + 6);
-    const auto after = page.bytes.subspan(offset + kNodeHeader);
-    if (key_bytes > after.size()) refuse_page(page.number);
-    Node node{.key = {reinterpret_cast<const char*>(after.data()), key_bytes}, .rest = after.subspan(key_bytes)};
-    if (page.is_leaf) {
-      node.num_bytes = low;
-      node.flags = flags;
-    } else {
-      node.number = low | uint64_t{flags} << 32;
+  explicit FileCheck(Bytes file) : file_(file) {
+    if (file.empty()) throw std::runtime_error("it is empty");
+    if (file.size() < kPageHeader + kStateBytes) refuse_beginning();
+    page_bytes_ = load<uint32_t>(&file[kPageHeader + kFreeTree]);
+    if (page_bytes_ < kLeastPage || page_bytes_ > kLargestPage || !std::has_single_bit(page_bytes_)) refuse_beginning();
+    const auto* const state = std::max(state_in(0), state_in(1), [](const auto* a, const auto* b) {
+      return load<uint64_t>(a + kTransaction) < load<uint64_t>(b + kTransaction);
+    });
+    const auto last_page = load<uint64_t>(state + kLastPage);
+    if (last_page < kNumStates - 1 || last_page >= kNoPage / kLargestPage) refuse_beginning();
+    if (const auto needed = (last_page + 1) * page_bytes_; needed > file.size()) {
+      throw std::runtime_error(fmt::format("it has only {} of {} bytes", file.size(), needed));
     }
-    return node;
-  }
-
-  // The first page of the entry of a node in a leaf, if the entry has separate pages.
-  std::optional<uint64_t> pages_of(const Page& page, const Node& node) const {
-    if (node.flags != 0 && node.flags != kIsElsewhere) refuse_page(page.number);
-    if (node.flags == 0) return std::nullopt;
-    if (node.rest.size() < sizeof(uint64_t)) refuse_page(page.number);
-    const auto first = load<uint64_t>(node.rest.data());
-    if (first < kNumStates || first >= num_pages_ || num_pages_of(node.num_bytes) > num_pages_ - first) refuse_page(page.number);
-    return first;
-  }
-
-  Bytes entry_of(const Page& page, const Node& node) const {
-    if (const auto first = pages_of(page, node)) return file_.subspan(*first * page_bytes_ + kPageHeader, node.num_bytes);
-    if (node.num_bytes > node.rest.size()) refuse_page(page.number);
-    return node.rest.first(node.num_bytes);
+    is_used_.resize(last_page + 1);
+    check_tree(state + kMainTree, 0);
+    is_free_tree_ = true;
+    check_tree(state + kFreeTree, MDB_INTEGERKEY);
+    for (const auto number : free_) use(number, 1);
   }
 
  private:
-  Bytes file_;
-  size_t page_bytes_;
-  uint64_t num_pages_;
-};
-
-// Visits each page of the trees once.
-class TreeCheck {
- public:
-  explicit TreeCheck(const Pages& pages) : pages_(pages), is_used_(pages.num_pages()) {}
-
-  // Calls check_entry(page, node, entry) for each node of the leaves.
-  template <class CheckEntry>
-  void check(const LmdbState::Database& database, const CheckEntry& check_entry) {
-    num_entries_ = 0;
-    depth_ = database.depth;
-    if (depth_ > kMostLevels) throw std::runtime_error("the description of the tree in data.mdb is damaged");
-    if (database.root != kNoPage) check_page(database.root, 1, check_entry);
-    if (num_entries_ != database.num_entries) throw std::runtime_error("the number of entries in data.mdb is wrong");
+  const uint8_t* state_in(uint64_t number) const {
+    if (file_.size() < number * page_bytes_ + kPageHeader + kStateBytes) refuse_beginning();
+    const auto* const page = &file_[number * page_bytes_];
+    const auto* const state = page + kPageHeader;
+    if (load<uint64_t>(page) != number || load<uint16_t>(page + kFlagsOffset) != kMeta || load<uint32_t>(state) != kMagic ||
+        load<uint32_t>(state + 4) != kVersion || load<uint32_t>(state + kFreeTree) != page_bytes_) {
+      refuse_beginning();
+    }
+    return state;
   }
 
   void use(uint64_t first, uint64_t count) {
+    if (first < kNumStates || first >= is_used_.size() || count > is_used_.size() - first) refuse_page(first);
     for (uint64_t number = first; number < first + count; ++number) {
-      if (number < kNumStates || number >= is_used_.size() || is_used_[number]) refuse_page(number);
+      if (is_used_[number]) refuse_page(number);
       is_used_[number] = true;
     }
   }
 
- private:
-  template <class CheckEntry>
-  void check_page(uint64_t number, int level, const CheckEntry& check_entry) {
-    use(number, 1);
-    const auto page = pages_.page_at(number);
-    if (page.is_leaf != (level == depth_)) refuse_page(number);
-    // LMDB requires that a branch has at least two nodes.
-    if (!page.is_leaf && page.num_nodes < 2) refuse_page(number);
-    for (size_t i = 0; i < page.num_nodes; ++i) {
-      const auto node = pages_.node_at(page, i);
-      if (!page.is_leaf) {
-        check_page(node.number, level + 1, check_entry);
-        continue;
-      }
-      const auto entry = pages_.entry_of(page, node);
-      if (const auto first = pages_.pages_of(page, node)) use(*first, pages_.num_pages_of(node.num_bytes));
-      check_entry(page, node, entry);
-      ++num_entries_;
-    }
+  void check_tree(const uint8_t* tree, unsigned flags) {
+    depth_ = load<uint16_t>(tree + 6);
+    num_entries_ = 0;
+    const auto root = load<uint64_t>(tree + 40);
+    if (load<uint16_t>(tree + 4) != flags || depth_ > kMostLevels || (depth_ == 0) != (root == kNoPage)) refuse_beginning();
+    if (depth_ > 0) check_page(root, 1);
+    if (num_entries_ != load<uint64_t>(tree + 32)) refuse_beginning();
   }
 
-  const Pages& pages_;
+  void check_page(uint64_t number, int level) {
+    use(number, 1);
+    const auto page = file_.subspan(number * page_bytes_, page_bytes_);
+    const size_t lower = load<uint16_t>(&page[kLowerOffset]);
+    const size_t upper = load<uint16_t>(&page[kUpperOffset]);
+    const bool is_leaf = level == depth_;
+    if (load<uint64_t>(page.data()) != number || load<uint16_t>(&page[kFlagsOffset]) != (is_leaf ? kLeaf : kBranch)) refuse_page(number);
+    // LMDB requires that a leaf has at least one node, and a branch two.
+    const size_t least = kPageHeader + sizeof(uint16_t) * (is_leaf ? 1 : 2);
+    if (lower < least || lower % 2 != 0 || lower > upper || upper > page_bytes_) refuse_page(number);
+    std::vector<std::pair<size_t, size_t>> places;  // of the nodes, which fill the page from `upper` to its end
+    std::vector<uint64_t> below;
+    for (size_t position = kPageHeader; position < lower; position += sizeof(uint16_t)) {
+      const size_t offset = load<uint16_t>(&page[position]);
+      if (offset < upper || offset + kNodeHeader > page_bytes_) refuse_page(number);
+      const uint64_t low = load<uint32_t>(&page[offset]);
+      const auto flags = load<uint16_t>(&page[offset + 4]);
+      const size_t key_bytes = load<uint16_t>(&page[offset + 6]);
+      const auto after = page.subspan(offset + kNodeHeader);
+      if (key_bytes > after.size()) refuse_page(number);
+      // The first node of a branch has no key.
+      if (is_free_tree_ && key_bytes != sizeof(uint64_t) && (is_leaf || position > kPageHeader)) refuse_page(number);
+      size_t value_bytes = 0;
+      if (is_leaf) {
+        const auto entry = entry_of(number, after.subspan(key_bytes), low, flags);
+        if (is_free_tree_ && !are_free_pages(entry)) refuse_page(number);
+        value_bytes = flags == kIsElsewhere ? sizeof(uint64_t) : entry.size();
+        ++num_entries_;
+      } else {
+        below.push_back(low | uint64_t{flags} << 32);
+        // Requests all pages before the first of them is needed. A failure does not matter, because this is only a hint.
+        if (below.back() < is_used_.size()) ::madvise(const_cast<uint8_t*>(&file_[below.back() * page_bytes_]), page_bytes_, MADV_WILLNEED);
+      }
+      places.emplace_back(offset, (kNodeHeader + key_bytes + value_bytes + 1) / 2 * 2);
+    }
+    std::ranges::sort(places);
+    size_t end = upper;
+    for (const auto& [offset, size] : places) {
+      if (offset != end) refuse_page(number);
+      end += size;
+    }
+    if (end != page_bytes_) refuse_page(number);
+    for (const auto next : below) check_page(next, level + 1);
+  }
+
+  // The entry of a node in a leaf; `rest`: the rest of the page after the node's key.
+  Bytes entry_of(uint64_t number, Bytes rest, uint64_t num_bytes, uint16_t flags) {
+    if (flags == kIsElsewhere && rest.size() >= sizeof(uint64_t)) {
+      const auto first = load<uint64_t>(rest.data());
+      const auto count = (kPageHeader + num_bytes - 1) / page_bytes_ + 1;
+      use(first, count);
+      // Only the pages of such an entry are freed, so that LMDB reads their header.
+      const auto* const header = &file_[first * page_bytes_];
+      const bool is_good = !is_free_tree_ || (load<uint64_t>(header) == first && load<uint16_t>(header + kFlagsOffset) == kOverflow &&
+                                              load<uint32_t>(header + kLowerOffset) == count);
+      if (!is_good) refuse_page(first);
+      return file_.subspan(first * page_bytes_ + kPageHeader, num_bytes);
+    }
+    if (flags != 0 || num_bytes > rest.size()) refuse_page(number);
+    return rest.first(num_bytes);
+  }
+
+  // Whether the entry contains the pages that a transaction has freed: their count, then their numbers in descending order.
+  bool are_free_pages(Bytes entry) {
+    if (entry.size() < sizeof(uint64_t)) return false;
+    const auto count = load<uint64_t>(entry.data());
+    if (count > entry.size() / sizeof(uint64_t) - 1) return false;
+    uint64_t before = kNoPage;
+    for (uint64_t i = 1; i <= count; ++i) {
+      free_.push_back(load<uint64_t>(&entry[sizeof(uint64_t) * i]));
+      if (free_.back() >= before) return false;
+      before = free_.back();
+    }
+    return true;
+  }
+
+  Bytes file_;
+  uint32_t page_bytes_ = 0;
   std::vector<bool> is_used_;
-  uint64_t num_entries_ = 0;
+  bool is_free_tree_ = false;
+  std::vector<uint64_t> free_;  // the unused pages
+  uint64_t num_entries_ = 0;    // of the present tree, like `depth_`
   int depth_ = 0;
 };
 
+void check_file(const fs::path& path) {
+  const MappedFile file(path);
+  // A failure does not matter, because this is only a hint.
+  ::madvise(const_cast<uint8_t*>(file.bytes().data()), file.bytes().size(), MADV_RANDOM);
+  try {
+    FileCheck check(file.bytes());
+  } catch (const std::runtime_error& reason) {
+    throw std::runtime_error(fmt::format("cannot read {}: {}", path.string(), reason.what()));
+  }
+}
+
+MDB_val as_value(std::string_view text) { return {text.size(), const_cast<char*>(text.data())}; }
+
 }  // namespace
 
-LmdbReader::LmdbReader(const std::filesystem::path& file) : file_(file) {
-  const FileAccess access("opening", file);
-  const auto refuse = [&](std::string_view reason) { throw std::runtime_error(fmt::format("cannot read {}: {}", file.string(), reason)); };
-  const auto bytes = file_.bytes();
-  if (bytes.empty()) refuse("it is empty");
-  const auto states = load_states(bytes);
-  if (states.empty()) refuse("it is not an LMDB file, or its beginning is damaged");
-  has_both_states_ = states.size() == kNumStates;
-  state_ = std::ranges::max(states, {}, &LmdbState::transaction);
-  if (state_.last_page < kNumStates - 1 || state_.last_page >= kNoPage / kLargestPage) refuse("its beginning is damaged");
-  if (const auto num_bytes = (state_.last_page + 1) * state_.page_bytes; num_bytes > bytes.size()) {
-    throw std::runtime_error(fmt::format("{} has only {} of {} bytes", file.string(), bytes.size(), num_bytes));
+fs::path lmdb_file(const fs::path& folder) { return folder / "data.mdb"; }
+
+LmdbFile::LmdbFile(const fs::path& folder, Access access) : file_(lmdb_file(folder)), access_(access) {
+  const FileAccess opening("opening", file_);
+  const bool writes = access == Access::kWrite;
+  std::error_code error;
+  if (writes) fs::create_directories(folder, error);
+  if (error) throw Error(fmt::format("cannot create {}: {}", folder.string(), explain_refusal(folder, error)));
+  try {
+    if (!writes || (fs::exists(file_, error) && fs::file_size(file_, error) > 0)) check_file(file_);
+  } catch (const std::runtime_error& reason) {
+    if (!writes) throw;
+    throw DataError(fmt::format("{}; remove {} and pack again", reason.what(), folder.string()));
   }
-  // Entries are read in random order. A failure does not matter, because this is only a hint.
-  ::madvise(const_cast<uint8_t*>(bytes.data()), bytes.size(), MADV_RANDOM);
+  MDB_env* environment = nullptr;
+  if (mdb_env_create(&environment) != MDB_SUCCESS) throw std::bad_alloc();
+  environment_.reset(environment);
+  // Without LMDB's lock: the caller makes sure that only one process writes. Without reading ahead: entries are read in random order.
+  constexpr mode_t kFileMode = 0666;
+  require(mdb_env_open(environment, folder.c_str(), MDB_NOLOCK | MDB_NOTLS | MDB_NORDAHEAD | (writes ? 0U : MDB_RDONLY), kFileMode));
+  require(mdb_dbi_open(begin(MDB_RDONLY).get(), nullptr, 0, &database_));
 }
 
-std::span<const uint8_t> LmdbReader::find(std::string_view key) const {
-  const Pages pages(file_.bytes(), state_);
-  auto number = state_.main.root;
-  if (number == kNoPage) return {};
-  for (int level = 0; level < kMostLevels; ++level) {
-    const auto page = pages.page_at(number);
-    // The first node of a branch has no key; the page below it has the keys less than the key of the second node.
-    const auto nodes = std::views::iota(size_t{page.is_leaf ? 0U : 1U}, page.num_nodes);
-    const auto key_of = [&](size_t i) { return pages.node_at(page, i).key; };
-    if (!page.is_leaf) {
-      const auto num_before = std::ranges::upper_bound(nodes, key, {}, key_of) - nodes.begin();
-      number = pages.node_at(page, static_cast<size_t>(num_before)).number;
-      continue;
-    }
-    const auto found = std::ranges::lower_bound(nodes, key, {}, key_of);
-    if (found == nodes.end() || key_of(*found) != key) return {};
-    return pages.entry_of(page, pages.node_at(page, *found));
-  }
-  refuse_page(number);
+void LmdbFile::require(int result) const {
+  if (result == MDB_SUCCESS) return;
+  if (access_ == Access::kRead) throw Error(fmt::format("cannot read {}: {}", file_.string(), mdb_strerror(result)));
+  // LMDB reports an incomplete write as EIO.
+  const auto* const hint = result == EIO ? " (the disk may be full)" : "";
+  const auto reason = result > 0 ? explain_refusal(file_, {result, std::generic_category()}) : std::string(mdb_strerror(result));
+  throw Error(fmt::format("cannot write {}: {}{}; fix this, and run the same command again to continue", file_.string(), reason, hint));
 }
 
-void LmdbReader::check_for_writing() const {
-  const bool has_usual_flags = state_.free.flags == kIntegerKeys && state_.main.flags == 0;
-  if (!has_both_states_ || !has_usual_flags) throw std::runtime_error("the beginning of data.mdb is damaged");
-  const Pages pages(file_.bytes(), state_);
-  TreeCheck check(pages);
-  check.check(state_.main, [](const Page&, const Node&, Bytes) {});
-  // Each entry contains the pages that one transaction has freed: their count, then their numbers in descending order.
-  std::vector<uint64_t> free;
-  check.check(state_.free, [&](const Page& page, const Node& node, Bytes entry) {
-    if (node.key.size() != sizeof(uint64_t) || entry.size() < sizeof(uint64_t)) refuse_page(page.number);
-    if (const auto first = pages.pages_of(page, node)) {
-      const auto* header = pages.bytes_at(*first).data();
-      const bool is_good = load<uint64_t>(header) == *first && load<uint16_t>(header + kFlagsOffset) == kOverflow &&
-                           load<uint32_t>(header + kLowerOffset) == pages.num_pages_of(entry.size());
-      if (!is_good) refuse_page(*first);
-    }
-    const auto count = load<uint64_t>(entry.data());
-    if (count > entry.size() / sizeof(uint64_t) - 1) refuse_page(page.number);
-    uint64_t before = kNoPage;
-    for (uint64_t i = 1; i <= count; ++i) {
-      const auto number = load<uint64_t>(entry.data() + sizeof(uint64_t) * i);
-      if (number >= before) refuse_page(page.number);
-      before = number;
-      free.push_back(number);
-    }
-  });
-  for (const auto number : free) check.use(number, 1);
+LmdbTransaction LmdbFile::begin(unsigned flags) const {
+  MDB_txn* transaction = nullptr;
+  require(mdb_txn_begin(environment_.get(), nullptr, flags, &transaction));
+  return LmdbTransaction(transaction);
+}
+
+size_t LmdbFile::num_entries() const {
+  MDB_stat status{};
+  mdb_env_stat(environment_.get(), &status);
+  return status.ms_entries;
+}
+
+// The entry stays in the map after the transaction, because nothing is written meanwhile.
+std::span<const uint8_t> LmdbFile::find(std::string_view key) const {
+  const auto transaction = begin(MDB_RDONLY);
+  auto name = as_value(key);
+  MDB_val value{};
+  const int result = mdb_get(transaction.get(), database_, &name, &value);
+  if (result == MDB_NOTFOUND) return {};
+  require(result);
+  return {static_cast<const uint8_t*>(value.mv_data), value.mv_size};
+}
+
+void LmdbFile::reserve(size_t num_bytes, size_t num_entries) {
+  MDB_stat status{};
+  MDB_envinfo info{};
+  require(mdb_env_stat(environment_.get(), &status));
+  require(mdb_env_info(environment_.get(), &info));
+  // An entry may begin and end within a page, and may need a page of the tree; LMDB also rewrites the pages of the tree that change.
+  constexpr size_t kPagesPerEntry = 3;
+  constexpr size_t kOtherPages = 256;
+  const size_t num_pages = info.me_last_pgno + 1 + num_entries * kPagesPerEntry + kOtherPages;
+  const size_t needed = num_pages * status.ms_psize + num_bytes;
+  if (needed > info.me_mapsize) require(mdb_env_set_mapsize(environment_.get(), needed));
+}
+
+void LmdbFile::append(std::span<const std::pair<std::string, std::string>> entries) {
+  const FileAccess access("writing", file_);
+  size_t num_bytes = 0;
+  for (const auto& [key, value] : entries) num_bytes += key.size() + value.size();
+  reserve(num_bytes, entries.size());
+  auto transaction = begin(0);
+  for (const auto& [key, value] : entries) {
+    auto name = as_value(key);
+    auto content = as_value(value);
+    require(mdb_put(transaction.get(), database_, &name, &content, MDB_APPEND));
+  }
+  require(mdb_txn_commit(transaction.release()));
 }
 
 namespace {
@@ -614,10 +522,10 @@ std::string names_of(const data::Dataset& dataset) {
 }
 
 // The index of the first sample that differs between two entries #labels or #names.
-int64_t first_different_label(const std::string& a, const std::string& b, const data::DatasetInfo& info) {
+int64_t first_different_label(std::string_view a, std::string_view b, const data::DatasetInfo& info) {
   return (std::ranges::mismatch(a, b).in1 - a.begin()) / num_target_bytes(info);
 }
-int64_t first_different_name(const std::string& a, const std::string& b) {
+int64_t first_different_name(std::string_view a, std::string_view b) {
   return std::count(a.begin(), std::ranges::mismatch(a, b).in1, '\0');
 }
 
@@ -664,13 +572,13 @@ std::pair<std::string, std::string> difference(const PackInfo& before, const Pac
 }  // namespace
 
 PackWriter::PackWriter(const std::filesystem::path& folder, const PackInfo& info, const data::Dataset& source)
-    : writer_(folder), num_samples_(info.num_samples) {
+    : writer_(folder, LmdbFile::Access::kWrite), num_samples_(info.num_samples) {
   // Serialised first, because names that are not UTF-8 change when they are stored.
   const auto json = to_json(info);
   const auto now = parse_pack_info(json);
   const auto labels = labels_of(source);
   const auto names = names_of(source);
-  const auto stored = writer_.find(kInfoKey);
+  const auto stored = as_text(writer_.find(kInfoKey));
   if (stored.empty()) {
     const std::vector<std::pair<std::string, std::string>> entries = {{std::string(kChecksumsKey), checksums_entry(json, labels, names)},
                                                                       {std::string(kInfoKey), json},
@@ -684,11 +592,11 @@ PackWriter::PackWriter(const std::filesystem::path& folder, const PackInfo& info
                                  folder.string(), before, after));
   };
   if (const auto [before, after] = difference(parse_pack_info(stored), now); !before.empty()) refuse_change(before, after);
-  if (const auto before = writer_.find(kNamesKey); before != names) {
+  if (const auto before = as_text(writer_.find(kNamesKey)); before != names) {
     const auto index = first_different_name(before, names);
     refuse_change(fmt::format("another sample at index {}", index), source.describe(index));
   }
-  if (const auto before = writer_.find(kLabelsKey); before != labels) {
+  if (const auto before = as_text(writer_.find(kLabelsKey)); before != labels) {
     const auto index = first_different_label(before, labels, source.info());
     const bool has_labels = source.info().has_labels();
     refuse_change(fmt::format("another {} of {}", has_labels ? "label" : "target", source.describe(index)),

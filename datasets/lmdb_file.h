@@ -86,9 +86,6 @@ void check_entry(const StoredEntry& entry);
 // the source's sample could not be read.
 data::Sample read_entry(const StoredEntry& entry);
 
-// Writes LMDB environments, which are folders with a file data.mdb. They are opened without LMDB's own lock file, because an unfinished
-// data set has its own lock.
-
 struct CloseEnvironment {
   void operator()(MDB_env* environment) const { mdb_env_close(environment); }
 };
@@ -100,68 +97,35 @@ using LmdbTransaction = std::unique_ptr<MDB_txn, AbortTransaction>;
 
 std::filesystem::path lmdb_file(const std::filesystem::path& folder);
 
-// An environment that one process writes. Throws Error with the file, the reason and what to do if it cannot be written.
-class LmdbWriter {
+// An LMDB environment, which is a folder with a file data.mdb. Its map is shared by all processes of a host. It is opened without LMDB's
+// own lock file: an unfinished data set has its own lock, and the file of a finished one must not be written.
+class LmdbFile {
  public:
-  // Creates the folder and the environment if they do not exist. Throws DataError with the file and the reason if the file is damaged.
-  explicit LmdbWriter(const std::filesystem::path& folder);
+  enum class Access { kRead, kWrite };
+
+  // Checks all pages of the file's trees, because LMDB's library may crash on a damaged file; their number is about that of the small
+  // entries / 20 + that of the others / 150. To write, creates the folder and the environment if they do not exist. Throws
+  // std::runtime_error with the file and the reason; if the file cannot be written also with what to do, as a DataError if it is damaged.
+  LmdbFile(const std::filesystem::path& folder, Access access);
 
   size_t num_entries() const;
-  // The entry of this key; empty if there is none.
-  std::string find(std::string_view key) const;
-  // Adds all of the entries or none, and returns when they are on the disk. Keys must be in ascending order, also across calls.
+  // The entry of this key, in the map until the next append(); empty if there is none. Thread-safe.
+  std::span<const uint8_t> find(std::string_view key) const;
+  // Adds all of the entries or none, and returns when they are on the disk. Keys must be in ascending order, also across calls. Throws
+  // Error with the file, the reason and what to do.
   void append(std::span<const std::pair<std::string, std::string>> entries);
 
  private:
   // Makes the map large enough for `num_entries` more entries with `num_bytes` in total.
   void reserve(size_t num_bytes, size_t num_entries);
-  void refuse_damage() const;
   // Throws if `result` is not MDB_SUCCESS.
   void require(int result) const;
   LmdbTransaction begin(unsigned flags) const;
 
   std::filesystem::path file_;
+  Access access_;
   LmdbEnvironment environment_;
   MDB_dbi database_ = 0;
-};
-
-// Reads LMDB environments without LMDB's library, which trusts the numbers in a file: damage of a few bytes makes it divide by zero, read
-// outside of its map or fail an assertion. LmdbReader checks every number before it relies on it.
-
-// The state of an environment.
-struct LmdbState {
-  struct Database {
-    uint16_t flags = 0;
-    uint16_t depth = 0;
-    uint64_t num_entries = 0;
-    uint64_t root = 0;
-  };
-  uint32_t page_bytes = 0;
-  Database free = {};  // the unused pages
-  Database main = {};
-  uint64_t last_page = 0;
-  uint64_t transaction = 0;
-};
-
-// The main database of an environment, mapped into memory, which all processes of a host share. The file must not be written meanwhile.
-class LmdbReader {
- public:
-  // Reads only the state of the environment. Throws std::runtime_error with the file and the reason.
-  explicit LmdbReader(const std::filesystem::path& file);
-
-  uint64_t num_entries() const { return state_.main.num_entries; }
-  // The entry of this key, in the map; empty if there is none. Reads the pages of the tree that lead to it, but not the pages of a large
-  // entry. Thread-safe. Throws std::runtime_error with only the reason if one of the pages is damaged.
-  std::span<const uint8_t> find(std::string_view key) const;
-
-  // Reads all pages of the trees. Throws std::runtime_error with only the reason if a page is damaged; LMDB's library must then not add
-  // entries.
-  void check_for_writing() const;
-
- private:
-  MappedFile file_;
-  LmdbState state_;
-  bool has_both_states_ = false;
 };
 
 // Writes one split of a packed data set. An interrupted packing can be continued.
@@ -169,7 +133,7 @@ class LmdbReader {
 class PackWriter {
  public:
   // Begins a packing, or continues one with the same source and options; throws UsageError with the first difference if they differ. Does
-  // not read the samples of `source`. Also throws like LmdbWriter.
+  // not read the samples of `source`. Also throws like LmdbFile.
   PackWriter(const std::filesystem::path& folder, const PackInfo& info, const data::Dataset& source);
 
   int64_t num_samples() const { return num_samples_; }
@@ -181,7 +145,7 @@ class PackWriter {
  private:
   int64_t num_waiting() const { return static_cast<int64_t>(waiting_.size()); }
 
-  LmdbWriter writer_;
+  LmdbFile writer_;
   int64_t num_samples_;
   std::vector<std::pair<std::string, std::string>> waiting_;
   size_t num_waiting_bytes_ = 0;

@@ -105,9 +105,19 @@ namespace trainer::optim {
 
 // Parameters with their own learning rate or weight decay.
 struct ParameterGroupOptions {
-  std::vector<std::string> parameters;      // names of layers and parameters, or the beginnings of names up to a dot
+  std::vector<std::string> parameters;      // names, as in ParameterOptions
   double lr_factor = 1;                     // multiplies the learning rate of the other parameters
   std::optional<double> weight_decay = {};  // instead of the optimizer's
+};
+
+// Which parameters of a network are trained, and how. Names are those of layers and parameters, or their beginnings up to a dot.
+struct ParameterOptions {
+  std::vector<ParameterGroupOptions> groups = {};  // the first one that names a parameter applies to it
+  bool decay_norm_and_bias = true;                 // false: only weights with two or more dimensions have weight decay
+  double layer_decay = 1;                          // multiplies the learning rate of a layer once for every layer after it
+  // Their parameters are not trained, and their batch normalisation keeps its statistics. "backbone": all but the last layer.
+  std::vector<std::string> freeze = {};
+  std::optional<int64_t> unfreeze_after = {};  // number of epochs after which they are trained too; their statistics stay
 };
 
 // A linear warm-up before a schedule. A schedule with an end, such as cosine, then covers the remaining steps.

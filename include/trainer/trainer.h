@@ -79,9 +79,7 @@ struct TrainerOptions {
   data::LoadingOptions loading = {};
   device::PlacementOptions placement = {};  // `device` has no effect: the Context's device is used
   bool sync_batch_norm = true;              // also for layers of LibTorch
-  // Parameters with their own learning rate or weight decay, and whether normalisation weights and biases have weight decay.
-  std::vector<optim::ParameterGroupOptions> groups = {};
-  bool decay_norm_and_bias = true;
+  optim::ParameterOptions parameters = {};
   distributed::DataParallelOptions data_parallel = {.gradient_as_bucket_view = true};
   amp::GradScalerOptions grad_scaler = {};  // has an effect only with float16
   optim::WarmupOptions warmup = {};

@@ -61,7 +61,7 @@ std::string own_program() {
   throw Error("cannot read /proc/self/exe: " + error.message() + "; mount /proc (mount -t proc proc /proc), which this program needs");
 }
 
-pid_t start_program(const std::string& file, const std::vector<std::string>& arguments, int input, int output) {
+pid_t start_program(const std::string& file, const std::vector<std::string>& arguments, int input) {
   std::vector<char*> pointers;
   for (const auto& argument : arguments) pointers.push_back(const_cast<char*>(argument.c_str()));
   pointers.push_back(nullptr);
@@ -69,8 +69,7 @@ pid_t start_program(const std::string& file, const std::vector<std::string>& arg
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, output, STDERR_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
   // Closes the descriptors that a launcher has passed to this process, which are not close-on-exec.
   posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
   sigset_t none, ignored_here;

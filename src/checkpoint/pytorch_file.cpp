@@ -1,10 +1,12 @@
 #include "checkpoint/pytorch_file.h"
 
+#include <caffe2/serialize/inline_container.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
 #include <charconv>
+#include <exception>
 #include <map>
 
 #include "base/file.h"
@@ -129,24 +131,35 @@ state::Tree read_pytorch_file(std::span<const uint8_t> bytes, const std::string&
 static_assert(std::endian::native == std::endian::little);
 
 // Writes the entries of torch.save, in its order.
-void write_pytorch_file(const state::Tree& tree, const std::string& archive_name, Output& output) {
+void write_pytorch_file(const state::Tree& tree, Output& output) {
   const auto [program, storages] = pickle(tree);
-  ZipWriter zip(archive_name, output);
-  zip.add("data.pkl", program);
-  zip.add(".format_version", "1");
-  zip.add(".storage_alignment", "64");
-  zip.add("byteorder", "little");
-  for (size_t i = 0; i < storages.size(); ++i) {
-    zip.add(fmt::format("data/{}", i), std::span(static_cast<const uint8_t*>(storages[i].data), storages[i].size));
-  }
-  zip.add("version", "3\n");
-  zip.add(".data/serialization_id", zip.content_id());
-  zip.finish();
+  // LibTorch's writer writes again in its destructor, which must not fail: after a failure, it gets no exception, and nothing is written.
+  std::exception_ptr failure;
+  caffe2::serialize::PyTorchStreamWriter archive([&](const void* bytes, size_t size) {
+    try {
+      if (!failure) output.write({static_cast<const char*>(bytes), size});
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    return size;
+  });
+  const auto add = [&](const std::string& name, const void* bytes, size_t size) {
+    archive.writeRecord(name, bytes, size);
+    if (failure) std::rethrow_exception(failure);
+  };
+  const auto add_text = [&](const std::string& name, std::string_view text) { add(name, text.data(), text.size()); };
+  add_text("data.pkl", program);
+  add_text(".format_version", "1");
+  add_text(".storage_alignment", "64");
+  add_text("byteorder", "little");
+  for (size_t i = 0; i < storages.size(); ++i) add(fmt::format("data/{}", i), storages[i].data, storages[i].size);
+  archive.writeEndOfFile();
+  if (failure) std::rethrow_exception(failure);
 }
 
 uint64_t save(const std::filesystem::path& path, const state::Tree& tree) {
   AtomicFile file(path);
-  write_pytorch_file(tree, path.stem().string(), file);
+  write_pytorch_file(tree, file);
   file.commit();
   return std::filesystem::file_size(path);
 }

@@ -14,9 +14,8 @@
 namespace trainer::checkpoint {
 
 // Tensors must be on the CPU, with any strides. As in torch.save, each storage is written whole and only once; all tensors that view it
-// must have the same dtype. Equal trees result in equal bytes. `archive_name` is the folder inside the archive, by convention the file's
-// name without its extension. No tensor is copied.
-void write_pytorch_file(const state::Tree& tree, const std::string& archive_name, Output& output);
+// must have the same dtype. Equal trees result in equal bytes. No tensor is copied.
+void write_pytorch_file(const state::Tree& tree, Output& output);
 
 // The tree's tensors are on the CPU, own their memory, share memory where the file's tensors do, and do not require gradients. Tuples and
 // torch.Size become lists, an OrderedDict becomes a dictionary, and dtypes and devices become text ("torch.float16", "cuda:0"). Throws

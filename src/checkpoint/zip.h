@@ -1,5 +1,5 @@
 #pragma once
-// The records of a zip archive, for the reader and the writer (PKWARE's APPNOTE.TXT 6.3). Sizes are in bytes.
+// The records of a zip archive (PKWARE's APPNOTE.TXT 6.3). Sizes are in bytes.
 
 #include <cstddef>
 #include <cstdint>
@@ -9,7 +9,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/file.h"
 #include "checkpoint/refusal.h"
 
 namespace trainer::checkpoint::zip {
@@ -39,13 +38,13 @@ inline constexpr uint16_t kDeflated = 8;
 
 inline constexpr uint16_t kEncryptedFlag = 1 << 0;
 inline constexpr uint16_t kDescriptorFlag = 1 << 3;
-inline constexpr uint16_t kUtf8Flag = 1 << 11;
 
 }  // namespace trainer::checkpoint::zip
 
 namespace trainer::checkpoint {
 
-// Reads the central directory and the entries of a zip archive that may be damaged or hostile.
+// Reads the central directory and the entries of a zip archive that may be damaged or hostile. LibTorch's PyTorchStreamReader reads some
+// entries when it opens an archive, into as much memory as the archive states, and allows that entries overlap.
 
 struct ZipEntry {
   std::string_view name;
@@ -103,33 +102,6 @@ class ZipReader {
   Budget& budget_;
   std::vector<ZipEntry> entries_;
   mutable std::deque<std::vector<uint8_t>> inflated_;  // results of read()
-};
-
-// Writes a zip archive of uncompressed entries in PyTorch's layout: each entry's bytes start at a multiple of 64, so that readers can map
-// them into memory.
-
-class ZipWriter {
- public:
-  // Entries are named `folder`/name. `output` must outlive the writer.
-  ZipWriter(std::string folder, Output& output);
-
-  void add(std::string_view name, std::span<const uint8_t> content);
-  void add(std::string_view name, std::string_view content);
-  // An identifier of the archive's content: a checksum of the names and one of the contents.
-  std::string content_id() const;
-  // Writes the central directory. Nothing can be added afterwards.
-  void finish();
-
- private:
-  void write(std::string_view bytes);
-
-  std::string folder_;
-  Output& output_;
-  uint64_t position_ = 0;
-  uint64_t num_entries_ = 0;
-  uint32_t names_crc_ = 0;
-  uint32_t contents_crc_ = 0;
-  std::string central_directory_;
 };
 
 }  // namespace trainer::checkpoint

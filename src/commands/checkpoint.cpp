@@ -137,7 +137,7 @@ void write_average(const std::vector<fs::path>& files, const fs::path& output) {
     if (const auto* value = of_targets.find(key)) average.add(key, *value);
   }
   OutputFile target(output);
-  checkpoint::write_pytorch_file(average, output.stem().string(), target);
+  checkpoint::write_pytorch_file(average, target);
   target.commit();
 }
 

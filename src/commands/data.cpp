@@ -23,7 +23,6 @@
 #include "data/sharded_sampler.h"
 #include "data/unreadable_samples.h"
 #include "datasets/registry.h"
-#include "reporting/drawing/draw.h"
 #include "reporting/evaluation.h"
 #include "run/session/advice.h"
 #include "run/session/build.h"
@@ -46,7 +45,7 @@ std::string numbered_classes(const data::Dataset& dataset, const data::SampleLis
   for (const auto index : samples.indices) labels.insert(dataset.label(index));
   for (const auto label : labels) {
     const auto name = reporting::name_of_class(dataset.info().class_names, label);
-    if (!drawing::drawable(name)) lines += fmt::format("\n  class {}: {}", label, name);
+    if (!is_drawable(name)) lines += fmt::format("\n  class {}: {}", label, name);
   }
   return lines;
 }

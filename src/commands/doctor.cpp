@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -11,7 +10,6 @@
 #include "commands/command.h"
 #include "commands/doctor/checks.h"
 #include "commands/doctor/measure.h"
-#include "launch/world/host_resources.h"
 
 namespace trainer::commands {
 namespace {
@@ -28,17 +26,9 @@ const char* name_of(Status status) {
   return kNames[static_cast<size_t>(status)];
 }
 
-void print_result(const CheckResult& result, bool with_colour) {
-  constexpr std::array kColours = {"\x1b[32m", "\x1b[33m", "\x1b[31m"};
+void print_result(const CheckResult& result) {
   const auto& [status, text, fix] = result.finding;
-  const auto mark = fmt::format("{:<8}", name_of(status));
-  // Prints the mark separately, because print() escapes control sequences.
-  if (with_colour) {
-    print_text(kColours[static_cast<size_t>(status)] + mark + "\x1b[0m");
-  } else {
-    print_text(mark);
-  }
-  print("{:<18}{}\n", result.name, text);
+  print("{:<8}{:<18}{}\n", name_of(status), result.name, text);
   if (!fix.empty()) print("{:<8}{:<18}{}\n", "", "  fix", fix);
   flush_standard_output();
 }
@@ -61,29 +51,26 @@ void print_json(const std::vector<CheckResult>& results, Status worst) {
 
 ExitCode doctor(const std::vector<std::string>& args) {
   CLI::App app(
-      "Checks whether this host is ready for training: LibTorch, GPUs, processor, memory, limits, network, disk, and an all_reduce "
+      "Checks whether this host is ready for training: GPUs, processor, memory, limits, network, disk, and an all_reduce "
       "between two processes with the process groups that training uses. The exit code is 1 if something would make training fail; most "
       "warnings concern speed.",
       "trainer doctor");
   doctor::Subject subject{.output_dir = "runs", .gpus = {}};
   bool as_json = false;
   std::string backend;
-  int descriptor = -1;
   app.add_option("--output-dir", subject.output_dir, "the folder for runs, on the disk to check; default: runs")->type_name("DIR");
   app.add_flag("--json", as_json, "print one JSON object, when all checks are done");
-  // Options of the processes that the all_reduce check starts.
+  // For the processes that the all_reduce check starts.
   app.add_option(doctor::kMeasureOption, backend)->group("");
-  app.add_option(doctor::kResultOption, descriptor)->group("");
   cli::parse(app, args);
-  if (!backend.empty()) return doctor::run_measurement(backend, descriptor);
+  if (!backend.empty()) return doctor::run_measurement(backend);
 
-  const bool with_colour = isatty(STDOUT_FILENO) != 0 && world::wants_colour();
   subject.gpus = doctor::find_gpus();
   std::vector<CheckResult> results;
   for (const auto& check : doctor::all_checks()) {
     for (auto& finding : doctor::run(check, subject)) {
       results.push_back({check.name, std::move(finding)});
-      if (!as_json) print_result(results.back(), with_colour);
+      if (!as_json) print_result(results.back());
     }
   }
   const auto num_failed = count(results, Status::kFailed);

@@ -246,7 +246,7 @@ std::string write(const ExportArguments& arguments, config::Experiment& experime
   }
   OutputFile target(arguments.output);
   if (format == "state_dict") {
-    checkpoint::write_pytorch_file(state::state_of(model), arguments.output.stem().string(), target);
+    checkpoint::write_pytorch_file(state::state_of(model), target);
   } else if (format == "safetensors") {
     std::map<std::string, std::string> metadata = {{"format", "pt"}, {"trainer", describe({})}};
     if (!license.empty()) metadata["license"] = license;

@@ -8,7 +8,6 @@
 #include "commands/command.h"
 #include "commands/run_end.h"
 #include "launch/world/host_resources.h"
-#include "launch/world/terminal.h"
 #include "reporting/plot.h"
 #include "reporting/progress_bar.h"
 #include "reporting/values.h"
@@ -82,7 +81,7 @@ void adapt(config::Experiment& experiment, int64_t num_steps) {
 bool run_test(session::RankContext& context, LrRangeTest& test, int64_t num_steps) {
   session::Session session(context);
   auto& parts = session.parts();
-  const double base_lr = parts.optimizer->base_lr();
+  const double base_lr = parts.network.optimizer->base_lr();
   if (base_lr == 0)
     throw UsageError(context.experiment().place_of("optimizer.lr") +
                      ": the test scales the learning rate, which must not be 0; set it to 1");
@@ -119,7 +118,6 @@ void print_text(const LrRangeTest& test, bool is_sgd, const inspection::LrRange&
   print("{}", reporting::plot(curve, {.x_title = "learning rate",
                                       .y_title = "loss, smoothed",
                                       .width = reporting::plot_width(stdout),
-                                      .unicode = world::shows_unicode(),
                                       .log_x = true,
                                       .mark_x = suggestion}));
   print("\n{} steps from {:g} to {:g}{}\n", points.size(), points.front().lr, points.back().lr,

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <string_view>
 
 #include "base/log.h"
@@ -14,7 +13,6 @@
 #include "data/picture.h"
 #include "data/pipeline.h"
 #include "datasets/archive.h"
-#include "reporting/drawing/draw.h"
 #include "reporting/evaluation.h"
 #include "reporting/values.h"
 #include "run/session/build.h"
@@ -29,18 +27,18 @@ namespace {
 constexpr int kMargin = 4;
 // Smaller images are enlarged to at least this width, which two lines of text need.
 constexpr int kLeastWidth = 144;
-constexpr int kZoom = 2;  // of the text
 constexpr int kNumLines = 2;
-constexpr int kLineHeight = drawing::kTextHeight * kZoom;
+constexpr int kLineHeight = 24;
+constexpr int kCharacterWidth = 12;
 
 // Draws the caption in the available lines; dots mark omitted text.
-void draw_caption(drawing::RgbImage& grid, int top, int left, std::string caption, int width) {
-  const auto length = static_cast<size_t>(std::max(1, width / (drawing::kCharacterWidth * kZoom)));
+void draw_caption(data::RgbImage& grid, int top, int left, std::string caption, int width) {
+  const auto length = static_cast<size_t>(std::max(1, width / kCharacterWidth));
   const size_t most = length * kNumLines;
   if (caption.size() > most) caption.replace(most - std::min<size_t>(most, 2), std::string::npos, "..");
   for (size_t line = 0; line < kNumLines && line * length < caption.size(); ++line) {
-    drawing::draw_text(grid, top + static_cast<int>(line) * kLineHeight, left, std::string_view(caption).substr(line * length, length),
-                       width, drawing::kBlack, kZoom);
+    data::draw_text(grid, {.top = top + static_cast<int>(line) * kLineHeight, .left = left, .height = kLineHeight, .width = width},
+                    caption.substr(line * length, length));
   }
 }
 
@@ -59,8 +57,8 @@ void refuse_picture_over(const data::Dataset& dataset, const std::filesystem::pa
   }
 }
 
-drawing::RgbImage draw_image_grid(const std::vector<int64_t>& shape, int64_t count,
-                                  const std::function<std::string(int64_t i, float* out)>& read) {
+data::RgbImage draw_image_grid(const std::vector<int64_t>& shape, int64_t count,
+                               const std::function<std::string(int64_t i, float* out)>& read) {
   const auto channels = static_cast<int>(shape[0]);
   const auto height = static_cast<int>(shape[1]);
   const auto width = static_cast<int>(shape[2]);
@@ -75,7 +73,8 @@ drawing::RgbImage draw_image_grid(const std::vector<int64_t>& shape, int64_t cou
   const int cell_width = width * zoom + kMargin;
   const auto columns = static_cast<int>(std::ceil(std::sqrt(static_cast<double>(count))));
   const auto rows = static_cast<int>((count + columns - 1) / columns);
-  auto grid = drawing::make_image(rows * cell_height + kMargin, columns * cell_width + kMargin);
+  data::RgbImage grid{.height = rows * cell_height + kMargin, .width = columns * cell_width + kMargin};
+  grid.pixels.assign(static_cast<size_t>(grid.height) * static_cast<size_t>(grid.width) * 3, 255);
   for (int64_t i = 0; i < count; ++i) {
     const int top = kMargin + static_cast<int>(i) / columns * cell_height;
     const int left = kMargin + static_cast<int>(i) % columns * cell_width;
@@ -91,8 +90,13 @@ drawing::RgbImage draw_image_grid(const std::vector<int64_t>& shape, int64_t cou
   return grid;
 }
 
+bool is_drawable(std::string_view text) {
+  return std::ranges::all_of(text, [](char character) { return character >= ' ' && character <= '~'; });
+}
+
 std::string drawable_class_name(const std::vector<std::string>& class_names, int64_t label) {
-  return drawing::drawable(reporting::name_of_class(class_names, label)).value_or(fmt::format("class {}", label));
+  const auto name = reporting::name_of_class(class_names, label);
+  return is_drawable(name) ? name : fmt::format("class {}", label);
 }
 
 std::vector<ComponentConfig> without_normalize(std::vector<ComponentConfig> transforms) {
@@ -141,100 +145,6 @@ data::RgbImage draw_sample_grid(const config::Experiment& experiment, const data
     } catch (const std::runtime_error& error) {
       throw DataError(fmt::format("{}: {}", dataset.describe(which.index), error.what()));
     }
-  });
-}
-
-namespace {
-
-struct FirstBatch {
-  torch::Tensor images;   // float32, [N, channels, height, width], normalised
-  torch::Tensor targets;  // classes, int64 [N], or the fractions of the classes in a mixed image, [N, classes]
-};
-
-// The most images that fit into a picture with edges of about 1000 pixels.
-int64_t num_shown(const std::vector<int64_t>& shape, int64_t batch_size) {
-  constexpr int64_t kSide = 1000;
-  constexpr int64_t kSmallestCell = 100;
-  const auto columns = std::clamp<int64_t>(kSide / std::max(shape[1], shape[2]), 2, kSide / kSmallestCell - 2);
-  return std::min(columns * columns, batch_size);
-}
-
-data::Normalize normalisation_of(const config::Experiment& experiment) {
-  const auto& transforms = experiment.dataset.train_transforms;
-  const auto found = std::ranges::find(transforms, "normalize", &ComponentConfig::name);
-  return found == transforms.end() ? data::Normalize() : dynamic_cast<const data::Normalize&>(*found->options);
-}
-
-FirstBatch read(const config::Experiment& experiment, const data::Dataset& dataset, const data::SampleList& samples) {
-  const data::Pipeline pipeline(experiment.dataset.train_transforms, dataset.info(), {torch::kFloat32, /*channels_last=*/false});
-  const data::EpochSeeds seeds(session::augmentation_seed(experiment), /*number=*/0);
-  const auto count = static_cast<int64_t>(samples.size());
-  auto sizes = pipeline.output_shape();
-  sizes.insert(sizes.begin(), count);
-  FirstBatch batch{torch::zeros(sizes), torch::zeros({count}, torch::kInt64)};
-  data::Scratch scratch;
-  data::PictureMemory memory;
-  for (int64_t i = 0; i < count; ++i) {
-    const auto which = samples[static_cast<size_t>(i)];
-    try {
-      const auto sample = dataset.read(which.index, scratch);
-      pipeline.write(sample, seeds, which, memory, batch.images[i].data_ptr<float>());
-      if (data::refusal_of_label(sample.target, dataset.info()).empty()) batch.targets[i] = sample.target.label;
-    } catch (const std::exception&) {
-      // The image stays blank, without an error, because training reports the sample or skips it.
-    }
-  }
-  return batch;
-}
-
-torch::Tensor without_normalisation(const torch::Tensor& images, const data::Normalize& normalize) {
-  if (normalize.mean.empty()) return images;
-  const auto of_channels = [](const std::vector<double>& values) { return torch::tensor(values, torch::kFloat32).view({1, -1, 1, 1}); };
-  return images * of_channels(normalize.std) + of_channels(normalize.mean);
-}
-
-std::string caption_of(const torch::Tensor& target, const std::vector<std::string>& class_names) {
-  if (target.dim() == 0) return drawable_class_name(class_names, target.item<int64_t>());
-  const auto [parts, classes] = target.topk(std::min<int64_t>(2, target.numel()));
-  std::string caption;
-  for (int64_t i = 0; i < parts.numel(); ++i) {
-    const double part = parts[i].item<double>();
-    if (part < 0.005) continue;
-    caption += fmt::format("{}{} {:.2f}", caption.empty() ? "" : " ", drawable_class_name(class_names, classes[i].item<int64_t>()), part);
-  }
-  return caption;
-}
-
-std::string caption_of(const torch::Tensor& target, const data::DatasetInfo& info) {
-  if (info.has_masks) return "";
-  const auto values = target.to(torch::kFloat64).contiguous();
-  return caption_of({.values = {values.const_data_ptr<double>(), static_cast<size_t>(values.numel())}}, info);
-}
-
-}  // namespace
-
-std::optional<drawing::RgbImage> draw_first_batch(const config::Experiment& experiment, engine::Parts& parts) {
-  const auto& info = parts.train.samples.info();
-  if (!info.is_image) return std::nullopt;
-  const auto part = engine::rest_of_epoch(parts.plan, /*epoch=*/0);
-  const int rank = parts.ranks.world->rank();
-  const auto shard = parts.shard_for(rank, part, /*step=*/0);
-  const int64_t batch_size = shard.batch_sizes.front();
-  const int64_t count = num_shown(parts.train.pipeline.output_shape(), batch_size);
-  // Any image of the batch may be mixed into those that are shown.
-  auto batch = read(experiment, parts.train.samples.dataset(), shard.samples.slice(0, parts.batch_mixer ? batch_size : count));
-  if (parts.batch_mixer && batch_size > 0) {
-    const auto micro_step = engine::micro_steps_of(parts.plan, part, rank, /*step=*/0).front();
-    const auto mixed = parts.batch_mixer->apply(batch.images, batch.targets, micro_step.step, micro_step.stream);
-    batch = {mixed.images.slice(0, 0, count), mixed.targets.slice(0, 0, count)};
-  }
-  const auto images = without_normalisation(batch.images, normalisation_of(experiment)).permute({0, 2, 3, 1}).contiguous();
-  const bool is_stretched = info.decoding.has_float_pixels();
-  return draw_image_grid(parts.train.pipeline.output_shape(), count, [&](int64_t i, float* out) {
-    const auto image = images[i];
-    std::memcpy(out, image.const_data_ptr<float>(), image.nbytes());
-    if (is_stretched) stretch({out, static_cast<size_t>(image.numel())});
-    return info.has_labels() ? caption_of(batch.targets[i], info.class_names) : caption_of(batch.targets[i], info);
   });
 }
 

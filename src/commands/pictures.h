@@ -13,22 +13,23 @@
 #include "data/dataset.h"
 #include "data/image_file.h"
 #include "report/report_data.h"
-#include "reporting/drawing/draw.h"
-#include "train/engine/parts.h"
 #include "trainer/keys.h"
 
 namespace trainer::commands {
 
 // One picture of `count` images of that shape, [channels, height, width], with their captions, in rows and columns. Small images are
 // enlarged. `read` writes image number i, [height][width][channels] with values from 0 to 1, and returns its caption in ASCII.
-drawing::RgbImage draw_image_grid(const std::vector<int64_t>& shape, int64_t count,
-                                  const std::function<std::string(int64_t i, float* out)>& read);
+data::RgbImage draw_image_grid(const std::vector<int64_t>& shape, int64_t count,
+                               const std::function<std::string(int64_t i, float* out)>& read);
 
 // Scales values that are not colours so that the smallest becomes 0 and the largest 1, because many cameras use only a few of their 16
 // bits.
 void stretch(std::span<float> values);
 
-// The name of a class for captions: without accents, or the number of the class if its name has letters that cannot be drawn.
+// Whether a picture can show the text: whether it is printable ASCII.
+bool is_drawable(std::string_view text);
+
+// The name of a class for captions, or the number of the class if its name cannot be drawn.
 std::string drawable_class_name(const std::vector<std::string>& class_names, int64_t label);
 
 // The transforms without `normalize`, because normalised values are not colours.
@@ -38,12 +39,6 @@ std::vector<ComponentConfig> without_normalize(std::vector<ComponentConfig> tran
 // not colours. Small images are enlarged. Throws DataError naming a sample that cannot be read.
 data::RgbImage draw_sample_grid(const config::Experiment& experiment, const data::Dataset& dataset, const data::SampleList& samples,
                                 int64_t epoch);
-
-// Images of the first batch that this rank trains on, in rows and columns, as the network receives them: transformed, and mixed by
-// dataset.batch_transforms, but with the normalisation undone so that they have colours. The caption of an image names its class, or for a
-// mixed image the classes with the largest fractions. To be called before training, only on a rank that reads the data. nullopt: the
-// samples are not images. A sample that cannot be read is a blank box.
-std::optional<drawing::RgbImage> draw_first_batch(const config::Experiment& experiment, engine::Parts& parts);
 
 // A JPEG picture of a sample as it is stored, made smaller if an edge is longer than `longest_edge`: "data:image/jpeg;base64,…". Throws
 // like decode_image().

@@ -61,16 +61,18 @@ void print_observations(const std::vector<engine::Observation>& observations) {
 // Repeats the step and prints the observations of each micro-step. Returns the name of the first observation that is not finite; empty if
 // there is none.
 std::string repeat_step(const engine::StepRecord& record, const config::Experiment& experiment, engine::Parts& parts) {
-  if (parts.unfreeze && record.epoch >= parts.unfreeze_after) parts.unfreeze();
-  auto meter = parts.task->make_train_meter(parts.placement.device);
+  parts.network.frozen_at_first.end_in(record.epoch);
+  auto meter = parts.network.task->make_train_meter(parts.network.placement.device);
   engine::TrainStep train_step(parts, static_cast<uint64_t>(experiment.seed), experiment.training.max_grad_norm, meter);
-  parts.model->train();
+  parts.network.model->train();
   std::string first;
   const auto& epochs = experiment.training.epochs;
   for (size_t number = 0; number < record.batches.size(); ++number) {
     const data::SampleList samples(record.batches[number], record.occurrences.at(number));
-    parts.train.loader->start_epoch(record.epoch, samples, {static_cast<int64_t>(samples.size())});
-    const auto& batch = *parts.train.loader->next();
+    parts.data.train.batches->start_epoch(record.epoch, [&](int /*rank*/) {
+      return engine::RankShard{.samples = samples, .batch_sizes = {static_cast<int64_t>(samples.size())}};
+    });
+    const auto& batch = *parts.data.train.batches->next();
     const auto count = static_cast<int64_t>(record.batches.size());
     const auto position = static_cast<int64_t>(number);
     const auto observations = engine::observe_micro_step(parts, train_step, batch,
@@ -106,7 +108,7 @@ ExitCode replay(const std::vector<std::string>& args) {
   session::RankContext context(load_experiment(folder, record, overrides), {.num_threads = world::default_compute_threads().count},
                                make_console_logger());
   session::Session session(context);
-  engine::read_model(folder, *session.parts().model);
+  engine::read_model(folder, *session.parts().network.model);
   print("{}\n", heading(record));
   const auto first = repeat_step(record, context.experiment(), session.parts());
   flush_standard_output();

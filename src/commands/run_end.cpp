@@ -3,14 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 
 #include "base/text.h"
 #include "base/url.h"
-#include "commands/pictures.h"
-#include "config/yaml.h"
-#include "distributed/first_line.h"
 #include "report/history/run_record.h"
 #include "reporting/sinks.h"
 #include "run/run_directory.h"
@@ -90,8 +86,7 @@ class EndOfEventCommand : public reporting::Sink {
   explicit EndOfEventCommand(reporting::EventCommand& command) : command_(command) {}
   void on_end(const reporting::EndEvent& event) override {
     // The other ranks do not know of the failure yet, so the wait must be short.
-    if (event.reason == "failed") command_.finish(std::chrono::seconds(5));
-    command_.finish();
+    command_.finish(event.reason == "failed" ? std::chrono::seconds(5) : std::chrono::hours(1));
   }
 
  private:
@@ -132,11 +127,9 @@ void add_files(reporting::Reporter& reporter, const session::RankContext& contex
   files->add(reporting::make_jsonl(directory.metrics_file(), command));
   files->add(reporting::make_csv(directory.metrics_table_file(), task::all_metrics()));
   if (experiment.logging.tensorboard) {
-    files->add(reporting::make_tensorboard(directory.tensorboard_folder(),
-                                           describe_for_tensorboard(experiment, context.config_text(), session, context.logger()),
-                                           &directory.written_files()));
+    files->add(reporting::make_tensorboard(directory.tensorboard_folder(), &directory.written_files()));
   }
-  const auto& info = session.parts().train.samples.info();
+  const auto& info = session.parts().data.train.samples.info();
   const auto& class_names = info.class_names;
   for (const auto which : {reporting::Validations::kAll, reporting::Validations::kBest}) {
     const auto file = which == reporting::Validations::kAll ? directory.evaluation_file() : directory.best_evaluation_file();
@@ -160,57 +153,6 @@ void refuse_file_of_run(const std::filesystem::path& output, std::string_view op
     throw UsageError(fmt::format("{} {}: this is a file of the run in {}, which would be overwritten; give another name", option,
                                  output.string(), folder.string()));
   }
-}
-
-namespace {
-
-reporting::HParam to_hparam(const std::string& name, const Node& node) {
-  if (node.kind != Node::Kind::kScalar) return {name, config::to_inline_yaml(node)};
-  if (node.quoted) return {name, node.text};
-  if (node.text == "true" || node.text == "false") return {name, node.text == "true"};
-  double number = 0;
-  const auto* end = node.text.data() + node.text.size();
-  const auto [parsed, error] = std::from_chars(node.text.data(), end, number);
-  return error == std::errc() && parsed == end ? reporting::HParam{name, number} : reporting::HParam{name, node.text};
-}
-
-// Adds each value with the path of its key; lists become text.
-void append_hparams(std::vector<reporting::HParam>& hparams, const std::string& path, const Node& node) {
-  if (node.kind == Node::Kind::kNull) return;
-  if (node.kind != Node::Kind::kMap) {
-    hparams.push_back(to_hparam(path, node));
-    return;
-  }
-  for (const auto& member : node.members) append_hparams(hparams, path.empty() ? member.name : path + "." + member.name, member.value);
-}
-
-// Everything that may influence the result, so that runs can be compared by each key that differs between them.
-std::vector<reporting::HParam> hparams_of(const std::string& config_text) {
-  auto tree = config::parse_yaml(config_text, "the configuration");
-  std::erase_if(tree.members, [](const Node::Member& member) {
-    return member.name == "experiment" || member.name == "output_dir" || member.name == "logging" || member.name == "checkpoint";
-  });
-  std::vector<reporting::HParam> hparams;
-  append_hparams(hparams, "", tree);
-  return hparams;
-}
-
-}  // namespace
-
-reporting::TensorboardRun describe_for_tensorboard(const config::Experiment& experiment, const std::string& config_text,
-                                                   session::Session& session, Logger& logger) {
-  auto& parts = session.parts();
-  reporting::TensorboardRun run{.config_text = config_text,
-                                .hparams = hparams_of(config_text),
-                                .has_new_config = session.has_new_configuration(),
-                                .class_names = parts.train.samples.info().class_names};
-  if (session.is_resumed()) return run;
-  try {
-    run.first_batch = draw_first_batch(experiment, parts);
-  } catch (const std::exception& error) {
-    logger.warn("the picture of the first batch cannot be made for TensorBoard: {}", distributed::first_line(error));
-  }
-  return run;
 }
 
 }  // namespace trainer::commands

@@ -1,6 +1,6 @@
 #pragma once
 // The lines that the console prints after the results of a run (where its files are, and what to do next); the receivers of a run's events
-// besides the console; what TensorBoard shows in addition to the events; and the protection of a run's files from the outputs of other
+// besides the console; and the protection of a run's files from the outputs of other
 // commands.
 
 #include <filesystem>
@@ -54,9 +54,5 @@ void add_files(reporting::Reporter& reporter, const session::RankContext& contex
 // Throws UsageError if `output`, the value of `option`, is a file that training writes to a run directory, such as its metrics and
 // checkpoints, because it would be overwritten.
 void refuse_file_of_run(const std::filesystem::path& output, std::string_view option = "--output");
-
-// What TensorBoard shows of a run before its training, on rank 0. `config_text`: the resolved configuration.
-reporting::TensorboardRun describe_for_tensorboard(const config::Experiment& experiment, const std::string& config_text,
-                                                   session::Session& session, Logger& logger);
 
 }  // namespace trainer::commands

@@ -82,7 +82,7 @@ reporting::ConsoleOptions console_options(session::RankContext& context, session
                                           const world::RankEnv& rank_env) {
   const auto* directory = session.directory();
   if (directory == nullptr) return {};
-  auto metrics = session.parts().task->metrics();
+  auto metrics = session.parts().network.task->metrics();
   if (context.experiment().validation.is_off()) metrics.validation.clear();
   return {.progress = choose_progress(arguments),
           .colour = world::wants_colour(),
@@ -91,7 +91,7 @@ reporting::ConsoleOptions console_options(session::RankContext& context, session
           .is_quiet = arguments.is_quiet,
           .is_verbose = arguments.is_verbose,
           .what_next = [start = RunCommandLine{arguments.experiment, arguments.run_directory, rank_env}, directory,
-                        takes_images = session.parts().train.samples.files().info().is_image](const reporting::EndEvent& event) {
+                        takes_images = session.parts().data.train.samples.files().info().is_image](const reporting::EndEvent& event) {
             return lines_after_run(event, start, *directory, takes_images);
           }};
 }
@@ -112,7 +112,7 @@ class EndOfProfile : public reporting::Sink {
 std::unique_ptr<inspection::StepProfiler> make_profiler(const session::RankContext& context, session::Session& session) {
   const auto& steps = context.experiment().logging.profile_steps;
   if (steps.empty() || session.directory() == nullptr) return nullptr;
-  const auto total = session.parts().plan.total_steps;
+  const auto total = session.parts().data.plan.total_steps;
   if (steps[0] >= total) {
     context.logger().warn("{}: the run has {}, so no step after step {} can be profiled; choose a smaller first number",
                           context.experiment().place_of("logging.profile_steps"), counted(total, "step"), steps[0]);
@@ -156,7 +156,6 @@ ExitCode train(const std::vector<std::string>& args) {
         reporting::Reporter reporter;
         if (profiler) reporter.add(std::make_unique<EndOfProfile>(*profiler));
         reporter.add(reporting::make_console(context.logger(), console_options(context, session, arguments, process.rank_env())));
-        // Declared after `reporter`, because the command's thread logs, so it must end before the console in `reporter` does.
         const auto command = start_event_command(context);
         const auto* directory = session.directory();
         if (directory != nullptr) add_files(reporter, context, session, *directory, command.get());

@@ -13,7 +13,6 @@
 #include "cli/output.h"
 #include "commands/command.h"
 #include "commands/run_end.h"
-#include "launch/world/terminal.h"
 #include "reporting/plot.h"
 #include "reporting/values.h"
 #include "run/inspection/inspect.h"
@@ -134,11 +133,8 @@ void print_batches(const inspection::Inspection& inspection, int world_size) {
 void print_lr(const std::vector<inspection::LrPoint>& curve) {
   std::vector<reporting::PlotPoint> points;
   for (const auto& point : curve) points.push_back({.x = static_cast<double>(point.step), .y = point.lr});
-  print("\n{}", reporting::plot(points, {.x_title = "step",
-                                         .y_title = "learning rate",
-                                         .width = reporting::plot_width(stdout),
-                                         .unicode = world::shows_unicode(),
-                                         .mark_x = {}}));
+  print("\n{}",
+        reporting::plot(points, {.x_title = "step", .y_title = "learning rate", .width = reporting::plot_width(stdout), .mark_x = {}}));
 }
 
 void print_memory(const inspection::MemoryEstimate& memory, bool is_of_gpu) {

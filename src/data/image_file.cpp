@@ -9,7 +9,6 @@
 #include "base/file.h"
 #include "data/image_module.h"
 #include "data/operations/operations.h"
-#include "reporting/drawing/draw.h"
 #include "trainer/error.h"
 
 namespace trainer::data {
@@ -42,7 +41,7 @@ std::vector<uint8_t> encode(const std::filesystem::path& path, const RgbImage& i
 
 }  // namespace
 
-void check_image_extension(const std::filesystem::path& path) { encode(path, drawing::make_image(1, 1)); }
+void check_image_extension(const std::filesystem::path& path) { encode(path, {1, 1, {0, 0, 0}}); }
 
 void write_image_file(const std::filesystem::path& path, const RgbImage& image) {
   const auto file = encode(path, image);
@@ -119,6 +118,11 @@ std::vector<uint8_t> encode_jpeg(const uint8_t* pixels, int height, int width, i
   std::vector<uint8_t> file;
   if (!image_module().encode_jpeg(pixels, height, width, quality, file, refusal)) throw std::runtime_error(refusal);
   return file;
+}
+
+void draw_text(RgbImage& image, const Box& box, const std::string& text) {
+  std::string refusal;
+  if (!image_module().draw_text(image, box, text, refusal)) throw std::runtime_error(refusal);
 }
 
 void resize_without_antialiasing(const uint8_t* pixels, int height, int width, int new_height, int new_width, uint8_t* out) {

@@ -9,12 +9,15 @@
 #include <string>
 #include <vector>
 
-#include "reporting/drawing/draw.h"
 #include "trainer/dataset.h"
 
 namespace trainer::data {
 
-using drawing::RgbImage;
+struct RgbImage {
+  int height = 0;
+  int width = 0;
+  std::vector<uint8_t> pixels = {};  // [height][width][3], red first
+};
 
 // Throws like write_image_file() if the extension is not that of a supported format.
 void check_image_extension(const std::filesystem::path& path);
@@ -52,6 +55,9 @@ ImageTraits find_traits(std::span<const uint8_t> file);
 
 // Encodes RGB pixels, [height][width][3], as a JPEG file with the given quality (1 to 100). Throws like decode_image().
 std::vector<uint8_t> encode_jpeg(const uint8_t* pixels, int height, int width, int quality);
+
+// Writes a line of ASCII text into a box of the image, which must be inside it; what does not fit is cut off. Throws like decode_image().
+void draw_text(RgbImage& image, const Box& box, const std::string& text);
 
 // Resizes RGB pixels, [height][width][3], to `out`, [new_height][new_width][3], by cv::resize with cv::INTER_LINEAR, as many applications
 // do. Throws like decode_image().

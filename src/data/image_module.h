@@ -39,6 +39,8 @@ struct ImageModule {
   ImageTraits (*read_traits)(std::span<const uint8_t> file);
   // Resizes pixels, [height][width][3], to `out`, [new_height][new_width][3]. Returns false with a refusal on failure.
   bool (*resize_linear)(const uint8_t* pixels, int height, int width, int new_height, int new_width, uint8_t* out, std::string& refusal);
+  // Writes a line of ASCII text into the box. Returns false with a refusal on failure.
+  bool (*draw_text)(RgbImage& image, const Box& box, const std::string& text, std::string& refusal);
 };
 
 // The name and type of the module's only exported function.

@@ -85,8 +85,7 @@ struct GpuReport {
     int capability_minor = 0;
     uint64_t total_memory = 0;  // bytes
     uint64_t free_memory = 0;
-    std::string refusal;                // why LibTorch cannot use it; empty if it can
-    std::vector<int> unreachable = {};  // GPUs whose memory this GPU cannot access
+    std::string refusal;  // why LibTorch cannot use it; empty if it can
   };
   int driver_version = 0;   // the CUDA version of the driver: 12040 for 12.4
   int runtime_version = 0;  // the CUDA version of LibTorch

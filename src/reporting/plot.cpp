@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -30,57 +29,15 @@ struct Range {
   }
 };
 
-// A grid of characters; each character has dots that can be set.
-class Canvas {
- public:
-  Canvas(size_t columns, size_t lines, bool unicode)
-      : columns_(columns), lines_(lines), unicode_(unicode), cells_(columns * lines, uint8_t{0}) {}
-
-  size_t width() const { return columns_ * dots_across(); }
-  size_t height() const { return lines_ * dots_down(); }
-
-  // Coordinates start at the lower left corner.
-  void set(int64_t x, int64_t y) {
-    const auto column = static_cast<size_t>(x);
-    const auto row = height() - 1 - static_cast<size_t>(y);
-    // The bits of the braille characters, by row and column.
-    constexpr std::array<std::array<uint8_t, 2>, 4> kBits = {{{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}}};
-    cells_[row / dots_down() * columns_ + column / dots_across()] |= unicode_ ? kBits[row % 4][column % 2] : uint8_t{1};
+// Coordinates start at the lower left corner.
+void draw_line(std::vector<std::string>& canvas, std::pair<int64_t, int64_t> from, std::pair<int64_t, int64_t> to) {
+  const auto steps = std::max({int64_t{1}, std::abs(to.first - from.first), std::abs(to.second - from.second)});
+  for (int64_t step = 0; step <= steps; ++step) {
+    const auto part = static_cast<double>(step) / static_cast<double>(steps);
+    const auto between = [part](int64_t a, int64_t b) { return static_cast<size_t>(a + std::llround(part * static_cast<double>(b - a))); };
+    canvas[canvas.size() - 1 - between(from.second, to.second)][between(from.first, to.first)] = '*';
   }
-
-  void draw_line(std::pair<int64_t, int64_t> from, std::pair<int64_t, int64_t> to) {
-    const auto steps = std::max({int64_t{1}, std::abs(to.first - from.first), std::abs(to.second - from.second)});
-    for (int64_t step = 0; step <= steps; ++step) {
-      const auto part = static_cast<double>(step) / static_cast<double>(steps);
-      const auto between = [part](int64_t a, int64_t b) { return a + std::llround(part * static_cast<double>(b - a)); };
-      set(between(from.first, to.first), between(from.second, to.second));
-    }
-  }
-
-  std::string line(size_t number) const {
-    std::string text;
-    for (size_t column = 0; column < columns_; ++column) {
-      const auto bits = cells_[number * columns_ + column];
-      if (bits == 0) {
-        text += ' ';
-      } else if (unicode_) {
-        // U+2800 + bits in UTF-8.
-        text += {static_cast<char>(0xE2), static_cast<char>(0xA0 | bits >> 6), static_cast<char>(0x80 | (bits & 0x3F))};
-      } else {
-        text += '*';
-      }
-    }
-    return text.substr(0, text.find_last_not_of(' ') + 1);
-  }
-
- private:
-  size_t dots_across() const { return unicode_ ? 2 : 1; }
-  size_t dots_down() const { return unicode_ ? 4 : 1; }
-
-  size_t columns_, lines_;
-  bool unicode_;
-  std::vector<uint8_t> cells_;
-};
+}
 
 std::string label_of(double value) { return fmt::format("{:.3g}", value); }
 
@@ -119,22 +76,22 @@ std::string plot(std::span<const PlotPoint> points, const PlotOptions& options) 
   const auto bottom = label_of(y_range.low);
   const auto indentation = std::max(top.size(), bottom.size()) + 1;
   const auto columns = options.width - indentation - 1;
-  Canvas canvas(columns, options.height, options.unicode);
-  bool continues = false;
-  std::pair<int64_t, int64_t> last;
+  std::vector<std::string> canvas(options.height, std::string(columns, ' '));
+  std::optional<std::pair<int64_t, int64_t>> last;
   for (const auto& point : scaled) {
-    const bool is_finite = std::isfinite(point.x) && std::isfinite(point.y);
-    if (is_finite) {
-      const std::pair here{x_range.position(point.x, canvas.width() - 1), y_range.position(point.y, canvas.height() - 1)};
-      canvas.draw_line(continues ? last : here, here);
-      last = here;
+    if (!std::isfinite(point.x) || !std::isfinite(point.y)) {
+      last.reset();
+      continue;
     }
-    continues = is_finite;
+    const std::pair here{x_range.position(point.x, columns - 1), y_range.position(point.y, options.height - 1)};
+    draw_line(canvas, last.value_or(here), here);
+    last = here;
   }
   auto text = fmt::format("{}\n", options.y_title);
   for (size_t line = 0; line < options.height; ++line) {
     const auto label = line == 0 ? top : line + 1 == options.height ? bottom : "";
-    text += fmt::format("{:>{}} |{}\n", label, indentation - 1, canvas.line(line));
+    const auto& dots = canvas[line];
+    text += fmt::format("{:>{}} |{}\n", label, indentation - 1, dots.substr(0, dots.find_last_not_of(' ') + 1));
   }
   return text + x_axis(indentation, columns, x_range, options);
 }

@@ -18,7 +18,6 @@ struct PlotOptions {
   std::string x_title, y_title;  // ASCII
   size_t width = 79;             // columns of the longest line, with the labels of the axes; 20 or more
   size_t height = 10;            // lines of the curve itself; 2 or more
-  bool unicode = true;           // draw with braille characters, which have eight dots each; otherwise with *
   bool log_x = false;            // the x axis is logarithmic; points with x <= 0 are skipped
   std::optional<double> mark_x;  // marked with ^ on the x axis, if the axis includes it
 };

@@ -13,8 +13,6 @@
 
 #include "base/log.h"
 #include "base/written_files.h"
-#include "reporting/drawing/draw.h"
-#include "reporting/event_file.h"
 #include "trainer/events.h"
 
 namespace trainer::reporting {
@@ -61,17 +59,9 @@ enum class Validations { kAll, kBest };
 std::unique_ptr<Sink> make_evaluation(const std::filesystem::path& file, Validations which, std::vector<std::string> output_names,
                                       Logger& logger);
 
-// What TensorBoard shows in addition to the events.
-struct TensorboardRun {
-  std::string config_text = {};                       // the resolved configuration
-  std::vector<HParam> hparams = {};                   // the same as a flat list of keys and values
-  bool has_new_config = true;                         // whether to write these two values even if the folder has files
-  std::optional<drawing::RgbImage> first_batch = {};  // images of the first training batch
-  std::vector<std::string> class_names = {};          // of each class; empty: the classes have no names
-};
 // An event file for TensorBoard in `folder`, which is created if needed, with a name that sorts after those of the existing files. The x
-// axis is the step. Confusion matrices are drawn for up to 50 classes. The name of the file is added to `written`, which may be null.
-std::unique_ptr<Sink> make_tensorboard(const std::filesystem::path& folder, TensorboardRun run = {}, WrittenFiles* written = nullptr);
+// axis is the step. The name of the file is added to `written`, which may be null.
+std::unique_ptr<Sink> make_tensorboard(const std::filesystem::path& folder, WrittenFiles* written = nullptr);
 
 // Passes every event to every sink, in the order in which the sinks were added.
 class Reporter : public Sink {

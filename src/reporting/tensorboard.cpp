@@ -4,12 +4,8 @@
 
 #include <charconv>
 #include <optional>
-#include <sstream>
 #include <string_view>
-#include <utility>
 
-#include "reporting/confusion_picture.h"
-#include "reporting/evaluation.h"
 #include "reporting/event_file.h"
 #include "reporting/sinks.h"
 #include "reporting/values.h"
@@ -51,38 +47,9 @@ void add_scalars(EventValues& values, const std::string& prefix, const Metrics& 
   }
 }
 
-// A code block of Markdown, indented because the text could contain the end mark of a fenced block.
-std::string to_code_block(const std::string& text) {
-  std::string block;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) block += "    " + line + '\n';
-  return block;
-}
-
-bool has_no_files(const std::filesystem::path& folder) {
-  std::error_code no_folder;
-  return std::filesystem::directory_iterator(folder, no_folder) == std::filesystem::directory_iterator();
-}
-
 class Tensorboard : public Sink {
  public:
-  // `is_first`: whether the folder had no files.
-  Tensorboard(const std::filesystem::path& file, bool is_first, double time, TensorboardRun run)
-      : run_(std::move(run)), writes_config_(run_.has_new_config || is_first), file_(file, time) {}
-
-  void on_start(const StartEvent& event) override {
-    EventValues values;
-    if (writes_config_ && !run_.config_text.empty()) {
-      values.add_text("config", to_code_block(run_.config_text));
-      values.add_session_start(run_.hparams, unix_seconds());
-    }
-    if (run_.first_batch) {
-      values.add_image("train/first_batch", *run_.first_batch,
-                       "Images of the first batch, as the network receives them, with their classes.");
-      run_.first_batch.reset();
-    }
-    write(event.resume ? event.resume->step : 0, values);
-  }
+  Tensorboard(const std::filesystem::path& file, double time) : file_(file, time) {}
 
   void on_train(const TrainEvent& event) override {
     EventValues values;
@@ -96,11 +63,6 @@ class Tensorboard : public Sink {
     EventValues values;
     add_scalars(values, "validation/", event.metrics);
     add_scalars(values, "validation/ema_", event.ema_metrics);
-    const auto& confusion = event.classes.confusion;
-    if (!confusion.empty() && num_classes_of(confusion) <= kMostClassesOfPicture) {
-      values.add_image("validation/confusion", draw_confusion(confusion, run_.class_names),
-                       "The confusion matrix: a row for each actual class, a column for each predicted class.");
-    }
     write(event.step, values);
   }
 
@@ -111,32 +73,21 @@ class Tensorboard : public Sink {
     write(event.step, values);
   }
 
-  // The session has no end if the run was stopped, because it may continue.
-  void on_end(const EndEvent& event) override {
-    if (event.reason == "stopped") return;
-    EventValues values;
-    values.add_session_end(event.reason != "failed", unix_seconds());
-    write(event.step, values);
-  }
-
  private:
   void write(int64_t step, const EventValues& values) {
     if (!values.is_empty()) file_.write(unix_seconds(), step, values);
   }
 
-  TensorboardRun run_;
-  bool writes_config_;
   EventFile file_;
 };
 
 }  // namespace
 
-std::unique_ptr<Sink> make_tensorboard(const std::filesystem::path& folder, TensorboardRun run, WrittenFiles* written) {
-  const bool is_first = has_no_files(folder);
+std::unique_ptr<Sink> make_tensorboard(const std::filesystem::path& folder, WrittenFiles* written) {
   const auto time = unix_seconds();
   const auto file = make_event_file_path(folder, time);
   if (written != nullptr) written->add(file);
-  return std::make_unique<Tensorboard>(file, is_first, time, std::move(run));
+  return std::make_unique<Tensorboard>(file, time);
 }
 
 }  // namespace trainer::reporting

@@ -4,12 +4,8 @@ import json
 import os
 import pathlib
 import subprocess
-import sys
 import tempfile
 import unittest
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "testing"))
-import terminal  # noqa: E402
 
 BINARY = os.environ["TRAINER_BINARY"]
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", **{name: value for name, value in os.environ.items() if name != "GLOO_SOCKET_IFNAME"}}
@@ -30,8 +26,8 @@ class DoctorTest(unittest.TestCase):
         for check in checks:
             # The speed of this machine may cause warnings, which do not matter here.
             self.assertIn(check["status"], ("ok", "warning"), check)
-        self.assertEqual(len(checks), 6)
-        self.assertRegex(checks[-2]["text"], r"^gloo: 16\.0 MiB in .* GB/s\), latency ")
+        self.assertEqual(len(checks), 5)
+        self.assertRegex(checks[-1]["text"], r"^gloo: 16\.0 MiB in .* GB/s\), latency ")
         failed = [check for check in report["checks"] if check["status"] == "failed"]
         self.assertEqual(run.returncode, 1 if failed else 0)
         self.assertEqual(report["status"] == "failed", bool(failed))
@@ -41,14 +37,9 @@ class DoctorTest(unittest.TestCase):
     def test_an_interface_that_does_not_exist(self):
         run = doctor("--output-dir", "/proc", GLOO_SOCKET_IFNAME="nowhere0")
         self.assertEqual(run.returncode, 1, run.stderr)
-        self.assertRegex(run.stdout, r"\nfailed  network +GLOO_SOCKET_IFNAME=nowhere0, but this host has ")
         self.assertRegex(run.stdout, r"\nfailed  all_reduce +two processes cannot train together: GLOO_SOCKET_IFNAME=nowhere0: ")
-        self.assertRegex(run.stdout, r"\nfailed  output_dir +no file can be written in /proc: .*\n +fix +set output_dir ")
-        self.assertNotIn("\x1b", run.stdout)
-        self.assertRegex(run.stdout, r"\n\n\d+ ok, \d+ warnings?, 4 failed\n$")
-        # On a terminal the statuses of the checks are coloured.
-        _, output = terminal.run(["env", "GLOO_SOCKET_IFNAME=nowhere0", BINARY, "doctor"])
-        self.assertIn("\x1b[31mfailed  \x1b[0mnetwork ", output)
+        self.assertRegex(run.stdout, r"\nfailed  output_dir +/proc: no file can be written: .*\n +fix +set output_dir ")
+        self.assertRegex(run.stdout, r"\n\n\d+ ok, \d+ warnings?, 2 failed\n$")
 
 
 if __name__ == "__main__":

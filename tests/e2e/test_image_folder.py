@@ -483,7 +483,8 @@ class ImageFolderTest(unittest.TestCase):
     def test_class_names_in_other_letters(self):
         write_images(self.data, ("\u732b", "chien \u00e9l\u00e9gant"), 5)
         run = trainer("data", "show", "--config", self.write_config(), "--output", self.folder / "grid.png")
-        self.assertEqual(run.out, f"{self.folder}/grid.png: the first 9 of 9 training images in epoch 0\n  class 1: \u732b\n", run.err)
+        self.assertEqual(run.out, f"{self.folder}/grid.png: the first 9 of 9 training images in epoch 0\n  class 0: chien \u00e9l\u00e9gant\n"
+                         "  class 1: \u732b\n", run.err)
 
     def test_data_show(self):
         write_images(self.data, ("cat", "dog"), 5)

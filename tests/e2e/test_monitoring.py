@@ -161,26 +161,6 @@ class MonitoringTest(FolderCase):
         sizes = [sum(file.stat().st_size for file in (self.folder / name / "tensorboard").iterdir()) for name in ("plain", "reported")]
         self.assertGreater(sizes[1], sizes[0] + 50_000)
 
-    def test_event_files_of_a_resumed_run(self):
-        """A resumed run does not write its configuration and the images of its first batch again, but it writes a changed configuration."""
-        def events(name):
-            return b"".join(file.read_bytes() for file in sorted((self.folder / name / "tensorboard").iterdir()))
-
-        def expect(num_batches, num_starts, num_ends):
-            content = events("run")
-            self.assertEqual(content.count(b"train/first_batch"), num_batches)
-            self.assertEqual(content.count(b"_hparams_/session_start_info"), num_starts)
-            self.assertEqual(content.count(b"_hparams_/session_end_info"), num_ends)
-
-        images = f"dataset={{name: cifar10, root: {ROOT}/datasets/cifar10_sample}}"
-        for _ in range(2):
-            self.stop("run", images, "logging.every_steps=1")
-            expect(num_batches=1, num_starts=1, num_ends=0)
-        self.stop("run", images, "logging.every_steps=2")
-        expect(num_batches=1, num_starts=2, num_ends=0)
-        self.train("finished")
-        self.assertEqual(events("finished").count(b"_hparams_/session_end_info"), 1)
-
 
 if __name__ == "__main__":
     unittest.main()

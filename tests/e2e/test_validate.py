@@ -85,15 +85,13 @@ class ValidateTest(unittest.TestCase):
                       'did you mean "fc.bias"?', run.stderr)
 
     def test_text_fits_a_terminal(self):
-        for columns, term in ((80, "xterm"), (50, "dumb")):
-            command = ["env", "LC_ALL=C.UTF-8", BINARY, "validate", "--config", LINEAR, "--world-size", "2"]
-            code, text = terminal.run(command, columns=columns, term=term, cwd=ROOT)
+        for columns in (80, 50):
+            code, text = terminal.run([BINARY, "validate", "--config", LINEAR, "--world-size", "2"], columns=columns, cwd=ROOT)
             self.assertEqual(code, 0, text)
             screen = terminal.show(text, columns)
             plot = [line for line in screen.lines() if "|" in line]
             self.assertGreaterEqual(len(plot), 10)
             self.assertLessEqual(max(map(len, plot)), columns)
-            self.assertEqual(term == "dumb", text.isascii())
             self.assertIn("trainer launch --nproc-per-node 2 --config", text)
 
     def test_problems_are_reported_together(self):

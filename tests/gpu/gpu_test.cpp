@@ -91,14 +91,15 @@ TEST_F(Gpu, AStepDoesNotMakeTheHostWait) {
     GpuSession session(overrides);
     auto& parts = session.parts();
     const auto& experiment = session.context.experiment();
-    auto meter = parts.task->make_train_meter(kDevice);
+    auto meter = parts.network.task->make_train_meter(kDevice);
     engine::TrainStep step(parts, 0, experiment.training.max_grad_norm, meter);
-    parts.model->train();
-    const auto part = engine::rest_of_epoch(parts.plan, 0);
-    parts.begin(part, 0);
+    parts.network.model->train();
+    const auto part = engine::rest_of_epoch(parts.data.plan, 0);
+    parts.data.begin(part, 0);
     for (int64_t number = 0; number < part.num_steps; ++number) {
       const auto run = [&] {
-        step.run(engine::micro_steps_of(parts.plan, part, 0, number), [&]() -> const data::Batch& { return parts.next(); }, 0.01, {});
+        step.run(engine::micro_steps_of(parts.data.plan, part, 0, number), [&]() -> const data::Batch& { return parts.data.next(); }, 0.01,
+                 {});
       };
       // The first steps allocate memory and choose algorithms.
       if (number < 5) {
@@ -164,15 +165,15 @@ TEST_F(Gpu, ABatchIsCopiedBeforeItsMemoryIsWrittenAgain) {
       std::vector<torch::Tensor> copies;
       GpuSession session({workers, std::string("dataloader.pin_memory=") + (pins ? "true" : "false"), "amp.enabled=false"});
       auto& parts = session.parts();
-      const auto part = engine::rest_of_epoch(parts.plan, 0);
-      parts.begin(part, 0);
+      const auto part = engine::rest_of_epoch(parts.data.plan, 0);
+      parts.data.begin(part, 0);
       const auto factor = torch::rand({4096, 4096}, kDevice);
       auto product = factor;
       engine::DeviceBatches batches(kDevice);
       for (int64_t number = 0; number < part.num_batches; ++number) {
         // Queues slow products first, so that the GPU reaches the copies of this batch long after the host has queued them.
         for (int i = 0; pins && i < 20; ++i) product = (product.mm(factor) / 4096).clone();
-        const auto& batch = parts.next();
+        const auto& batch = parts.data.next();
         expected.push_back(batch.images.clone());
         copies.push_back(batches.copy(batch).images.clone());
       }
@@ -208,7 +209,7 @@ class LargeWeights : public engine::TrainingHook {
 
   void before_step(int64_t step) override {
     const torch::NoGradGuard no_grad;
-    const auto parameters = parts_.model->parameters();
+    const auto parameters = parts_.network.model->parameters();
     for (size_t i = 0; i < parameters.size(); ++i) {
       if (step == 3) saved_.push_back(parameters[i].clone());
       if (step == 3) torch::Tensor(parameters[i]).fill_(std::numeric_limits<float>::max());
@@ -226,8 +227,8 @@ TEST_F(Gpu, Float16SkipsOneStepOfANanLoss) {
   LargeWeights hook(session.parts());
   testing::Recorder events;
   EXPECT_TRUE(session.session.train(events, [] { return false; }, {&hook}));
-  EXPECT_EQ(session.parts().grad_scaler->num_skipped(), 1);
-  EXPECT_EQ(session.parts().grad_scaler->current_scale().item<double>(), 512);
+  EXPECT_EQ(session.parts().network.grad_scaler->num_skipped(), 1);
+  EXPECT_EQ(session.parts().network.grad_scaler->current_scale().item<double>(), 512);
   for (const auto& line : events.train) EXPECT_TRUE(std::isfinite(testing::loss_of(line))) << line.step;
 }
 

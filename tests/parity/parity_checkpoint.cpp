@@ -17,7 +17,7 @@ int main(int argc, char** argv) try {
   if (std::string_view(argv[1]) == "safetensors") {
     trainer::checkpoint::write_safetensors({std::get<trainer::state::Dict>(tree.value()), {{"made_by", "trainer"}}}, output);
   } else {
-    trainer::checkpoint::write_pytorch_file(tree, "archive", output);
+    trainer::checkpoint::write_pytorch_file(tree, output);
   }
   output.commit();
 } catch (const trainer::Error& error) {

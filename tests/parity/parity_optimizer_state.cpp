@@ -66,6 +66,6 @@ int main(int argc, char** argv) {
   tree.add("optimizer", optimizer->state(optimizer->base_lr(), {}));
   tree.add("ema", ema.state());
   testing::StringOutput output;
-  checkpoint::write_pytorch_file(tree, "state", output);
+  checkpoint::write_pytorch_file(tree, output);
   write_file_atomically(arguments[5], output.content());
 }

@@ -69,9 +69,9 @@ nlohmann::json train(const nlohmann::json& case_json, const engine::Ranks& ranks
   session::Session session(context);
   auto& parts = session.parts();
   const auto seed = case_json.at("seed").get<uint64_t>();
-  fill(*parts.model, seed);
-  restore_buffers(*parts.model, *session::build_network(experiment, parts.placement).model);
-  parts.model->train();
+  fill(*parts.network.model, seed);
+  restore_buffers(*parts.network.model, *session::build_network(experiment, parts.network.placement).model);
+  parts.network.model->train();
 
   const auto steps = case_json.at("steps").get<int64_t>();
   const auto batch_size = case_json.at("batch").get<int64_t>();
@@ -79,16 +79,17 @@ nlohmann::json train(const nlohmann::json& case_json, const engine::Ranks& ranks
   const auto part_of_rank = [&](const torch::Tensor& all) {
     return all.slice(1, ranks.world->rank(), std::nullopt, ranks.world->size()).contiguous();
   };
-  const auto images = part_of_rank(torch::randn({steps, batch_size, 3, 32, 32}, generator, torch::kFloat64)).to(parts.placement.dtype);
+  const auto images =
+      part_of_rank(torch::randn({steps, batch_size, 3, 32, 32}, generator, torch::kFloat64)).to(parts.network.placement.dtype);
   const auto labels = part_of_rank(torch::randint(0, 10, {steps, batch_size}, generator, torch::kInt64));
 
-  auto meter = parts.task->make_train_meter(parts.placement.device);
+  auto meter = parts.network.task->make_train_meter(parts.network.placement.device);
   engine::TrainStep train_step(parts, seed, std::nullopt, meter);
-  const double lr = parts.optimizer->base_lr();
+  const double lr = parts.network.optimizer->base_lr();
   auto result = case_json;
   result["losses"] = nlohmann::json::array();
   for (int64_t step = 0; step < steps; ++step) {
-    const data::Batch batch{images[step].contiguous(parts.placement.memory_format), labels[step], images.size(1)};
+    const data::Batch batch{images[step].contiguous(parts.network.placement.memory_format), labels[step], images.size(1)};
     train_step.run(
         {{.step = step, .num_group_samples = batch_size, .stream = ranks.world->rank()}}, [&]() -> const data::Batch& { return batch; },
         lr);
@@ -97,7 +98,7 @@ nlohmann::json train(const nlohmann::json& case_json, const engine::Ranks& ranks
   }
   double sum = 0;
   double sum_of_squares = 0;
-  for (const auto& parameter : parts.model->parameters()) {
+  for (const auto& parameter : parts.network.model->parameters()) {
     const auto values = parameter.detach().to(torch::kFloat64);
     sum += values.sum().item<double>();
     sum_of_squares += values.square().sum().item<double>();

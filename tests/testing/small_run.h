@@ -57,8 +57,8 @@ struct SmallRun {
   // Releases the process groups, which must end before this object.
   void leave_ranks() const {
     parts().data_parallel.reset();
-    parts().train.batches.reset();
-    if (parts().validation) parts().validation->batches.reset();
+    parts().data.train.batches.reset();
+    if (parts().data.validation) parts().data.validation->batches.reset();
     parts().ranks = {};
   }
 };
@@ -80,8 +80,8 @@ inline SmallRun train_text(const std::string& text, const std::vector<std::strin
 
 // Parameters, then buffers, each in the order of registration.
 inline std::vector<torch::Tensor> state_of(const engine::Parts& parts) {
-  auto state = parts.model->parameters();
-  const auto buffers = parts.model->buffers();
+  auto state = parts.network.model->parameters();
+  const auto buffers = parts.network.model->buffers();
   state.insert(state.end(), buffers.begin(), buffers.end());
   return state;
 }

@@ -2,24 +2,19 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
-#include <signal.h>
 #include <sys/wait.h>
 #include <torch/cuda.h>
 #include <torch/types.h>
 #include <unistd.h>
 
 #include <array>
-#include <filesystem>
+#include <chrono>
 #include <functional>
 #include <sstream>
-#include <torch/csrc/distributed/c10d/HashStore.hpp>
-#include <vector>
 
 #include "base/file.h"
 #include "base/log.h"
 #include "base/program.h"
-#include "base/text.h"
 #include "device/cuda_module.h"
 #include "distributed/process_groups.h"
 #include "distributed/rendezvous.h"
@@ -29,114 +24,54 @@
 namespace trainer::doctor {
 namespace {
 
-using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-// A pipe that collects what processes write, until all of them have closed their end.
-class Pipe {
- public:
-  Pipe() {
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) throw Error("cannot create a pipe, because too many files are open; raise `ulimit -n`");
-    out_ = Descriptor(ends[0]);
-    in_ = Descriptor(ends[1]);
-  }
+// Begins the line with the result.
+constexpr std::string_view kResult = "measured: ";
 
-  int in() const { return in_.number(); }
-  int out() const { return out_.number(); }
-  void close_in() { in_.close(); }
-  const std::string& text() const { return text_; }
-
-  void read_available() {
-    std::array<char, 4096> buffer;
-    while (out() >= 0) {
-      const auto length = read(out(), buffer.data(), buffer.size());
-      if (length < 0) return;
-      if (length == 0) return out_.close();
-      text_.append(buffer.data(), static_cast<size_t>(length));
-    }
-  }
-
- private:
-  Descriptor out_, in_;
-  std::string text_;
-};
-
-class Processes {
- public:
-  ~Processes() {
-    for (const auto process : ids_) {
-      kill(process, SIGKILL);
-      waitpid(process, nullptr, 0);
-    }
-  }
-  void add(pid_t process) { ids_.push_back(process); }
-
- private:
-  std::vector<pid_t> ids_;
-};
-
-void start(Processes& processes, const std::string& backend, int num_processes, const Pipe& result, const Pipe& messages) {
-  const launch::FreePort port;
-  world::RankEnv rank_env{.world_size = num_processes, .local_world_size = num_processes};
-  rank_env.master_addr = "127.0.0.1";
-  rank_env.master_port = port.number();
-  rank_env.secret = launch::random_secret();
-  const auto inherited = launch::inherited_environment();
-  launch::ChildProcess child;
-  child.program = own_program();
-  child.arguments = {"doctor", kMeasureOption, backend, kResultOption, std::to_string(result.in())};
-  child.stderr_descriptor = messages.in();
-  sigemptyset(&child.signal_mask);
-  for (int rank = 0; rank < num_processes; ++rank) {
-    rank_env.rank = rank_env.local_rank = rank;
-    rank_env.listen_descriptor = rank == 0 ? port.descriptor() : -1;
-    child.environment = launch::child_environment(inherited, rank_env, /*gpus=*/"");
-    child.kept_descriptors = {result.in()};
-    if (rank == 0) child.kept_descriptors.push_back(port.descriptor());
-    processes.add(launch::start_process(child));
-  }
-}
-
-// The first error in the messages of the ranks. Errors about the loss of rank 0 are used only if there is no other error, because the
-// message of rank 0, which may come later, has the reason.
-std::string first_error(const std::string& messages) {
+// The result or, without one, the first error in the messages of the ranks. Errors about the loss of rank 0 are used only if there is no
+// other error, because the message of rank 0, which may come later, has the reason.
+Measurement read_messages(const std::string& messages) {
   constexpr std::string_view kMark = "error: ";
-  std::string first;
+  Measurement result;
   std::istringstream lines(messages);
   for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with(kResult)) {
+      std::istringstream(line.substr(kResult.size())) >> result.latency >> result.seconds;
+      return {.latency = result.latency, .seconds = result.seconds};
+    }
     const auto mark = line.find(kMark);
     if (mark == std::string::npos) continue;
     const auto error = line.substr(mark + kMark.size());
-    if (error.find(distributed::kLostRank0) == std::string::npos) return error;
-    if (first.empty()) first = error;
+    const bool is_consequence = result.problem.find(distributed::kLostRank0) != std::string::npos;
+    if (result.problem.empty() || is_consequence) result.problem = error;
   }
-  return first.empty() ? messages.substr(0, messages.find('\n')) : first;
+  if (result.problem.empty()) result.problem = "a process ended without a result";
+  return result;
 }
 
 }  // namespace
 
-Measurement measure(const std::string& backend, int num_processes, milliseconds limit) {
-  Pipe result, messages;
-  Processes processes;
-  start(processes, backend, num_processes, result, messages);
-  result.close_in();
-  messages.close_in();
-  const auto deadline = Clock::now() + limit;
-  while (result.out() >= 0 || messages.out() >= 0) {
-    const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
-    std::array<pollfd, 2> pipes = {pollfd{result.out(), POLLIN, 0}, pollfd{messages.out(), POLLIN, 0}};
-    if (left <= milliseconds(0)) break;
-    poll(pipes.data(), pipes.size(), static_cast<int>(left.count()));
-    result.read_available();
-    messages.read_available();
-    if (!result.text().empty() && result.text().back() == '\n') return nlohmann::json::parse(result.text());
+Measurement measure(const std::string& backend) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) throw Error("cannot create a pipe, because too many files are open; raise `ulimit -n`");
+  const Descriptor out(ends[0]);
+  Descriptor in(ends[1]);
+  launch::ChildProcess child{.program = own_program(),
+                             .arguments = {"launch", "--nproc-per-node", "2", "doctor", kMeasureOption, backend},
+                             .environment = launch::inherited_environment(),
+                             .signal_mask = {},
+                             .stderr_descriptor = in.number(),
+                             .kept_descriptors = {}};
+  const auto launcher = launch::start_process(child);
+  in.close();
+  std::string messages;
+  std::array<char, 4096> buffer;
+  for (ssize_t length = 0; (length = read(out.number(), buffer.data(), buffer.size())) > 0;) {
+    messages.append(buffer.data(), static_cast<size_t>(length));
   }
-  const auto error = first_error(messages.text());
-  if (Clock::now() >= deadline) {
-    return {.problem = fmt::format("no result within {}{}", format_duration(limit), error.empty() ? "" : "; " + error)};
-  }
-  return {.problem = error.empty() ? "a process ended without a result" : error};
+  waitpid(launcher, nullptr, 0);
+  return read_messages(messages);
 }
 
 namespace {
@@ -150,45 +85,28 @@ double seconds_of(int count, const torch::Device& device, const std::function<vo
   };
   for (int i = 0; i < 2; ++i) act();
   wait();
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = Clock::now();
   for (int i = 0; i < count; ++i) act();
   wait();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / count;
-}
-
-void check_sum(const torch::Tensor& sum, int size) {
-  if ((sum == static_cast<float>(size)).all().item<bool>()) return;
-  throw Error("the sum over the processes is wrong: data are damaged in the memory of this host, or on the way between the processes");
+  return std::chrono::duration<double>(Clock::now() - begin).count() / count;
 }
 
 Measurement measure_over(distributed::ProcessGroup& group, const torch::Device& device) {
-  constexpr int64_t kNumBytes = int64_t{16} << 20;
   constexpr int kManyTimes = 100;
   constexpr int kTimes = 5;
-  Measurement result{.num_bytes = kNumBytes};
   const auto one = torch::zeros({1}, device);
-  auto many = torch::ones({kNumBytes / static_cast<int64_t>(sizeof(float))}, device);
+  auto many = torch::ones({kMeasuredBytes / static_cast<int64_t>(sizeof(float))}, device);
   group.all_reduce(many);
-  check_sum(many, group.size());
-  result.latency = seconds_of(kManyTimes, device, [&] { group.all_reduce(one); });
+  if (!(many == static_cast<float>(group.size())).all().item<bool>())
+    throw Error("the sum over the processes is wrong: data are damaged in the memory of this host, or on the way between the processes");
   many.zero_();
-  result.seconds = seconds_of(kTimes, device, [&] { group.all_reduce(many); });
-  if (device.is_cuda() || !group.share_memory_for_sums(kNumBytes)) return result;
-  const auto sum = [&] {
-    group.begin_sum(many);
-    group.finish_sums();
-  };
-  many.fill_(1);
-  sum();
-  check_sum(many, group.size());
-  many.zero_();
-  result.shared_memory_seconds = seconds_of(kTimes, device, sum);
-  return result;
+  return {.latency = seconds_of(kManyTimes, device, [&] { group.all_reduce(one); }),
+          .seconds = seconds_of(kTimes, device, [&] { group.all_reduce(many); })};
 }
 
 }  // namespace
 
-ExitCode run_measurement(const std::string& backend, int result_descriptor) {
+ExitCode run_measurement(const std::string& backend) {
   const auto logger = make_console_logger();
   const bool with_nccl = backend == "nccl";
   const auto rank_env = world::find_rank_env({}, world::process_environment());
@@ -200,20 +118,14 @@ ExitCode run_measurement(const std::string& backend, int result_descriptor) {
     options.cuda = cuda.module;
     cuda.module->set_device(rank_env.local_rank);
   }
-  distributed::Rendezvous rendezvous;
-  if (rank_env.world_size > 1) {
-    distributed::Hello hello;
-    hello.rank = distributed::this_process();
-    rendezvous = distributed::join_run(rank_env, world::rendezvous_address(rank_env, "env://"), hello, rank_env.secret, kTimeout, *logger);
-    options.gloo_address = rendezvous.address;
-    options.ranks = rendezvous.ranks;
-  } else {
-    rendezvous.group_store = c10::make_intrusive<c10d::HashStore>();
-  }
+  const distributed::Hello hello{.rank = distributed::this_process(), .version = ""};
+  const auto rendezvous =
+      distributed::join_run(rank_env, world::rendezvous_address(rank_env, "env://"), hello, rank_env.secret, kTimeout, *logger);
+  options.gloo_address = rendezvous.address;
+  options.ranks = rendezvous.ranks;
   distributed::ProcessGroups groups(rendezvous.group_store, rank_env.rank, rank_env.world_size, options);
-  const auto line = nlohmann::json(measure_over(*groups.world(), options.device)).dump() + '\n';
-  std::string_view bytes = line;
-  if (rank_env.rank == 0) write_all(result_descriptor, bytes);
+  const auto result = measure_over(*groups.world(), options.device);
+  if (rank_env.rank == 0) fmt::print(stderr, "{}{} {}\n", kResult, result.latency, result.seconds);
   groups.shutdown();
   return ExitCode::kDone;
 }

@@ -87,11 +87,21 @@ bool resize_linear(const uint8_t* pixels, int height, int width, int new_height,
       refusal);
 }
 
+bool draw_text(trainer::data::RgbImage& image, const trainer::data::Box& box, const std::string& text, std::string& refusal) {
+  return try_to(
+      [&] {
+        cv::Mat whole(image.height, image.width, CV_8UC3, image.pixels.data());
+        cv::Mat line = whole(cv::Rect(box.left, box.top, box.width, box.height));
+        cv::putText(line, text, {0, box.height * 3 / 4}, cv::FONT_HERSHEY_SIMPLEX, box.height / 48.0, {0, 0, 0}, 1, cv::LINE_AA);
+      },
+      refusal);
+}
+
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) const trainer::data::ImageModule* trainer_image_module() {
   static constexpr trainer::data::ImageModule kModule{
-      &encode, &decode, &decode_values, &find_size, &decode_part, &encode_jpeg, &trainer::images::read_traits, &resize_linear};
+      &encode, &decode, &decode_values, &find_size, &decode_part, &encode_jpeg, &trainer::images::read_traits, &resize_linear, &draw_text};
   cv::utils::logging::setLogLevel(cv::utils::logging::LOG_LEVEL_SILENT);
   // More threads would not help, because each of the caller's threads processes its own image.
   cv::setNumThreads(1);

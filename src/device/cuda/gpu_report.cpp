@@ -29,10 +29,5 @@ extern "C" __attribute__((visibility("default"))) void trainer_gpu_report(traine
       gpu.free_memory = free;
       gpu.total_memory = total;
     }
-    for (int other = 0; other < count; ++other) {
-      int can_access = 0;
-      if (other == device || (cudaDeviceCanAccessPeer(&can_access, device, other) == cudaSuccess && can_access != 0)) continue;
-      gpu.unreachable.push_back(other);
-    }
   }
 }

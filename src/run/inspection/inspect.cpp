@@ -268,13 +268,8 @@ class Inspector {
       setup.flops = layers_for(setup.train_shape).flops;
     }
     // Epochs in which all parameters are trained need the most memory.
-    std::vector<torch::Tensor> frozen;
-    if (network.unfreeze) {
-      for (const auto& parameter : network.model->parameters()) {
-        if (!parameter.requires_grad()) frozen.push_back(parameter);
-      }
-      network.unfreeze();
-    }
+    const auto& frozen = network.frozen_at_first;
+    frozen.end_in(frozen.num_epochs);
     const MeasuredMemory memory(network, setup, features ? &*features : nullptr);
     int64_t validation_batch_size = experiment.validation.is_off() && !features ? 0 : experiment.validation.batch_size;
     if (sizes_) validation_batch_size = std::min(validation_batch_size, features ? sizes_->num_samples() : sizes_->num_validation);
@@ -284,15 +279,15 @@ class Inspector {
     // of all ranks, because the ranks share the cores of this host.
     result_.step_time = measure_step_time(network, setup);
     result_.step_seconds = result_.step_time->seconds(result_.global_batch_size);
-    if (!frozen.empty()) {
-      for (const auto& parameter : frozen) parameter.requires_grad_(false);
+    if (!frozen.parameters.empty()) {
+      for (const auto& parameter : frozen.parameters) parameter.requires_grad_(false);
       network.optimizer->zero_grad();
       result_.frozen_step_seconds = measure_step_time(network, setup).seconds(result_.global_batch_size);
     }
     if (!result_.plan) return;
     if (features) result_.features_seconds = static_cast<double>(sizes_->num_samples()) * features->seconds_per_sample;
     const auto num_steps = result_.plan->total_steps;
-    const auto num_frozen = frozen.empty() ? 0 : std::min(num_steps, network.unfreeze_after * result_.plan->steps_per_epoch);
+    const auto num_frozen = frozen.parameters.empty() ? 0 : std::min(num_steps, frozen.num_epochs * result_.plan->steps_per_epoch);
     result_.training_seconds = result_.features_seconds.value_or(0) +
                                static_cast<double>(num_frozen) * result_.frozen_step_seconds.value_or(0) +
                                static_cast<double>(num_steps - num_frozen) * *result_.step_seconds;

@@ -12,7 +12,6 @@
 #include "inference/description.h"
 #include "models/registry.h"
 #include "nn/layers.h"
-#include "run/session/parameter_names.h"
 #include "run/session/split_samples.h"
 #include "train/engine/failure_message.h"
 #include "train/engine/parts.h"
@@ -141,6 +140,15 @@ device::PlacementOptions placement_options(const config::Experiment& experiment)
   return inference::placement_options(experiment.runtime, experiment.amp, experiment.dataloader.pin_memory.value);
 }
 
+optim::ParameterOptions parameter_options(const config::Experiment& experiment) {
+  const auto& section = experiment.optimizer;
+  return {.groups = section.groups,
+          .decay_norm_and_bias = section.decay_norm_and_bias,
+          .layer_decay = section.layer_decay.value_or(1),
+          .freeze = experiment.model.freeze,
+          .unfreeze_after = experiment.training.unfreeze_after};
+}
+
 engine::Network build_network(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks,
                               const std::function<void(models::Model&)>& load_weights) {
   const auto make_model = [&](const models::BuildContext& context) {
@@ -154,35 +162,22 @@ engine::Network build_network(const config::Experiment& experiment, const device
       throw UsageError(fmt::format("{}: {}", experiment.place_of("model." + error.member()), error.problem()));
     }
   };
-  std::function<void()> unfreeze;
-  const auto make_optimizer = [&](models::Model& model) {
-    const auto& section = experiment.optimizer;
-    const auto group = [&] {
-      return optim::group_parameters(model, section.decay_norm_and_bias, section.groups, section.layer_decay.value_or(1));
-    };
-    // Parameters that are frozen only at first belong to the optimizer too, so in this case, the groups are formed before freezing.
-    const bool ends = experiment.training.unfreeze_after.has_value();
-    std::vector<optim::ParamGroup> groups;
-    if (ends) groups = group();
-    auto end_freezing = freeze(experiment, model);
-    if (ends) {
-      unfreeze = std::move(end_freezing);
-    } else {
-      groups = group();
-    }
+  const auto& section = experiment.optimizer;
+  const auto make_optimizer = [&](std::vector<optim::ParamGroup> groups) {
     return optim::make_optimizer(section.component, std::move(groups), section.skip_zero_grads);
   };
   const engine::NetworkOptions options{.seed = static_cast<uint64_t>(experiment.seed),
                                        .sync_batch_norm = experiment.distributed.sync_batch_norm,
-                                       .grad_scaler = experiment.amp.scaler};
+                                       .parameters = parameter_options(experiment),
+                                       .grad_scaler = experiment.amp.scaler,
+                                       .name = "the network " + experiment.model.component.name,
+                                       .place_of = [&](const std::string& key) { return experiment.place_of(key); }};
   const auto make_task = [&] {
     return task::task_registry().make(experiment.task.component, nn::loss_registry().make(experiment.loss.component));
   };
   return build_in_memory(fmt::format("the model {} and its optimizer", experiment.model.component.name),
                          "reduce the sizes in the section model, or dataset.num_classes", [&] {
                            engine::Network network(make_model, make_task, make_optimizer, options, placement, ranks);
-                           network.unfreeze = unfreeze;
-                           network.unfreeze_after = experiment.training.unfreeze_after.value_or(0);
                            // Again, because the network was made in float32.
                            if (load_weights && placement.dtype == torch::kFloat64) load_weights(*network.model);
                            return network;
@@ -360,12 +355,7 @@ engine::Data make_data(const config::Experiment& experiment, const device::Place
                                     .validation = source_options(experiment, section.validation_transforms, logger),
                                     .batch_transforms = section.batch_transforms,
                                     .num_unmixed_epochs = experiment.training.mixup_off_epochs};
-  return with_places(experiment, kPlanKeys, [&] {
-    const auto make_schedule = [&](int64_t total_steps, int64_t steps_per_epoch) {
-      return make_lr_schedule(experiment, total_steps, steps_per_epoch);
-    };
-    return engine::Data(std::move(samples), options, make_schedule, placement, ranks);
-  });
+  return with_places(experiment, kPlanKeys, [&] { return engine::Data(std::move(samples), options, placement, ranks); });
 }
 
 engine::DataSource make_source(const config::Experiment& experiment, const std::vector<ComponentConfig>& transforms,

@@ -30,8 +30,11 @@ int64_t default_num_workers(const device::Placement& placement);
 // The options from the sections runtime, amp and dataloader.
 device::PlacementOptions placement_options(const config::Experiment& experiment);
 
+// The options of optimizer.groups, model.freeze and the keys that belong to them.
+optim::ParameterOptions parameter_options(const config::Experiment& experiment);
+
 // Builds model, task and optimizer without opening the data. Not collective. `experiment` must have been checked by config::load(). Throws
-// UsageError for names of layers and parameters that the network does not have (parameter_names.h), and when memory runs out.
+// UsageError for names of layers and parameters that the network does not have (train/engine/freezing.h), and when memory runs out.
 // `load_weights`: sets all values of the new network, which then gets no initial values; may be empty.
 engine::Network build_network(const config::Experiment& experiment, const device::Placement& placement, const engine::Ranks& ranks = {},
                               const std::function<void(models::Model&)>& load_weights = {});

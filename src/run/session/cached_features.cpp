@@ -219,7 +219,9 @@ class Computation {
       for (int64_t i = number * batch_size_; i < end; ++i) indices.push_back(i);
       sizes.push_back(end - number * batch_size_);
     }
-    source_.loader->start_epoch(0, data::SampleList(std::move(indices)), sizes);
+    source_.batches->start_epoch(0, [&](int /*rank*/) {
+      return engine::RankShard{data::SampleList(std::move(indices)), std::move(sizes)};
+    });
   }
 
   bool is_done() const { return next_ >= num_batches_; }
@@ -232,7 +234,7 @@ class Computation {
     const auto number = next_ + host_.index;
     next_ += host_.size;
     if (number >= num_batches_) return;
-    const auto* batch = source_.loader->next();
+    const auto* batch = source_.batches->next();
     const auto images = source_.on_device.copy(*batch).images;
     const amp::AutocastGuard autocast(network_.placement.device.type(), network_.placement.autocast_dtype);
     const device::NoSearchForSmallBatch no_search(batch->size < batch_size_);
@@ -417,7 +419,7 @@ engine::Data cache_features(RankContext& context, engine::Network& network, engi
       std::move(images.sampler),
       images.plan.samples_per_epoch};
   if (images.validation) {
-    samples.validation =
+    samples.opened.validation =
         cache(context, network, {images.validation->samples, section.validation_transforms, "validation", "dataset.validation_transforms"},
               shape);
   }

@@ -108,8 +108,10 @@ void Session::build() {
     return std::string();
   });
   const auto& experiment = context_.experiment();
-  parts_ = std::make_unique<engine::Parts>(std::move(network), std::move(data), context_.ranks(), experiment.distributed.data_parallel,
-                                           experiment.training.ema);
+  auto lr_schedule =
+      barrier.make_on_all_ranks([&] { return make_lr_schedule(experiment, data.plan.total_steps, data.plan.steps_per_epoch); });
+  parts_ = std::make_unique<engine::Parts>(std::move(network), std::move(data), std::move(lr_schedule), context_.ranks(),
+                                           experiment.distributed.data_parallel, experiment.training.ema);
   barrier.on_all_ranks([&] { open_saver(); });
 }
 
@@ -182,7 +184,7 @@ engine::Data Session::open_data(engine::Network& network) {
     auto opened = open_samples(experiment, place_dataset(), context_.logger(), num_overfit_samples(experiment, ranks.world->size()));
     auto sampler = make_sampler(experiment, opened.train);
     auto training = engine::make_training_samples(std::move(opened), std::move(sampler), experiment.dataloader.shards, ranks);
-    if (network.task->needs_target_summary()) training.targets = data::summarize_targets(training.train.dataset());
+    if (network.task->needs_target_summary()) training.targets = data::summarize_targets(training.opened.train.dataset());
     return training;
   });
   if (samples.targets) {
@@ -288,7 +290,7 @@ void Session::open_saver() {
 void Session::check_sizes(const checkpoint::Store& store, const std::filesystem::path& folder) const {
   if (!store.largest_file()) return;
   uint64_t network = 0;
-  for (const auto& tensor : parts_->model->parameters()) network += tensor.nbytes();
+  for (const auto& tensor : parts_->network.model->parameters()) network += tensor.nbytes();
   const auto least = parts_->ema ? 2 * network : network;
   // Optimizers keep up to two numbers for each parameter.
   if (least + 2 * network <= *store.largest_file()) return;
@@ -341,16 +343,10 @@ engine::RunCallbacks Session::run_callbacks() {
     directory_->check_lock();
     const auto folder = directory_->non_finite_folder() / fmt::format("step_{}", record.step);
     for (const auto& file : engine::step_files(folder)) directory_->written_files().add(file);
-    engine::write_step(folder, record, *parts_->model, context_.config_text());
+    engine::write_step(folder, record, *parts_->network.model, context_.config_text());
     return folder;
   };
   return callbacks;
-}
-
-bool Session::has_new_configuration() const {
-  if (!start_.checkpoint) return true;
-  const auto stored = state::View(start_.checkpoint->tree, start_.checkpoint->file.string()).find("config");
-  return !stored || stored->text() != context_.config_text();
 }
 
 bool Session::train(reporting::Sink& reporter, const std::function<bool()>& should_stop, const std::vector<engine::TrainingHook*>& hooks) {

@@ -49,9 +49,6 @@ class Session {
   const run::RunDirectory* directory() const { return directory_.get(); }
   // Whether the run resumes from a checkpoint.
   bool is_resumed() const { return !resume_from_.empty(); }
-  // To be called on rank 0 before train(): whether the configuration differs from the one in the checkpoint to resume from; true without a
-  // checkpoint.
-  bool has_new_configuration() const;
 
   // Collective: trains to the end and returns true, or until a stop request and returns false. `reporter` receives this rank's events;
   // `hooks` are called at each step. Throws the errors of engine::TrainingLoop.

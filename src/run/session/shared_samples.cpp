@@ -52,15 +52,16 @@ nlohmann::json to_json(const data::TargetSummary& summary) {
 }
 
 nlohmann::json to_json(const engine::TrainingSamples& samples) {
-  return {{"train", to_json(samples.train)},
-          {"validation", samples.validation ? to_json(*samples.validation) : nlohmann::json()},
+  const auto& [train, validation] = samples.opened;
+  return {{"train", to_json(train)},
+          {"validation", validation ? to_json(*validation) : nlohmann::json()},
           {"samples_per_epoch", samples.samples_per_epoch},
           {"targets", samples.targets ? to_json(*samples.targets) : nlohmann::json()}};
 }
 
 engine::TrainingSamples training_samples_from(const nlohmann::json& json) {
-  engine::TrainingSamples samples{{.train = samples_from(json["train"])}, nullptr, json["samples_per_epoch"]};
-  if (!json["validation"].is_null()) samples.validation = samples_from(json["validation"]);
+  engine::TrainingSamples samples{{.train = samples_from(json["train"])}, std::nullopt, json["samples_per_epoch"]};
+  if (!json["validation"].is_null()) samples.opened.validation = samples_from(json["validation"]);
   if (const auto& targets = json["targets"]; !targets.is_null()) {
     samples.targets = {.num_samples = targets["num_samples"],
                        .class_counts = targets["class_counts"],
@@ -170,9 +171,10 @@ std::vector<Part> parts_of(const engine::Samples& samples) {
 
 std::vector<Part> parts_of(const engine::TrainingSamples& samples) {
   std::vector<Part> parts;
-  const auto& files = samples.train.files();
+  const auto& [train, validation] = samples.opened;
+  const auto& files = train.files();
   add_parts(files, "training ", parts);
-  if (samples.validation && &samples.validation->files() != &files) add_parts(samples.validation->files(), "validation ", parts);
+  if (validation && &validation->files() != &files) add_parts(validation->files(), "validation ", parts);
   const std::string item = item_of(files);
   parts.push_back({.noun = "training " + item,
                    .another = fmt::format("another order of the training {}s", item),

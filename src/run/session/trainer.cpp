@@ -12,7 +12,6 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "checkpoint/saver.h"
-#include "checkpoint/state/names.h"
 #include "checkpoint/store.h"
 #include "config/reader.h"
 #include "data/samplers/sampler.h"
@@ -57,29 +56,13 @@ device::Placement choose_placement(distributed::Context& context, device::Placem
   return placement;
 }
 
-// Throws OptionError for a name of neither a layer nor a parameter of the network.
-void check_names(const std::vector<optim::ParameterGroupOptions>& groups, const models::Model& model) {
-  const auto parameters = model.named_parameters().keys();
-  for (size_t i = 0; i < groups.size(); ++i) {
-    for (const auto& name : groups[i].parameters) {
-      const auto is_named = [&](const std::string& parameter) { return state::is_in(parameter, {name}); };
-      if (std::ranges::any_of(parameters, is_named)) continue;
-      throw OptionError(fmt::format("groups[{}].parameters", i),
-                        fmt::format("the network has no parameters named \"{}\" or below it; its first one is \"{}\"", name,
-                                    parameters.empty() ? "" : parameters.front()));
-    }
-  }
-}
-
 engine::Network make_network(TrainerParts& parts, const TrainerOptions& options, const device::Placement& placement,
                              const engine::Ranks& ranks) {
-  const auto make_optimizer = [&](const models::Model& model) {
-    check_names(options.groups, model);
-    return parts.optimizer(optim::group_parameters(model, options.decay_norm_and_bias, options.groups));
-  };
-  const engine::NetworkOptions of_network{
-      .seed = options.loop.seed, .sync_batch_norm = options.sync_batch_norm, .grad_scaler = options.grad_scaler};
-  return {parts.model, [&] { return std::move(parts.task); }, make_optimizer, of_network, placement, ranks};
+  const engine::NetworkOptions of_network{.seed = options.loop.seed,
+                                          .sync_batch_norm = options.sync_batch_norm,
+                                          .parameters = options.parameters,
+                                          .grad_scaler = options.grad_scaler};
+  return {parts.model, [&] { return std::move(parts.task); }, parts.optimizer, of_network, placement, ranks};
 }
 
 engine::TrainingSamples take_samples(const TrainerParts& parts, const TrainerOptions& options, const engine::Ranks& ranks) {
@@ -98,20 +81,19 @@ engine::SourceOptions source_of(const std::vector<ComponentConfig>& transforms, 
 
 engine::Data make_data(const TrainerParts& parts, const TrainerOptions& options, const device::Placement& placement,
                        const engine::Ranks& ranks) {
-  const auto make_lr_schedule = [&](int64_t total_steps, int64_t steps_per_epoch) {
-    if (parts.lr_factor) {
-      return optim::LrSchedule{.factor = [factor = parts.lr_factor, total_steps](int64_t step) { return factor(step, total_steps); },
-                               .group_factors = {{"initial_lr", 1}}};
-    }
-    return optim::make_lr_schedule(parts.lr_schedule, options.warmup, total_steps, steps_per_epoch);
-  };
   return {take_samples(parts, options, ranks),
           {.plan = options.plan,
            .train = source_of(parts.train_transforms, options),
            .validation = source_of(parts.validation_transforms, options)},
-          make_lr_schedule,
           placement,
           ranks};
+}
+
+optim::LrSchedule make_lr_schedule(const TrainerParts& parts, const TrainerOptions& options, const engine::Plan& plan) {
+  const auto total_steps = plan.total_steps;
+  if (!parts.lr_factor) return optim::make_lr_schedule(parts.lr_schedule, options.warmup, total_steps, plan.steps_per_epoch);
+  return {.factor = [factor = parts.lr_factor, total_steps](int64_t step) { return factor(step, total_steps); },
+          .group_factors = {{"initial_lr", 1}}};
 }
 
 void check_options(const TrainerOptions& options) {
@@ -155,8 +137,8 @@ void check_options(const TrainerOptions& options) {
   require(is_not_negative(warmup.epochs), "warmup.epochs", warmup.epochs, "at least 0");
   require(warmup.start_factor >= 0 && warmup.start_factor <= 1, "warmup.start_factor", warmup.start_factor, "from 0 to 1");
   if (const auto& ema = options.ema) require(ema->decay >= 0 && ema->decay < 1, "ema.decay", ema->decay, "at least 0 and less than 1");
-  for (size_t i = 0; i < options.groups.size(); ++i) {
-    const auto& group = options.groups[i];
+  for (size_t i = 0; i < options.parameters.groups.size(); ++i) {
+    const auto& group = options.parameters.groups[i];
     require(is_not_negative(group.lr_factor), fmt::format("groups[{}].lr_factor", i), group.lr_factor, "at least 0");
     const double weight_decay = group.weight_decay.value_or(0);
     require(is_not_negative(weight_decay), fmt::format("groups[{}].weight_decay", i), weight_decay, "at least 0");
@@ -247,7 +229,8 @@ engine::Parts assemble(distributed::Context& context, TrainerParts& parts, const
     inference::fit_model(*network.model, samples.dataset(),
                          engine::make_pipeline(parts.validation_transforms, samples.info(), network.placement));
   });
-  return {std::move(network), std::move(data), ranks, options.data_parallel, options.ema};
+  auto lr_schedule = make_lr_schedule(parts, options, data.plan);
+  return {std::move(network), std::move(data), std::move(lr_schedule), ranks, options.data_parallel, options.ema};
 }
 
 }  // namespace
@@ -296,7 +279,7 @@ struct Trainer::State {
         validation(components.validation),
         validation_transforms(components.validation_transforms),
         hooks(std::move(components.hooks)) {
-    if (!parts.validation) {
+    if (!parts.data.validation) {
       options.loop.validation.every_epochs = {};
       options.loop.validation.every_steps = {};
     }
@@ -306,7 +289,7 @@ struct Trainer::State {
       reporter.add(reporting::make_console(*context.logger(), {}));
       for (auto& sink : components.sinks) reporter.add(std::move(sink));
       if (options.checkpoint_folder.empty()) return;
-      saver.emplace(checkpoint::Store(options.checkpoint_folder, options.keep_last), parts.placement.pin_memory);
+      saver.emplace(checkpoint::Store(options.checkpoint_folder, options.keep_last), parts.network.placement.pin_memory);
     });
   }
 
@@ -333,7 +316,7 @@ Trainer::Trainer(distributed::Context& context, TrainerParts parts, const Traine
 
 Trainer::~Trainer() = default;
 
-models::Model& Trainer::model() { return *state_->parts.model; }
+models::Model& Trainer::model() { return *state_->parts.network.model; }
 
 void Trainer::resume(const std::filesystem::path& checkpoint) {
   state_->require_before_run();
@@ -364,14 +347,15 @@ task::Measurement Trainer::evaluate(std::shared_ptr<const data::Dataset> samples
   if (averaged && !parts.ema) throw UsageError("there are no averaged parameters to evaluate; set TrainerOptions::ema");
   auto options = source_of(state_->validation_transforms, state_->options);
   options.batch_size = std::min(options.batch_size, samples->size());
-  engine::DataSource source(engine::Samples(std::move(samples)), options, parts.placement, parts.ranks);
-  check_samples(parts, source, which, state_->options.loop.monitor.metric);
+  engine::DataSource source(engine::Samples(std::move(samples)), options, parts.network.placement, parts.ranks);
+  check_samples(parts.network, source, which, state_->options.loop.monitor.metric);
   parts.data_parallel->sync_buffers();
   std::optional<optim::AveragedParameters> averages;
   if (averaged) averages.emplace(*parts.ema);
-  const bool was_training = parts.model->is_training();
-  auto measured = engine::evaluate_model(parts, parts.ranks, source, state_->options.loop.validation.tta, [](int64_t) { return false; });
-  parts.model->train(was_training);
+  const bool was_training = parts.network.model->is_training();
+  auto measured =
+      engine::evaluate_model(parts.network, parts.ranks, source, state_->options.loop.validation.tta, [](int64_t) { return false; });
+  parts.network.model->train(was_training);
   return std::move(measured).value();
 }
 

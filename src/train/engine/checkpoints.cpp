@@ -41,31 +41,31 @@ Checkpoints::Checkpoints(Parts& parts, RunState& run, task::TrainMeter& meter, r
 state::Dict Checkpoints::make_tree(const torch::Tensor& sums) const {
   // The learning rates are those of the next step, as in a torch scheduler that was stepped after each update.
   const auto& progress = run_.progress;
-  const auto rest = rest_of_epoch(parts_.plan, progress.epoch, progress.step, progress.samples_in_epoch);
+  const auto rest = rest_of_epoch(parts_.data.plan, progress.epoch, progress.step, progress.samples_in_epoch);
   const double lr = lr_at(parts_, rest, progress.step);
   state::Dict group_options;
-  for (const auto& [key, factor] : parts_.lr_schedule.group_factors) group_options.add(key, factor * parts_.optimizer->base_lr());
+  for (const auto& [key, factor] : parts_.lr_schedule.group_factors) group_options.add(key, factor * parts_.network.optimizer->base_lr());
   const double initial_lr = std::get<double>(group_options.find("initial_lr")->value());
   state::Dict tree;
   tree.add("format_version", inference::kFormatVersion);
-  tree.add("model", state::state_of(*parts_.model));
+  tree.add("model", state::state_of(*parts_.network.model));
   tree.add("ema", parts_.ema ? parts_.ema->state() : state::Tree());
-  tree.add("optimizer", parts_.optimizer->state(lr, group_options));
-  tree.add("grad_scaler", parts_.grad_scaler ? parts_.grad_scaler->state() : state::Tree());
+  tree.add("optimizer", parts_.network.optimizer->state(lr, group_options));
+  tree.add("grad_scaler", parts_.network.grad_scaler ? parts_.network.grad_scaler->state() : state::Tree());
   const auto& plateau = parts_.lr_schedule.plateau;
-  const int64_t last_epoch = plateau ? plateau->num_observed() : schedule_step_of(parts_.plan, rest, progress.step);
-  auto scheduler = scheduler_state(last_epoch, lr, initial_lr, *parts_.optimizer);
+  const int64_t last_epoch = plateau ? plateau->num_observed() : schedule_step_of(parts_.data.plan, rest, progress.step);
+  auto scheduler = scheduler_state(last_epoch, lr, initial_lr, *parts_.network.optimizer);
   if (plateau) plateau->add_state(scheduler);
   tree.add("lr_scheduler", std::move(scheduler));
   write_run_state(run_, sums, tree);
-  tree.add("world_size", parts_.plan.world_size);
-  tree.add("global_batch_size", parts_.plan.global_batch_size);
-  tree.add("num_train", parts_.train.samples.size());
-  const auto& info = parts_.train.samples.info();
+  tree.add("world_size", parts_.data.plan.world_size);
+  tree.add("global_batch_size", parts_.data.plan.global_batch_size);
+  tree.add("num_train", parts_.data.train.samples.size());
+  const auto& info = parts_.data.train.samples.info();
   if (!info.class_names.empty()) tree.add("class_names", state::List(info.class_names.begin(), info.class_names.end()));
   if (!info.target_names.empty()) tree.add("target_names", state::List(info.target_names.begin(), info.target_names.end()));
-  if (const auto& summary = parts_.task->target_summary()) tree.add("target_summary", inference::tree_of(*summary));
-  const auto& stored = parts_.train.samples.stored_info();
+  if (const auto& summary = parts_.network.task->target_summary()) tree.add("target_summary", inference::tree_of(*summary));
+  const auto& stored = parts_.data.train.samples.stored_info();
   tree.add("sample_shape", state::List(stored.shape.begin(), stored.shape.end()));
   if (stored.is_image) tree.add("image_files", inference::tree_of(stored.decoding));
   target_.complete(tree);
@@ -77,23 +77,23 @@ void Checkpoints::load(const state::View& view) {
   view.at("format_version");
   inference::check_format_version(view);
   const auto num_train = view.at("num_train");
-  const int64_t size = parts_.train.samples.size();
+  const int64_t size = parts_.data.train.samples.size();
   if (num_train.integer() != size) {
     num_train.fail(
         fmt::format("the run was trained on {} samples, but the data set has {}; use the same data set", num_train.integer(), size));
   }
   // With `mode: auto` a data set takes the mode from its first readable image, which may have changed.
   const auto files = view.find("image_files");
-  if (files && inference::read_decoding(view) != parts_.train.samples.stored_info().decoding) {
+  if (files && inference::read_decoding(view) != parts_.data.train.samples.stored_info().decoding) {
     files->fail("differs from the mode or orientation in which the data set's images are read now; use the same data set");
   }
-  if (parts_.task->needs_target_summary()) parts_.task->set_target_summary(inference::read_target_summary(view));
-  state::load_state_of(*parts_.model, view.at("model"));
+  if (parts_.network.task->needs_target_summary()) parts_.network.task->set_target_summary(inference::read_target_summary(view));
+  state::load_state_of(*parts_.network.model, view.at("model"));
   const auto ema = view.at("ema");
   if (parts_.ema && !ema.is_none()) parts_.ema->load_state(ema);
-  parts_.optimizer->load_state(view.at("optimizer"));
+  parts_.network.optimizer->load_state(view.at("optimizer"));
   const auto scaler = view.at("grad_scaler");
-  if (parts_.grad_scaler && !scaler.is_none()) parts_.grad_scaler->load_state(scaler);
+  if (parts_.network.grad_scaler && !scaler.is_none()) parts_.network.grad_scaler->load_state(scaler);
   if (auto& plateau = parts_.lr_schedule.plateau) plateau->load_state(view.at("lr_scheduler"));
   run_ = read_run_state(view);
 

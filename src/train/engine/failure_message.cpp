@@ -35,23 +35,23 @@ std::string describe_failure(const std::exception& error, const Parts& parts) {
   const auto where = describe(activity);
   if (!is_out_of_memory(error)) {
     const auto text = text_of(error);
-    const auto of_device = failure_of(parts.placement.device);
+    const auto of_device = failure_of(parts.network.placement.device);
     return fmt::format("{}: {}", where, of_device.empty() || of_device == text ? text : of_device + "; then " + text);
   }
   if (activity.phase == distributed::Phase::kValidation) {
     return fmt::format("out of memory in validation at batch_size {}; lower validation.batch_size",
-                       parts.validation->batches->batch_size());
+                       parts.data.validation->batches->batch_size());
   }
   if (activity.phase == distributed::Phase::kStartUp) {
     return fmt::format(
         "out of memory during start-up, with {} training samples and batch_size {}; lower dataloader.batch_size (or "
         "dataloader.global_batch_size), or choose a smaller data set",
-        parts.train.samples.size(), parts.plan.batch_size);
+        parts.data.train.samples.size(), parts.data.plan.batch_size);
   }
   return fmt::format(
       "out of memory in {} at batch_size {}; raise training.accumulation_steps, and unless dataloader.global_batch_size is set, lower "
       "dataloader.batch_size by the same factor",
-      where, parts.plan.batch_size);
+      where, parts.data.plan.batch_size);
 }
 
 }  // namespace trainer::engine

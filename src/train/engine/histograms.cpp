@@ -54,10 +54,10 @@ bool Histograms::is_due(int64_t step) const {
 void Histograms::on_gradients(int64_t step) {
   if (!is_due(step)) return;
   // Reading gradients waits for the device, which may be waiting for other ranks.
-  const distributed::Activity::Wait wait(parts_.placement.device.is_cpu() ? nullptr : parts_.ranks.activity.get());
+  const distributed::Activity::Wait wait(parts_.network.placement.device.is_cpu() ? nullptr : parts_.ranks.activity.get());
   gradients_.clear();
-  const double scale = parts_.grad_scaler ? parts_.grad_scaler->current_scale().item<double>() : 1;
-  for (const auto& parameter : parts_.model->named_parameters()) {
+  const double scale = parts_.network.grad_scaler ? parts_.network.grad_scaler->current_scale().item<double>() : 1;
+  for (const auto& parameter : parts_.network.model->named_parameters()) {
     const auto& gradient = parameter.value().grad();
     if (!gradient.defined()) continue;
     if (auto histogram = make_histogram(parameter.key(), scale == 1 ? gradient : gradient.to(torch::kFloat64) / scale)) {
@@ -69,7 +69,7 @@ void Histograms::on_gradients(int64_t step) {
 void Histograms::after_step(int64_t step) {
   if (!is_due(step)) return;
   reporting::HistogramsEvent event{.epoch = part_.epoch, .step = step + 1, .gradients = std::exchange(gradients_, {})};
-  for (const auto& parameter : parts_.model->named_parameters()) {
+  for (const auto& parameter : parts_.network.model->named_parameters()) {
     if (auto histogram = make_histogram(parameter.key(), parameter.value())) event.parameters.push_back(std::move(*histogram));
   }
   reporter_.on_histograms(event);

@@ -37,14 +37,14 @@ constexpr int64_t kMostSaved = 3;
 
 // Whether the values that a rank computes depend on the batches of the other ranks.
 bool depends_on_all_ranks(const Parts& parts) {
-  if (parts.ranks.world->size() > 1 && parts.optimizer->needs_first_pass_summed()) return true;
-  return std::ranges::any_of(parts.model->modules(), [](const auto& module) { return nn::is_joined(*module); });
+  if (parts.ranks.world->size() > 1 && parts.network.optimizer->needs_first_pass_summed()) return true;
+  return std::ranges::any_of(parts.network.model->modules(), [](const auto& module) { return nn::is_joined(*module); });
 }
 
 // A rank's samples in each micro-step of a step, and their occurrences.
 nlohmann::json samples_of(Parts& parts, int rank, const EpochPart& part, int64_t step) {
-  const auto shard = parts.shard_for(rank, part, step);
-  const int64_t num_batches = first_batch_of(parts.plan, part, step + 1) - first_batch_of(parts.plan, part, step);
+  const auto shard = parts.data.shard_for(rank, part, step);
+  const int64_t num_batches = first_batch_of(parts.data.plan, part, step + 1) - first_batch_of(parts.data.plan, part, step);
   auto batches = nlohmann::json::array();
   auto occurrences = nlohmann::json::array();
   int64_t first = 0;
@@ -73,7 +73,7 @@ nlohmann::json own_samples(Parts& parts, const EpochPart& part, int64_t step) {
 NonFiniteSteps::NonFiniteSteps(OnNonFinite policy, Parts& parts, TrainStep& train_step, Save save)
     : policy_(policy), parts_(parts), train_step_(train_step), save_(std::move(save)) {}
 
-bool NonFiniteSteps::checks_each_step() const { return policy_ == OnNonFinite::kSkip || parts_.placement.device.is_cpu(); }
+bool NonFiniteSteps::checks_each_step() const { return policy_ == OnNonFinite::kSkip || parts_.network.placement.device.is_cpu(); }
 
 std::string NonFiniteSteps::check(const EpochPart& part, int64_t step) {
   const auto bad_step = train_step_.guard().step();
@@ -87,7 +87,7 @@ std::string NonFiniteSteps::check(const EpochPart& part, int64_t step) {
   // No rank may continue or exit before the step is saved.
   world.barrier();
   if (policy_ == OnNonFinite::kStop || num_in_row_ >= kMostInRow) throw AgreedError(text);
-  if (step + 1 < part.first_step + part.num_steps) parts_.begin(part, step + 1);
+  if (step + 1 < part.first_step + part.num_steps) parts_.data.begin(part, step + 1);
   return text;
 }
 
@@ -124,9 +124,9 @@ NonFiniteSteps::Finding NonFiniteSteps::examine(const EpochPart& part, int64_t s
   Finding finding;
   samples["batches"].get_to(finding.batches);
   samples["occurrences"].get_to(finding.occurrences);
-  parts_.begin(part, step);
-  for (const auto& micro_step : micro_steps_of(parts_.plan, part, parts_.ranks.world->rank(), step)) {
-    const auto& batch = parts_.next();
+  parts_.data.begin(part, step);
+  for (const auto& micro_step : micro_steps_of(parts_.data.plan, part, parts_.ranks.world->rank(), step)) {
+    const auto& batch = parts_.data.next();
     const auto observations = observe_micro_step(parts_, train_step_, batch, micro_step);
     if (!finding.what.empty()) continue;
     const auto* first = first_non_finite(observations);
@@ -153,7 +153,7 @@ StepRecord NonFiniteSteps::make_record(const EpochPart& part, int64_t step) {
                     .rank = static_cast<int>(first - findings.begin()),
                     .world_size = world.size(),
                     .is_joined = depends_on_all_ranks(parts_),
-                    .num_group_samples = samples_in_step(parts_.plan, part, step),
+                    .num_group_samples = samples_in_step(parts_.data.plan, part, step),
                     .batches = first->batches,
                     .occurrences = first->occurrences,
                     .first_non_finite = first->what,
@@ -191,7 +191,7 @@ void add_if_non_finite(std::vector<Observation>& observations, std::string what,
 
 void observe_pass(Parts& parts, TrainStep& train_step, const torch::Tensor& images, const torch::Tensor& targets,
                   const MicroStep& micro_step, std::vector<Observation>& observations) {
-  const auto modules = parts.model->named_modules();
+  const auto modules = parts.network.model->named_modules();
   const auto add_output = [&](const torch::nn::Module& layer, const torch::Tensor& output) {
     for (const auto& module : modules) {
       if (module.value().get() == &layer) observations.push_back(observe("the output of " + module.key(), output));
@@ -205,7 +205,7 @@ void observe_pass(Parts& parts, TrainStep& train_step, const torch::Tensor& imag
   observations.push_back(observe("the loss", pass.loss));
   train_step.weighted(pass, images.size(0), micro_step).backward();
   // The backward pass runs from the last layer to the first.
-  const auto parameters = parts.model->named_parameters();
+  const auto parameters = parts.network.model->named_parameters();
   for (size_t i = parameters.size(); i-- > 0;) {
     const auto& gradient = parameters[i].value().grad();
     if (gradient.defined()) add_if_non_finite(observations, "the gradient of " + parameters[i].key(), gradient);
@@ -224,18 +224,18 @@ void sum_gradients(const optim::Optimizer& optimizer, const distributed::Process
 }  // namespace
 
 std::vector<Observation> observe_micro_step(Parts& parts, TrainStep& train_step, const data::Batch& batch, const MicroStep& micro_step) {
-  const auto buffers = parts.model->buffers();
+  const auto buffers = parts.network.model->buffers();
   std::vector<torch::Tensor> saved;
   for (const auto& buffer : buffers) saved.push_back(buffer.clone());
   const auto [images, targets] = train_step.prepare(batch, micro_step);
-  auto& optimizer = *parts.optimizer;
+  auto& optimizer = *parts.network.optimizer;
   optimizer.zero_grad();
   std::vector<Observation> observations;
-  for (const auto& parameter : parts.model->named_parameters()) {
+  for (const auto& parameter : parts.network.model->named_parameters()) {
     add_if_non_finite(observations, "the parameter " + parameter.key(), parameter.value());
   }
   observations.push_back(observe("the images", images));
-  run_passes(optimizer, *parts.model, [&, &images = images, &targets = targets](int, bool is_last) {
+  run_passes(optimizer, *parts.network.model, [&, &images = images, &targets = targets](int, bool is_last) {
     observe_pass(parts, train_step, images, targets, micro_step, observations);
     if (!is_last && optimizer.needs_first_pass_summed()) sum_gradients(optimizer, *parts.ranks.world);
   });

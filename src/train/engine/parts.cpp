@@ -80,12 +80,13 @@ DataSource::DataSource(Samples those, const SourceOptions& options, const device
     of_loader.make_copy_event = {};
   }
   try {
+    std::unique_ptr<data::DataLoader> loader;
     if (ranks.reads_data()) loader = std::make_unique<data::DataLoader>(samples.dataset(), pipeline, of_loader);
     if (group) {
       const auto format = data::make_batch_tensors(samples.info(), pipeline, of_batches, torch::kMeta);
-      batches = std::make_unique<SharedBatches>(group, options.distribution, format, of_batches, loader.get());
+      batches = std::make_unique<SharedBatches>(group, options.distribution, format, of_batches, std::move(loader));
     } else {
-      batches = std::make_unique<LocalBatches>(*loader, ranks.world->rank());
+      batches = std::make_unique<LocalBatches>(std::move(loader), ranks.world->rank());
     }
   } catch (const std::exception& error) {
     if (!is_out_of_memory(error)) throw;
@@ -109,18 +110,17 @@ TrainingSamples make_training_samples(OpenedSamples samples, std::unique_ptr<con
                                       const Ranks& ranks) {
   const auto samples_per_epoch = sampler->num_samples();
   const data::ShardOptions options{.rank = ranks.world->rank(), .world_size = ranks.world->size(), .shards = shards};
-  return {{std::move(samples)}, std::make_unique<data::ShardedSampler>(std::move(sampler), options), samples_per_epoch};
+  return {std::move(samples), data::ShardedSampler(std::move(sampler), options), samples_per_epoch};
 }
 
-Data::Data(TrainingSamples those, const DataOptions& options, const MakeLrSchedule& make_lr_schedule, const device::Placement& placement,
-           const Ranks& ranks)
-    : plan(make_plan(options.plan, those.samples_per_epoch, ranks.world->size())),
-      lr_schedule(make_lr_schedule(plan.total_steps, plan.steps_per_epoch)),
-      train(std::move(those.train), with_batch_size(options.train, std::min(plan.batch_size, those.samples_per_epoch)), placement, ranks),
-      sampler(std::move(those.sampler)) {
-  if (those.validation) {
-    const auto batch_size = std::min(options.validation.batch_size, those.validation->size());
-    validation.emplace(std::move(*those.validation), with_batch_size(options.validation, batch_size), placement, ranks);
+Data::Data(TrainingSamples samples, const DataOptions& options, const device::Placement& placement, const Ranks& ranks)
+    : plan(make_plan(options.plan, samples.samples_per_epoch, ranks.world->size())),
+      train(std::move(samples.opened.train), with_batch_size(options.train, std::min(plan.batch_size, samples.samples_per_epoch)),
+            placement, ranks),
+      sampler(std::move(samples.sampler)) {
+  if (auto& held_out = samples.opened.validation) {
+    const auto batch_size = std::min(options.validation.batch_size, held_out->size());
+    validation.emplace(std::move(*held_out), with_batch_size(options.validation, batch_size), placement, ranks);
   }
   if (options.batch_transforms.empty()) return;
   num_unmixed_epochs = options.num_unmixed_epochs;
@@ -173,18 +173,35 @@ Network::Network(const MakeModel& make_model, const MakeTask& make_task, const M
       task(make_task()) {
   placement = inference::placement_for(*model, of_run);
   inference::place_model(*model, placement);
-  optimizer = make_optimizer(*model);
+  const auto& of_parameters = options.parameters;
+  const auto group = [&] {
+    return optim::group_parameters(*model, of_parameters.decay_norm_and_bias, of_parameters.groups, of_parameters.layer_decay);
+  };
+  // Parameters that are frozen only at first belong to the optimizer too, so in this case, the groups are formed before freezing.
+  std::vector<optim::ParamGroup> groups;
+  if (of_parameters.unfreeze_after) groups = group();
+  auto frozen = freeze(of_parameters, *model, options.name, options.place_of);
+  if (of_parameters.unfreeze_after) {
+    frozen_at_first = {.num_epochs = *of_parameters.unfreeze_after, .parameters = std::move(frozen)};
+  } else {
+    groups = group();
+  }
+  optimizer = make_optimizer(std::move(groups));
   if (task == nullptr || optimizer == nullptr) throw UsageError("the function that makes the task or the optimizer returned null");
   if (placement.autocast_dtype == torch::kFloat16) grad_scaler.emplace(options.grad_scaler, placement.device);
 }
 
-Parts::Parts(Network network, Data data, Ranks those, const distributed::DataParallelOptions& options,
+Parts::Parts(Network made, Data of_run, optim::LrSchedule schedule, Ranks those, const distributed::DataParallelOptions& options,
              const std::optional<optim::EmaOptions>& ema_options)
-    : Network(std::move(network)), Data(std::move(data)), ranks(std::move(those)), data_parallel_options(options) {
-  if (placement.device.is_cpu() && ranks.batch_norm != ranks.world) ranks.batch_norm->share_memory(kStatisticsBytes);
-  data_parallel_options.broadcast_buffers = options.broadcast_buffers && !nn::has_equal_buffers(*model);
+    : network(std::move(made)),
+      data(std::move(of_run)),
+      lr_schedule(std::move(schedule)),
+      ranks(std::move(those)),
+      data_parallel_options(options) {
+  if (network.placement.device.is_cpu() && ranks.batch_norm != ranks.world) ranks.batch_norm->share_memory(kStatisticsBytes);
+  data_parallel_options.broadcast_buffers = options.broadcast_buffers && !nn::has_equal_buffers(*network.model);
   make_data_parallel();
-  if (ema_options) ema = std::make_unique<optim::Ema>(*model, *ema_options);
+  if (ema_options) ema = std::make_unique<optim::Ema>(*network.model, *ema_options);
   // If the gradients of each step are summed in shared memory, the flags of stop requests are too.
   if (ranks.world->shares_memory()) ranks.control->share_memory(distributed::SharedMemory::kAlignment);
 }
@@ -192,11 +209,11 @@ Parts::Parts(Network network, Data data, Ranks those, const distributed::DataPar
 void Parts::make_data_parallel() {
   // The hooks on the gradients must be removed before new ones are added.
   data_parallel.reset();
-  data_parallel = std::make_unique<distributed::DataParallel>(*model, ranks.world, data_parallel_options);
+  data_parallel = std::make_unique<distributed::DataParallel>(*network.model, ranks.world, data_parallel_options);
 }
 
 double lr_at(const Parts& parts, const EpochPart& part, int64_t step) {
-  return parts.optimizer->base_lr() * parts.lr_schedule(schedule_step_of(parts.plan, part, step));
+  return parts.network.optimizer->base_lr() * parts.lr_schedule(schedule_step_of(parts.data.plan, part, step));
 }
 
 std::vector<std::vector<int>> reading_groups(const std::optional<int64_t>& group_size, const std::vector<distributed::RankInfo>& ranks) {

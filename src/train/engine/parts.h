@@ -15,6 +15,7 @@
 #include "distributed/data_parallel.h"
 #include "distributed/process_groups.h"
 #include "train/engine/device_batches.h"
+#include "train/engine/freezing.h"
 #include "train/engine/plan.h"
 #include "train/engine/shared_batches.h"
 #include "train/optim/ema.h"
@@ -99,8 +100,9 @@ struct OpenedSamples {
 };
 
 // The samples of a run, and the order in which training uses them.
-struct TrainingSamples : OpenedSamples {
-  std::unique_ptr<data::ShardedSampler> sampler;    // null where another rank reads
+struct TrainingSamples {
+  OpenedSamples opened;
+  std::optional<data::ShardedSampler> sampler;      // only on a rank that reads samples
   int64_t samples_per_epoch = 0;                    // of the sampler
   std::optional<data::TargetSummary> targets = {};  // of the training samples, for a task that needs it
 };
@@ -129,7 +131,6 @@ struct DataSource {
 
   Samples samples;
   data::Pipeline pipeline;
-  std::unique_ptr<data::DataLoader> loader;  // null where another rank reads
   std::unique_ptr<BatchSource> batches;
   DeviceBatches on_device;
 };
@@ -142,20 +143,15 @@ struct DataOptions {
   int64_t num_unmixed_epochs = 0;  // number of epochs without batch transforms, at the end of the run
 };
 
-// Makes the schedule of a run.
-using MakeLrSchedule = std::function<optim::LrSchedule(int64_t total_steps, int64_t steps_per_epoch)>;
-
-// The data of a run, and what depends on its size.
+// The data of a run, and the plan that follows from its size.
 struct Data {
-  // Not collective. Throws like make_plan(), `make_lr_schedule` and DataSource.
-  Data(TrainingSamples samples, const DataOptions& options, const MakeLrSchedule& make_lr_schedule, const device::Placement& placement,
-       const Ranks& ranks);
+  // Not collective. Throws like make_plan() and DataSource.
+  Data(TrainingSamples samples, const DataOptions& options, const device::Placement& placement, const Ranks& ranks);
 
   Plan plan;
-  optim::LrSchedule lr_schedule;
   DataSource train;
   std::optional<DataSource> validation;           // empty if the run does not validate
-  std::unique_ptr<data::ShardedSampler> sampler;  // null where another rank reads
+  std::optional<data::ShardedSampler> sampler;    // only on a rank that reads samples
   std::unique_ptr<data::BatchMixer> batch_mixer;  // null without batch transforms
   int64_t num_unmixed_epochs = 0;                 // number of epochs without batch transforms, at the end of the run
   int64_t loaded_epoch = 0;                       // the epoch of the batches that begin() has started to load
@@ -173,18 +169,21 @@ struct Data {
 struct NetworkOptions {
   uint64_t seed = 0;  // of the run
   bool sync_batch_norm = true;
+  optim::ParameterOptions parameters = {};
   amp::GradScalerOptions grad_scaler = {};
+  std::string name = "the network";  // for messages
+  PlaceOf place_of = key_itself;
 };
 
 // Functions that make the network (on the CPU), its task, and its optimizer (when the network is on its device).
 using MakeModel = std::function<std::shared_ptr<models::Model>(const models::BuildContext& context)>;
 using MakeTask = std::function<std::unique_ptr<task::Task>()>;
-using MakeOptimizer = std::function<std::unique_ptr<optim::Optimizer>(models::Model& model)>;
+using MakeOptimizer = std::function<std::unique_ptr<optim::Optimizer>(std::vector<optim::ParamGroup> groups)>;
 
 // Model, task and optimizer, which need no data.
 struct Network {
   // Not collective. Calls the functions in this order; throws their exceptions, and UsageError if one returns null. With sync_batch_norm,
-  // the batch statistics of all layers, including those of LibTorch, are computed over all ranks.
+  // the batch statistics of all layers, including those of LibTorch, are computed over all ranks. Freezes parameters like freeze().
   Network(const MakeModel& make_model, const MakeTask& make_task, const MakeOptimizer& make_optimizer, const NetworkOptions& options,
           const device::Placement& placement, const Ranks& ranks);
 
@@ -194,19 +193,20 @@ struct Network {
   std::unique_ptr<task::Task> task;
   std::unique_ptr<optim::Optimizer> optimizer;
   std::optional<amp::GradScaler> grad_scaler;  // under float16 autocast
-  // To be called after `unfreeze_after` epochs: makes the parameters that are frozen until then trainable. May be empty.
-  std::function<void()> unfreeze = {};
-  int64_t unfreeze_after = 0;
+  FrozenAtFirst frozen_at_first;
 };
 
-struct Parts : Network, Data {
+struct Parts {
   // Collective: sends the weights of the first rank to all.
-  Parts(Network network, Data data, Ranks ranks, const distributed::DataParallelOptions& options,
+  Parts(Network network, Data data, optim::LrSchedule lr_schedule, Ranks ranks, const distributed::DataParallelOptions& options,
         const std::optional<optim::EmaOptions>& ema_options);
 
   // Collective: to be called when the set of trained parameters has changed.
   void make_data_parallel();
 
+  Network network;
+  Data data;
+  optim::LrSchedule lr_schedule;
   Ranks ranks;
   distributed::DataParallelOptions data_parallel_options;
   std::unique_ptr<distributed::DataParallel> data_parallel;  // of the model

@@ -31,8 +31,8 @@ torch::Tensor view_of(const torch::Tensor& bytes, int64_t offset, const torch::T
 }  // namespace
 
 SharedBatches::SharedBatches(std::shared_ptr<distributed::ProcessGroup> group, Distribution distribution, const data::BatchTensors& format,
-                             const data::LoaderOptions& options, data::DataLoader* loader)
-    : group_(std::move(group)), distribution_(distribution), loader_(loader), batch_size_(format.images.size(0)) {
+                             const data::LoaderOptions& options, std::unique_ptr<data::DataLoader> loader)
+    : group_(std::move(group)), distribution_(distribution), loader_(std::move(loader)), batch_size_(format.images.size(0)) {
   // One buffer is in use and one is being received; the device may still copy from a third one.
   const int num_buffers = options.make_copy_event ? 3 : 2;
   for (int i = 0; i < num_buffers; ++i) {

@@ -42,19 +42,19 @@ class BatchSource {
 
 class LocalBatches final : public BatchSource {
  public:
-  // `loader` provides the batches of world rank `rank` and must outlive this object.
-  LocalBatches(data::DataLoader& loader, int rank) : loader_(loader), rank_(rank) {}
+  // `loader` provides the batches of world rank `rank`.
+  LocalBatches(std::unique_ptr<data::DataLoader> loader, int rank) : loader_(std::move(loader)), rank_(rank) {}
 
   void start_epoch(int64_t epoch, const ShardFor& shard_for) override {
     auto shard = shard_for(rank_);
-    loader_.start_epoch(epoch, std::move(shard.samples), shard.batch_sizes);
+    loader_->start_epoch(epoch, std::move(shard.samples), shard.batch_sizes);
   }
-  const data::Batch* next() override { return loader_.next(); }
-  int64_t batch_size() const override { return loader_.batch_size(); }
-  data::LoaderCounts counts() const override { return loader_.counts(); }
+  const data::Batch* next() override { return loader_->next(); }
+  int64_t batch_size() const override { return loader_->batch_size(); }
+  data::LoaderCounts counts() const override { return loader_->counts(); }
 
  private:
-  data::DataLoader& loader_;
+  const std::unique_ptr<data::DataLoader> loader_;
   int rank_;
 };
 
@@ -62,10 +62,10 @@ class LocalBatches final : public BatchSource {
 class SharedBatches final : public BatchSource {
  public:
   // `group`: two or more ranks. `format`: the tensors of a full batch of one rank, with or without memory. `options`: of these batches
-  // (only make_copy_event and pin_memory matter). `loader`: on the reader, makes batches of the same format without copy events, and must
-  // outlive this object; null on the other ranks.
+  // (only make_copy_event and pin_memory matter). `loader`: on the reader, makes batches of the same format without copy events;
+  // null on the other ranks.
   SharedBatches(std::shared_ptr<distributed::ProcessGroup> group, Distribution distribution, const data::BatchTensors& format,
-                const data::LoaderOptions& options, data::DataLoader* loader);
+                const data::LoaderOptions& options, std::unique_ptr<data::DataLoader> loader);
 
   // Only the reader calls `shard_for`, for each rank of the group.
   void start_epoch(int64_t epoch, const ShardFor& shard_for) override;
@@ -104,7 +104,7 @@ class SharedBatches final : public BatchSource {
 
   const std::shared_ptr<distributed::ProcessGroup> group_;
   const Distribution distribution_;
-  data::DataLoader* const loader_;
+  const std::unique_ptr<data::DataLoader> loader_;
   const int64_t batch_size_;
   std::vector<Buffer> buffers_;
   Buffer outgoing_;  // on a reader that scatters

@@ -19,8 +19,8 @@ constexpr int64_t kFirstSteps = 3;
 std::string refusal(const Parts& parts) {
   if (parts.ranks.world->size() > 1) return "one process, but this run has several";
   if (parts.ranks.world->c10d_group()) return "distributed.backend: auto";
-  if (parts.plan.accumulation_steps > 1) return "training.accumulation_steps: 1";
-  if (!parts.optimizer->is_recordable()) {
+  if (parts.data.plan.accumulation_steps > 1) return "training.accumulation_steps: 1";
+  if (!parts.network.optimizer->is_recordable()) {
     return "optimizer adam, adamw, or sgd with dampening 0, and optimizer.skip_zero_grads: false";
   }
   // Without a momentum, the weight of the next batch depends on the number of batches, which the host reads.
@@ -28,7 +28,7 @@ std::string refusal(const Parts& parts) {
     const auto* layer = dynamic_cast<const nn::BatchNorm2d*>(module.get());
     return layer != nullptr && layer->averages_all_batches();
   };
-  if (std::ranges::any_of(parts.model->modules(), averages)) return "batch normalisations with a momentum";
+  if (std::ranges::any_of(parts.network.model->modules(), averages)) return "batch normalisations with a momentum";
   return "";
 }
 
@@ -39,7 +39,7 @@ bool are_alike(const torch::Tensor& a, const torch::Tensor& b) {
 }  // namespace
 
 std::unique_ptr<StepGraph> StepGraph::make_if_possible(Parts& parts) {
-  const auto choice = parts.placement.cuda_graph;
+  const auto choice = parts.network.placement.cuda_graph;
   if (choice == device::CudaGraphChoice::kOff) return nullptr;
   const auto needed = refusal(parts);
   if (!needed.empty() && choice == device::CudaGraphChoice::kOn) {
@@ -48,16 +48,16 @@ std::unique_ptr<StepGraph> StepGraph::make_if_possible(Parts& parts) {
   return needed.empty() ? std::make_unique<StepGraph>(parts) : nullptr;
 }
 
-StepGraph::StepGraph(Parts& parts) : parts_(parts), previous_stream_(c10::Stream::DEFAULT, parts.placement.device) {
-  const c10::impl::VirtualGuardImpl guard(parts.placement.device.type());
-  guard.synchronizeDevice(parts.placement.device.index());
-  previous_stream_ = guard.exchangeStream(guard.getStreamFromGlobalPool(parts.placement.device));
+StepGraph::StepGraph(Parts& parts) : parts_(parts), previous_stream_(c10::Stream::DEFAULT, parts.network.placement.device) {
+  const c10::impl::VirtualGuardImpl guard(parts.network.placement.device.type());
+  guard.synchronizeDevice(parts.network.placement.device.index());
+  previous_stream_ = guard.exchangeStream(guard.getStreamFromGlobalPool(parts.network.placement.device));
 }
 
 StepGraph::~StepGraph() {
-  const c10::impl::VirtualGuardImpl guard(parts_.placement.device.type());
+  const c10::impl::VirtualGuardImpl guard(parts_.network.placement.device.type());
   try {
-    guard.synchronizeDevice(parts_.placement.device.index());
+    guard.synchronizeDevice(parts_.network.placement.device.index());
   } catch (const std::exception&) {
     // This fails only if the device has failed, which a step has already reported.
   }
@@ -86,11 +86,11 @@ void StepGraph::run(const DeviceBatch& batch, const std::function<void(const Dev
 }
 
 void StepGraph::record(const std::function<void(const DeviceBatch& batch)>& compute) {
-  const auto& placement = parts_.placement;
+  const auto& placement = parts_.network.placement;
   // Without this wait, a failure of earlier steps would be reported as a failure of the recording.
   c10::impl::VirtualGuardImpl(placement.device.type()).synchronizeDevice(placement.device.index());
   try {
-    graph_ = placement.cuda->record_graph({parts_.dropout_generator}, [&] { compute(*batch_); });
+    graph_ = placement.cuda->record_graph({parts_.network.dropout_generator}, [&] { compute(*batch_); });
   } catch (const c10::Error& error) {
     if (is_out_of_memory(error)) throw;
     throw Error(fmt::format("a step of this network cannot be recorded as a CUDA graph ({}); set runtime.cuda_graph: off",

@@ -19,9 +19,9 @@ constexpr int64_t kNone = -1;
 }  // namespace
 
 NonFiniteGuard::NonFiniteGuard(Parts& parts, task::TrainMeter& meter)
-    : parts_(parts), meter_(meter), buffers_(parts.model->buffers()), saved_buffers_(buffers_.read()) {
+    : parts_(parts), meter_(meter), buffers_(parts.network.model->buffers()), saved_buffers_(buffers_.read()) {
   const auto scalar = [&](const at::Scalar& value, torch::ScalarType dtype) {
-    return torch::full({}, value, torch::dtype(dtype).device(parts.placement.device));
+    return torch::full({}, value, torch::dtype(dtype).device(parts.network.placement.device));
   };
   step_ = scalar(0, torch::kInt64);
   non_finite_step_ = scalar(kNone, torch::kInt64);
@@ -50,8 +50,8 @@ torch::Tensor NonFiniteGuard::mark(const torch::Tensor& weighted_loss, const tor
 
 torch::Tensor NonFiniteGuard::found_inf() {
   const torch::NoGradGuard no_grad;
-  const auto& scaler = parts_.grad_scaler;
-  const auto found = scaler ? scaler->found_inf() : optim::find_non_finite(parts_.optimizer->parameters());
+  const auto& scaler = parts_.network.grad_scaler;
+  const auto found = scaler ? scaler->found_inf() : optim::find_non_finite(parts_.network.optimizer->parameters());
   // A fast path: on a CPU, reading the value costs nothing, and it is nearly always 0.
   if (found.is_cpu() && found.item<float>() == 0 && !step()) return found;
   auto is_found = found > 0;
@@ -79,7 +79,7 @@ std::optional<int64_t> NonFiniteGuard::step() const {
 }
 
 std::optional<double> NonFiniteGuard::scale() const {
-  return parts_.grad_scaler ? std::optional(non_finite_scale_.item<double>()) : std::nullopt;
+  return parts_.network.grad_scaler ? std::optional(non_finite_scale_.item<double>()) : std::nullopt;
 }
 
 bool NonFiniteGuard::had_non_finite_loss() const { return finite_losses_.isnan().item<bool>(); }
@@ -115,19 +115,20 @@ void run_passes(optim::Optimizer& optimizer, const models::Model& model, const s
 
 TrainStep::TrainStep(Parts& parts, uint64_t seed, std::optional<double> max_grad_norm, task::TrainMeter& meter)
     : parts_(parts), seed_(seed), max_grad_norm_(max_grad_norm), meter_(meter), guard_(parts, meter) {
-  if (parts_.task->weighs_samples()) step_weight_ = torch::zeros({}, torch::TensorOptions(parts_.placement.device).dtype(torch::kFloat64));
+  if (parts_.network.task->weighs_samples())
+    step_weight_ = torch::zeros({}, torch::TensorOptions(parts_.network.placement.device).dtype(torch::kFloat64));
   restart();
 }
 
 void TrainStep::restart() {
   graph_.reset();
   graph_ = StepGraph::make_if_possible(parts_);
-  if (graph_) parts_.optimizer->use_lr_tensors();
+  if (graph_) parts_.network.optimizer->use_lr_tensors();
   // nn::WeightCasts is not used with several ranks: it completes all gradients only at the end of the backward pass, so none could be sent
   // while others are still being computed.
-  const auto& placement = parts_.placement;
+  const auto& placement = parts_.network.placement;
   const bool casts = !placement.device.is_cpu() && placement.autocast_dtype && parts_.ranks.world->size() == 1;
-  if (casts) cast_weights_ = nn::trained_weights(*parts_.model);
+  if (casts) cast_weights_ = nn::trained_weights(*parts_.network.model);
 }
 
 void TrainStep::run(const std::vector<MicroStep>& micro_steps, const NextBatch& next_batch, double lr,
@@ -141,7 +142,7 @@ void TrainStep::run(const std::vector<MicroStep>& micro_steps, const NextBatch& 
     compute(micro_steps, next, lr, readers);
     return;
   }
-  parts_.optimizer->set_lr(lr);
+  parts_.network.optimizer->set_lr(lr);
   const auto batch = next(first);
   const auto run = [&](const DeviceBatch& used) {
     compute(
@@ -159,8 +160,8 @@ void TrainStep::run(const std::vector<MicroStep>& micro_steps, const NextBatch& 
 
 void TrainStep::compute(const std::vector<MicroStep>& micro_steps, const std::function<DeviceBatch(const MicroStep&)>& next, double lr,
                         const std::vector<TrainingHook*>& readers) {
-  auto& optimizer = *parts_.optimizer;
-  auto& scaler = parts_.grad_scaler;
+  auto& optimizer = *parts_.network.optimizer;
+  auto& scaler = parts_.network.grad_scaler;
   auto& data_parallel = *parts_.data_parallel;
   const auto step = micro_steps.front().step;
   guard_.begin_step();
@@ -168,7 +169,7 @@ void TrainStep::compute(const std::vector<MicroStep>& micro_steps, const std::fu
   for (const auto& micro_step : micro_steps) {
     const auto [images, targets] = next(micro_step);
     const auto size = images.size(0);
-    run_passes(optimizer, *parts_.model, [&, &images = images, &targets = targets](int number, bool is_last) {
+    run_passes(optimizer, *parts_.network.model, [&, &images = images, &targets = targets](int number, bool is_last) {
       const bool reduces = micro_step.is_last() && (is_last || optimizer.needs_first_pass_summed());
       data_parallel.before_forward(micro_step.is_first(), reduces);
       // 1. Forward and loss.
@@ -195,28 +196,28 @@ void TrainStep::compute(const std::vector<MicroStep>& micro_steps, const std::fu
 }
 
 DeviceBatch TrainStep::prepare(const data::Batch& batch, const MicroStep& micro_step) {
-  auto copies = parts_.train.on_device.copy(batch);
-  if (!parts_.batch_mixer) return copies;
-  const bool is_unmixed = micro_step.epochs_left && *micro_step.epochs_left <= parts_.num_unmixed_epochs;
-  auto [images, targets] = is_unmixed ? parts_.batch_mixer->apply_nothing(copies.images, copies.targets)
-                                      : parts_.batch_mixer->apply(copies.images, copies.targets, micro_step.step, micro_step.stream);
+  auto copies = parts_.data.train.on_device.copy(batch);
+  if (!parts_.data.batch_mixer) return copies;
+  const bool is_unmixed = micro_step.epochs_left && *micro_step.epochs_left <= parts_.data.num_unmixed_epochs;
+  auto [images, targets] = is_unmixed ? parts_.data.batch_mixer->apply_nothing(copies.images, copies.targets)
+                                      : parts_.data.batch_mixer->apply(copies.images, copies.targets, micro_step.step, micro_step.stream);
   return {std::move(images), std::move(targets)};
 }
 
 void TrainStep::set_random_numbers(const MicroStep& micro_step) {
   const auto seed = mix_seed(seed_, static_cast<uint64_t>(micro_step.step), static_cast<uint64_t>(micro_step.stream));
-  parts_.dropout_generator.set_current_seed(seed);
+  parts_.network.dropout_generator.set_current_seed(seed);
   // LibTorch's own layers, which a plug-in's network may have, use the default generator.
-  set_default_seed(parts_.placement.device, mix_seed(seed, kDefaultStream));
+  set_default_seed(parts_.network.placement.device, mix_seed(seed, kDefaultStream));
 }
 
 task::Task::Pass TrainStep::forward(const torch::Tensor& images, const torch::Tensor& targets, const MicroStep& micro_step) {
   set_random_numbers(micro_step);
-  const amp::AutocastGuard autocast(parts_.placement.device.type(), parts_.placement.autocast_dtype);
+  const amp::AutocastGuard autocast(parts_.network.placement.device.type(), parts_.network.placement.autocast_dtype);
   std::optional<nn::WeightCasts> casts;
-  if (!cast_weights_.empty()) casts.emplace(cast_weights_, *parts_.placement.autocast_dtype);
+  if (!cast_weights_.empty()) casts.emplace(cast_weights_, *parts_.network.placement.autocast_dtype);
   nn::BatchCounts counts;
-  auto pass = parts_.task->forward(*parts_.model, images, targets);
+  auto pass = parts_.network.task->forward(*parts_.network.model, images, targets);
   counts.add();
   return pass;
 }
@@ -228,7 +229,7 @@ torch::Tensor TrainStep::weighted(const task::Task::Pass& pass, int64_t size, co
   const auto weighted = pass.weight.defined()                  ? loss * (pass.weight / num_group_samples).to(loss.scalar_type())
                         : size == micro_step.num_group_samples ? loss
                                                                : loss * (static_cast<double>(size) / num_group_samples);
-  return parts_.grad_scaler ? parts_.grad_scaler->scale(weighted) : weighted;
+  return parts_.network.grad_scaler ? parts_.network.grad_scaler->scale(weighted) : weighted;
 }
 
 void TrainStep::divide_by_weights(int64_t num_group_samples) {
@@ -237,7 +238,7 @@ void TrainStep::divide_by_weights(int64_t num_group_samples) {
   parts_.ranks.world->all_reduce(step_weight_);
   const auto factor = static_cast<double>(num_group_samples) / step_weight_;
   std::vector<torch::Tensor> gradients;
-  for (const auto& parameter : parts_.optimizer->parameters()) {
+  for (const auto& parameter : parts_.network.optimizer->parameters()) {
     if (parameter.grad().defined()) gradients.push_back(parameter.grad());
   }
   at::_foreach_mul_(gradients, factor);

@@ -17,12 +17,12 @@ TrainingLoop::TrainingLoop(LoopOptions options, Parts& parts, reporting::Sink& r
       reporter_(reporter),
       should_stop_(std::move(should_stop)),
       stop_consensus_(parts.ranks.control),
-      meter_(parts.task->make_train_meter(parts.placement.device)),
+      meter_(parts.network.task->make_train_meter(parts.network.placement.device)),
       train_step_(parts, options_.seed, options_.max_grad_norm, meter_),
       non_finite_steps_(options_.on_non_finite, parts, train_step_, std::move(callbacks.non_finite_step)),
       validations_(options_, parts, run_, reporter, [this] { return stop_agreed(); }),
       checkpoints_(parts, run_, meter_, reporter, std::move(callbacks.checkpoints)),
-      clock_(*parts.train.batches),
+      clock_(*parts.data.train.batches),
       advise_on_data_(std::move(callbacks.advise_on_data)) {}
 
 void TrainingLoop::resume(const state::Tree& checkpoint, const std::string& file) {
@@ -94,8 +94,8 @@ void TrainingLoop::report_failure(const std::string& message) {
 
 void TrainingLoop::start() {
   int64_t num_parameters = 0;
-  for (const auto& parameter : parts_.model->parameters()) num_parameters += parameter.numel();
-  const auto& plan = parts_.plan;
+  for (const auto& parameter : parts_.network.model->parameters()) num_parameters += parameter.numel();
+  const auto& plan = parts_.data.plan;
   const auto& progress = run_.progress;
   reporter_.on_start({.resume = resume_,
                       .num_epochs = rest_of_epoch(plan, progress.epoch, progress.step, progress.samples_in_epoch).num_epochs,
@@ -104,14 +104,14 @@ void TrainingLoop::start() {
                       .world_size = plan.world_size,
                       .global_batch_size = plan.global_batch_size,
                       .num_parameters = num_parameters,
-                      .metrics = parts_.task->metrics(),
+                      .metrics = parts_.network.task->metrics(),
                       .monitor = "validation/" + validations_.monitored().name,
                       .higher_is_better = validations_.monitored().higher_is_better});
   if (parts_.ranks.world->size() > 1) {
     const auto& ranks = parts_.ranks;
-    straggler_detector_.emplace(ranks.world, ranks.activity, ranks.infos, parts_.placement.device, options_.straggler_ratio);
+    straggler_detector_.emplace(ranks.world, ranks.activity, ranks.infos, parts_.network.placement.device, options_.straggler_ratio);
   }
-  parts_.model->train();
+  parts_.network.model->train();
 }
 
 bool TrainingLoop::run_epochs() {
@@ -125,7 +125,7 @@ bool TrainingLoop::run_epochs() {
 }
 
 bool TrainingLoop::has_trained_all() const {
-  const auto& plan = parts_.plan;
+  const auto& plan = parts_.data.plan;
   const auto& progress = run_.progress;
   if (plan.num_epochs) return progress.epoch >= *plan.num_epochs;
   return progress.step > plan.total_steps || (progress.step == plan.total_steps && !validations_.is_missing_at_end());
@@ -133,8 +133,11 @@ bool TrainingLoop::has_trained_all() const {
 
 bool TrainingLoop::run_epoch() {
   auto& progress = run_.progress;
-  part_ = rest_of_epoch(parts_.plan, progress.epoch, progress.step, progress.samples_in_epoch);
-  if (parts_.unfreeze && progress.epoch >= parts_.unfreeze_after) unfreeze();
+  part_ = rest_of_epoch(parts_.data.plan, progress.epoch, progress.step, progress.samples_in_epoch);
+  if (parts_.network.frozen_at_first.end_in(progress.epoch)) {
+    parts_.make_data_parallel();
+    train_step_.restart();
+  }
   const int64_t number = progress.epoch + 1;
   if (!train()) return false;
   const bool is_at_end = progress.step == part_.first_step + part_.num_steps;
@@ -155,13 +158,6 @@ bool TrainingLoop::run_epoch() {
   return is_last || !stop_agreed();
 }
 
-void TrainingLoop::unfreeze() {
-  parts_.unfreeze();
-  parts_.unfreeze = {};
-  parts_.make_data_parallel();
-  train_step_.restart();
-}
-
 bool TrainingLoop::stop_agreed() { return stop_consensus_.any_requested(should_stop_()); }
 
 bool TrainingLoop::train() {
@@ -170,7 +166,7 @@ bool TrainingLoop::train() {
   const int64_t steps_per_epoch = part_.first_step_in_epoch + part_.num_steps;
   const auto& every_steps = options_.checkpoint_every_steps;
   lr_ = lr_at(parts_, part_, std::max<int64_t>(progress.step - 1, 0));
-  parts_.begin(part_, progress.step);
+  parts_.data.begin(part_, progress.step);
   clock_.begin(progress.step, run_.open);
   // A resumed run may have to validate first, if a stop request arrived between a step and its validation.
   if (!validate_within_epoch()) return false;
@@ -178,8 +174,8 @@ bool TrainingLoop::train() {
     if (stop_agreed()) return false;
     for (auto* hook : hooks_) hook->before_step(progress.step);
     take_step(progress.step);
-    progress.samples_in_epoch = end_sample_of(parts_.plan, part_, progress.step);
-    progress.samples_seen += samples_in_step(parts_.plan, part_, progress.step);
+    progress.samples_in_epoch = end_sample_of(parts_.data.plan, part_, progress.step);
+    progress.samples_seen += samples_in_step(parts_.data.plan, part_, progress.step);
     ++progress.step;
     const bool is_last = progress.step == end_step;
     const bool logs = step_in_epoch() % options_.log_every_steps == 0 || is_last;
@@ -214,16 +210,16 @@ void TrainingLoop::take_step(int64_t step) {
   lr_ = lr_at(parts_, part_, step);
   const auto next_batch = [&]() -> const data::Batch& {
     parts_.ranks.activity->enter(distributed::Phase::kLoading, step);
-    const auto& batch = parts_.next();
+    const auto& batch = parts_.data.next();
     parts_.ranks.activity->enter(distributed::Phase::kStep, step);
     return batch;
   };
-  train_step_.run(micro_steps_of(parts_.plan, part_, parts_.ranks.world->rank(), step), next_batch, lr_, hooks_);
+  train_step_.run(micro_steps_of(parts_.data.plan, part_, parts_.ranks.world->rank(), step), next_batch, lr_, hooks_);
 }
 
 void TrainingLoop::check_finite() {
   // On a GPU this waits for the device, which may be waiting for the gradients of other ranks.
-  const distributed::Activity::Wait wait(parts_.placement.device.is_cpu() ? nullptr : parts_.ranks.activity.get());
+  const distributed::Activity::Wait wait(parts_.network.placement.device.is_cpu() ? nullptr : parts_.ranks.activity.get());
   const auto skipped = non_finite_steps_.check(part_, run_.progress.step - 1);
   if (!skipped.empty()) reporter_.on_warning({.epoch = part_.epoch, .step = run_.progress.step, .message = skipped});
 }
@@ -265,7 +261,7 @@ void TrainingLoop::report_progress() {
   if (world.rank() != 0 || (reported_at_ && now - *reported_at_ < kLongest)) return;
   reported_at_ = now;
   // The other ranks need not take part, because only this rank's images are measured.
-  const distributed::Activity::Wait wait(parts_.placement.device.is_cpu() ? nullptr : parts_.ranks.activity.get());
+  const distributed::Activity::Wait wait(parts_.network.placement.device.is_cpu() ? nullptr : parts_.ranks.activity.get());
   Interval interval{.measured = meter_.read(distributed::ProcessGroup())};
   if (interval.measured.num_samples == 0) return;
   clock_.read(interval);
@@ -276,22 +272,23 @@ void TrainingLoop::report_progress() {
 
 reporting::TrainEvent TrainingLoop::describe(const Interval& interval, double seconds) const {
   const int64_t step = run_.progress.step;
-  const double left = seconds / static_cast<double>(step) * static_cast<double>(steps_left(parts_.plan, part_, step)) +
+  const double left = seconds / static_cast<double>(step) * static_cast<double>(steps_left(parts_.data.plan, part_, step)) +
                       validations_.seconds_left(part_, seconds / static_cast<double>(run_.progress.samples_seen));
-  return {.epoch = part_.epoch,
-          .num_epochs = part_.num_epochs,
-          .step = step,
-          .step_in_epoch = step_in_epoch(),
-          .steps_per_epoch = part_.first_step_in_epoch + part_.num_steps,
-          .metrics = interval.measured.metrics,
-          .lr = lr_,
-          .images_per_second = static_cast<double>(interval.measured.num_samples) / interval.seconds,
-          .data_wait = interval.waited_seconds / interval.seconds,
-          .queue_depth = clock_.queue_depth(),
-          .memory_bytes = device::memory_in_use(parts_.placement),
-          .grad_scale = parts_.grad_scaler ? std::optional(parts_.grad_scaler->current_scale().item<double>()) : std::nullopt,
-          .skipped_steps = parts_.grad_scaler ? std::optional(parts_.grad_scaler->num_skipped()) : std::nullopt,
-          .eta_seconds = left};
+  return {
+      .epoch = part_.epoch,
+      .num_epochs = part_.num_epochs,
+      .step = step,
+      .step_in_epoch = step_in_epoch(),
+      .steps_per_epoch = part_.first_step_in_epoch + part_.num_steps,
+      .metrics = interval.measured.metrics,
+      .lr = lr_,
+      .images_per_second = static_cast<double>(interval.measured.num_samples) / interval.seconds,
+      .data_wait = interval.waited_seconds / interval.seconds,
+      .queue_depth = clock_.queue_depth(),
+      .memory_bytes = device::memory_in_use(parts_.network.placement),
+      .grad_scale = parts_.network.grad_scaler ? std::optional(parts_.network.grad_scaler->current_scale().item<double>()) : std::nullopt,
+      .skipped_steps = parts_.network.grad_scaler ? std::optional(parts_.network.grad_scaler->num_skipped()) : std::nullopt,
+      .eta_seconds = left};
 }
 
 void TrainingLoop::report_epoch() {
@@ -326,7 +323,7 @@ void TrainingLoop::finish(const std::string& reason, const std::string& message)
                     .monitor = "validation/" + validations_.monitored().name,
                     .higher_is_better = validations_.monitored().higher_is_better,
                     .final_validation = final_validation,
-                    .final_classes = final_validation ? parts_.task->per_class(final_validation->classes.confusion)
+                    .final_classes = final_validation ? parts_.network.task->per_class(final_validation->classes.confusion)
                                                       : std::vector<reporting::ClassMetrics>(),
                     .best_validation = run_.best_validation});
 }

@@ -58,8 +58,6 @@ class TrainingLoop {
   bool has_trained_all() const;
   // Trains one epoch, or the rest of one, and validates. Returns false after a stop request.
   bool run_epoch();
-  // Collective: from now on the parameters that were frozen are trained too.
-  void unfreeze();
   // Trains the steps of part_, or until training.early_stopping ends the training. Returns false after a stop request.
   bool train();
   void take_step(int64_t step);

@@ -23,7 +23,7 @@ Validations::Validations(const LoopOptions& options, Parts& parts, RunState& run
       run_(run),
       reporter_(reporter),
       stop_agreed_(std::move(stop_agreed)),
-      monitored_(monitored_metric(options.monitor, *parts.task)) {}
+      monitored_(monitored_metric(options.monitor, *parts.network.task)) {}
 
 bool Validations::is_current() const { return run_.last_validation && run_.last_validation->step == run_.progress.step; }
 
@@ -45,7 +45,7 @@ int64_t Validations::num_left(const EpochPart& part) const {
   // The number of multiples of `every` after `begin`, up to `end`.
   const auto multiples = [](int64_t begin, int64_t end, int64_t every) { return end / every - begin / every; };
   const int64_t step = run_.progress.step;
-  const int64_t last_step = step + steps_left(parts_.plan, part, step);
+  const int64_t last_step = step + steps_left(parts_.data.plan, part, step);
   int64_t count = 0;
   bool ends_with_one = false;
   if (every_epochs) {
@@ -67,13 +67,13 @@ double Validations::seconds_left(const EpochPart& part, double seconds_per_sampl
                                                     : options_.tta == task::TestTimeAugmentation::kFlip ? 2
                                                                                                         : 6);
   // The forward pass is about a third of a training step, or nearly all of it if the backward pass ends before the first layers.
-  const double part_of_step = parts_.model->parameters().front().requires_grad() ? 1.0 / 3 : 1;
-  return count * num_passes * part_of_step * seconds_per_sample * static_cast<double>(parts_.validation->samples.size());
+  const double part_of_step = parts_.network.model->parameters().front().requires_grad() ? 1.0 / 3 : 1;
+  return count * num_passes * part_of_step * seconds_per_sample * static_cast<double>(parts_.data.validation->samples.size());
 }
 
 bool Validations::validate(const EpochPart& part, bool is_within_epoch) {
   const auto start = std::chrono::steady_clock::now();
-  const int64_t num_images = parts_.validation->samples.size() * (parts_.ema ? 2 : 1);
+  const int64_t num_images = parts_.data.validation->samples.size() * (parts_.ema ? 2 : 1);
   const auto evaluation = evaluate(parts_, options_.tta, [&](int64_t num_done) {
     if (num_done > 0) reporter_.on_validation_step(num_done, num_images);
     return stop_agreed_();
@@ -179,13 +179,14 @@ std::optional<Evaluation> evaluate(Parts& parts, task::TestTimeAugmentation tta,
   const auto evaluate_parameters = [&](int64_t num_before) {
     parts.ranks.activity->enter(distributed::Phase::kValidation);
     parts.data_parallel->sync_buffers();
-    return evaluate_model(parts, parts.ranks, *parts.validation, tta, [&](int64_t num_done) { return should_stop(num_before + num_done); });
+    return evaluate_model(parts.network, parts.ranks, *parts.data.validation, tta,
+                          [&](int64_t num_done) { return should_stop(num_before + num_done); });
   };
   const auto model = evaluate_parameters(0);
   if (!model) return std::nullopt;
   if (!parts.ema) return Evaluation{.model = *model, .ema = {}};
   const optim::AveragedParameters averaged(*parts.ema);
-  const auto ema = evaluate_parameters(parts.validation->samples.size());
+  const auto ema = evaluate_parameters(parts.data.validation->samples.size());
   if (!ema) return std::nullopt;
   return Evaluation{.model = *model, .ema = ema};
 }

@@ -42,7 +42,7 @@ class NonFiniteStep final : public TrainingHook {
   NonFiniteStep(Parts& parts, int64_t step) : parts_(parts), step_(step) {}
   void before_step(int64_t step) override {
     const torch::NoGradGuard no_grad;
-    auto weight = parts_.model->parameters().front();
+    auto weight = parts_.network.model->parameters().front();
     if (step == step_) {
       before_ = weight.detach().clone();
       weight.fill_(std::numeric_limits<float>::quiet_NaN());
@@ -77,7 +77,9 @@ std::unique_ptr<Parts> make_parts(const config::Experiment& experiment, const Se
   auto sampler = session::make_sampler(experiment, samples.train);
   auto data = session::make_data(experiment, network.placement, ranks, logger,
                                  make_training_samples(std::move(samples), std::move(sampler), experiment.dataloader.shards, ranks));
-  return std::make_unique<Parts>(std::move(network), std::move(data), ranks, experiment.distributed.data_parallel, experiment.training.ema);
+  auto lr_schedule = session::make_lr_schedule(experiment, data.plan.total_steps, data.plan.steps_per_epoch);
+  return std::make_unique<Parts>(std::move(network), std::move(data), std::move(lr_schedule), ranks, experiment.distributed.data_parallel,
+                                 experiment.training.ema);
 }
 
 struct Trained {

@@ -1,6 +1,8 @@
 #pragma once
 // Files for tests of damaged input, and the errors of their readers.
 
+#include <libdeflate.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <string>
@@ -8,11 +10,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/file.h"
 #include "checkpoint/pickle_opcodes.h"
 #include "checkpoint/pytorch_file.h"
 #include "checkpoint/safetensors.h"
-#include "checkpoint/zip.h"
 #include "tests/testing/string_output.h"
 #include "trainer/error.h"
 
@@ -24,7 +26,7 @@ inline constexpr const char* kDamaged = "; the file is damaged: copy it again fr
 
 inline std::string write(const state::Tree& tree) {
   testing::StringOutput output;
-  write_pytorch_file(tree, "archive", output);
+  write_pytorch_file(tree, output);
   return output.content();
 }
 
@@ -36,11 +38,24 @@ inline std::string write(const Safetensors& content) {
 
 // An archive of these entries, in the folder "archive".
 inline std::string make_zip(const std::vector<std::pair<std::string, std::string>>& entries) {
-  testing::StringOutput output;
-  ZipWriter zip("archive", output);
-  for (const auto& [name, content] : entries) zip.add(name, content);
-  zip.finish();
-  return output.content();
+  using little_endian::append;
+  std::string file, directory;
+  for (const auto& [name, content] : entries) {
+    const auto path = "archive/" + name;
+    const auto size = static_cast<uint32_t>(content.size());
+    std::string common("\x14\0\0\0\0\0\0\0\0\0", 10);  // version, flags, method, time and date
+    for (const auto value : {libdeflate_crc32(0, content.data(), size), size, size}) append(common, value);
+    append(common, static_cast<uint16_t>(path.size()));
+    append(common, uint16_t{0});
+    directory += std::string("PK\1\2\x14\0", 6) + common + std::string(10, '\0');
+    append(directory, static_cast<uint32_t>(file.size()));
+    directory += path;
+    file += "PK\3\4" + common + path + content;
+  }
+  std::string end("PK\5\6\0\0\0\0", 8);
+  for (int i = 0; i < 2; ++i) append(end, static_cast<uint16_t>(entries.size()));
+  for (const auto size : {directory.size(), file.size()}) append(end, static_cast<uint32_t>(size));
+  return file + directory + end + std::string(2, '\0');
 }
 
 // An archive with this pickle program, and two storages of 8 bytes.

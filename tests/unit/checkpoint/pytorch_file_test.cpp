@@ -61,6 +61,23 @@ TEST(TorchZip, RefusesToWriteWhatPyTorchCannotRead) {
   EXPECT_THROW(write(state::Tree(torch::ones({2}).to_sparse())), c10::Error);
 }
 
+TEST(TorchZip, AFailureOfTheOutputIsPassedOn) {
+  struct FullDisk : Output {
+    explicit FullDisk(size_t room) : left(room) {}
+    void write(std::string_view bytes) override {
+      if (bytes.size() > left) throw Error("the disk is full");
+      left -= bytes.size();
+    }
+    size_t left;
+  };
+  const state::Tree tree = state::List{torch::arange(100)};
+  const auto size = write(tree).size();
+  for (size_t room = 0; room < size; room += 7) {
+    FullDisk disk(room);
+    EXPECT_THROW(write_pytorch_file(tree, disk), Error) << room;
+  }
+}
+
 TEST(TorchZip, ReadsFilesOfPython) {
   const auto tree = read_pytorch_file(as_bytes(read_corpus("pytorch_file/torch_save.pt")), "torch_save.pt");
   const state::View view(tree, "torch_save.pt");

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "base/bytes.h"
+#include "checkpoint/pickler.h"
 #include "tests/unit/checkpoint/files.h"
 #include "trainer/torch.h"
 
@@ -23,7 +24,14 @@ class RefusedArchive : public ::testing::Test {
   // The offset of the central directory.
   size_t directory() const { return file_.find("PK\1\2"); }
 
-  std::string file_ = write(state::List{torch::arange(3, torch::kInt32)});
+  static std::string make_file() {
+    const state::Tree tree = state::List{torch::arange(3, torch::kInt32)};
+    const auto [program, storages] = pickle(tree);
+    return make_zip(
+        {{"data.pkl", program}, {"data/0", {static_cast<const char*>(storages[0].data), storages[0].size}}, {"version", "3\n"}});
+  }
+
+  std::string file_ = make_file();
 };
 
 TEST_F(RefusedArchive, Empty) { EXPECT_EQ(pytorch_file_refusal(""), damaged("is empty")); }
@@ -42,8 +50,8 @@ TEST_F(RefusedArchive, WithAWrongEndRecord) {
   EXPECT_EQ(pytorch_file_refusal(replaced(file_, end + 8, "\1")), no_sense);
   EXPECT_EQ(pytorch_file_refusal(replaced(file_, end + 20, "\1")), no_sense);
   EXPECT_THAT(pytorch_file_refusal(replaced(file_, end + 16, std::string(4, '\xff'))), StartsWith("a.pt: its directory has "));
-  const auto one_less = std::string("\6\0\6", 3);
-  EXPECT_EQ(pytorch_file_refusal(replaced(file_, end + 8, one_less)), damaged("its directory has 76 bytes after its last entry"));
+  const auto one_less = std::string("\2\0\2", 3);
+  EXPECT_EQ(pytorch_file_refusal(replaced(file_, end + 8, one_less)), damaged("its directory has 61 bytes after its last entry"));
   const auto many = std::string(4, '\xfe');
   EXPECT_THAT(pytorch_file_refusal(replaced(file_, end + 8, many)), StartsWith("a.pt: 65278 entries do not fit into its directory of "));
 }
@@ -95,7 +103,7 @@ TEST_F(RefusedArchive, WithChangedBytes) {
       pytorch_file_refusal(replaced(file_, values + 4, "\3")),
       damaged(fmt::format("entry \"archive/data/0\" has changed: the checksum of bytes {} to {} does not match", values, values + 12)));
   EXPECT_THAT(pytorch_file_refusal(replaced(file_, "IntStorage", "IxtStorage")),
-              StartsWith("a.pt: entry \"archive/data.pkl\" has changed: the checksum of bytes 64 to "));
+              StartsWith("a.pt: entry \"archive/data.pkl\" has changed: the checksum of bytes 46 to "));
 }
 
 TEST_F(RefusedArchive, WithTwoOfOneName) {

@@ -147,6 +147,19 @@ TEST_F(ImageFile, TheExtensionSelectsTheFormat) {
   }
 }
 
+TEST_F(ImageFile, TextStaysInItsBox) {
+  RgbImage image{.height = 40, .width = 60, .pixels = std::vector<uint8_t>(size_t{40} * 60 * 3, 255)};
+  const Box box{.top = 8, .left = 10, .height = 24, .width = 40};
+  draw_text(image, box, "a long caption");
+  int num_drawn = 0;
+  for (int i = 0; i < 40 * 60; ++i) {
+    if (image.pixels[static_cast<size_t>(i) * 3] == 255) continue;
+    ++num_drawn;
+    EXPECT_TRUE(i / 60 >= 8 && i / 60 < 32 && i % 60 >= 10 && i % 60 < 50) << i / 60 << " " << i % 60;
+  }
+  EXPECT_GT(num_drawn, 50);
+}
+
 TEST_F(ImageFile, ThreadsDecodeAtTheSameTime) {
   std::vector<std::thread> threads;
   std::vector<size_t> num_equal(4);

@@ -251,7 +251,7 @@ TEST_F(LmdbTest, FilesThatAreNoPackedDataSetAreExplained) {
   EXPECT_EQ(missing(), "cannot read " + data_file() + ": it is a folder, not a regular file" + kPackAgain);
   std::filesystem::remove(data_file());
   {
-    LmdbWriter writer(root() / "train");
+    LmdbFile writer(root() / "train", LmdbFile::Access::kWrite);
     const std::vector<std::pair<std::string, std::string>> entries = {{"key", "value"}};
     writer.append(entries);
   }
@@ -262,8 +262,8 @@ TEST_F(LmdbTest, ATruncatedFileIsRefused) {
   pack({}, {file_entry_of("one"), file_entry_of("two"), file_entry_of(std::string(50000, '3'))});
   const auto num_bytes = std::filesystem::file_size(data_file());
   std::filesystem::resize_file(data_file(), num_bytes - 1);
-  EXPECT_EQ(missing(),
-            data_file() + " has only " + std::to_string(num_bytes - 1) + " of " + std::to_string(num_bytes) + " bytes" + kPackAgain);
+  EXPECT_EQ(missing(), "cannot read " + data_file() + ": it has only " + std::to_string(num_bytes - 1) + " of " +
+                           std::to_string(num_bytes) + " bytes" + kPackAgain);
 }
 
 TEST_F(LmdbTest, OtherVersionsAndDamageOfTheDescriptionAreRefused) {
@@ -299,7 +299,7 @@ TEST_F(LmdbTest, EntriesThatAreMissingAreNoticed) {
     const auto info = to_json(PackSource().pack);
     entries.insert(entries.begin(),
                    {{"#checksums", checksums_entry(info, labels, "")}, {"#info", info}, {"#labels", labels}, {"#names", ""}});
-    LmdbWriter(root() / "train").append(entries);
+    LmdbFile(root() / "train", LmdbFile::Access::kWrite).append(entries);
   };
   write(std::string(3 * 8, '\0'));
   const auto dataset = open();

@@ -54,7 +54,7 @@ TEST(AddACallback, ExampleIsCalledAtEachStep) {
   const auto should_stop = [] { return false; };
   // clang-format off
 // Example: callback attached
-LargestStep largest_step(*session.parts().model, context.logger());
+LargestStep largest_step(*session.parts().network.model, context.logger());
 const bool done = session.train(reporter, should_stop, {&largest_step});
 // End of example
   // clang-format on

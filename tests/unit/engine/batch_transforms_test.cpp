@@ -59,11 +59,11 @@ struct Largest {
 Largest largest_outputs(const std::vector<std::string>& overrides, const MicroStep& micro_step) {
   testing::SmallSession session(kMixing, overrides);
   auto& parts = session.parts();
-  parts.model->train();
-  auto meter = parts.task->make_train_meter(torch::kCPU);
+  parts.network.model->train();
+  auto meter = parts.network.task->make_train_meter(torch::kCPU);
   TrainStep train_step(parts, 1, std::nullopt, meter);
-  parts.begin(rest_of_epoch(parts.plan, 0), 0);
-  const auto& batch = parts.next();
+  parts.data.begin(rest_of_epoch(parts.data.plan, 0), 0);
+  const auto& batch = parts.data.next();
   Largest largest;
   {
     const nn::LayerObserver observer([&](const torch::nn::Module&, const torch::Tensor& output) {

@@ -50,7 +50,7 @@ testing::SmallRun run_of_rank0(int world_size, const std::string& text, const Se
     const auto experiment = testing::SmallSession::load(text, settings);
     const auto ranks = session::make_ranks(experiment, groups);
     auto run = testing::train(experiment, max_steps, ranks, folder);
-    EXPECT_EQ(run.parts().train.loader != nullptr, ranks.reads_data());
+    EXPECT_EQ(run.parts().data.sampler.has_value(), ranks.reads_data());
     run.leave_ranks();
     if (groups.world()->rank() == 0) first = std::move(run);
   });

@@ -53,11 +53,11 @@ TEST(FineTuning, FrozenLayersStayAsTheyAre) {
   for (const auto& overrides : cases) {
     SCOPED_TRACE(fmt::format("{}", overrides.empty() ? "defaults" : overrides.front()));
     testing::SmallSession untrained(kFineTuning, overrides);
-    const auto before = state::state_of(*untrained.parts().model);
+    const auto before = state::state_of(*untrained.parts().network.model);
     const auto run = testing::train_text(kFineTuning, overrides);
     ASSERT_TRUE(run.done);
     EXPECT_TRUE(std::isfinite(testing::loss_of(run.events.train.back())));
-    const auto after = state::state_of(*run.parts().model);
+    const auto after = state::state_of(*run.parts().network.model);
     for (const auto& item : after.items()) {
       const auto name = state::to_string(item.key);
       const bool is_same =
@@ -81,11 +81,11 @@ TEST(FineTuning, LayersAreTrainedOnceTheyAreUnfrozen) {
     SCOPED_TRACE(fmt::format("{}", overrides.empty() ? "defaults" : overrides.front()));
     overrides.emplace_back("training.unfreeze_after=1");
     testing::SmallSession untrained(kFineTuning, overrides);
-    const auto before = state::state_of(*untrained.parts().model);
+    const auto before = state::state_of(*untrained.parts().network.model);
     const auto num_steps = overrides.size() == 2 && overrides.front() == "optimizer={name: rmsprop, lr: 0.001}" ? 2 : 3;
     for (const bool is_unfrozen : {false, true}) {
       const auto run = testing::train_text(kFineTuning, overrides, is_unfrozen ? -1 : num_steps);
-      const auto after = state::state_of(*run.parts().model);
+      const auto after = state::state_of(*run.parts().network.model);
       for (const auto& item : after.items()) {
         const auto name = state::to_string(item.key);
         const bool is_same =
@@ -106,8 +106,8 @@ TEST(FineTuning, UnfreezingIsAsContinuingWithoutFreeze) {
   const testing::TemporaryFolder folder;
   testing::train_text(kFineTuning, until_unfrozen, 3, {}, folder.path());
   const auto continued = testing::train_text(kFineTuning, {until_unfrozen.front(), "model.freeze=[]"}, -1, {}, folder.path());
-  const auto expected = state::state_of(*whole.parts().model);
-  const auto actual = state::state_of(*continued.parts().model);
+  const auto expected = state::state_of(*whole.parts().network.model);
+  const auto actual = state::state_of(*continued.parts().network.model);
   for (const auto& item : expected.items()) {
     EXPECT_TRUE(torch::equal(std::get<torch::Tensor>(item.value.value()), std::get<torch::Tensor>(actual.find(item.key)->value())))
         << state::to_string(item.key);
@@ -118,22 +118,22 @@ TEST(FineTuning, FrozenParametersHaveNeitherGradientNorState) {
   const auto run = testing::train_text(kFineTuning, {}, /*max_steps=*/1);
   const auto& parts = run.parts();
   size_t num_trained = 0;
-  for (const auto& item : parts.model->named_parameters()) {
+  for (const auto& item : parts.network.model->named_parameters()) {
     if (item.value().requires_grad()) ++num_trained;
     EXPECT_EQ(item.value().requires_grad(), !is_frozen_name(item.key())) << item.key();
   }
-  EXPECT_EQ(parts.optimizer->parameters().size(), num_trained);
-  EXPECT_EQ(state::tensors_of(parts.optimizer->state(/*lr=*/0.1, {})).size(), num_trained);
+  EXPECT_EQ(parts.network.optimizer->parameters().size(), num_trained);
+  EXPECT_EQ(state::tensors_of(parts.network.optimizer->state(/*lr=*/0.1, {})).size(), num_trained);
 }
 
 // The first update of SGD without momentum is the learning rate times the gradient.
 TEST(FineTuning, AGroupMovesByItsFactor) {
   const auto weight_after_a_step = [](const std::string& groups) {
     const auto run = testing::train_text(kFineTuning, {"optimizer={name: sgd, lr: 0.01}", "optimizer.groups=" + groups}, /*max_steps=*/1);
-    return run.parts().model->named_parameters()["fc.weight"].detach().to(torch::kFloat64);
+    return run.parts().network.model->named_parameters()["fc.weight"].detach().to(torch::kFloat64);
   };
   testing::SmallSession untrained(kFineTuning);
-  const auto before = untrained.parts().model->named_parameters()["fc.weight"].detach().to(torch::kFloat64);
+  const auto before = untrained.parts().network.model->named_parameters()["fc.weight"].detach().to(torch::kFloat64);
   const auto plain = weight_after_a_step("[]") - before;
   const auto faster = weight_after_a_step("[{parameters: [fc], lr_factor: 4}]") - before;
   EXPECT_GT(plain.abs().max().item<double>(), 1e-4);
@@ -146,15 +146,15 @@ TEST(FineTuning, RowsOfTheLastLayerFollowTheNamesOfClasses) {
   testing::SmallSession trained(kFineTuning, {"seed=1"});
   testing::SmallSession other(kFineTuning, {"seed=2", "dataset.num_classes=3"});
   state::Dict file;
-  file.add("model", state::state_of(*trained.parts().model));
+  file.add("model", state::state_of(*trained.parts().network.model));
   state::List names;
   for (int label = 0; label < 10; ++label) names.emplace_back("class " + std::to_string(label));
   file.add("class_names", names);
   const auto row = [](testing::SmallSession& session, int64_t label) {
-    return session.parts().model->named_parameters()["fc.weight"].detach()[label].clone();
+    return session.parts().network.model->named_parameters()["fc.weight"].detach()[label].clone();
   };
   const auto before = row(other, 1);
-  const auto text = inference::init_model(file, "a.pt", /*strict=*/false, *other.parts().model, {"class 7", "new", "class 0"}).text;
+  const auto text = inference::init_model(file, "a.pt", /*strict=*/false, *other.parts().network.model, {"class 7", "new", "class 0"}).text;
   EXPECT_THAT(text,
               ::testing::HasSubstr("; in the last layer (fc), 2 of 3 classes start with the values of the class of the same name in the "
                                    "file, the others with random values"));
@@ -165,7 +165,7 @@ TEST(FineTuning, RowsOfTheLastLayerFollowTheNamesOfClasses) {
   testing::SmallSession reordered(kFineTuning, {"seed=2"});
   std::vector<std::string> reversed;
   for (int label = 9; label >= 0; --label) reversed.push_back("class " + std::to_string(label));
-  inference::init_model(file, "a.pt", /*strict=*/false, *reordered.parts().model, reversed);
+  inference::init_model(file, "a.pt", /*strict=*/false, *reordered.parts().network.model, reversed);
   EXPECT_TRUE(torch::equal(row(reordered, 9), row(trained, 0)));
 }
 

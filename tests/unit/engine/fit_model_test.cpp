@@ -24,7 +24,7 @@ const std::string kFitText =
     "runtime: {threads: 1, channels_last: false}\namp: {enabled: false}\n"
     "training: {epochs: 1}\n";
 
-torch::Tensor first_layer_of(const Parts& parts) { return parts.model->named_buffers()["whiten.weight"].clone(); }
+torch::Tensor first_layer_of(const Parts& parts) { return parts.network.model->named_buffers()["whiten.weight"].clone(); }
 
 torch::Tensor first_layer_without_data() {
   const auto component = testing::SmallSession(kFitText).context.experiment().model.component;
@@ -49,7 +49,7 @@ TEST(FitModel, UsesTheFirstTrainingImages) {
   auto& parts = run.parts();
   const auto fitted = first_layer_of(parts);
   EXPECT_FALSE(torch::equal(fitted, first_layer_without_data()));
-  parts.model->fit(images_of(parts.train.samples.dataset(), 0));
+  parts.network.model->fit(images_of(parts.data.train.samples.dataset(), 0));
   EXPECT_TRUE(torch::equal(first_layer_of(parts), fitted));
 }
 
@@ -72,13 +72,13 @@ class DamagedImages : public data::Dataset {
 TEST(FitModel, PassesOverImagesThatCannotBeRead) {
   testing::SmallSession run(kFitText);
   auto& parts = run.parts();
-  const auto& all = parts.train.samples.dataset();
+  const auto& all = parts.data.train.samples.dataset();
   const data::Pipeline pipeline({}, all.info(), {});
-  inference::fit_model(*parts.model, DamagedImages(all, 2), pipeline);
+  inference::fit_model(*parts.network.model, DamagedImages(all, 2), pipeline);
   const auto fitted = first_layer_of(parts);
-  parts.model->fit(images_of(all, 2));
+  parts.network.model->fit(images_of(all, 2));
   EXPECT_TRUE(torch::equal(first_layer_of(parts), fitted));
-  EXPECT_THAT([&] { inference::fit_model(*parts.model, DamagedImages(all, all.size()), pipeline); },
+  EXPECT_THAT([&] { inference::fit_model(*parts.network.model, DamagedImages(all, all.size()), pipeline); },
               ::testing::ThrowsMessage<DataError>("sample 0: the file is damaged"));
 }
 

@@ -86,8 +86,8 @@ TEST(Histograms, HaveTheGradientsOfTheLastStep) {
   // One of the 8 calls of should_stop is at the end of the first epoch.
   const auto before = testing::train_text(kHistogramText, common, /*max_steps=*/8);
   EXPECT_EQ(before.events.end.step, 7);
-  const auto weights = run.parts().model->parameters()[0].detach();
-  const auto gradient = (before.parts().model->parameters()[0].detach() - weights) / 0.5;
+  const auto weights = run.parts().network.model->parameters()[0].detach();
+  const auto gradient = (before.parts().network.model->parameters()[0].detach() - weights) / 0.5;
   const auto& reported = run.events.histograms.back();
   EXPECT_NEAR(reported.parameters[0].sum, weights.to(torch::kFloat64).sum().item<double>(), 1e-12);
   // The difference of two float32 weights has an error of about 1e-8.

@@ -48,12 +48,12 @@ class OverflowHook : public TrainingHook {
     const torch::NoGradGuard no_grad;
     if (step == overflow_.first) {
       for (const auto& tensor : testing::state_of(parts_)) before.push_back(tensor.detach().clone());
-      for (auto& parameter : parts_.model->parameters()) parameter.fill_(parameter.scalar_type() == torch::kFloat64 ? 1e308 : 1e38);
+      for (auto& parameter : parts_.network.model->parameters()) parameter.fill_(parameter.scalar_type() == torch::kFloat64 ? 1e308 : 1e38);
       for (const auto& tensor : testing::state_of(parts_)) during.push_back(tensor.detach().clone());
     }
     if (step == overflow_.end) {
       for (const auto& tensor : testing::state_of(parts_)) after.push_back(tensor.detach().clone());
-      const auto parameters = parts_.model->parameters();
+      const auto parameters = parts_.network.model->parameters();
       for (size_t i = 0; i < parameters.size(); ++i) torch::Tensor(parameters[i]).copy_(before[i]);
     }
   }
@@ -86,7 +86,7 @@ Outcome train(const std::string& model, const Overflow& overflow, const std::vec
   Outcome outcome;
   const auto save = [&](const StepRecord& record) {
     outcome.saved.push_back(record);
-    if (!folder.empty()) write_step(folder, record, *parts.model, text);
+    if (!folder.empty()) write_step(folder, record, *parts.network.model, text);
     return std::filesystem::path("saved/step");
   };
   try {
@@ -101,9 +101,9 @@ Outcome train(const std::string& model, const Overflow& overflow, const std::vec
   outcome.lines = events.train;
   outcome.validations = events.validation;
   outcome.state_unchanged = bitwise_equal(hook.during, hook.after);
-  if (parts.grad_scaler) {
-    outcome.num_skipped = parts.grad_scaler->num_skipped();
-    outcome.loss_scale = parts.grad_scaler->current_scale().item<double>();
+  if (parts.network.grad_scaler) {
+    outcome.num_skipped = parts.network.grad_scaler->num_skipped();
+    outcome.loss_scale = parts.network.grad_scaler->current_scale().item<double>();
   }
   parts.data_parallel.reset();
   return outcome;

@@ -80,16 +80,16 @@ class GradientRecorder : public TrainingHook {
 std::vector<torch::Tensor> one_step(const std::string& text, const Ranks& ranks, int64_t step) {
   testing::SmallSession session(text, {}, ranks);
   auto& parts = session.parts();
-  parts.model->train();
-  auto meter = parts.task->make_train_meter(parts.placement.device);
+  parts.network.model->train();
+  auto meter = parts.network.task->make_train_meter(parts.network.placement.device);
   TrainStep train_step(parts, 1, std::nullopt, meter);
-  parts.begin(rest_of_epoch(parts.plan, 0), 0);
-  for (int64_t i = 0; i < step; ++i) parts.next();
-  GradientRecorder gradients(*parts.model);
-  train_step.run({{.step = step, .num_group_samples = samples_in_step(parts.plan, rest_of_epoch(parts.plan, 0), step)}},
-                 [&]() -> const data::Batch& { return parts.next(); }, /*lr=*/0, {&gradients});
+  parts.data.begin(rest_of_epoch(parts.data.plan, 0), 0);
+  for (int64_t i = 0; i < step; ++i) parts.data.next();
+  GradientRecorder gradients(*parts.network.model);
+  train_step.run({{.step = step, .num_group_samples = samples_in_step(parts.data.plan, rest_of_epoch(parts.data.plan, 0), step)}},
+                 [&]() -> const data::Batch& { return parts.data.next(); }, /*lr=*/0, {&gradients});
   auto state = gradients.recorded;
-  for (const auto& buffer : parts.model->buffers()) state.push_back(buffer.to(torch::kFloat64, false, /*copy=*/true));
+  for (const auto& buffer : parts.network.model->buffers()) state.push_back(buffer.to(torch::kFloat64, false, /*copy=*/true));
   return state;
 }
 
@@ -118,7 +118,7 @@ TEST(Ranks, TheSecondPassOfSamDoesNotUpdateRunningStatistics) {
   const auto text = experiment_text(kResNet);
   auto with_sam = text;
   with_sam.replace(with_sam.find("{name: sgd"), std::string("{name: sgd").size(), "{name: sam");
-  const auto num_buffers = static_cast<std::ptrdiff_t>(testing::SmallSession(text, {}).parts().model->buffers().size());
+  const auto num_buffers = static_cast<std::ptrdiff_t>(testing::SmallSession(text, {}).parts().network.model->buffers().size());
   for (const int world_size : {1, 2}) {
     testing::run_ranks(world_size, [&](distributed::ProcessGroups& groups) {
       const auto ranks = make_ranks(groups);
@@ -137,15 +137,15 @@ TEST(Ranks, ParametersHaveTheSameBitsAfterEveryStep) {
     testing::run_ranks(world_size, [&](distributed::ProcessGroups& groups) {
       testing::SmallSession session(experiment_text(kResNet), {}, make_ranks(groups));
       auto& parts = session.parts();
-      parts.model->train();
-      auto meter = parts.task->make_train_meter(torch::kCPU);
+      parts.network.model->train();
+      auto meter = parts.network.task->make_train_meter(torch::kCPU);
       TrainStep train_step(parts, 1, std::nullopt, meter);
       for (int64_t step = 0; step < 6; ++step) {
-        const int64_t batch = step % parts.plan.batches_per_epoch;
-        if (batch == 0) parts.begin(rest_of_epoch(parts.plan, step), 0);
+        const int64_t batch = step % parts.data.plan.batches_per_epoch;
+        if (batch == 0) parts.data.begin(rest_of_epoch(parts.data.plan, step), 0);
         train_step.run(
-            {{.step = step, .num_group_samples = samples_in_step(parts.plan, rest_of_epoch(parts.plan, 0), batch)}},
-            [&]() -> const data::Batch& { return parts.next(); }, 0.01);
+            {{.step = step, .num_group_samples = samples_in_step(parts.data.plan, rest_of_epoch(parts.data.plan, 0), batch)}},
+            [&]() -> const data::Batch& { return parts.data.next(); }, 0.01);
         for (const auto& tensor : testing::state_of(parts)) {
           const auto all = groups.world()->all_gather(tensor.detach());
           for (int64_t rank = 1; rank < world_size; ++rank) EXPECT_TRUE(torch::equal(all[rank], all[0])) << "step " << step;

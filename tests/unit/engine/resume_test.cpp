@@ -76,7 +76,7 @@ std::vector<std::string> lines_of(const testing::Recorder& events) {
 
 std::vector<torch::Tensor> tensors_of(const SmallRun& run) {
   auto tensors = testing::state_of(run.parts());
-  for (const auto& tensor : state::tensors_of(run.parts().optimizer->state(/*lr=*/0.1, {}))) tensors.push_back(tensor);
+  for (const auto& tensor : state::tensors_of(run.parts().network.optimizer->state(/*lr=*/0.1, {}))) tensors.push_back(tensor);
   if (!run.parts().ema) return tensors;
   for (const auto& tensor : state::tensors_of(run.parts().ema->state())) tensors.push_back(tensor);
   return tensors;
@@ -235,17 +235,17 @@ TEST(Resume, AnotherNumberOfRanksTrainsTheRestOfAnEpoch) {
     testing::run_ranks(world_size, [&](distributed::ProcessGroups& groups) {
       testing::SmallSession session(text, overrides, make_ranks(groups));
       auto& parts = session.parts();
-      const auto part = rest_of_epoch(parts.plan, /*epoch=*/1, step, taken);
+      const auto part = rest_of_epoch(parts.data.plan, /*epoch=*/1, step, taken);
       const int64_t end = std::min(part.num_steps, most_steps);
-      parts.begin(part, step);
+      parts.data.begin(part, step);
       for (int64_t i = 0; i < end; ++i) {
-        const auto& batch = parts.next();
+        const auto& batch = parts.data.next();
         const std::lock_guard lock(mutex);
         for (int64_t image = 0; image < batch.size; ++image) seen.insert(identity_of(batch.images[image]));
       }
       if (groups.world()->rank() != 0) return;
       next_step = step + end;
-      next_taken = end_sample_of(parts.plan, part, next_step - 1);
+      next_taken = end_sample_of(parts.data.plan, part, next_step - 1);
     });
     step = next_step;
     taken = next_taken;

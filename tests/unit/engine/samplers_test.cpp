@@ -111,10 +111,10 @@ TEST_F(Samplers, ARunResumesWithinAnEpoch) {
 TEST_F(Samplers, RepeatedImagesAreAugmentedDifferently) {
   testing::SmallSession session(text("{name: repeated_augmentation, repeats: 3}"));
   auto& parts = session.parts();
-  parts.begin(rest_of_epoch(parts.plan, 0), 0);
+  parts.data.begin(rest_of_epoch(parts.data.plan, 0), 0);
   int num_equal = 0;
   for (int64_t step = 0; step < 5; ++step) {
-    const auto& batch = parts.next();
+    const auto& batch = parts.data.next();
     ASSERT_EQ(batch.size, 12);
     for (int64_t i = 0; i < 12; ++i) {
       EXPECT_TRUE(batch.targets[i].equal(batch.targets[i - i % 3]));

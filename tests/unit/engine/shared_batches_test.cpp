@@ -46,17 +46,16 @@ RankShard shard_for_rank(int rank) {
   return shard;
 }
 
-// The objects of a rank: the batches, and on the rank that reads, a loader.
 struct Source {
   Source(const data::Dataset& dataset, const data::Pipeline& pipeline, const data::LoaderOptions& options, Distribution scheme,
          const std::shared_ptr<distributed::ProcessGroup>& group) {
     auto of_loader = options;
     of_loader.make_copy_event = {};
-    if (group->rank() == 0) loader.emplace(dataset, pipeline, of_loader);
+    std::unique_ptr<data::DataLoader> loader;
+    if (group->rank() == 0) loader = std::make_unique<data::DataLoader>(dataset, pipeline, of_loader);
     const auto format = data::make_batch_tensors(dataset.info(), pipeline, options, torch::kMeta);
-    batches = std::make_unique<SharedBatches>(group, scheme, format, options, loader ? &*loader : nullptr);
+    batches = std::make_unique<SharedBatches>(group, scheme, format, options, std::move(loader));
   }
-  std::optional<data::DataLoader> loader;
   std::unique_ptr<BatchSource> batches;
 };
 
@@ -80,8 +79,7 @@ void expect_local_batches(const data::Dataset& dataset, const data::Pipeline& pi
   for (const int num_ranks : {2, 3}) {
     on_each_rank(num_ranks, options, [&](const auto& group, Distribution scheme, const auto& with_workers) {
       Source source(dataset, pipeline, with_workers, scheme, group);
-      data::DataLoader own(dataset, pipeline, options);
-      LocalBatches expected(own, group->rank());
+      LocalBatches expected(std::make_unique<data::DataLoader>(dataset, pipeline, options), group->rank());
       EXPECT_EQ(source.batches->batch_size(), options.batch_size);
       for (const int64_t epoch : {0, 1}) {
         expected.start_epoch(epoch, shard_for_rank);

@@ -153,8 +153,8 @@ TEST(Trainer, WithoutClassesTheLossIsMonitored) {
 
 TEST(Trainer, HeldOutPartOfTheTrainingSet) {
   const auto run = train_text(kRandom, {"dataset.validation_split=0.25"});
-  EXPECT_EQ(run.parts().train.samples.dataset().size(), 30);
-  EXPECT_EQ(run.parts().validation->samples.dataset().size(), 10);
+  EXPECT_EQ(run.parts().data.train.samples.dataset().size(), 30);
+  EXPECT_EQ(run.parts().data.validation->samples.dataset().size(), 10);
   EXPECT_EQ(run.events.validation[0].num_samples, 10);
   EXPECT_THROW(train_text(kRandom, {"dataset.validation_split=0.001"}), UsageError);
 }
@@ -185,19 +185,19 @@ TEST(Trainer, AveragedParametersAreEvaluatedToo) {
 // The loss and top1 of the validation set, from outputs averaged over the six views of flip_and_shift.
 std::pair<double, double> scores_of_six_views(Parts& parts) {
   const torch::InferenceMode inference;
-  parts.model->eval();
-  const int64_t num_samples = parts.validation->samples.dataset().size();
+  parts.network.model->eval();
+  const int64_t num_samples = parts.data.validation->samples.dataset().size();
   std::vector<int64_t> indices(static_cast<size_t>(num_samples));
   std::iota(indices.begin(), indices.end(), 0);
-  parts.validation->loader->start_epoch(0, indices);
+  parts.data.validation->loader->start_epoch(0, indices);
   double loss = 0;
   int64_t num_right = 0;
-  while (const auto* batch = parts.validation->loader->next()) {
+  while (const auto* batch = parts.data.validation->loader->next()) {
     const auto padded = at::reflection_pad2d(batch->images, {1, 1, 1, 1});
     std::vector<torch::Tensor> outputs;
     for (const int64_t offset : {0, 1, 1, 2}) {  // the image that is not shifted counts twice
       const auto view = padded.slice(2, offset, offset + 32).slice(3, offset, offset + 32);
-      for (const auto& side : {view, view.flip(-1)}) outputs.push_back(parts.model->forward(side.contiguous()));
+      for (const auto& side : {view, view.flip(-1)}) outputs.push_back(parts.network.model->forward(side.contiguous()));
     }
     const auto mean = torch::stack(outputs).mean(0);
     loss += at::cross_entropy_loss(mean, batch->targets, {}, at::Reduction::Sum).item<double>();
@@ -236,9 +236,9 @@ TEST(Trainer, GradientClippingAndAdamWTrain) {
 TEST(Trainer, AClippedStepMovesTheParametersByTheLargestNorm) {
   const std::vector<std::string> overrides = {"optimizer={name: sgd, lr: 1}", "training.max_grad_norm=0.1"};
   testing::SmallSession untrained(kRandom, overrides);
-  const auto before = untrained.parts().model->parameters();
+  const auto before = untrained.parts().network.model->parameters();
   const auto run = train_text(kRandom, overrides, /*max_steps=*/1);
-  const auto after = run.parts().model->parameters();
+  const auto after = run.parts().network.model->parameters();
   double squares = 0;
   for (size_t i = 0; i < before.size(); ++i) squares += (after[i] - before[i]).square().sum().item<double>();
   // clip_grad_norm adds 1e-6 to the norm that it divides by.

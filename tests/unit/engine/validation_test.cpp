@@ -77,7 +77,7 @@ TEST(Validation, Off) {
     EXPECT_TRUE(run.done);
     EXPECT_THAT(run.events.validation, IsEmpty());
     EXPECT_FALSE(run.events.end.final_validation || run.events.end.best_validation);
-    EXPECT_FALSE(run.parts().validation.has_value());
+    EXPECT_FALSE(run.parts().data.validation.has_value());
   }
 }
 
@@ -207,7 +207,7 @@ NaNRun train_with_nan_at(const std::set<int64_t>& steps, const Overrides& overri
   auto all = overrides;
   all.emplace_back("checkpoint={monitor: validation/loss}");
   testing::SmallSession session(kFiveSteps, all);
-  NaNAt hook(*session.parts().model, steps);
+  NaNAt hook(*session.parts().network.model, steps);
   NaNRun run;
   try {
     session.session.train(run.events, [] { return false; }, {&hook});
@@ -308,15 +308,15 @@ TEST(OverfitBatches, TrainsAndValidatesOnTheSameImages) {
   const Overrides overrides = {"training={epochs: 60, overfit_batches: 2}", "optimizer={name: sgd, lr: 1}", "seed=7"};
   const auto run = train_text(kFiveSteps, overrides);
   EXPECT_EQ(run.events.start.steps_per_epoch, 2);
-  EXPECT_EQ(run.parts().train.samples.size(), 16);
+  EXPECT_EQ(run.parts().data.train.samples.size(), 16);
   const auto& last = *run.events.end.final_validation;
   EXPECT_EQ(last.num_samples, 16);
   EXPECT_EQ(testing::value_of(last, "top1"), 1);
   EXPECT_LT(testing::loss_of(last), 0.1);
   const auto chosen = [&](const std::string& seed) {
     testing::SmallSession session(kFiveSteps, {overrides[0], seed});
-    const auto& trained = session.parts().train.samples.dataset();
-    const auto& validated = session.parts().validation->samples.dataset();
+    const auto& trained = session.parts().data.train.samples.dataset();
+    const auto& validated = session.parts().data.validation->samples.dataset();
     std::vector<int64_t> indices;
     for (int64_t i = 0; i < trained.size(); ++i) {
       indices.push_back(trained.index_in_files(i));
@@ -330,9 +330,9 @@ TEST(OverfitBatches, TrainsAndValidatesOnTheSameImages) {
 
 TEST(OverfitBatches, OfAStepOfAllRanks) {
   testing::SmallSession session(kFiveSteps, {"training.overfit_batches=1", "training.accumulation_steps=2"});
-  EXPECT_EQ(session.parts().train.samples.size(), 16);
+  EXPECT_EQ(session.parts().data.train.samples.size(), 16);
   testing::SmallSession all(kFiveSteps, {"training.overfit_batches=100"});
-  EXPECT_EQ(all.parts().train.samples.size(), 40);
+  EXPECT_EQ(all.parts().data.train.samples.size(), 40);
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ state::Dict make_state(int64_t num_classes = 3, const std::string& prefix = "", 
 // Messages name the file "a.pt".
 InitReport report_of(const state::Tree& tree, torch::nn::Module& model, bool strict) {
   testing::StringOutput output;
-  checkpoint::write_pytorch_file(tree, "a", output);
+  checkpoint::write_pytorch_file(tree, output);
   return init_model(checkpoint::read_pytorch_file(testing::as_bytes(output.content()), "a.pt"), "a.pt", strict, model);
 }
 
@@ -175,7 +175,7 @@ TEST(InitFrom, ReadsAFile) {
   const testing::TemporaryFolder folder;
   const auto path = folder.path() / "weights.pt";
   testing::StringOutput output;
-  checkpoint::write_pytorch_file(make_state(), "weights", output);
+  checkpoint::write_pytorch_file(make_state(), output);
   write_file_atomically(path, output.content());
   Net net;
   EXPECT_EQ(init_model(path.string(), /*strict=*/true, net).text, "the model starts with 7 tensors of " + path.string());

@@ -177,7 +177,7 @@ TEST_P(EveryModel, IsSavedAndLoadedExactly) {
   const auto saved = build_light(GetParam());
   saved->forward(input_of(*saved, 3));  // changes the running statistics
   trainer::testing::StringOutput file;
-  checkpoint::write_pytorch_file(state::state_of(*saved), "model", file);
+  checkpoint::write_pytorch_file(state::state_of(*saved), file);
   const auto loaded = build_light(GetParam(), make_context(2));
   const auto tree = checkpoint::read_pytorch_file(trainer::testing::as_bytes(file.content()), "model.pt");
   state::load_state_of(*loaded, state::View(tree, "model.pt"));

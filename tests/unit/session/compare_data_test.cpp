@@ -73,10 +73,9 @@ std::string compare(const std::vector<Copy>& copies, bool is_evaluation = false)
     const engine::Samples samples(std::make_shared<ListedImages>(copies[rank]));
     auto train = complete();
     train.is_image = copies[rank].is_image;
-    const engine::TrainingSamples both{
-        {.train = engine::Samples(std::make_shared<ListedImages>(train)), .validation = samples},
-        std::make_unique<data::ShardedSampler>(std::make_unique<Order>(copies[rank].order), data::ShardOptions{}),
-        3};
+    const engine::TrainingSamples both{{.train = engine::Samples(std::make_shared<ListedImages>(train)), .validation = samples},
+                                       data::ShardedSampler(std::make_unique<Order>(copies[rank].order), data::ShardOptions{}),
+                                       3};
     const bool reads = ranks.reads_data();
     try {
       if (is_evaluation) {

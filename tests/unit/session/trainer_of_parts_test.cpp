@@ -80,7 +80,7 @@ TrainerOptions options() {
           .loop = {.max_grad_norm = 1, .validation = {.batch_size = 50}, .log_every_steps = 2},
           .loading = {.num_workers = 2},
           .placement = {.num_threads = 2},
-          .decay_norm_and_bias = false,
+          .parameters = {.decay_norm_and_bias = false},
           .warmup = {.steps = 3},
           .ema = optim::EmaOptions{.decay = 0.9}};
 }
@@ -297,11 +297,11 @@ TEST(TrainerOfParts, WhatCannotBeTrainedIsRefused) {
   range("warmup.start_factor: is 2; it must be from 0 to 1", [](auto& chosen) { chosen.warmup.start_factor = 2; });
   range("ema.decay: is 1; it must be at least 0 and less than 1", [](auto& chosen) { chosen.ema->decay = 1; });
   range("groups[0].lr_factor: is -1; it must be at least 0",
-        [](auto& chosen) { chosen.groups = {{.parameters = {"fc"}, .lr_factor = -1}}; });
+        [](auto& chosen) { chosen.parameters.groups = {{.parameters = {"fc"}, .lr_factor = -1}}; });
   range("groups[0].weight_decay: is -1; it must be at least 0",
-        [](auto& chosen) { chosen.groups = {{.parameters = {"fc"}, .weight_decay = -1}}; });
-  range("groups[0].parameters: the network has no parameters named \"head\" or below it; its first one is \"conv1.weight\"",
-        [](auto& chosen) { chosen.groups = {{.parameters = {"head"}}}; });
+        [](auto& chosen) { chosen.parameters.groups = {{.parameters = {"fc"}, .weight_decay = -1}}; });
+  range("optimizer.groups[0].parameters[0]: the network has neither a layer nor a parameter \"head\"",
+        [](auto& chosen) { chosen.parameters.groups = {{.parameters = {"head"}}}; });
   range("growth_factor: is 1; it must be greater than 1", [](auto& chosen) { chosen.grad_scaler.growth_factor = 1; });
   range("bucket_cap_mb: is 0; it must be greater than 0", [](auto& chosen) { chosen.data_parallel.bucket_cap_mb = 0; });
   refused("warmup: has no effect on TrainerParts::lr_factor",

@@ -1,4 +1,4 @@
-#include "run/session/parameter_names.h"
+#include "train/engine/freezing.h"
 
 #include <fmt/format.h>
 
@@ -12,7 +12,7 @@
 #include "trainer/error.h"
 #include "trainer/state.h"
 
-namespace trainer::session {
+namespace trainer::engine {
 namespace {
 
 // The part of a name before the first dot.
@@ -23,13 +23,13 @@ constexpr const char* kBackbone = "backbone";
 // The parameters and layers that model.freeze selects.
 class Frozen {
  public:
-  Frozen(const config::Experiment& experiment, const models::Model& model) : names_(experiment.model.freeze) {
+  Frozen(const std::vector<std::string>& names, const models::Model& model, const std::string& network, const PlaceOf& place_of)
+      : names_(names) {
     if (std::ranges::find(names_, kBackbone) == names_.end() || model.named_children().contains(kBackbone)) return;
     head_ = inference::head_of(model);
     if (!head_.empty()) return;
-    throw UsageError(
-        fmt::format("{}: the network {} has no last layer for its {} outputs, so [backbone] cannot be used; list names of layers instead",
-                    experiment.place_of("model.freeze"), experiment.model.component.name, model.num_outputs()));
+    throw UsageError(fmt::format("{}: {} has no last layer for its {} outputs, so [backbone] cannot be used; list names of layers instead",
+                                 place_of("model.freeze"), network, model.num_outputs()));
   }
 
   bool is_backbone(const std::string& name) const { return name == kBackbone && !head_.empty(); }
@@ -46,8 +46,9 @@ class Frozen {
 
 class NameCheck {
  public:
-  NameCheck(const config::Experiment& experiment, const models::Model& model, const Frozen& frozen)
-      : experiment_(experiment), frozen_(frozen) {
+  NameCheck(const optim::ParameterOptions& options, const models::Model& model, const Frozen& frozen, const std::string& network,
+            const PlaceOf& place_of)
+      : options_(options), frozen_(frozen), network_(network), place_of_(place_of) {
     for (const auto& item : model.named_modules("", /*include_self=*/false)) layers_.insert(item.key());
     for (const auto& item : model.named_parameters()) {
       const auto& name = item.key();
@@ -59,8 +60,8 @@ class NameCheck {
 
   // Throws one error with all problems.
   void run() {
-    check_names("model.freeze", experiment_.model.freeze);
-    const auto& groups = experiment_.optimizer.groups;
+    check_names("model.freeze", options_.freeze);
+    const auto& groups = options_.groups;
     for (size_t i = 0; i < groups.size(); ++i) check_names(fmt::format("optimizer.groups[{}].parameters", i), groups[i].parameters);
     if (problems_.empty()) check_rest();
     if (!problems_.empty()) throw UsageError(join(problems_, "\n"));
@@ -71,18 +72,17 @@ class NameCheck {
     if (std::ranges::find(known_, name) == known_.end()) known_.push_back(name);
   }
 
-  void refuse(const std::string& key, const std::string& text) { problems_.push_back(experiment_.place_of(key) + ": " + text); }
+  void refuse(const std::string& key, const std::string& text) { problems_.push_back(place_of_(key) + ": " + text); }
 
   void check_names(const std::string& key, const std::vector<std::string>& names) {
-    const auto& network = experiment_.model.component.name;
     for (size_t i = 0; i < names.size(); ++i) {
       const auto& name = names[i];
       if (std::ranges::find(known_, name) != known_.end() || (key == "model.freeze" && frozen_.is_backbone(name))) continue;
       const auto path = fmt::format("{}[{}]", key, i);
       if (layers_.contains(name)) {
-        refuse(path, fmt::format("the layer \"{}\" of the network {} has no parameters; remove this name", name, network));
+        refuse(path, fmt::format("the layer \"{}\" of {} has no parameters; remove this name", name, network_));
       } else {
-        refuse(path, fmt::format("the network {} has neither a layer nor a parameter \"{}\"; {}", network, name, suggestion(name)));
+        refuse(path, fmt::format("{} has neither a layer nor a parameter \"{}\"; {}", network_, name, suggestion(name)));
       }
     }
   }
@@ -99,12 +99,12 @@ class NameCheck {
 
   // Checks that at least one parameter will be trained, in the whole network and in each item of optimizer.groups.
   void check_rest() {
-    const auto& groups = experiment_.optimizer.groups;
+    const auto& groups = options_.groups;
     std::vector<bool> is_used(groups.size());
     bool is_any_trained = false;
     for (const auto& name : parameters_) {
       if (frozen_.contains(name)) {
-        if (!experiment_.training.unfreeze_after) continue;
+        if (!options_.unfreeze_after) continue;
       } else {
         is_any_trained = true;
       }
@@ -112,11 +112,9 @@ class NameCheck {
       if (group != groups.end()) is_used[static_cast<size_t>(group - groups.begin())] = true;
     }
     if (!is_any_trained) {
-      refuse(
-          "model.freeze",
-          fmt::format(
-              "every parameter of the network {} is frozen, so there is nothing to train; leave at least the last layer (\"{}\") trainable",
-              experiment_.model.component.name, outermost(parameters_.back())));
+      refuse("model.freeze",
+             fmt::format("every parameter of {} is frozen, so there is nothing to train; leave at least the last layer (\"{}\") trainable",
+                         network_, outermost(parameters_.back())));
       return;
     }
     for (size_t i = 0; i < groups.size(); ++i) {
@@ -126,8 +124,10 @@ class NameCheck {
     }
   }
 
-  const config::Experiment& experiment_;
+  const optim::ParameterOptions& options_;
   const Frozen& frozen_;
+  const std::string& network_;
+  const PlaceOf& place_of_;
   std::set<std::string> layers_;
   std::vector<std::string> parameters_;
   std::vector<std::string> known_;  // parameters, and layers that have some
@@ -136,9 +136,10 @@ class NameCheck {
 
 }  // namespace
 
-std::function<void()> freeze(const config::Experiment& experiment, models::Model& model) {
-  const Frozen frozen(experiment, model);
-  NameCheck(experiment, model, frozen).run();
+std::vector<torch::Tensor> freeze(const optim::ParameterOptions& options, models::Model& model, const std::string& network,
+                                  const PlaceOf& place_of) {
+  const Frozen frozen(options.freeze, model, network, place_of);
+  NameCheck(options, model, frozen, network, place_of).run();
   std::vector<torch::Tensor> parameters;
   for (const auto& item : model.named_parameters()) {
     if (frozen.contains(item.key()) && item.value().requires_grad()) parameters.push_back(item.value().requires_grad_(false));
@@ -152,12 +153,16 @@ std::function<void()> freeze(const config::Experiment& experiment, models::Model
       throw UsageError(
           fmt::format("{}: \"{}\" is a batch normalisation of LibTorch, whose running statistics cannot be frozen; make it with "
                       "BuildContext::norm, or name only other layers",
-                      experiment.place_of("model.freeze"), item.key()));
+                      place_of("model.freeze"), item.key()));
     }
   }
-  return [parameters] {
-    for (const auto& parameter : parameters) parameter.requires_grad_();
-  };
+  return parameters;
 }
 
-}  // namespace trainer::session
+bool FrozenAtFirst::end_in(int64_t epoch) const {
+  if (parameters.empty() || epoch < num_epochs || parameters.front().requires_grad()) return false;
+  for (const auto& parameter : parameters) parameter.requires_grad_();
+  return true;
+}
+
+}  // namespace trainer::engine

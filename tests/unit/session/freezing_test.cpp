@@ -1,4 +1,4 @@
-#include "run/session/parameter_names.h"
+#include "train/engine/freezing.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -8,6 +8,7 @@
 #include "config/load.h"
 #include "models/registry.h"
 #include "nn/batch_norm.h"
+#include "run/session/build.h"
 #include "run/session/registries.h"
 #include "trainer/error.h"
 
@@ -27,6 +28,11 @@ config::Experiment read(const std::string& model, const std::vector<std::string>
 std::shared_ptr<models::Model> build(const config::Experiment& experiment) {
   const auto generator = at::make_generator<at::CPUGeneratorImpl>(uint64_t{1});
   return models::model_registry().make(experiment.model.component, {generator, generator, nn::local_batch_norm()});
+}
+
+std::vector<torch::Tensor> freeze(const config::Experiment& experiment, models::Model& model) {
+  return engine::freeze(parameter_options(experiment), model, "the network " + experiment.model.component.name,
+                        [&](const std::string& key) { return experiment.place_of(key); });
 }
 
 std::string refusal_of(const std::string& model, const std::vector<std::string>& overrides = {}) {
