@@ -57,8 +57,8 @@ Experiment load_with(Node root, const std::string& source, const std::vector<std
   experiment.check(findings);
   if (registries.check) registries.check(experiment, findings);
   problems.throw_if_any();
-  experiment.warnings = problems.warnings();
-  experiment.ignored_keys = problems.ignored_keys();
+  experiment.warnings = problems.lines(Problems::Kind::kWarning);
+  experiment.ignored_keys = problems.lines(Problems::Kind::kIgnored);
   return experiment;
 }
 

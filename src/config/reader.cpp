@@ -75,11 +75,7 @@ void run_checks(const std::vector<Check>& checks, const Node& section, const std
     if (text.empty()) continue;
     const auto* member = section.find(check.key);
     const auto& position = member == nullptr ? section.position : member->value.position;
-    if (check.is_warning) {
-      problems.add_warning(position, child_path(path, check.key), text);
-    } else {
-      problems.add_contradiction(position, child_path(path, check.key), text);
-    }
+    problems.add(position, child_path(path, check.key), text, check.is_warning ? Problems::Kind::kWarning : Problems::Kind::kContradiction);
   }
 }
 

@@ -338,8 +338,7 @@ bool are_same_data(const config::Experiment& a, const config::Experiment& b) {
 
 // The experiment of the training run, without the values that registries.check would derive from its data set.
 config::Experiment experiment_of_training(const NetworkFile& file, const EvaluationRequest& request) {
-  auto registries = all_registries();
-  registries.check = {};
+  const auto registries = registries_without_check();
   try {
     if (file.has_experiment()) return file.load_experiment(fs::path(), {}, registries);
   } catch (const UsageError&) {

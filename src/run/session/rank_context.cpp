@@ -94,12 +94,6 @@ void check_unless_read_elsewhere(config::Experiment& experiment, config::Finding
   if (experiment.dataset.distribution == engine::Distribution::kLocal) check_components(experiment, findings);
 }
 
-config::Registries registries_without_check() {
-  auto registries = all_registries();
-  registries.check = {};
-  return registries;
-}
-
 void warn_of_ignored_keys(const config::Experiment& experiment, Logger& logger) {
   for (const auto& key : experiment.ignored_keys) logger.warn("{}", key);
 }
