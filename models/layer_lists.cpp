@@ -319,12 +319,11 @@ Layer make_concat(const ConcatOptions& options, const LayerContext& context) {
 }
 
 // Calls `visit` for each layer of a list and of the lists in it.
-void visit_layers(const Components& layers, const std::function<void(const ComponentConfig& layer, const KeyTable& keys)>& visit) {
+void visit_layers(const Components& layers, const std::function<void(const ComponentConfig& layer, const SectionKeys& options)>& visit) {
   for (const auto& layer : layers) {
-    KeyTable table;
-    layer.options->add_keys(table);
-    visit(layer, table);
-    for (const auto& key : table.keys()) {
+    const SectionKeys options(*layer.options);
+    visit(layer, options);
+    for (const auto& key : options.keys) {
       if (key.components != nullptr) visit_layers(key.components().value_or(Components{}), visit);
     }
   }
@@ -333,16 +332,16 @@ void visit_layers(const Components& layers, const std::function<void(const Compo
 // Whether the network needs images of one size.
 bool needs_one_size(const Components& layers) {
   bool found = false;
-  visit_layers(layers, [&](const ComponentConfig& layer, const KeyTable&) { found = found || layer.name == "flatten"; });
+  visit_layers(layers, [&](const ComponentConfig& layer, const SectionKeys&) { found = found || layer.name == "flatten"; });
   return found;
 }
 
 // The number of `linear` layers whose `features` is auto (the default): they have as many outputs as the network.
 int64_t num_output_layers(const Components& layers) {
   int64_t count = 0;
-  visit_layers(layers, [&](const ComponentConfig& layer, const KeyTable& table) {
-    const auto features = std::ranges::find(table.keys(), "features", &Key::name);
-    if (layer.name == "linear" && features != table.keys().end() && features->write().text == "auto") ++count;
+  visit_layers(layers, [&](const ComponentConfig& layer, const SectionKeys& options) {
+    const auto* features = options.find("features");
+    if (layer.name == "linear" && features != nullptr && features->write().text == "auto") ++count;
   });
   return count;
 }

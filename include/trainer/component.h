@@ -1,11 +1,9 @@
 #pragma once
 // Components: parts such as a model, a data set or a loss that an experiment file chooses by name and configures by their own keys. A
-// registry contains the components of one kind. Code that reads experiment files uses only the names and keys of the components
-// (RegistryBase); the module that defines a registry also creates the products (Registry).
+// registry contains the components of one kind.
 //
-//   using LossRegistry = Registry<std::unique_ptr<Loss>>;
 //   registry.add<HingeOptions>("hinge", "Hinge loss.", [](const HingeOptions& options) { return make_hinge(options.margin); });
-//   auto loss = registry.make(experiment.loss.component);
+//   auto loss = registry.make(registry.configure("hinge"));
 
 #include <functional>
 #include <memory>

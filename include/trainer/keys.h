@@ -1,7 +1,6 @@
 #pragma once
-// Keys of an experiment file. A key's name, type, default, range, unit and meaning are defined only in its table: a section of the file is
-// a plain struct whose members are initialised with the defaults, and its describe() binds each member to its key. Reading, writing, the
-// reference and the checks all use the same table. This header needs no LibTorch.
+// Keys of an experiment file: a section of the file is a plain struct whose members are initialised with the defaults, and its describe()
+// binds each member to its key. This header needs no LibTorch.
 //
 //   struct HingeOptions {
 //     double margin = 1;
@@ -26,6 +25,7 @@ class RegistryBase;
 struct Check;
 struct ComponentConfig;
 struct Key;
+struct SectionKeys;
 
 // The spellings of the values of an enum in an experiment file.
 template <class E>
@@ -67,9 +67,9 @@ struct KeyFacts {
   enum class Samples { kNone, kChoice, kTraining, kValidation, kAll } samples = Samples::kNone;
 };
 
-// The types of the members that KeyTable::add binds.
 template <class T, class... Types>
 concept OneOf = (std::same_as<T, Types> || ...);
+// The types of the members that KeyTable::add binds.
 template <class T>
 concept KeyType = OneOf<T, bool, int64_t, double, std::string, std::optional<int64_t>, std::optional<double>, Auto<int64_t>, Auto<double>,
                         Auto<bool>, Auto<std::vector<double>>, std::vector<int64_t>, std::vector<double>, std::vector<std::string>>;
@@ -140,11 +140,8 @@ class KeyTable {
   // Sets the facts of a key, which are also those of the keys below it. Without this, a key has the facts of its section.
   void set_facts(const std::string& key, KeyFacts facts);
 
-  // For internal use (src/base/keys/key.h).
-  const std::vector<Key>& keys() const { return keys_; }
-  const std::vector<Check>& checks() const { return checks_; }
-
  private:
+  friend struct SectionKeys;
   void add_optional_section(std::string name, std::function<bool()> has, std::function<void(bool)> set,
                             std::function<void(KeyTable&)> describe, std::string doc);
   void add_sections(std::string name, std::function<size_t()> count, std::function<void(size_t)> resize,

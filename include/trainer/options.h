@@ -10,11 +10,11 @@
 
 namespace trainer::amp {
 
-// Options of GradScaler, as in torch.amp.GradScaler.
+// As in torch.amp.GradScaler.
 struct GradScalerOptions {
-  double init_scale = 65536;       // the initial scale of the loss
-  double growth_factor = 2;        // > 1
-  double backoff_factor = 0.5;     // between 0 and 1
+  double init_scale = 65536;
+  double growth_factor = 2;
+  double backoff_factor = 0.5;
   int64_t growth_interval = 2000;  // steps without an overflow before the scale grows
   bool enabled = true;             // false: losses and gradients are not scaled, and step() only calls the optimizer's
 };
@@ -26,7 +26,7 @@ namespace trainer::distributed {
 enum class BackendChoice { kAuto, kGloo, kNccl };
 enum class GradientCompression { kNone, kFloat16, kBfloat16 };
 
-// Options of DistributedDataParallel, with the names and defaults of torch.nn.parallel.DistributedDataParallel.
+// As in torch.nn.parallel.DistributedDataParallel.
 struct DataParallelOptions {
   double bucket_cap_mb = 25;
   bool broadcast_buffers = true;
@@ -45,7 +45,7 @@ namespace trainer::data {
 // like PyTorch's DistributedSampler with drop_last false and true; kExact uses each sample once.
 enum class Shards { kPad, kDrop, kExact };
 
-// Options of DistributedSampler, as in torch.utils.data.distributed.DistributedSampler; `shards` replaces drop_last.
+// As in torch.utils.data.distributed.DistributedSampler; `shards` replaces drop_last.
 struct DistributedSamplerOptions {
   bool shuffle = true;
   uint64_t seed = 0;
@@ -72,17 +72,11 @@ namespace trainer::device {
 enum class DeviceChoice { kAuto, kCpu, kCuda };
 enum class FloatType { kFloat32, kFloat64 };
 enum class AutocastType { kBfloat16, kFloat16 };
-// The algorithm of 3x3 convolutions with stride 1 on a CPU, see runtime.convolution.
+// See the keys runtime.convolution, runtime.fuse and runtime.cuda_graph in docs/configuration.md.
 enum class ConvolutionChoice { kAuto, kDirect, kWinograd2, kWinograd4 };
-
-// Whether batch normalisation, the addition of a residual and the following ReLU are one operator. kAuto: on a CPU; kOn: also on a GPU.
 enum class FuseChoice { kOff, kAuto, kOn };
-
-// Whether training steps on a GPU are replayed from a CUDA graph. kAuto: if this run meets the conditions of runtime.cuda_graph; kOn: it is
-// an error if it does not.
 enum class CudaGraphChoice { kOff, kAuto, kOn };
 
-// The options of the device.
 struct PlacementOptions {
   DeviceChoice device = DeviceChoice::kAuto;
   FloatType dtype = FloatType::kFloat32;
@@ -132,7 +126,6 @@ struct WarmupOptions {
   }
 };
 
-// Options of Ema.
 struct EmaOptions {
   double decay = 0.999;  // fraction of the average that is kept in each update, from 0 to below 1
   // Whether to keep less at first: nothing in the first update, then at most (1 + n) / (10 + n) for n = 0, 1, …
@@ -143,7 +136,6 @@ struct EmaOptions {
 
 namespace trainer::engine {
 
-// How samples are divided into batches and steps.
 struct PlanOptions {
   // `batch_size`: samples of a rank in a micro-step; `global_batch_size`: samples of all ranks together in a step. If neither is set,
   // `batch_size` is 128.
@@ -157,8 +149,7 @@ struct PlanOptions {
   std::optional<int64_t> steps = {};
 };
 
-// Which ranks read the samples. kLocal: each rank reads its own. kScatter: the first rank of each group (dataset.distribution_group_size)
-// reads, and sends the other ranks of the group their parts of a batch. kBroadcast: the same, but every rank of the group gets all parts.
+// Which ranks read the samples, see the key dataset.distribution in docs/configuration.md.
 enum class Distribution { kLocal, kScatter, kBroadcast };
 
 struct ValidationOptions {
@@ -172,7 +163,6 @@ struct ValidationOptions {
 
 enum class MonitorMode { kAuto, kMax, kMin };
 
-// How the best validation is chosen.
 struct MonitorOptions {
   std::string metric = "auto";  // such as "validation/top1"; auto: Task::default_metric()
   MonitorMode mode = MonitorMode::kAuto;
@@ -186,7 +176,6 @@ struct EarlyStoppingOptions {
 // What to do after a step whose loss or gradients are not finite: end the run, or continue unless it is the tenth in a row.
 enum class OnNonFinite { kStop, kSkip };
 
-// Options of the training loop.
 struct LoopOptions {
   uint64_t seed = 42;
   std::optional<double> max_grad_norm = {};

@@ -1,10 +1,8 @@
 #pragma once
-// Registration of your own components: networks, layers, data sets, transforms, tasks, losses, optimizers and sinks that an experiment file
-// can choose by name like the built-in ones. Their keys are checked and shown in the reference, and checkpoints, validate, eval and export
-// work with them.
-// A component consists of a plain struct with its options, whose describe() binds each member to a key (keys.h), and a function that makes
-// the component from the options. Register components before any other use of the library, and from one thread: either in a program that
-// then calls trainer::main() (trainer.h), or in a plug-in, a shared library that an experiment file names:
+// Registration of your own components, which an experiment file can choose by name like the built-in ones. A component consists of a plain
+// struct with its options (keys.h) and a function that makes the component from them. Register components before any other use of the
+// library, and from one thread: either in a program that then calls trainer::main() (trainer.h), or in a plug-in, a shared library that an
+// experiment file names:
 //
 //   TRAINER_PLUGIN() {  // plugins: [libmine.so]
 //     trainer::register_model<MineOptions>("mine", "A network of mine.", [](const MineOptions& options, const auto& context) {

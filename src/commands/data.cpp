@@ -127,9 +127,7 @@ std::vector<std::string> downloadable_datasets() {
   std::vector<std::string> names;
   for (const auto& component : datasets::dataset_registry().components()) {
     const auto options = component.make_options();
-    KeyTable table;
-    options->add_keys(table);
-    if (std::ranges::find(table.keys(), "download", &Key::name) != table.keys().end()) names.push_back(component.name);
+    if (SectionKeys(*options).find("download") != nullptr) names.push_back(component.name);
   }
   return names;
 }

@@ -78,14 +78,12 @@ std::vector<Node> candidates(const fs::path& data) {
 }
 
 data::DatasetFactory make_factory(const Node& section) {
-  auto registries = session::all_registries();
-  registries.check = {};
   auto root = Node::map();
   root.set("experiment", Node::scalar("init"));
   root.set("model", Node::map()).set("name", Node::scalar("resnet18"));
   root.set("training", Node::map()).set("epochs", Node::scalar("1"));
   root.set("dataset", section);
-  const auto experiment = config::load_tree(std::move(root), registries);
+  const auto experiment = config::load_tree(std::move(root), session::registries_without_check());
   return datasets::dataset_registry().make(experiment.dataset.component);
 }
 

@@ -327,9 +327,8 @@ ExitCode predict(const std::vector<std::string>& args) {
   const auto logger = make_console_logger();
   const session::NetworkFile file(arguments.checkpoint);
   if (file.path() != arguments.checkpoint) logger->info("network of {}", file.path());
-  auto registries = session::all_registries();
   // The experiment of a checkpoint is not checked again, because it is complete and its data set need not be on this machine.
-  if (arguments.config.empty()) registries.check = {};
+  const auto registries = arguments.config.empty() ? session::registries_without_check() : session::all_registries();
   const int num_threads = world::default_compute_threads().count;
   auto experiment = file.load_experiment(arguments.config, arguments.overrides, registries);
   if (arguments.tta) experiment.validation.tta = *arguments.tta;

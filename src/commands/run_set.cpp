@@ -73,9 +73,7 @@ void add_run_set(CLI::App& app, RunSet& set, const std::string& folders) {
 
 void choose_folder(RunSet& set) {
   if (!set.folder.empty()) return;
-  auto registries = session::all_registries();
-  registries.check = {};
-  const auto experiment = config::load(set.config, set.overrides, registries);
+  const auto experiment = config::load(set.config, set.overrides, session::registries_without_check());
   set.folder = fs::path(experiment.output_dir) / (experiment.experiment + set.suffix);
 }
 

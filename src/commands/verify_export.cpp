@@ -521,11 +521,9 @@ void print_difference(const VerifyArguments& arguments, const Difference& differ
 }
 
 config::Experiment load_experiment(const VerifyArguments& arguments, const session::NetworkFile& file) {
-  auto registries = session::all_registries();
   // With --data, the data set of the training need not exist on this machine, so it is not checked.
-  if (!arguments.data.empty()) registries.check = {};
-  auto experiment = arguments.data.empty() ? session::load_evaluation(file, arguments.request, /*rank=*/0, registries)
-                                           : file.load_experiment(arguments.request.overrides, registries);
+  auto experiment = arguments.data.empty() ? session::load_evaluation(file, arguments.request, /*rank=*/0, session::all_registries())
+                                           : file.load_experiment(arguments.request.overrides, session::registries_without_check());
   experiment.runtime.device = device::DeviceChoice::kCpu;
   experiment.amp.enabled.value = false;
   experiment.validation.tta = task::TestTimeAugmentation::kNone;

@@ -9,7 +9,6 @@
 #include "base/file.h"
 #include "base/path.h"
 #include "base/standard_streams.h"
-#include "base/text.h"
 #include "config/yaml.h"
 #include "trainer/error.h"
 
@@ -20,7 +19,7 @@ namespace fs = std::filesystem;
 
 // A larger file is not an experiment file but a device or a data file.
 constexpr size_t kMaxFileBytes = 1 << 20;
-// Limits the time of reading, which could grow exponentially, because each base file can name several others.
+// Each base file can name several others, and files can be based on each other.
 constexpr int kMostFiles = 100;
 
 bool names_another(const Node& base, const Node& derived) {
@@ -50,21 +49,14 @@ class FileReader {
  public:
   Node read(const fs::path& file) {
     if (file == kStandardInput) return with_bases(parse_yaml(read_standard_input(kMaxFileBytes), kStandardInputName), "");
-    if (++num_files_ > kMostFiles) throw Error(fmt::format("more than {} base files; use fewer", kMostFiles));
-    const auto text = read_file_or_pipe(file, kMaxFileBytes);
-    std::error_code unknown;
-    open_.push_back({file, fs::weakly_canonical(file, unknown)});
-    Node node = with_bases(parse_yaml(text, file.string()), file.parent_path());
-    open_.pop_back();
-    return node;
+    if (++num_files_ > kMostFiles) {
+      throw Error(
+          fmt::format("more than {} base files, or {} is based on itself; remove some of the `base` keys", kMostFiles, file.string()));
+    }
+    return with_bases(parse_yaml(read_file_or_pipe(file, kMaxFileBytes), file.string()), file.parent_path());
   }
 
  private:
-  struct OpenFile {
-    fs::path name;
-    fs::path canonical;
-  };
-
   // `folder`: the folder of the file that contains `node`; relative paths of its base files begin there.
   Node with_bases(Node node, const fs::path& folder) {
     const auto key = std::ranges::find(node.members, "base", &Node::Member::name);
@@ -86,7 +78,6 @@ class FileReader {
     Node base;
     try {
       const auto file = (folder / expand_path(path.text)).lexically_normal();
-      refuse_cycle(file);
       if (const auto irregular = describe_irregular(file); !irregular.empty())
         throw Error(fmt::format("cannot read {}: {}", file.string(), irregular));
       base = read(file);
@@ -102,17 +93,6 @@ class FileReader {
     return base;
   }
 
-  void refuse_cycle(const fs::path& file) const {
-    std::error_code unknown;
-    const auto first = std::ranges::find(open_, fs::weakly_canonical(file, unknown), &OpenFile::canonical);
-    if (first == open_.end()) return;
-    std::vector<std::string> names;
-    for (auto at = first; at != open_.end(); ++at) names.push_back(at->name.string());
-    names.push_back(first->name.string());
-    throw Error(fmt::format("these files are based on each other: {}; remove one of the `base` keys", join(names, " -> ")));
-  }
-
-  std::vector<OpenFile> open_;  // files whose base files are being read
   int num_files_ = 0;
 };
 

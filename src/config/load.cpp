@@ -1,8 +1,5 @@
 #include "config/load.h"
 
-#include <fmt/format.h>
-
-#include "base/keys/key.h"
 #include "base/standard_streams.h"
 #include "config/base_files.h"
 #include "config/overrides.h"
@@ -20,17 +17,11 @@ bool load_plugins(const Node& root, const Registries& registries, Problems& prob
   const auto* member = root.find("plugins");
   if (member == nullptr || !registries.load_plugin) return true;
   Experiment experiment;
-  KeyTable keys;
-  experiment.describe_plugins(keys);
-  if (const auto expected = keys.keys().front().read(member->value)) {
-    const auto& value = member->value;
-    const auto given = to_inline_yaml(value);
-    const bool is_path = value.kind == Node::Kind::kScalar && !value.text.empty();
-    problems.add(value.position, "plugins",
-                 fmt::format("expected {}, got {}{}", *expected, given, is_path ? fmt::format("; write it as [{}]", given) : ""));
-    return false;
-  }
-  bool are_loaded = true;
+  Node only = Node::map();
+  only.set("plugins", member->value);
+  read_section(
+      only, [&](KeyTable& keys) { experiment.describe_plugins(keys); }, "", problems);
+  bool are_loaded = problems.is_readable("plugins");
   for (size_t i = 0; i < experiment.plugins.size(); ++i) {
     try {
       registries.load_plugin(experiment.plugins[i]);
@@ -66,8 +57,8 @@ Experiment load_with(Node root, const std::string& source, const std::vector<std
   experiment.check(findings);
   if (registries.check) registries.check(experiment, findings);
   problems.throw_if_any();
-  experiment.warnings = problems.warnings();
-  experiment.ignored_keys = problems.ignored_keys();
+  experiment.warnings = problems.lines(Problems::Kind::kWarning);
+  experiment.ignored_keys = problems.lines(Problems::Kind::kIgnored);
   return experiment;
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <tuple>
 #include <utility>
 
@@ -17,65 +18,55 @@ namespace {
 // More problems at once are of no use to anybody, and the time of Problems::is_readable() is proportional to their number.
 constexpr size_t kMostProblems = 100;
 
-}  // namespace
-
-Problems::Problem Problems::make(const Position& position, const std::string& key_path, const std::string& what, bool is_contradiction) {
-  return {position, key_path, to_string(position) + ": " + (key_path.empty() ? "" : key_path + ": ") + without_secrets(what),
-          is_contradiction};
-}
-
-void Problems::add(const Position& position, const std::string& key_path, const std::string& what) {
-  problems_.push_back(make(position, key_path, what, /*is_contradiction=*/false));
-  if (problems_.size() < kMostProblems) return;
-  throw UsageError(fmt::format("{}\nThese are the first {} problems; correct them to see the others.", join(sorted_lines(problems_), "\n"),
-                               kMostProblems));
-}
-
-void Problems::add_unknown_key(const Position& position, const std::string& key_path, const std::string& what) {
-  const auto problem = make(position, key_path, what + " (ignored, because predictions do not need it)", /*is_contradiction=*/false);
-  const bool is_needed = std::ranges::any_of(needed_, [&](const std::string& section) { return problem.is_in(section); });
-  if (unknown_keys_ == UnknownKeys::kRefuse || is_needed || position.is_on_command_line()) return add(position, key_path, what);
-  ignored_keys_.push_back(problem);
-}
-
-void Problems::add_contradiction(const Position& position, const std::string& key_path, const std::string& what) {
-  problems_.push_back(make(position, key_path, what, /*is_contradiction=*/true));
-}
-
-void Problems::add_warning(const Position& position, const std::string& key_path, const std::string& what) {
-  warnings_.push_back(make(position, key_path, what, /*is_contradiction=*/false));
-}
-
-bool Problems::Problem::is_in(const std::string& section) const {
+bool is_in(const std::string& key_path, const std::string& section) {
   return section.empty() || key_path.empty() || key_path == section || key_path.starts_with(section + ".") ||
          key_path.starts_with(section + "[");
 }
 
-bool Problems::is_readable(const std::string& section) const {
-  return std::ranges::none_of(problems_, [&](const Problem& problem) { return !problem.is_contradiction && problem.is_in(section); });
+}  // namespace
+
+void Problems::add(const Position& position, const std::string& key_path, const std::string& what, Kind kind) {
+  const auto place = position.source.empty() ? "" : to_string(position) + ": ";
+  problems_.push_back({kind, position, key_path, place + (key_path.empty() ? "" : key_path + ": ") + without_secrets(what)});
+  if (kind != Kind::kInvalid) return;
+  const auto errors = lines(Kind::kInvalid, Kind::kContradiction);
+  if (errors.size() < kMostProblems) return;
+  throw UsageError(fmt::format("{}\nThese are the first {} problems; correct them to see the others.", join(errors, "\n"), kMostProblems));
 }
 
-bool Problems::is_consistent(const std::string& section) const {
-  return std::ranges::none_of(problems_, [&](const Problem& problem) { return problem.is_in(section); });
+void Problems::add_unknown_key(const Position& position, const std::string& key_path, const std::string& what) {
+  const bool is_needed = std::ranges::any_of(needed_, [&](const std::string& section) { return is_in(key_path, section); });
+  if (unknown_keys_ == UnknownKeys::kRefuse || is_needed || position.is_on_command_line()) return add(position, key_path, what);
+  add(position, key_path, what + " (ignored, because predictions do not need it)", Kind::kIgnored);
 }
 
-std::vector<std::string> Problems::sorted_lines(std::vector<Problem> problems) {
-  // Line 0 is the command line, which is sorted after the files.
-  const auto order = [](const Problem& problem) {
+bool Problems::has(const std::string& section, Kind most) const {
+  return std::ranges::any_of(problems_, [&](const Problem& problem) { return problem.kind <= most && is_in(problem.key_path, section); });
+}
+
+bool Problems::is_readable(const std::string& section) const { return !has(section, Kind::kInvalid); }
+
+bool Problems::is_consistent(const std::string& section) const { return !has(section, Kind::kContradiction); }
+
+std::vector<std::string> Problems::lines(Kind first, Kind last) const {
+  std::vector<Problem> found;
+  std::ranges::copy_if(problems_, std::back_inserter(found),
+                       [&](const Problem& problem) { return problem.kind >= first && problem.kind <= last; });
+  std::ranges::stable_sort(found, {}, [](const Problem& problem) {
     const auto& [source, line, column] = problem.position;
-    return std::tuple(line == 0, source, line, column);
-  };
-  std::ranges::stable_sort(problems, {}, order);
-  std::vector<std::string> lines;
-  for (const auto& problem : problems) lines.push_back(problem.text);
-  return lines;
+    return std::tuple(problem.position.is_on_command_line(), source, line, column);
+  });
+  std::vector<std::string> texts;
+  for (const auto& problem : found) texts.push_back(problem.text);
+  return texts;
 }
+
+std::vector<std::string> Problems::lines(Kind kind) const { return lines(kind, kind); }
 
 void Problems::throw_if_any() const {
-  if (!problems_.empty()) throw UsageError(join(sorted_lines(problems_), "\n"));
+  const auto errors = lines(Kind::kInvalid, Kind::kContradiction);
+  if (!errors.empty()) throw UsageError(join(errors, "\n"));
 }
-
-std::vector<std::string> Problems::warnings() const { return sorted_lines(warnings_); }
 
 namespace {
 
@@ -115,9 +106,11 @@ bool Findings::are_consistent(std::initializer_list<const char*> sections) const
 }
 
 void Findings::refuse(const std::string& path, const std::string& what) {
-  problems_.add_contradiction(position_of(root_, path), path, what);
+  problems_.add(position_of(root_, path), path, what, Problems::Kind::kContradiction);
 }
 
-void Findings::warn(const std::string& path, const std::string& what) { problems_.add_warning(position_of(root_, path), path, what); }
+void Findings::warn(const std::string& path, const std::string& what) {
+  problems_.add(position_of(root_, path), path, what, Problems::Kind::kWarning);
+}
 
 }  // namespace trainer::config

@@ -21,46 +21,40 @@ class Problems {
  public:
   explicit Problems(UnknownKeys unknown_keys = UnknownKeys::kRefuse) : unknown_keys_(unknown_keys) {}
 
-  // A key that is unknown or missing, or whose value cannot be used.
-  void add(const Position& position, const std::string& key_path, const std::string& what);
+  enum class Kind {
+    kInvalid,        // a key that is unknown or missing, or whose value cannot be used
+    kContradiction,  // a valid key that contradicts others
+    kWarning,        // a key that is valid but probably unintended
+    kIgnored         // an unknown key that does not matter
+  };
+  void add(const Position& position, const std::string& key_path, const std::string& what, Kind kind = Kind::kInvalid);
   // Unknown keys below this path are never ignored.
   void need(const std::string& section) { needed_.push_back(section); }
   void add_unknown_key(const Position& position, const std::string& key_path, const std::string& what);
-  // A valid key that contradicts others.
-  void add_contradiction(const Position& position, const std::string& key_path, const std::string& what);
-  // A key that is valid but probably unintended.
-  void add_warning(const Position& position, const std::string& key_path, const std::string& what);
 
-  bool empty() const { return problems_.empty(); }
   // Whether the section at this path and everything below it were read without a problem. Contradictions do not count. An empty path stands
   // for the whole file.
   bool is_readable(const std::string& section) const;
   // The same, but contradictions count too.
   bool is_consistent(const std::string& section) const;
-  // Throws one UsageError with a line for each problem, sorted by file, line and column; those of the command line come last.
+  // One line for each finding of this kind, sorted by file, line and column; those of the command line come last.
+  std::vector<std::string> lines(Kind kind) const;
+  // Throws one UsageError with a line for each invalid key and each contradiction, in the same order.
   void throw_if_any() const;
-  // One line for each warning, in the same order.
-  std::vector<std::string> warnings() const;
-  // The same for ignored unknown keys.
-  std::vector<std::string> ignored_keys() const { return sorted_lines(ignored_keys_); }
 
  private:
   struct Problem {
+    Kind kind = Kind::kInvalid;
     Position position;
     std::string key_path;
     std::string text;
-    bool is_contradiction = false;
-
-    bool is_in(const std::string& section) const;
   };
-  static Problem make(const Position& position, const std::string& key_path, const std::string& what, bool is_contradiction);
-  static std::vector<std::string> sorted_lines(std::vector<Problem> problems);
+  bool has(const std::string& section, Kind most) const;
+  std::vector<std::string> lines(Kind first, Kind last) const;
 
   UnknownKeys unknown_keys_;
   std::vector<std::string> needed_;
   std::vector<Problem> problems_;
-  std::vector<Problem> warnings_;
-  std::vector<Problem> ignored_keys_;
 };
 
 // The value at `path` in a tree; null if it is not given.

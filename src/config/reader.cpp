@@ -3,10 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
-#include <cstdint>
-#include <limits>
 #include <string_view>
 
 #include "base/keys/key.h"
@@ -31,28 +27,19 @@ std::string with_hint(std::string text, const std::string& name, const std::vect
   return near.empty() ? text : text + fmt::format("; did you mean \"{}\"?", near);
 }
 
-// The end of the message about a value that the key does not accept: for a number, why its notation or size is wrong, and for null, how to
-// write an empty text. Empty for other values.
+// The end of the message about a value that the key does not accept: for a number, what is wrong with its notation, for null, how to write
+// an empty text, and for a text, how to write a list. Empty for other values.
 std::string hint_for(const Node& node, const Key& key) {
   if (node.kind == Node::Kind::kNull && key.type == "text" && !key.required && key.write().text.empty()) return "; write \"\" for none";
-  const bool is_integer = key.type.find("integer") != std::string::npos;
-  const bool is_number = is_integer || key.type.find("number") != std::string::npos;
+  const bool is_text = node.kind == Node::Kind::kScalar && !node.text.empty();
+  if (is_text && (key.type == "list of texts" || key.type == "list of paths")) return fmt::format("; write it as [{}]", shown(node));
+  const bool is_number = key.type.find("integer") != std::string::npos || key.type.find("number") != std::string::npos;
   if (!is_number || node.kind != Node::Kind::kScalar || node.quoted) return "";
-  const bool is_negative = node.text.starts_with('-');
-  const auto text = std::string_view(node.text).substr(is_negative || node.text.starts_with('+') ? 1 : 0);
-  const auto consists_of = [&](const char* characters) { return text.find_first_not_of(characters) == text.npos; };
+  const auto text = std::string_view(node.text).substr(node.text.starts_with('-') ? 1 : 0);
   const bool is_hexadecimal = text.starts_with("0x") || text.starts_with("0X");
-  const bool has_leading_zero = text.size() > 1 && text[0] == '0' && text[1] >= '0' && text[1] <= '9' && consists_of("0123456789.eE+-");
-  if (is_hexadecimal || has_leading_zero) return "; write it as a decimal number without leading zeros";
-  double value = 0;
-  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (result.ptr != text.data() + text.size()) return "";
-  if (result.ec == std::errc::result_out_of_range) return "; the number is out of range";
-  if (result.ec == std::errc{} && !std::isfinite(value)) return "; it must be finite";
-  if (is_integer && !is_negative && consists_of("0123456789") && value >= 0x1p63) {
-    return fmt::format("; the largest integer is {}", std::numeric_limits<int64_t>::max());
-  }
-  return "";
+  const bool has_leading_zero =
+      text.size() > 1 && text[0] == '0' && text[1] >= '0' && text[1] <= '9' && text.find_first_not_of("0123456789.eE+-") == text.npos;
+  return is_hexadecimal || has_leading_zero ? "; write it as a decimal number without leading zeros" : "";
 }
 
 // The components of the registry that have a key of this name.
@@ -60,9 +47,7 @@ std::vector<std::string> owners_of(const std::string& key_name, const RegistryBa
   std::vector<std::string> owners;
   for (const auto& component : registry.components()) {
     const auto options = component.make_options();
-    KeyTable table;
-    options->add_keys(table);
-    if (std::ranges::find(table.keys(), key_name, &Key::name) != table.keys().end()) owners.push_back(component.name);
+    if (SectionKeys(*options).find(key_name) != nullptr) owners.push_back(component.name);
   }
   return owners;
 }
@@ -90,11 +75,7 @@ void run_checks(const std::vector<Check>& checks, const Node& section, const std
     if (text.empty()) continue;
     const auto* member = section.find(check.key);
     const auto& position = member == nullptr ? section.position : member->value.position;
-    if (check.is_warning) {
-      problems.add_warning(position, child_path(path, check.key), text);
-    } else {
-      problems.add_contradiction(position, child_path(path, check.key), text);
-    }
+    problems.add(position, child_path(path, check.key), text, check.is_warning ? Problems::Kind::kWarning : Problems::Kind::kContradiction);
   }
 }
 
@@ -124,10 +105,9 @@ Node section_of(Node values, const Position& position, const ComponentConfig& co
   section.position = position;
   if (values.kind == Node::Kind::kNull) return section;
   if (values.kind != Node::Kind::kList) return values;
-  KeyTable table;
-  component.options->add_keys(table);
-  const auto list = std::ranges::find_if(table.keys(), [](const Key& key) { return key.components != nullptr; });
-  if (list == table.keys().end()) return values;
+  const SectionKeys options(*component.options);
+  const auto list = std::ranges::find_if(options.keys, [](const Key& key) { return key.components != nullptr; });
+  if (list == options.keys.end()) return values;
   section.set(list->name, std::move(values));
   return section;
 }
@@ -199,11 +179,10 @@ void read_value(const Node& node, const Key& key, const std::string& path, Probl
 }  // namespace
 
 void read_section(const Node& node, const std::function<void(KeyTable&)>& describe, const std::string& path, Problems& problems) {
-  KeyTable table;
-  describe(table);
+  const SectionKeys section(describe);
   if (node.kind != Node::Kind::kMap) {
     const bool may_be_a_name =
-        node.kind == Node::Kind::kScalar && std::ranges::any_of(table.keys(), [](const Key& key) { return key.component != nullptr; });
+        node.kind == Node::Kind::kScalar && std::ranges::any_of(section.keys, [](const Key& key) { return key.component != nullptr; });
     problems.add(node.position, path,
                  fmt::format("expected a section of keys and values, got {}{}", shown(node),
                              may_be_a_name ? fmt::format("; write {{name: {}}}", shown(node)) : ""));
@@ -213,24 +192,24 @@ void read_section(const Node& node, const std::function<void(KeyTable&)>& descri
   // because they may be its keys.
   bool component_known = true;
   const Key* chooser = nullptr;
-  KeyTable component_table;
-  for (const auto& key : table.keys()) {
+  SectionKeys of_component;
+  for (const auto& key : section.keys) {
     if (key.component == nullptr) continue;
     chooser = &key;
     const auto* member = node.find(key.name);
     if (member != nullptr)
       component_known = choose_component(member->value, *key.registry, *key.component, child_path(path, key.name), problems);
     component_known = component_known && key.component->options != nullptr;
-    if (component_known) key.component->options->add_keys(component_table);
+    if (component_known) of_component = SectionKeys(*key.component->options);
   }
-  for (const auto& key : component_table.keys()) {
-    if (std::ranges::find(table.keys(), key.name, &Key::name) == table.keys().end()) continue;
+  for (const auto& key : of_component.keys) {
+    if (section.find(key.name) == nullptr) continue;
     problems.add(
         node.position, child_path(path, key.name),
         fmt::format("this section already has a key \"{}\", so a component cannot add it; rename the key in the plug-in", key.name));
   }
-  std::vector<Key> keys = table.keys();
-  keys.insert(keys.end(), component_table.keys().begin(), component_table.keys().end());
+  std::vector<Key> keys = section.keys;
+  keys.insert(keys.end(), of_component.keys.begin(), of_component.keys.end());
 
   std::vector<std::string> names;
   for (const auto& key : keys) names.push_back(key.name);
@@ -253,8 +232,8 @@ void read_section(const Node& node, const std::function<void(KeyTable&)>& descri
     }
   }
   if (!problems.is_readable(path)) return;
-  run_checks(table.checks(), node, path, problems);
-  run_checks(component_table.checks(), node, path, problems);
+  run_checks(section.checks, node, path, problems);
+  run_checks(of_component.checks, node, path, problems);
 }
 
 ComponentConfig read_component(const std::string& yaml, const std::string& source, const RegistryBase& registry) {
@@ -292,14 +271,13 @@ void remove_secrets(Node& node) {
 }  // namespace
 
 Node write_section(const std::function<void(KeyTable&)>& describe, KeyFacts facts) {
-  KeyTable table;
-  describe(table);
+  const SectionKeys section(describe);
   Node node = Node::map();
   node.facts = facts;
   const auto options_of = [](const ComponentConfig& component, KeyFacts of_options) {
     return write_section([&component](KeyTable& keys) { component.options->add_keys(keys); }, of_options);
   };
-  for (const auto& key : table.keys()) {
+  for (const auto& key : section.keys) {
     const auto own = key.facts.value_or(facts);
     Node value;
     if (key.section && (!key.has_section || key.has_section())) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 
 #include "base/keys/key.h"
@@ -25,6 +26,8 @@ struct Table {
   std::vector<Key> keys;
 };
 
+std::string joined(const std::string& path, const std::string& name) { return path.empty() ? name : path + '.' + name; }
+
 std::string default_text(const Key& key) {
   if (key.required) return "required";
   if (key.component != nullptr) return key.component->name;
@@ -39,10 +42,9 @@ std::string default_text(const Key& key) {
 template <class Visit>
 void for_each_table(const Registries& registries, const Visit& visit) {
   Experiment experiment;
-  KeyTable top;
-  experiment.describe(top, registries);
+  const SectionKeys top([&](KeyTable& keys) { experiment.describe(keys, registries); });
   std::vector<Key> plain;
-  for (const auto& key : top.keys()) {
+  for (const auto& key : top.keys) {
     if (!key.section) plain.push_back(key);
   }
   visit(Table{"top level", "", "", "", plain});
@@ -54,41 +56,32 @@ void for_each_table(const Registries& registries, const Visit& visit) {
   const auto visit_components = [&](const std::optional<std::string>& section, const RegistryBase& registry) {
     for (const auto& component : registry.components()) {
       const auto options = component.make_options();
-      KeyTable keys;
-      options->add_keys(keys);
+      const SectionKeys of_component(*options);
       const auto title = section ? *section + ", name: " : registry.product() + ' ';
       const auto path = section.value_or(registry.product()) + '.';
-      visit(Table{title + component.name, path + component.name, section, component.doc, keys.keys()});
-      for (const auto& key : keys.keys()) add_list(key);
+      visit(Table{title + component.name, path + component.name, section, component.doc, of_component.keys});
+      for (const auto& key : of_component.keys) add_list(key);
     }
   };
-  for (const auto& key : top.keys()) {
-    if (!key.section) continue;
-    KeyTable section;
-    key.section(section);
-    visit(Table{key.name, key.name, key.name, key.doc, section.keys()});
-    for (const auto& inner : section.keys()) {
-      if (inner.component != nullptr) visit_components(key.name, *inner.registry);
-      add_list(inner);
-      if (inner.section_at) {
-        inner.resize_sections(1);
-        const auto path = key.name + "." + inner.name;
-        KeyTable keys;
-        inner.section_at(0, keys);
-        visit(Table{"an item of " + path, path, std::nullopt, "", keys.keys()});
-        inner.resize_sections(0);
+  const std::function<void(const std::vector<Key>&, const std::string&)> visit_sections = [&](const auto& keys, const auto& section) {
+    for (const auto& key : keys) {
+      const auto path = joined(section, key.name);
+      if (key.component != nullptr) visit_components(section, *key.registry);
+      add_list(key);
+      if (key.section_at) {
+        key.resize_sections(1);
+        const SectionKeys item([&](KeyTable& table) { key.section_at(0, table); });
+        visit(Table{"an item of " + path, path, std::nullopt, "", item.keys});
+        key.resize_sections(0);
       }
-      if (!inner.section) continue;
-      if (inner.set_section) inner.set_section(true);
-      const auto path = key.name + "." + inner.name;
-      KeyTable keys;
-      inner.section(keys);
-      visit(Table{path, path, path, inner.doc, keys.keys()});
-      for (const auto& innermost : keys.keys()) {
-        if (innermost.component != nullptr) visit_components(path, *innermost.registry);
-      }
+      if (!key.section) continue;
+      if (key.set_section) key.set_section(true);
+      const SectionKeys nested(key.section);
+      visit(Table{path, path, path, key.doc, nested.keys});
+      visit_sections(nested.keys, path);
     }
-  }
+  };
+  visit_sections(top.keys, "");
   // `lists` grows during the loop, because components may have lists of components themselves.
   for (size_t i = 0; i < lists.size(); ++i) visit_components(std::nullopt, *lists[i]);
 }
@@ -150,8 +143,6 @@ constexpr const char* kMarkdownBeginning =
     "Any key can be set on the command line as `section.key=value`, where the value is YAML.\n"
     "In a path, `~` at the beginning stands for the home folder, and `${NAME}` for an environment variable.\n"
     "Besides these keys, a file can name other files on which it is based: `base: other.yaml`.\n";
-
-std::string joined(const std::string& path, const std::string& name) { return path.empty() ? name : path + '.' + name; }
 
 // The part of the table that `name` selects: all, one key, or nothing (no keys and no title). Adds the other possible names to `names`.
 Table selected_part(const Table& table, const std::string& name, std::vector<std::string>& names) {

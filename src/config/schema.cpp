@@ -64,14 +64,14 @@ Json schema_of_value(const Key& key) {
   constexpr std::string_view kOrAuto = " | auto", kOr = " or ";
   std::vector<Json> alternatives;
   if (type.ends_with(kOrAuto)) {
-    alternatives.push_back(schema_of_type("auto", key.limits));
+    alternatives.push_back(schema_of_type("auto", key));
     type.remove_suffix(kOrAuto.size());
   }
   for (auto at = type.find(kOr); at != type.npos; at = type.find(kOr)) {
-    alternatives.push_back(schema_of_type(type.substr(0, at), key.limits));
+    alternatives.push_back(schema_of_type(type.substr(0, at), key));
     type.remove_prefix(at + kOr.size());
   }
-  alternatives.push_back(schema_of_type(type, key.limits));
+  alternatives.push_back(schema_of_type(type, key));
   return any_of(std::move(alternatives));
 }
 
@@ -83,105 +83,72 @@ class SchemaWriter {
   explicit SchemaWriter(const Registries& registries) : registries_(registries) {}
 
   Json write() {
-    auto whole = top_level(/*is_whole=*/true);
-    auto part = top_level(/*is_whole=*/false);
-    part["properties"]["base"] = {
+    Experiment experiment;
+    auto schema = section(SectionKeys([&](KeyTable& keys) { experiment.describe(keys, registries_); }), "");
+    schema["properties"]["base"] = {
         {"description", "Experiment files on which this file is based; paths are relative to this file's folder."},
         {"anyOf", {{{"type", "string"}}, {{"type", "array"}, {"items", {{"type", "string"}}}}}}};
-    return {{"$schema", "http://json-schema.org/draft-07/schema#"},
-            {"title", "Experiment file of trainer"},
-            {"type", "object"},
-            {"if", {{"required", {"base"}}}},
-            {"then", std::move(part)},
-            {"else", std::move(whole)},
-            {"definitions", std::move(definitions_)}};
+    schema["$schema"] = "http://json-schema.org/draft-07/schema#";
+    schema["title"] = "Experiment file of trainer";
+    schema["definitions"] = std::move(definitions_);
+    return schema;
   }
 
  private:
-  // `is_whole`: whether the file has no base, which could supply missing keys.
-  Json top_level(bool is_whole) {
-    Experiment experiment;
-    KeyTable table;
-    experiment.describe(table, registries_);
-    return section(table, "", is_whole);
-  }
-
   static Json described(Json schema, const std::string& doc) {
     Json result = {{"description", doc}};
     result.update(schema);
     return result;
   }
 
-  // `path`: the path of the section, for the names of definitions.
-  Json section(const KeyTable& table, const std::string& path, bool is_whole) {
-    const auto chooser = std::ranges::find_if(table.keys(), [](const Key& key) { return key.component != nullptr; });
-    if (chooser == table.keys().end()) return object(table.keys(), path, is_whole);
+  // No key of a section is required, because a base may contain it. `path`: the path of the section, for the names of definitions.
+  Json section(const SectionKeys& table, const std::string& path) {
+    const auto chooser = std::ranges::find_if(table.keys, [](const Key& key) { return key.component != nullptr; });
+    if (chooser == table.keys.end()) return object(table.keys, path);
     std::vector<Json> alternatives;
     for (const auto& component : chooser->registry->components()) {
       const auto name = path + '.' + component.name;
       const auto options = component.make_options();
-      KeyTable of_component;
-      options->add_keys(of_component);
-      auto keys = table.keys();
-      keys.insert(keys.end(), of_component.keys().begin(), of_component.keys().end());
-      if (!definitions_.contains(name)) {
-        auto schema = object(keys, path, /*is_whole=*/false);
-        schema["properties"][chooser->name] = {{"description", component.doc}, {"const", component.name}};
-        definitions_[name] = std::move(schema);
-      }
-      Json alternative = {{"$ref", "#/definitions/" + name}};
-      auto required = is_whole ? required_of(keys) : Json::array();
-      // Without `name`, a section has the default component, so only the other components require it. In a file with a base, the section
-      // may get the component of the base instead (below).
-      const bool is_default = is_whole && !chooser->required && chooser->component->name == component.name;
-      std::erase(required.get_ref<Json::array_t&>(), Json(chooser->name));
-      if (!is_default) required.push_back(chooser->name);
-      if (!required.empty()) alternative = {{"allOf", {std::move(alternative)}}, {"required", std::move(required)}};
-      alternatives.push_back(std::move(alternative));
+      const SectionKeys of_component(*options);
+      auto keys = table.keys;
+      keys.insert(keys.end(), of_component.keys.begin(), of_component.keys.end());
+      auto schema = object(keys, path);
+      schema["properties"][chooser->name] = {{"description", component.doc}, {"const", component.name}};
+      definitions_[name] = std::move(schema);
+      alternatives.push_back({{"$ref", "#/definitions/" + name}});
     }
-    if (!is_whole) alternatives.push_back({{"type", "object"}, {"not", {{"required", {chooser->name}}}}});
-    return {{"oneOf", std::move(alternatives)}};
+    return any_of(std::move(alternatives));
   }
 
-  Json object(const std::vector<Key>& keys, const std::string& path, bool is_whole) {
+  Json object(const std::vector<Key>& keys, const std::string& path) {
     Json schema = {{"type", "object"}, {"properties", Json::object()}, {"additionalProperties", false}};
     for (const auto& key : keys) {
       const auto key_path = path.empty() ? key.name : path + '.' + key.name;
-      if (key.component == nullptr) schema["properties"][key.name] = described(value(key, key_path, is_whole), key.doc);
+      if (key.component == nullptr) schema["properties"][key.name] = described(value(key, key_path), key.doc);
     }
-    if (auto required = is_whole ? required_of(keys) : Json::array(); !required.empty()) schema["required"] = std::move(required);
     return schema;
   }
 
-  static Json required_of(const std::vector<Key>& keys) {
-    auto required = Json::array();
+  // An item of a list: lists are not merged with those of a base, so items are complete.
+  Json item_of_list(const std::vector<Key>& keys, const std::string& path) {
+    auto schema = object(keys, path);
     for (const auto& key : keys) {
-      if (key.required || (key.section && !key.set_section && has_required(key))) required.push_back(key.name);
+      if (key.required) schema["required"].push_back(key.name);
     }
-    return required;
+    return schema;
   }
 
-  // Whether the section must be given, because one of its keys has no default.
-  static bool has_required(const Key& key) {
-    KeyTable table;
-    key.section(table);
-    return !required_of(table.keys()).empty();
-  }
-
-  Json value(const Key& key, const std::string& path, bool is_whole) {
+  Json value(const Key& key, const std::string& path) {
     if (key.section) {
       if (key.set_section) key.set_section(true);
-      KeyTable table;
-      key.section(table);
-      auto schema = or_null(section(table, path, is_whole));
+      auto schema = or_null(section(SectionKeys(key.section), path));
       if (key.set_section) key.set_section(false);
       return schema;
     }
     if (key.section_at) {
       key.resize_sections(1);
-      KeyTable table;
-      key.section_at(0, table);
-      Json schema = {{"type", "array"}, {"items", section(table, path, /*is_whole=*/true)}};
+      const SectionKeys item([&](KeyTable& keys) { key.section_at(0, keys); });
+      Json schema = {{"type", "array"}, {"items", item_of_list(item.keys, path)}};
       key.resize_sections(0);
       return schema;
     }
@@ -190,8 +157,7 @@ class SchemaWriter {
     return key.may_be_auto ? any_of({{{"const", "auto"}}, std::move(list)}) : list;
   }
 
-  // Adds the definition of one item of a list of components and returns its name. Lists are not merged with those of a base, so items are
-  // always complete.
+  // Adds the definition of one item of a list of components and returns its name.
   std::string define_parts(const RegistryBase& registry) {
     auto name = registry.product();
     if (definitions_.contains(name)) return name;
@@ -200,13 +166,12 @@ class SchemaWriter {
     std::vector<Json> alternatives;
     for (const auto& component : registry.components()) {
       const auto options = component.make_options();
-      KeyTable table;
-      options->add_keys(table);
-      const auto schema = object(table.keys(), name + '.' + component.name, /*is_whole=*/true);
+      const auto keys = SectionKeys(*options).keys;
+      const auto schema = item_of_list(keys, name + '.' + component.name);
       if (!schema.contains("required")) names.push_back(component.name);
       auto with_keys = schema.contains("required") ? std::vector<Json>{schema} : std::vector<Json>{schema, {{"type", "null"}}};
-      const auto list = std::ranges::find_if(table.keys(), [](const Key& key) { return key.components != nullptr; });
-      if (list != table.keys().end()) with_keys.push_back(value(*list, "", true));
+      const auto list = std::ranges::find_if(keys, [](const Key& key) { return key.components != nullptr; });
+      if (list != keys.end()) with_keys.push_back(value(*list, ""));
       alternatives.push_back({{"type", "object"},
                               {"properties", {{component.name, described(any_of(std::move(with_keys)), component.doc)}}},
                               {"required", {component.name}},

@@ -7,8 +7,8 @@
 
 namespace trainer::config {
 
-// Returns a schema of draft 7, which editors support. Rules that depend on several keys, on other files or on the data set are
-// not in it; only the program checks them.
+// Returns a schema of draft 7, which editors support. Rules that depend on several keys, on other files (a base may contain a missing key)
+// or on the data set are not in it; only the program checks them.
 nlohmann::ordered_json schema(const Registries& registries);
 
 }  // namespace trainer::config

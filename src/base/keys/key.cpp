@@ -44,4 +44,18 @@ Node& Node::set(std::string name, Node value) {
   return members.emplace_back(Member{std::move(name), where, std::move(value)}).value;
 }
 
+SectionKeys::SectionKeys(const std::function<void(KeyTable&)>& describe) {
+  KeyTable table;
+  describe(table);
+  keys = std::move(table.keys_);
+  checks = std::move(table.checks_);
+}
+
+SectionKeys::SectionKeys(Options& options) : SectionKeys([&](KeyTable& table) { options.add_keys(table); }) {}
+
+const Key* SectionKeys::find(std::string_view name) const {
+  const auto found = std::ranges::find(keys, name, &Key::name);
+  return found == keys.end() ? nullptr : &*found;
+}
+
 }  // namespace trainer

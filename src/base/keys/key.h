@@ -54,14 +54,10 @@ struct Node::Member {
 };
 
 // One described key, bound to the struct member that it fills.
-struct Key {
+struct Key : KeyInfo {
   std::string name;
-  std::string type;   // for messages and documentation: "integer", "number or null", "list of numbers", "cpu | cuda | auto"
-  std::string range;  // for messages and documentation: ">= 1", "0 to 1", or empty
-  std::string unit;
-  std::string doc;
-  bool required = false;
-  KeyInfo limits;                    // the range of its numbers, and whether its texts may be empty
+  std::string type;                  // for messages and documentation: "integer", "number or null", "list of numbers", "cpu | cuda | auto"
+  std::string range;                 // for messages and documentation: ">= 1", "0 to 1", or empty
   std::optional<KeyFacts> facts;     // not set: those of its section
   std::vector<std::string> choices;  // the allowed words; empty: the value is not chosen from a list
   // Fills the member; on failure leaves it unchanged and returns what was expected ("an integer >= 1").
@@ -91,6 +87,19 @@ struct Check {
   std::string key;
   bool is_warning = false;
   std::function<std::string()> find;  // returns what is wrong; empty: the check has passed
+};
+
+// The entries of the table of a section or of a component's options.
+struct SectionKeys {
+  SectionKeys() = default;
+  explicit SectionKeys(const std::function<void(KeyTable&)>& describe);
+  explicit SectionKeys(Options& options);
+
+  // The key of this name, or nullptr.
+  const Key* find(std::string_view name) const;
+
+  std::vector<Key> keys;
+  std::vector<Check> checks;
 };
 
 }  // namespace trainer

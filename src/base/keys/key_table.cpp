@@ -42,13 +42,10 @@ std::string range_text(const KeyInfo& info) {
 
 Key make_key(std::string name, std::string type, const KeyInfo& info) {
   Key key;
+  static_cast<KeyInfo&>(key) = info;
   key.name = std::move(name);
   key.type = std::move(type);
   key.range = range_text(info);
-  key.unit = info.unit;
-  key.doc = info.doc;
-  key.required = info.required;
-  key.limits = info;
   return key;
 }
 

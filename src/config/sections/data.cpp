@@ -65,7 +65,7 @@ void DatasetSection::describe(KeyTable& keys, const Registries& registries) {
                    "otherwise 0."});
   keys.add("stratify", stratify,
            {.doc = "true: validation_split holds out the same fraction of each class, as scikit-learn's train_test_split(stratify=labels) "
-                   "does; false: the images are drawn from all classes together, as in runs from before this key existed."});
+                   "does; false: the images are drawn from all classes together."});
   keys.add_section("split", split,
                    "Divides the training samples into parts for training, validation and test by the hash of their names, so that a "
                    "sample stays in its part when others are added (with stratify: false), and the samples of a group are in the same "

@@ -33,16 +33,13 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kTensor = "features";
-constexpr const char* kSeconds = "seconds";
 
-// The header of a safetensors file of features: one tensor [samples, ...] of float32. Its length does not depend on `seconds`, which is
-// known only at the end.
-std::string header_of(int64_t num_samples, const std::vector<int64_t>& shape, double seconds) {
+// The header of a safetensors file of features: one tensor [samples, ...] of float32.
+std::string header_of(int64_t num_samples, const std::vector<int64_t>& shape) {
   auto all = shape;
   all.insert(all.begin(), num_samples);
   const int64_t num_bytes = c10::multiply_integers(all) * static_cast<int64_t>(sizeof(float));
-  const nlohmann::json header = {{"__metadata__", {{kSeconds, fmt::format("{:012.3f}", seconds)}}},
-                                 {kTensor, {{"dtype", "F32"}, {"shape", all}, {"data_offsets", {0, num_bytes}}}}};
+  const nlohmann::json header = {{kTensor, {{"dtype", "F32"}, {"shape", all}, {"data_offsets", {0, num_bytes}}}}};
   auto json = header.dump();
   json.resize((json.size() + 7) / 8 * 8, ' ');
   const uint64_t length = json.size();
@@ -80,23 +77,17 @@ class FeatureDataset : public data::Dataset {
       : samples_(std::move(samples)), info_(samples_.info()), file_(path) {
     info_.shape = shape;
     info_.is_image = false;
-    const auto expected = header_of(samples_.size(), shape, 0);
+    const auto expected = header_of(samples_.size(), shape);
     const auto bytes = file_.bytes();
     num_values_ = c10::multiply_integers(shape);
     const auto num_bytes = static_cast<uint64_t>(samples_.size() * num_values_) * sizeof(float);
-    const auto is_whole = bytes.size() == expected.size() + num_bytes;
-    nlohmann::json header;
-    if (is_whole) header = nlohmann::json::parse(bytes.begin() + sizeof(uint64_t), bytes.begin() + expected.size(), nullptr, false);
-    if (!header.contains(kTensor) || header[kTensor]["shape"] != with_samples(shape)) {
+    const std::string_view content(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    if (content.size() != expected.size() + num_bytes || !content.starts_with(expected)) {
       throw DataError(fmt::format("{}: this file does not contain the features of {}; remove it, so that they are computed again",
                                   path.string(), counted(samples_.size(), "sample")));
     }
-    seconds_ = std::stod(header["__metadata__"][kSeconds].get<std::string>());
     values_ = reinterpret_cast<const float*>(bytes.data() + expected.size());
   }
-
-  // The time that the computation of the features took.
-  double seconds() const { return seconds_; }
 
   const data::DatasetInfo& info() const override { return info_; }
   int64_t size() const override { return samples_.size(); }
@@ -118,15 +109,10 @@ class FeatureDataset : public data::Dataset {
 
  private:
   const data::Dataset& of_files() const { return samples_.dataset(); }
-  std::vector<int64_t> with_samples(std::vector<int64_t> shape) const {
-    shape.insert(shape.begin(), samples_.size());
-    return shape;
-  }
 
   engine::Samples samples_;
   data::DatasetInfo info_;
   MappedFile file_;
-  double seconds_ = 0;
   int64_t num_values_ = 0;
   const float* values_ = nullptr;
 };
@@ -272,10 +258,9 @@ void compute(RankContext& context, const engine::Network& network, const Request
   auto& barrier = context.barrier();
   auto& logger = context.logger();
   const auto host = host_ranks_of(context);
-  const auto header = header_of(request.samples.size(), shape, 0);
+  const auto header = header_of(request.samples.size(), shape);
   const auto num_values = static_cast<uint64_t>(c10::multiply_integers(shape));
-  const auto start = Clock::now();
-  auto logged = start;
+  auto logged = Clock::now();
   Descriptor file;
   std::optional<Computation> computation;
   barrier.on_all_ranks([&] {
@@ -310,10 +295,9 @@ void compute(RankContext& context, const engine::Network& network, const Request
   const auto is_done = [](const std::string& text) { return text.empty(); };
   while (!std::ranges::all_of(barrier.gather(compute_some), is_done)) {
   }
-  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   barrier.on_all_ranks([&] {
     if (path.empty()) return;
-    if (context.rank() == host.first) write_at(file, header_of(request.samples.size(), shape, seconds), 0, path);
+    if (context.rank() == host.first) write_at(file, header, 0, path);
     // Flushed so that the file is complete when a later run finds it under its final name, even after a power failure.
     if (::fdatasync(file.number()) != 0) fail_to_write(path);
   });
@@ -390,10 +374,9 @@ engine::Samples cache(RankContext& context, const engine::Network& network, cons
   if (context.rank() == 0) {
     const auto what = fmt::format("the features of {}", counted(request.samples.size(), request.kind + " image"));
     if (partial) {
-      logger.info("{} were computed in {:.1f} s, which later epochs save{}", what, features->seconds(),
-                  target.empty() ? "" : "; they are stored in " + target.string());
+      logger.info("{} were computed for all epochs{}", what, target.empty() ? "" : "; they are stored in " + target.string());
     } else {
-      logger.info("{} were found in {}, which saves the {:.1f} s of computing them", what, place, features->seconds());
+      logger.info("{} were found in {}", what, place);
     }
   }
   return {request.samples, features};

@@ -62,12 +62,10 @@ std::optional<Outputs> compute_outputs(RankContext& context, const NetworkFile& 
   const auto result = evaluate(context, file, request);
   if (!result) return std::nullopt;
   if (result->measured.num_samples == 0) throw DataError(fmt::format("{} has no images; use data that has some", result->name));
-  if (logits.empty())
-    throw UsageError(fmt::format("{}: the task passes no outputs to the loss, so there is nothing to calibrate", file.path()));
   Outputs outputs{{torch::cat(logits), torch::cat(labels)}, result->output_names, result->name};
   if (outputs.samples.labels.size(0) != result->measured.num_samples) {
-    throw UsageError(fmt::format("{}: the task passes {} outputs to the loss for {} images, so the network cannot be calibrated",
-                                 file.path(), outputs.samples.labels.size(0), result->measured.num_samples));
+    throw UsageError(fmt::format("{}: the task has {} outputs for {} images, so the network cannot be calibrated", file.path(),
+                                 outputs.samples.labels.size(0), result->measured.num_samples));
   }
   const auto num_bad = outputs.samples.logits.isfinite().all(1).logical_not().sum().item<int64_t>();
   if (num_bad > 0) {

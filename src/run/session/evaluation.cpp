@@ -21,7 +21,6 @@
 #include "run/session/resume.h"
 #include "run/session/shared_samples.h"
 #include "run/session/split_samples.h"
-#include "train/engine/validations.h"
 #include "train/task/classification.h"
 #include "train/task/multi_label.h"
 #include "trainer/error.h"
@@ -41,30 +40,6 @@ engine::DataSource open_data(RankContext& context, const std::optional<Evaluatio
   });
 }
 
-// The experiment's loss, which also passes its arguments to an observer.
-class ObservedLoss : public nn::Loss {
- public:
-  using Observe = std::function<void(const torch::Tensor& outputs, const torch::Tensor& targets)>;
-  ObservedLoss(std::unique_ptr<nn::Loss> loss, Observe observe) : loss_(std::move(loss)), observe_(std::move(observe)) {}
-
-  torch::Tensor operator()(const torch::Tensor& outputs, const torch::Tensor& targets) const override {
-    observe_(outputs, targets);
-    return (*loss_)(outputs, targets);
-  }
-  bool has_classes() const override { return loss_->has_classes(); }
-  bool weighs_samples() const override { return loss_->weighs_samples(); }
-  torch::Tensor sample_weights(const torch::Tensor& targets) const override { return loss_->sample_weights(targets); }
-  bool has_independent_classes() const override { return loss_->has_independent_classes(); }
-  bool needs_class_counts() const override { return loss_->needs_class_counts(); }
-  std::vector<double> set_class_counts(int64_t num_samples, const std::vector<int64_t>& counts) override {
-    return loss_->set_class_counts(num_samples, counts);
-  }
-
- private:
-  std::unique_ptr<nn::Loss> loss_;
-  Observe observe_;
-};
-
 // The thresholds of a network with several classes for a sample, or what the file stores if the network was calibrated; none with
 // request.observe, because the outputs then go to that function instead of a meter.
 std::optional<inference::OperatingPoint> operating_point_of(const config::Experiment& experiment, const NetworkFile& file,
@@ -80,7 +55,6 @@ class OperatingPointMeter {
  public:
   explicit OperatingPointMeter(const inference::OperatingPoint& point) : point_(point), decisions_(point), calibration_(torch::kCPU) {}
 
-  // The arguments are those of the loss.
   void add(const torch::Tensor& outputs, const torch::Tensor& targets) {
     const auto probabilities = inference::answers_of(point_, outputs).cpu();
     const auto labels = targets.cpu();
@@ -99,10 +73,6 @@ class OperatingPointMeter {
   DecisionMeter decisions_;
   task::CalibrationMeter calibration_;
 };
-
-}  // namespace
-
-namespace {
 
 config::Experiment experiment_of_training(const NetworkFile& file, const EvaluationRequest& request);
 
@@ -138,11 +108,6 @@ std::optional<EvaluationResult> evaluate(RankContext& context, const NetworkFile
   auto network = context.barrier().make_on_all_ranks([&] {
     auto built = build_network(context.experiment(), context.placement(), ranks,
                                [&](models::Model& model) { file.load_weights(request.averaged, model); });
-    if (observe) {
-      const auto& experiment = context.experiment();
-      auto loss = std::make_unique<ObservedLoss>(nn::loss_registry().make(experiment.loss.component), observe);
-      built.task = task::task_registry().make(experiment.task.component, std::move(loss));
-    }
     if (built.task->needs_target_summary()) {
       built.task->set_target_summary(inference::read_target_summary(state::View(file.tree(), file.path())));
     }
@@ -161,19 +126,18 @@ std::optional<EvaluationResult> evaluate(RankContext& context, const NetworkFile
         "images; to rule this out, evaluate the data of the training run with its dataset.split");
   }
   context.barrier().on_rank0([&] {
-    if (const auto trained = file.class_names(); !trained.empty()) {
-      check_class_names(file.path(), trained, info.class_names, "evaluate data with the same classes");
-    }
+    check_class_names(file.path(), file.class_names(), info.class_names, "evaluate data with the same classes");
     check_target_names(file.path(), file.target_names(), info.target_names,
                        "choose the same targets with dataset.columns, in the same order as in training");
     return std::string();
   });
   try {
     distributed::StopConsensus stop_consensus(ranks.control);
-    auto measured = engine::evaluate_model(network, ranks, source, context.experiment().validation.tta, [&](int64_t num_done) {
+    const auto should_stop = [&](int64_t num_done) {
       if (request.report && context.rank() == 0) request.report(num_done, source.samples.size());
       return stop_consensus.any_requested(stop_signal() != 0);
-    });
+    };
+    auto measured = engine::evaluate_model(network, ranks, source, context.experiment().validation.tta, should_stop, observe);
     stop_consensus.finish();
     if (!measured) return std::nullopt;
     if (operating) operating->reduce(*ranks.world);
@@ -374,8 +338,7 @@ bool are_same_data(const config::Experiment& a, const config::Experiment& b) {
 
 // The experiment of the training run, without the values that registries.check would derive from its data set.
 config::Experiment experiment_of_training(const NetworkFile& file, const EvaluationRequest& request) {
-  auto registries = all_registries();
-  registries.check = {};
+  const auto registries = registries_without_check();
   try {
     if (file.has_experiment()) return file.load_experiment(fs::path(), {}, registries);
   } catch (const UsageError&) {

@@ -13,13 +13,13 @@
 #include "run/session/decisions.h"
 #include "run/session/network_file.h"
 #include "run/session/rank_context.h"
+#include "train/engine/validations.h"
 #include "trainer/task.h"
 
 namespace trainer::session {
 
-// The images that an evaluation uses: a part of the experiment's data set, or other data, whose labels are matched to the names of the
+// The images that an evaluation uses are a part of the experiment's data set, or other data, whose labels are matched to the names of the
 // network's classes.
-
 struct EvaluationRequest {
   std::filesystem::path config;  // the experiment file for weights, or to replace a checkpoint's experiment; may be empty
   std::vector<std::string> overrides;
@@ -29,9 +29,8 @@ struct EvaluationRequest {
   std::filesystem::path data;
   // Not set: the validation set, or all samples of other data that has none.
   std::optional<data::Split> split;
-  bool averaged = false;  // whether to use the moving averages of the parameters
-  // Called for each batch of this process, in the order of the samples, with the arguments of the loss (nn::Loss); may be empty.
-  std::function<void(const torch::Tensor& outputs, const torch::Tensor& targets)> observe = {};
+  bool averaged = false;              // whether to use the moving averages of the parameters
+  engine::ObserveBatch observe = {};  // engine::evaluate_model()
   // Called on rank 0 before each round of batches; may be empty.
   std::function<void(int64_t num_done, int64_t num_samples)> report = {};
 };

@@ -94,12 +94,6 @@ void check_unless_read_elsewhere(config::Experiment& experiment, config::Finding
   if (experiment.dataset.distribution == engine::Distribution::kLocal) check_components(experiment, findings);
 }
 
-config::Registries registries_without_check() {
-  auto registries = all_registries();
-  registries.check = {};
-  return registries;
-}
-
 void warn_of_ignored_keys(const config::Experiment& experiment, Logger& logger) {
   for (const auto& key : experiment.ignored_keys) logger.warn("{}", key);
 }
@@ -143,8 +137,9 @@ RankContext::RankContext(RankProcess& process, const Load& load) : process_(&pro
     if (rank_env.rank > 0) registries.check = check_unless_read_elsewhere;
     experiment_ = load(registries);
     if (rank_env.rank == 0) warn_of_ignored_keys(experiment_, *rank_.logger);
-    values_ = config::values_of(experiment_, registries);
-    config_text_ = config::to_yaml(experiment_, registries);
+    const auto tree = config::resolved_tree(experiment_, registries);
+    values_ = config::values_of(tree);
+    config_text_ = config::to_yaml(tree);
     const auto& file = experiment_.distributed.secret_file;
     if (rank_env.world_size > 1 && !file.empty()) secret = distributed::read_secret_file(file, *rank_.logger);
   } catch (const Error& error) {

@@ -57,6 +57,12 @@ config::Registries all_registries() {
           .load_plugin = load_plugin};
 }
 
+config::Registries registries_without_check() {
+  auto registries = all_registries();
+  registries.check = {};
+  return registries;
+}
+
 namespace {
 
 namespace fs = std::filesystem;

@@ -10,6 +10,8 @@ namespace trainer::session {
 
 // The registries of all components that an experiment file can name.
 config::Registries all_registries();
+// The same for an experiment that is neither completed nor checked with its data set.
+config::Registries registries_without_check();
 
 // Shared libraries that register components (trainer/registry.h).
 

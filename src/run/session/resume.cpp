@@ -28,6 +28,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// What to do if the data differs from that of a checkpoint.
+constexpr const char* kOtherData = "restore the data, or start a new run in another --run-dir";
+
 // `text`: the resolved configuration that a run wrote. It may need plug-ins that are not loaded, which does not matter if their values are
 // the same or may differ.
 std::vector<config::Value> values_of(const std::string& text, const std::string& source) {
@@ -59,6 +62,10 @@ bool only_trains_longer(const std::vector<config::Difference>& changes) {
   const auto& [key, then, now, facts] = changes.front();
   const auto before = number_in(then);
   return (key == "training.epochs" || key == "training.steps") && before && number_in(now) > before;
+}
+
+std::string sampler_file(const ComponentConfig& sampler) {
+  return dynamic_cast<const data::SamplerOptions&>(*sampler.options).file();
 }
 
 void truncate_event_files(const run::RunDirectory& directory, const Checkpoint& checkpoint) {
@@ -245,17 +252,12 @@ void warn_of_other_threads(const Checkpoint& checkpoint, const std::vector<distr
 
 void check_class_names(const Checkpoint& checkpoint, const std::vector<std::string>& class_names) {
   const auto source = checkpoint.file.string();
-  const auto stored = state::View(checkpoint.tree, source).find("class_names");
-  if (!stored) return;
-  std::vector<std::string> then;
-  for (const auto& name : stored->elements()) then.push_back(name.text());
-  check_class_names(source, then, class_names, "restore the data, or start a new run in another --run-dir");
+  check_class_names(source, inference::read_class_names(checkpoint.tree, source), class_names, kOtherData);
 }
 
 void check_target_names(const Checkpoint& checkpoint, const std::vector<std::string>& target_names) {
   const auto source = checkpoint.file.string();
-  check_target_names(source, inference::read_target_names(checkpoint.tree, source), target_names,
-                     "restore the data, or start a new run in another --run-dir");
+  check_target_names(source, inference::read_target_names(checkpoint.tree, source), target_names, kOtherData);
 }
 
 void check_target_names(const std::string& file, const std::vector<std::string>& trained, const std::vector<std::string>& target_names,
@@ -267,6 +269,7 @@ void check_target_names(const std::string& file, const std::vector<std::string>&
 
 void check_class_names(const std::string& file, const std::vector<std::string>& trained, const std::vector<std::string>& class_names,
                        const std::string& remedy) {
+  if (trained.empty()) return;
   const auto [was, is] = std::ranges::mismatch(trained, class_names);
   if (was == trained.end() && is == class_names.end()) return;
   const auto describe = [](const auto& name, const auto& names) { return name == names.end() ? "missing" : fmt::format("\"{}\"", *name); };
@@ -274,20 +277,13 @@ void check_class_names(const std::string& file, const std::vector<std::string>& 
                                was - trained.begin(), describe(was, trained), describe(is, class_names), remedy));
 }
 
-namespace {
-
-std::string sampler_file(const ComponentConfig& sampler) { return dynamic_cast<const data::SamplerOptions&>(*sampler.options).file(); }
-
-}  // namespace
-
 void check_split_digest(const Checkpoint& checkpoint, const std::string& digest) {
   const auto source = checkpoint.file.string();
   const auto stored = state::View(checkpoint.tree, source).find("split_digest");
   if (!stored || stored->text() == digest) return;
   throw UsageError(fmt::format(
-      "{}: since this checkpoint, the training files or their division by dataset.split have changed (compare split.csv of its run); "
-      "restore the data, or start a new run in another --run-dir",
-      source));
+      "{}: since this checkpoint, the training files or their division by dataset.split have changed (compare split.csv of its run); {}",
+      source, kOtherData));
 }
 
 std::string sampler_digest(const ComponentConfig& sampler) {

@@ -76,15 +76,15 @@ void discard_later_files(const run::RunDirectory& directory, const RunStart& sta
 // results on a CPU depend on it. `ranks`: of this run, by rank.
 void warn_of_other_threads(const Checkpoint& checkpoint, const std::vector<distributed::RankInfo>& ranks, Logger& logger);
 
-// Throws UsageError if the names of the checkpoint's classes differ from `class_names`; checkpoints without names are accepted.
-void check_class_names(const Checkpoint& checkpoint, const std::vector<std::string>& class_names);
-// The same for the names of the targets of a regression.
-void check_target_names(const Checkpoint& checkpoint, const std::vector<std::string>& target_names);
-void check_target_names(const std::string& file, const std::vector<std::string>& trained, const std::vector<std::string>& target_names,
-                        const std::string& remedy);
-// The same for the names of the classes that the network in `file` was trained on. `remedy`: what to do.
+// Throw UsageError if the names of the classes or of the targets on which the network in `file` was trained differ from those of the data;
+// files without names are accepted. `remedy`: what to do.
 void check_class_names(const std::string& file, const std::vector<std::string>& trained, const std::vector<std::string>& class_names,
                        const std::string& remedy);
+void check_target_names(const std::string& file, const std::vector<std::string>& trained, const std::vector<std::string>& target_names,
+                        const std::string& remedy);
+// The same for the network of a checkpoint.
+void check_class_names(const Checkpoint& checkpoint, const std::vector<std::string>& class_names);
+void check_target_names(const Checkpoint& checkpoint, const std::vector<std::string>& target_names);
 
 // A digest of the file that the sampler uses, such as weights; empty: the sampler uses no file. Throws Error if it cannot be read.
 std::string sampler_digest(const ComponentConfig& sampler);

@@ -136,7 +136,7 @@ reporting::MetricInfo monitored_metric(const MonitorOptions& options, const task
 }
 
 std::optional<task::Measurement> evaluate_model(Network& network, const Ranks& ranks, DataSource& source, task::TestTimeAugmentation tta,
-                                                const StopEvaluation& should_stop) {
+                                                const StopEvaluation& should_stop, const ObserveBatch& observe) {
   const auto& placement = network.placement;
   const auto& world = *ranks.world;
   const int64_t num_samples = source.samples.size();
@@ -166,6 +166,7 @@ std::optional<task::Measurement> evaluate_model(Network& network, const Ranks& r
     const amp::AutocastGuard autocast(placement.device.type(), placement.autocast_dtype);
     const device::NoSearchForSmallBatch no_search(batch->size < batch_size);
     const auto pass = network.task->evaluate(*network.model, images, targets, tta);
+    if (observe && pass.outputs.size(0) > 0) observe(pass.outputs, targets);
     task::EvaluatedBatch evaluated{.number = first + world.rank(), .size = batch->size, .weight = pass.weight};
     for (const auto position : batch->positions) evaluated.samples.push_back(evaluated.number * batch_size + position);
     meter->add(evaluated, pass.loss, pass.outputs, targets);

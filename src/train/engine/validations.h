@@ -71,10 +71,12 @@ struct Evaluation {
 // Collective: the metrics of the model in eval mode, over every sample of `source` once. The batches are the same for any number of ranks,
 // and each batch is evaluated by one rank, so the metrics are bitwise equal for any number of ranks. Outputs are averaged over the views of
 // `tta`. Uses autocast if training does. Calls `should_stop`, which must return the same value on all ranks, before each round of batches,
-// with the number of samples that have been evaluated; if it returns true, the result is nullopt. Leaves the model in train mode.
+// with the number of samples that have been evaluated; if it returns true, the result is nullopt. Calls `observe`, which may be empty, for
+// each batch of this process that has samples, in the order of the samples. Leaves the model in train mode.
 using StopEvaluation = std::function<bool(int64_t num_done)>;
+using ObserveBatch = std::function<void(const torch::Tensor& outputs, const torch::Tensor& targets)>;
 std::optional<task::Measurement> evaluate_model(Network& network, const Ranks& ranks, DataSource& source, task::TestTimeAugmentation tta,
-                                                const StopEvaluation& should_stop);
+                                                const StopEvaluation& should_stop, const ObserveBatch& observe = {});
 
 // evaluate_model() over the validation set, with the model's parameters and, if there are any, with the averaged ones, whose samples count
 // too.

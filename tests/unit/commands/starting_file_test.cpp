@@ -34,9 +34,7 @@ std::string file_for(const DatasetFacts& facts,
 
 // Loads the text without the check against the data set, whose files do not exist here.
 config::Experiment load(const std::string& text) {
-  auto registries = session::all_registries();
-  registries.check = {};
-  return config::load_text(text, "experiment.yaml", {}, registries);
+  return config::load_text(text, "experiment.yaml", {}, session::registries_without_check());
 }
 
 TEST(StartingFile, WithoutWeightsPhotosAreNotEnlarged) {
@@ -184,9 +182,8 @@ TEST(StartingFile, AcceptsTheNumbersOfEpochsThatItsFirstLinesAndTheDocumentation
                            file_for(photos({100'000, 100'000}, {{32, 32}})), starting_file_without_data()}) {
     EXPECT_THAT(text, HasSubstr("training.epochs=5\n"));
     for (const int64_t epochs : {3, 5}) {
-      auto registries = session::all_registries();
-      registries.check = {};
-      const auto experiment = config::load_text(text, "experiment.yaml", {fmt::format("training.epochs={}", epochs)}, registries);
+      const auto experiment =
+          config::load_text(text, "experiment.yaml", {fmt::format("training.epochs={}", epochs)}, session::registries_without_check());
       EXPECT_GT(epochs, experiment.lr_scheduler.warmup.epochs) << "the whole training would be the warm-up";
     }
   }

@@ -60,7 +60,7 @@ TEST(ApplyOverride, WhatItSetsIsOnTheCommandLine) {
   Problems problems;
   apply_override(root, "dataset.train_transforms[1].crop={size: [3]}", problems);
   apply_override(root, "training.ema.decay=0.5", problems);
-  EXPECT_TRUE(problems.empty());
+  EXPECT_NO_THROW(problems.throw_if_any());
   const auto position = [&](const std::string& path) { return to_string(position_of(root, path)); };
   EXPECT_EQ(position("dataset.train_transforms[1].crop.size[0]"), "command line");
   EXPECT_EQ(position("training.ema"), "command line");

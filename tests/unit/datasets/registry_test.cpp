@@ -28,11 +28,8 @@ using ::testing::ElementsAre;
 data::DatasetInfo default_info(const std::string& name) { return dataset_registry().make(dataset_registry().configure(name)).info; }
 
 Key key_of(Options& options, const std::string& name) {
-  KeyTable table;
-  options.add_keys(table);
-  for (const auto& key : table.keys()) {
-    if (key.name == name) return key;
-  }
+  const SectionKeys section(options);
+  if (const auto* key = section.find(name)) return *key;
   throw std::logic_error("no key " + name);
 }
 
@@ -93,9 +90,8 @@ TEST(DatasetRegistry, OpensTheConfiguredDataset) {
 // The data set with its default options, except that it reads the files in `root` if it needs files.
 data::DatasetFactory make_in(const std::string& name, const std::filesystem::path& root) {
   const auto component = dataset_registry().configure(name);
-  KeyTable table;
-  component.options->add_keys(table);
-  for (const auto& key : table.keys()) {
+  const SectionKeys section(*component.options);
+  for (const auto& key : section.keys) {
     if (key.name == "root") set_key(component, key.name, root.string());
     if (name == "csv" && (key.name == "train" || key.name == "validation"))
       set_key(component, key.name, (root / (key.name + ".csv")).string());
@@ -182,10 +178,9 @@ TEST_P(EveryDataset, IsConfiguredWithoutItsFiles) {
 TEST_P(EveryDataset, IsDocumentedAndStrict) {
   EXPECT_FALSE(dataset_registry().find(GetParam())->doc.empty());
   const auto component = dataset_registry().configure(GetParam());
-  KeyTable table;
-  component.options->add_keys(table);
-  EXPECT_FALSE(table.keys().empty());
-  for (const auto& key : table.keys()) {
+  const SectionKeys section(*component.options);
+  EXPECT_FALSE(section.keys.empty());
+  for (const auto& key : section.keys) {
     EXPECT_FALSE(key.doc.empty()) << key.name;
     const auto before = config::to_inline_yaml(key.write());
     for (const auto& refused : trainer::testing::refused_values(key)) {

@@ -51,10 +51,9 @@ int check_components(const RegistryBase& registry, const std::function<std::stri
   for (const auto& component : registry.components()) {
     EXPECT_FALSE(component.doc.empty()) << component.name;
     const auto options = component.make_options();
-    KeyTable table;
-    options->add_keys(table);
-    for (const auto& key : table.keys()) check_key(key, section(component.name), write(component.name));
-    num_keys += static_cast<int>(table.keys().size());
+    const SectionKeys of_component(*options);
+    for (const auto& key : of_component.keys) check_key(key, section(component.name), write(component.name));
+    num_keys += static_cast<int>(of_component.keys.size());
   }
   return num_keys;
 }
@@ -64,10 +63,9 @@ int check_section(const Key& section_key, const std::string& outer = "") {
   const auto section_path = outer + section_key.name;
   const auto section = section_path + ".";
   if (section_key.set_section) section_key.set_section(true);
-  KeyTable table;
-  section_key.section(table);
-  auto num_keys = static_cast<int>(table.keys().size());
-  for (const auto& key : table.keys()) {
+  const SectionKeys of_section(section_key.section);
+  auto num_keys = static_cast<int>(of_section.keys.size());
+  for (const auto& key : of_section.keys) {
     check_key(key, section, [&](const std::string& name, const std::string& value) { return section + name + "=" + value; });
     if (key.section) num_keys += check_section(key, section) - 1;
     if (key.component != nullptr) {
@@ -82,13 +80,12 @@ int check_section(const Key& section_key, const std::string& outer = "") {
     if (key.section_at) {
       const auto path = section + key.name;
       key.resize_sections(1);
-      KeyTable item;
-      key.section_at(0, item);
-      for (const auto& inner : item.keys()) {
+      const SectionKeys item([&](KeyTable& keys) { key.section_at(0, keys); });
+      for (const auto& inner : item.keys) {
         check_key(inner, path + "[0].",
                   [&](const std::string& name, const std::string& value) { return fmt::format("{}=[{{{}: {}}}]", path, name, value); });
       }
-      num_keys += static_cast<int>(item.keys().size());
+      num_keys += static_cast<int>(item.keys.size());
     }
     if (key.components != nullptr) {
       const auto path = section + key.name;
@@ -106,11 +103,10 @@ int check_section(const Key& section_key, const std::string& outer = "") {
 
 TEST(EveryKey, MisspeltMistypedAndOutOfRangeAreRefused) {
   config::Experiment experiment;
-  KeyTable top;
-  const auto registries = session::all_registries();  // the key table refers to the registries
-  experiment.describe(top, registries);
+  const auto registries = session::all_registries();  // the keys refer to the registries
+  const SectionKeys top([&](KeyTable& keys) { experiment.describe(keys, registries); });
   int num_keys = 0;
-  for (const auto& key : top.keys()) {
+  for (const auto& key : top.keys) {
     check_key(key, "", [](const std::string& name, const std::string& value) { return name + "=" + value; });
     num_keys += key.section ? check_section(key) : 1;
   }

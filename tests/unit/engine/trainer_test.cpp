@@ -189,10 +189,10 @@ std::pair<double, double> scores_of_six_views(Parts& parts) {
   const int64_t num_samples = parts.data.validation->samples.dataset().size();
   std::vector<int64_t> indices(static_cast<size_t>(num_samples));
   std::iota(indices.begin(), indices.end(), 0);
-  parts.data.validation->loader->start_epoch(0, indices);
+  parts.data.validation->batches->start_epoch(0, [&](int /*rank*/) { return full_batches_of(indices, parts.data.validation->batches->batch_size()); });
   double loss = 0;
   int64_t num_right = 0;
-  while (const auto* batch = parts.data.validation->loader->next()) {
+  while (const auto* batch = parts.data.validation->batches->next()) {
     const auto padded = at::reflection_pad2d(batch->images, {1, 1, 1, 1});
     std::vector<torch::Tensor> outputs;
     for (const int64_t offset : {0, 1, 1, 2}) {  // the image that is not shifted counts twice

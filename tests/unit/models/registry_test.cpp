@@ -33,10 +33,9 @@ std::shared_ptr<Model> build_light(const std::string& name, const BuildContext& 
   const std::map<std::string, std::string> light = {{"head", "cifar"},  {"depth", "10"},      {"width", "2"},
                                                     {"dropout", "0.3"}, {"image_size", "32"}, {"layers", kEveryLayer}};
   std::string options;
-  KeyTable keys;
   const auto defaults = model_registry().configure(name);
-  defaults.options->add_keys(keys);
-  for (const auto& key : keys.keys()) {
+  const SectionKeys section(*defaults.options);
+  for (const auto& key : section.keys) {
     if (light.contains(key.name)) options += key.name + ": " + light.at(key.name) + ", ";
   }
   return build(name, options, context);
@@ -78,10 +77,9 @@ TEST(ModelRegistry, ComponentsAndKeysAreDocumented) {
     EXPECT_FALSE(component.doc.empty()) << component.name;
     EXPECT_EQ(component.doc.find('\n'), std::string::npos) << component.name;
     const auto options = component.make_options();
-    KeyTable keys;
-    options->add_keys(keys);
+    const SectionKeys section(*options);
     std::set<std::string> key_names;
-    for (const Key& key : keys.keys()) {
+    for (const Key& key : section.keys) {
       EXPECT_TRUE(key_names.insert(key.name).second) << component.name << " " << key.name;
       EXPECT_FALSE(key.doc.empty()) << component.name << " " << key.name;
     }

@@ -54,12 +54,11 @@ TEST(CrossEntropy, TakesTheProbabilitiesOfTheClasses) {
 
 TEST(CrossEntropy, SmoothingMustBeBelowOne) {
   const auto options = loss_registry().configure("cross_entropy").options;
-  KeyTable keys;
-  options->add_keys(keys);
-  ASSERT_EQ(keys.keys().size(), 2U);
-  EXPECT_EQ(keys.keys()[0].name, "label_smoothing");
-  EXPECT_TRUE(keys.keys()[0].read(Node::scalar("1.0")).has_value());
-  EXPECT_TRUE(keys.keys()[0].read(Node::scalar("-0.1")).has_value());
+  const SectionKeys section(*options);
+  ASSERT_EQ(section.keys.size(), 2U);
+  EXPECT_EQ(section.keys[0].name, "label_smoothing");
+  EXPECT_TRUE(section.keys[0].read(Node::scalar("1.0")).has_value());
+  EXPECT_TRUE(section.keys[0].read(Node::scalar("-0.1")).has_value());
 }
 
 TEST(CrossEntropy, WeighsSamplesByTheirClass) {

@@ -219,11 +219,7 @@ TEST(MultiLabel, NothingMeasuredAndOutputsThatAreNotFinite) {
 TEST(Loss, WeightsOfClassesFollowFromTheirCounts) {
   const auto with_auto = [](const char* name, const char* key) {
     auto component = nn::loss_registry().configure(name);
-    KeyTable keys;
-    component.options->add_keys(keys);
-    for (const auto& one : keys.keys()) {
-      if (one.name == key) one.read(Node::scalar("auto"));
-    }
+    SectionKeys(*component.options).find(key)->read(Node::scalar("auto"));
     return nn::loss_registry().make(component);
   };
   const auto cross_entropy = with_auto("cross_entropy", "class_weights");
