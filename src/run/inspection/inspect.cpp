@@ -260,9 +260,13 @@ class Inspector {
                       .num_joined = experiment.distributed.sync_batch_norm ? result_.batch_size * world_size_ : result_.batch_size,
                       .world_size = world_size_,
                       .on_gpu = on_gpu};
-    std::optional<FeaturePass> features;
-    if (feature_shape_) {
-      features = measure_feature_pass(network, setup);
+    const bool has_features = feature_shape_.has_value();
+    setup.validation_batch_size = experiment.validation.is_off() && !has_features ? 0 : experiment.validation.batch_size;
+    if (sizes_)
+      setup.validation_batch_size = std::min(setup.validation_batch_size, has_features ? sizes_->num_samples() : sizes_->num_validation);
+    ValidationCost validation;
+    if (has_features) {
+      validation = measure_validation(network, setup, task::TestTimeAugmentation::kNone);
       dynamic_cast<models::BackboneModel&>(*network.model).take_features();
       setup.train_shape = *feature_shape_;
       setup.flops = layers_for(setup.train_shape).flops;
@@ -275,22 +279,20 @@ class Inspector {
       }
       network.unfreeze();
     }
-    const MeasuredMemory memory(network, setup, features ? &*features : nullptr);
-    int64_t validation_batch_size = experiment.validation.is_off() && !features ? 0 : experiment.validation.batch_size;
-    if (sizes_) validation_batch_size = std::min(validation_batch_size, features ? sizes_->num_samples() : sizes_->num_validation);
-    result_.memory = memory.estimate(setup, validation_batch_size, sizes_ ? sizes_->resident_bytes : 0);
+    const auto step = measure_step(network, setup);
+    if (!has_features) validation = measure_validation(network, setup, experiment.validation.tta);
+    result_.memory = estimate_memory(network, setup, step, validation, sizes_ ? sizes_->resident_bytes : 0);
     if (on_gpu) return;
-    // Measured after the memory, because these steps have larger batches and leave more memory allocated. The time is that of the batches
-    // of all ranks, because the ranks share the cores of this host.
-    result_.step_time = measure_step_time(network, setup);
+    // The time is that of the batches of all ranks, because the ranks share the cores of this host.
+    result_.step_time = step.time;
     result_.step_seconds = result_.step_time->seconds(result_.global_batch_size);
     if (!frozen.empty()) {
       for (const auto& parameter : frozen) parameter.requires_grad_(false);
       network.optimizer->zero_grad();
-      result_.frozen_step_seconds = measure_step_time(network, setup).seconds(result_.global_batch_size);
+      result_.frozen_step_seconds = measure_step(network, setup).time.seconds(result_.global_batch_size);
     }
     if (!result_.plan) return;
-    if (features) result_.features_seconds = static_cast<double>(sizes_->num_samples()) * features->seconds_per_sample;
+    if (has_features) result_.features_seconds = static_cast<double>(sizes_->num_samples()) * validation.seconds_per_sample;
     const auto num_steps = result_.plan->total_steps;
     const auto num_frozen = frozen.empty() ? 0 : std::min(num_steps, network.unfreeze_after * result_.plan->steps_per_epoch);
     result_.training_seconds = result_.features_seconds.value_or(0) +
