@@ -51,12 +51,6 @@ std::vector<Finding> check_nccl(const Subject& subject) {
   return {judge_nccl(measure("nccl", num_gpus, kMeasurementLimit), num_gpus)};
 }
 
-std::vector<Finding> check_other_runs(const Subject&) {
-  const auto text = world::describe_other_runs(world::processes_of_other_runs({}), world::available_cpus());
-  if (text.empty()) return {ok("none")};
-  return {warning(text, "wait until the other runs end, or give each run its share of the cores with runtime.threads")};
-}
-
 using FindingList = std::vector<Finding>;
 
 constexpr auto kChecks = std::to_array<Check>({
@@ -66,7 +60,6 @@ constexpr auto kChecks = std::to_array<Check>({
     {"links of GPUs", kShort, [](const Subject& subject) { return judge_links(subject.gpus); }},
     {"launcher", kShort, [](const Subject& subject) { return FindingList{judge_launch(read_launch(), subject.gpus.count())}; }},
     {"processor", kShort, [](const Subject&) { return FindingList{judge_cpus(read_cpus())}; }},
-    {"other runs", kShort, check_other_runs},
     {"memory", kShort, [](const Subject&) { return FindingList{judge_memory(read_memory())}; }},
     {"shared memory", kShort,
      [](const Subject& subject) { return FindingList{judge_shared_memory(read_shared_memory_size(), subject.gpus.count())}; }},
