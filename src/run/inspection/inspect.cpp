@@ -131,7 +131,7 @@ class Inspector {
       // do not fit the classes.
       const bool is_there = !dataset.sizes && dataset.missing.empty();
       if (is_there && has_model) throw;
-      result_.notes.push_back(fmt::format("steps, learning rates and the samples of each rank are unknown: {}", error.what()));
+      result_.notes.push_back(fmt::format("steps and learning rates are unknown: {}", error.what()));
       return std::nullopt;
     }
   }
@@ -168,7 +168,10 @@ class Inspector {
       result_.global_batch_size = plan.global_batch_size;
       if (!sizes_) return;
       result_.plan = plan;
-      result_.ranks = make_rank_plan(plan);
+      const auto epoch = engine::rest_of_epoch(plan, 0);
+      const int64_t num_taken = epoch.num_steps > 0 ? engine::end_sample_of(plan, epoch, epoch.first_step + epoch.num_steps - 1) : 0;
+      result_.num_repeated = std::max<int64_t>(num_taken - plan.samples_per_epoch, 0);
+      result_.num_skipped = std::max<int64_t>(plan.samples_per_epoch - num_taken, 0);
       if (has_schedule) sample_lr(experiment, plan);
     });
   }
@@ -331,31 +334,6 @@ Inspection inspect(const config::ExperimentSource& source, int world_size, const
   } catch (const UsageError& error) {
     result.problems.insert(result.problems.begin(), error.what());
   }
-  return result;
-}
-
-RankPlan make_rank_plan(const engine::Plan& plan) {
-  RankPlan result;
-  const auto part = engine::rest_of_epoch(plan, 0);
-  for (int rank = 0; rank < plan.world_size; ++rank) {
-    RankGroup group{.first_rank = rank, .last_rank = rank, .num_samples = 0, .batches = {}};
-    for (int64_t batch = 0; batch < part.num_batches; ++batch) {
-      const int64_t end = engine::samples_before_batch(plan, part, rank, batch + 1);
-      const int64_t size = end - group.num_samples;
-      group.num_samples = end;
-      if (group.batches.empty() || group.batches.back().size != size) group.batches.push_back({.count = 0, .size = size});
-      ++group.batches.back().count;
-    }
-    const bool is_like_last = !result.groups.empty() && result.groups.back().batches == group.batches;
-    if (is_like_last) {
-      result.groups.back().last_rank = rank;
-    } else {
-      result.groups.push_back(std::move(group));
-    }
-  }
-  const int64_t num_taken = part.num_steps > 0 ? engine::end_sample_of(plan, part, part.first_step + part.num_steps - 1) : 0;
-  result.num_repeated = std::max<int64_t>(num_taken - plan.samples_per_epoch, 0);
-  result.num_skipped = std::max<int64_t>(plan.samples_per_epoch - num_taken, 0);
   return result;
 }
 
