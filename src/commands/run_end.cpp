@@ -123,7 +123,7 @@ std::unique_ptr<reporting::EventCommand> start_event_command(session::RankContex
 void add_files(reporting::Reporter& reporter, const session::RankContext& context, session::Session& session,
                const run::RunDirectory& directory, reporting::EventCommand* command) {
   const auto& experiment = context.experiment();
-  auto files = std::make_unique<reporting::CheckedReporter>([&directory] { directory.check_lock(); });
+  auto files = std::make_unique<reporting::Reporter>([&directory] { directory.check_lock(); });
   files->add(reporting::make_jsonl(directory.metrics_file(), command));
   files->add(reporting::make_csv(directory.metrics_table_file(), task::all_metrics()));
   if (experiment.logging.tensorboard) {
@@ -135,7 +135,7 @@ void add_files(reporting::Reporter& reporter, const session::RankContext& contex
     const auto file = which == reporting::Validations::kAll ? directory.evaluation_file() : directory.best_evaluation_file();
     files->add(reporting::make_evaluation(file, which, info.output_names(), context.logger()));
   }
-  files->add(reporting::make_summary(directory.summary_file(), class_names));
+  files->add(reporting::make_summary(directory.summary_file()));
   reporter.add(std::move(files));
   for (const auto& sink : experiment.logging.sinks) {
     reporter.add(reporting::sink_registry().make(
