@@ -9,6 +9,7 @@
 #include "base/signal.h"
 #include "base/standard_streams.h"
 #include "cli/answers.h"
+#include "cli/completion.h"
 #include "cli/launch.h"
 #include "cli/output.h"
 #include "cli/runs.h"
@@ -39,6 +40,10 @@ int main(int argc, char** argv) {
       trainer::print_text(*text);
       return trainer::ExitCode::kDone;
     });
+  }
+  if (!args.empty() && args.front() == "__complete") {
+    trainer::print_text(trainer::cli::completions(trainer::cli::all_words(), {args.begin() + 1, args.end()}));
+    return 0;
   }
   return trainer::cli::run_program([&] {
     trainer::check_working_folder();

@@ -35,12 +35,6 @@ struct Metric {
 // Metrics in the order in which they are written.
 using Metrics = std::vector<Metric>;
 
-// The result of a validation for the samples of one class.
-struct ClassMetrics {
-  Metrics metrics;
-  int64_t num_samples = 0;
-};
-
 // The metrics that have a column in tables and checkpoints.
 struct MetricColumns {
   std::vector<MetricInfo> train;
@@ -223,7 +217,6 @@ struct EndEvent {
   std::string monitor = {};      // as in StartEvent
   bool higher_is_better = false;
   std::optional<ValidationEvent> final_validation = {};
-  std::vector<ClassMetrics> final_classes = {};  // of the final validation, for each class
   std::optional<ValidationEvent> best_validation = {};
 };
 

@@ -157,8 +157,6 @@ class Task {
   // `num_outputs`: the number of classes, or without classes the length of a target; `num_batches`: of the whole validation, on all ranks
   // together.
   virtual std::unique_ptr<ValidationMeter> make_validation_meter(torch::Device device, int64_t num_outputs, int64_t num_batches) const;
-  // The metrics of each class from a validation's confusion matrix; empty without classes.
-  virtual std::vector<reporting::ClassMetrics> per_class(const std::vector<int64_t>& /*confusion*/) const { return {}; }
   // Empty if the setup can be trained.
   virtual std::vector<Mismatch> mismatches(const Setup& setup) const = 0;
   // Whether the task or its loss depends on statistics of the training targets and needs set_target_summary() before its first pass. Not

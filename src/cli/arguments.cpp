@@ -117,6 +117,63 @@ class HelpFormatter : public CLI::Formatter {
   }
 };
 
+// Example command lines, one per line, for the help of a command ("eval").
+constexpr std::array<std::pair<std::string_view, std::string_view>, 23> kExamples = {{
+    {"train",
+     "trainer --config configs/quickstart.yaml\n"
+     "trainer --config my.yaml --run-dir runs/slow optimizer.lr=0.01"},
+    {"validate", "trainer validate --config my.yaml --world-size 8"},
+    {"eval",
+     "trainer eval --checkpoint runs/my_run\n"
+     "trainer eval --checkpoint runs/my_run --data data/test"},
+    {"predict",
+     "trainer predict --checkpoint runs/my_run photo.jpg folder/\n"
+     "find . -name '*.jpg' -print0 | trainer predict --checkpoint best.pt -0 -"},
+    {"calibrate",
+     "trainer calibrate --checkpoint runs/my_run\n"
+     "trainer calibrate --checkpoint runs/my_run --class defect --miss-at-most 1%"},
+    {"launch",
+     "trainer launch --config my.yaml\n"
+     "trainer launch --nproc-per-node 4 --config my.yaml training.epochs=5"},
+    {"crossval", "trainer crossval --config my.yaml --folds 5"},
+    {"sweep",
+     "trainer sweep --config my.yaml optimizer.lr=0.1,0.01 seed=1,2,3\n"
+     "trainer sweep --config my.yaml 'optimizer={name: adamw},{name: sgd, lr: 0.1}'"},
+    {"init", "trainer init --data data/my_images --output my.yaml"},
+    {"config",
+     "trainer config reference optimizer.sgd\n"
+     "trainer config show --config my.yaml --origin"},
+    {"data",
+     "trainer data check --config my.yaml\n"
+     "trainer data audit --config my.yaml --page audit.html\n"
+     "trainer data pack --config my.yaml --output data/packed"},
+    {"weights", "trainer weights list\ntrainer weights fetch resnet50"},
+    {"checkpoint",
+     "trainer checkpoint info runs/my_run\n"
+     "trainer checkpoint average --output mean.pt a.pt b.pt"},
+    {"export",
+     "trainer export --checkpoint runs/my_run --output network.onnx\n"
+     "trainer export --checkpoint runs/my_run --format state_dict --output w.pt"},
+    {"verify-export",
+     "trainer verify-export network.onnx --checkpoint runs/my_run\n"
+     "trainer verify-export network.onnx --checkpoint best.pt --data photos/ --preprocess opencv"},
+    {"verify-resume", "trainer verify-resume --config my.yaml --steps 20"},
+    {"lr-find", "trainer lr-find --config my.yaml"},
+    {"report",
+     "trainer report runs/a runs/b --output report.html\n"
+     "trainer report --live runs/a"},
+    {"runs", "trainer runs\ntrainer runs --columns optimizer.lr,seed --sort metric"},
+    {"compare", "trainer compare runs/a runs/b"},
+    {"replay", "trainer replay runs/my_run/non_finite/step_12 amp.enabled=false"},
+    {"doctor", "trainer doctor --output-dir /data/runs"},
+    {"list", "trainer list\ntrainer list models"},
+}};
+
+std::string_view examples_of(std::string_view command) {
+  const auto* found = std::ranges::find(kExamples, command, [](const auto& entry) { return entry.first; });
+  return found == kExamples.end() ? std::string_view() : found->second;
+}
+
 std::string help_of(const CLI::App& app) {
   auto text = wrap_help(app.help());
   std::istringstream examples(std::string(examples_of(app.get_name().substr(std::string_view("trainer ").size()))));
@@ -259,66 +316,6 @@ void refuse_to_overwrite(const std::filesystem::path& input, const std::filesyst
 
 bool is_yaml_file(std::string_view argument) {
   return !argument.starts_with("-") && argument.find('=') == argument.npos && (argument.ends_with(".yaml") || argument.ends_with(".yml"));
-}
-
-namespace {
-
-constexpr std::array<std::pair<std::string_view, std::string_view>, 23> kExamples = {{
-    {"train",
-     "trainer --config configs/quickstart.yaml\n"
-     "trainer --config my.yaml --run-dir runs/slow optimizer.lr=0.01"},
-    {"validate", "trainer validate --config my.yaml --world-size 8"},
-    {"eval",
-     "trainer eval --checkpoint runs/my_run\n"
-     "trainer eval --checkpoint runs/my_run --data data/test"},
-    {"predict",
-     "trainer predict --checkpoint runs/my_run photo.jpg folder/\n"
-     "find . -name '*.jpg' -print0 | trainer predict --checkpoint best.pt -0 -"},
-    {"calibrate",
-     "trainer calibrate --checkpoint runs/my_run\n"
-     "trainer calibrate --checkpoint runs/my_run --class defect --miss-at-most 1%"},
-    {"launch",
-     "trainer launch --config my.yaml\n"
-     "trainer launch --nproc-per-node 4 --config my.yaml training.epochs=5"},
-    {"crossval", "trainer crossval --config my.yaml --folds 5"},
-    {"sweep",
-     "trainer sweep --config my.yaml optimizer.lr=0.1,0.01 seed=1,2,3\n"
-     "trainer sweep --config my.yaml 'optimizer={name: adamw},{name: sgd, lr: 0.1}'"},
-    {"init", "trainer init --data data/my_images --output my.yaml"},
-    {"config",
-     "trainer config reference optimizer.sgd\n"
-     "trainer config show --config my.yaml --origin"},
-    {"data",
-     "trainer data check --config my.yaml\n"
-     "trainer data audit --config my.yaml --page audit.html\n"
-     "trainer data pack --config my.yaml --output data/packed"},
-    {"weights", "trainer weights list\ntrainer weights fetch resnet50"},
-    {"checkpoint",
-     "trainer checkpoint info runs/my_run\n"
-     "trainer checkpoint average --output mean.pt a.pt b.pt"},
-    {"export",
-     "trainer export --checkpoint runs/my_run --output network.onnx\n"
-     "trainer export --checkpoint runs/my_run --format state_dict --output w.pt"},
-    {"verify-export",
-     "trainer verify-export network.onnx --checkpoint runs/my_run\n"
-     "trainer verify-export network.onnx --checkpoint best.pt --data photos/ --preprocess opencv"},
-    {"verify-resume", "trainer verify-resume --config my.yaml --steps 20"},
-    {"lr-find", "trainer lr-find --config my.yaml"},
-    {"report",
-     "trainer report runs/a runs/b --output report.html\n"
-     "trainer report --live runs/a"},
-    {"runs", "trainer runs\ntrainer runs --columns optimizer.lr,seed --sort metric"},
-    {"compare", "trainer compare runs/a runs/b"},
-    {"replay", "trainer replay runs/my_run/non_finite/step_12 amp.enabled=false"},
-    {"doctor", "trainer doctor --output-dir /data/runs"},
-    {"list", "trainer list\ntrainer list models"},
-}};
-
-}  // namespace
-
-std::string_view examples_of(std::string_view command) {
-  const auto* found = std::ranges::find(kExamples, command, [](const auto& entry) { return entry.first; });
-  return found == kExamples.end() ? std::string_view() : found->second;
 }
 
 }  // namespace trainer::cli

@@ -43,7 +43,4 @@ void refuse_to_overwrite(const std::filesystem::path& input, const std::filesyst
 // Whether the argument looks like the name of an experiment file.
 bool is_yaml_file(std::string_view argument);
 
-// Example command lines, one per line, for the help and the man page of a command ("eval"); empty if there is no such command.
-std::string_view examples_of(std::string_view command);
-
 }  // namespace trainer::cli

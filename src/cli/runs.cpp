@@ -295,8 +295,9 @@ ExitCode compare(const std::vector<std::string>& args) {
   parse(app, args);
   std::vector<RunRecord> runs;
   for (const auto& folder : folders) runs.push_back(history::read_run(folder, history::Detail::kAll));
-  if (const auto note = history::note_of_validation(runs); !note.empty()) make_console_logger()->warn("{}", note);
-  const auto config = differing(history::config_rows(runs));
+  const auto all_config = history::config_rows(runs);
+  if (const auto note = history::note_of_validation(runs, all_config); !note.empty()) make_console_logger()->warn("{}", note);
+  const auto config = differing(all_config);
   const auto environment = differing(history::environment_rows(runs));
   const auto results = history::result_rows(runs);
   if (as_json) {

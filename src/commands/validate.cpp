@@ -5,7 +5,6 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
-#include <map>
 
 #include "base/log.h"
 #include "base/text.h"
@@ -78,43 +77,6 @@ void print_layers(const inspection::Inspection& inspection) {
       "  convolutions, linear layers and attention, none for other layers.\n");
 }
 
-std::string describe_batches(const std::vector<inspection::BatchRun>& runs) {
-  // If a batch cannot be divided equally among the ranks, the sizes of a rank's batches alternate. If there are more sequences of equal
-  // batches than this, they are added up by size.
-  constexpr size_t kMostRuns = 4;
-  std::vector<std::string> parts;
-  if (runs.size() <= kMostRuns) {
-    for (const auto& run : runs) parts.push_back(fmt::format("{} x {}", run.count, run.size));
-    return join(parts, ", ");
-  }
-  std::map<int64_t, int64_t> counts;
-  for (const auto& run : runs) counts[run.size] += run.count;
-  for (const auto& [size, count] : counts) parts.push_back(fmt::format("{} x {}", count, size));
-  return join(parts, ", ") + ", in turn";
-}
-
-void print_ranks(const engine::Plan& plan, const inspection::RankPlan& ranks) {
-  print("\nranks, in each epoch\n");
-  std::vector<Row> rows = {{"rank", "samples", "batches x size"}};
-  for (const auto& group : ranks.groups) {
-    const bool is_one = group.first_rank == group.last_rank;
-    rows.push_back({is_one ? std::to_string(group.first_rank) : fmt::format("{} to {}", group.first_rank, group.last_rank),
-                    std::to_string(group.num_samples), describe_batches(group.batches)});
-  }
-  print_table(rows, {false, true, false});
-  if (plan.world_size > 1) {
-    print("  Rank r takes the samples r, r + {}, r + {}, ... of the common order of all ranks.\n", plan.world_size, 2 * plan.world_size);
-  }
-  if (ranks.num_repeated > 0) {
-    print("  {} used twice, so that all ranks have the same number (dataloader.shards: pad).\n",
-          ranks.num_repeated == 1 ? "1 sample is" : fmt::format("{} samples are", ranks.num_repeated));
-  }
-  if (ranks.num_skipped > 0) {
-    print("  {} skipped in each epoch (dataloader.drop_last, dataloader.shards).\n",
-          ranks.num_skipped == 1 ? "1 sample is" : fmt::format("{} samples are", ranks.num_skipped));
-  }
-}
-
 void print_batches(const inspection::Inspection& inspection, int world_size) {
   print("\nbatches, on {}\n", counted(world_size, "rank"));
   const auto micro_steps = inspection.experiment.training.accumulation_steps;
@@ -127,7 +89,14 @@ void print_batches(const inspection::Inspection& inspection, int world_size) {
     rows.push_back({"training", plan->num_epochs ? fmt::format("{} in {}", steps, counted(*plan->num_epochs, "epoch")) : steps});
   }
   print_table(rows, {false, false});
-  if (inspection.plan) print_ranks(*inspection.plan, *inspection.ranks);
+  if (inspection.num_repeated > 0) {
+    print("  {} used twice in each epoch, so that all ranks have the same number (dataloader.shards: pad).\n",
+          inspection.num_repeated == 1 ? "1 sample is" : fmt::format("{} samples are", inspection.num_repeated));
+  }
+  if (inspection.num_skipped > 0) {
+    print("  {} skipped in each epoch (dataloader.drop_last, dataloader.shards).\n",
+          inspection.num_skipped == 1 ? "1 sample is" : fmt::format("{} samples are", inspection.num_skipped));
+  }
 }
 
 void print_lr(const std::vector<inspection::LrPoint>& curve) {
@@ -189,18 +158,6 @@ Json json_of(const inspection::LayerTable& table) {
   return rows;
 }
 
-Json json_of(const inspection::RankPlan& plan) {
-  auto ranks = Json::array();
-  for (const auto& group : plan.groups) {
-    auto batches = Json::array();
-    for (const auto& run : group.batches) batches.push_back({{"count", run.count}, {"size", run.size}});
-    for (int rank = group.first_rank; rank <= group.last_rank; ++rank) {
-      ranks.push_back({{"rank", rank}, {"samples", group.num_samples}, {"batches", batches}});
-    }
-  }
-  return ranks;
-}
-
 Json json_of(const inspection::MemoryEstimate& estimate, bool is_of_gpu) {
   Json bytes = Json::object();
   for (const auto& item : estimate.items) bytes[item.name] = item.bytes;
@@ -231,9 +188,8 @@ Json to_json(const inspection::Inspection& inspection) {
     batches["steps_per_epoch"] = plan->steps_per_epoch;
     batches["total_steps"] = plan->total_steps;
     if (plan->num_epochs) batches["epochs"] = *plan->num_epochs;
-    batches["repeated_samples"] = inspection.ranks->num_repeated;
-    batches["skipped_samples"] = inspection.ranks->num_skipped;
-    batches["ranks"] = json_of(*inspection.ranks);
+    batches["repeated_samples"] = inspection.num_repeated;
+    batches["skipped_samples"] = inspection.num_skipped;
   }
   if (!inspection.lr_curve.empty()) {
     auto& points = json["lr"] = Json::array();
@@ -257,7 +213,7 @@ Json to_json(const inspection::Inspection& inspection) {
 ExitCode validate(const std::vector<std::string>& args) {
   CLI::App app(
       "Checks an experiment file as far as possible without its data and without a GPU, and shows what it would train: network, batches, "
-      "time, learning rate, memory, and the samples of each rank. The exit code is 2 if training would refuse it.",
+      "time, learning rate and memory. The exit code is 2 if training would refuse it.",
       "trainer validate");
   config::ExperimentSource source;
   cli::add_experiment(app, source);

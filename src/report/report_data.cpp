@@ -134,9 +134,10 @@ Json make_data(std::span<const RunRecord> runs, const DataOptions& options) {
   std::set<std::string> percentages;
   for (const auto& run : runs) percentages.insert(run.percentages.begin(), run.percentages.end());
   data["percentages"] = percentages;
-  data["note"] = history::note_of_validation(runs);
   data["crossvals"] = options.crossvals;
-  data["config"] = rows_of(history::config_rows(runs));
+  const auto config = history::config_rows(runs);
+  data["note"] = history::note_of_validation(runs, config);
+  data["config"] = rows_of(config);
   data["environment"] = rows_of(history::environment_rows(runs));
   return with_visible_text(data);
 }
@@ -197,28 +198,10 @@ int64_t sum_of_row(const std::vector<int64_t>& row) {
   return sum;
 }
 
-std::string name_of(const history::RunRecord& run, size_t label) {
-  return label < run.class_names.size() ? run.class_names[label] : std::to_string(label);
-}
-
-Json classes_of(const history::RunRecord& run, const Matrix& matrix) {
+Json classes_of(const Json& source) {
   auto classes = Json::array();
-  for (size_t label = 0; label < matrix.size(); ++label) {
-    const auto num_samples = sum_of_row(matrix[label]);
-    int64_t num_predicted = 0;
-    for (const auto& row : matrix) num_predicted += row[label];
-    const auto right = matrix[label][label];
-    classes.push_back({{"name", name_of(run, label)},
-                       {"num_samples", num_samples},
-                       {"recall", share(right, num_samples)},
-                       {"precision", share(right, num_predicted)},
-                       {"f1", share(2 * right, num_samples + num_predicted)}});
-  }
-  return classes;
-}
-
-Json known_classes(const Json& given) {
-  auto classes = Json::array();
+  const auto& given = member_of(source, "classes");
+  if (!given.is_array()) return classes;
   for (const auto& one : given) {
     const auto optional = [&](const char* name) {
       const auto value = number_of(one, name);
@@ -310,15 +293,14 @@ Json numbers_of(const Json& source) {
 }
 
 // `source`: the content of an evaluation.json.
-Json evaluation_from(const history::RunRecord& run, const Json& source) {
+Json evaluation_from(const Json& source) {
   const auto matrix = read_matrix(member_of(source, "confusion"));
-  const auto& given = member_of(source, "classes");
   const auto split = text_of(source, "split");
   Json result = {{"split", split.empty() ? "validation" : split},
                  {"step", integer_of(source, "step").value_or(0)},
                  {"num_samples", integer_of(source, "num_samples").value_or(0)},
                  {"metrics", metrics_of(member_of(source, "metrics"))},
-                 {"classes", given.is_array() ? known_classes(given) : classes_of(run, matrix)},
+                 {"classes", classes_of(source)},
                  {"pairs", pairs_of(matrix)},
                  {"calibration", with_numbers(member_of(source, "calibration"), {"confidence", "accuracy", "count"}, 100)},
                  {"mistakes", with_numbers(member_of(source, "mistakes"), {"index", "label", "predicted", "confidence"}, kMostMistakes)}};
@@ -332,12 +314,12 @@ Json evaluation_from(const history::RunRecord& run, const Json& source) {
 
 }  // namespace
 
-Json make_evaluation(const history::RunRecord& run) { return run.evaluation.is_object() ? evaluation_from(run, run.evaluation) : Json(); }
+Json make_evaluation(const history::RunRecord& run) { return run.evaluation.is_object() ? evaluation_from(run.evaluation) : Json(); }
 
 Json make_best_evaluation(const history::RunRecord& run) {
   const auto& best = run.best_evaluation;
   if (!best.is_object() || integer_of(best, "step") == integer_of(run.evaluation, "step")) return {};
-  return evaluation_from(run, best);
+  return evaluation_from(best);
 }
 
 Json make_calibration(const history::RunRecord& run) {

@@ -35,9 +35,8 @@ history::Json make_data(std::span<const history::RunRecord> runs, const DataOpti
 // long parts, so that the peaks stay visible. A NaN is kept only at both ends and in a part without other values.
 history::Series shortened(const history::Series& series, size_t max_points);
 
-// The results of the latest evaluation for the page, from evaluation.json or, for runs of earlier versions, from the confusion matrix in
-// summary.json. Null if the run has neither. Damaged values are skipped. With more than kMostMatrixClasses classes, the confusion matrix is
-// left out, but not the pairs of classes that are confused most often.
+// The results of the latest evaluation for the page, from evaluation.json; null without it. Damaged values are skipped. With more than
+// kMostMatrixClasses classes, the confusion matrix is left out, but not the pairs of classes that are confused most often.
 history::Json make_evaluation(const history::RunRecord& run);
 // The same from best_evaluation.json; also null if the best validation is the latest one.
 history::Json make_best_evaluation(const history::RunRecord& run);

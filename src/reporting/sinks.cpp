@@ -29,47 +29,9 @@ Json validation_object(const ValidationEvent& event) {
   return object;
 }
 
-// Adds the name, metrics and number of samples of each class, and the confusion matrix with a row for each actual class.
-void add_classes(Json& object, const std::vector<ClassMetrics>& classes, const std::vector<std::string>& names,
-                 const std::vector<int64_t>& confusion) {
-  if (classes.empty()) return;
-  auto per_class = Json::array();
-  auto rows = Json::array();
-  auto row = confusion.begin();
-  for (const auto& actual : classes) {
-    Json entry;
-    if (names.size() == classes.size()) entry["name"] = names[per_class.size()];
-    add_metrics(entry, actual.metrics);
-    entry["num_samples"] = actual.num_samples;
-    per_class.push_back(std::move(entry));
-    const auto end = row + static_cast<std::ptrdiff_t>(classes.size());
-    rows.push_back(std::vector<int64_t>(row, end));
-    row = end;
-  }
-  object["per_class"] = std::move(per_class);
-  object["confusion"] = std::move(rows);
-}
-
-// Indented JSON for people to read; a list of numbers, such as a row of the confusion matrix, is on one line.
-std::string to_indented_text(const Json& value, const std::string& indent = "") {
-  if (!value.is_structured() || value.empty()) return to_text(value);
-  std::vector<std::string> parts;
-  if (value.is_array() && std::ranges::none_of(value, &Json::is_structured)) {
-    for (const auto& element : value) parts.push_back(to_text(element));
-    return "[" + join(parts, ", ") + "]";
-  }
-  const auto inner = indent + "  ";
-  for (const auto& [key, element] : value.items()) {
-    const auto name = value.is_object() ? to_text(Json(key)) + ": " : "";
-    parts.push_back("\n" + inner + name + to_indented_text(element, inner));
-  }
-  const std::string_view brackets = value.is_object() ? "{}" : "[]";
-  return brackets[0] + join(parts, ",") + "\n" + indent + brackets[1];
-}
-
 class Summary : public Sink {
  public:
-  Summary(const std::filesystem::path& file, std::vector<std::string> class_names) : file_(file), class_names_(std::move(class_names)) {}
+  explicit Summary(const std::filesystem::path& file) : file_(file) {}
 
   void on_end(const EndEvent& event) override {
     Json summary;
@@ -78,24 +40,18 @@ class Summary : public Sink {
     summary.update(
         {{"epoch", event.epoch}, {"step", event.step}, {"seconds", event.seconds}, {"images_per_second", event.images_per_second}});
     add_monitor(summary, event);
-    if (event.final_validation) {
-      summary["final"] = validation_object(*event.final_validation);
-      add_classes(summary["final"], event.final_classes, class_names_, event.final_validation->classes.confusion);
-    }
+    if (event.final_validation) summary["final"] = validation_object(*event.final_validation);
     if (event.best_validation) summary["best"] = validation_object(*event.best_validation);
-    write_file_atomically(file_, to_indented_text(summary) + '\n');
+    write_file_atomically(file_, to_text(summary, 2) + '\n');
   }
 
  private:
   std::filesystem::path file_;
-  std::vector<std::string> class_names_;
 };
 
 }  // namespace
 
-std::unique_ptr<Sink> make_summary(const std::filesystem::path& file, std::vector<std::string> class_names) {
-  return std::make_unique<Summary>(file, std::move(class_names));
-}
+std::unique_ptr<Sink> make_summary(const std::filesystem::path& file) { return std::make_unique<Summary>(file); }
 
 namespace {
 

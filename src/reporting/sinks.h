@@ -49,9 +49,8 @@ std::unique_ptr<Sink> make_jsonl(const std::filesystem::path& file, EventCommand
 // Writes a header and one row per epoch; cells without a value are empty. A new file has `columns`; an existing file keeps the columns of
 // its header.
 std::unique_ptr<Sink> make_csv(const std::filesystem::path& file, const MetricColumns& columns);
-// At the end of the run, atomically writes the final and best metrics, the final results of each class, seconds, images per second and the
-// reason for the end. `class_names`: of each class; empty: the classes have no names.
-std::unique_ptr<Sink> make_summary(const std::filesystem::path& file, std::vector<std::string> class_names = {});
+// At the end of the run, atomically writes the final and best metrics, seconds, images per second and the reason for the end.
+std::unique_ptr<Sink> make_summary(const std::filesystem::path& file);
 enum class Validations { kAll, kBest };
 // Writes the result (evaluation.h) of the latest validation, or with kBest of the best one so far, for classes, labels or numbers; the file
 // is replaced atomically. It has no matrix of confusion or co-occurrence if there are more than 200 classes. `output_names`: of each
@@ -63,72 +62,38 @@ std::unique_ptr<Sink> make_evaluation(const std::filesystem::path& file, Validat
 // axis is the step. The name of the file is added to `written`, which may be null.
 std::unique_ptr<Sink> make_tensorboard(const std::filesystem::path& folder, WrittenFiles* written = nullptr);
 
-// Passes every event to every sink, in the order in which the sinks were added.
+// Passes every event to every sink, in the order in which the sinks were added. Calls `check`, if there is one, before each event but the
+// progress between two events, which no file records; if it throws, no sink receives the event.
 class Reporter : public Sink {
  public:
+  explicit Reporter(std::function<void()> check = {}) : check_(std::move(check)) {}
+
   void add(std::unique_ptr<Sink> sink) { sinks_.push_back(std::move(sink)); }
-  void on_start(const StartEvent& event) override { pass(&Sink::on_start, event); }
-  void on_train(const TrainEvent& event) override { pass(&Sink::on_train, event); }
+  void on_start(const StartEvent& event) override { check_and_pass(&Sink::on_start, event); }
+  void on_train(const TrainEvent& event) override { check_and_pass(&Sink::on_train, event); }
   void on_step(int64_t step_in_epoch, int64_t steps_per_epoch) override { pass(&Sink::on_step, step_in_epoch, steps_per_epoch); }
   void on_progress(const TrainEvent& event) override { pass(&Sink::on_progress, event); }
   void on_validation_step(int64_t num_done, int64_t num_images) override { pass(&Sink::on_validation_step, num_done, num_images); }
-  void on_warning(const WarningEvent& event) override { pass(&Sink::on_warning, event); }
-  void on_validation(const ValidationEvent& event) override { pass(&Sink::on_validation, event); }
-  void on_epoch(const EpochEvent& event) override { pass(&Sink::on_epoch, event); }
-  void on_checkpoint(const CheckpointEvent& event) override { pass(&Sink::on_checkpoint, event); }
-  void on_histograms(const HistogramsEvent& event) override { pass(&Sink::on_histograms, event); }
-  void on_end(const EndEvent& event) override { pass(&Sink::on_end, event); }
+  void on_warning(const WarningEvent& event) override { check_and_pass(&Sink::on_warning, event); }
+  void on_validation(const ValidationEvent& event) override { check_and_pass(&Sink::on_validation, event); }
+  void on_epoch(const EpochEvent& event) override { check_and_pass(&Sink::on_epoch, event); }
+  void on_checkpoint(const CheckpointEvent& event) override { check_and_pass(&Sink::on_checkpoint, event); }
+  void on_histograms(const HistogramsEvent& event) override { check_and_pass(&Sink::on_histograms, event); }
+  void on_end(const EndEvent& event) override { check_and_pass(&Sink::on_end, event); }
 
  private:
   template <class Handler, class... Args>
   void pass(Handler on_event, const Args&... args) const {
     for (const auto& sink : sinks_) (sink.get()->*on_event)(args...);
   }
-
-  std::vector<std::unique_ptr<Sink>> sinks_;
-};
-
-// A Reporter that calls `check` before it passes an event to its sinks, except for the progress between two events, which no file records.
-// If `check` throws, no sink receives the event.
-class CheckedReporter : public Reporter {
- public:
-  explicit CheckedReporter(std::function<void()> check) : check_(std::move(check)) {}
-
-  void on_start(const StartEvent& event) override {
-    check_();
-    Reporter::on_start(event);
-  }
-  void on_train(const TrainEvent& event) override {
-    check_();
-    Reporter::on_train(event);
-  }
-  void on_warning(const WarningEvent& event) override {
-    check_();
-    Reporter::on_warning(event);
-  }
-  void on_validation(const ValidationEvent& event) override {
-    check_();
-    Reporter::on_validation(event);
-  }
-  void on_epoch(const EpochEvent& event) override {
-    check_();
-    Reporter::on_epoch(event);
-  }
-  void on_checkpoint(const CheckpointEvent& event) override {
-    check_();
-    Reporter::on_checkpoint(event);
-  }
-  void on_histograms(const HistogramsEvent& event) override {
-    check_();
-    Reporter::on_histograms(event);
-  }
-  void on_end(const EndEvent& event) override {
-    check_();
-    Reporter::on_end(event);
+  template <class Handler, class Event>
+  void check_and_pass(Handler on_event, const Event& event) const {
+    if (check_) check_();
+    pass(on_event, event);
   }
 
- private:
   std::function<void()> check_;
+  std::vector<std::unique_ptr<Sink>> sinks_;
 };
 
 }  // namespace trainer::reporting

@@ -1,4 +1,4 @@
-"""The completions and manual pages that the build TRAINER_BUILD_DIR has written, used as the shells use them."""
+"""The completions, used as the shells use them, and the manual pages that the build TRAINER_BUILD_DIR has written."""
 
 import os
 import pathlib
@@ -7,15 +7,17 @@ import subprocess
 import tempfile
 import unittest
 
-SHELL = pathlib.Path(os.environ["TRAINER_BUILD_DIR"]) / "shell"
-BASH = SHELL / "completions" / "trainer"
+PAGES = pathlib.Path(os.environ["TRAINER_BUILD_DIR"]) / "man1"
+SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "completions"
+# The scripts run the program under the name on the line.
+ENVIRONMENT = {**os.environ, "PATH": f"{pathlib.Path(os.environ['TRAINER_BINARY']).parent}:{os.environ['PATH']}"}
 COMMANDS = subprocess.run([os.environ["TRAINER_BINARY"], "--help"], capture_output=True, text=True, check=True).stdout
 COMMANDS = [line.split()[0] for line in COMMANDS.split("commands:\n")[1].split("\n\n")[0].splitlines() if line[2] != " "]
 
 
 def in_bash(line, folder="/"):
     script = 'source "$1"; COMP_LINE=$2 COMP_POINT=${#2}; _trainer_complete; printf "%s\\n" "${COMPREPLY[@]}"'
-    run = subprocess.run(["bash", "-c", script, "bash", BASH, line], capture_output=True, text=True, cwd=folder)
+    run = subprocess.run(["bash", "-c", script, "bash", SCRIPTS / "trainer", line], capture_output=True, text=True, cwd=folder, env=ENVIRONMENT)
     assert run.stderr == "", run.stderr
     return run.stdout.split()
 
@@ -52,22 +54,22 @@ class CompletionTest(unittest.TestCase):
 
     @unittest.skipUnless(shutil.which("zsh"), "zsh is not installed")
     def test_zsh(self):
-        subprocess.run(["zsh", "-n", SHELL / "completions" / "_trainer"], check=True)
+        subprocess.run(["zsh", "-n", SCRIPTS / "_trainer"], check=True)
 
     @unittest.skipUnless(shutil.which("fish"), "fish is not installed")
     def test_fish(self):
         script = 'source $argv[1]; complete -C "trainer checkpoint "; complete -C "trainer --config a.yaml runtime.device=cu"'
-        run = subprocess.run(["fish", "-c", script, SHELL / "completions" / "trainer.fish"], capture_output=True, text=True, check=True)
+        run = subprocess.run(["fish", "-c", script, SCRIPTS / "trainer.fish"], capture_output=True, text=True, check=True, env=ENVIRONMENT)
         self.assertEqual(run.stderr, "")
-        self.assertEqual(run.stdout.split("\n"), ["average", "diff", "info", "verify", "runtime.device=cuda", ""])
+        self.assertEqual([line.split("\t")[0] for line in run.stdout.splitlines()], ["average", "diff", "info", "verify", "runtime.device=cuda"])
 
     def test_each_command_has_a_page(self):
-        pages = sorted(file.name for file in (SHELL / "man1").iterdir())
+        pages = sorted(file.name for file in PAGES.iterdir())
         self.assertEqual(pages, sorted(["trainer.1", *(f"trainer-{command}.1" for command in COMMANDS)]))
 
     @unittest.skipUnless(shutil.which("mandoc"), "mandoc is not installed")
     def test_pages_are_well_formed(self):
-        run = subprocess.run(["mandoc", "-Tlint", "-W", "warning", *sorted((SHELL / "man1").iterdir())], capture_output=True, text=True)
+        run = subprocess.run(["mandoc", "-Tlint", "-W", "warning", *sorted(PAGES.iterdir())], capture_output=True, text=True)
         # The pages have no date, because it would change with each build.
         problems = [line for line in run.stdout.splitlines() if "missing date" not in line]
         self.assertEqual(problems, [])

@@ -105,8 +105,9 @@ class PluginsTest(unittest.TestCase):
         losses = self.validation_losses(self.folder / "run")
         self.assertLess(losses[-1], 0.5 * losses[0])
         summary = json.loads((self.folder / "run/summary.json").read_text())
+        evaluation = json.loads((self.folder / "run/evaluation.json").read_text())
         self.assertEqual(summary["monitor"], "validation/worst_recall")
-        self.assertAlmostEqual(summary["final"]["worst_recall"], min(entry["top1"] for entry in summary["final"]["per_class"]), delta=1e-12)
+        self.assertAlmostEqual(summary["final"]["worst_recall"], min(entry["recall"] for entry in evaluation["classes"]), delta=1e-12)
         # With epsilon 0, the loss of the plug-in equals the cross entropy; the built-in focal loss with gamma 0 is measured as a
         # comparison.
         for name, option in (("poly", ", epsilon: 0"), ("focal", ", gamma: 0"), ("cross_entropy", "")):

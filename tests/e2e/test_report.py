@@ -27,6 +27,7 @@ HAS_BROWSER = browser.BROWSER is not None or os.environ.get("CI") == "true"
 HAS_IMAGES = os.environ.get("TRAINER_OPENCV") != "0"
 LINEAR = ["--config", ROOT / "configs" / "demo_linear.yaml"]
 IMAGES = ["--config", ROOT / "configs" / "quickstart.yaml", "training.epochs=null", "training.steps=2", "logging.every_steps=1"]
+START = {"event": "start", "time": 1, "epoch": 0, "step": 0, "monitor": "validation/top1", "mode": "max", "metrics": {"top1": {"format": "percent"}}}
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
 # The number of canvases on which something is drawn.
 NUM_DRAWN = """[...document.querySelectorAll(".charts canvas")].filter((canvas) =>
@@ -247,7 +248,7 @@ class ReportTest(unittest.TestCase):
     def make_run(self, folder, top1, losses=(), **settings):
         folder.mkdir(parents=True)
         (folder / "config.yaml").write_text("".join(f"{name}: {value}\n" for name, value in settings.items()))
-        lines = [{"event": "start", "time": 1000, "steps_per_epoch": 10}]
+        lines = [{**START, "time": 1000, "steps_per_epoch": 10}]
         lines += [{"event": "train", "time": 1000 + step, "epoch": 0, "step": step, "loss": loss, "lr": 0.1} for step, loss in enumerate(losses, 1)]
         lines.append({"event": "validation", "time": 2000, "epoch": 0, "step": 10, "top1": top1})
         (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -293,7 +294,7 @@ class ReportTest(unittest.TestCase):
         folder = self.folder / "long"
         folder.mkdir()
         with open(folder / "metrics.jsonl", "w") as file:
-            file.write(json.dumps({"event": "start", "time": 1, "epoch": 0, "step": 0, "num_epochs": 1000, "steps_per_epoch": 100}) + "\n")
+            file.write(json.dumps({**START, "num_epochs": 1000, "steps_per_epoch": 100}) + "\n")
             for step in range(10, 100001, 10):
                 head = {"time": step, "epoch": (step - 1) // 100, "step": step}
                 values = {"loss": 99.5 if step == 50010 else 1 / step, "top1": 1 - 1 / step, "lr": 0.1 / step, "images_per_second": 1000 / 7 + step,

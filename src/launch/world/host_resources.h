@@ -1,12 +1,11 @@
 #pragma once
-// Resources of the host that this process may use, other runs that use them, and properties of the host and the terminal.
+// Resources of the host that this process may use, and properties of the host and the terminal.
 
 #include <cstdint>
 #include <exception>
 #include <filesystem>
 #include <fstream>
 #include <optional>
-#include <span>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -87,14 +86,5 @@ inline std::string read_system_file(const std::filesystem::path& path) {
   text << stream.rdbuf();
   return std::move(text).str();
 }
-
-// The ids, in ascending order, of processes of other runs on this host: those that have this process's program name and may use one of its
-// cores, except `own`, this process and launchers (`trainer launch` and `crossval`). Finds the processes that `proc` shows: in a container,
-// only the container's.
-std::vector<int64_t> processes_of_other_runs(std::span<const int64_t> own, const std::filesystem::path& proc = "/proc");
-
-// A line for the user about `others`, which share cores with the ranks of this host; each rank uses `num_threads` threads. Empty if there
-// are no others.
-std::string describe_other_runs(const std::vector<int64_t>& others, int num_threads);
 
 }  // namespace trainer::world

@@ -129,17 +129,16 @@ std::vector<Row> config_rows(std::span<const RunRecord> runs) { return rows_of(r
 std::vector<Row> environment_rows(std::span<const RunRecord> runs) { return rows_of(runs, environment_values); }
 std::vector<Row> result_rows(std::span<const RunRecord> runs) { return rows_of(runs, result_values); }
 
-std::string note_of_validation(std::span<const RunRecord> runs) {
+std::string note_of_validation(std::span<const RunRecord> runs, std::span<const Row> config) {
   const auto names = names_of(runs);
+  const auto fold = std::ranges::find(config, "dataset.split.fold", &Row::name);
   // Folds of a cross-validation differ on purpose.
   std::map<std::string, size_t> first_of_fold;
   for (size_t i = 0; i < runs.size(); ++i) {
     // Runs without a validation have none.
     const auto samples = text_of(runs[i].environment, "validation_samples");
     if (samples.empty()) continue;
-    const auto config = config_values(runs[i]);
-    const auto fold = std::ranges::find(config, "dataset.split.fold", &Values::value_type::first);
-    const auto first = first_of_fold.try_emplace(fold == config.end() ? "" : fold->second, i).first->second;
+    const auto first = first_of_fold.try_emplace(fold == config.end() ? "" : fold->values[i].value_or(""), i).first->second;
     const auto of_first = text_of(runs[first].environment, "validation_samples");
     if (samples == of_first) continue;
     return fmt::format(

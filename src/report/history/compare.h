@@ -27,7 +27,7 @@ std::vector<Row> config_rows(std::span<const RunRecord> runs);
 std::vector<Row> environment_rows(std::span<const RunRecord> runs);
 // The state, length, best and latest metrics, and speed.
 std::vector<Row> result_rows(std::span<const RunRecord> runs);
-// A warning if two runs have validated on different samples; otherwise empty.
-std::string note_of_validation(std::span<const RunRecord> runs);
+// A warning if two runs have validated on different samples; otherwise empty. `config`: config_rows() of the runs.
+std::string note_of_validation(std::span<const RunRecord> runs, std::span<const Row> config);
 
 }  // namespace trainer::history

@@ -143,14 +143,9 @@ class MetricsReader {
     run_.global_batch_size = integer_of(event, "global_batch_size").value_or(0);
     run_.num_parameters = integer_of(event, "num_parameters").value_or(0);
     run_.monitor = text_of(event, "monitor");
-    const auto mode = text_of(event, "mode");
-    run_.higher_is_better = mode.empty() ? std::nullopt : std::optional(mode == "max");
-    const auto& metrics = member_of(event, "metrics");
-    if (!metrics.is_object() || metrics.empty()) return;
-    run_.metrics.clear();
+    run_.higher_is_better = text_of(event, "mode") == "max";
     run_.percentages.clear();
-    for (const auto& [name, metric] : metrics.items()) {
-      run_.metrics.insert(name);
+    for (const auto& [name, metric] : member_of(event, "metrics").items()) {
       if (text_of(metric, "format") == "percent") run_.percentages.insert(name);
     }
   }

@@ -12,7 +12,6 @@
 #include "base/file_lock.h"
 #include "base/metric_order.h"
 #include "base/text.h"
-#include "config/yaml.h"
 #include "report/history/metrics_file.h"
 #include "trainer/error.h"
 
@@ -33,37 +32,18 @@ Json read_json(const std::filesystem::path& file) {
   return value.is_discarded() ? Json() : value;
 }
 
-// The value of `key` in the section `checkpoint` of a resolved experiment file.
-std::string checkpoint_key(const std::string& config, const char* key) {
-  try {
-    const auto tree = config::parse_yaml(config, "config.yaml");
-    const auto* section = tree.find("checkpoint");
-    const auto* member = section == nullptr ? nullptr : section->value.find(key);
-    return member == nullptr ? "" : member->value.text;
-  } catch (const UsageError&) {
-    return "";
-  }
-}
-
 std::optional<Best> find_best(const RunRecord& run) {
-  auto monitor = run.monitor.empty() ? text_of(run.summary, "monitor") : run.monitor;
-  if (monitor.empty()) monitor = checkpoint_key(run.config, "monitor");
-  if (monitor.empty() || monitor == "auto") monitor = run.validation.contains("top1") ? "top1" : "loss";
-  const auto metric = monitor.substr(monitor.find('/') + 1);
+  const auto metric = run.monitor.substr(run.monitor.find('/') + 1);
   const auto found = run.validation.find(metric);
   if (found == run.validation.end()) return std::nullopt;
-  // Files of earlier versions do not say whether higher is better; the configuration, or else the metric's name, decides for them.
-  const auto mode = checkpoint_key(run.config, "mode");
-  const bool is_loss = metric.ends_with("loss") || metric.ends_with("error");
-  const bool higher_is_better = run.higher_is_better.value_or(mode == "max" || (mode != "min" && !is_loss));
   const auto& [steps, values] = found->second;
   std::optional<size_t> best;
   for (size_t i = 0; i < values.size(); ++i) {
-    if (is_better(values[i], best ? std::optional(values[*best]) : std::nullopt, higher_is_better)) best = i;
+    if (is_better(values[i], best ? std::optional(values[*best]) : std::nullopt, run.higher_is_better)) best = i;
   }
   if (!best) return std::nullopt;
   const auto epoch = run.steps_per_epoch > 0 ? std::max<int64_t>(steps[*best] - 1, 0) / run.steps_per_epoch : 0;
-  return Best{.metric = metric, .value = values[*best], .higher_is_better = higher_is_better, .epoch = epoch, .step = steps[*best]};
+  return Best{.metric = metric, .value = values[*best], .higher_is_better = run.higher_is_better, .epoch = epoch, .step = steps[*best]};
 }
 
 std::vector<std::string> read_lines(const std::string& text) {
@@ -139,7 +119,6 @@ RunRecord read_run(const std::filesystem::path& folder, Detail detail) {
     run.best_evaluation = read_json(folder / "best_evaluation.json");
     run.calibration = read_json(folder / "calibration.json");
     run.epoch_means = read_epoch_means(read_if_there(folder / "metrics.csv"));
-    run.class_names = read_lines(read_if_there(folder / "classes.txt"));
   }
   read_metrics_file(folder / "metrics.jsonl", detail, run);
   if (is_running) run.state = State::kRunning;
@@ -150,7 +129,7 @@ RunRecord read_run(const std::filesystem::path& folder, Detail detail) {
 std::string version_of(const std::filesystem::path& folder) {
   std::string version = is_locked(folder / ".lock") ? "running" : "ended";
   for (const char* name : {"metrics.jsonl", "metrics.csv", "summary.json", "evaluation.json", "best_evaluation.json", "calibration.json",
-                           "environment.json", "config.yaml", "classes.txt"}) {
+                           "environment.json", "config.yaml"}) {
     std::error_code missing;
     const auto size = std::filesystem::file_size(folder / name, missing);
     const auto time = std::filesystem::last_write_time(folder / name, missing).time_since_epoch().count();

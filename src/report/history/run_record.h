@@ -1,5 +1,5 @@
 #pragma once
-// Reads the files of a run directory. The run may still be writing them, or may be of an earlier version: missing files, incomplete lines
+// Reads the files of a run directory. The run may still be writing them, and others may have changed them: missing files, incomplete lines
 // and values that are not numbers are skipped. Nothing here changes the folder.
 
 #include <cstdint>
@@ -59,13 +59,9 @@ struct RunRecord {
   double updated = 0;            // Unix seconds of the latest event
   double seconds = 0;            // of training and validation, without the time between a stop and the resume
   double images_per_second = 0;  // over the whole training time, or of the latest interval; 0: not known
-  // The metric that selects the best validation, and its direction; empty if the file is of an earlier version.
-  std::string monitor;
-  std::optional<bool> higher_is_better;
-  // The metrics that the run measures, and the ones that are shown as percentages. Files of earlier versions do not name them; then these
-  // defaults apply.
-  std::set<std::string> metrics = {"loss", "top1", "top5"};
-  std::set<std::string> percentages = {"top1", "top5"};
+  std::string monitor;           // the metric that selects the best validation, as "validation/top1"
+  bool higher_is_better = false;
+  std::set<std::string> percentages;  // the metrics that are shown as percentages
   std::optional<Best> best;
   std::map<std::string, Series> train;        // of each logging interval, by the name of the measurement: "loss", "lr", "images_per_second"
   std::map<std::string, double> epoch_means;  // the training metrics of the last whole epoch
@@ -77,12 +73,11 @@ struct RunRecord {
   Json evaluation;
   Json best_evaluation;
   Json calibration;
-  std::string config;                    // the resolved experiment file
-  std::vector<std::string> class_names;  // empty: the classes have no names
+  std::string config;  // the resolved experiment file
 };
 
 enum class Detail {
-  kOverview,  // without `train`, `epoch_means`, evaluations, `calibration` and `class_names`, so that long runs are read in milliseconds
+  kOverview,  // without `train`, `epoch_means`, evaluations and `calibration`, so that long runs are read in milliseconds
   kAll,
 };
 

@@ -131,7 +131,7 @@ class Inspector {
       // do not fit the classes.
       const bool is_there = !dataset.sizes && dataset.missing.empty();
       if (is_there && has_model) throw;
-      result_.notes.push_back(fmt::format("steps, learning rates and the samples of each rank are unknown: {}", error.what()));
+      result_.notes.push_back(fmt::format("steps and learning rates are unknown: {}", error.what()));
       return std::nullopt;
     }
   }
@@ -168,7 +168,10 @@ class Inspector {
       result_.global_batch_size = plan.global_batch_size;
       if (!sizes_) return;
       result_.plan = plan;
-      result_.ranks = make_rank_plan(plan);
+      const auto epoch = engine::rest_of_epoch(plan, 0);
+      const int64_t num_taken = epoch.num_steps > 0 ? engine::end_sample_of(plan, epoch, epoch.first_step + epoch.num_steps - 1) : 0;
+      result_.num_repeated = std::max<int64_t>(num_taken - plan.samples_per_epoch, 0);
+      result_.num_skipped = std::max<int64_t>(plan.samples_per_epoch - num_taken, 0);
       if (has_schedule) sample_lr(experiment, plan);
     });
   }
@@ -261,9 +264,13 @@ class Inspector {
                       .num_joined = experiment.distributed.sync_batch_norm ? result_.batch_size * world_size_ : result_.batch_size,
                       .world_size = world_size_,
                       .on_gpu = on_gpu};
-    std::optional<FeaturePass> features;
-    if (feature_shape_) {
-      features = measure_feature_pass(network, setup);
+    const bool has_features = feature_shape_.has_value();
+    setup.validation_batch_size = experiment.validation.is_off() && !has_features ? 0 : experiment.validation.batch_size;
+    if (sizes_)
+      setup.validation_batch_size = std::min(setup.validation_batch_size, has_features ? sizes_->num_samples() : sizes_->num_validation);
+    ValidationCost validation;
+    if (has_features) {
+      validation = measure_validation(network, setup, task::TestTimeAugmentation::kNone);
       dynamic_cast<models::BackboneModel&>(*network.model).take_features();
       setup.train_shape = *feature_shape_;
       setup.flops = layers_for(setup.train_shape).flops;
@@ -271,22 +278,20 @@ class Inspector {
     // Epochs in which all parameters are trained need the most memory.
     const auto& frozen = network.frozen_at_first;
     frozen.end_in(frozen.num_epochs);
-    const MeasuredMemory memory(network, setup, features ? &*features : nullptr);
-    int64_t validation_batch_size = experiment.validation.is_off() && !features ? 0 : experiment.validation.batch_size;
-    if (sizes_) validation_batch_size = std::min(validation_batch_size, features ? sizes_->num_samples() : sizes_->num_validation);
-    result_.memory = memory.estimate(setup, validation_batch_size, sizes_ ? sizes_->resident_bytes : 0);
+    const auto step = measure_step(network, setup);
+    if (!has_features) validation = measure_validation(network, setup, experiment.validation.tta);
+    result_.memory = estimate_memory(network, setup, step, validation, sizes_ ? sizes_->resident_bytes : 0);
     if (on_gpu) return;
-    // Measured after the memory, because these steps have larger batches and leave more memory allocated. The time is that of the batches
-    // of all ranks, because the ranks share the cores of this host.
-    result_.step_time = measure_step_time(network, setup);
+    // The time is that of the batches of all ranks, because the ranks share the cores of this host.
+    result_.step_time = step.time;
     result_.step_seconds = result_.step_time->seconds(result_.global_batch_size);
     if (!frozen.parameters.empty()) {
       for (const auto& parameter : frozen.parameters) parameter.requires_grad_(false);
       network.optimizer->zero_grad();
-      result_.frozen_step_seconds = measure_step_time(network, setup).seconds(result_.global_batch_size);
+      result_.frozen_step_seconds = measure_step(network, setup).time.seconds(result_.global_batch_size);
     }
     if (!result_.plan) return;
-    if (features) result_.features_seconds = static_cast<double>(sizes_->num_samples()) * features->seconds_per_sample;
+    if (has_features) result_.features_seconds = static_cast<double>(sizes_->num_samples()) * validation.seconds_per_sample;
     const auto num_steps = result_.plan->total_steps;
     const auto num_frozen = frozen.parameters.empty() ? 0 : std::min(num_steps, frozen.num_epochs * result_.plan->steps_per_epoch);
     result_.training_seconds = result_.features_seconds.value_or(0) +
@@ -325,31 +330,6 @@ Inspection inspect(const config::ExperimentSource& source, int world_size, const
   } catch (const UsageError& error) {
     result.problems.insert(result.problems.begin(), error.what());
   }
-  return result;
-}
-
-RankPlan make_rank_plan(const engine::Plan& plan) {
-  RankPlan result;
-  const auto part = engine::rest_of_epoch(plan, 0);
-  for (int rank = 0; rank < plan.world_size; ++rank) {
-    RankGroup group{.first_rank = rank, .last_rank = rank, .num_samples = 0, .batches = {}};
-    for (int64_t batch = 0; batch < part.num_batches; ++batch) {
-      const int64_t end = engine::samples_before_batch(plan, part, rank, batch + 1);
-      const int64_t size = end - group.num_samples;
-      group.num_samples = end;
-      if (group.batches.empty() || group.batches.back().size != size) group.batches.push_back({.count = 0, .size = size});
-      ++group.batches.back().count;
-    }
-    const bool is_like_last = !result.groups.empty() && result.groups.back().batches == group.batches;
-    if (is_like_last) {
-      result.groups.back().last_rank = rank;
-    } else {
-      result.groups.push_back(std::move(group));
-    }
-  }
-  const int64_t num_taken = part.num_steps > 0 ? engine::end_sample_of(plan, part, part.first_step + part.num_steps - 1) : 0;
-  result.num_repeated = std::max<int64_t>(num_taken - plan.samples_per_epoch, 0);
-  result.num_skipped = std::max<int64_t>(plan.samples_per_epoch - num_taken, 0);
   return result;
 }
 

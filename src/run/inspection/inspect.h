@@ -71,33 +71,6 @@ inline constexpr const char* kStepPrefix = "ProfilerStep#";
 // A table of the `count` operations with the most CPU time: a line of titles, then one line for each. Names are cut at 60 characters.
 std::vector<std::string> to_lines(const std::vector<OperationCost>& costs, size_t count);
 
-// The samples and batches of an epoch on each rank.
-
-// Consecutive batches of the same size.
-struct BatchRun {
-  int64_t count = 0;
-  int64_t size = 0;  // samples
-  bool operator==(const BatchRun&) const = default;
-};
-
-// Consecutive ranks with batches of the same sizes.
-struct RankGroup {
-  int first_rank = 0;
-  int last_rank = 0;
-  int64_t num_samples = 0;        // of each of these ranks
-  std::vector<BatchRun> batches;  // of each of them, in order
-  bool operator==(const RankGroup&) const = default;
-};
-
-// The plan of the first epoch. Rank r takes every world_size-th position of the order that all ranks share, starting at position r.
-struct RankPlan {
-  std::vector<RankGroup> groups;
-  int64_t num_repeated = 0;  // samples that are trained on twice, to make the shards equal
-  int64_t num_skipped = 0;   // samples that no rank takes
-};
-
-RankPlan make_rank_plan(const engine::Plan& plan);
-
 // The output of `trainer validate`.
 
 struct LrPoint {
@@ -116,7 +89,8 @@ struct Inspection {
   int64_t batch_size = 0;         // of the largest micro-step on one rank
   int64_t global_batch_size = 0;  // of a step
   std::optional<engine::Plan> plan;
-  std::optional<RankPlan> ranks;
+  int64_t num_repeated = 0;       // of `plan`: samples that are trained on twice in an epoch, so that all ranks have the same number
+  int64_t num_skipped = 0;        // of `plan`: samples that no rank takes in an epoch
   std::vector<LrPoint> lr_curve;  // at most `num_lr_points` of inspect()
   // The times of steps of global_batch_size samples on all available cores, without loading; not set for a GPU.
   std::optional<StepTime> step_time;

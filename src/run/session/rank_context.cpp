@@ -70,15 +70,6 @@ void refuse_shared_gpus(const std::vector<distributed::RankInfo>& ranks) {
   }
 }
 
-// Other runs on the host are only reported: if they changed the default number of threads, that number would depend on when a run starts.
-// To be called on one rank of each host.
-void report_other_runs(const std::vector<distributed::RankInfo>& ranks, int num_threads, Logger& logger) {
-  std::vector<int64_t> own;
-  for (const auto& rank : ranks) own.push_back(rank.process_id);
-  const auto text = world::describe_other_runs(world::processes_of_other_runs(own), num_threads);
-  if (!text.empty()) logger.info("{}", text);
-}
-
 // To be called on one rank of each host.
 void warn_of_small_shared_memory(const std::vector<distributed::RankInfo>& ranks, int rank, Logger& logger) {
   const auto& mine = ranks[static_cast<size_t>(rank)];
@@ -226,8 +217,6 @@ void RankContext::choose_placement_together(distributed::Rendezvous& rendezvous)
     return nlohmann::json(mine).dump();
   });
   for (size_t rank = 0; rank < infos.size(); ++rank) rendezvous.ranks[rank] = nlohmann::json::parse(infos[rank]);
-  const bool chose_threads = rank_.placement.device.is_cpu() && !experiment_.runtime.threads.value;
-  if (chose_threads && rank_.local_rank == 0) report_other_runs(rendezvous.ranks, rank_.placement.num_threads, *rank_.logger);
 }
 
 void RankContext::make_groups(const distributed::Rendezvous& rendezvous) {

@@ -338,7 +338,7 @@ void Session::add_sinks(reporting::Reporter& reporter, reporting::EventCommand* 
   if (rank_.number() != 0) return;
   if (directory_) {
     const auto& info = parts_->data.train.samples.info();
-    auto files = std::make_unique<reporting::CheckedReporter>([this] { directory_->check_lock(); });
+    auto files = std::make_unique<reporting::Reporter>([this] { directory_->check_lock(); });
     files->add(reporting::make_jsonl(directory_->metrics_file(), lines));
     files->add(reporting::make_csv(directory_->metrics_table_file(), task::all_metrics()));
     if (recipe_.record && recipe_.record->with_tensorboard) {
@@ -348,7 +348,7 @@ void Session::add_sinks(reporting::Reporter& reporter, reporting::EventCommand* 
       const auto file = which == reporting::Validations::kAll ? directory_->evaluation_file() : directory_->best_evaluation_file();
       files->add(reporting::make_evaluation(file, which, info.output_names(), *rank_.logger));
     }
-    files->add(reporting::make_summary(directory_->summary_file(), info.class_names));
+    files->add(reporting::make_summary(directory_->summary_file()));
     reporter.add(std::move(files));
   }
   for (auto& sink : recipe_.parts.sinks) reporter.add(std::move(sink));

@@ -323,8 +323,6 @@ void TrainingLoop::finish(const std::string& reason, const std::string& message)
                     .monitor = "validation/" + validations_.monitored().name,
                     .higher_is_better = validations_.monitored().higher_is_better,
                     .final_validation = final_validation,
-                    .final_classes = final_validation ? parts_.network.task->per_class(final_validation->classes.confusion)
-                                                      : std::vector<reporting::ClassMetrics>(),
                     .best_validation = run_.best_validation});
 }
 

@@ -162,19 +162,6 @@ class Classification : public Task {
     return std::make_unique<ClassMeter>(device, num_classes, num_batches, std::move(metrics));
   }
 
-  std::vector<reporting::ClassMetrics> per_class(const std::vector<int64_t>& confusion) const override {
-    const auto num_classes = static_cast<int64_t>(std::sqrt(static_cast<double>(confusion.size())));
-    const auto counts = torch::tensor(confusion, torch::kInt64).view({num_classes, num_classes});
-    std::vector<reporting::ClassMetrics> classes;
-    for (int64_t actual = 0; actual < num_classes; ++actual) {
-      const auto num_samples = counts[actual].sum().item<int64_t>();
-      const auto hits = counts[actual][actual].item<int64_t>();
-      classes.push_back({.metrics = {{.info = top1_info(), .value = mean_of(static_cast<double>(hits), static_cast<double>(num_samples))}},
-                         .num_samples = num_samples});
-    }
-    return classes;
-  }
-
   std::vector<Mismatch> mismatches(const Setup& setup) const override {
     std::vector<Mismatch> found;
     if (setup.has_masks) {

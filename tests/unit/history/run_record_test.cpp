@@ -31,7 +31,8 @@ class RunRecordTest : public ::testing::Test {
   testing::TemporaryFolder folder_;
 };
 
-constexpr const char* kStart = R"({"event":"start","time":100,"epoch":0,"step":0,"num_epochs":3,"steps_per_epoch":10,"num_parameters":7}
+constexpr const char* kStart = R"({"event":"start","time":100,"epoch":0,"step":0,"num_epochs":3,"steps_per_epoch":10,"num_parameters":7,)"
+                               R"("monitor":"validation/top1","mode":"max","metrics":{"top1":{"format":"percent"}}}
 )";
 
 std::string train(int step, double time, const char* loss) {
@@ -68,27 +69,13 @@ TEST_F(RunRecordTest, ReadsSeriesAndTheBestValidation) {
   EXPECT_EQ(overview.seconds, 30);
 }
 
-TEST_F(RunRecordTest, TheMetricOfTheBestIsThatOfTheExperiment) {
-  write("metrics.jsonl", kStart + validation(10, 0.5));
-  write("config.yaml", "checkpoint: {monitor: validation/top1, mode: min}\n");
-  EXPECT_EQ(read().best->metric, "top1");
-  write("metrics.jsonl", kStart + validation(10, 0.5) + validation(20, 0.25));
-  EXPECT_EQ(read().best->value, 0.25);
-  write("config.yaml", "checkpoint: {monitor: auto, mode: auto}\n");
-  EXPECT_EQ(read().best->value, 0.5);
-  write("summary.json", R"({"monitor": "validation/loss"})");
-  EXPECT_EQ(read().best->metric, "loss");
-}
-
-TEST_F(RunRecordTest, TheFileSaysWhichMetricIsTheBestAndInWhichDirection) {
-  const auto start = [](const char* monitor) { return std::string(kStart).replace(0, 1, std::string("{") + monitor + ","); };
+TEST_F(RunRecordTest, TheFileSaysInWhichDirectionTheMetricIsTheBest) {
   const auto values = validation(10, 0.5) + validation(20, 0.25);
-  write("config.yaml", "checkpoint: {monitor: validation/loss, mode: auto}\n");
-  write("metrics.jsonl", start(R"("monitor":"validation/top1","mode":"min")") + values);
-  EXPECT_EQ(read().best->metric, "top1");
-  EXPECT_EQ(read().best->value, 0.25);
-  write("metrics.jsonl", start(R"("monitor":"validation/top1","mode":"max")") + values);
+  write("metrics.jsonl", kStart + values);
   EXPECT_EQ(read().best->value, 0.5);
+  std::string lowest = kStart;
+  write("metrics.jsonl", lowest.replace(lowest.find("max"), 3, "min") + values);
+  EXPECT_EQ(read().best->value, 0.25);
 }
 
 TEST_F(RunRecordTest, TheFileSaysWhichMetricsArePercentages) {
@@ -286,18 +273,19 @@ TEST(CompareRuns, OtherValidationSamplesAreNoted) {
   // The second run does not validate.
   runs[0].environment = Json::parse(R"({"validation_samples": "615 samples, digest 01"})");
   runs[2].environment = runs[0].environment;
-  EXPECT_EQ(note_of_validation(runs), "");
+  const auto note = [&] { return note_of_validation(runs, config_rows(runs)); };
+  EXPECT_EQ(note(), "");
   runs[2].environment["validation_samples"] = "610 samples, digest 02";
-  EXPECT_THAT(note_of_validation(runs),
-              HasSubstr("a and c validate on different samples (615 samples, digest 01; 610 samples, digest 02), so"));
+  EXPECT_THAT(note(), HasSubstr("a and c validate on different samples (615 samples, digest 01; 610 samples, digest 02), so"));
   runs[0].config = "dataset: {split: {folds: 5, fold: 0}}";
   runs[2].config = "dataset: {split: {folds: 5, fold: 1}}";
-  EXPECT_EQ(note_of_validation(runs), "") << "folds of a cross-validation";
+  EXPECT_EQ(note(), "") << "folds of a cross-validation";
 }
 
 TEST(CompareRuns, Results) {
   std::vector<RunRecord> runs(1);
   runs[0].steps_per_epoch = 10;
+  runs[0].percentages = {"top1"};
   runs[0].best = Best{.metric = "top1", .value = 0.5, .epoch = 1, .step = 20};
   runs[0].validation["top1"] = {{10, 20}, {0.5, 0.25}};
   runs[0].seconds = 65;

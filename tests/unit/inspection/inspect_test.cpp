@@ -48,9 +48,8 @@ TEST(Inspect, NeedsNoFilesOfAPublishedDataSet) {
   EXPECT_EQ(found.plan->total_steps, 498);
   EXPECT_EQ(found.batch_size, 100);
   EXPECT_EQ(found.global_batch_size, 300);
-  EXPECT_EQ(found.ranks->groups,
-            (std::vector<RankGroup>{{.first_rank = 0, .last_rank = 2, .num_samples = 16600, .batches = {{166, 100}}}}));
-  EXPECT_EQ(found.ranks->num_skipped, 200);
+  EXPECT_EQ(found.num_repeated, 0);
+  EXPECT_EQ(found.num_skipped, 200);
   EXPECT_EQ(found.layers->rows.size(), 2U);
   EXPECT_EQ(found.lr_curve.front().step, 0);
   EXPECT_EQ(found.lr_curve.back().step, 497);
@@ -106,14 +105,12 @@ TEST(Inspect, LeavesOutWhatAFolderThatIsNotThereWouldTell) {
                                           "dataset={name: image_folder, root: nowhere, train_transforms: [{center_crop: {size: 32}}], "
                                           "validation_transforms: [{center_crop: {size: 32}}]}"});
   EXPECT_THAT(found.problems, IsEmpty());
-  EXPECT_THAT(found.notes,
-              ElementsAre(AllOf(HasSubstr("10 classes are assumed, because their number is unknown"), HasSubstr("nowhere")),
-                          AllOf(HasSubstr("steps, learning rates and the samples of each rank are unknown"), HasSubstr("nowhere"))));
+  EXPECT_THAT(found.notes, ElementsAre(AllOf(HasSubstr("10 classes are assumed, because their number is unknown"), HasSubstr("nowhere")),
+                                       AllOf(HasSubstr("steps and learning rates are unknown"), HasSubstr("nowhere"))));
   EXPECT_TRUE(found.layers);
   EXPECT_TRUE(found.memory);
   EXPECT_EQ(found.global_batch_size, 100);
   EXPECT_FALSE(found.plan);
-  EXPECT_FALSE(found.ranks);
   EXPECT_THAT(found.lr_curve, IsEmpty());
 }
 
@@ -231,27 +228,13 @@ TEST(Inspect, EpochsBeforeUnfreezingAreCheaper) {
   EXPECT_FALSE(inspect_text(kFile, kFrozenBackbone).frozen_step_seconds);
 }
 
-TEST(RankPlan, GroupsRanksWithBatchesOfTheSameSizes) {
-  // 10 samples on 4 ranks in steps of 8, each once: two steps, the second of 2 samples.
-  engine::Plan plan{.world_size = 4,
-                    .batch_size = 2,
-                    .global_batch_size = 8,
-                    .batches_per_epoch = 2,
-                    .steps_per_epoch = 2,
-                    .num_epochs = 1,
-                    .total_steps = 2,
-                    .samples_per_epoch = 10,
-                    .shards = data::Shards::kExact,
-                    .drop_last = false};
-  auto ranks = make_rank_plan(plan);
-  EXPECT_EQ(ranks.groups, (std::vector<RankGroup>{{.first_rank = 0, .last_rank = 1, .num_samples = 3, .batches = {{1, 2}, {1, 1}}},
-                                                  {.first_rank = 2, .last_rank = 3, .num_samples = 2, .batches = {{1, 2}, {1, 0}}}}));
-  EXPECT_EQ(ranks.num_repeated, 0);
-  EXPECT_EQ(ranks.num_skipped, 0);
-  plan.shards = data::Shards::kPad;
-  ranks = make_rank_plan(plan);
-  EXPECT_EQ(ranks.groups, (std::vector<RankGroup>{{.first_rank = 0, .last_rank = 3, .num_samples = 3, .batches = {{1, 2}, {1, 1}}}}));
-  EXPECT_EQ(ranks.num_repeated, 2);
+TEST(Inspect, CountsSamplesThatAreUsedTwice) {
+  const auto found = inspect_text(
+      kFile, {"dataset={name: synthetic, num_train: 10}", "dataloader.batch_size=2", "dataloader.shards=pad", "dataloader.drop_last=false"},
+      4);
+  EXPECT_THAT(found.problems, IsEmpty());
+  EXPECT_EQ(found.num_repeated, 2);
+  EXPECT_EQ(found.num_skipped, 0);
 }
 
 }  // namespace

@@ -69,10 +69,10 @@ TEST(Reporter, SendsEveryEventToEverySinkInOrder) {
                                             "b end"}));
 }
 
-TEST(CheckedReporter, PassesNothingOnWhenTheCheckFails) {
+TEST(Reporter, PassesNothingOnWhenTheCheckFails) {
   std::vector<std::string> seen;
   bool fails = false;
-  CheckedReporter reporter([&] {
+  Reporter reporter([&] {
     if (fails) throw UsageError("another run has the folder");
   });
   reporter.add(std::make_unique<RecordingSink>("a", seen));

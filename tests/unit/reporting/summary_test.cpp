@@ -39,23 +39,6 @@ TEST(Summary, HasFinalAndBestMetrics) {
               "best": {"epoch": 1, "step": 20, "loss": 1.25, "top1": 0.5, "top5": 0.875, "num_samples": 500}})"));
 }
 
-TEST(Summary, HasTheClassesOfTheFinalValidation) {
-  const testing::TemporaryFolder folder;
-  const auto file = folder.path() / "summary.json";
-  make_summary(file, {"cat", "dog"})
-      ->on_end({.reason = "done",
-                .monitor = "validation/loss",
-                .final_validation = ValidationEvent{.metrics = {loss(1.5)}, .num_samples = 6, .classes = {.confusion = {3, 1, 1, 1}}},
-                .final_classes = {{.metrics = {fraction("top1", 0.75)}, .num_samples = 4},
-                                  {.metrics = {fraction("top1", 0.5)}, .num_samples = 2}}});
-  EXPECT_EQ(nlohmann::json::parse(read_file(file)).at("final"),
-            nlohmann::json::parse(R"({"epoch": 0, "step": 0, "loss": 1.5, "num_samples": 6,
-              "per_class": [{"name": "cat", "top1": 0.75, "num_samples": 4}, {"name": "dog", "top1": 0.5, "num_samples": 2}],
-              "confusion": [[3, 1], [1, 1]]})"));
-  // A row of the confusion matrix is a line.
-  EXPECT_THAT(read_file(file), ::testing::HasSubstr("\n    \"confusion\": [\n      [3, 1],\n      [1, 1]\n    ]\n"));
-}
-
 TEST(Summary, AFailureIsWrittenWithItsMessageAndReplacesAnEarlierSummary) {
   const testing::TemporaryFolder folder;
   const auto file = folder.path() / "summary.json";

@@ -230,18 +230,5 @@ TEST(ValidationMeter, OmitsMetricsThatNeedMoreClasses) {
   EXPECT_FALSE(value_of(scores, "top5").has_value());
 }
 
-TEST(Classification, CountsTheHitsOfEachClass) {
-  const auto classes = make_classification(nullptr)->per_class({3, 1, 0,  //
-                                                                0, 0, 0,  //
-                                                                1, 0, 1});
-  ASSERT_EQ(classes.size(), 3U);
-  EXPECT_EQ(value_of(classes[0], "top1"), 0.75);
-  EXPECT_EQ(classes[0].num_samples, 4);
-  EXPECT_EQ(value_of(classes[1], "top1"), 0.0);
-  EXPECT_EQ(classes[1].num_samples, 0);
-  EXPECT_EQ(value_of(classes[2], "top1"), 0.5);
-  EXPECT_TRUE(make_classification(nullptr)->per_class({}).empty());
-}
-
 }  // namespace
 }  // namespace trainer::task
