@@ -10,6 +10,7 @@
 #include <map>
 
 #include "base/file.h"
+#include "base/text.h"
 #include "checkpoint/pickler.h"
 #include "checkpoint/refusal.h"
 #include "checkpoint/unpickler.h"
