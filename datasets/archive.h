@@ -4,8 +4,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -49,26 +47,5 @@ struct FilesSource {
 
 // Downloads the files, as they are, into root/folder; does nothing if this folder exists.
 void fetch_files(const FilesSource& source, const std::filesystem::path& root, Logger& logger);
-
-// Reads zip files in memory, also in the zip64 form. Entries may be stored or deflated.
-
-struct ZipEntry {
-  std::string path;
-  bool is_folder = false;
-  bool is_special = false;  // whether it is neither a file nor a folder, such as a link
-  bool is_encrypted = false;
-  uint16_t method = 0;
-  uint32_t checksum = 0;
-  uint64_t compressed_bytes = 0;
-  uint64_t num_bytes = 0;
-  uint64_t offset = 0;  // of the local header
-};
-
-bool is_zip(std::span<const uint8_t> bytes);
-
-// list_zip() and read_zip_entry() throw std::runtime_error with only the reason.
-std::vector<ZipEntry> list_zip(std::span<const uint8_t> bytes);
-// Passes the content to `take` in parts; checks its size and checksum at the end.
-void read_zip_entry(std::span<const uint8_t> bytes, const ZipEntry& entry, const std::function<void(std::span<const uint8_t>)>& take);
 
 }  // namespace trainer::datasets

@@ -325,26 +325,10 @@ class FileCheck {
     std::vector<uint64_t> below;
     for (size_t position = kPageHeader; position < lower; position += sizeof(uint16_t)) {
       const size_t offset = load<uint16_t>(&page[position]);
-      if (offset < upper || offset + kNodeHeader > page_bytes_) refuse_page(number);
-      const uint64_t low = load<uint32_t>(&page[offset]);
-      const auto flags = load<uint16_t>(&page[offset + 4]);
-      const size_t key_bytes = load<uint16_t>(&page[offset + 6]);
-      const auto after = page.subspan(offset + kNodeHeader);
-      if (key_bytes > after.size()) refuse_page(number);
+      if (offset < upper || offset > page_bytes_) refuse_page(number);
       // The first node of a branch has no key.
-      if (is_free_tree_ && key_bytes != sizeof(uint64_t) && (is_leaf || position > kPageHeader)) refuse_page(number);
-      size_t value_bytes = 0;
-      if (is_leaf) {
-        const auto entry = entry_of(number, after.subspan(key_bytes), low, flags);
-        if (is_free_tree_ && !are_free_pages(entry)) refuse_page(number);
-        value_bytes = flags == kIsElsewhere ? sizeof(uint64_t) : entry.size();
-        ++num_entries_;
-      } else {
-        below.push_back(low | uint64_t{flags} << 32);
-        // Requests all pages before the first of them is needed. A failure does not matter, because this is only a hint.
-        if (below.back() < is_used_.size()) ::madvise(const_cast<uint8_t*>(&file_[below.back() * page_bytes_]), page_bytes_, MADV_WILLNEED);
-      }
-      places.emplace_back(offset, (kNodeHeader + key_bytes + value_bytes + 1) / 2 * 2);
+      const bool has_key = is_leaf || position > kPageHeader;
+      places.emplace_back(offset, check_node(number, page.subspan(offset), has_key, is_leaf ? nullptr : &below));
     }
     std::ranges::sort(places);
     size_t end = upper;
@@ -354,6 +338,28 @@ class FileCheck {
     }
     if (end != page_bytes_) refuse_page(number);
     for (const auto next : below) check_page(next, level + 1);
+  }
+
+  // Checks a node, which begins at `bytes`, and returns its size. In a branch, adds the number of the page below it to `below`.
+  size_t check_node(uint64_t number, Bytes bytes, bool has_key, std::vector<uint64_t>* below) {
+    if (bytes.size() < kNodeHeader) refuse_page(number);
+    const uint64_t low = load<uint32_t>(bytes.data());
+    const auto flags = load<uint16_t>(&bytes[4]);
+    const size_t key_bytes = load<uint16_t>(&bytes[6]);
+    const auto after = bytes.subspan(kNodeHeader);
+    if (key_bytes > after.size() || (is_free_tree_ && has_key && key_bytes != sizeof(uint64_t))) refuse_page(number);
+    size_t value_bytes = 0;
+    if (below != nullptr) {
+      below->push_back(low | uint64_t{flags} << 32);
+      // Requests all pages before the first of them is needed. A failure does not matter, because this is only a hint.
+      if (below->back() < is_used_.size()) ::madvise(const_cast<uint8_t*>(&file_[below->back() * page_bytes_]), page_bytes_, MADV_WILLNEED);
+    } else {
+      const auto entry = entry_of(number, after.subspan(key_bytes), low, flags);
+      if (is_free_tree_ && !are_free_pages(entry)) refuse_page(number);
+      value_bytes = flags == kIsElsewhere ? sizeof(uint64_t) : entry.size();
+      ++num_entries_;
+    }
+    return (kNodeHeader + key_bytes + value_bytes + 1) / 2 * 2;
   }
 
   // The entry of a node in a leaf; `rest`: the rest of the page after the node's key.

@@ -149,7 +149,7 @@ struct Sample {
 };
 
 // Decodes an image file to the same pixels as Pillow's Image.open(file).convert("RGB"), which applies the orientation of TIFF files only.
-// Formats: JPEG, PNG, WebP, BMP, TIFF, PBM, PGM and PPM. The view has three interleaved channels and is valid until `pixels` changes.
+// Formats: JPEG, PNG, WebP, BMP, TIFF, PGM and PPM. The view has three interleaved channels and is valid until `pixels` changes.
 // Throws std::runtime_error with only the reason, because the caller knows the file; also for 16-bit grey images, in which Pillow would
 // turn all values above 255 white. Throws UsageError in a build without OpenCV. Thread-safe.
 ImageView decode_image(std::span<const uint8_t> file, std::vector<uint8_t>& pixels);

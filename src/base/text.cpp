@@ -135,6 +135,16 @@ std::string printable_line(std::string_view text) {
   return result;
 }
 
+std::string in_quotes(std::string_view text) {
+  constexpr size_t kMaxBytes = 80;
+  std::string shown = "\"";
+  for (const char character : text.substr(0, kMaxBytes)) {
+    const bool is_plain = character >= ' ' && character <= '~' && character != '"' && character != '\\';
+    shown += is_plain ? std::string(1, character) : fmt::format("\\x{:02x}", static_cast<unsigned char>(character));
+  }
+  return shown + (text.size() > kMaxBytes ? "...\"" : "\"");
+}
+
 Utf8Character first_character(std::string_view text) {
   struct Form {
     uint8_t mask;     // selects the bits of the first byte that encode the length

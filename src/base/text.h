@@ -45,6 +45,8 @@ std::string counted(Number number, std::string_view noun, std::string_view plura
 std::string printable(std::string_view text);
 // The same for a name in a table or a message of one line: tabs and line breaks are escaped too ("\x0a").
 std::string printable_line(std::string_view text);
+// For a message: in quotes, on one line, shortened, and with only printable ASCII characters.
+std::string in_quotes(std::string_view text);
 
 // UTF-8 decoding.
 

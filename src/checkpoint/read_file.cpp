@@ -11,6 +11,7 @@
 #include "base/bytes.h"
 #include "base/file.h"
 #include "base/text.h"
+#include "base/zip.h"
 #include "checkpoint/pytorch_file.h"
 #include "checkpoint/refusal.h"
 #include "checkpoint/safetensors.h"
@@ -25,8 +26,6 @@ using little_endian::load;
 using namespace std::string_view_literals;
 
 // The first bytes of the file formats.
-constexpr auto kZip = "PK\x03\x04"sv;
-constexpr auto kEmptyZip = "PK\x05\x06"sv;
 constexpr char kPickle = '\x80';
 
 // How far from the beginning of a web page its first tag is searched.
@@ -47,7 +46,7 @@ state::Tree load(const std::filesystem::path& path) {
 state::Tree load(std::span<const uint8_t> bytes, const std::string& source) {
   if (bytes.empty()) refuse_empty(source);
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  if (text.starts_with(kZip) || text.starts_with(kEmptyZip)) return read_pytorch_file(bytes, source);
+  if (is_zip(bytes)) return read_pytorch_file(bytes, source);
   if (begins_as_safetensors(text, bytes)) return read_safetensors(bytes, source).tensors;
   if (text.starts_with(kLegacyMagic)) return read_legacy_file(bytes, source);
   if (text.front() == kPickle &&

@@ -16,9 +16,6 @@ namespace trainer::checkpoint {
 [[noreturn]] void refuse_damaged(std::string_view source, std::string_view what);
 [[noreturn]] void refuse_empty(std::string_view source);
 
-// Prepares text from a file for a message: in quotes, on one line and shortened.
-std::string in_quotes(std::string_view text);
-
 // Throws CheckpointError if the file is missing or cannot be read.
 MappedFile map_file(const std::filesystem::path& path);
 

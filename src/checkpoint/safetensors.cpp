@@ -10,6 +10,7 @@
 
 #include "base/bytes.h"
 #include "base/file.h"
+#include "base/text.h"
 #include "checkpoint/dtypes.h"
 #include "checkpoint/refusal.h"
 #include "trainer/error.h"

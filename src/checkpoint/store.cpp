@@ -8,11 +8,12 @@
 #include <cerrno>
 #include <charconv>
 #include <optional>
+#include <stdexcept>
 
 #include "base/file.h"
+#include "base/zip.h"
 #include "checkpoint/pytorch_file.h"
 #include "checkpoint/refusal.h"
-#include "checkpoint/zip.h"
 #include "trainer/checkpoint.h"
 #include "trainer/error.h"
 
@@ -48,10 +49,9 @@ bool is_temporary(const fs::path& file) {
 bool is_complete(const fs::path& file) {
   try {
     const auto map = map_file(file);
-    Budget budget(map.bytes().size(), file.string());
-    const ZipReader archive(map.bytes(), file.string(), budget);
+    const ZipDirectory archive(map.bytes());
     return true;
-  } catch (const Error&) {
+  } catch (const std::runtime_error&) {
     return false;
   }
 }

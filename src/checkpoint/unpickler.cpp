@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/bytes.h"
+#include "base/text.h"
 #include "checkpoint/dtypes.h"
 #include "checkpoint/pickle_opcodes.h"
 #include "checkpoint/refusal.h"

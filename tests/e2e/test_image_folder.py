@@ -244,7 +244,7 @@ class ImageFolderTest(unittest.TestCase):
         whole = plain_png(3)
         damaged = bytearray(whole)
         damaged[-20] ^= 1
-        no_image = "it is not a supported image file (JPEG, PNG, WebP, BMP, TIFF, PBM, PGM or PPM), or its beginning is damaged; convert or replace it"
+        no_image = "it is not a supported image file (JPEG, PNG, WebP, BMP, TIFF, PGM or PPM), or its beginning is damaged; convert or replace it"
         gif = "it is a GIF image, which is not supported; convert it to PNG or JPEG"
         for name, content, reason in (("00003.png", whole[:-20], "the file ends too early"),
                                       ("00003.png", damaged, "it is damaged: a checksum is wrong"),

@@ -2,7 +2,7 @@
 larger JPEG files, which are decoded in parts; and refused_images/: files in forms that Pillow reads and the program refuses with a message.
 For tests/unit/data/image_file_test.cpp.
 
-This script itself assembles files that Pillow cannot write, such as interlaced PNG, some bit depths, 16-bit and run-length encoded BMP, and
+This script itself assembles files that Pillow cannot write, such as interlaced PNG, some bit depths, some BMP, and
 tiles and planes of TIFF.
 """
 
@@ -65,8 +65,8 @@ def save_png(name, values, bits, colour_type, interlaced=False, chunks=b""):
     (FOLDER / name).write_bytes(b"\x89PNG\r\n\x1a\n" + content)
 
 
-def save_bmp(name, bits, compression, data, between=b"", height=HEIGHT, offset=None):
-    offset = 54 + len(between) if offset is None else offset
+def save_bmp(name, bits, compression, data, between=b"", height=HEIGHT):
+    offset = 54 + len(between)
     header = struct.pack("<IiiHHIIiiII", 40, WIDTH, height, 1, bits, compression, len(data), 0, 0, 0, 0)
     (FOLDER / name).write_bytes(b"BM" + struct.pack("<IHHI", 54 + len(between) + len(data), 0, 0, offset) + header + between + data)
 
@@ -175,43 +175,22 @@ def make_bmps():
     indices = numpy.asarray(palette)[::-1]
     nibbles = (numpy.unpackbits(row.reshape(-1, 1), axis=1)[:, 4:].reshape(-1) for row in indices)
     save_bmp("palette_4_bits.bmp", 4, 0, padded(numpy.packbits(row).tobytes() for row in nibbles), colours)
-    runs = b"".join(b"".join(bytes([1, index]) for index in row) + b"\0\0" for row in indices) + b"\0\1"
-    save_bmp("run_lengths.bmp", 8, 1, runs, colours + b"\0" * (1024 - len(colours)))
-    # The offset of the pixels points to the palette, as in files of some programs.
-    save_bmp("offset_of_palette.bmp", 8, 0, padded(row.tobytes() for row in indices), colours + b"\0" * (1024 - len(colours)), offset=54)
-    runs = b"".join(b"".join(bytes([1, index << 4]) for index in row[:5]) + bytes([0, WIDTH - 5]) +
-                    numpy.packbits(numpy.unpackbits(row[5:].reshape(-1, 1), axis=1)[:, 4:].reshape(-1)).tobytes() + b"\0\0" for row in indices[:-1])
-    runs += bytes([20, 0x37, 0, 2, WIDTH - 20, 0]) + b"\0\1"
-    save_bmp("run_lengths_4_bits.bmp", 4, 2, runs, colours)
-    red, green, blue = (pixels(3)[::-1, :, c].astype(numpy.uint16) for c in range(3))
-    rows = (red >> 3) << 10 | (green >> 3) << 5 | blue >> 3
-    save_bmp("five_bits.bmp", 16, 0, padded(row.astype("<u2").tobytes() for row in rows))
-    rows = (red >> 3) << 11 | (green >> 2) << 5 | blue >> 3
-    save_bmp("five_six_five_bits.bmp", 16, 3, padded(row.astype("<u2").tobytes() for row in rows), struct.pack("<III", 0xF800, 0x7E0, 0x1F))
     save_bmp("from_the_top.bmp", 24, 0, padded(row.tobytes() for row in pixels(3)), height=-HEIGHT)
     save_bmp("four_bytes.bmp", 32, 0, pixels(4).tobytes())
-    masks = struct.pack("<III", 0xFF000000, 0xFF00, 0xFF)
-    save_bmp("masks_32_bits.bmp", 32, 3, pixels(4).tobytes(), masks)
+    save_bmp("masks_32_bits.bmp", 32, 3, pixels(4).tobytes(), struct.pack("<III", 0xFF0000, 0xFF00, 0xFF))
     version_5 = struct.pack("<IiiHHIIiiII", 124, WIDTH, HEIGHT, 1, 32, 3, 0, 0, 0, 0, 0) + struct.pack("<IIII", 0xFF0000, 0xFF00, 0xFF, 0xFF << 24)
     data = pixels(4).tobytes()
     (FOLDER / "header_of_version_5.bmp").write_bytes(
         b"BM" + struct.pack("<IHHI", 138 + len(data), 0, 0, 138) + version_5.ljust(124, b"\0") + data)
-    core = struct.pack("<IHHHH", 12, WIDTH, HEIGHT, 1, 24)
-    data = padded(row.tobytes() for row in pixels(3))
-    (FOLDER / "short_header.bmp").write_bytes(b"BM" + struct.pack("<IHHI", 26 + len(data), 0, 0, 26) + core + data)
 
 
 def make_pnms():
     small = pixels(3, 19, 13)
     save("rgb.pnm", image("RGB", 19, 13))
     save("grey.pnm", image("L", 19, 13))
-    save("bits.pnm", image("L", 19, 13).convert("1"))
 
     def write(name, header, data):
         (FOLDER / name).write_bytes(header.encode() + data)
-
-    def plain(values):
-        return "\n".join(" ".join(str(value) for value in row.reshape(-1)) for row in values).encode() + b"\n"
 
     grey = small[..., :1].astype(numpy.uint16)
     for maximum in 1, 15, 100, 254:
@@ -221,11 +200,6 @@ def make_pnms():
         write(f"grey_maximum_{maximum}.pnm", f"P5\n# 13 rows\n19 13\n{maximum}\n", (grey * float(maximum) // 255).astype(">u2").tobytes())
         write(f"rgb_maximum_{maximum}.pnm", f"P6\n19 13\n{maximum}\n", (pixels(3, 19, 13, bits=16) * float(maximum) // 65535).astype(">u2").tobytes())
     write("values_above_the_maximum.pnm", "P5 3 1 100\n", bytes([0, 100, 200]))
-    write("plain_bits.pnm", "P1\n# a comment\n19 13\n", plain((grey > 99).astype(int)).replace(b" ", b""))
-    write("plain_grey.pnm", "P2\n19 # width\n13\n255\n", plain(grey))
-    write("plain_grey_maximum_1023.pnm", "P2\n19 13\n1023\n", plain(grey * 4))
-    write("plain_rgb.pnm", "P3\n19 13\n255\n", plain(small).replace(b"\n", b"\n# a row\n", 1))
-    write("plain_rgb_maximum_7.pnm", "P3\n19 13\n7\n", plain(small >> 5))
 
 
 def make_tiffs():

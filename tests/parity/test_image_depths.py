@@ -104,7 +104,7 @@ class ImageDepthsTest(FolderCase):
         self.assertEqual(image[0].mode, "I;16")
         # Pillow writes PGM files of this mode only with the largest value 65535.
         pgm = b"P5\n11 17\n65535\n" + grey[2].astype(">u2").tobytes()
-        small = b"P2\n11 17\n1000\n" + " ".join(str(int(value)) for value in (grey[5] % 1001).flat).encode()
+        small = b"P5\n11 17\n1000\n" + (grey[5] % 1001).astype(">u2").tobytes()
         self.assert_inputs([(".png", image[0]), (".tif", image[1]), (".pgm", pgm), (".tif", tiff(grey[3][..., None], big_endian=True)),
                             (".tif", tiff(grey[4][..., None], tile=16)), (".pgm", small)],
                            [values[..., None] / np.float32(65535) for values in grey[:5]] + [np.rint((grey[5] % 1001) / 1000 * 65535).astype(np.float32)[..., None] / np.float32(65535)])

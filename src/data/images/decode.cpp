@@ -55,6 +55,11 @@ cv::Mat decode_webp(std::span<const uint8_t> file) {
   return require(read_by_opencv(file));
 }
 
+cv::Mat decode_bmp(std::span<const uint8_t> file) {
+  check_bmp(file);
+  return require(read_by_opencv(file));
+}
+
 }  // namespace
 
 namespace {
@@ -67,12 +72,11 @@ void check_length(std::span<const uint8_t> file) {
 
 void decode_as_stored(std::span<const uint8_t> file, data::RgbImage& image) {
   if (is_jpeg(file)) return decode_jpeg(file, image);
-  if (is_bmp(file)) return decode_bmp(file, image);
   if (is_tiff(file)) return decode_tiff(file, image);
   if (is_pnm(file)) return decode_pnm(file, image);
   if (is_npy(file)) refuse_but_in_raw("a NumPy array");
-  if (!is_png(file) && !is_webp(file)) refuse_format(file);
-  const cv::Mat bgr = is_png(file) ? decode_png(file) : decode_webp(file);
+  if (!is_png(file) && !is_webp(file) && !is_bmp(file)) refuse_format(file);
+  const cv::Mat bgr = is_png(file) ? decode_png(file) : is_webp(file) ? decode_webp(file) : decode_bmp(file);
   allocate(static_cast<uint32_t>(bgr.cols), static_cast<uint32_t>(bgr.rows), image);
   cv::Mat rgb(bgr.rows, bgr.cols, CV_8UC3, image.pixels.data());
   cv::cvtColor(bgr, rgb, cv::COLOR_BGR2RGB);

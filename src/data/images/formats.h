@@ -10,14 +10,14 @@
 
 namespace trainer::images {
 
-// BMP files.
+// Checks of BMP files before OpenCV reads them.
 
 bool is_bmp(std::span<const uint8_t> file);
 
-// Throws std::runtime_error with the reason.
-void decode_bmp(std::span<const uint8_t> file, data::RgbImage& image);
+// Throws std::runtime_error with the reason if the pixels are missing or too many, or if OpenCV reads other colours than Pillow.
+void check_bmp(std::span<const uint8_t> file);
 
-// PBM, PGM and PPM files (P1 to P6).
+// Binary PGM and PPM files (P5 and P6).
 
 bool is_pnm(std::span<const uint8_t> file);
 

@@ -17,8 +17,6 @@ namespace {
 constexpr uint32_t kLargestMaximum = 65535;
 constexpr size_t kKindBytes = 2;  // "P5"
 
-int kind_of(std::span<const uint8_t> file) { return file[1] - '0'; }
-
 bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 // Reads the characters of a file. Skips comments, from # to the end of the line.
@@ -47,16 +45,6 @@ class Text {
       throw std::runtime_error(fmt::format("it is damaged: the number that begins with {} is too large or has too many digits", digits));
     }
     return number;
-  }
-
-  // Reads a digit 0 or 1; no white space is needed between these digits.
-  bool read_bit() {
-    char c = ' ';
-    while (is_space(c)) {
-      if (!next(c)) throw_truncated();
-    }
-    if (c != '0' && c != '1') throw std::runtime_error("it is damaged: a pixel is neither 0 nor 1");
-    return c == '1';
   }
 
   std::span<const uint8_t> rest() const { return rest_; }
@@ -89,115 +77,75 @@ std::vector<T> make_scale(uint32_t maximum, T largest) {
 }
 
 struct PnmHeader {
-  int kind = 0;  // 1 to 6
+  bool is_grey = false;
   uint32_t width = 0;
   uint32_t height = 0;
-  uint32_t maximum = 1;  // the largest value
+  uint32_t maximum = 0;                // the largest value
+  std::span<const uint8_t> rest = {};  // the values
 
-  bool is_plain() const { return kind <= 3; }
-  bool has_bits() const { return kind == 1 || kind == 4; }
-  bool is_grey() const { return kind == 2 || kind == 5; }
-  bool is_grey_16() const { return is_grey() && maximum > 255; }
+  bool is_grey_16() const { return is_grey && maximum > 255; }
+  size_t num_values() const { return size_t{width} * height * (is_grey ? 1 : 3); }
 };
 
-PnmHeader read_header(Text& text, int kind) {
-  PnmHeader header{.kind = kind, .width = text.read_number(), .height = text.read_number()};
+PnmHeader read_header(std::span<const uint8_t> file) {
+  Text text(file, kKindBytes);
+  PnmHeader header{.is_grey = file[1] == '5', .width = text.read_number(), .height = text.read_number()};
   check_size(header.width, header.height);
-  if (header.has_bits()) return header;
   header.maximum = text.read_number();
   if (header.maximum == 0 || header.maximum > kLargestMaximum) {
     throw std::runtime_error(fmt::format("it is damaged: its maximum value is {}, but must be 1 to {}", header.maximum, kLargestMaximum));
   }
+  header.rest = text.rest();
   return header;
 }
 
-void read_bits(Text& text, const PnmHeader& header, data::RgbImage& image) {
-  const auto width = header.width;
-  const auto height = header.height;
-  const bool is_plain = header.is_plain();
-  const size_t row_bytes = (size_t{width} + 7) / 8;
-  const auto packed = text.rest();
-  if (packed.size() < (is_plain ? size_t{width} : row_bytes) * height) throw_truncated();
-  allocate(width, height, image);
-  uint8_t* rgb = image.pixels.data();
-  for (size_t y = 0; y < height; ++y) {
-    for (size_t x = 0; x < width; ++x) {
-      const bool is_black = is_plain ? text.read_bit() : (packed[y * row_bytes + x / 8] >> (7 - x % 8) & 1) != 0;
-      rgb = std::fill_n(rgb, 3, is_black ? 0 : 255);
-    }
-  }
-}
-
-size_t num_values_of(const PnmHeader& header) { return size_t{header.width} * header.height * (header.is_grey() ? 1 : 3); }
-
 // Refuses a file that is too short for its number of values, before memory is allocated for them.
-void require_values(const Text& text, const PnmHeader& header) {
-  const auto num_values = num_values_of(header);
-  const size_t value_bytes = header.maximum > 255 ? 2 : 1;
-  // A plain value has at least one digit, followed by white space if there is a next value.
-  if (text.rest().size() < (header.is_plain() ? 2 * num_values - 1 : value_bytes * num_values)) throw_truncated();
-}
+void require_values(const PnmHeader& header) { bytes_at(header.rest, 0, header.num_values() * (header.maximum > 255 ? 2 : 1)); }
 
-// Calls `use` with each value; binary values above the maximum are replaced by the maximum.
+// Calls `use` with each value; values above the maximum are replaced by the maximum.
 template <class Use>
-void read_values(Text& text, const PnmHeader& header, const Use& use) {
-  const auto maximum = header.maximum;
-  const auto data = text.rest();
-  const auto num_values = num_values_of(header);
-  for (size_t i = 0; i < num_values; ++i) {
-    const uint32_t value = header.is_plain() ? text.read_number() : maximum <= 255 ? data[i] : uint32_t{data[2 * i]} << 8 | data[2 * i + 1];
-    if (header.is_plain() && value > maximum)
-      throw std::runtime_error(
-          fmt::format("it is damaged: a pixel has the value {}, but its header gives {} as the maximum", value, maximum));
-    use(std::min(value, maximum));
+void read_values(const PnmHeader& header, const Use& use) {
+  const auto& data = header.rest;
+  for (size_t i = 0; i < header.num_values(); ++i) {
+    const uint32_t value = header.maximum <= 255 ? data[i] : uint32_t{data[2 * i]} << 8 | data[2 * i + 1];
+    use(std::min(value, header.maximum));
   }
-}
-
-void read_pixels(Text& text, const PnmHeader& header, data::RgbImage& image) {
-  if (header.is_grey_16()) refuse_grey_16();
-  require_values(text, header);
-  allocate(header.width, header.height, image);
-  uint8_t* rgb = image.pixels.data();
-  if (header.kind == 6 && header.maximum == 255) {
-    std::copy_n(text.rest().data(), num_values_of(header), rgb);
-    return;
-  }
-  const auto scale = make_scale<uint8_t>(header.maximum, 255);
-  const int count = header.is_grey() ? 3 : 1;
-  read_values(text, header, [&](uint32_t value) { rgb = std::fill_n(rgb, count, scale[value]); });
 }
 
 }  // namespace
 
 bool is_pnm(std::span<const uint8_t> file) {
-  return file.size() >= 3 && file[0] == 'P' && file[1] >= '1' && file[1] <= '6' && is_space(static_cast<char>(file[2]));
+  return file.size() >= 3 && file[0] == 'P' && (file[1] == '5' || file[1] == '6') && is_space(static_cast<char>(file[2]));
 }
 
 void decode_pnm(std::span<const uint8_t> file, data::RgbImage& image) {
-  Text text(file, kKindBytes);
-  const auto header = read_header(text, kind_of(file));
-  if (header.has_bits()) {
-    read_bits(text, header, image);
-  } else {
-    read_pixels(text, header, image);
+  const auto header = read_header(file);
+  if (header.is_grey_16()) refuse_grey_16();
+  require_values(header);
+  allocate(header.width, header.height, image);
+  uint8_t* rgb = image.pixels.data();
+  if (!header.is_grey && header.maximum == 255) {
+    std::copy_n(header.rest.data(), header.num_values(), rgb);
+    return;
   }
+  const auto scale = make_scale<uint8_t>(header.maximum, 255);
+  const int count = header.is_grey ? 3 : 1;
+  read_values(header, [&](uint32_t value) { rgb = std::fill_n(rgb, count, scale[value]); });
 }
 
 void decode_pnm_grey_16(std::span<const uint8_t> file, data::ValueImage& image) {
-  Text text(file, kKindBytes);
-  const auto header = read_header(text, kind_of(file));
+  const auto header = read_header(file);
   if (!header.is_grey_16()) refuse_no_grey_16();
-  require_values(text, header);
+  require_values(header);
   image.maximum = kLargestMaximum;
   allocate_values(header.width, header.height, 1, image);
   const auto scale = make_scale(header.maximum, image.maximum);
   auto out = image.values.begin();
-  read_values(text, header, [&](uint32_t value) { *out++ = scale[value]; });
+  read_values(header, [&](uint32_t value) { *out++ = scale[value]; });
 }
 
 void read_pnm_traits(std::span<const uint8_t> file, data::ImageTraits& traits) {
-  Text text(file, kKindBytes);
-  const auto header = read_header(text, kind_of(file));
+  const auto header = read_header(file);
   if (header.maximum > 255) traits.bits = 16;
   if (header.is_grey_16()) traits.mode = data::ImageMode::kGrey16;
 }

@@ -42,6 +42,10 @@ constexpr std::array kFormats{
     Format{0, "#?RADIANCE"sv, "a Radiance HDR image"},
     Format{0, "qoif"sv, "a QOI image"},
     Format{0, "DDS "sv, "a DDS image"},
+    Format{0, "P1"sv, "a PBM image"},
+    Format{0, "P2"sv, "a PGM image of decimal numbers"},
+    Format{0, "P3"sv, "a PPM image of decimal numbers"},
+    Format{0, "P4"sv, "a PBM image"},
     Format{0, "P7\n"sv, "a PAM image"},
     Format{0, "PF"sv, "a PFM image, whose values are floating-point numbers"},
     Format{0, "Pf"sv, "a PFM image, whose values are floating-point numbers"},
@@ -85,7 +89,7 @@ void refuse_format(std::span<const uint8_t> file) {
   if (std::ranges::any_of(kPages, [&](auto begin) { return has_text(file, 0, begin); }))
     throw std::runtime_error("it is an HTML page, not an image: a server probably sent it instead of the file; download the image again");
   throw std::runtime_error(
-      "it is not a supported image file (JPEG, PNG, WebP, BMP, TIFF, PBM, PGM or PPM), or its beginning is damaged; convert or replace it");
+      "it is not a supported image file (JPEG, PNG, WebP, BMP, TIFF, PGM or PPM), or its beginning is damaged; convert or replace it");
 }
 
 namespace {

@@ -37,7 +37,7 @@ class RefusedArchive : public ::testing::Test {
 TEST_F(RefusedArchive, Empty) { EXPECT_EQ(pytorch_file_refusal(""), damaged("is empty")); }
 
 TEST_F(RefusedArchive, Truncated) {
-  const auto message = damaged("begins like a zip archive but does not end like one: the end of the file is missing");
+  const auto message = damaged("the end of the file is missing");
   EXPECT_EQ(pytorch_file_refusal(file_.substr(0, file_.size() / 2)), message);
   EXPECT_EQ(pytorch_file_refusal(file_.substr(0, file_.size() - 1)), message);
   EXPECT_EQ(pytorch_file_refusal("PK"), message);

@@ -134,7 +134,7 @@ class ImageFile : public ::testing::Test {
 };
 
 TEST_F(ImageFile, PixelsEqualThoseOfPillow) {
-  ASSERT_GE(golden_files().size(), 140U);
+  ASSERT_GE(golden_files().size(), 130U);
   for (const auto& [name, file] : golden_files()) EXPECT_TRUE(decode_to_ppm(file) == golden_ppm(name)) << name;
 }
 
@@ -182,7 +182,7 @@ TEST_F(ImageFile, MemoryOfAnotherImageIsUsedAgain) {
 
 TEST_F(ImageFile, WhatIsNoImageIsRefused) {
   expect_refused({}, "it is empty");
-  const std::string no_image = "it is not a supported image file (JPEG, PNG, WebP, BMP, TIFF, PBM, PGM or PPM)";
+  const std::string no_image = "it is not a supported image file (JPEG, PNG, WebP, BMP, TIFF, PGM or PPM)";
   for (const std::string text : {"x", "\xFF\xD8", "a text, and not an image", "P9 1 1 255 x"}) {
     expect_refused(Bytes(text.begin(), text.end()), no_image);
   }
@@ -230,6 +230,8 @@ TEST_F(ImageFile, FormatsAndFormsThatAreNotReadAreNamed) {
       {"a JPEG XL image", "\xFF\x0A more"},
       {"a JPEG 2000 image", "\xFF\x4F\xFF\x51 more"},
       {"a Photoshop image", "8BPS more"},
+      {"a PBM image", "P4 1 1\n999 "},
+      {"a PGM image of decimal numbers", "P2 1 1 255\n9"},
   };
   for (const auto& [name, text] : beginnings) expect_refused(Bytes(text.begin(), text.end()), "it is " + name + ", which");
   for (const std::string page : {"<!DOCTYPE html><html>", "<!doctype html>", "<html>"}) {
@@ -266,30 +268,25 @@ TEST_F(ImageFile, DamagedAndUnusualBmpsAreRefused) {
   expect_refused(changed("rgb.bmp", 18, {0, 0, 0, 0}), "it is damaged: its size is 0 x 21 pixels");
   expect_refused(changed("rgb.bmp", 18, {0, 0, 0, 1}), "its size of 16777216 x 21 pixels is too large");
   expect_refused(changed("rgb.bmp", 30, {4}), "it is a BMP image of 24 bits with compression 4, which is not supported");
-  expect_refused(changed("rgb.bmp", 28, {2}), "it is a BMP image of 2 bits, which is not supported");
-  expect_refused(changed("five_six_five_bits.bmp", 54, {1}), "it is a BMP image with the colour masks F801, 7E0 and 1F, which");
-  for (const auto& [mask, name] : std::map<Bytes, std::string>{{{0, 0, 0x0F, 0x0F}, "F0F0000"}, {{0xFF, 0, 0, 0}, "FF"}}) {
-    expect_refused(changed("masks_32_bits.bmp", 54, mask), "it is a BMP image with the colour masks " + name + ", FF00 and FF, which");
-  }
+  expect_refused(changed("rgb.bmp", 28, {2}), "it is a BMP image of 2 bits with compression 0, which is not supported");
+  expect_refused(changed("masks_32_bits.bmp", 57, {1}), "it is a BMP image of 32 bits with compression 3, which is not supported");
   expect_refused(changed("palette.bmp", 46, {1, 2}), "it is damaged: its palette has 513 colours, but at most 256 are possible");
+  expect_refused(changed("palette.bmp", 10, {54, 0}), "it is damaged: its pixels overlap its header");
 }
 
 TEST_F(ImageFile, DamagedAndUnusualPnmsAreRefused) {
   const auto refuse = [](const std::string& text, const std::string& reason) { expect_refused(Bytes(text.begin(), text.end()), reason); };
   refuse("P5 20000 20000 255\n", "its size of 20000 x 20000 pixels is too large");
-  for (const auto* format : {"P1", "P4"}) refuse(std::string(format) + " 16000 16000\n1", "the file ends too early");
-  for (const auto* format : {"P2", "P3", "P5", "P6"}) refuse(std::string(format) + " 16000 16000 255\n1", "the file ends too early");
+  for (const auto* format : {"P5", "P6"}) refuse(std::string(format) + " 16000 16000 255\n1", "the file ends too early");
   refuse("P5 0 1 255\n", "it is damaged: its size is 0 x 1 pixels");
   refuse("P5 1 1 0\nx", "it is damaged: its maximum value is 0, but must be 1 to 65535");
   refuse("P5 1 1 65536\nxx", "it is damaged: its maximum value is 65536");
-  refuse("P2 2 1 9\n9 10", "it is damaged: a pixel has the value 10, but its header gives 9 as the maximum");
   for (const auto* number : {"-1", "x", "1.5", "1234567890x"}) {
-    refuse("P2 1 1 255\n" + std::string(number), "it is damaged: it has characters other than digits where a number is expected");
+    refuse("P5 1 " + std::string(number) + " 255\n", "it is damaged: it has characters other than digits where a number is expected");
   }
   for (const std::string number : {"9999999999", "12345678901"}) {
-    refuse("P2 1 1 255\n" + number, "it is damaged: the number that begins with " + number + " is too large or has too many digits");
+    refuse("P5 1 " + number + " 255\n", "it is damaged: the number that begins with " + number + " is too large or has too many digits");
   }
-  refuse("P1 2 1\n12", "it is damaged: a pixel is neither 0 nor 1");
 }
 
 // The golden file `name`, a little-endian TIFF file, with `value` in the field `tag`, which it must have.
@@ -342,7 +339,7 @@ TEST_F(ImageFile, FilesThatAreCutOffAreRefused) {
   ::testing::internal::CaptureStderr();
   for (const auto& [name, file] : golden_files()) {
     // Without their last bytes, these files may still contain the whole image.
-    if (name == "more_after_end.jpg" || name.starts_with("run_lengths") || name.starts_with("plain") || name.ends_with(".tif")) continue;
+    if (name == "more_after_end.jpg" || name.ends_with(".tif")) continue;
     for (size_t length = 20; length < file.size(); length += length + 20 < file.size() ? 7 : 1) {
       Bytes pixels;
       EXPECT_THROW(decode_image(cut(name, length), pixels), std::runtime_error) << name << ", " << length << " bytes";
@@ -500,7 +497,7 @@ TEST_F(ImageFile, TheOrientationIsFoundWhereverItStands) {
 }
 
 TEST_F(ImageFile, SixteenBitsOfGreyDoNotBecomeWhite) {
-  for (const char* name : {"grey_16_bits.png", "grey_16_bits.tif", "grey_maximum_1023.pnm", "plain_grey_maximum_1023.pnm"}) {
+  for (const char* name : {"grey_16_bits.png", "grey_16_bits.tif", "grey_maximum_1023.pnm"}) {
     expect_refused(golden_file(name),
                    "it is a 16-bit grey image, and all values above 255 would become white; train with dataset.mode: grey16");
   }
@@ -657,7 +654,6 @@ TEST_F(ImageFile, SixteenBitsAreFound) {
   EXPECT_EQ(find_traits(text("P5\n# a comment\n2 1\n65535\n....")).bits, 16);
   EXPECT_EQ(find_traits(text("P5\n# a comment\r2 1\n65535\n....")).bits, 16);
   EXPECT_EQ(find_traits(text("P6 1 1 255 ...")).bits, 8);
-  EXPECT_EQ(find_traits(text("P4 1 1\n999 ")).bits, 8);
   for (const char* name : {"grey_16_bits.tif", "grey_16_bits_big_endian.tif", "rgb_16_bits.tif", "cmyk_16_bits.tif"}) {
     EXPECT_EQ(find_traits(golden_file(name)).bits, 16) << name;
   }

@@ -21,17 +21,6 @@ void append(Bytes& file, uint32_t value, int num_bytes) {
   for (int i = 0; i < num_bytes; ++i) file.push_back(static_cast<uint8_t>(value >> 8 * i));
 }
 
-// A run-length encoded BMP file with a palette of one colour.
-Bytes bmp(uint32_t width, uint32_t height, const Bytes& runs) {
-  Bytes file = {'B', 'M'};
-  for (const uint32_t value : {0U, 0U, 58U, 40U, width, height}) append(file, value, 4);
-  append(file, 1, 2);  // plane
-  append(file, 8, 2);  // bits
-  for (const uint32_t value : {1U, 0U, 0U, 0U, 1U, 0U, 0x030201U}) append(file, value, 4);
-  file.insert(file.end(), runs.begin(), runs.end());
-  return file;
-}
-
 // A TIFF file. `fields`: the values by tag. `data`: the content of its only strip or tile.
 Bytes tiff(std::map<uint16_t, uint32_t> fields, const Bytes& data) {
   const bool is_tiled = fields.contains(322);
@@ -75,24 +64,6 @@ class ImageLimits : public ::testing::Test {
     if (!TRAINER_WITH_OPENCV) GTEST_SKIP() << "a build without OpenCV";
   }
 };
-
-TEST_F(ImageLimits, RunLengthsOfABmpCanGiveItsPixels) {
-  expect_refused_image(bmp(16000, 16000, {0, 1}), "it is damaged: it does not have enough data for 16000 x 16000 pixels");
-  expect_refused_image(bmp(16000, 16000, {0, 2, 0, 255, 0, 1}), "it is damaged: it does not have enough data");
-  Bytes pixels;
-  // The data only skip to the end of the image; every pixel has the colour of index 0.
-  const auto view = decode_image(bmp(2048, 510, {0, 2, 0, 255, 0, 2, 0, 255}), pixels);
-  EXPECT_EQ(view.width, 2048);
-  EXPECT_EQ(view.height, 510);
-  EXPECT_EQ(Bytes(pixels.begin(), pixels.begin() + 3), (Bytes{3, 2, 1}));
-  // Nearly the largest possible number of pixels for each two bytes.
-  Bytes row;
-  for (int i = 0; i < 257; ++i) row.insert(row.end(), {255, 0});
-  row.insert(row.end(), {0, 0});
-  Bytes rows;
-  for (int y = 0; y < 100; ++y) rows.insert(rows.end(), row.begin(), row.end());
-  EXPECT_EQ(decode_image(bmp(65535, 100, rows), pixels).height, 100);
-}
 
 TEST_F(ImageLimits, ErrorsOfLibtiffNameItAndTheirPlace) {
   expect_refused_image(grey_tiff(8, 8, 8, 5, {0xFF, 0xFF, 0xFF}),

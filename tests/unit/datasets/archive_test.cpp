@@ -173,6 +173,15 @@ TEST_F(FetchArchive, DamagedZipFilesAreRefused) {
   auto changed = zip({{"numbers/one.txt", "content"}}, "zip:compression=store");
   changed[changed.find("content")] = 'C';
   EXPECT_THAT(failure_with(changed), HasSubstr(": the archive cannot be unpacked: the entry \"numbers/one.txt\" is damaged;"));
+  const auto with = [this](size_t in_header, size_t in_directory, char value) {
+    auto file = zip({{"numbers/one.txt", "content"}}, "zip:compression=store");
+    file[in_header] = value;
+    file[file.find("PK\x01\x02") + in_directory] = value;
+    return failure_with(file);
+  };
+  EXPECT_THAT(with(8, 10, 12),
+              HasSubstr(": the archive cannot be unpacked: the entry \"numbers/one.txt\" has the unsupported compression method 12;"));
+  EXPECT_THAT(with(6, 8, 9), HasSubstr(": the archive cannot be unpacked: the entry \"numbers/one.txt\" is encrypted;"));
 }
 
 TEST_F(FetchArchive, ArchiveWithoutTheFolderIsRefused) {

@@ -1,25 +1,49 @@
-#include "checkpoint/zip.h"
+#include "base/zip.h"
 
-#include <c10/util/Exception.h>
 #include <fmt/format.h>
-#include <libdeflate.h>
+#include <sys/stat.h>
 
 #include <algorithm>
-#include <cstring>
-#include <memory>
 #include <optional>
+#include <stdexcept>
 
 #include "base/bytes.h"
-#include "checkpoint/refusal.h"
+#include "base/text.h"
 
-namespace trainer::checkpoint {
+namespace trainer {
 namespace {
 
 using little_endian::load;
 
-using namespace zip;
+// The records of a zip archive (PKWARE's APPNOTE.TXT 6.3). Sizes are in bytes.
+constexpr uint32_t kLocalHeader = 0x04034b50;
+constexpr uint32_t kDataDescriptor = 0x08074b50;
+constexpr uint32_t kCentralHeader = 0x02014b50;
+constexpr uint32_t kEnd = 0x06054b50;
+constexpr uint32_t kEnd64 = 0x06064b50;
+constexpr uint32_t kEnd64Locator = 0x07064b50;
+
+constexpr size_t kLocalHeaderSize = 30;
+constexpr size_t kCentralHeaderSize = 46;
+constexpr size_t kEndSize = 22;
+constexpr size_t kEnd64Size = 56;
+constexpr size_t kEnd64LocatorSize = 20;
+
+// A field with one of these values has its actual value in a zip64 record.
+constexpr uint32_t kIn64 = 0xffffffff;
+constexpr uint16_t kCountIn64 = 0xffff;
+// The id of the extra field that contains these actual values.
+constexpr uint16_t kExtra64 = 1;
+
+constexpr uint16_t kDescriptorFlag = 1 << 3;
 
 std::string_view as_text(std::span<const uint8_t> bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+
+[[noreturn]] void refuse(const std::string& reason) { throw std::runtime_error(reason); }
+
+[[noreturn]] void refuse_entry(const ZipEntry& entry, std::string_view what) {
+  refuse(fmt::format("entry {} {}", in_quotes(entry.name), what));
+}
 
 // Returns the extra field with the 64-bit values that do not fit into a header; empty if there is none.
 std::span<const uint8_t> find_extra64(std::span<const uint8_t> extra) {
@@ -43,22 +67,30 @@ std::optional<uint64_t> resolve(uint32_t field, std::span<const uint8_t>& extra6
   return value;
 }
 
-}  // namespace
-
-ZipReader::ZipReader(std::span<const uint8_t> bytes, std::string source, Budget& budget)
-    : bytes_(bytes), source_(std::move(source)), budget_(budget) {
-  read_directory(find_directory());
+bool is_special(std::span<const uint8_t> central_header) {
+  constexpr uint8_t kUnix = 3;
+  if (central_header[5] != kUnix) return false;
+  const auto type = load<uint16_t>(&central_header[40]) & S_IFMT;
+  return type != 0 && type != S_IFREG && type != S_IFDIR;
 }
 
-// PyTorch writes no comment after the end record, so the file ends with that record.
-ZipReader::Directory ZipReader::find_directory() const {
+}  // namespace
+
+bool is_zip(std::span<const uint8_t> bytes) {
+  return bytes.size() >= sizeof(uint32_t) && (load<uint32_t>(bytes.data()) == kLocalHeader || load<uint32_t>(bytes.data()) == kEnd);
+}
+
+ZipDirectory::ZipDirectory(std::span<const uint8_t> bytes) : bytes_(bytes) { read_directory(find_directory()); }
+
+// The file must end with the end record, without a comment.
+ZipDirectory::Directory ZipDirectory::find_directory() const {
   if (bytes_.size() < kEndSize || load<uint32_t>(&bytes_[bytes_.size() - kEndSize]) != kEnd) {
-    refuse_damaged(source_, "begins like a zip archive but does not end like one: the end of the file is missing");
+    refuse("the end of the file is missing");
   }
   const uint64_t position = bytes_.size() - kEndSize;
   const auto* end = &bytes_[position];
   if (load<uint32_t>(end + 4) != 0 || load<uint16_t>(end + 8) != load<uint16_t>(end + 10) || load<uint16_t>(end + 20) != 0) {
-    refuse_damaged(source_, "the record at its end is not valid: it describes an archive with a comment or in several parts");
+    refuse("the record at its end is not valid: it describes an archive with a comment or in several parts");
   }
   const Directory in_end{load<uint16_t>(end + 10), load<uint32_t>(end + 16), load<uint32_t>(end + 12)};
   const bool has_locator =
@@ -66,13 +98,13 @@ ZipReader::Directory ZipReader::find_directory() const {
   const auto directory = has_locator ? find_directory64(position - kEnd64LocatorSize, in_end) : in_end;
   const auto directory_end = has_locator ? position - kEnd64LocatorSize - kEnd64Size : position;
   if (directory.offset > directory_end || directory.size != directory_end - directory.offset) {
-    refuse_damaged(source_, fmt::format("its directory has {} bytes at byte {}, but it must end at byte {}", directory.size,
-                                        directory.offset, directory_end));
+    refuse(
+        fmt::format("its directory has {} bytes at byte {}, but it must end at byte {}", directory.size, directory.offset, directory_end));
   }
   return directory;
 }
 
-ZipReader::Directory ZipReader::find_directory64(uint64_t locator, const Directory& in_end) const {
+ZipDirectory::Directory ZipDirectory::find_directory64(uint64_t locator, const Directory& in_end) const {
   const uint64_t position = locator - kEnd64Size;
   const auto* end = &bytes_[position];
   const Directory directory{load<uint64_t>(end + 32), load<uint64_t>(end + 48), load<uint64_t>(end + 40)};
@@ -82,20 +114,19 @@ ZipReader::Directory ZipReader::find_directory64(uint64_t locator, const Directo
       load<uint64_t>(end + 16) != 0 || load<uint64_t>(end + 24) != directory.num_entries ||
       !agree(in_end.num_entries, directory.num_entries, kCountIn64) || !agree(in_end.offset, directory.offset, kIn64) ||
       !agree(in_end.size, directory.size, kIn64)) {
-    refuse_damaged(source_, "the two records at its end contradict each other");
+    refuse("the two records at its end contradict each other");
   }
   return directory;
 }
 
-void ZipReader::read_directory(const Directory& directory) {
+void ZipDirectory::read_directory(const Directory& directory) {
   if (directory.num_entries > directory.size / kCentralHeaderSize) {
-    refuse_damaged(source_, fmt::format("{} entries do not fit into its directory of {} bytes", directory.num_entries, directory.size));
+    refuse(fmt::format("{} entries do not fit into its directory of {} bytes", directory.num_entries, directory.size));
   }
-  budget_.take(directory.num_entries, sizeof(ZipEntry));
   entries_.reserve(directory.num_entries);
   auto rest = bytes_.subspan(directory.offset, directory.size);
   while (entries_.size() < directory.num_entries) rest = rest.subspan(read_central_header(rest, directory));
-  if (!rest.empty()) refuse_damaged(source_, fmt::format("its directory has {} bytes after its last entry", rest.size()));
+  if (!rest.empty()) refuse(fmt::format("its directory has {} bytes after its last entry", rest.size()));
   std::ranges::sort(entries_, {}, &ZipEntry::name);
   const auto duplicate = std::ranges::adjacent_find(entries_, {}, &ZipEntry::name);
   if (duplicate != entries_.end()) refuse_entry(*duplicate, "occurs twice");
@@ -104,14 +135,13 @@ void ZipReader::read_directory(const Directory& directory) {
 }
 
 // Adds the entry whose header is at the beginning of `rest`, and returns the header's size.
-size_t ZipReader::read_central_header(std::span<const uint8_t> rest, const Directory& directory) {
+size_t ZipDirectory::read_central_header(std::span<const uint8_t> rest, const Directory& directory) {
   const auto here = fmt::format("entry {} of its directory", entries_.size());
-  if (rest.size() < kCentralHeaderSize || load<uint32_t>(rest.data()) != kCentralHeader)
-    refuse_damaged(source_, here + " is not a valid entry");
+  if (rest.size() < kCentralHeaderSize || load<uint32_t>(rest.data()) != kCentralHeader) refuse(here + " is not a valid entry");
   const size_t name_size = load<uint16_t>(&rest[28]);
   const size_t extra_size = load<uint16_t>(&rest[30]);
   const size_t size = kCentralHeaderSize + name_size + extra_size + load<uint16_t>(&rest[32]);
-  if (size > rest.size()) refuse_damaged(source_, here + " is longer than the directory");
+  if (size > rest.size()) refuse(here + " is longer than the directory");
   ZipEntry entry{};
   entry.name = as_text(rest.subspan(kCentralHeaderSize, name_size));
   auto extra64 = find_extra64(rest.subspan(kCentralHeaderSize + name_size, extra_size));
@@ -122,6 +152,7 @@ size_t ZipReader::read_central_header(std::span<const uint8_t> rest, const Direc
     refuse_entry(entry, "has no valid size or offset in the directory");
   }
   entry.flags = load<uint16_t>(&rest[8]);
+  entry.is_special = is_special(rest);
   entry.method = load<uint16_t>(&rest[10]);
   entry.crc = load<uint32_t>(&rest[16]);
   entry.num_content = *num_content;
@@ -132,14 +163,14 @@ size_t ZipReader::read_central_header(std::span<const uint8_t> rest, const Direc
   return size;
 }
 
-void ZipReader::check_place(const ZipEntry& entry, uint64_t begin, uint64_t header_size, const Directory& directory) const {
+void ZipDirectory::check_place(const ZipEntry& entry, uint64_t begin, uint64_t header_size, const Directory& directory) const {
   if (begin <= directory.offset && directory.offset - begin >= header_size && entry.size <= directory.offset - begin - header_size) return;
   refuse_entry(entry,
                fmt::format("has {} bytes from byte {} on, which overlap the archive's directory or are beyond it", entry.size, begin));
 }
 
 // Also sets entry.offset, the offset of the entry's content.
-void ZipReader::check_local_header(ZipEntry& entry, const Directory& directory) const {
+void ZipDirectory::check_local_header(ZipEntry& entry, const Directory& directory) const {
   const auto* header = &bytes_[entry.header_offset];
   if (load<uint32_t>(header) != kLocalHeader) {
     refuse_entry(entry, fmt::format("is not at byte {}, where the directory places it", entry.header_offset));
@@ -165,7 +196,7 @@ void ZipReader::check_local_header(ZipEntry& entry, const Directory& directory) 
 }
 
 // The data descriptor follows the content; its size fields have 4 or 8 bytes each. Also sets entry.end.
-void ZipReader::check_descriptor(ZipEntry& entry, const Directory& directory) const {
+void ZipDirectory::check_descriptor(ZipEntry& entry, const Directory& directory) const {
   constexpr uint64_t kSize = 16;
   constexpr uint64_t kSize64 = 24;
   entry.end = entry.offset + entry.size;
@@ -183,8 +214,7 @@ void ZipReader::check_descriptor(ZipEntry& entry, const Directory& directory) co
   }
 }
 
-void ZipReader::check_overlaps() const {
-  budget_.take(entries_.size(), sizeof(void*));
+void ZipDirectory::check_overlaps() const {
   std::vector<const ZipEntry*> order;
   order.reserve(entries_.size());
   for (const auto& entry : entries_) order.push_back(&entry);
@@ -194,72 +224,9 @@ void ZipReader::check_overlaps() const {
   }
 }
 
-const ZipEntry* ZipReader::find(std::string_view name) const {
+const ZipEntry* ZipDirectory::find(std::string_view name) const {
   const auto found = std::ranges::lower_bound(entries_, name, {}, &ZipEntry::name);
   return found == entries_.end() || found->name != name ? nullptr : &*found;
 }
 
-std::span<const uint8_t> ZipReader::read(const ZipEntry& entry) const {
-  check_method(entry);
-  if (entry.method == kDeflated) {
-    budget_.take(entry.num_content);
-    auto& content = inflated_.emplace_back(entry.num_content);
-    inflate(entry, content.data());
-    return content;
-  }
-  const auto content = bytes_.subspan(entry.offset, entry.size);
-  if (libdeflate_crc32(0, content.data(), content.size()) != entry.crc) refuse_checksum(entry);
-  return content;
-}
-
-void ZipReader::copy(const ZipEntry& entry, uint8_t* destination) const {
-  // Works in blocks, so that a block is still in the processor's cache when it is copied after its checksum.
-  constexpr size_t kBlockSize = size_t{128} << 10;
-  check_method(entry);
-  if (entry.method == kDeflated) return inflate(entry, destination);
-  uint32_t crc = 0;
-  for (auto rest = bytes_.subspan(entry.offset, entry.size); !rest.empty();) {
-    const auto block = rest.first(std::min(rest.size(), kBlockSize));
-    crc = libdeflate_crc32(crc, block.data(), block.size());
-    std::memcpy(destination, block.data(), block.size());
-    destination += block.size();
-    rest = rest.subspan(block.size());
-  }
-  if (crc != entry.crc) refuse_checksum(entry);
-}
-
-void ZipReader::inflate(const ZipEntry& entry, uint8_t* destination) const {
-  const std::unique_ptr<libdeflate_decompressor, decltype(&libdeflate_free_decompressor)> decompressor(libdeflate_alloc_decompressor(),
-                                                                                                       &libdeflate_free_decompressor);
-  TORCH_CHECK(decompressor, "out of memory for a decompressor");
-  const auto result =
-      libdeflate_deflate_decompress(decompressor.get(), &bytes_[entry.offset], entry.size, destination, entry.num_content, nullptr);
-  if (result != LIBDEFLATE_SUCCESS) refuse_entry(entry, fmt::format("cannot be decompressed to {} bytes", entry.num_content));
-  if (libdeflate_crc32(0, destination, entry.num_content) != entry.crc) refuse_checksum(entry);
-}
-
-void ZipReader::check_method(const ZipEntry& entry) const {
-  constexpr const char* kFix = "unpack the archive and give the file that torch.save wrote";
-  if ((entry.flags & kEncryptedFlag) != 0) refuse(source_, "entry " + in_quotes(entry.name) + " is encrypted", kFix);
-  if (entry.method != kStored && entry.method != kDeflated) {
-    refuse(source_, fmt::format("entry {} is compressed with method {} of zip, not 8 (deflate)", in_quotes(entry.name), entry.method),
-           kFix);
-  }
-  if (entry.method == kStored && entry.size != entry.num_content) refuse_entry(entry, "is not compressed, but has two different sizes");
-}
-
-void ZipReader::refuse_checksum(const ZipEntry& entry) const {
-  if (entry.crc == 0) {
-    refuse(source_,
-           fmt::format("entry {} has no checksum, because torch.serialization.skip_data() saves tensors without their values",
-                       in_quotes(entry.name)),
-           "save it again without skip_data()");
-  }
-  refuse_entry(entry, fmt::format("has changed: the checksum of bytes {} to {} does not match", entry.offset, entry.offset + entry.size));
-}
-
-void ZipReader::refuse_entry(const ZipEntry& entry, std::string_view what) const {
-  refuse_damaged(source_, fmt::format("entry {} {}", in_quotes(entry.name), what));
-}
-
-}  // namespace trainer::checkpoint
+}  // namespace trainer
