@@ -256,10 +256,8 @@ void print_next_steps(const std::string& path, bool has_data, bool has_warned) {
   std::vector<Step> steps;
   const auto is_validate = [](const Command& command) { return std::string_view(command.name) == "validate"; };
   if (std::ranges::any_of(all_commands(), is_validate)) steps.push_back({"trainer validate --config " + file, "check it without data"});
-  if (has_warned) {
-    steps.push_back({"trainer data check --config " + file, "list all images that cannot be read or look unintended"});
-    steps.push_back({"trainer data audit --config " + file, "list images that are the same or nearly the same"});
-  }
+  if (has_warned) steps.push_back({"trainer data check --config " + file, "list all images that cannot be read or look unintended"});
+  if (has_data) steps.push_back({"trainer data audit --config " + file, "list images that are the same or nearly the same"});
   if (has_data) steps.push_back({fmt::format("trainer data show --config {} --output images.png", file), "see what the network receives"});
   steps.push_back({"trainer --config " + file, "train"});
   steps.push_back({"trainer launch --config " + file, "train with one process per GPU"});
