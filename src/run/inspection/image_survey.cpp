@@ -1,4 +1,4 @@
-#include "commands/image_survey.h"
+#include "run/inspection/image_survey.h"
 
 #include <fmt/format.h>
 
@@ -10,17 +10,14 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <thread>
 
-#include "commands/sample_progress.h"
 #include "data/image_file.h"
 #include "data/picture.h"
 #include "data/pipeline.h"
-#include "launch/world/host_resources.h"
 #include "trainer/error.h"
 
-namespace trainer::commands {
+namespace trainer::inspection {
 namespace {
 
 struct Unreadable {
@@ -35,7 +32,7 @@ using MakeReader = std::function<std::function<void(const data::Sample&, size_t 
 // Reads the samples on one thread per CPU thread, each with a function of its own, made by `make_reader`. Returns the number of unreadable
 // samples, for which Dataset::read() or that function throws a std::runtime_error that is not an Error, and the first of them. Other
 // exceptions are rethrown.
-Unreadable read_samples(const data::Dataset& dataset, const std::vector<int64_t>& indices, const std::string& what, Logger& logger,
+Unreadable read_samples(const data::Dataset& dataset, const std::vector<int64_t>& indices, const ReportProgress& report,
                         const MakeReader& make_reader) {
   std::atomic<size_t> next = 0;
   std::atomic<size_t> num_done = 0;
@@ -67,26 +64,24 @@ Unreadable read_samples(const data::Dataset& dataset, const std::vector<int64_t>
       failure = std::current_exception();
     }
   };
-  std::optional<SampleProgress> progress;
-  if (indices.size() >= kWorthShowing && world::can_redraw_lines()) progress.emplace(what, 0, static_cast<int64_t>(indices.size()), logger);
   {
     std::vector<std::jthread> threads;  // joined at the end of this block
     for (unsigned i = 0; i < std::max(1U, std::thread::hardware_concurrency()); ++i) threads.emplace_back(work);
     while (num_done < indices.size()) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
-      if (progress) progress->update(static_cast<int64_t>(std::min(num_done.load(), indices.size())));
+      if (report) report(static_cast<int64_t>(std::min(num_done.load(), indices.size())));
     }
   }
-  if (progress) progress->clear();
   if (failure) std::rethrow_exception(failure);
   return unreadable;
 }
 
 }  // namespace
 
-ImageSizes find_sizes(const data::Dataset& dataset, const std::vector<int64_t>& indices, session::ImageNotes& notes, Logger& logger) {
+ImageSizes find_sizes(const data::Dataset& dataset, const std::vector<int64_t>& indices, session::ImageNotes& notes,
+                      const ReportProgress& report) {
   std::vector<ImageSize> sizes(indices.size());
-  const auto unreadable = read_samples(dataset, indices, "sizes: read", logger, [&] {
+  const auto unreadable = read_samples(dataset, indices, report, [&] {
     return [&, memory = std::make_shared<data::PictureMemory>()](const data::Sample& sample, size_t position) {
       if (sample.encoded.empty()) {
         sizes[position] = {sample.image.window_height, sample.image.window_width};
@@ -103,7 +98,7 @@ ImageSizes find_sizes(const data::Dataset& dataset, const std::vector<int64_t>& 
 }
 
 PixelStatistics measure_pixels(const data::Dataset& dataset, const std::vector<int64_t>& indices,
-                               const std::vector<ComponentConfig>& transforms, Logger& logger) {
+                               const std::vector<ComponentConfig>& transforms, const ReportProgress& report) {
   const data::Pipeline pipeline(transforms, dataset.info(), {torch::kFloat32, /*channels_last=*/false});
   const auto& shape = pipeline.output_shape();
   const auto num_channels = static_cast<size_t>(shape[0]);
@@ -111,7 +106,7 @@ PixelStatistics measure_pixels(const data::Dataset& dataset, const std::vector<i
   // The sums and the sums of squares for each image and channel. They are added in the order of the images, so that the results do not
   // depend on the threads.
   std::vector<double> sums(indices.size() * num_channels), squares(sums.size());
-  const auto unreadable = read_samples(dataset, indices, "pixels: read", logger, [&] {
+  const auto unreadable = read_samples(dataset, indices, report, [&] {
     struct Memory {
       data::PictureMemory picture;
       std::vector<float> values;
@@ -145,4 +140,4 @@ PixelStatistics measure_pixels(const data::Dataset& dataset, const std::vector<i
   return statistics;
 }
 
-}  // namespace trainer::commands
+}  // namespace trainer::inspection
