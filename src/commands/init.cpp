@@ -35,14 +35,14 @@ using inspection::DatasetFacts;
 
 // More images would hardly change the statistics of sizes and pixels.
 constexpr int64_t kMostMeasured = 2000;
-// Fewer images are read so quickly that no progress is shown.
-constexpr size_t kWorthShowing = 500;
+// As many images are read so quickly that no progress is shown.
+constexpr size_t kMostWithoutProgress = 500;
 
 // Calls read(report), and shows the progress on a terminal.
 template <class Read>
 auto with_progress(const std::string& what, size_t size, Logger& logger, const Read& read) {
   std::optional<SampleProgress> progress;
-  if (size >= kWorthShowing && world::can_redraw_lines()) progress.emplace(what, 0, static_cast<int64_t>(size), logger);
+  if (size > kMostWithoutProgress && world::can_redraw_lines()) progress.emplace(what, 0, static_cast<int64_t>(size), logger);
   auto result = read([&](int64_t num_read) {
     if (progress) progress->update(num_read);
   });
@@ -212,7 +212,7 @@ std::string file_for(const fs::path& data, bool may_use_weights, Logger& logger,
   }
   facts.targets = data::summarize_targets(train);
   const auto indices = data::evenly_spaced(train.size(), kMostMeasured);
-  if (indices.size() >= kWorthShowing && !world::can_redraw_lines()) {
+  if (indices.size() > kMostWithoutProgress && !world::can_redraw_lines()) {
     logger.info("reading {} training images to determine their sizes and the statistics of their pixels", indices.size());
   }
   session::ImageNotes notes;
