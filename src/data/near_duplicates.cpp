@@ -1,17 +1,15 @@
 #include "data/near_duplicates.h"
 
 #include <algorithm>
-#include <atomic>
 #include <bit>
-#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <mutex>
 #include <set>
-#include <stop_token>
-#include <thread>
 #include <tuple>
 #include <utility>
+
+#include "data/threads.h"
 
 namespace trainer::data {
 namespace {
@@ -295,32 +293,19 @@ class Nearest {
   std::set<std::pair<int, uint32_t>> found_;
 };
 
-// Calls work(i, result) on several threads for each i below `size`, and returns all results. Meanwhile the calling thread calls
-// `may_continue` repeatedly; if it returns false, the rest is skipped.
+// Calls work(i, found) for each i below `size` on several threads, and returns all that was found.
 template <class Result, class Work>
-std::vector<Result> run_in_threads(size_t size, int num_threads, const std::function<bool()>& may_continue, const Work& work) {
-  constexpr size_t kPart = 256;
-  constexpr std::chrono::milliseconds kPause{50};
-  std::atomic<size_t> next = 0, num_done = 0;
+std::vector<Result> find_in_threads(size_t size, int num_threads, const std::function<bool()>& may_continue, const Work& work) {
   std::mutex mutex;
-  std::vector<Result> results;
-  const auto run = [&](const std::stop_token& stop) {
-    while (!stop.stop_requested()) {
-      const auto begin = next.fetch_add(kPart);
-      if (begin >= size) return;
-      const auto end = std::min(begin + kPart, size);
-      std::vector<Result> of_part;
-      for (auto i = begin; i < end; ++i) work(i, of_part);
-      const std::lock_guard lock(mutex);
-      results.insert(results.end(), of_part.begin(), of_part.end());
-      num_done += end - begin;
-    }
-  };
-  std::vector<std::jthread> threads;
-  for (int i = 0; i < num_threads; ++i) threads.emplace_back(run);
-  while (num_done < size && may_continue()) std::this_thread::sleep_for(kPause);
-  threads.clear();
-  return results;
+  std::vector<Result> all;
+  const auto continues = [&](size_t /*num_done*/) { return may_continue(); };
+  for_each_in_threads<std::vector<Result>>(size, num_threads, continues, [&](size_t i, std::vector<Result>& found) {
+    found.clear();
+    work(i, found);
+    const std::lock_guard lock(mutex);
+    all.insert(all.end(), found.begin(), found.end());
+  });
+  return all;
 }
 
 }  // namespace
@@ -344,13 +329,13 @@ std::vector<NearDuplicates> find_near_duplicates(std::span<const ComparedPicture
                                                  const std::function<bool()>& may_continue) {
   const CommonStructure common(pictures);
   using Entry = HashIndex::Entry;
-  const auto entries = run_in_threads<Entry>(pictures.size(), num_threads, may_continue, [&](size_t i, std::vector<Entry>& found) {
+  const auto entries = find_in_threads<Entry>(pictures.size(), num_threads, may_continue, [&](size_t i, std::vector<Entry>& found) {
     Grey grey;
     if (normalise(*pictures[i].thumbnail, grey)) found.push_back({hash_of(without(grey, common.of_all())), static_cast<uint32_t>(i)});
   });
   const HashIndex index(entries);
   using Pair = std::pair<uint32_t, uint32_t>;
-  auto pairs = run_in_threads<Pair>(entries.size(), num_threads, may_continue, [&](size_t i, std::vector<Pair>& found) {
+  auto pairs = find_in_threads<Pair>(entries.size(), num_threads, may_continue, [&](size_t i, std::vector<Pair>& found) {
     const auto picture = entries[i].picture;
     std::array<Nearest, 2> nearest;  // images of the same part of the data set, and of other parts
     index.visit_near(entries[i],
@@ -361,7 +346,7 @@ std::vector<NearDuplicates> find_near_duplicates(std::span<const ComparedPicture
   });
   std::ranges::sort(pairs);
   pairs.erase(std::ranges::unique(pairs).begin(), pairs.end());
-  auto result = run_in_threads<NearDuplicates>(pairs.size(), num_threads, may_continue, [&](size_t i, std::vector<NearDuplicates>& found) {
+  auto result = find_in_threads<NearDuplicates>(pairs.size(), num_threads, may_continue, [&](size_t i, std::vector<NearDuplicates>& found) {
     Grey first, second;
     normalise(*pictures[pairs[i].first].thumbnail, first);
     normalise(*pictures[pairs[i].second].thumbnail, second);
