@@ -61,9 +61,7 @@ VerifyArguments parse_verify_arguments(const std::vector<std::string>& args) {
       "trainer verify-export");
   auto& request = arguments.request;
   app.add_option("file", arguments.file, "the onnx or torchscript file")->required()->type_name("FILE");
-  app.add_option("--checkpoint", arguments.checkpoint, "the checkpoint, or a run directory, whose best.pt is used")
-      ->required()
-      ->type_name("FILE|DIR");
+  cli::add_checkpoint(app, arguments.checkpoint);
   auto* data =
       app.add_option("--data", arguments.data, "an image file, or a folder, which is searched for images at any depth; default: --split")
           ->type_name("DIR|FILE");
@@ -464,9 +462,6 @@ ExitCode verify_export(const std::vector<std::string>& args) {
   install_stop_handlers();
   const auto logger = make_console_logger();
   const session::NetworkFile file(arguments.checkpoint);
-  if (!file.has_experiment()) {
-    throw UsageError(fmt::format("{}: it holds weights but no experiment; give a checkpoint", file.path()));
-  }
   const session::RankContext context(load_experiment(arguments, file), {.num_threads = world::default_compute_threads().count}, logger);
   const auto& experiment = context.experiment();
   inference::Predictor predictor(session::description_of(experiment, file), file.tree(), arguments.request.averaged, context.placement());

@@ -304,7 +304,7 @@ class VerifyExportTest(unittest.TestCase):
                 self.assertEqual(error.count("error: "), 1, error)
         weights = self.folder / "weights.pt"
         torch.save(self.network.state_dict(), weights)
-        self.assertIn("it holds weights but no experiment; give a checkpoint", self.verify(two, "--data", self.images, checkpoint=weights, code=2))
+        self.assertIn("this file holds weights but no experiment; give a checkpoint, ", self.verify(two, "--data", self.images, checkpoint=weights, code=2))
 
     def test_a_data_set_of_pixels_and_averaged_parameters(self):
         """Compares enough images for a progress bar."""
